@@ -423,7 +423,7 @@ def compare(
     order = list(dict.fromkeys(name for _, experiment in points for name in experiment.policies))
     own = experiment.system.budget if isinstance(experiment, Experiment) else None
     runs = in_order(points, {**held, **played})
-    return conclude_comparison(runs, where, name, command, order=order, budget=own, report=page is None)
+    return conclude_comparison(runs, order, where, name, command, own, report=page is None)
 
 
 def _at_budgets(experiment: Experiment, budgets: Sequence[float] | None) -> Points:

@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("replay")
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(rows=files(), capacity=st.none() | st.integers(1, 40))
 def test_money_and_capacity_are_kept_and_nobody_is_cheaper_than_hindsight(folder, rows, capacity):
     done = headgate.replay(written(folder, rows), capacity)
@@ -140,11 +140,10 @@ REFUSED = {
     f"{HEADER}1,2,5,3\n": "line 2: has more cells than the header has columns",
     f"{HEADER}Monday,2,3\n": "line 2: time = Monday: must be a number or an ISO date",
     f"{HEADER}{'0' * 50},2,3\n": "line 2: time = 000",
-    f"{HEADER}1,2,3\n2026-01-05,2,3\n": "line 3: time = 2026-01-05: is a date, the first one a number",
-    f"{HEADER}2026-01-05,2,3\n2026-01-05T09:00Z,2,3\n": "is a date with a time zone, the first one a date",
+    f"{HEADER}1,2,3\n2026-01-05,2,3\n": "times must be all numbers, all dates",
+    f"{HEADER}2026-01-05,2,3\n2026-01-05T09:00Z,2,3\n": "all dates, or all dates with a time zone",
     f"{HEADER}2026-01-05,2,3\n2026-01-05T00:00,2,3\n": "line 3: time = 2026-01-05T00:00: comes twice",
     "time,client,price,samples\n1,a,2,3\n1,a,2,4\n": "line 3: time = 1: comes twice for client a",
-    "time,client,price,samples\n1,,2,3\n": "line 2: client is empty",
     f"{HEADER}1,2,0\n": "0 was paid in all; must be more than nothing",
     f'{HEADER}1,2,"{"3" * 200_000}"\n': "cannot be read as CSV (field larger than field limit",
     HEADER + "".join(f"{t},1,1\n" for t in range(PURCHASES + 1)): "more than 20,000 purchases",

@@ -49,17 +49,7 @@ def test_the_page_fetches_nothing_and_escapes_everything(tmp_path):
 def test_the_page_s_numbers(tmp_path):
     data = Page(write_report([small(tmp_path / "run")], tmp_path / "r.html").read_text()).data
     panels = {panel["key"]: panel for panel in data["panels"]}
-    assert list(panels) == [
-        "accuracy",
-        "spend",
-        "debt",
-        "n",
-        "N",
-        "n_eff",
-        "bound",
-        "train_loss",
-        "test_loss",
-    ]
+    assert list(panels) == ["accuracy", "spend", "debt", "n", "N", "n_eff", "bound", "train_loss", "test_loss"]
     a, wicked = panels["accuracy"]["curves"]
     assert (a["t"], a["mean"]) == ([2, 3, 4], [60, 65, 70])  # best so far, from the first evaluation on
     assert a["half"] == pytest.approx([30.777, 46.165, 30.777], rel=1e-4)
@@ -99,8 +89,8 @@ def test_many_clients_are_averaged_in_groups(tmp_path):
     assert len(heat.clients) == 120
     assert heat.clients[0] == "0–1"
     first = np.array(run.clients()["held"].to_list())[:, :2].mean(axis=1) / 4
-    assert heat.ratio[0] == pytest.approx(first)
-    assert (heat.rounds.tolist(), heat.last) == ([1, 2, 3], 3)
+    assert heat.ratio[0] == pytest.approx(first, rel=1e-3)
+    assert (heat.t, heat.last) == ([1, 2, 3], 3)
 
 
 def test_a_run_without_a_round_has_a_page_and_no_figures(tmp_path):
@@ -114,15 +104,13 @@ def test_a_run_without_a_round_has_a_page_and_no_figures(tmp_path):
 
 def test_what_cannot_be_written_is_refused(tmp_path):
     run = small(tmp_path / "run")
-    with pytest.raises(DataError, match="there is no folder"):
+    with pytest.raises(DataError, match="cannot be written"):
         write_report([run], tmp_path / "nowhere" / "r.html")
     (tmp_path / "r.html").mkdir()
     with pytest.raises(DataError, match="cannot be written"):
         write_report([run], tmp_path / "r.html")
     assert not list(tmp_path.glob(".*.partial"))
-    with pytest.raises(SettingError, match="at least one run"):
-        write_report([], tmp_path / "x.html")
-    with pytest.raises(SettingError, match=r"figure \.bmp"):
+    with pytest.raises(SettingError, match=r"accuracy\.bmp: must end in"):
         draw_run([run], tmp_path, [".bmp"])
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
@@ -131,10 +119,8 @@ def test_what_cannot_be_written_is_refused(tmp_path):
 
 def test_figures_on_paper(tmp_path):
     runs = [small(tmp_path / "_run $x$ {y}"), small(tmp_path / "other")]  # neither a formula nor hidden
-    paths = draw_run(runs, tmp_path / "figures")
-    assert [path.name for path in paths] == [
-        f"{name}{suffix}" for name in ("accuracy", "money", "occupancy") for suffix in (".svg", ".png")
-    ]
+    paths = draw_run(runs, tmp_path / "figures", [".svg"])
+    assert [path.name for path in paths] == ["accuracy.svg", "money.svg", "occupancy.svg"]
     assert all(path.stat().st_size > 2000 for path in paths)
     assert b"_run $x$ {y}: a" in re.sub(rb"<!--\s*(.*?)\s*-->", rb"\1", paths[0].read_bytes()).replace(b"\\$", b"$")
 

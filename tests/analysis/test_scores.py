@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.analysis.comparison import closed, closed_share, places, share
+from headgate.analysis.comparison import by_offer, closed, closed_share, share
 from headgate.analysis.intervals import Difference, student, t_quantile
 from headgate.analysis.limits import best_place, holm, limits
 from headgate.analysis.runs import gaps
@@ -74,7 +74,8 @@ def test_within_a_budget_others_are_named_by_their_policies_alone():
     found = [
         replace(outcome(name, FLAT + gain + SPREAD), label=f"point: {name}") for name, gain in (("good", 0.1), ("poor", 0))
     ]
-    assert [list(place.against) for (own,) in [places(found).values()] for place in own] == [["poor"]] * 3
+    (own,) = by_offer(found).values()
+    assert list(best_place(own).against) == ["poor"]
 
 
 def test_the_best_is_one_that_kept_both_limits():

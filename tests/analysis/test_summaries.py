@@ -103,13 +103,6 @@ def test_policies_are_told_apart_or_not(tmp_path):
     assert conclusion([oracle]) == ""
 
 
-def test_runs_that_are_the_same_are_not_ranked_against_each_other():
-    """As those of a policy that a sweep does not concern."""
-    one, other, poor = outcome("one", ramp(5) + 0.05), outcome("other", ramp(5) + 0.05), outcome("poor", ramp(5))
-    assert conclusion([one, other]) == "Best test accuracy within the limits: one (95.0 ± 0.0 %), the same as other."
-    assert "one (95.0 ± 0.0 %), the same as other, +5.0 ± 0.0 points ahead of poor" in conclusion([one, other, poor])
-
-
 def test_runs_of_different_data_are_not_ranked_together(tmp_path):
     mnist, digits = (replace(outcome(name, ramp(5)), data=name) for name in ("mnist", "digits"))
     said = conclusion([mnist, digits])

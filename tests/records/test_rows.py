@@ -57,8 +57,8 @@ def test_what_clients_do_is_what_the_ledger_says(tmp_path):
     held, admitted, paid = (
         Follower(run.folder, "clients", run.rounds, (name,), clients=3).look() for name in ("held", "admitted", "paid")
     )
-    assert np.array_equal(held.of(keys, 6)[:, -1], run.ledgers["constant"].occupancy)
-    assert np.array_equal(admitted.of(keys, 6).sum(axis=1), run.ledgers["constant"].admitted)
+    assert np.array_equal(held.of(keys, 6)[:, -1], run.held("constant"))
+    assert np.array_equal(admitted.of(keys, 6).sum(axis=1), run.admitted("constant"))
     assert paid.reached(keys).tolist() == [0, 0]  # all clients have one price
 
 

@@ -1,4 +1,4 @@
-"""Run folders as the simulator leaves them, played by the control core with a made-up accuracy: a round takes a millisecond."""
+"""Run folders as the simulator leaves them, from a rehearsal with a made-up accuracy: a round takes a millisecond."""
 
 import json
 import math
@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from headgate.control import Controller
+from headgate.control.rehearse import rehearse
 from headgate.experiment import build
 from headgate.records.reader import RunFolder
 from headgate.records.shards import create, write_tables
 from headgate.records.sums import read_sealed
 from headgate.records.tables import SHARDS
 from headgate.records.writer import RunWriter
-from headgate.theory.bound import learning_error
 from headgate.writing import replace_file
 
 
@@ -42,59 +41,53 @@ class MadeUp:
         self.shards = {
             name: self.folder / SHARDS / f"{number:03d}" if parts else self.folder for number, name in enumerate(policies)
         }
-        self.controllers = {
-            name: Controller(self.experiment.system, policy, len(self.seeds), self.seeds)
-            for name, policy in self.experiment.policies.items()
+        given = self.experiment
+        self.rehearsed = {
+            name: rehearse(given.system, policy, given.prices, self.seeds, rounds, by_client=True)
+            for name, policy in given.policies.items()
         }
-        self.ledgers = {name: each.open() for name, each in self.controllers.items()}
-        self.prices = self.experiment.prices.path(self.seeds, 1, rounds + 1)
+        self.reached = dict.fromkeys(self.rehearsed, 0)
+
+    def held(self, name):
+        """Of each run and client after the rounds played so far."""
+        return self.rehearsed[name].held_by_client[:, self.reached[name] - 1]
+
+    def admitted(self, name):
+        """In the rounds played so far, likewise."""
+        return self.rehearsed[name].admitted_by_client[:, : self.reached[name]].sum(axis=1)
 
     def play(self, rounds=1, policies=None):
         """These policies alone, where a run is in parts."""
         for _ in range(rounds):
-            made = [(self.shards[name], *self._round(name)) for name in policies or self.controllers]
+            made = [(self.shards[name], *self._round(name)) for name in policies or self.reached]
             for shard in dict.fromkeys(own for own, _, _ in made):
                 for table, place in (("metrics", 1), ("clients", 2)):
                     RunWriter(shard).append(table, [row for each in made if each[0] == shard for row in each[place]])
-        self.t = min(ledger.t for ledger in self.ledgers.values())
+        self.t = min(self.reached.values())
         self.say("running")
         return self
 
     def _round(self, name):
-        controller, ledger = self.controllers[name], self.ledgers[name]
-        orders = controller.decide(ledger, self.prices[:, ledger.t].copy())
-        after = self.ledgers[name] = controller.post(ledger, orders)
-        held, spend = after.occupancy, orders.charge(orders.admitted)
-        judged = after.t % 2 == 0 or after.t == self.rounds
-        rows = [
-            {
-                "policy": name,
-                "seed": int(seed),
-                "t": after.t,
-                "test_accuracy": 1 - math.exp(-after.t / 8) - 0.01 * r if judged else None,
-                "test_loss": math.exp(-after.t / 8) if judged else None,
-                "train_loss": math.exp(-after.t / 7),
-                "n": int(held[r].sum()),
-                "N": int(after.distinct[r]),
-                "n_eff": float(after.distinct[r]),
-                "admitted": int(orders.admitted[r].sum()),
-                "price": float(orders.price[r]),
-                "spend": float(spend[r]),
-                "debt": float(ledger.debt[r]),
-                "bound": float(learning_error(held[r].sum(), after.distinct[r], 1.0, self.experiment.bound)),
-                "excess": int((held[r] - self.experiment.system.buffer).max()),
-            }
-            for r, seed in enumerate(self.seeds)
-        ]
-        admitted = after.admitted - ledger.admitted
-        told = [{"admitted": own.tolist(), "held": held[r].tolist(), "paid": None} for r, own in enumerate(admitted)]
-        who = [{"policy": name, "seed": int(seed), "t": after.t} for seed in self.seeds]
-        return rows, [{**run, **own} for run, own in zip(who, told, strict=True)]
+        one, t = self.rehearsed[name], self.reached[name]
+        self.reached[name] = after = t + 1
+        judged = after % 2 == 0 or after == self.rounds
+        columns = {key: getattr(one, key) for key in ("n", "N", "admitted", "price", "spend", "debt")}
+        columns |= {"n_eff": one.N.astype(float), "bound": one.bound(self.experiment.bound), "excess": one.peak_excess}
+        rows, clients = [], []
+        for r, seed in enumerate(self.seeds):
+            who = {"policy": name, "seed": int(seed), "t": after}
+            learnt = {"test_accuracy": 1 - math.exp(-after / 8) - 0.01 * r, "test_loss": math.exp(-after / 8)}
+            learnt = learnt if judged else dict.fromkeys(learnt)
+            known = {key: values[r, t].item() for key, values in columns.items()}
+            rows.append({**who, **learnt, "train_loss": math.exp(-after / 7), **known})
+            by_client = {"admitted": one.admitted_by_client[r, t].tolist(), "held": one.held_by_client[r, t].tolist()}
+            clients.append({**who, **by_client, "paid": None})
+        return rows, clients
 
     def say(self, state, diverged=(), **more):
         seeds = [int(seed) for seed in self.seeds]
         lost = [{"policy": policy, "seed": seed, "t": 1} for policy, seed in diverged]
-        told = {"policies": list(self.controllers), "seeds": seeds, "diverged": lost, "guessing": [], "elapsed_s": 1.0}
+        told = {"policies": list(self.reached), "seeds": seeds, "diverged": lost, "guessing": [], "elapsed_s": 1.0}
         RunWriter(self.folder).state(state, self.t, self.rounds, **told, **more)
         return self
 

@@ -24,15 +24,9 @@ class Served:
         self.app = make_app(folder, host, token)
         self._socket = listen("127.0.0.1", port)
         self.port = self._socket.getsockname()[1]
-        self._started = threading.Event()
-        self._server = Server(configured(self.app), self._begun, lambda: self.app.state.api.live.close())
+        self._server = Server(configured(self.app))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self._pause = pause
-
-    def _begun(self):
-        if self._pause is not None:
-            self.live._pause = self._pause
-        self._started.set()
 
     @property
     def live(self):
@@ -44,7 +38,9 @@ class Served:
 
     def __enter__(self):
         self._thread.start()
-        assert self._started.wait(20)
+        assert self.get("/static/mark.svg").status in (200, 401)  # it has begun
+        if self._pause is not None:
+            self.live.pause = self._pause
         return self
 
     def __exit__(self, *_):

@@ -117,7 +117,7 @@ def test_nothing_grows_over_many_rounds(tmp_path):
             for path in ("/api/runs", "/api/runs/run", "/api/runs/run/curves", "/api/runs/run/clients", "/api/runs/run/trace"):
                 assert page.get(path).status == 200
             library = page.library
-            sizes.append((len(library._heads), len(library._rows), len(library._opened), len(library._followers)))
+            sizes.append((len(library._found), len(library._rows), len(library._opened), len(library._followers)))
             assert sum(each.rows.nbytes for each in library._followers.values()) < 10**6
         assert set(sizes) == {(1, 1, 1, 4)}  # metrics, held, admitted, and the two columns of the list
         until(lambda: not page.live.watched)

@@ -1,15 +1,8 @@
-"""Limits of the server: sizes, connections, readers and bodies; and where its token comes from."""
+"""Limits of the server: sizes, connections, readers and bodies."""
 
-import signal
 import socket
-import subprocess
-import sys
 
-import pytest
-
-from headgate.errors import SettingError
 from headgate.web import api, security, serving
-from headgate.web.serving import given_token
 
 from .folders import MadeUp
 from .served import Served
@@ -49,28 +42,3 @@ def test_more_connections_than_there_is_room_for_are_refused(tmp_path, monkeypat
         assert page.get("/api/health").status == 200
         with opened(page.port, b"GET /"), opened(page.port, b"GET /"), opened(page.port, b"GET /"):
             assert page.get("/api/health").status == 503
-
-
-def test_a_token_comes_from_where_nobody_sees_it(tmp_path, monkeypatch):
-    file = tmp_path / "token"
-    file.write_text("from-a-file-0123456789\n", "utf-8")
-    assert given_token(None, file) == "from-a-file-0123456789"
-    assert given_token(None, None) is None
-    monkeypatch.setenv("HEADGATE_TOKEN", "from-the-environment")
-    assert given_token(None, None) == "from-the-environment"
-    assert given_token("option", None) == "option"
-    for option, path, says in (("a", file, "only one of them"), (None, tmp_path / "none", "cannot be read")):
-        with pytest.raises(SettingError, match=says):
-            given_token(option, path)
-
-
-def test_a_token_on_the_command_line_is_said_to_be_seen(tmp_path):
-    command = [sys.executable, "-m", "headgate.cli", "serve", str(tmp_path), "--port", "0", "--token", "abcdefghij0123456789"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert any("token=abcdefghij0123456789" in line for line in iter(server.stdout.readline, "\n"[:0]) if "http" in line)
-        server.send_signal(signal.SIGINT)
-        assert "list of processes; --token-file FILE or HEADGATE_TOKEN they cannot" in server.communicate(timeout=300)[1]
-    finally:
-        server.kill()
-        server.wait()

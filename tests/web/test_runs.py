@@ -70,10 +70,10 @@ def test_states_change_and_runs_come_and_go(tmp_path):
     library = Library(tmp_path)
     assert whole_list(library).rows == []
     run = MadeUp(tmp_path / "run").play(3)
-    assert library.head("run").state == "running"
+    assert library.head("run").status == "running"
     assert library.progress("run").round == 3
     change_state(run.folder, pid=nobody())
-    assert library.head("run").state == "interrupted"
+    assert library.head("run").status == "interrupted"
     run.say("running").finish()
     assert library.progress("run")[:4] == (48, 12, 12, "finished")
     run.folder.rename(tmp_path / "renamed")

@@ -1,6 +1,7 @@
 """Who is answered, and what browsers are told; paths, uploads and methods that are refused."""
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -170,8 +171,8 @@ def test_bodies_are_limited_before_they_are_read(page, path, kind, most):
         (b"", 'no column "price"; it has none'),
         (b"eur\n1\n", 'no column "price"; it has eur'),
         (b"cost\n", "holds no prices"),
-        (b"cost\n1\ntwo\n", '"two" in row 2 of column "cost" is not a number'),
-        (b"time,cost\n1,2\n3\n", '"" in row 2 of column "cost" is not a number'),
+        (b"cost\n1\ntwo\n", "column \"cost\" is not a number (could not convert string to float: 'two')"),
+        (b"time,cost\n1,2\n3\n", 'column "cost" is not a number'),
         (b"cost\n-1\n", "prices must be finite and zero or more"),
         (b"cost\nnan\n", "prices must be finite and zero or more"),
         (b"cost\ninf\n", "prices must be finite and zero or more"),
@@ -203,17 +204,33 @@ def test_malformed_json_is_refused(page, text):
     assert "error" in answer.json
 
 
-def test_a_token_is_made_where_one_is_needed():
-    assert token_for("127.0.0.1", None) is None
-    assert token_for("localhost", None) is None
-    made = token_for("0.0.0.0", None)
+def test_a_token_is_made_where_one_is_needed_or_comes_from_where_nobody_sees_it(tmp_path, monkeypatch):
+    assert token_for("127.0.0.1") is token_for("localhost") is None
+    made = token_for("0.0.0.0")
     assert len(made) >= 32
-    assert made != token_for("0.0.0.0", None)
+    assert made != token_for("0.0.0.0")
     assert token_for("127.0.0.1", TOKEN) == TOKEN
     assert link_to("10.1.2.3", 80, TOKEN) == f"http://10.1.2.3:80/?token={TOKEN}"
-    for bad in ("short", "with blanks and so on", "semi;colon;semi;colon"):
-        with pytest.raises(SettingError, match="--token: must be 16 to 200 letters"):
-            token_for("127.0.0.1", bad)
+    monkeypatch.setenv("HEADGATE_TOKEN", "from-the-environment")
+    (tmp_path / "token").write_text("from-a-file-0123456789\n", "utf-8")
+    assert token_for("127.0.0.1") == "from-the-environment"
+    assert token_for("127.0.0.1", None, tmp_path / "token") == "from-a-file-0123456789"
+    assert token_for("127.0.0.1", TOKEN) == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("option", "file", "says"),
+    [
+        ("short", None, "--token: must be 16 to 200 letters"),
+        ("with blanks and so on", None, "--token: must be 16 to 200 letters"),
+        ("semi;colon;semi;colon", None, "--token: must be 16 to 200 letters"),
+        (TOKEN, Path("token"), "only one of them"),
+        (None, Path("no-such-file"), "cannot be read"),
+    ],
+)
+def test_tokens_that_are_none_are_refused(option, file, says):
+    with pytest.raises(SettingError, match=says):
+        token_for("127.0.0.1", option, file)
 
 
 def test_ports_and_hosts_that_cannot_be_used():

@@ -1,4 +1,4 @@
-"""`headgate serve` as it is typed: a link, a quiet end, and one line where it cannot begin."""
+"""`headgate serve` as it is typed: a link, a quiet end, and who may look."""
 
 import json
 import re
@@ -12,37 +12,42 @@ import pytest
 
 from .folders import MadeUp
 
-COMMAND = [sys.executable, "-m", "headgate.cli", "serve"]
 
-
-def test_it_prints_its_link_and_ends_quietly_on_ctrl_c_although_somebody_watches(tmp_path):
+@pytest.fixture
+def serve(tmp_path):
+    """serve(words, …) starts it over a folder with one run, and returns the process and its link."""
+    started = []
     MadeUp(tmp_path / "run").play(2)
-    process = subprocess.Popen(
-        [*COMMAND, str(tmp_path), "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        link = next(found.group() for line in process.stdout if (found := re.search(r"http://127\.0\.0\.1:\d+/", line)))
-        with urllib.request.urlopen(f"{link}api/runs", timeout=300) as answer:
-            assert json.load(answer)["total"] == 1
-        with urllib.request.urlopen(f"{link}api/runs/run/events", timeout=300) as events:
-            assert events.readline() == b"retry: 1000\n"
-            process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=300)
-        assert (process.returncode, errors) == (0, "")
-    finally:
-        process.kill()
-        process.wait()
 
+    def start(*words):
+        command = [sys.executable, "-m", "headgate.cli", "serve", str(tmp_path), "--port", "0", *words]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[0], next(found.group() for line in started[0].stdout if (found := re.search(r"http://\S+", line)))
 
-def test_beyond_this_machine_the_link_holds_a_token(tmp_path):
-    process = subprocess.Popen([*COMMAND, str(tmp_path), "--host", "0.0.0.0", "--port", "0"], stdout=subprocess.PIPE, text=True)
-    try:
-        found = next(found for line in process.stdout if (found := re.search(r":(\d+)/\?token=([\w-]+)", line)))
-        port, token = found.groups()
-        with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/runs", timeout=300)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/runs?token={token}", timeout=300) as answer:
-            assert json.load(answer)["total"] == 0
-    finally:
+    yield start
+    for process in started:
         process.kill()
         process.communicate()
+
+
+def test_it_prints_its_link_and_ends_quietly_on_ctrl_c_although_somebody_watches(serve):
+    process, link = serve()
+    with urllib.request.urlopen(f"{link}api/runs", timeout=300) as answer:
+        assert json.load(answer)["total"] == 1
+    with urllib.request.urlopen(f"{link}api/runs/run/events", timeout=300) as events:
+        assert events.readline() == b"retry: 1000\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=300)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_beyond_this_machine_the_link_holds_a_token_and_one_on_the_command_line_is_said_to_be_seen(serve):
+    process, link = serve("--host", "0.0.0.0", "--token", "abcdefghij0123456789")
+    port, token = re.search(r":(\d+)/\?token=([\w-]+)", link).groups()
+    assert token == "abcdefghij0123456789"
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/api/runs", timeout=300)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/runs?token={token}", timeout=300) as answer:
+        assert json.load(answer)["total"] == 1
+    process.send_signal(signal.SIGINT)
+    assert "list of processes; --token-file FILE or HEADGATE_TOKEN they cannot" in process.communicate(timeout=300)[1]

@@ -1,6 +1,6 @@
-"""Policies at equal spend: rows of numbers, tables for the terminal and for pages, and the page of Markdown."""
+"""Policies at equal spend: rows of numbers, and tables for the terminal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,29 +10,13 @@ from rich.console import RenderableType
 from headgate.analysis.curves import rounded
 from headgate.analysis.dips import summary_of_dips
 from headgate.analysis.display import StackedTable
-from headgate.analysis.formatting import (
-    DASH,
-    accuracy,
-    by_column,
-    counted,
-    grouped,
-    in_unit,
-    interval,
-    listed,
-    money,
-    money_in,
-    number,
-    percent,
-    plus_minus,
-    signed,
-)
+from headgate.analysis.formatting import DASH, accuracy, by_column, counted, grouped, interval, listed, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, estimate, ratio
-from headgate.analysis.limits import Place, best_place, best_within_limits, broken_limits, holm, limits
-from headgate.analysis.pages import figure, how_made, page, words
+from headgate.analysis.limits import best_place, best_within_limits, holm, limits
 from headgate.analysis.runs import Runs, measures
 from headgate.analysis.savings import Row, Saving, amount, chosen_budget, needed, paired, savings, sentence
+from headgate.analysis.summary import DIPS, policy_table, summarise
 from headgate.errors import DataError
-from headgate.escaping import markdown as escape
 
 RIVAL = "constant"
 """against which all policies are tested"""
@@ -78,7 +62,8 @@ def by_offer(found: Sequence[Runs]) -> dict[Offer, list[Runs]]:
     kinds = sorted({str(one.data) for one in found})
     if len(kinds) > 1:
         raise DataError(f"compare: runs of {' and '.join(kinds)} cannot be compared")
-    ordered = sorted(found, key=lambda one: one.budget) if one_price(found) else found
+    named = [replace(one, label=one.policy) for one in found]  # within a budget that says which runs are meant
+    ordered = sorted(named, key=lambda one: one.budget) if one_price(found) else named
     return grouped(ordered, lambda one: Offer(one.prices, one.budget))
 
 
@@ -130,13 +115,6 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]
     return row
 
 
-def places(found: Sequence[Runs]) -> dict[Offer, list[Place]]:
-    """Within a budget a policy's name says which runs are meant."""
-    known = measures(found)
-    named = {offer: [replace(one, label=one.policy) for one in own] for offer, own in by_offer(found).items()}
-    return {offer: [best_place(own, measure) for measure in known] for offer, own in named.items()}
-
-
 def several_budgets(found: Sequence[Runs]) -> bool:
     """Whether finished runs of the same data and prices differ in their budgets: then money can be compared."""
     same = len({(str(one.data), one.prices) for one in found}) == 1
@@ -157,8 +135,9 @@ def opened(saved: Sequence[Saving]) -> str:
 # tables
 
 
-def comparison_tables(rows: Sequence[Row], budget: float | None = None) -> list[RenderableType]:
-    """Return, for each kind of price, the sentence and a table of the policies at one budget; then what the columns mean."""
+def comparison_tables(found: Sequence[Runs], rows: Sequence[Row], budget: float | None = None) -> list[RenderableType]:
+    """Return, for each kind of price, the sentence and a table of the policies at one budget; where the world changes, what
+    that costs at each; then what the columns mean."""
     things: list[RenderableType] = []
     for prices in dict.fromkeys(row["prices"] for row in rows):
         own = [row for row in rows if row["prices"] == prices]
@@ -167,9 +146,28 @@ def comparison_tables(rows: Sequence[Row], budget: float | None = None) -> list[
         called = f", {prices}" if len({row["prices"] for row in rows}) > 1 else ""
         table = _at_budget([row for row in own if row["budget"] == at], saved, called)
         things += [*[f"{opened(saved)}\n"] * bool(saved), table]
-    if changing := [row for row in rows if "dips" in row]:
-        things.append(dips_table(changing))
+    if any("dips" in row for row in rows):
+        things += _summaries(by_offer(found), DIPS)
     return [*things, _notes(rows)]
+
+
+def comparison_wide(found: Sequence[Runs]) -> list[RenderableType]:
+    """Return all columns of the summary at each budget and kind of price, and which policy is best where."""
+    offers, known = by_offer(found), measures(found)
+    best = [(offer, best_place(own, measure)) for offer, own in offers.items() for measure in known]
+    columns = by_column(
+        best,
+        ("budget", lambda each: each[0].text(offers)),
+        ("by", lambda each: each[1].measure),
+        ("policy", lambda each: each[1].best.policy if each[1].best else "nobody kept both limits"),
+        ("not distinguishable (p > 0.05)", lambda each: ", ".join(each[1].level_with) or DASH),
+        ("ahead of the others by (points)", lambda each: "; ".join(map(_gap, each[1].against.items())) or DASH),
+    )
+    return [*_summaries(offers), StackedTable("Best within the limits", *columns)]
+
+
+def _summaries(offers: Mapping[Offer, Sequence[Runs]], only: Sequence[str] = ()) -> list[StackedTable]:
+    return [policy_table(f"Budget {offer.text(offers)}", map(summarise, own), only=only) for offer, own in offers.items()]
 
 
 def _at_budget(own: Sequence[Row], saved: Sequence[Saving], called: str) -> RenderableType:
@@ -220,60 +218,6 @@ def _estimate(value: Sequence[Any] | None) -> Estimate | None:
     return None if value is None else Estimate(*value)
 
 
-def comparison_wide(rows: Sequence[Row], places: dict[Offer, list[Place]]) -> list[RenderableType]:
-    """Return all columns: a table for each budget and kind of price, and which policy is best where."""
-    known = [place.measure for place in next(iter(places.values()))]
-    return [*(budget_table(own, known, offer, places) for offer, own in grouped(rows, _offer).items()), best_table(places)]
-
-
-def _offer(row: Row) -> Offer:
-    return Offer(row["prices"], row["budget"])
-
-
-def budget_table(own: Sequence[Row], known: Sequence[str], offer: Offer, offers: Iterable[Offer]) -> StackedTable:
-    """Return what every policy learnt, paid and held at one budget."""
-    unit = own[0].get("unit") or ""
-    columns = by_column(
-        own,
-        ("policy", lambda row: row["policy"]),
-        ("seeds", lambda row: f"{row['seeds']}" + (f", {row['diverged']} diverged" if row["diverged"] else "")),
-        *((f"{name} (%)", lambda row, name=name: _percent(row[name])) for name in known),
-        *((f"closed, {name}", lambda row, name=name: share(_estimate(row[f"closed_{name}"]))) for name in known),
-        ("money a round", lambda row: money(row["spend"])),
-        (in_unit("paid in all", unit), lambda row: money(row["paid"])),
-        (in_unit("paid a sample", unit), _price_paid),
-        ("over budget", _over_budget),
-        ("peak n", lambda row: number(row["peak_n"])),
-        ("worst n_m − B_m", lambda row: signed(row["worst_excess"])),
-        ("N", lambda row: number(row["N"])),
-        ("limits", _verdict),
-    )
-    return StackedTable(f"Budget {offer.text(offers)}", *columns)
-
-
-def _percent(value: Sequence[float | None] | None) -> str:
-    found = _estimate(value)
-    return DASH if found is None else interval(found.scaled(100), 2)
-
-
-def _price_paid(row: Row) -> str:
-    """Return the price of a bought sample, and that as a share of the price offered."""
-    paid, offered = row["price_paid"], row["price_offered"]
-    return DASH if paid is None or not offered else f"{money(paid)}, {percent(paid / offered)}"
-
-
-def _over_budget(row: Row) -> str:
-    dearest = row["worst_spend"] / row["budget"] if row["budget"] else None
-    return f"{row['overspent_runs']} of {row['seeds'] + row['diverged']}, {percent(dearest)}"
-
-
-def _verdict(row: Row) -> str:
-    if row["reference"]:
-        return "reference"
-    broken = broken_limits(row["overspent_runs"], row["worst_excess"])
-    return f"✗ {broken.replace(' and ', ', ')}" if broken else "✓"
-
-
 def share(closed: Estimate | None) -> str:
     """Return what is closed of a gap, in percent with its interval; constant admission and the oracle have none.
 
@@ -286,74 +230,9 @@ def share(closed: Estimate | None) -> str:
     return f"{interval(closed.scaled(100), 0)}{ends} %"
 
 
-def dips_table(rows: Sequence[Row]) -> StackedTable:
-    """Return what changes of the world cost, one line a budget and policy."""
-    columns = by_column(
-        rows,
-        ("budget", lambda row: f"{row['budget']:g}"),
-        ("policy", lambda row: row["policy"]),
-        ("daily (%)", lambda row: _percent(row["daily"])),
-        ("dip (points)", lambda row: _percent(row["depth"])),
-        ("lasts (rounds)", lambda row: interval(_estimate(row["length"]), 1)),
-        ("recovered", lambda row: f"{row['dips_recovered']} of {row['dips']}"),
-        ("costs", lambda row: interval(_estimate(row["money"]), 0)),
-    )
-    return StackedTable("After changes of the world", *columns)
-
-
-def best_table(found: dict[Offer, list[Place]]) -> StackedTable:
-    """Return which policy is best within the limits, for each budget and measure, and by how much."""
-    lines = [
-        [
-            offer.text(found),
-            place.measure,
-            place.best.policy if place.best else "nobody kept both limits",
-            ", ".join(place.level_with) or DASH,
-            "; ".join(f"{name} {_gap(gap)}" for name, gap in place.against.items()) or DASH,
-        ]
-        for offer, own in found.items()
-        for place in own
-    ]
-    header = ["budget", "by", "policy", "not distinguishable (p > 0.05)", "ahead of the others by (points)"]
-    return StackedTable("Best within the limits", header, lines)
-
-
-def _gap(gap: Difference | None) -> str:
+def _gap(named: tuple[str, Difference | None]) -> str:
+    name, gap = named
     if gap is None:
-        return DASH
-    return plus_minus(gap.scaled(100), 2, signs=True) + (f" (p = {gap.p:.2g})".replace("-", "−") if gap.p is not None else "")
-
-
-# the page
-
-
-def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, Any], saved: Sequence[Saving]) -> str:
-    """Return the page NAME.md, with NAME.svg where one price makes a figure; `facts` say how the runs were made."""
-    text, compared, known = words(__file__)["comparison"], rows(found), measures(found)
-    drawn = figure("Accuracy against money", f"{name}.svg") if one_price(found) else ""
-    opening = [escape(opened(saved)), drawn, savings_table(saved).markdown()] if saved else [drawn]
-    parts = [text["purpose"], *opening, setting, how_made(facts), text["how_to_read"]]
-    offers = grouped(compared, _offer)
-    for offer, own in offers.items():
-        table = budget_table(own, known, offer, offers)
-        parts += [f"## {escape(table.title)}", _price_offered(own[0]), table.markdown()]
-        if changing := [row for row in own if "dips" in row]:
-            parts += [text["how_to_read_dips"], dips_table(changing).markdown()]
-    best = best_table(places(found))
-    parts += [f"## {best.title}", best.markdown()]
-    return page(f"{name}: policies at equal spend", *parts)
-
-
-def _price_offered(row: Row) -> str:
-    """Return what a sample cost, bought or not."""
-    if row["price_offered"] is None or not row["prices"]:
-        return ""
-    offered = money_in(row["unit"], row["price_offered"])
-    return f"Prices: {escape(row['prices'])}; {offered} a sample, mean over rounds and seeds."
-
-
-def savings_table(saved: Sequence[Saving]) -> StackedTable:
-    """Return what each policy needs for the rival's accuracy, with the 95 % interval."""
-    first = saved[0]
-    header = ["policy", f"a round for {percent(first.accuracy, 1)}", f"of what {first.rival} spends"]
-    return StackedTable("", header, [[one.policy, *needed(one)] for one in saved])
+        return f"{name} {DASH}"
+    p = f" (p = {gap.p:.2g})".replace("-", "−") if gap.p is not None else ""
+    return f"{name} {plus_minus(gap.scaled(100), 2, signs=True)}{p}"

@@ -1,4 +1,4 @@
-"""What finished runs leave beside their rows: summary.json and report.html, or the page of a comparison."""
+"""What finished runs leave beside their rows: summary.json and report.html, or the numbers and figure of a comparison."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from headgate.analysis.runs import Runs, read_finished, read_runs
 from headgate.analysis.savings import Saving, chosen_budget, money_for, savings
 from headgate.analysis.summary import summarise
 from headgate.errors import SettingError
-from headgate.escaping import markdown, shown
+from headgate.escaping import shown
 from headgate.records.reader import RunFolder
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Comparison(Displayed):
     """Policies at equal spend, at each budget."""
 
     path: Path
-    """the page"""
+    """the numbers as JSON"""
     runs: Sequence[Runs]
     rows: list[dict[str, Any]]
     """one for each budget and policy"""
@@ -102,55 +102,34 @@ class Comparison(Displayed):
         return savings(self.rows, rival, measure)
 
     def render(self) -> list[RenderableType]:
-        return comparison.comparison_tables(self.rows, self.budget)
+        return comparison.comparison_tables(self.runs, self.rows, self.budget)
 
     def wide(self) -> list[RenderableType]:
         """All columns, a table for each budget, and who is best where."""
-        return comparison.comparison_wide(self.rows, comparison.places(self.runs))
+        return comparison.comparison_wide(self.runs)
 
 
 def conclude_comparison(
-    runs: Sequence[Path] | Mapping[Path, Sequence[str]],
+    runs: Mapping[Path, Sequence[str]],
+    order: Sequence[str],
     folder: Path,
     name: str,
     command: str,
-    order: Sequence[str] = (),
-    budget: float | None = None,
-    report: bool = False,
+    budget: float | None,
+    report: bool,
 ) -> Comparison:
-    """Write NAME.md, NAME.json and NAME.svg into `folder`, and report.html where asked for. `runs` may say which policies of
-    each run folder are meant; `budget` is the one at which policies are shown."""
+    """Write NAME.json and NAME.svg into `folder`, and report.html where asked for. `runs` says which policies of each run
+    folder are meant, `order` how they follow; `budget` is the one at which policies are shown."""
     from headgate.analysis.figures import draw_comparison
 
-    paths = list(runs)
-    found, folders = read_finished(paths), [RunFolder.open(run) for run in paths]
-    if isinstance(runs, Mapping):
-        meant = {(path.name, policy) for path, policies in runs.items() for policy in policies}
-        found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
+    meant = {(path.name, policy) for path, policies in runs.items() for policy in policies}
+    found, folders = read_finished(list(runs)), [RunFolder.open(run) for run in runs]
+    found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
     rows = comparison.rows(found)  # refuses what cannot be compared before anything is written
     facts = facts_of(command, folders)
     saved = chosen_budget(savings(rows), budget) if comparison.one_price(found) else []
-    text = comparison.markdown(name, found, _setting(folders[0]), facts, saved)
-    write(folder, {f"{name}.md": text, f"{name}.json": as_json({**facts, "rows": rows})})
+    write(folder, {f"{name}.json": as_json({**facts, "rows": rows})})
     if comparison.one_price(found):
         draw_comparison(rows, saved, folder / f"{name}.svg")
     made = write_report(folders, folder / "report.html", folders[0].target, found, budget) if report else None
-    return Comparison(folder / f"{name}.md", found, rows, budget, made)
-
-
-def _setting(run: RunFolder) -> str:
-    """From the settings as recorded: what is not there had no say."""
-    training, clients = run.config.get("training", {}), run.buffers
-    average, shift, every = (training.get(key) for key in ("average", "shift", "evaluate_every"))
-    helps = [f"the mean of the server's models is judged (η = {average:g})"] if average is not None else []
-    helps += [f"images are moved by up to {shift} pixels a round"] if shift else []
-    judged = "every round" if every in (None, 1) else f"every {every} rounds"
-    kinds = ", ".join(markdown(run.kind(part) or "") for part in ("data", "model"))
-    said = [f"{name} {training[key]:g}" for key, name in (("lr", "lr"), ("momentum", "momentum")) if key in training]
-    said += [f"{training['steps']} local steps"] if "steps" in training else []
-    return (
-        f"{kinds}, {', '.join(said)}; {run.rounds} rounds, {len(run.seeds)} seeds, "
-        f"accuracy taken {judged}; {len(clients)} clients, buffers of {sum(clients)} samples in all"
-        + "".join(f"; for all policies alike {each}" for each in helps)
-        + "."
-    )
+    return Comparison(folder / f"{name}.json", found, rows, budget, made)

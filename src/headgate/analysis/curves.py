@@ -148,9 +148,9 @@ LEVELS: dict[str, tuple[str, Callable[[Runs], float], str]] = {
 }
 
 
-def panels(policies: Sequence[Runs]) -> list[Panel]:
-    """All figures of lines, in reading order; a figure without a line is left out."""
-    drawn = [_panel(key, policies, **said) for key, said in words(__file__)["panels"].items()]
+def panels(policies: Sequence[Runs], keys: Sequence[str] = ()) -> list[Panel]:
+    """All figures of lines, or these, in reading order; a figure without a line is left out."""
+    drawn = [_panel(key, policies, **said) for key, said in words(__file__)["panels"].items() if not keys or key in keys]
     return [panel for panel in drawn if panel.curves]
 
 
@@ -202,16 +202,17 @@ def _levels(policies: Sequence[Runs], axis: str, value: Callable[[Runs], float],
 
 
 class Heat(NamedTuple):
-    """How full each client's buffer is: mean over runs of n_m/B_m, NaN where B_m is 0."""
+    """How full each client's buffer is, as JSON holds it."""
 
-    policy: int
+    series: int
+    """which policy"""
     clients: list[str]
-    buffers: Floats
-    rounds: NDArray[np.int64]
-    """at which each column begins"""
+    buffers: list[float]
+    t: list[int]
+    """rounds at which each column begins"""
     last: int
-    ratio: Floats
-    """(clients, rounds)"""
+    ratio: list[list[float | None]]
+    """mean over runs of n_m/B_m, (clients, rounds); None where B_m is 0"""
 
 
 def heats(policies: Sequence[Runs]) -> list[Heat]:
@@ -219,13 +220,13 @@ def heats(policies: Sequence[Runs]) -> list[Heat]:
     return [heat(i, policy.held, policy.buffers) for i, policy in enumerate(policies) if policy.held is not None]
 
 
-def heat(index: int, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> Heat:
+def heat(series: int, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> Heat:
     """From what clients hold, (runs, rounds, clients)."""
     (clients, labels), (rounds, _) = map(neighbours, held.shape[:0:-1], CELLS)
     room, means_held = _averaged(buffers.astype(np.float64), clients), held.mean(axis=0).T
     means_held = _averaged(_averaged(means_held, clients).T, rounds).T
     ratio = np.divide(means_held, room[:, None], out=np.full_like(means_held, np.nan), where=room[:, None] > 0)
-    return Heat(index, labels, room, rounds + 1, held.shape[1], ratio)
+    return Heat(series, labels, rounded(room), (rounds + 1).tolist(), held.shape[1], rounded(ratio, 4))
 
 
 def neighbours(size: int, most: int) -> tuple[NDArray[np.int64], list[str]]:

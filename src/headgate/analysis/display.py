@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from headgate.escaping import markdown, printable
+from headgate.escaping import printable
 
 WIDE = 200
 """characters of a line where there is no terminal: tables keep their columns"""
@@ -26,17 +26,6 @@ class StackedTable:
     title: str
     columns: Sequence[str]
     lines: Sequence[Sequence[str]]
-
-    def markdown(self) -> str:
-        """Return the table as Markdown, without its title; nothing in a cell is markup.
-
-        >>> print(StackedTable("", ["a", "b"], [["1", "x|y"]]).markdown())
-        | a | b |
-        |---|---|
-        | 1 | x\\|y |
-        """
-        text = ["| " + " | ".join(map(markdown, line)) + " |" for line in (self.columns, *self.lines)]
-        return "\n".join([text[0], "|" + "---|" * len(self.columns), *text[1:]])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         left = list(range(1, len(self.columns)))

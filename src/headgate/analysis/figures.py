@@ -22,10 +22,8 @@ from headgate.analysis.curves import (
     Curve,
     Gap,
     Heat,
-    Level,
     LineStyle,
     Panel,
-    curve,
     heats,
     line_styles,
     money_panel,
@@ -35,11 +33,12 @@ from headgate.analysis.curves import (
 from headgate.analysis.formatting import in_unit, number, percent
 from headgate.analysis.intervals import Floats
 from headgate.analysis.pages import check_file, write_whole
+from headgate.analysis.rehearsal import as_runs
 from headgate.analysis.replay import KINDS, ReplayResult, moment
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.savings import Row, Saving, chosen_budget, savings
 from headgate.control.rehearse import Rehearsal
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError
 from headgate.escaping import label
 from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
@@ -74,27 +73,9 @@ def save_figure(figure: Any, path: Path) -> None:
 
 def draw_rehearsal(experiment: Experiment, rehearsals: Mapping[str, Rehearsal], path: Path) -> None:
     """Draw money, memory and distinct samples over the rounds; lines are means, bands their 80 % interval."""
-    results, system = list(rehearsals.values()), experiment.system
-
-    def panel(key: str, title: str, y: str, values: Callable[[Rehearsal], Any], *levels: Level) -> Panel:
-        curves = [curve(i, np.asarray(values(result), dtype=np.float64)) for i, result in enumerate(results)]
-        return Panel(key, title, "Round", y, "", [each for each in curves if each], list(levels))
-
-    spend = panel(
-        "spend",
-        "Money spent a round, so far",
-        "Money",
-        lambda result: np.cumsum(result.spend, axis=-1) / np.arange(1, result.rounds + 1),
-        Level("y", system.budget, f"budget {system.budget:g}"),
-    )
-    memory = Level("y", system.memory, f"all buffers {system.memory:g}")
-    drawn = [
-        spend,
-        panel("n", "Samples in memory, n", "Samples, all clients", lambda result: result.n, memory),
-        panel("N", "Distinct samples so far, N", "Samples, all clients", lambda result: result.N),
-    ]
+    policies = [as_runs(experiment, name, result) for name, result in rehearsals.items()]
     with plt.rc_context(STYLE):
-        save_figure(_draw_panels(drawn, list(rehearsals), _one_style_each(len(results))), path)
+        save_figure(_draw_panels(panels(policies, ("spend", "n", "N")), list(rehearsals), line_styles(policies)), path)
 
 
 ON_PAPER = {name: (name,) for name in ("accuracy", "accuracy-daily")} | {"money": ("spend", "debt")}
@@ -104,17 +85,12 @@ ON_PAPER = {name: (name,) for name in ("accuracy", "accuracy-daily")} | {"money"
 def draw_run(runs: Sequence[RunFolder], out_folder: Path, suffixes: Sequence[str] = (".svg", ".png")) -> list[Path]:
     """accuracy, occupancy and money as files in `out_folder`; accuracy-money where there are several budgets, accuracy-daily
     where the world changes. Lines are means, bands their 80 % interval."""
-    for suffix in suffixes:
-        if suffix not in SUFFIXES:
-            raise SettingError(f"figure {suffix}: must end in {', '.join(SUFFIXES)}")
     policies = read_runs(runs)
-    by_key = {panel.key: panel for panel in panels(policies)}
-    grids = heats(policies)
+    names, styles, grids = [one.label for one in policies], line_styles(policies), heats(policies)
     figures: dict[str, Callable[[], Any]] = {}
     for name, keys in ON_PAPER.items():
-        if shown := [by_key[key] for key in keys if key in by_key]:
-            names = [one.label for one in policies]
-            figures[name] = partial(_draw_panels, shown, names, line_styles(policies))
+        if shown := panels(policies, keys):
+            figures[name] = partial(_draw_panels, shown, names, styles)
     if grids:
         figures["occupancy"] = partial(_draw_heats, grids, policies)
     if not figures:
@@ -209,8 +185,9 @@ def _draw_heats(grids: Sequence[Heat], policies: Sequence[Runs]) -> Any:
     colours = LinearSegmentedColormap.from_list("room", [COLOURS[0], "#f7f7f5", COLOURS[1]]).with_extremes(bad="#dddddd")
     for axes, heat in zip(grid.flat, grids, strict=False):
         ends = (0.5, heat.last + 0.5, len(heat.clients) - 0.5, -0.5)
-        image = axes.imshow(heat.ratio, cmap=colours, vmin=0, vmax=2, aspect="auto", interpolation="nearest", extent=ends)
-        axes.set(title=label(policies[heat.policy].label), xlabel="Round", ylabel="Client")
+        ratio = np.array(heat.ratio, dtype=np.float64)
+        image = axes.imshow(ratio, cmap=colours, vmin=0, vmax=2, aspect="auto", interpolation="nearest", extent=ends)
+        axes.set(title=label(policies[heat.series].label), xlabel="Round", ylabel="Client")
         places = thinned(len(heat.clients), 11)
         axes.set_yticks(places, [heat.clients[i] for i in places])
         axes.grid(False)

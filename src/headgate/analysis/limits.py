@@ -4,12 +4,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import numpy as np
-
-from headgate.analysis.formatting import accuracy, grouped, listed, money, percent, plus_minus
-from headgate.analysis.intervals import DECIDED, Difference, Floats, estimate, student
+from headgate.analysis.formatting import accuracy, grouped, listed, money, plus_minus
+from headgate.analysis.intervals import DECIDED, Difference, estimate, student
 from headgate.analysis.runs import Runs, gaps
-from headgate.errors import DataError
 
 HELD = "headgate compare holds every policy to its limits."
 ROUNDING = 1e-9
@@ -37,17 +34,6 @@ class Limits:
         """Which limit was broken: "money", "memory" or both; empty where none was."""
         return broken_limits(self.runs_over_budget, self.excess)
 
-    @property
-    def broken(self) -> str:
-        """What was broken, in words; empty where nothing was."""
-        said = []
-        if self.runs_over_budget:
-            runs = f"{self.runs_over_budget} of {self.runs} {'run goes' if self.runs == 1 else 'runs go'} over budget"
-            said.append(runs + ("" if self.dearest is None else f", the dearest spends {percent(self.dearest, 1)} of it"))
-        if self.excess is not None and self.excess > 0:
-            said.append(f"a client holds up to {self.excess} more than its buffer")
-        return "; ".join(said)
-
 
 def broken_limits(runs_over_budget: int, excess: int | None) -> str:
     """Return which limits were broken: "money", "memory" or both; empty where none was.
@@ -58,14 +44,10 @@ def broken_limits(runs_over_budget: int, excess: int | None) -> str:
     return " and ".join(["money"] * (runs_over_budget > 0) + ["memory"] * ((excess or 0) > 0))
 
 
-def limits_of(spent: Floats, allowed: float, excess: int | None) -> Limits:
-    """From what each run spent in all, (runs,)."""
-    dearest = float(spent.max(initial=0.0)) / allowed if allowed > 0 else None
-    return Limits(len(spent), int((spent > allowed * (1 + ROUNDING)).sum()), dearest, excess)
-
-
 def limits(one: Runs) -> Limits:
-    return limits_of(one.spent_in_all, one.budget * one.rounds, one.peak_excess)
+    spent, allowed = one.spent_in_all, one.budget * one.rounds
+    dearest = float(spent.max(initial=0.0)) / allowed if allowed > 0 else None
+    return Limits(len(spent), int((spent > allowed * (1 + ROUNDING)).sum()), dearest, one.peak_excess)
 
 
 # who is best
@@ -102,14 +84,8 @@ def best_place(found: Sequence[Runs], measure: str = "best") -> Place:
     if best is None:
         return Place(measure, None, {})
     others = [one for one in rankable(found) if one is not best and limits(one).kept]
-    return Place(measure, best, holm({one.label: _gap(best, one, measure) for one in others}))
-
-
-def _gap(best: Runs, other: Runs, measure: str) -> Difference | None:
-    try:
-        return student(gaps(best, other, measure))
-    except DataError:  # no seed in common, or evaluated in other rounds
-        return None
+    apart = {one.label: gaps(best, one, measure) for one in others}
+    return Place(measure, best, holm({name: student(gap) if gap.size else None for name, gap in apart.items()}))
 
 
 Name = TypeVar("Name", bound=Hashable)
@@ -170,20 +146,9 @@ def _best(ranked: Sequence[Runs]) -> str:
     if not place.against:
         others = ", the only one that kept both limits in every run" if len(kept) == 1 < len(ranked) else ""
         return f"Best test accuracy within the limits: {first}{others}."
-    alike = [name for name in place.level_with if _same(place.best, named[name])]
-    first += f", the same as {listed(alike)}" if alike else ""
-    level = [f"{name} ({accuracy(estimate(named[name].best))})" for name in place.level_with if name not in alike]
+    level = [f"{name} ({accuracy(estimate(named[name].best))})" for name in place.level_with]
     if level:
         return f"Best test accuracy within the limits: {first}, not distinguishable from {listed(level)}."
-    behind = [(name, gap) for name, gap in place.against.items() if gap is not None and name not in alike]
-    if not behind:
-        return f"Best test accuracy within the limits: {first}."
-    nearest, gap = min(behind, key=lambda each: each[1].mean)
+    nearest, gap = min(((name, gap) for name, gap in place.against.items() if gap), key=lambda each: each[1].mean)
     ahead = plus_minus(gap.scaled(100), 1, signs=True)
     return f"Best test accuracy within the limits: {first}, {ahead} points ahead of {nearest}, seed by seed."
-
-
-def _same(one: Runs, other: Runs) -> bool:
-    """Seed by seed, as of a policy that is in several points of a sweep that does not concern it."""
-    pairs = ((one.best, other.best), (one.spent_in_all, other.spent_in_all))
-    return all(np.array_equal(a, b) for a, b in pairs)

@@ -12,7 +12,6 @@ from typing import Any, BinaryIO
 import polars as pl
 
 from headgate import __version__
-from headgate.analysis.formatting import duration
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
 from headgate.records.sums import read_sealed
@@ -108,15 +107,6 @@ def _computing(run: RunFolder) -> float:
 def this_code() -> str:
     """Return the commit of this code, or its version where it lies in no checkout."""
     return commit() or f"headgate {__version__}"
-
-
-def how_made(facts: dict[str, Any]) -> str:
-    """Two sentences, and a warning where the runs are not all of one clean commit."""
-    text = (
-        f"Made by `{facts['command']}`. Runs: {runs_of(facts)}; {'; '.join(facts['devices'])}; "
-        f"{duration(facts['computing_s'])} of computing in all. Page and verdicts: commit {facts['page_commit']}."
-    )
-    return with_doubts(text, facts)
 
 
 def runs_of(facts: dict[str, Any]) -> str:

@@ -1,14 +1,16 @@
 """Rehearsals as rows and as one line per policy."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from headgate.analysis.limits import Limits, limits_of
+from headgate.analysis.formatting import percent
 from headgate.analysis.pages import check_file, write_whole
-from headgate.analysis.summary import PolicySummary
+from headgate.analysis.runs import LEARNING, Runs
+from headgate.analysis.summary import PolicySummary, summarise
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal
 from headgate.escaping import cell
@@ -41,46 +43,57 @@ def check_out(path: Path) -> None:
 def write(frame: pl.DataFrame, path: Path) -> None:
     """By suffix."""
     check_out(path)
-    if path.suffix == ".csv":  # a text may look like a formula
-        texts = frame.select(pl.col(pl.String))
-        frame = frame.with_columns(each.replace({text: cell(text) for text in each.unique()}) for each in texts)
-    write_whole("--out", path, getattr(frame, WRITERS[path.suffix]))
+    write_whole("--out", path, getattr(as_cells(frame) if path.suffix == ".csv" else frame, WRITERS[path.suffix]))
+
+
+def as_cells(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the same with no text that a spreadsheet takes for a formula."""
+    texts = frame.select(pl.col(pl.String))
+    return frame.with_columns(each.replace({text: cell(text) for text in each.unique()}) for each in texts)
+
+
+def as_runs(experiment: Experiment, name: str, result: Rehearsal) -> Runs:
+    """Return a rehearsed policy as runs that learnt nothing."""
+    system, shape = experiment.system, result.spend.shape
+    kept = {"excess": "peak_excess"} | {key: key for key in ("price", "admitted", "n", "N", "n_eff", "debt", "spend")}
+    values = {key: np.asarray(getattr(result, own), dtype=np.float64) for key, own in kept.items()}
+    return Runs(
+        folder=experiment.name,
+        policy=name,
+        budget=system.budget,
+        buffers=system.buffer,
+        rounds=result.rounds,
+        seeds=tuple(experiment.seeds[: shape[0]].tolist()),
+        lost=np.zeros(shape[0], dtype=bool),
+        reached=np.full(shape[0], result.rounds),
+        values={**values, "bound": result.bound(experiment.bound), **dict.fromkeys(LEARNING, np.full(shape, np.nan))},
+    )
 
 
 def summarise_rehearsal(experiment: Experiment, name: str, result: Rehearsal) -> PolicySummary:
     """Return what a rehearsed policy came to, of all its runs."""
-    k, system = experiment.bound, experiment.system
-    bound, peak_excess = result.bound(k).sum(axis=-1), int(result.peak_excess.max())
-    kept = limits_of(result.spend.sum(axis=-1), system.budget * result.rounds, peak_excess)
-    spend = float(result.spend.mean())
-    return PolicySummary(
-        policy=name,
-        rounds=result.rounds,
-        runs=len(bound),
-        spend_per_round=spend,
-        spend_share=spend / system.budget if system.budget else None,
-        budget=system.budget,
-        runs_over_budget=kept.runs_over_budget,
-        dearest_share=kept.dearest,
-        kept_limits=kept.kept,
-        cost_violation=result.cost_violation(),
+    k = experiment.bound
+    return replace(
+        summarise(as_runs(experiment, name, result)),
         buffer_violation=result.buffer_violation(),
         mean_n=float(result.n.mean()),
-        peak_n=int(result.n.max()),
-        peak_excess=peak_excess,
-        N=float(result.N[:, -1].mean()),
-        n_eff=float(result.n_eff[:, -1].mean()),
         free=float(result.free.sum(axis=-1).mean()),
         mean_penalty=float(result.penalty(k).mean()),
-        bound=float(bound.mean()),
+        bound=float(result.bound(k).sum(axis=-1).mean()),
         regret=float(result.regret(k).mean()),
     )
 
 
 def way_out_of_limits(summary: PolicySummary, policy: AdmissionPolicy) -> str:
     """Which limit is broken and by how much, with the way out; empty where both are kept."""
-    broken = Limits(summary.runs, summary.runs_over_budget, summary.dearest_share, summary.peak_excess).broken
-    if not broken:
+    if summary.kept_limits:
         return ""
+    said = []
+    if summary.runs_over_budget:
+        runs = f"{summary.runs_over_budget} of {summary.runs} {'run goes' if summary.runs == 1 else 'runs go'} over budget"
+        dearest = summary.dearest_share
+        said.append(runs + ("" if dearest is None else f", the dearest spends {percent(dearest, 1)} of it"))
+    if (summary.peak_excess or 0) > 0:
+        said.append(f"a client holds up to {summary.peak_excess} more than its buffer")
     way_out = 'take headgate, or set capacity = "buffer" and purse = true' if hasattr(policy, "purse") else "take headgate"
-    return f"{broken}: {way_out}."
+    return f"{'; '.join(said)}: {way_out}."

@@ -26,9 +26,6 @@ from headgate.limits import NUMBER, PURCHASES, SAMPLES
 from headgate.reading import read_text
 
 Moment = float | datetime
-NEEDED = {"time": ("time",), "price": ("price",), "samples": ("samples", "bought")}
-"""columns, each with the names that its header may have"""
-
 LONGEST = 40
 """characters of a time"""
 
@@ -84,47 +81,37 @@ def moment(text: str) -> Moment | None:
 def read_purchases(path: Path) -> Purchases:
     """All rows of a CSV file with the columns time, price, samples (or bought) and perhaps client, in the order of time."""
     rows = csv.DictReader(io.StringIO(read_text(path).removeprefix("\ufeff"), newline=""))
-    found: dict[tuple[Moment, str], tuple[str, float, int]] = {}
+    found: dict[tuple[Moment, str], tuple[str, float, float]] = {}
     try:
-        rows.fieldnames = [name.strip().lower() for name in rows.fieldnames or ()]
-        columns = {column: _column(path, names, rows.fieldnames) for column, names in NEEDED.items()}
+        header = [name.strip().lower() for name in rows.fieldnames or ()]
+        rows.fieldnames = ["samples" if name == "bought" and "samples" not in header else name for name in header]
+        for column in ("time", "price", "samples"):
+            if column not in rows.fieldnames:
+                raise DataError(f'{path}: no column "{column}"; its header names {shown(", ".join(header) or "nothing", 300)}')
         for row in rows:
             where = f"{path}: line {rows.line_num}"
             if None in row:
                 raise DataError(f"{where}: has more cells than the header has columns")
             cells = {name: (text or "").strip() for name, text in row.items()}
-            client = cells.get("client", "")
-            if "client" in cells and not client:
-                raise DataError(f"{where}: client is empty")
-            when = moment(cells["time"])
+            when, client = moment(cells["time"]), cells.get("client", "")
             if when is None:
                 raise DataError(f"{where}: time = {shown(cells['time'])}: must be a number or an ISO date, as in 2026-01-05")
-            if found and _kind(when) != (before := _kind(next(iter(found))[0])):
-                raise DataError(f"{where}: time = {shown(cells['time'])}: is a {_kind(when)}, the first one a {before}")
             if (when, client) in found:
                 whose = f" for client {shown(client)}" if client else ""
                 raise DataError(f"{where}: time = {shown(cells['time'])}: comes twice{whose}; one row for each is needed")
-            price = _number(where, "price", cells[columns["price"]], NUMBER)
-            samples = _number(where, columns["samples"], cells[columns["samples"]], SAMPLES)
+            price, samples = (
+                _number(where, name, cells[name], most) for name, most in (("price", NUMBER), ("samples", SAMPLES))
+            )
             if samples % 1:
-                raise DataError(f"{where}: {columns['samples']} = {samples:g}: must be a whole number")
-            found[when, client] = cells["time"], price, int(samples)
+                raise DataError(f"{where}: samples = {samples:g}: must be a whole number")
+            found[when, client] = cells["time"], price, samples
             if len(found) > PURCHASES:
                 raise DataError(f"{path}: more than {PURCHASES:,} purchases")
+        return _arranged(path, found)
     except csv.Error as error:
         raise DataError(f"{path}: cannot be read as CSV ({error})") from None
-    return _arranged(path, found)
-
-
-def _column(path: Path, names: tuple[str, ...], there: list[str]) -> str:
-    if column := next((name for name in names if name in there), None):
-        return column
-    raise DataError(f'{path}: no column "{names[0]}"; its header names {shown(", ".join(there) or "nothing", 300)}')
-
-
-def _kind(when: Moment) -> str:
-    """Times of one kind can be put in order."""
-    return "number" if isinstance(when, float) else "date" if when.tzinfo is None else "date with a time zone"
+    except TypeError:  # they cannot be put in order
+        raise DataError(f"{path}: times must be all numbers, all dates, or all dates with a time zone") from None
 
 
 def _number(where: str, column: str, text: str, most: float) -> float:
@@ -137,21 +124,19 @@ def _number(where: str, column: str, text: str, most: float) -> float:
     return value
 
 
-def _arranged(path: Path, found: dict[tuple[Moment, str], tuple[str, float, int]]) -> Purchases:
+def _arranged(path: Path, found: dict[tuple[Moment, str], tuple[str, float, float]]) -> Purchases:
     """By round and client."""
     if not found:
         raise DataError(f"{path}: holds no purchases")
-    texts = {when: text for (when, _), (text, _, _) in found.items()}
-    rounds = {when: t for t, when in enumerate(sorted(texts))}
+    texts = {when: text for (when, _), (text, _, _) in sorted(found.items(), key=lambda each: each[0][0])}
+    rounds = {when: t for t, when in enumerate(texts)}
     clients = {client: m for m, client in enumerate(sorted({client for _, client in found}))}
-    if (cells := len(rounds) * len(clients)) > PURCHASES:
+    if len(rounds) * len(clients) > PURCHASES:
         raise DataError(f"{path}: {len(rounds):,} times and {len(clients):,} clients; at most {PURCHASES:,} of both multiplied")
-    price, bought = np.full(cells, np.nan), np.zeros(cells, dtype=np.int64)
+    price, bought = np.full((len(rounds), len(clients)), np.nan), np.zeros((len(rounds), len(clients)), dtype=np.int64)
     for (when, client), (_, own, samples) in found.items():
-        place = rounds[when] * len(clients) + clients[client]
-        price[place], bought[place] = own, samples
-    shape = len(rounds), len(clients)
-    purchases = Purchases(tuple(texts[when] for when in rounds), price.reshape(shape), bought.reshape(shape))
+        price[rounds[when], clients[client]], bought[rounds[when], clients[client]] = own, samples
+    purchases = Purchases(tuple(texts.values()), price, bought)
     paid = float(purchases.paid(purchases.bought).sum())
     if not 1 / NUMBER <= paid <= NUMBER:
         raise DataError(f"{path}: {paid:g} was paid in all; must be more than nothing and at most {NUMBER:g}")
@@ -346,20 +331,26 @@ def replay(file: str | Path, capacity: int | None = None, currency: str = "") ->
     return ReplayResult(made, most, bought, as_many, cheapest, currency)
 
 
-def _bought(made: Purchases, capacity: Ints, budget: float) -> Ints:
-    """What headgate buys for a budget of all rounds together, (T, M). It is shown the prices round by round.
+def decide_at(made: Purchases, controller: Controller, one_price: bool = False) -> tuple[Ints, Floats]:
+    """What a policy buys, (T, M), and what it has spent after each round, (T,). It is shown the prices round by round,
+    a price for each client, or one for all.
 
     Of a client without an offer it is shown the last price, or the mean of the round where it had none yet, and what it
     orders there is not bought.
     """
+    ledger, bought, spent = controller.open(), [], []
+    for price, offered in zip(made.filled_prices, made.offered, strict=True):
+        orders = controller.decide(ledger, price if one_price else price[None])
+        bought.append(np.where(offered, orders.admitted, 0))
+        ledger = controller.post(ledger, orders, Report(bought[-1]))
+        spent.append(float(ledger.spent[0]))
+    return np.concatenate(bought), np.array(spent)
+
+
+def _bought(made: Purchases, capacity: Ints, budget: float) -> Ints:
+    """What headgate buys for a budget of all rounds together, (T, M)."""
     rounds = len(made.times)
-    controller = Controller(System(capacity, budget / rounds, rounds), Headgate(fill=0.0, rule=KStep(1)))
-    ledger, bought = controller.open(), np.zeros_like(made.bought)
-    for t, price in enumerate(made.filled_prices):
-        orders = controller.decide(ledger, price[None])
-        bought[t] = np.where(made.offered[t], orders.admitted[0], 0)
-        ledger = controller.post(ledger, orders, Report(bought[t : t + 1]))
-    return bought
+    return decide_at(made, Controller(System(capacity, budget / rounds, rounds), Headgate(fill=0.0, rule=KStep(1))))[0]
 
 
 def _as_many(made: Purchases, capacity: Ints, wanted: int, paid: float, bought: Ints, least: float) -> Ints:
@@ -368,15 +359,9 @@ def _as_many(made: Purchases, capacity: Ints, wanted: int, paid: float, bought: 
     `bought` is for the money `paid`; no budget below `least` can suffice. With the cost of a whole capacity in the dearest
     round for every round it buys all that is offered.
     """
-    below, above, found = (least, paid, bought) if bought.sum() >= wanted else (max(least, paid), paid, None)
     most = len(made.times) * min(float((made.filled_prices * capacity).sum(axis=-1).max()), NUMBER)
-    while found is None:
-        above = min(2 * above, most)
-        tried = _bought(made, capacity, above)
-        if tried.sum() >= wanted or above == most:
-            found = tried
-        else:
-            below = above
+    below, above = (least, paid) if bought.sum() >= wanted else (max(least, paid), most)
+    found = bought if above == paid else _bought(made, capacity, most)
     while above - below > NEAR * paid:
         middle = (below + above) / 2
         tried = _bought(made, capacity, middle)

@@ -20,7 +20,7 @@ from headgate.analysis.pages import beside, drawing, script, write_whole
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.savings import Saving, amount, chosen_budget, needed, savings
 from headgate.analysis.summary import Column, PolicySummary, breakdown_note, columns, summarise
-from headgate.errors import DataError, SettingError
+from headgate.errors import SettingError
 from headgate.records.reader import RunFolder
 from headgate.records.sums import read_scored
 
@@ -37,10 +37,6 @@ def write_report(
     Where they were played at several budgets the page begins with what each policy needs for the same accuracy, and its
     figures over rounds are of the runs at `budget`. `found` are the runs where they have been read already.
     """
-    if not runs:
-        raise SettingError("report: at least one run is needed")
-    if not out.parent.is_dir():
-        raise DataError(f"report {out}: there is no folder {out.parent}")
     page = _page(runs, read_runs(runs) if found is None else found, target, budget)
     write_whole("report", out, page.encode())
     return out
@@ -173,17 +169,7 @@ def _data(policies: Sequence[Runs], first: Sequence[Panel] = ()) -> str:
     data = {
         "series": [{"name": p.label, **look._asdict()} for p, look in zip(policies, line_styles(policies), strict=True)],
         "panels": [_panel_data(panel) for panel in (*first, *panels(policies))],
-        "heats": [
-            {
-                "series": heat.policy,
-                "clients": heat.clients,
-                "t": heat.rounds.tolist(),
-                "last": heat.last,
-                "buffers": rounded(heat.buffers),
-                "ratio": rounded(heat.ratio, 4),
-            }
-            for heat in heats(policies)
-        ],
+        "heats": [heat._asdict() for heat in heats(policies)],
     }
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

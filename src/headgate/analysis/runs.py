@@ -56,10 +56,6 @@ class Runs:
     """by column of the metrics, (seeds, rounds up to the farthest), NaN where there is none"""
     held: Ints | None = None
     """n_m(t) of the runs that have begun, (runs, rounds, M); None where it was not recorded"""
-    admitted: Ints | None = None
-    """λ_m(t), likewise"""
-    paid: Floats | None = None
-    """money that each client was paid, likewise; None also where all clients have one price"""
     guessing: int = 0
     """runs that ended no better than guessing"""
     kind: str = ""
@@ -238,12 +234,9 @@ def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
     names = [name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})" for i, name in enumerate(names)]
     found = []
     for run, name in zip(folders, names, strict=True):
-        metrics = run.rows("metrics")
-        held, admitted, paid = (run.rows("clients", column) for column in ("held", "admitted", "paid"))
-        for policy in run.policies:
-            own = runs_of(run, policy, metrics, (), held, admitted, paid)
-            label = f"{name}: {policy}" if len(folders) > 1 else policy
-            found.append(replace(own, folder=name, label=label))
+        metrics, held = run.rows("metrics"), run.rows("clients", "held")
+        own = [runs_of(run, policy, metrics, held=held) for policy in run.policies]
+        found += [replace(one, folder=name, label=f"{name}: {one.policy}" if len(folders) > 1 else "") for one in own]
     return found
 
 
@@ -257,16 +250,8 @@ def read_finished(paths: Sequence[Path]) -> list[Runs]:
     return found
 
 
-def runs_of(
-    run: RunFolder,
-    policy: str,
-    metrics: Rows,
-    columns: Sequence[str] = (),
-    held: Rows | None = None,
-    admitted: Rows | None = None,
-    paid: Rows | None = None,
-) -> Runs:
-    """One policy's runs, from rows that are in memory: those of the metrics with these columns, or all, and of the clients."""
+def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] = (), held: Rows | None = None) -> Runs:
+    """One policy's runs, from rows in memory: of the metrics these columns, or all, and what clients hold."""
     columns = columns or run.measured
     seeds = tuple(sorted(run.seeds))
     keys = [(policy, seed) for seed in seeds]
@@ -288,7 +273,8 @@ def runs_of(
         raise DataError(f"{run.name}: metrics of policy {policy}: spend is empty")
     if lost.any():
         values |= {name: np.where(lost[:, None], np.nan, values[name]) for name in LEARNING if name in values}
-    rounds = int(reached[reached > 0].min(initial=last))
+    # what clients hold, up to the round that all runs have; None where some run has none
+    recorded = int(held.reached(begun).min(initial=reached[reached > 0].min())) if held is not None and begun else 0
     settings = run.config.get("policies", {}).get(policy, {})
     return Runs(
         folder=run.name,
@@ -300,9 +286,7 @@ def runs_of(
         lost=lost,
         reached=reached,
         values=values,
-        held=_by_client(held, begun, rounds),
-        admitted=_by_client(admitted, begun, rounds),
-        paid=_by_client(paid, begun, rounds),
+        held=held.of(begun, recorded) if held is not None and recorded else None,
         guessing=sum(one["policy"] == policy for one in run.state.get("guessing", [])),
         kind=settings.get("kind", policy) if isinstance(settings, dict) else policy,
         data=run.kind("data"),
@@ -311,33 +295,14 @@ def runs_of(
     )
 
 
-def _by_client(rows: Rows | None, begun: Sequence[tuple[str, int]], rounds: int) -> NDArray[Any] | None:
-    """(runs, rounds, clients) up to the round that all have; None where some run has none."""
-    if rows is None or not begun:
-        return None
-    recorded = min(rounds, int(rows.reached(begun).min()))
-    return rows.of(begun, recorded) if recorded else None
-
-
 # differences
 
 
-def paired(ours: Runs, other: Runs) -> tuple[Runs, Runs]:
-    """Both with the seeds that both have learnt: they met the same prices and samples. A best is higher the more often one
-    looks, so both must have looked equally often."""
-    both = [seed for seed in ours.learnt if seed in other.learnt]
-    names = f"{ours.folder}/{ours.policy} and {other.folder}/{other.policy}"
-    if not both:
-        raise DataError(f"{names}: have no seed in common that did not diverge")
-    if not np.array_equal(ours.t, other.t):
-        raise DataError(f"{names}: were evaluated in different rounds; their best accuracies cannot be compared")
-    return ours.of_seeds(both), other.of_seeds(both)
-
-
 def gaps(ours: Runs, other: Runs, measure: str = "best") -> Floats:
-    """Ours less the other's, seed by seed."""
-    mine, theirs = paired(ours, other)
-    return mine.measure(measure) - theirs.measure(measure)
+    """Ours less the other's, seed by seed of those that both have learnt: they met the same prices and samples. None where
+    they were evaluated in different rounds: a best is higher the more often one looks."""
+    both = [seed for seed in ours.learnt if seed in other.learnt] if np.array_equal(ours.t, other.t) else []
+    return ours.of_seeds(both).measure(measure) - other.of_seeds(both).measure(measure)
 
 
 def measures(found: Sequence[Runs]) -> list[str]:

@@ -9,9 +9,8 @@ from rich.console import RenderableType
 
 from headgate.analysis.display import Displayed, StackedTable
 from headgate.analysis.formatting import counted, money_in, number
-from headgate.analysis.replay import LINES, read_purchases
+from headgate.analysis.replay import LINES, decide_at, read_purchases
 from headgate.control.controller import Controller
-from headgate.control.types import Report
 from headgate.errors import DataError, SettingError
 from headgate.experiment import Experiment, load
 
@@ -90,12 +89,8 @@ def shadow(file: str | Path, experiment: Experiment | str, currency: str = "") -
     if len(made.times) > given.rounds:
         raise DataError(f"{file}: has {len(made.times)} rounds, the recipe has run.rounds = {given.rounds}")
     controller = Controller(given.system, policy, 1, given.seeds[:1])
-    ledger, ordered, spent = controller.open(), list[int](), [0.0]
-    for price, offered in zip(made.filled_prices, made.offered, strict=True):
-        orders = controller.decide(ledger, price[None] if price.size > 1 else price)
-        ledger = controller.post(ledger, orders, Report(np.where(offered, orders.admitted, 0)))
-        ordered.append(int(np.where(offered, orders.admitted, 0).sum()))
-        spent.append(float(ledger.spent[0]))
+    ordered, spent = decide_at(made, controller, one_price=made.price.shape[1] == 1)
     own = {"time": list(made.times), "price": np.nanmean(made.price, axis=-1), "bought": made.bought.sum(axis=-1)}
-    gate = {"ordered": ordered, "cost": np.diff(spent), "left": given.system.budget * given.rounds - np.array(spent[1:])}
+    left = given.system.budget * given.rounds - spent
+    gate = {"ordered": ordered.sum(axis=-1), "cost": np.diff(spent, prepend=0.0), "left": left}
     return ShadowResult(pl.DataFrame({**own, "paid": made.paid(made.bought), **gate}), name, currency)

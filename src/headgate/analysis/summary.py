@@ -2,14 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from headgate.analysis.dips import summary_of_dips
-from headgate.analysis.formatting import DASH, accuracy, money, money_in, number, percent, plus_minus, signed
+from headgate.analysis.display import StackedTable
+from headgate.analysis.formatting import DASH, accuracy, by_column, money, money_in, number, percent, plus_minus, signed
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.limits import broken_limits, limits
 from headgate.analysis.pages import words
@@ -187,9 +188,7 @@ class Column(NamedTuple):
 def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> list[Column]:
     """Return the columns beside the policy's name; lost models, chosen ones and the like only where there are any."""
     left_out = ["Lost"] * (not any(one.lost for one in summaries)) + [AT_TARGET] * (target is None)
-    left_out += DIPS if all(one.dips is None for one in summaries) else []
-    left_out += ["For looks"] * all(one.paid_for_looks is None for one in summaries)
-    left_out += ["Chosen"] * all(one.chosen_accuracy is None for one in summaries)
+    left_out += [name for name, field in SOMETIMES.items() if all(getattr(one, field) is None for one in summaries)]
     return [
         Column(
             f"{AT_TARGET} {100 * (target or 0):g}\u00a0%" if name == AT_TARGET else name,
@@ -200,6 +199,16 @@ def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> li
         for name, text in TEXTS.items()
         if name not in left_out
     ]
+
+
+def policy_table(
+    title: str, summaries: Iterable[PolicySummary], target: float | None = None, only: Sequence[str] = ()
+) -> StackedTable:
+    """Return a line for each policy, in all columns or in some."""
+    listed = list(summaries)
+    shown = [column for column in columns(target, listed) if not only or column.title in only]
+    named = ("policy", lambda each: each.policy), *((column.title, column.text) for column in shown)
+    return StackedTable(title, *by_column(listed, *named))
 
 
 def _over_budget(s: PolicySummary) -> str:
@@ -228,7 +237,9 @@ def _dips_ended(s: PolicySummary) -> str:
     return f"{plus_minus(s.dip_length)} ({s.dips_recovered} of {s.dips})"
 
 
-DIPS = ["Daily", "Dip", "Dip lasts", "Dip costs"]
+DIPS = ("Daily", "Dip", "Dip lasts", "Dip costs")
+SOMETIMES = {**dict.fromkeys(DIPS, "dips"), "For looks": "paid_for_looks", "Chosen": "chosen_accuracy"}
+"""columns that are left out where no policy has that field"""
 AT_TARGET, OVER_BUDGET, EXCESS = "Round at", "Over budget", "Max n_m\u00a0−\u00a0B_m"
 TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Runs": lambda s: str(s.runs),

@@ -14,7 +14,7 @@ from headgate.analysis.formatting import DASH, by_column, counted, money, number
 from headgate.analysis.limits import conclusion
 from headgate.analysis.rehearsal import summarise_rehearsal, way_out_of_limits
 from headgate.analysis.runs import Runs, read_runs
-from headgate.analysis.summary import PolicySummary, breakdown_note, columns, summarise, whole_number
+from headgate.analysis.summary import PolicySummary, breakdown_note, policy_table, summarise, whole_number
 from headgate.control.plan import Plan
 from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
@@ -53,12 +53,9 @@ def rehearsal_tables(experiment: Experiment, summaries: Sequence[PolicySummary])
 
 def run_tables(run: RunFolder, found: Sequence[Runs], wide: bool = False) -> list[RenderableType]:
     """The closing table of a run: never accuracy without what it cost and held; and what to take from it."""
-    summaries = [summarise(one, run.target) for one in found]
-    shown = [column for column in columns(run.target, summaries) if wide or column.title in NARROW]
     title = f"{run.name}: {counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
-    lines = [[summary.policy, *(column.text(summary) for column in shown)] for summary in summaries]
-    notes = [note for note in (breakdown_note([run]), conclusion(found)) if note]
-    return [StackedTable(title, ["policy", *(column.title for column in shown)], lines), *notes]
+    table = policy_table(title, [summarise(one, run.target) for one in found], run.target, () if wide else NARROW)
+    return [table, *(note for note in (breakdown_note([run]), conclusion(found)) if note)]
 
 
 def runs_tables(runs: Sequence[RunFolder], wide: bool = False) -> list[RenderableType]:
@@ -66,7 +63,7 @@ def runs_tables(runs: Sequence[RunFolder], wide: bool = False) -> list[Renderabl
     found = {run.path: read_runs([run]) for run in runs}
     every = [one for own in found.values() for one in own]
     if several_budgets(every) and not wide:
-        return comparison_tables(rows_of(every))
+        return comparison_tables(every, rows_of(every))
     return [thing for run in runs for thing in run_tables(run, found[run.path], wide)]
 
 

@@ -228,9 +228,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Runs and page; default: compared/NAME. What is finished there is used.")
     ] = None,
-    pages: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the page here, as NAME.md, NAME.json and NAME.svg.")
-    ] = None,
+    pages: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the page here, as NAME.json and NAME.svg.")] = None,
     as_printed: Annotated[
         bool, typer.Option("--as-printed", help="Leave policies as they are, also those that break their limits.")
     ] = False,
@@ -242,7 +240,7 @@ def compare(
 
     RECIPE is a name from `headgate recipes` or a TOML file. Every policy is held to the money and the buffers: it buys nothing
     more once C·T is spent, and no client holds more than its buffer. References, such as the oracle, are not held. Every policy
-    is tested against constant admission, seed by seed. Writes compare.md, compare.json, compare.svg and report.html.
+    is tested against constant admission, seed by seed. Writes compare.json, compare.svg and report.html.
     Ctrl-C loses nothing: the same command goes on. With other --policies or --budgets it plays what is not there yet.
     """
     from headgate.analysis.display import show

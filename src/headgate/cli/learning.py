@@ -172,7 +172,6 @@ def report(
     if figures is not None:
         from headgate.analysis.figures import draw_run
 
-        figures.mkdir(parents=True, exist_ok=True)
         for path in draw_run(found, figures):
             say(path)
 
@@ -240,7 +239,7 @@ def serve(
     nothing from elsewhere. While it runs, start `headgate run` in another terminal and watch. Ctrl-C ends it.
     """
     try:
-        from headgate.web.serving import SEEN, given_token, token_for
+        from headgate.web.serving import SEEN, token_for
         from headgate.web.serving import serve as serve_page
     except ModuleNotFoundError as error:
         raise SettingError(f"serve: needs {error.name}, as in pip install 'headgate[web]'") from None
@@ -255,7 +254,7 @@ def serve(
 
             webbrowser.open(link)
 
-    secret = token_for(host, given_token(token, token_file))
+    secret = token_for(host, token, token_file)
     if token is not None:
         say(SEEN, error=True)
     serve_page(runs_dir, host, port, secret, started)

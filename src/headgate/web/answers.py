@@ -3,26 +3,25 @@
 Every answer is a data class. Its fields are the keys of the JSON object, and the OpenAPI document is made from them.
 """
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from headgate.analysis.curves import heat, neighbours, rounded, thinned
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.limits import conclusion
+from headgate.analysis.rehearsal import as_cells
 from headgate.analysis.runs import Runs, runs_of
 from headgate.analysis.summary import breakdown_note, columns, summarise
 from headgate.errors import DataError, SettingError
-from headgate.escaping import cell
 from headgate.records.reader import WARN_AT, RunFolder
 from headgate.records.rows import Rows
-from headgate.web.runs import Library, UnknownRun
+from headgate.web.runs import TOO_LARGE, Library, UnknownRun
 
 Numbers = list[float | None]
 State = Literal["running", "finished", "interrupted", "diverged"]
@@ -43,8 +42,8 @@ GATE_CLIENTS = 60
 BY_HEAD = {
     "started": lambda head: head.started,
     "name": lambda head: head.name,
-    "state": lambda head: head.state,
-    "progress": lambda head: head.run.state["round"] / max(1, head.run.rounds),
+    "state": lambda head: head.status,
+    "progress": lambda head: head.state["round"] / max(1, head.rounds),
 }
 BY_ROW = {"spend": "spend_share", "accuracy": "best_accuracy"}
 UNREADABLE = 20
@@ -53,11 +52,6 @@ Ints = NDArray[np.int64]
 
 
 # numbers as JSON holds them
-
-
-def finite(value: Any) -> float | None:
-    """Return the number, or None where it is not finite."""
-    return None if value is None or not np.isfinite(value) else float(value)
 
 
 @dataclass(frozen=True)
@@ -104,12 +98,6 @@ def policies_of(run: RunFolder, asked: Sequence[str] = ()) -> list[str]:
 
 
 @dataclass(frozen=True)
-class UnreadableRun:
-    name: str
-    problem: str
-
-
-@dataclass(frozen=True)
 class RunList:
     total: int
     matching: int
@@ -117,13 +105,14 @@ class RunList:
     limit: int
     rows: list[dict[str, Any]]
     """as `headgate list --format json` prints them"""
-    unreadable: list[UnreadableRun]
+    unreadable: dict[str, str]
+    """by name, why"""
 
 
 def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int, offset: int) -> RunList:
     """Return the runs that contain all words of `search`. Only what is shown, or sorted by, is read."""
     heads, falling, words = library.heads(), order == "desc", search.lower().split()
-    texts = {name: " ".join([name, head.state, *head.run.state["policies"]]).lower() for name, head in heads.items()}
+    texts = {name: " ".join([name, head.status, *head.policies]).lower() for name, head in heads.items()}
     found = [heads[name] for name in sorted(heads) if all(word in texts[name] for word in words)]
     if sort in BY_HEAD:
         found.sort(key=BY_HEAD[sort], reverse=falling)
@@ -133,32 +122,20 @@ def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int
         without = [head for head in found if results[head.name] is None]  # they come last either way
         found = [*sorted(known, key=lambda head: results[head.name], reverse=falling), *without]
     rows = library.rows([head.name for head in found[offset : offset + limit]])
-    unreadable = [UnreadableRun(*each) for each in list(library.unreadable().items())[:UNREADABLE]]
-    return RunList(len(heads), len(found), offset, limit, rows, unreadable)
+    return RunList(len(heads), len(found), offset, limit, rows, dict(islice(library.unreadable().items(), UNREADABLE)))
 
 
 # one run
 
 
 @dataclass(frozen=True)
-class SummaryColumn:
-    title: str
-    meaning: str
-
-
-@dataclass(frozen=True)
-class SummaryCell:
-    text: str
-    broken: bool
-    """whether it says that a limit was broken"""
-
-
-@dataclass(frozen=True)
 class SummaryTable:
-    """The results as the closing table and the report show them, a row for each policy."""
+    """The results as the closing table and the report show them."""
 
-    columns: list[SummaryColumn]
-    rows: list[list[SummaryCell]]
+    columns: list[dict[str, str]]
+    """title and meaning"""
+    rows: list[list[dict[str, Any]]]
+    """of each policy the cells: text, and whether it says that a limit was broken"""
 
 
 @dataclass(frozen=True)
@@ -179,18 +156,14 @@ class RunDetail(RunProgress):
     sweep: str | None
     policies: list[str]
     seeds: list[int]
-    diverged: list[dict[str, Any]]
-    guessing: list[dict[str, Any]]
     buffers: list[int]
     memory: int
-    clients: int
     target: float | None
     started: float
     elapsed: float | None
     note: str | None
     recorded: bool
     """whether it was recorded what each client held"""
-    settings: dict[str, Any]
     toml: str
     environment: dict[str, Any]
     conclusion: str
@@ -214,8 +187,6 @@ class PolicyCurves:
 
 @dataclass(frozen=True)
 class RunCurves(RunProgress):
-    memory: int
-    since: int
     policies: list[PolicyCurves]
 
 
@@ -231,7 +202,6 @@ class ClientBuffers:
     t: list[int]
     last: int
     ratio: list[Numbers]
-    held: list[Numbers]
 
 
 def _progress(library: Library, run: RunFolder) -> dict[str, Any]:
@@ -246,8 +216,8 @@ def detail(library: Library, name: str) -> RunDetail:
     summaries = [summarise(one, run.target) for one in found]
     known = columns(run.target, summaries)
     table = SummaryTable(
-        [SummaryColumn(column.title, column.meaning) for column in known],
-        [[SummaryCell(column.text(each), column.broken(each)) for column in known] for each in summaries],
+        [{"title": column.title, "meaning": column.meaning} for column in known],
+        [[{"text": column.text(each), "broken": column.broken(each)} for column in known] for each in summaries],
     )
     return RunDetail(
         **_progress(library, run),
@@ -256,17 +226,13 @@ def detail(library: Library, name: str) -> RunDetail:
         sweep=run.sweep,
         policies=run.policies,
         seeds=run.seeds,
-        diverged=run.state["diverged"],
-        guessing=run.state.get("guessing", []),
         buffers=run.buffers,
         memory=sum(run.buffers),
-        clients=len(run.buffers),
         target=run.target,
         started=run.started,
         elapsed=run.state.get("elapsed_s"),
         note=run.state.get("note"),
         recorded=any(one.held is not None for one in found),
-        settings=run.config,
         toml=run.config_text(),
         environment=run.environment,
         conclusion=conclusion(found),
@@ -285,11 +251,12 @@ def _money_warning(run: RunFolder, one: Runs) -> str:
 def curves(library: Library, name: str, since: int = 0, points: int = 400, policies: Sequence[str] = ()) -> RunCurves:
     """Return means over seeds with intervals, of the rounds after `since`."""
     run = library.open(name)
-    lines = [_policy_curves(runs_in(library, name, policy), since, points) for policy in policies_of(run, policies)]
-    return RunCurves(**_progress(library, run), memory=sum(run.buffers), since=since, policies=lines)
+    lines = [policy_curves(runs_in(library, name, policy), since, points) for policy in policies_of(run, policies)]
+    return RunCurves(**_progress(library, run), policies=lines)
 
 
-def _policy_curves(one: Runs, since: int, points: int) -> PolicyCurves:
+def policy_curves(one: Runs, since: int, points: int) -> PolicyCurves:
+    """Return means over the runs of a policy, of the rounds after `since`."""
     first = min(since, one.farthest)
     places = first + thinned(one.farthest - first, points)
     evaluated = first + np.flatnonzero(np.isfinite(one.values["test_accuracy"][:, first:]).any(axis=0))
@@ -308,7 +275,9 @@ def _policy_curves(one: Runs, since: int, points: int) -> PolicyCurves:
 
 def clients(library: Library, name: str, policy: str | None, seed: int | None) -> ClientBuffers:
     """Return how full the buffers are in one run, or the mean over the runs of a policy."""
-    run, rows = library.open(name), _held(library, name)
+    run, rows = library.open(name), library.clients(name)
+    if rows is None:
+        raise DataError(f"{name}: {TOO_LARGE}")
     policy = policies_of(run, [policy] if policy is not None else [])[0]
     keys = [(policy, each) for each in run.seeds if seed is None or each == seed]
     begun = [key for key, t in zip(keys, rows.reached(keys), strict=True) if t]
@@ -316,16 +285,7 @@ def clients(library: Library, name: str, policy: str | None, seed: int | None) -
         which = policy if seed is None else f"{policy}, seed {seed}"
         raise UnknownRun(f"clients of {name}, {which}: nothing was recorded")
     drawn = heat(0, rows.of(begun, int(rows.reached(begun).min())), np.array(run.buffers))
-    held = rounded(drawn.ratio * drawn.buffers[:, None], 4)
-    size, t = rounded(drawn.buffers), drawn.rounds.tolist()
-    return ClientBuffers(name, policy, seed, drawn.clients, size, t, drawn.last, rounded(drawn.ratio, 4), held)
-
-
-def _held(library: Library, name: str, column: str = "held") -> Rows:
-    rows = library.clients(name, column)
-    if rows is None:
-        raise DataError(f"{name}: what clients hold is more than the page can hold in memory")
-    return rows
+    return ClientBuffers(name, policy, seed, *drawn[1:])
 
 
 # the gate
@@ -376,22 +336,14 @@ def trace(library: Library, name: str, policy: str | None, seed: int | None, fir
         raise SettingError(f"first = {first}: the run has come to round {rounds}")
     settings = run.config.get("policies", {}).get(one.policy)
     K = settings.get("K") if isinstance(settings, dict) else None
-    return gate_trace(
-        {column: line(one, column)[row, :rounds] for column in GATE_COLUMNS},
-        run.buffers,
-        *(_recorded(library.clients(name, column), key, rounds) for column in ("held", "admitted")),
-        first=first,
-        limit=limit,
-        name=name,
-        policy=one.policy,
-        seed=key[1],
-        policies=run.policies,
-        seeds=run.seeds,
-        state=library.head(name).state,
-        rounds=rounds,
-        budget=run.budget,
-        K=K if isinstance(K, int) else None,
-    )
+    by_client = (_recorded(library.clients(name, column), key, rounds) for column in ("held", "admitted"))
+    known: dict[str, Any] = {
+        "name": name,
+        "policies": run.policies,
+        "state": library.head(name).status,
+        "K": K if isinstance(K, int) else None,
+    }
+    return gate_trace(one, row, *by_client, first=first, limit=limit, **known)
 
 
 def _recorded(rows: Rows | None, key: tuple[str, int], rounds: int) -> Ints | None:
@@ -402,25 +354,24 @@ def _recorded(rows: Rows | None, key: tuple[str, int], rounds: int) -> Ints | No
 
 
 def gate_trace(
-    columns: dict[str, NDArray[Any]],
-    buffers: Sequence[int],
-    held: Ints | None,
-    admitted: Ints | None,
-    *,
-    first: int,
-    limit: int,
-    **known: Any,
+    one: Runs, row: int, held: Ints | None, admitted: Ints | None, *, first: int, limit: int, **known: Any
 ) -> GateTrace:
     """Return rounds from `first` on of a run or a rehearsal; `held` and `admitted` are (rounds, clients)."""
-    starts, names = neighbours(len(buffers), GATE_CLIENTS)
-    rows = slice(first - 1, first - 1 + limit)
+    starts, names = neighbours(len(one.buffers), GATE_CLIENTS)
+    rounds = int(one.reached[row])
+    rows = slice(first - 1, min(first - 1 + limit, rounds))
     held, admitted = (None if each is None else np.add.reduceat(each, starts, axis=1)[rows] for each in (held, admitted))
-    known |= {name: rounded(values[rows], None) for name, values in columns.items()}
+    known |= {column: rounded(line(one, column)[row, rows], None) for column in GATE_COLUMNS}
     return GateTrace(
+        policy=one.policy,
+        seed=one.seeds[row],
+        seeds=list(one.seeds),
+        rounds=rounds,
+        budget=one.budget,
         first=first,
-        t=list(range(first, first + len(columns["price"][rows]))),
+        t=list(range(first, first + len(known["price"]))),
         clients=names,
-        buffers=np.add.reduceat(np.asarray(buffers, dtype=np.int64), starts).tolist(),
+        buffers=np.add.reduceat(one.buffers, starts).tolist(),
         held=None if held is None else held.tolist(),
         admitted_by_client=None if admitted is None else admitted.tolist(),
         recorded=admitted is not None,
@@ -431,51 +382,22 @@ def gate_trace(
 # tables
 
 
-def table(library: Library, name: str, figure: Figure) -> Iterator[str]:
-    """Return a figure's numbers as CSV, all rounds, in pieces of many lines."""
+def table(library: Library, name: str, figure: Figure) -> str:
+    """Return a figure's numbers as CSV, all rounds."""
     run = library.open(name)
-    if figure == "clients":
-        tables = {column: _held(library, name, column) for column in ("admitted", "held", "paid")}
-        return _csv(_client_lines(run, tables))
     if figure == "metrics":
-        return _csv(_metric_lines(library, run))
-    return _csv(_curve_lines([runs_in(library, name, policy) for policy in run.policies], figure))
+        frame = library.table(name, "metrics")
+    elif figure == "clients":
+        known, none = library.table(name, "clients"), pl.lit([None] * len(run.buffers), pl.List(pl.Float64))
+        lists = [pl.coalesce(each, none).alias(each) for each in ("admitted", "held", "paid")]
+        frame = known.select("policy", "seed", "t", pl.lit(list(range(len(run.buffers)))).alias("client"), *lists)
+        frame = frame.explode(frame.columns[3:])
+    else:
+        frame = pl.concat([_curve_frame(runs_in(library, name, policy), figure) for policy in run.policies])
+    return as_cells(frame).write_csv()
 
 
-def _csv(lines: Iterator[Sequence[Any]]) -> Iterator[str]:
-    while some := list(islice(lines, 500)):
-        text = io.StringIO()
-        safe = ([cell(value) if isinstance(value, str) else value for value in values] for values in some)
-        csv.writer(text, lineterminator="\n").writerows(safe)  # which writes None as an empty cell
-        yield text.getvalue()
-
-
-def _curve_lines(found: Sequence[Runs], metric: str) -> Iterator[Sequence[Any]]:
-    yield "policy", "t", "mean", "half"
-    for one in found:
-        if one.farthest:
-            mean, half = means(line(one, metric))
-            places = np.flatnonzero(np.isfinite(mean))
-            for t, m, h in zip((places + 1).tolist(), rounded(mean[places], None), rounded(half[places], None), strict=True):
-                yield one.policy, t, m, h
-
-
-def _metric_lines(library: Library, run: RunFolder) -> Iterator[Sequence[Any]]:
-    rows = library.metrics(run.name)
-    yield "policy", "seed", "t", *run.measured
-    for key in run.runs:
-        reached = int(rows.reached([key])[0])
-        for t, values in enumerate(rounded(rows.of([key], reached)[0], None) if reached else (), 1):
-            yield *key, t, *values
-
-
-def _client_lines(run: RunFolder, tables: dict[str, Rows]) -> Iterator[Sequence[Any]]:
-    """What was not recorded stays empty."""
-    yield "policy", "seed", "t", "client", *tables
-    for key in run.runs:
-        reached = [int(each.reached([key])[0]) for each in tables.values()]
-        values = [each.of([key], t)[0] if t else np.empty((0, 0)) for each, t in zip(tables.values(), reached, strict=True)]
-        for t in range(max(reached)):
-            for client in range(len(run.buffers)):
-                cells = (each[t, client].item() if t < len(each) else None for each in values)
-                yield *key, t + 1, client, *cells
+def _curve_frame(one: Runs, metric: str) -> pl.DataFrame:
+    mean, half = means(line(one, metric))
+    named = {"policy": [one.policy] * mean.size, "t": np.arange(1, mean.size + 1), "mean": mean, "half": half}
+    return pl.DataFrame(named, nan_to_null=True).filter(pl.col("mean").is_finite())

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -113,7 +116,7 @@ class Api:
     def __init__(self, library: Library) -> None:
         self.library, self.planner = library, planning.Planner()
         self._planning = anyio.CapacityLimiter(PLANNING)
-        self.live = Live(self._progress)
+        self.live = Live(library)
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/api", dependencies=[Depends(check_query)], responses=REFUSALS)
@@ -130,9 +133,8 @@ class Api:
             200: {"content": {"text/event-stream": {}}},
             204: {"description": "the run is finished and Last-Event-ID is its end"},
         }
-        stream = partial(router.add_api_route, response_model=None)
-        stream("/runs/{name}/events", self.events, responses=events)
-        stream("/runs/{name}/table.csv", self.table, responses={200: {"content": {"text/csv": {}}}})
+        router.add_api_route("/runs/{name}/events", self.events, response_model=None, responses=events)
+        read("/runs/{name}/table.csv", self.table, response_model=None, responses={200: {"content": {"text/csv": {}}}})
         send = partial(router.add_api_route, methods=["POST"])
         send("/plan", self.plan, response_model=planning.PlanAnswer, openapi_extra=PLAN)
         send("/trace", self.prices, response_model=planning.PriceColumn, openapi_extra=CSV)
@@ -141,11 +143,11 @@ class Api:
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         current_default_thread_limiter().total_tokens = READING
-        self.live = Live(self._progress)
+        self.live = Live(self.library)
         async with anyio.create_task_group() as group:
             group.start_soon(self._read_ahead)
             yield
-            self.live.close()
+            self.live.closed.set()
             group.cancel_scope.cancel()
 
     async def _read_ahead(self) -> None:
@@ -154,9 +156,6 @@ class Api:
         for name in await run_sync(lambda: list(self.library.heads())):
             with suppress(HeadgateError):
                 await run_sync(self.library.row, name)
-
-    async def _progress(self, name: str) -> Progress:
-        return await run_sync(self.library.progress, name)
 
     # endpoints
 
@@ -212,7 +211,7 @@ class Api:
         """Server-sent events: rounds and states as they come."""
         if sum(self.live.watched.values()) >= MOST_READERS:
             raise Refused(503, f"events: there are {MOST_READERS} readers already; try again")
-        now = await self._progress(name)
+        now = await self.live.progress(name)
         known = request.headers.get("last-event-id", "")
         last = int(known) if known.isascii() and known.isdigit() and len(known) < 20 else None
         if now.state == "finished" and last is not None and last >= now.done:
@@ -220,12 +219,11 @@ class Api:
         stream = self.live.stream(name, now, last)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
-    async def table(self, name: str, figure: Annotated[answers.Figure, Query(description="which")] = "metrics") -> Response:
+    def table(self, name: str, figure: Annotated[answers.Figure, Query(description="which")] = "metrics") -> Response:
         """The numbers of a figure."""
-        lines = await run_sync(partial(answers.table, self.library, name, figure))
         safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_.=") else "_" for c in f"{name}-{figure}")
         headers = {"Content-Disposition": f'attachment; filename="{safe}.csv"'}
-        return StreamingResponse(lines, media_type="text/csv", headers=headers)
+        return Response(answers.table(self.library, name, figure), media_type="text/csv", headers=headers)
 
     def compare(
         self,
@@ -261,8 +259,6 @@ class Api:
 # rounds as they come
 
 
-ReadProgress = Callable[[str], Awaitable[Progress]]
-"""how far the run of that name has come"""
 PAUSE = 0.5
 """seconds between two looks"""
 HEARTBEAT = 10.0
@@ -270,88 +266,56 @@ HEARTBEAT = 10.0
 
 
 class Live:
-    """Who watches which run: one look at a run serves all, and nobody who has left is remembered.
+    """Events of runs. Readers look one after the other, and a look at a run serves all who ask within half a pause.
 
     What is sent is the newest state, never a queue, so a slow reader costs nothing. The id of an event is the number of rounds
     of all the folder's runs, which is the same after a restart: a reader that comes back with it learns whether there is more.
     """
 
-    def __init__(self, read: ReadProgress) -> None:
-        self._progress, self._pause, self._heartbeat = read, PAUSE, HEARTBEAT
-        self._watches: dict[str, _Watch] = {}
-        self._closed = asyncio.Event()
+    def __init__(self, library: Library) -> None:
+        self._library, self.pause = library, PAUSE
+        self._seen: dict[str, tuple[float, Progress]] = {}
+        self.watched: Counter[str] = Counter()
+        """readers of each run"""
+        self.closed = asyncio.Event()
+        """ends all streams: the server is stopping"""
 
-    @property
-    def watched(self) -> dict[str, int]:
-        """How many readers each run has."""
-        return {name: watch.readers for name, watch in self._watches.items()}
+    async def progress(self, name: str) -> Progress:
+        """How far the run has come."""
+        when, found = self._seen.get(name, (-math.inf, None))
+        if found is None or time.monotonic() > when + self.pause / 2:
+            found = await run_sync(self._library.progress, name)
+            self._seen = {
+                **{own: seen for own, seen in self._seen.items() if own in self.watched},
+                name: (time.monotonic(), found),
+            }
+        return found
 
-    def close(self) -> None:
-        """Ends all streams: the server is stopping."""
-        self._closed.set()
-        for watch in self._watches.values():
-            watch.tell()
-
-    async def stream(self, name: str, first: Progress, last_id: int | None) -> AsyncIterator[str]:
-        """Events of a run from `first` on; `last_id` is what the reader knows already."""
-        watch = self._watches.get(name)
-        if watch is None:
-            watch = self._watches[name] = _Watch(first)
-            watch.task = asyncio.create_task(self._look(name, watch))
-        watch.readers += 1
+    async def stream(self, name: str, told: Progress, last_id: int | None) -> AsyncIterator[str]:
+        """Events of a run from `told` on; `last_id` is what the reader knows already."""
+        self.watched[name] += 1
         try:
-            told = watch.now  # while it is being sent there may be news, which is told next
             yield "retry: 1000\n\n"
             yield _event("state", name, told)
             if last_id is not None and told.done > last_id:
                 yield _event("round", name, told)
-            while told.state != "finished" and not watch.gone and not self._closed.is_set():
-                changed = watch.changed
-                if watch.now == told:
-                    try:
-                        await asyncio.wait_for(changed.wait(), self._heartbeat)
-                    except TimeoutError:
-                        yield ": open\n\n"
-                        continue
-                now = watch.now
+            heard = time.monotonic()
+            while told.state != "finished" and not self.closed.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self.closed.wait(), self.pause)
+                now = await self.progress(name)
                 if now.done != told.done:
                     yield _event("round", name, now)
                 if (now.state, now.diverged) != (told.state, told.diverged):
                     yield _event("state", name, now)
+                if time.monotonic() > heard + HEARTBEAT:
+                    yield ": open\n\n"
+                    heard = time.monotonic()
                 told = now
+        except HeadgateError:  # removed, or damaged: the reader asks again and gets the error
+            return
         finally:
-            watch.readers -= 1
-            if not watch.readers and self._watches.get(name) is watch:
-                del self._watches[name]
-                if watch.task is not None:
-                    watch.task.cancel()
-
-    async def _look(self, name: str, watch: "_Watch") -> None:
-        while watch.now.state != "finished" and not self._closed.is_set():
-            await asyncio.sleep(self._pause)
-            try:
-                now = await self._progress(name)
-            except HeadgateError:  # removed, or damaged: readers ask again and get the error
-                watch.gone = True
-                watch.tell()
-                return
-            if now != watch.now:
-                watch.now = now
-                watch.tell()
-
-
-class _Watch:
-    """A run that somebody watches."""
-
-    def __init__(self, now: Progress) -> None:
-        self.now, self.readers, self.gone = now, 0, False
-        self.changed = asyncio.Event()
-        self.task: asyncio.Task[None] | None = None
-
-    def tell(self) -> None:
-        """Wakes all readers; those who come later wait for the next change."""
-        self.changed.set()
-        self.changed = asyncio.Event()
+            self.watched -= Counter([name])  # which forgets runs without a reader
 
 
 def _event(kind: str, name: str, now: Progress) -> str:

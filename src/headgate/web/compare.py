@@ -8,13 +8,13 @@ import numpy as np
 
 from headgate.analysis.comparison import rows
 from headgate.analysis.curves import rounded, thinned
-from headgate.analysis.intervals import Floats, Means, estimate, means, t_quantile
+from headgate.analysis.intervals import Floats, estimate, means
 from headgate.analysis.limits import limits, rankable
 from headgate.analysis.runs import Runs
 from headgate.analysis.savings import chosen_budget, savings, sentence
 from headgate.errors import SettingError
 from headgate.experiment.sweep import dotted
-from headgate.web.answers import EVALUATED, Metric, Numbers, Series, State, finite, line, runs_in
+from headgate.web.answers import EVALUATED, Metric, Numbers, Series, line, runs_in
 from headgate.web.runs import Library
 
 MOST_RUNS, MOST_LINES = 20, 40
@@ -27,35 +27,16 @@ LEARNT = (*EVALUATED, "best_accuracy", "train_loss")
 
 
 @dataclass(frozen=True)
-class ComparedRun:
-    name: str
-    state: State
-    budget: float | None
-    round: int
-    rounds: int
-    data: str | None
-    model: str | None
-    seeds: int
-
-
-@dataclass(frozen=True)
-class EndValue:
-    """Mean over runs of the last values, and half its 80 % interval."""
-
-    mean: float
-    half: float | None
-    runs: int
-
-
-@dataclass(frozen=True)
 class ComparedSeries(Series):
-    """A line of a comparison, or how far it is from another."""
+    """A line of a comparison, or how far it is from another, seed by seed."""
 
     x: Numbers
     run: str
     policy: str
     seeds: int
-    end: EndValue | None
+    """that a mean is over; of a difference, those that both lines have"""
+    end: dict[str, float | None] | None
+    """of the last values: mean over runs, half its 80 % interval, runs"""
 
 
 @dataclass(frozen=True)
@@ -68,13 +49,6 @@ class ComparedLine(ComparedSeries):
 
 
 @dataclass(frozen=True)
-class ComparedDifference(ComparedSeries):
-    to_run: str
-    to_policy: str
-    paired: bool
-
-
-@dataclass(frozen=True)
 class DifferingSetting:
     key: str
     values: list[Any]
@@ -84,9 +58,12 @@ class DifferingSetting:
 class RunComparison:
     x: Axis
     metric: str
-    runs: list[ComparedRun]
+    runs: list[dict[str, Any]]
+    """as in the list of runs"""
     lines: list[ComparedLine]
-    differences: list[ComparedDifference]
+    base: int
+    """which of the lines the differences are to"""
+    differences: list[ComparedSeries]
     settings: list[DifferingSetting]
     savings: str
     """what each policy needs for the accuracy of constant admission; empty where the runs do not determine it"""
@@ -127,17 +104,17 @@ def compare(
         raise SettingError(f"runs, policies: {len(found)} lines; at most {MOST_LINES} can be compared, choose fewer")
     axis = _money(found, points) if x == "money" else None
     lines = [_line(runs, metric, axis, points) for runs in found]
-    base = next((line for line in lines if to[0] in (None, line.run) and to[1] in (None, line.policy)), None)
+    base = next((i for i, line in enumerate(lines) if to[0] in (None, line.run) and to[1] in (None, line.policy)), None)
     if base is None and to != (None, None):
         raise SettingError(f"to_run = {str(to[0])[:100]}, to_policy = {str(to[1])[:100]}: no line of this comparison")
-    keys = ("name", "state", "budget", "round", "rounds", "data", "model", "seeds")
     settings = differing({name: library.open(name).config for name in names})
     return RunComparison(
         x=x,
         metric=metric,
-        runs=[ComparedRun(**{key: row[key] for key in keys}) for row in library.rows(names)],
+        runs=library.rows(names),
         lines=[_compared_line(line, runs) for line, runs in zip(lines, found, strict=True)],
-        differences=[_difference(line, base) for line in lines if base is not None and line is not base],
+        base=base or 0,
+        differences=[_difference(line, lines[base or 0]) for i, line in enumerate(lines) if i != base],
         settings=settings,
         savings=_savings(found, {each.key for each in settings}),
     )
@@ -195,76 +172,39 @@ def after_spending(spent: Floats, values: Floats, money: Floats) -> Floats:
 
 
 def _compared_line(own: Line, runs: Runs) -> ComparedLine:
-    kept, end = limits(runs), estimate(own.ends) if np.isfinite(own.ends).any() else None
+    kept = limits(runs)
     return ComparedLine(
-        **_points(own.x, means(own.values) if own.x.size else Means(own.x, own.x)),
-        run=own.run,
-        policy=own.policy,
-        seeds=len(own.seeds),
-        end=None if end is None else EndValue(end.mean, end.half, end.runs),
+        **_points(own, own.x, own.values, own.ends),
         runs=kept.runs,
-        spend_per_round=finite(runs.spend.mean()) if runs.complete else None,
+        spend_per_round=float(runs.spend.mean()) if runs.complete else None,
         runs_over_budget=kept.runs_over_budget,
         dearest_share=kept.dearest if runs.complete else None,
     )
 
 
-def _points(x: Floats, found: Means) -> dict[str, Any]:
-    """Return the points that have a mean."""
-    known = np.isfinite(found.mean)
-    return {"x": rounded(x[known]), "mean": rounded(found.mean[known]), "half": rounded(found.half[known])}
-
-
-def _difference(line: Line, to: Line) -> ComparedDifference:
-    """Return `line` less `to`, at the places that both have; run by run where the seeds are the same."""
+def _difference(line: Line, to: Line) -> ComparedSeries:
+    """Return `line` less `to` at the places that both have, run by run of the seeds that both have."""
     x, own, other = np.intersect1d(line.x, to.x, assume_unique=True, return_indices=True)
-    shared = [seed for seed in line.seeds if seed in to.seeds]
-    paired = sorted(line.seeds) == sorted(to.seeds) and bool(shared)
-
-    def less(a: Floats, b: Floats) -> Means:
-        if paired:
-            rows = [line.seeds.index(seed) for seed in shared], [to.seeds.index(seed) for seed in shared]
-            return means(a[rows[0]] - b[rows[1]])
-        return welch(a, b)
-
-    ends = less(line.ends[:, None], to.ends[:, None]) if line.seeds and to.seeds else None
-    seeds = len(shared) if paired else min(len(line.seeds), len(to.seeds))
-    known = ends is not None and np.isfinite(ends.mean[0])
-    return ComparedDifference(
-        **_points(x, less(line.values[:, own], to.values[:, other]) if x.size else Means(x, x)),
-        run=line.run,
-        policy=line.policy,
-        seeds=seeds,
-        end=EndValue(float(ends.mean[0]), finite(ends.half[0]), seeds) if ends is not None and known else None,
-        to_run=to.run,
-        to_policy=to.policy,
-        paired=paired,
-    )
+    _, mine, theirs = np.intersect1d(line.seeds, to.seeds, return_indices=True)
+    gaps = line.values[np.ix_(mine, own)] - to.values[np.ix_(theirs, other)]
+    return ComparedSeries(**_points(line, x, gaps, line.ends[mine] - to.ends[theirs]))
 
 
-def welch(a: Floats, b: Floats) -> Means:
-    """Difference of means of independent runs, (runs, places) each, with Welch's interval."""
-    mean = means(a).mean - means(b).mean
-    parts = []
-    for values in (a, b):
-        count = np.isfinite(values).sum(axis=0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            own = np.where(np.isfinite(values), values - means(values).mean, 0.0)
-            parts.append(((own**2).sum(axis=0) / (count - 1) / count, count))
-    (va, na), (vb, nb) = parts
-    half = np.full(mean.shape, np.nan)
-    for i in np.flatnonzero((na > 1) & (nb > 1)):
-        total = va[i] + vb[i]
-        freedom = total**2 / (va[i] ** 2 / (na[i] - 1) + vb[i] ** 2 / (nb[i] - 1)) if total > 0 else 1.0
-        half[i] = t_quantile(max(1, int(freedom))) * np.sqrt(total)
-    return Means(mean, half)
+def _points(line: Line, x: Floats, values: Floats, ends: Floats) -> dict[str, Any]:
+    """Return the points that have a mean, and where the runs end."""
+    mean, half = means(values)
+    known = np.isfinite(mean)
+    drawn = {"x": rounded(x[known]), "mean": rounded(mean[known]), "half": rounded(half[known])}
+    end = estimate(ends).to_dict() if np.isfinite(ends).any() else None
+    return {**drawn, "run": line.run, "policy": line.policy, "seeds": len(values), "end": end}
 
 
 def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[DifferingSetting]:
     """Return the settings by dotted key that differ between runs; of policies, those that every run plays.
 
-    >>> differing({"a": {"run": {"seeds": 3}}, "b": {"run": {"seeds": 5}}})
-    [DifferingSetting(key='run.seeds', values=[3, 5])]
+    >>> a = {"policies": {"acdpp": {"K": 3}, "dpp": {"V": 1.0}}, "system": {"buffers": [1, 2]}}
+    >>> [each.key for each in differing({"a": a, "b": {"policies": {"acdpp": {"K": 4}}, "system": {"buffers": [1, 3]}}})]
+    ['policies.acdpp.K', 'system.buffers']
     """
     shared = set.intersection(*(set(config.get("policies", {})) for config in configs.values()))
     leaves: list[dict[str, Any]] = []

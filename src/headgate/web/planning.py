@@ -11,17 +11,18 @@ import json
 import shlex
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from itertools import islice
+from typing import Annotated, Any
 
 import numpy as np
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from headgate.analysis.curves import rounded, thinned
-from headgate.analysis.rehearsal import summarise_rehearsal
+from headgate.analysis.curves import rounded
+from headgate.analysis.rehearsal import as_runs, summarise_rehearsal
 from headgate.analysis.tables import POINT, plan_json
 from headgate.control.controller import Controller
 from headgate.control.plan import Plan, plan
@@ -29,23 +30,21 @@ from headgate.control.policies import BudgetedPolicy
 from headgate.control.policies.references.foresight import foresee
 from headgate.control.prices import Trace
 from headgate.control.rehearse import Rehearsal, rehearse
-from headgate.control.types import Floats
 from headgate.errors import DataError, InfeasibleError, SettingError
 from headgate.escaping import shown
 from headgate.experiment import Experiment, build, recipe_names
 from headgate.experiment.recipes import read_recipe
 from headgate.experiment.sections import SystemTable
-from headgate.registry import POLICY, PRICES, checked, fill, nearest
+from headgate.registry import POLICY, checked, fill, nearest
 from headgate.theory.comparison import oracle_bound
-from headgate.web.answers import GateTrace, Series, finite, gate_trace, series
+from headgate.web.answers import GateTrace, PolicyCurves, Series, gate_trace, policy_curves
 from headgate.web.security import Refused
 
-MOST_PRICES = 100_000
 LIMITS = {
     "clients": 1000,
     "rounds": 5000,
     "seeds": 20,
-    "prices": MOST_PRICES,
+    "prices": 100_000,
     "places": 250_000,  # clients times the largest buffer
     "decisions": 2_000_000,  # clients times rounds times seeds
     "number": 1e9,
@@ -54,7 +53,6 @@ FILE = "plan.toml"
 FORESIGHT = 3e7
 """rounds times samples that can be bought: beyond it the clairvoyant takes more than a moment"""
 POINTS = 500
-CANDIDATE = ("rate", "spend", "bound", "cost_violation", "buffer_violation")
 MOST_TEXT = 200
 NOT_ASKED = ("file", "folder", "column", "sha256")
 """keys that would name something on this machine"""
@@ -68,10 +66,10 @@ class PlanRequest(BaseModel):
     system: dict[str, Any]
     prices: dict[str, Any]
     """as in a recipe, a trace brings its own"""
-    rounds: StrictInt
-    seeds: StrictInt = 5
+    rounds: Annotated[StrictInt, Field(ge=2, le=LIMITS["rounds"])]
+    seeds: Annotated[StrictInt, Field(ge=1, le=LIMITS["seeds"])] = 5
     policy: str = "headgate"
-    K: StrictInt | None = None
+    K: Annotated[StrictInt, Field(ge=1, le=LIMITS["rounds"])] | None = None
     """left out: chosen"""
     gamma: float = 0.5
     phi: float = 0.5
@@ -117,11 +115,6 @@ def _without_none(value: Any) -> Any:
 
 def _check_sizes(asked: PlanRequest) -> None:
     """What would take too long or too much memory is refused before anything is built."""
-    for name, value, least in (("rounds", asked.rounds, 2), ("seeds", asked.seeds, 1)):
-        if not least <= value <= LIMITS[name]:
-            raise SettingError(f"{name} = {value}: must be {least} to {LIMITS[name]:,}")
-    if asked.K is not None and not 1 <= asked.K <= LIMITS["rounds"]:
-        raise SettingError(f"K = {asked.K}: must be 1 to {LIMITS['rounds']:,}")
     for key in asked.options.keys() & {"K", "kind"}:
         raise SettingError(f"options.{key}: is asked for as {'policy' if key == 'kind' else key}")
     if asked.options.get("capacity", "buffer") not in ("buffer", None):
@@ -204,13 +197,6 @@ def command(toml: str, stated: bool, asked: PlanRequest) -> str:
 
 
 @dataclass(frozen=True)
-class PriceKey:
-    name: str
-    required: bool
-    default: Any
-
-
-@dataclass(frozen=True)
 class PlanRecipe:
     """A recipe to start from."""
 
@@ -223,10 +209,9 @@ class PlanRecipe:
 
 @dataclass(frozen=True)
 class PlanChoices:
-    """Policies, kinds of prices with their keys, recipes to start from, limits."""
+    """Policies, recipes to start from, limits."""
 
     policies: list[str]
-    prices: dict[str, list[PriceKey]]
     recipes: list[PlanRecipe]
     limits: dict[str, float]
 
@@ -239,88 +224,30 @@ def choices() -> PlanChoices:
         system = raw["system"]
         if (system.get("clients") or len(system["buffers"])) <= LIMITS["clients"]:
             recipes.append(PlanRecipe(name, system, raw["prices"], raw["run"]["rounds"], raw.get("bound", {})))
-    prices = {
-        kind: [
-            PriceKey(each.name, each.default is MISSING, None if each.default is MISSING else each.default)
-            for each in fields(PRICES.kinds[kind])
-            if each.name not in NOT_ASKED
-        ]
-        for kind in PRICES.kinds
-        if kind != "per-client"
-    }
-    return PlanChoices(list(POLICY.kinds), prices, recipes, LIMITS)
+    return PlanChoices(list(POLICY.kinds), recipes, LIMITS)
 
 
 # the answer
 
 
 @dataclass(frozen=True)
-class PlanCandidate:
-    K: int
-    rate: float | None
-    spend: float | None
-    bound: float | None
-    cost_violation: float | None
-    buffer_violation: float | None
-    peak_buffer: int
-    chosen: bool
-
-
-@dataclass(frozen=True)
-class PlanCurves:
-    t: list[int]
-    series: dict[str, Series]
-
-
-@dataclass(frozen=True)
-class ClairvoyantBound:
-    """The least surrogate cost at the first seed's prices, and what the policy comes to at the same prices."""
-
-    bound: float
-    surrogate: float
-    ratio: float
-    seeds: int
-
-
-@dataclass(frozen=True)
 class PlanAnswer:
-    policy: str
-    K: int | None
-    rate: float | None
-    V: float | None
-    rho: float | None
-    why: str
-    warning: str
-    """which limit is broken, by how much, and the way out; empty where both are kept"""
-    rounds: int
-    seeds: int
-    budget: float
-    spend: float
-    peak_spend: float
-    """money of the most costly round"""
-    spend_share: float
-    runs_over_budget: int
-    dearest_share: float | None
-    """what the dearest run spent, as a share of its budget"""
+    plan: dict[str, Any]
+    """as `headgate plan --format json` prints it"""
+    summary: dict[str, Any]
+    """of its rehearsal, as `headgate rehearse --format json` prints it"""
     memory: int
-    peak_n: int
-    peak_buffer: int
     peak_client: int
+    """who held most above its buffer"""
     peak_places: int
     """how many samples that client has room for"""
-    peak_excess: int
-    N: float
-    n_eff: float | None
-    cost_violation: float | None
-    buffer_violation: float | None
-    bound: float | None
-    oracle_bound: float
-    regret: float | None
-    surrogate: float | None
-    clairvoyant: ClairvoyantBound | None
+    clairvoyant: dict[str, float] | None
+    """the least surrogate cost at the first seed's prices (bound), the policy's there (surrogate), and their ratio"""
     clairvoyant_note: str
-    candidates: list[PlanCandidate]
-    curves: PlanCurves
+    candidates: list[dict[str, Any]]
+    """every K that was rehearsed"""
+    curves: PolicyCurves
+    """as of a run, and the oracle's bound"""
     trace: GateTrace | None
     toml: str
     command: str
@@ -333,12 +260,11 @@ class Superseded(Refused):
 
 
 class Planner:
-    """Answers requests, and remembers the last few clairvoyant bounds, which change with few of the sliders."""
+    """Answers requests, one at a time for each page."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._newest: dict[str, object] = {}
-        self._bounds: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     def arrive(self, raw: Mapping[str, Any]) -> Callable[[], PlanAnswer]:
         """Return the work to be done for a request, which may have to wait; older work of the same page is given up now."""
@@ -367,90 +293,51 @@ class Planner:
     def _answer(self, asked: PlanRequest, tick: Callable[[int], None], began: float) -> PlanAnswer:
         experiment, recipe = built(asked)
         check_waiting(experiment)
-        policy = experiment.policies[asked.policy]
+        system, policy = experiment.system, experiment.policies[asked.policy]
         stated = asked.K is not None or bool({"rate", "V", "rho"} & asked.options.keys())
         made = plan(experiment.given_for(policy), policy, asked.gamma, asked.phi, tick, search=not stated)
         if made.candidates:
             recipe["policies"][asked.policy] |= {name: made.setting(name) for name in POINT}
-        point: dict[str, Any] = {
-            key: value if isinstance(value, str) else finite(value)
-            for key, value in plan_json(experiment, asked.policy, made).items()
-        }
         toml = tomli_w.dumps(recipe)
-        clairvoyant, note = self._clairvoyant(experiment, made.rehearsal, recipe)
+        clairvoyant, note = _clairvoyant(experiment, made.rehearsal, recipe)
         return PlanAnswer(
-            **point,
-            **_outcome(experiment, asked.policy, made),
+            plan=plan_json(experiment, asked.policy, made),
+            summary=summarise_rehearsal(experiment, asked.policy, made.rehearsal).to_dict(),
+            memory=system.memory,
+            peak_client=made.peak_client,
+            peak_places=int(system.buffer[made.peak_client]),
             clairvoyant=clairvoyant,
             clairvoyant_note=note,
+            candidates=[vars(each) for each in made.candidates],
+            curves=_curves(experiment, asked.policy, made.rehearsal),
             trace=_trace(experiment, asked.policy, made, tick) if asked.trace else None,
             toml=toml,
             command=command(toml, stated, asked),
             took_ms=round(1e3 * (time.perf_counter() - began), 1),
         )
 
-    def _clairvoyant(
-        self, experiment: Experiment, result: Rehearsal, recipe: Mapping[str, Any]
-    ) -> tuple[ClairvoyantBound | None, str]:
-        """Return the bound, or why there is none."""
-        own = float(result.penalty(experiment.bound)[0].sum())
-        key = json.dumps([recipe[part] for part in ("system", "prices", "bound")] + [experiment.rounds])
-        known = self._bounds.get(key)
-        if known is None:
-            known = _least(experiment)
-            with self._lock:
-                self._bounds[key] = known
-                while len(self._bounds) > 16:
-                    self._bounds.popitem(last=False)
-        least, note = known
-        if note or not np.isfinite(own):
-            return None, note or "the policy had no sample in the first rounds"
-        return ClairvoyantBound(least, own, own / least, 1), ""
+
+def _curves(experiment: Experiment, name: str, result: Rehearsal) -> PolicyCurves:
+    found = policy_curves(as_runs(experiment, name, result), 0, POINTS)
+    oracle = oracle_bound(experiment.system.buffer, experiment.rounds, experiment.bound)
+    drawn = Series(rounded(oracle[np.array(found.t) - 1]), [None] * len(found.t))
+    return replace(found, series={**found.series, "oracle_bound": drawn})
 
 
-def _outcome(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
-    """Return money, memory and curves of the rehearsed runs."""
-    k, system, rounds, result = experiment.bound, experiment.system, experiment.rounds, made.rehearsal
-    summary = summarise_rehearsal(experiment, name, result)
-    return {
-        "rounds": rounds,
-        "seeds": len(experiment.seeds),
-        "budget": system.budget,
-        "spend_share": summary.spend_share,
-        "runs_over_budget": summary.runs_over_budget,
-        "dearest_share": summary.dearest_share,
-        "memory": system.memory,
-        "peak_n": summary.peak_n,
-        "peak_client": made.peak_client,
-        "peak_places": int(system.buffer[made.peak_client]),
-        "peak_excess": summary.peak_excess,
-        "N": summary.N,
-        "n_eff": finite(summary.n_eff),
-        "surrogate": finite(result.penalty(k).sum(axis=-1).mean()),
-        "candidates": [
-            PlanCandidate(
-                each.K,
-                peak_buffer=each.peak_buffer,
-                chosen=made.setting("K") == each.K,
-                **{name: finite(getattr(each, name)) for name in CANDIDATE},
-            )
-            for each in made.candidates
-        ],
-        "curves": _curves(result, result.bound(k), oracle_bound(system.buffer, rounds, k)),
-    }
+def _clairvoyant(experiment: Experiment, result: Rehearsal, recipe: Mapping[str, Any]) -> tuple[dict[str, float] | None, str]:
+    """Return the clairvoyant bound beside what the policy comes to, or why there is none."""
+    own = float(result.penalty(experiment.bound)[0].sum())
+    alone = {"rounds": experiment.rounds, "seeds": 1, "policies": ["constant"]}
+    least, note = _least(json.dumps({**recipe, "run": alone, "policies": {}}))
+    if note or not np.isfinite(own):
+        return None, note or "the policy had no sample in the first rounds"
+    return {"bound": least, "surrogate": own, "ratio": own / least}, ""
 
 
-def _curves(result: Rehearsal, bound: Floats, oracle: Floats) -> PlanCurves:
-    places = thinned(result.rounds, POINTS)
-    lines = {name: getattr(result, name) for name in ("price", "spend", "debt", "admitted", "n", "N", "n_eff")}
-    lines |= {"spent": np.cumsum(result.spend, axis=1), "bound": bound}
-    drawn = {name: series(np.asarray(values[:, places], dtype=np.float64)) for name, values in lines.items()}
-    drawn["oracle_bound"] = Series(rounded(oracle[places]), [None] * len(places))
-    return PlanCurves((places + 1).tolist(), drawn)
-
-
-def _least(experiment: Experiment) -> tuple[float, str]:
-    """Return the clairvoyant bound at the first seed's prices; or why there is none."""
+@lru_cache(maxsize=16)
+def _least(recipe: str) -> tuple[float, str]:
+    """Return the clairvoyant bound at the first seed's prices, or why there is none. Few of the sliders change it."""
+    experiment = build("plan", json.loads(recipe))
     system, rounds = experiment.system, experiment.rounds
     prices = experiment.prices.path(experiment.seeds[:1], 1, rounds + 1)
     if prices.ndim != 2:
@@ -464,30 +351,13 @@ def _least(experiment: Experiment) -> tuple[float, str]:
 
 def _trace(experiment: Experiment, name: str, made: Plan, tick: Callable[[int], None]) -> GateTrace:
     """Return the first seed's run, client by client."""
-    system, seeds = experiment.system, experiment.seeds[:1]
     prices = experiment.given_for(made.policy).prices
-    one = rehearse(system, made.policy, prices, seeds, experiment.rounds, tick, by_client=True)
+    one = rehearse(experiment.system, made.policy, prices, experiment.seeds[:1], experiment.rounds, tick, by_client=True)
     assert one.held_by_client is not None
     assert one.admitted_by_client is not None
-    columns = {key: getattr(one, key)[0] for key in ("price", "spend", "debt", "admitted", "n", "N")}
-    columns |= {"spent": np.cumsum(one.spend[0]), "accuracy": np.full(one.rounds, np.nan)}
-    return gate_trace(
-        columns,
-        system.buffer.tolist(),
-        one.held_by_client[0],
-        one.admitted_by_client[0],
-        first=1,
-        limit=one.rounds,
-        name=None,
-        policy=name,
-        seed=int(seeds[0]),
-        policies=[name],
-        seeds=seeds.tolist(),
-        state="finished",
-        rounds=one.rounds,
-        budget=system.budget,
-        K=made.setting("K"),
-    )
+    known: dict[str, Any] = {"name": None, "policies": [name], "state": "finished", "K": made.setting("K")}
+    by_client = one.held_by_client[0], one.admitted_by_client[0]
+    return gate_trace(as_runs(experiment, name, one), 0, *by_client, first=1, limit=one.rounds, **known)
 
 
 # prices from a file
@@ -497,8 +367,6 @@ def _trace(experiment: Experiment, name: str, made: Plan, tick: Callable[[int], 
 class PriceColumn:
     """The prices in one column of a CSV file, checked, with their range."""
 
-    column: str
-    columns: list[str]
     count: int
     prices: list[float]
     least: float
@@ -508,26 +376,20 @@ class PriceColumn:
 
 def prices_of(text: bytes, column: str | None = None) -> PriceColumn:
     """Return the prices of a column; price or cost, where none is named."""
+    most = int(LIMITS["prices"])
     try:
-        lines = csv.reader(io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True)
-        columns = [name.strip() for name in next(lines, [])]
+        rows = csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True)
+        rows.fieldnames = columns = [name.strip() for name in rows.fieldnames or ()]
         column = column or ("cost" if "cost" in columns and "price" not in columns else "price")
         if column not in columns:
             there = ", ".join(name[:40] for name in columns[:20]) or "none"
             raise DataError(f'trace: no column "{shown(column)}"; it has {shown(there, 300)}')
-        place, prices = columns.index(column), list[float]()
-        for number, line in enumerate(lines, 1):
-            if not line:
-                continue
-            if len(prices) == MOST_PRICES:
-                raise DataError(f"trace: more than {MOST_PRICES} prices")
-            try:
-                prices.append(float(line[place]))
-            except (ValueError, IndexError):
-                text_there = shown(line[place], 40) if place < len(line) else ""
-                raise DataError(f'trace: "{text_there}" in row {number} of column "{shown(column)}" is not a number') from None
+        found = [row[column] or "" for row in islice(rows, most + 1)]
+        if len(found) > most:
+            raise DataError(f"trace: more than {most} prices")
+        prices = np.array(Trace(tuple(map(float, found))).prices)
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"trace: cannot be read as CSV ({str(error)[:100]})") from None
-    known = np.array(Trace(tuple(prices)).prices)
-    ends = float(known.min()), float(known.max()), float(known.mean())
-    return PriceColumn(column, columns, known.size, known.tolist(), *ends)
+    except ValueError as error:
+        raise DataError(f'trace: a cell of column "{shown(column)}" is not a number ({shown(error)})') from None
+    return PriceColumn(prices.size, prices.tolist(), float(prices.min()), float(prices.max()), float(prices.mean()))

@@ -7,11 +7,12 @@ Links are not followed. All methods may be called from several threads.
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
+
+import polars as pl
 
 from headgate.analysis.listing import LISTED, run_row
 from headgate.errors import DataError, HeadgateError
@@ -22,31 +23,11 @@ from headgate.records.tables import STATE, Mark, find_runs, mark_of, table_files
 
 HELD_BYTES = 2 * MOST_BYTES
 """of all tables that are kept for the next question"""
+TOO_LARGE = "what clients hold is more than the page can hold in memory"
 
 
 class UnknownRun(HeadgateError):
     """There is no such run below the runs folder."""
-
-
-@dataclass(frozen=True)
-class Head:
-    """What is known of a run without its settings and its rows."""
-
-    mark: Mark
-    run: RunFolder
-    """without its settings: they take longest to read"""
-
-    @property
-    def name(self) -> str:
-        return self.run.name
-
-    @cached_property
-    def started(self) -> float:
-        return self.run.started
-
-    @property
-    def state(self) -> str:
-        return self.run.status
 
 
 class Progress(NamedTuple):
@@ -61,19 +42,6 @@ class Progress(NamedTuple):
     diverged: int
 
 
-class Marks(NamedTuple):
-    """The files that a line of the list was read from, as they were."""
-
-    tables: tuple[str, ...]
-    state: tuple[Mark, str]
-    files: list[dict[Path, Mark]]
-
-
-class KnownRow(NamedTuple):
-    marks: Marks
-    row: dict[str, Any]
-
-
 class Library:
     """All runs below `folder`; where that is a run folder itself, this one run."""
 
@@ -82,10 +50,11 @@ class Library:
         if not self._root.is_dir():
             raise DataError(f"RUNS_DIR {folder}: there is no such folder")
         self._lock = RLock()
-        self._heads: dict[str, Head] = {}
-        self._unreadable: dict[str, tuple[Mark | None, str]] = {}
-        self._rows: dict[str, KnownRow] = {}
-        self._opened: OrderedDict[str, tuple[Mark, RunFolder]] = OrderedDict()
+        self._found: dict[str, tuple[Mark | None, RunFolder | str]] = {}
+        """by name, the state's file as it was, and the run without its settings, or why it cannot be read"""
+        self._rows: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self._opened: OrderedDict[str, tuple[RunFolder, RunFolder]] = OrderedDict()
+        """without and with its settings, which take longest to read"""
         self._followers: OrderedDict[tuple[str, tuple[str, ...]], Follower] = OrderedDict()
 
     @property
@@ -94,44 +63,42 @@ class Library:
 
     # what there is
 
-    def heads(self) -> dict[str, Head]:
-        """By name. What is gone is forgotten."""
+    def heads(self) -> dict[str, RunFolder]:
+        """By name, without settings. What is gone is forgotten."""
         with self._lock:
-            found, unreadable = dict[str, Head](), dict[str, tuple[Mark | None, str]]()
+            found = {}
             for each in find_runs(self._root):
-                name, known = each.name, self._heads.get(each.name)
-                if known is not None and known.mark == each.mark:
-                    found[name] = known
-                elif name in self._unreadable and self._unreadable[name][0] == each.mark:
-                    unreadable[name] = self._unreadable[name]
-                else:
+                known = self._found.get(each.name)
+                if known is None or known[0] != each.mark:
                     try:
-                        found[name] = Head(each.mark, RunFolder.head(each.path, name, each.sweep))
+                        known = each.mark, RunFolder.head(each.path, each.name, each.sweep)
                     except DataError as error:
-                        unreadable[name] = (each.mark, self._short(error))
-            self._heads, self._unreadable = found, unreadable
-            self._rows = {name: row for name, row in self._rows.items() if name in found}
-            for key in [key for key in self._followers if key[0] not in found]:
+                        known = each.mark, self._short(error)
+                found[each.name] = known
+            self._found = found
+            runs = {name: run for name, (_, run) in found.items() if isinstance(run, RunFolder)}
+            self._rows = {name: row for name, row in self._rows.items() if name in runs}
+            for key in [key for key in self._followers if key[0] not in runs]:
                 del self._followers[key]
-            for name in [name for name in self._opened if name not in found]:
+            for name in [name for name in self._opened if name not in runs]:
                 del self._opened[name]
-            return found
+            return runs
 
     def unreadable(self) -> dict[str, str]:
         """Folders of runs that the last look could not understand, and why."""
         with self._lock:
-            return {name: why for name, (_, why) in self._unreadable.items()}
+            return {name: why for name, (_, why) in self._found.items() if isinstance(why, str)}
 
-    def head(self, name: str) -> Head:
-        """The run of this name as it is now."""
+    def head(self, name: str) -> RunFolder:
+        """The run of this name as it is now, without settings."""
         with self._lock:
-            known = self._heads.get(name)
-            if known is not None and mark_of(known.run.path / STATE) == known.mark:
-                return known
+            mark, run = self._found.get(name, (None, ""))
+            if isinstance(run, RunFolder) and mark_of(run.path / STATE) == mark:
+                return run
             found = self.heads().get(name)
             if found is None:
-                why = self._unreadable.get(name)
-                raise DataError(why[1]) if why else UnknownRun(f"run {name[:200]!r}: there is no such run")
+                why = self.unreadable().get(name)
+                raise DataError(why) if why else UnknownRun(f"run {name[:200]!r}: there is no such run")
             return found
 
     def _short(self, error: Exception) -> str:
@@ -145,9 +112,9 @@ class Library:
         with self._lock:
             head = self.head(name)
             known = self._opened.get(name)
-            if known is None or known[0] != head.mark:
+            if known is None or known[0] is not head:
                 try:
-                    known = head.mark, head.run.with_settings()
+                    known = head, head.with_settings()
                 except DataError as error:
                     raise DataError(self._short(error)) from None
                 self._opened[name] = known
@@ -166,11 +133,21 @@ class Library:
             run = self.open(name)
             return None if _clients_bytes(run) > MOST_BYTES else self._followed(name, "clients", (column,), len(run.buffers))
 
+    def table(self, name: str, table: str) -> pl.DataFrame:
+        """One of its tables whole, for this question alone."""
+        run = replace(self.open(name), tables={})
+        if table == "clients" and _clients_bytes(run) > MOST_BYTES:
+            raise DataError(f"{name}: {TOO_LARGE}")
+        try:
+            return run.metrics() if table == "metrics" else run.clients()
+        except DataError as error:
+            raise DataError(self._short(error)) from None
+
     def _followed(self, name: str, table: str, columns: tuple[str, ...] = (), clients: int = 0) -> Rows:
         head, key = self.head(name), (name, columns)
         follower = self._followers.pop(key, None)
-        if follower is None or follower.folder != head.run.path:
-            follower = Follower(head.run.path, table, head.run.rounds, columns, clients, MOST_BYTES, head.run.most_rows)
+        if follower is None or follower.folder != head.path:
+            follower = Follower(head.path, table, head.rounds, columns, clients, MOST_BYTES, head.most_rows)
         try:
             follower.look()
         except DataError as error:
@@ -189,48 +166,40 @@ class Library:
         """The run's line in the list."""
         return self.rows([name])[0]
 
-    def _row(self, head: Head) -> dict[str, Any]:
+    def _row(self, head: RunFolder) -> dict[str, Any]:
         """Read again only where its files have changed."""
+        files = [table_files(head.path, table) for table in ("metrics", "clients")]
+        marks = self._found[head.name][0], head.status, files
         known = self._rows.get(head.name)
-        if known is None or known.marks != _marks(head, known.marks.tables):
-            seen = [_marks(head, tables) for tables in (("metrics",), ("metrics", "clients"))]
-            row, tables = self._read_row(head)
-            self._rows[head.name] = known = KnownRow(seen[len(tables) - 1], row)
-        return known.row
+        if known is None or known[0] != marks:
+            self._rows[head.name] = known = marks, self._read_row(head)
+        return known[1]
 
-    def _read_row(self, head: Head) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """And the tables that it was read from."""
-        used = ["metrics"]
+    def _read_row(self, head: RunFolder) -> dict[str, Any]:
+        live = head.status == "running"
         try:
             run = self.open(head.name)
-            live = head.state == "running"
 
             def clients() -> Rows | None:
-                used.append("clients")
                 if live or _clients_bytes(run) > MOST_BYTES:
                     return self.clients(head.name)
                 return run.follower("clients", "held", most_bytes=MOST_BYTES).look()
 
             # what no longer grows is read for this line and not kept
             look = run.follower("metrics", *LISTED, most_bytes=MOST_BYTES).look
-            metrics = self._followed(head.name, "metrics", LISTED) if live else look()
-            return run_row(run, metrics, clients), tuple(used)
+            return run_row(run, self._followed(head.name, "metrics", LISTED) if live else look(), clients)
         except DataError as error:
-            return run_row(head.run, problem=self._short(error)), tuple(used)
+            return run_row(head, problem=self._short(error))
 
     def progress(self, name: str) -> Progress:
         """What has been written up to now, which the state may not know of yet."""
         with self._lock:
             head = self.head(name)
-            runs, rounds, diverged = head.run.runs, head.run.rounds, len(head.run.lost)
-            if head.run.state["state"] == "finished":
-                return Progress(rounds * len(runs), rounds, rounds, head.state, diverged)
+            runs, rounds, state, diverged = head.runs, head.rounds, head.status, len(head.lost)
+            if head.state["state"] == "finished":
+                return Progress(rounds * len(runs), rounds, rounds, state, diverged)
             done = int(self._followed(name, "metrics", LISTED).reached(runs).sum())
-            return Progress(done, done // max(1, len(runs)), rounds, head.state, diverged)
-
-
-def _marks(head: Head, tables: tuple[str, ...]) -> Marks:
-    return Marks(tables, (head.mark, head.state), [table_files(head.run.path, table) for table in tables])
+            return Progress(done, done // max(1, len(runs)), rounds, state, diverged)
 
 
 def _clients_bytes(run: RunFolder) -> int:

@@ -38,26 +38,24 @@ TOKEN = "HEADGATE_TOKEN"
 SEEN = f"--token: others on this machine can see it in the list of processes; --token-file FILE or {TOKEN} they cannot"
 
 
-def token_for(host: str, given: str | None) -> str | None:
-    """On this machine none is needed; elsewhere one is made where none is given."""
+def token_for(host: str, option: str | None = None, file: Path | None = None) -> str | None:
+    """The token of the option, or from where other users of this machine cannot see it: a file or HEADGATE_TOKEN. On this
+    machine none is needed; elsewhere one is made where none is given."""
+    if option is not None and file is not None:
+        raise SettingError("--token, --token-file: only one of them can be meant")
+    given = option if option is not None else os.environ.get(TOKEN) or None
+    if file is not None:
+        try:
+            with file.open("rb") as opened:
+                given = opened.read(1000).decode("ascii").strip()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "no text"
+            raise SettingError(f"--token-file {file}: cannot be read ({why})") from None
     if given is None:
         return None if host.lower() in LOOPBACK else secrets.token_urlsafe(24)
     if not re.fullmatch(rf"[A-Za-z0-9_-]{{{SHORTEST_TOKEN},200}}", given):
         raise SettingError(f"--token: must be {SHORTEST_TOKEN} to 200 letters, digits, - or _")
     return given
-
-
-def given_token(option: str | None, file: Path | None) -> str | None:
-    """The token from where other users of this machine cannot see it: a file or HEADGATE_TOKEN; or from the option."""
-    if option is not None and file is not None:
-        raise SettingError("--token, --token-file: only one of them can be meant")
-    if file is None:
-        return option if option is not None else os.environ.get(TOKEN) or None
-    try:
-        with file.open("rb") as opened:
-            return opened.read(1000).decode("ascii").strip()
-    except (OSError, ValueError) as error:
-        raise SettingError(f"--token-file {file}: cannot be read ({getattr(error, 'strerror', None) or 'no text'})") from None
 
 
 def link_to(host: str, port: int, token: str | None) -> str:
@@ -70,19 +68,10 @@ def link_to(host: str, port: int, token: str | None) -> str:
 
 
 class Server(uvicorn.Server):
-    """Calls `started` when it listens, and `ending` before it ends, so that readers of events are let go."""
-
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_started, self._on_ending = started, ending
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._on_started()
+    """Lets readers of events go before it waits for open connections to end."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._on_ending()
+        self.config.app.state.api.live.closed.set()  # type: ignore[union-attr]
         await super().shutdown(sockets)
 
 
@@ -129,9 +118,9 @@ def serve(folder: Path, host: str, port: int, token: str | None, started: Callab
     app = make_app(folder, host, token)
     listening = listen(host, port)
     link = link_to(host, listening.getsockname()[1], token)
-    server = Server(configured(app), lambda: started(link), lambda: app.state.api.live.close())
+    started(link)  # whoever comes before uvicorn is ready waits at the socket
     with listening, suppress(KeyboardInterrupt):
-        server.run(sockets=[listening])
+        Server(configured(app)).run(sockets=[listening])
 
 
 STATIC = Path(__file__).parent / "static"

@@ -3,8 +3,6 @@
 import os
 import re
 import shutil
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 import pytest
@@ -42,7 +40,7 @@ def context(browser):
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory):
+def shared(tmp_path_factory):
     """Runs that are not played any more, for all who only look."""
     folder = tmp_path_factory.mktemp("served")
     MadeUp(folder / "done", policies=("acdpp", "hybrid", "constant", "headgate"), seeds=3, rounds=20).finish()
@@ -54,27 +52,16 @@ def served(tmp_path_factory):
         yield one
 
 
-class Nothing(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
+@pytest.fixture(scope="session")
+def served(shared):
+    return shared
 
 
 @pytest.fixture(scope="session")
-def elsewhere():
-    """An empty page, to leave another for. On the same host: for `about:blank` the browser would start another process, and
-    that would read and compile all of Plotly again."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Nothing) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-        thread.join()
+def elsewhere(shared):
+    """A picture, to leave a page for. On the same host: for `about:blank` the browser would start another process, and that
+    would read and compile all of Plotly again."""
+    return f"http://127.0.0.1:{shared.port}/static/mark.svg"
 
 
 @pytest.fixture(scope="session")

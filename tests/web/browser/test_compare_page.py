@@ -49,7 +49,7 @@ def test_by_money_and_the_line_to_compare_with(tab, served):
     page.get_by_label("What is compared").select_option("n")
     page.get_by_label("Compared with").select_option(label="another: acdpp")
     expect(page.locator(".gap-hint")).to_contain_text("Each line minus another: acdpp")
-    expect(page.locator(".gap-hint")).to_contain_text("Paired by seed")
+    expect(page.locator(".gap-hint")).to_contain_text("seed by seed over the seeds that both have")
     page.get_by_role("button", name="constant", exact=True).click()
     expect(page.locator(".scroll[aria-label='At the end'] tbody tr")).to_have_count(2)
     expect(page).to_have_url(re.compile("x=money"))

@@ -49,7 +49,8 @@ export class PlanAnswer {
     this.wrong.textContent = message;
   }
 
-  show(told, plan) {
+  show(answer, plan) {
+    const told = { ...answer.summary, ...answer.plan, ...answer };
     this.told = told;
     this.node.setAttribute("aria-busy", "false");
     this.node.classList.remove("outdated");
@@ -73,22 +74,22 @@ function tilesOf(told) {
   const { clairvoyant } = told;
   return [
     told.K === null ? { title: "Policy", value: told.policy, beside: "no K to choose" } : { title: "Keep a sample K rounds", value: whole(told.K), beside: told.rate === null ? "" : `${number(told.rate)} samples let in a round` },
-    { title: "Spend a round", value: fixed(told.spend, 2), beside: `${percent(told.spend_share)} of ${number(told.budget)}; most costly ${fixed(told.peak_spend, 2)}`, over: told.runs_over_budget > 0 },
+    { title: "Spend a round", value: fixed(told.spend, 2), beside: `${percent(told.spend / told.budget)} of ${number(told.budget)}; most costly ${fixed(told.peak_spend, 2)}`, over: told.runs_over_budget > 0 },
     { title: "Most in memory", value: `${whole(told.peak_n)}`, beside: told.peak_excess > 0 ? `of ${whole(told.memory)}; one client ${whole(told.peak_excess)} over` : `of ${whole(told.memory)}; no client over`, over: told.peak_excess > 0 },
     { title: "Distinct samples", value: whole(told.N), beside: `worth ${whole(told.n_eff)} used equally` },
     { title: "Bound, beside the oracle", value: apart === null ? "–" : `${fixed(apart, 2)} ×`, beside: "the oracle pays nothing" },
     { title: "Beside the clairvoyant", value: clairvoyant ? `${fixed(clairvoyant.ratio, 2)} ×` : "–", beside: clairvoyant ? "who knows all prices" : told.clairvoyant_note || "not worked out" },
-    { title: "Runs over budget", value: `${whole(told.runs_over_budget)} of ${whole(told.seeds)}`, beside: `dearest ${percent(told.dearest_share)}; Vio_S ${number(told.cost_violation)}`, over: told.runs_over_budget > 0 },
+    { title: "Runs over budget", value: `${whole(told.runs_over_budget)} of ${whole(told.runs)}`, beside: `dearest ${percent(told.dearest_share)}; Vio_S ${number(told.cost_violation)}`, over: told.runs_over_budget > 0 },
     { title: "Most in a buffer", value: `${whole(told.peak_buffer)} of ${whole(told.peak_places)}`, beside: `client ${whole(told.peak_client)}; Vio_B ${number(told.buffer_violation)}`, over: told.peak_excess > 0 },
   ];
 }
 
 function candidates(told) {
-  const fine = [told.V !== null && `V ${number(told.V)}`, told.rho !== null && `ρ ${number(told.rho)}`, `${plural(told.seeds, "seed")} rehearsed`, `answered in ${whole(told.took_ms)} ms`].filter(Boolean).join(" · ");
+  const fine = [told.V !== null && `V ${number(told.V)}`, told.rho !== null && `ρ ${number(told.rho)}`, `${plural(told.runs, "seed")} rehearsed`, `answered in ${whole(told.took_ms)} ms`].filter(Boolean).join(" · ");
   const list = told.candidates || [];
   const table = list.length > 0 && h("div", { class: "scroll" }, h("table", null,
     h("thead", null, h("tr", null, ["K", "Rate", "Spend a round", "Bound", "Vio_S", "Vio_B", "Most in a buffer"].map((title) => h("th", { scope: "col" }, indexed(title))))),
-    h("tbody", null, list.map((one) => h("tr", { class: one.chosen ? "taken" : null }, h("th", { scope: "row" }, whole(one.K), one.chosen && h("span", { class: "small-print" }, " chosen")), [fixed(one.rate, 2), fixed(one.spend, 2), number(one.bound), number(one.cost_violation), number(one.buffer_violation), whole(one.peak_buffer)].map((text) => h("td", null, text)))))));
+    h("tbody", null, list.map((one) => h("tr", { class: one.K === told.K ? "taken" : null }, h("th", { scope: "row" }, whole(one.K), one.K === told.K && h("span", { class: "small-print" }, " chosen")), [fixed(one.rate, 2), fixed(one.spend, 2), number(one.bound), number(one.cost_violation), number(one.buffer_violation), whole(one.peak_buffer)].map((text) => h("td", null, text)))))));
   return h("details", { class: "fine" }, h("summary", null, list.length ? `The ${plural(list.length, "K", "K")} that were rehearsed` : "More"), table, h("p", { class: "below" }, fine));
 }
 

@@ -107,8 +107,7 @@ export function open({ main, signal, query }) {
     if (some) {
       const first = base();
       refill(to, answer.lines.map((line) => h("option", { value: JSON.stringify([line.run, line.policy]), selected: line === first }, named(line))));
-      const paired = answer.differences.filter((one) => one.paired).length;
-      result.querySelector(".gap-hint").textContent = `Each line minus ${named(first)}. ${paired === answer.differences.length ? "Paired by seed: both met the same prices and samples." : paired ? `${paired} of ${answer.differences.length} are paired by seed.` : "Not paired: the seeds differ."} Above zero is more.`;
+      result.querySelector(".gap-hint").textContent = `Each line minus ${named(first)}, seed by seed over the seeds that both have. Above zero is more.`;
       gaps.update();
     }
     refill(table, finalTable());
@@ -133,10 +132,7 @@ export function open({ main, signal, query }) {
   }
 
   // The line that the others are compared with.
-  function base() {
-    const { to_run: run, to_policy: policy } = answer.differences[0];
-    return answer.lines.find((line) => line.run === run && line.policy === policy);
-  }
+  const base = () => answer.lines[answer.base];
 
   const several = () => answer.runs.length > 1;
   const named = (line) => (several() ? `${line.run}: ${line.policy}` : line.policy);

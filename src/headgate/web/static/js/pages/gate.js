@@ -91,7 +91,7 @@ export async function open({ main, signal, name, query }) {
     if (name) return get(runPath(name, "/trace"), { policy: query.get("policy"), seed: query.get("seed"), limit: ROUNDS }, signal);
     if (plan.kind === "trace" && !plan.prices) Object.assign(plan, { kind: DEFAULTS.kind, process: DEFAULTS.process });
     const told = await post("/plan", toRequest({ ...plan, rounds: Math.min(plan.rounds, ROUNDS), seeds: 1 }, null, { trace: true }), signal);
-    return { ...told.trace, K: told.K };
+    return { ...told.trace, K: told.plan.K };
   }
 
   function heading() {

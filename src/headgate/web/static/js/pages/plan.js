@@ -73,7 +73,7 @@ export async function open({ main, signal, query }) {
       if (mine !== newest) return; // a newer question is on its way
       right();
       answer.show(told, plan);
-      say(told.warning || (told.K ? `K is ${told.K}` : "Planned"));
+      say(told.plan.warning || (told.plan.K ? `K is ${told.plan.K}` : "Planned"));
     } catch (error) {
       if (aborted(error) || mine !== newest || error.status === 409) return;
       wrong(error);
@@ -84,7 +84,7 @@ export async function open({ main, signal, query }) {
   // What the server refuses is said beside the field it names.
   function wrong(error) {
     right();
-    const field = [...form.querySelectorAll("[data-setting]")].find((node) => error.field === node.dataset.setting || error.message.startsWith(node.dataset.setting));
+    const field = [...form.querySelectorAll("[data-setting]")].find((node) => error.field === node.dataset.setting || error.message.replace(/^plan\./, "").startsWith(node.dataset.setting));
     const place = field?.querySelector(".field-wrong");
     if (!place) return;
     place.hidden = false;

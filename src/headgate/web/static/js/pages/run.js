@@ -150,7 +150,7 @@ function facts(run) {
   const { environment } = run;
   return [
     ["data", run.data], ["model", run.model],
-    ["clients", `${whole(run.clients)}, buffers ${range(run.buffers)}`],
+    ["clients", `${whole(run.buffers.length)}, buffers ${range(run.buffers)}`],
     ["budget", `${number(run.budget)} a round`],
     ["seeds", whole(run.seeds.length)],
     ["target", run.target ? `${number(100 * run.target)} %` : null],

@@ -93,7 +93,7 @@ export function open({ main, signal, query }) {
   }
 
   function show(answer) {
-    const { rows, total, matching, unreadable = [] } = answer;
+    const { rows, total, matching, unreadable = {} } = answer;
     if (view.page > 1 && !rows.length && matching) {
       view.page = Math.ceil(matching / PAGE);
       load();
@@ -202,7 +202,8 @@ function nothingYet() {
     h("p", null, "Or look first: ", h("a", { href: "/gate" }, "watch the gate"), " with invented prices, or ", h("a", { href: "/plan" }, "plan a run"), "."));
 }
 
-function damaged(list) {
+function damaged(unreadable) {
+  const list = Object.entries(unreadable);
   if (!list.length) return null;
-  return h("details", null, h("summary", null, `${plural(list.length, "folder")} cannot be read`), h("ul", null, list.map((one) => h("li", null, h("strong", null, one.name), `: ${one.problem}`))));
+  return h("details", null, h("summary", null, `${plural(list.length, "folder")} cannot be read`), h("ul", null, list.map(([name, problem]) => h("li", null, h("strong", null, name), `: ${problem}`))));
 }
