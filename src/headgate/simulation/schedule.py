@@ -1,4 +1,4 @@
-"""All runs of an experiment, or of every point of a sweep, over cores, a GPU or a cluster, with the same results everywhere.
+"""All runs of an experiment, or of every point of a sweep, over cores or a GPU, with the same results everywhere.
 
 An experiment is cut into chunks, each a shard of its run folder, when it starts. A chunk is played as a whole by one thread, by
 any worker and however often that is interrupted. This process only looks after them: it needs no torch.
@@ -66,7 +66,6 @@ def perform(
     device: str = "auto",
     executor: str = "auto",
     processes: int | None = None,
-    ray: str | None = None,
     trust: Sequence[str] = (),
     tick: Tick | None = None,
     watch: Watch | None = None,
@@ -84,8 +83,6 @@ def perform(
     processes : int, optional
         How many single-thread processes play, by default one for each core unless there is little to do or a GPU does it;
         1 is this process.
-    ray : str, optional
-        The address of a Ray cluster that plays instead, "local" for one on this machine.
     trust : sequence of str
         As the folder may be somebody else's: the code outside the package that may run if `points` is None, as `module` or
         `module:Class`.
@@ -109,7 +106,7 @@ def perform(
         began, states = time.monotonic(), dict[Path, dict[str, Any]]()
         if any(task.fresh or task.left() for task in left):
             say = say or (lambda text: None)
-            with closing(_worker(left, device, processes, ray)) as worker:
+            with closing(_worker(left, device, processes)) as worker:
                 _start(tasks, folder, worker, device, executor, say, held)
                 states = _execute(tasks, folder, worker, device, tick, watch, say)
         runs = []
@@ -242,17 +239,12 @@ def _never_begun(folder: Path, trust: Sequence[str]) -> _Task:
 # starting
 
 
-def _worker(tasks: Sequence[_Task], device: str, processes: int | None, ray: str | None) -> Worker:
+def _worker(tasks: Sequence[_Task], device: str, processes: int | None) -> Worker:
     unnamed = {f"{key}: {why}" for task in tasks for key, why in task.experiment.unnamed.items()}
     if unnamed:
-        if ray is not None or (processes or 1) > 1:
-            asked = f"--ray {ray}" if ray is not None else f"--processes {processes}"
-            raise SettingError(f"{asked}: this process alone can play {'; '.join(sorted(unnamed))}")
+        if (processes or 1) > 1:
+            raise SettingError(f"--processes {processes}: this process alone can play {'; '.join(sorted(unnamed))}")
         return InProcess()
-    if ray is not None:
-        from headgate.simulation.cluster import Cluster
-
-        return Cluster(ray)
     light = sum(work(task.experiment) for task in tasks) < LIGHT
     many = processes or (1 if light or choose_device(device) == "cuda" else cores())  # a GPU takes one chunk after the other
     return Processes(many) if many > 1 else InProcess()

@@ -15,7 +15,7 @@ def test_many_processes_play_on_the_cpu_and_one_on_a_gpu(tmp_path, monkeypatch, 
     monkeypatch.setattr(schedule, "cores", lambda: 2)
     monkeypatch.setattr(schedule, "choose_device", lambda name: name)
     tasks = [schedule._Task(load("digits"), tmp_path)]
-    with closing(schedule._worker(tasks, device, None, None)) as worker:
+    with closing(schedule._worker(tasks, device, None)) as worker:
         assert type(worker) is kind
-    with closing(schedule._worker(tasks, device, 2, None)) as worker:
+    with closing(schedule._worker(tasks, device, 2)) as worker:
         assert type(worker) is Processes
