@@ -67,7 +67,7 @@ def test_shared_parameters_are_refused():
 
 @with_triton
 def test_a_space_takes_the_memory_it_was_said_to_take():
-    from headgate.kernels.stack_steps import Workspace, bytes_needed
+    from headgate.kernels.stack_steps import Workspace
     from headgate.kernels.triton_executor import Room
 
     net, room = read_stack(lenet()), Room(5, 3)
@@ -76,4 +76,4 @@ def test_a_space_takes_the_memory_it_was_said_to_take():
         held = [*space.inputs, *space.slopes, space.wide_slope, space.losses, space.labels, space.master, space.velocity]
         held += [winner for winner in space.winners if winner is not None]
         taken = {each.data_ptr(): each.nbytes for each in held}
-        assert sum(taken.values()) == bytes_needed(net, room, momentum, torch.float32)
+        assert sum(taken.values()) == Workspace.bytes_needed(net, room, momentum, torch.float32)
