@@ -144,25 +144,23 @@ def test_of_several_largest_the_first_is_chosen(k):
     check(case._replace(task=task), LocalTraining(0.1, 1))
 
 
-@pytest.mark.parametrize("batch_size", [None, 4])
-def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch, batch_size):
-    from headgate.kernels import kernels
-
-    seen, train = set(), kernels.train
-    monkeypatch.setattr(kernels, "train", lambda *given: (seen.add(threading.get_ident()), train(*given))[1])
-    case = world(
-        build_model(LeNet(), (1, 28, 28), 10), [[7, 0, 30, 5], [2, 11, 1, 6]], (1, 28, 28), 10, torch.float32, spread=0.06
-    )
-    before, given = torch.get_num_threads(), []
+@pytest.mark.parametrize("asked", ["train", "train in mini-batches", "answer"])
+def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch, asked):
+    sizes = [[150, 150], [3, 0]] if asked == "answer" else [[7, 0, 30, 5], [2, 11, 1, 6]]
+    case = world(build_model(LeNet(), (1, 28, 28), 10), sizes, (1, 28, 28), 10, torch.float32, spread=0.06)
+    executor, before, given = Compiled(case.task), torch.get_num_threads(), []
+    seen, kernel = set(), getattr(executor.kernels, name := asked.split()[0])
+    monkeypatch.setattr(executor.kernels, name, lambda *given: (seen.add(threading.get_ident()), kernel(*given))[1])
+    training = LocalTraining(0.1, 3, batch_size=None if asked == "train" else 4)
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            given.append(case.advance(Compiled(case.task), LocalTraining(0.1, 3, batch_size=batch_size)))
+            answers = asked == "answer"
+            given.append((executor.logits(case.theta, case.packed.images),) if answers else case.advance(executor, training))
             assert len(seen) in ((1,) if threads == 1 else (2, 3))  # all in this thread, then in others: one may do all
     finally:
         torch.set_num_threads(before)
-    assert torch.equal(given[0][0], given[1][0])
-    assert torch.equal(given[0][1], given[1][1])
+    assert all(torch.equal(alone, shared) for alone, shared in zip(*given, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -213,28 +211,6 @@ def test_logits_of_an_image_depend_on_nothing_else_to_the_bit():
     for i in (0, 63, 64, 149):
         assert torch.equal(executor.logits(case.theta[1:2], images[i : i + 1])[0], whole[1, i : i + 1])
     assert executor.logits(case.theta, images[:0]).shape == (3, 0, CLASSES)
-
-
-def test_logits_do_not_depend_on_the_number_of_threads(monkeypatch):
-    case = world(like_lenet(), [[300], [0], [0]], GREY, dtype=torch.float32)
-    executor, before, seen = Compiled(case.task), torch.get_num_threads(), set()
-    answer = executor.kernels.answer
-
-    def seen_answer(*given):
-        seen.add(threading.get_ident())
-        answer(*given)
-
-    monkeypatch.setattr(executor.kernels, "answer", seen_answer)
-    try:
-        torch.set_num_threads(1)
-        alone = executor.logits(case.theta, case.packed.images)
-        assert seen == {threading.get_ident()}
-        torch.set_num_threads(2)
-        shared = executor.logits(case.theta, case.packed.images)
-        assert len(seen) in (2, 3)  # this one, and others: two, unless the first has done all before the second began
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(alone, shared)
 
 
 def test_lenet_is_judged_to_the_last_image_as_in_float64():
