@@ -101,16 +101,9 @@ def resume(
 def play_folder(
     folder: Path, experiment: Experiment | None, dataset: Dataset, device: str, tick: Tick, stop: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Play all rounds that are left of the run in `folder`, which may be a shard of a larger one; its rows stay parts.
+    """Play all rounds that are left of the run in `folder`, which may be a shard of a larger one; return its last state.
 
-    Returns its last state.
-
-    When `stop` returns True, the round is finished and checkpointed, and `Interrupted` says how to go on.
-
-    Parameters
-    ----------
-    experiment : Experiment, optional
-        By default the one in the folder's config.
+    Its rows stay parts. When `stop` returns True, the round is finished and checkpointed, and `Interrupted` says how to go on.
     """
     with FolderLock() as held:
         held.take(folder / CONFIG, folder)

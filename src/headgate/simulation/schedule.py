@@ -73,25 +73,12 @@ def perform(
 ) -> list[RunFolder]:
     """Play an experiment in `folder`, or every labelled point of a sweep in a folder within it; return the finished runs.
 
-    It goes on with what is there and starts what is not. The experiment is read from the run folder by the processes that play
-    it; one with parts that no recipe can name is played as it is, in this process.
-
-    Parameters
-    ----------
-    points : Experiment, list of (str, Experiment) or None
-        They must be what was begun in `folder`; None stands for that.
-    processes : int, optional
-        How many single-thread processes play, by default one for each core unless there is little to do or a GPU does it;
-        1 is this process.
-    trust : sequence of str
-        As the folder may be somebody else's: the code outside the package that may run if `points` is None, as `module` or
-        `module:Class`.
-    tick : callable, optional
-        Called with the rounds done and the rounds in all, over all chunks.
-    watch : callable, optional
-        Called with a run folder and the rows of a round that a chunk of it has finished, and before all others with no rows.
-    say : callable, optional
-        Called with what is about to be done, in a line.
+    It goes on with what is there and starts what is not; `points` None stands for what was begun there, which may be somebody
+    else's: `trust` is then the code outside the package that may run, as `module` or `module:Class`. `processes` is how many
+    single-thread processes play, by default one for each core unless there is little to do; 1 is this process, which also plays
+    on a GPU, and what no recipe can name. `tick` is called with the rounds done and those in all, over all chunks; `watch` with
+    a run folder and the rows of a round that a chunk of it has finished, and before all others with no rows; `say` with what is
+    about to be done, in a line.
     """
     if processes is not None and processes < 1:
         raise SettingError(f"--processes {processes}: must be at least 1")
@@ -246,8 +233,8 @@ def _worker(tasks: Sequence[_Task], device: str, processes: int | None) -> Worke
             raise SettingError(f"--processes {processes}: this process alone can play {'; '.join(sorted(unnamed))}")
         return InProcess()
     light = sum(work(task.experiment) for task in tasks) < LIGHT
-    many = processes or (1 if light or choose_device(device) == "cuda" else cores())  # a GPU takes one chunk after the other
-    return Processes(many) if many > 1 else InProcess()
+    many = processes or (1 if light else cores())
+    return Processes(many) if many > 1 and choose_device(device) == "cpu" else InProcess()  # a GPU takes one chunk at a time
 
 
 def _start(
@@ -303,7 +290,7 @@ def _memory(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
 def _described(tasks: Sequence[_Task], worker: Worker) -> str:
     """60 runs (6 policies × 10 seeds) on 2 processes"""
     devices = sorted({str(task.run.environment["device"]) for task in tasks if task.run is not None})
-    where = worker.where if "cpu" in devices else f"on {', '.join(devices)}"  # a GPU takes one chunk after the other
+    where = worker.where if "cpu" in devices else f"on {', '.join(devices)}"
     number, own = sum(runs_of(task.experiment) for task in tasks), tasks[0].experiment
     each = f"{_counted(len(own.policies), 'policy', 'policies')} × {_counted(len(own.seeds), 'seed', 'seeds')}"
     inside = each if len(tasks) == 1 else f"{len(tasks)} points of a sweep"
