@@ -21,8 +21,6 @@ CHOOSERS = [
     "policies.balanced={kind='pacing', rule='class-balanced', selection='entropy'}",
     "policies.old={kind='constant', K=2, selection={kind='studies.zoo.vessal:VeSSAL', ridge=0.1}}",
 ]
-THREE = "data.concepts=['same', 'rotated', {kind='swapped', to=[1, 0, 3, 2, 5, 4, 7, 6, 9, 8]}]"
-CHANGES = "data.changes={kind='recurring', every=3, order=[0, 2, 1]}"
 
 LISTENING = "policies.listening.kind=studies.zoo.listening:Listening"
 

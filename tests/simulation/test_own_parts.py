@@ -188,10 +188,4 @@ def test_parts_beside_a_recipe_run_from_any_folder_by_any_number_of_processes(tm
         "my_objective:Smoothed",
     ]
     assert written["policies"]["steps"]["rule"] == {"kind": "my_rule:OldestAndUnlucky", "capacity": "buffer", "luck": 3.0}
-    frame = pl.read_parquet(elsewhere / "two" / "metrics.parquet")
-    again = load(elsewhere / "two" / "config.toml")
-    assert again.tables() == written
-    prices = again.prices.path(again.seeds, 1, 6)
-    for seed in (0, 1, 2):
-        own = frame.filter((pl.col("policy") == "steps") & (pl.col("seed") == seed)).sort("t")
-        assert own["price"].to_list() == prices[seed].tolist()
+    assert load(elsewhere / "two" / "config.toml").tables() == written

@@ -164,8 +164,8 @@ class Learner(ABC):
         """As numpy's, when it is known."""
 
     @abstractmethod
-    def threads(self, number: int) -> AbstractContextManager[None]:
-        """So many for a while: the order of sums may depend on it."""
+    def one_thread(self) -> AbstractContextManager[None]:
+        """For a while: the order of sums may depend on how many there are."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class LinearLearner(Learner):
     def read(self, array: NDArray[Any]) -> NDArray[Any]:
         return array
 
-    def threads(self, number: int) -> AbstractContextManager[None]:
+    def one_thread(self) -> AbstractContextManager[None]:
         return one_thread()
 
     def facts(self) -> dict[str, Any]:

@@ -76,9 +76,9 @@ class NetLearner(Learner):
         return values
 
     @contextmanager
-    def threads(self, number: int) -> Iterator[None]:
+    def one_thread(self) -> Iterator[None]:
         before = torch.get_num_threads()
-        torch.set_num_threads(number)
+        torch.set_num_threads(1)
         try:
             yield
         finally:

@@ -30,7 +30,6 @@ Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
 PART_SECONDS, PART_SHARE = 0.5, 0.01
 """between two parts of a table: seconds, or a share of the time played; there are few parts, and watchers see them soon"""
-MOST_THREADS = 1024
 
 
 def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> tuple[dict[str, Any], Simulation | None]:
@@ -109,13 +108,13 @@ def play_folder(
         held.take(folder / CONFIG, folder)
         checkpoint = Checkpoint(folder)
         simulation, writer = resume(experiment or load(folder / CONFIG), dataset, checkpoint, device)
-        with simulation.learner.threads(min(max(1, checkpoint.fact("threads", int)), MOST_THREADS)):
+        with simulation.learner.one_thread():
             return play_rounds(simulation, writer, tick, stop=stop)
 
 
 def play_new(folder: Path, simulation: Simulation, tick: Tick, stop: Callable[[], bool]) -> dict[str, Any]:
     """Play all rounds of a run whose folder this process has just made, and holds; return its last state."""
-    with simulation.learner.threads(1):
+    with simulation.learner.one_thread():
         return play_rounds(simulation, RunWriter(folder), tick, stop=stop)
 
 

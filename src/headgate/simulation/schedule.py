@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import tomli_w
 
@@ -416,32 +416,27 @@ BESIDE = ",policies="
 """between a point's label and the names of policies that were added to it"""
 
 
-class FinishedPolicies(NamedTuple):
-    """Where each wanted policy is, or is to be played."""
+def find_finished(points: Points, folder: Path) -> tuple[dict[Path, list[str]], list[tuple[str, Experiment]]]:
+    """Look for each point in the folder of its label and in those beside it to which policies were added.
 
-    finished: dict[Path, list[str]]
-    """finished run folders, and which of their policies are meant"""
-    left: list[tuple[str, Experiment]]
-    """what is not there; a point that was begun with other settings is among it, and refused when it is played"""
-
-
-def find_finished(points: Points, folder: Path) -> FinishedPolicies:
-    """Look for each point in the folder of its label and in those beside it to which policies were added."""
+    Returns finished run folders with those of their policies that are meant, and the points that are not there; one that was
+    begun with other settings is among these, and refused when it is played.
+    """
     there = points_of(folder) if (folder / SWEEP).is_file() else []
-    found = FinishedPolicies({}, [])
+    finished, left = dict[Path, list[str]](), list[tuple[str, Experiment]]()
     for label, wanted in points:
         first, names = folder / folder_name(label), list(wanted.policies)
         if label and first in there and _policies(first) != names:
             for path in (first, *(each for each in there if each.name.startswith(first.name + BESIDE))):
                 common = [name for name in names if name in _policies(path)]
                 if common and _holds(path, wanted.only(common)):
-                    found.finished[path] = common
+                    finished[path] = common
                     names = [name for name in names if name not in common]
         if len(names) == len(wanted.policies):
-            found.left.append((label, wanted))
+            left.append((label, wanted))
         elif names:
-            found.left.append((label + BESIDE + ",".join(names), wanted.only(names)))
-    return found
+            left.append((label + BESIDE + ",".join(names), wanted.only(names)))
+    return finished, left
 
 
 def in_order(points: Points, shares: Mapping[Path, list[str]]) -> dict[Path, list[str]]:

@@ -18,7 +18,6 @@ from headgate.learning.networks import Residual, build_model
 from headgate.simulation.executors.types import Task
 
 with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
-ON_CUDA = torch.device("cuda")
 
 
 def block(inward, outward, groups=8):
