@@ -24,7 +24,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "headgate"))
 ROOT = Path(__file__).parents[1]
 LONGEST = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()
 EXTRAS = {
-    "torch": "sim", "sympy": "sim", "numba": "sim", "flwr": "flower", "starlette": "web", "uvicorn": "web", "ray": "ray",
+    "torch": "sim", "sympy": "sim", "numba": "sim", "flwr": "flower", "starlette": "web", "uvicorn": "web",
     "nvflare": "nvflare", "psutil": "nvflare",
 }  # fmt: skip
 """in which extra is what tests import"""

@@ -300,7 +300,6 @@ def test_data_list_and_get(headgate, tmp_path, monkeypatch):
         (["run", "--resume", "nowhere", "--set", "training.lr=1"], 2, "--set training.lr=1: not with --resume"),
         (["run", "--resume", "nowhere", "--out", "here"], 2, "--out here: not with --resume"),
         (["run", "--resume", "nowhere", "--executor", "flat"], 2, "--executor flat: not with --resume"),
-        (["run", "--ray", "local", "--processes", "2"], 2, "--processes 2: not with --ray local"),
         (["run", "digits", "--set", "training.target=3"], 2, "target = 3"),
     ],
 )

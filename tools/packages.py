@@ -48,7 +48,6 @@ EXTRAS = {
         ["flower", "deploy-example", "deployed", "--nodes", "1", "--rounds", "3", "--training", "own"],
     ),
     "nvflare": (),
-    "ray": (["run", "digits", "--ray", "local", *SHORT, "on-ray"],),
     "web": (),
     "hub": (),
     "track": (["run", "digits", "--track", "tensorboard,mlflow", *SHORT, "tracked"],),

@@ -296,7 +296,6 @@ def run(
     device: str = "auto",
     executor: str = "auto",
     processes: int | None = None,
-    ray: str | None = None,
     trust: Sequence[str] = (),
     quiet: bool = False,
 ) -> Run:
@@ -314,8 +313,6 @@ def run(
         How local training is done: auto, or a name.
     processes : int, optional
         By default one for each core, and one on a GPU.
-    ray : str, optional
-        A Ray cluster: local, auto or HOST:PORT.
     trust : sequence of str
         Code outside the package that the folder names and that may run, as `module` or `module:Class`.
     quiet : bool
@@ -334,10 +331,9 @@ def run(
             raise SettingError("out = None: without an experiment a run folder is needed")
         out = new_folder(experiment)
     whole = Path(out)
-    how = {"device": device, "executor": executor, "processes": processes, "ray": ray}
     with counted("learning", quiet) as tick:
         try:
-            runs = perform(experiment, whole, **how, trust=trust, tick=tick)  # type: ignore[arg-type]
+            runs = perform(experiment, whole, device=device, executor=executor, processes=processes, trust=trust, tick=tick)
         except Interrupted as stop:
             raise Interrupted(stop.what, f"nothing is lost, headgate.run(experiment, {str(whole)!r}) goes on") from None
     if len(runs) < len(points_of(whole)):  # some points of a sweep at a time

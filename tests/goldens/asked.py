@@ -119,7 +119,6 @@ run digits --device tpu
 run digits --track tensorbord
 run --resume nowhere
 run --resume nowhere --rounds 5
-run --ray local --processes 2
 report nowhere
 runs nowhere
 compare digits --budgets none

@@ -1,16 +1,12 @@
 """Clients that choose what they buy: what lies where, what is trained on, what is paid, and runs that go on later."""
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 import pytest
-import torch
 
 from headgate.control.scores import scores_of
 from headgate.errors import InfeasibleError, SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
-from headgate.learning.models import Model
 from headgate.records.tables import METRICS, schema_of
 from headgate.simulation.engine import Simulation
 
@@ -25,8 +21,6 @@ CHOOSERS = [
     "policies.balanced={kind='pacing', rule='class-balanced', selection='entropy'}",
     "policies.old={kind='constant', K=2, selection={kind='studies.zoo.vessal:VeSSAL', ridge=0.1}}",
 ]
-THREE = "data.concepts=['same', 'rotated', {kind='swapped', to=[1, 0, 3, 2, 5, 4, 7, 6, 9, 8]}]"
-CHANGES = "data.changes={kind='recurring', every=3, order=[0, 2, 1]}"
 
 LISTENING = "policies.listening.kind=studies.zoo.listening:Listening"
 
@@ -204,50 +198,6 @@ def test_it_is_written_and_read_back():
     plain = load("digits").tables()
     assert not plain["data"].keys() & {"window", "look", "keep", "late"}
     assert not any("selection" in table for table in plain["policies"].values())
-
-
-def test_learners_of_both_libraries_buy_the_same():
-    """Logistic regression by numpy and by torch, in double precision."""
-    linear, net = (simulation_of("data.window=3", "data.keep=2", executor=executor) for executor in ("auto", "reference"))
-    assert type(linear.learner) is not type(net.learner)
-    for _ in range(4):
-        linear.step()
-        net.step()
-    for name, known in linear.purchases.items():
-        for column, mine in ({} if known is None else known.tensors()).items():
-            assert np.array_equal(mine, net.purchases[name].tensors()[column]), (name, column)
-
-
-@pytest.mark.parametrize("rule", ["vessal", "coreset"])
-def test_a_net_is_asked_what_goes_into_its_last_layer_and_one_without_such_a_layer_is_refused(rule):
-    more = [
-        "run.policies=['one']",
-        f"policies.one={{kind='headgate', selection='{RULES[rule]}'}}",
-        "data.window=2",
-        "run.rounds=2",
-    ]
-    simulation = Simulation(replace(load("digits", [*SMALL, *more]), model=TwoLayers(last=True)), DATA, "cpu")
-    for _ in range(2):
-        simulation.step()
-    known = simulation.purchases["one"]
-    assert np.array_equal(known.looked, 2 * simulation.ledgers["one"].admitted)
-    experiment = replace(load("digits", [*SMALL, *more]), model=TwoLayers(last=False))
-    with pytest.raises(
-        SettingError, match=r"does not end with a linear layer, of which .* \(policies\.one\) needs the gradients"
-    ):
-        Simulation(experiment, DATA, "cpu")
-
-
-@dataclass(frozen=True)
-class TwoLayers(Model):
-    """With a linear layer at its end, or with something behind it."""
-
-    last: bool
-
-    def build(self, shape, classes):
-        behind = [] if self.last else [torch.nn.LogSoftmax(dim=1)]
-        first = torch.nn.Linear(int(np.prod(shape)), 12)
-        return torch.nn.Sequential(torch.nn.Flatten(), first, torch.nn.ReLU(), torch.nn.Linear(12, classes), *behind)
 
 
 def test_a_rule_that_finds_out_pays_for_the_looks_that_are_taken_and_goes_on_from_a_checkpoint():

@@ -8,9 +8,7 @@ import headgate
 from headgate.control.policies import Headgate
 from headgate.control.selection import ByEntropy
 from headgate.experiment import load
-from headgate.learning.datasets import load_dataset
 
-DATA = load_dataset("digits")
 SETTINGS = [
     "run.seeds=2",
     "run.rounds=6",

@@ -90,14 +90,6 @@ def test_only_the_cohort_moves_the_model():
     assert simulation.theta[0, :640].reshape(10, 64) == pytest.approx(step, rel=1e-4, abs=1e-6)
 
 
-def test_all_policies_train_the_same_clients():
-    _, simulation, _ = played(
-        "digits", "run.rounds=4", 'run.policies=["constant", "twin"]', "policies.twin.kind=constant", "training.cohort=3"
-    )
-    half = len(simulation.theta) // 2
-    assert np.array_equal(simulation.theta[:half], simulation.theta[half:])
-
-
 def test_many_clients_learn_under_every_policy():
     policies = '["acdpp", "constant", "oracle", "hybrid", "released", "dpp"]'
     e, simulation, rounds = played("million", *MANY, f"run.policies={policies}")

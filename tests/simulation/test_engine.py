@@ -12,7 +12,6 @@ from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.engine import Simulation
-from headgate.theory.recursion import memory_proportional_weight
 
 DATA = load_dataset("digits")
 CPU = "cpu"
@@ -107,20 +106,6 @@ def test_evaluation_may_be_sparse_but_never_misses_the_end():
     _, _, rounds = played("training.evaluate_every=3", 'run.policies=["constant"]')
     evaluated = [each.t for each in rounds if not np.isnan(each.metrics[0]["test_accuracy"])]
     assert evaluated == [3, 6, 8]
-
-
-def test_the_average_is_the_weighted_one():
-    """One local step of full-batch descent, aggregated by memory, is one step on all samples together."""
-    e, simulation, _ = played('run.policies=["constant"]', "run.rounds=1", "training.steps=1", "run.seeds=1")
-    ledger, stream = simulation.ledgers["constant"], simulation.streams[0]
-    held = ledger.admitted[0]
-    rows = stream.at(np.repeat(np.arange(10), held), np.concatenate([*map(np.arange, held)])).rows
-    x = ((DATA.train_images[rows].reshape(len(rows), -1) / 255.0) - DATA.mean[0]) / DATA.std[0]
-    error = np.full((len(rows), 10), 0.1)
-    error[np.arange(len(rows)), DATA.train_labels[rows]] -= 1
-    step = -e.training.lr * error.T @ x / len(rows)
-    assert simulation.theta[0, :640].reshape(10, 64) == pytest.approx(step)
-    assert memory_proportional_weight(e.system.weight, ledger.occupancy)[0].sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("partition", ["iid", "{kind='dirichlet', alpha=1.0}"])

@@ -95,10 +95,10 @@ def test_every_policy_is_found_or_played_once_whatever_was_asked_before(asked):
     with mock.patch.multiple(schedule, **told), mock.patch.object(Path, "is_file", mock.Mock(side_effect=lambda: bool(there))):
         for names in asked:
             points = [("a=1", WHOLE.only(list(names))), ("b=2", WHOLE.only(list(names)))]
-            found = find_finished(points, Path("out"))
-            played = {Path("out") / label: list(experiment.policies) for label, experiment in found.left}
+            finished, left = find_finished(points, Path("out"))
+            played = {Path("out") / label: list(experiment.policies) for label, experiment in left}
             fresh = {path: own for path, own in played.items() if path not in there}
-            shares = in_order(points, {**found.finished, **played})
+            shares = in_order(points, {**finished, **played})
             for label, _ in points:
                 own = [name for path, share in shares.items() if path.name.startswith(label) for name in share]
                 assert sorted(own) == sorted(names)

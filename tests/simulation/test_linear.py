@@ -78,25 +78,3 @@ def test_nor_do_bits_hang_on_it_where_images_are_large():
     with one_thread():
         together = judged.score(theta)[1]
         assert together.tolist() == [float(judged.score(theta[r : r + 1])[1][0]) for r in range(RUNS)]
-
-
-def test_small_sets_of_images_are_kept_as_numbers_without_the_zeros_they_share(monkeypatch):
-    judged, theta = case("float32")
-    judged.score(theta)
-    assert [each.label for each in judged._kept] == [0, 1, 3]
-    assert all(len(one.places) < 0.8 * 60 for each in judged._kept for (one,) in each.parts)
-    monkeypatch.setattr(linear, "KEPT", 0)
-    passed, _ = case("float32")
-    passed.score(theta)
-    assert passed._kept == []
-
-
-def test_images_with_something_where_others_have_nothing_come_last():
-    judged, _ = case("float32")
-    rows = np.flatnonzero(judged.labels == 3)
-    odd = rows[:2]
-    judged.images[rows, 0, 0, 0] = 0
-    judged.images[odd, 0, 0, 0] = 1
-    (order,) = judged._alike(rows)
-    assert sorted(order[-2:]) == sorted(odd)
-    assert sorted(order) == sorted(rows)

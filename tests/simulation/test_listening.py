@@ -13,9 +13,7 @@ from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.records.reader import RunFolder
 from headgate.records.tables import CLIENTS, LOSSES
-from headgate.simulation import engine
 from headgate.simulation.engine import Simulation
-from headgate.simulation.learner import learner_of
 from headgate.simulation.schedule import perform
 
 DATA = load_dataset("digits")
@@ -145,16 +143,6 @@ def test_where_nobody_listens_nothing_is_asked_and_nothing_differs(monkeypatch, 
     assert RunFolder.open(tmp_path / "plain").clients().schema == CLIENTS
 
 
-def test_control_waits_for_the_round_where_somebody_listens(monkeypatch):
-    """On a device of its own, which another stands for here."""
-    monkeypatch.setattr(engine, "learner_of", lambda given, data, device, executor: learner_of(given, data, "cpu", executor))
-    for policies, overlaps in (('["headgate"]', True), ('["headgate", "listening"]', False)):
-        own = Simulation(load("digits", [*SMALL, f"run.policies={policies}", "training.losses=true"]), DATA, "cuda")
-        assert own.overlap is overlaps
-        own.step()
-        assert (own._ahead is not None) is overlaps
-
-
 def test_what_was_told_is_recorded(tmp_path):
     experiment = load("digits", [*SMALL, "training.cohort=6"])
     run = RunFolder.open(perform(experiment, tmp_path / "run", processes=1)[0].path)
@@ -167,16 +155,3 @@ def test_what_was_told_is_recorded(tmp_path):
     assert np.array_equal(told[0], np.array(first, dtype=float), equal_nan=True)
     assert np.isnan(told).any()  # of a cohort only some tell
     assert np.isfinite(told).any()
-
-
-def test_what_was_heard_moves_what_is_bought():
-    heard, deaf = (
-        Simulation(load("digits", [*SMALL, "run.rounds=20", f'run.policies=["{kind}"]']), DATA)
-        for kind in ("listening", "headgate")
-    )
-    for _ in range(20):
-        heard.step()
-        deaf.step()
-    ((one,), (other,)) = heard.ledgers.values(), deaf.ledgers.values()
-    assert not np.array_equal(one.admitted, other.admitted)
-    assert (one.spent <= 60 * 20).all()

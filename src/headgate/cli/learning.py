@@ -42,14 +42,6 @@ def run(
     processes: Annotated[
         int | None, typer.Option(help="Single-thread processes; default: one for each core, 1 on a GPU. 1: this process alone.")
     ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Play on a Ray cluster: local, auto or HOST:PORT; on its CPUs, unless --device is cuda.",
-            show_default=False,
-        ),
-    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Run folder, new or begun by the same; default: runs/NAME-TIME.")
     ] = None,
@@ -95,7 +87,6 @@ def run(
             device=device,
             executor=executor,
             processes=processes,
-            ray=ray,
             trust=trust or (),
             tick=lambda done, total: bar.update(task, completed=done, total=total),
             watch=watching.watch if watching.wanted else None,
@@ -114,8 +105,6 @@ def _check_options(context: typer.Context) -> None:
             raise SettingError(f"{said}: not with --resume {given['resume']}, which goes on with what was begun")
         if name == "trust" and "resume" not in given:
             raise SettingError(f"{said}: only with --resume; a recipe of your own needs no trust")
-        if "ray" in given and name == "processes":
-            raise SettingError(f"{said}: not with --ray {given['ray']}, which has workers of its own")
 
 
 def runs(

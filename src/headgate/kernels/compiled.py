@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headgate.errors import SettingError
-from headgate.kernels.compiled_shapes import BLOCK, LANES, MOST_MOVED, SAMPLES, SLACK, Grid, Window, rounded, zeros
+from headgate.kernels.compiled_shapes import BLOCK, LANES, SAMPLES, SLACK, Grid, Window, rounded, zeros
 from headgate.learning.local import LocalTraining, schedule
-from headgate.simulation.executors.executor import Executor, Ints, RaggedBatch, Work
+from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
@@ -47,31 +47,6 @@ class Call(NamedTuple):
     args: tuple[int, ...]
 
 
-class Ends(NamedTuple):
-    """What is no layer's: first where it lies in a room, then how it lies there."""
-
-    theta: int
-    """the model"""
-    slope: int
-    velocity: int
-    rates: int
-    """learning rate, momentum and decay"""
-    scale: int
-    shift: int
-    samples: int
-    logits: int
-    slopes: int
-    """of the logits"""
-    size: int
-    """of the model"""
-    start: int
-    row: int
-    pitch: int
-    """of samples"""
-    logits_pitch: int
-    classes: int
-
-
 class Program(NamedTuple):
     """The kernels of a net in their order: some forward, the others back."""
 
@@ -80,7 +55,9 @@ class Program(NamedTuple):
     """(calls, numbers of the longest)"""
     forward: int
     ends: Ints
-    """those of `Ends`, as they stand there"""
+    """what is no layer's: where in a room begin the model, its slope, velocity, rates (learning rate, momentum, decay), scale
+    and shift of the pixels, samples, logits and their slopes; then the size of the model, start, row and pitch of samples, the
+    pitch of logits, and the number of classes"""
 
 
 class Batches(NamedTuple):
@@ -106,9 +83,10 @@ class Between(NamedTuple):
 class RoomPlan:
     """How a room is divided: grows with all that is asked for. Without learning slopes take no space."""
 
-    def __init__(self, most: int, learning: bool) -> None:
-        self.most, self.learning = most, learning
+    def __init__(self, kernels: Any, most: int, learning: bool, size: int) -> None:
+        self.kernels, self.most, self.learning = kernels, most, learning
         self.sizes = {"floats": 0, "marks": 0, "ints": 0}
+        self.theta, self.slope, self.velocity = (self.take("floats", each) for each in (size, *2 * [size * learning]))
 
     def take(self, kind: str, count: int) -> int:
         """The beginning of so many numbers of a kind."""
@@ -124,35 +102,6 @@ class RoomPlan:
     def room(self, dtype: Any) -> ClientRoom:
         sizes = self.sizes
         return ClientRoom(zeros(sizes["floats"], dtype), zeros(sizes["marks"], np.uint16), zeros(sizes["ints"], np.int64))
-
-
-def program(forward: list[Call], backward: list[Call], ends: Ends, dtype: Any) -> Program:
-    """Compiles what is new."""
-    calls = [*forward, *backward]
-    numbers = np.zeros((len(calls), max((len(call.args) for call in calls), default=0)), np.int64)
-    for row, call in zip(numbers, calls, strict=True):
-        row[: len(call.args)] = call.args
-    addresses = np.array([call.kernel.address(dtype) for call in calls], np.int64)
-    return Program(addresses, numbers, len(forward), np.array(ends))
-
-
-class Shared(NamedTuple):
-    """What the layers share."""
-
-    kernels: Any
-    """the module, which needs numba"""
-    space: RoomPlan
-    theta: int
-    """where the model begins"""
-    slope: int
-    """where its slope begins"""
-
-
-class Steps(NamedTuple):
-    """A layer at work: what it calls forward, and back."""
-
-    forward: list[Call]
-    backward: list[Call]
 
 
 @dataclass(frozen=True)
@@ -179,28 +128,26 @@ class Convolution:
         places: Ints = (o * k + i) * self.window.run + j * inputs + c
         return places.reshape(-1)
 
-    def steps(self, shared: Shared, x: Between, out: Between, wanted: bool) -> Steps:
-        window, tile, kernels, space = self.window, self.window.tile, shared.kernels, shared.space
+    def calls(self, space: RoomPlan, x: Between, out: Between, wanted: bool) -> tuple[Call, list[Call]]:
+        """What it calls forward, and back; `wanted`: also the slope of x."""
+        window, tile, kernels, (weight, bias) = self.window, self.window.tile, space.kernels, parameters(space.theta, self)
         pool, outputs, pixels = window.pool, self.after.channels, self.after.height * self.after.width
-        (weight, bias), slopes = parameters(shared.theta, self), parameters(shared.slope, self)
         table = space.take("floats", tile.groups * (window.k * tile.terms + 1) * tile.vectors * tile.lanes)
         bands = space.take("floats", pool * pool * self.after.width * outputs + SLACK)
         chosen = space.take("marks", space.most * pixels * outputs + SLACK)
-        forward = [Call(kernels.convolution(window), (x.values, weight, bias, table, bands, out.values, chosen))]
+        forward = Call(kernels.convolution(window), (x.values, weight, bias, table, bands, out.values, chosen))
         if not space.learning:
-            return Steps(forward, [])
+            return forward, []
         samples, rows = window.strip
         many = max(samples * rows * self.after.width, outputs) + 1
         values, places, shifts = space.take("floats", many), space.take("ints", many), space.take("ints", pool * pool)
-        by_window = window.moved <= MOST_MOVED
-        moved = space.take("floats", (window.moved if by_window else self.sizes[0]) + SLACK)
-        taken = (x.values, out.values, out.slopes, weight, *slopes, x.slopes, moved, values)
-        given = (chosen, places, shifts, int(wanted and not by_window), int(self.biased))
-        backward = [Call(kernels.slope_of_convolution(window), (*taken, *given))]
-        if wanted and by_window:
+        given = (x.values, out.values, out.slopes, *parameters(space.slope, self), values, chosen, places, shifts)
+        backward = [Call(kernels.slope_of_convolution(window), (*given, int(self.biased)))]
+        if wanted:
+            moved = space.take("floats", window.moved + SLACK)
             args = (weight, out.slopes, x.slopes, moved, values, chosen, places, shifts)
             backward += [Call(kernels.slope_of_images(window), args)]
-        return Steps(forward, backward)
+        return forward, backward
 
 
 @dataclass(frozen=True)
@@ -224,58 +171,28 @@ class Linear:
         places: Ints = np.arange(self.after.channels)[:, None] * self.before.pitch + self.order
         return places.reshape(-1)
 
-    def steps(self, shared: Shared, x: Between, out: Between, wanted: bool) -> Steps:
-        kernels, (weight, bias), slopes = shared.kernels, parameters(shared.theta, self), parameters(shared.slope, self)
+    def calls(self, space: RoomPlan, x: Between, out: Between, wanted: bool) -> tuple[Call, list[Call]]:
+        kernels, (weight, bias) = space.kernels, parameters(space.theta, self)
         shape = (self.before.pitch, self.after.pitch, self.sizes[1])
-        forward = [Call(kernels.linear, (x.values, weight, bias, out.values, *shape, int(self.relu)))]
-        taken = (x.values, out.values, out.slopes, *slopes)
-        backward = [Call(kernels.slope_of_linear, (*taken, *shape, int(self.relu), int(self.biased)))]
+        forward = Call(kernels.linear, (x.values, weight, bias, out.values, *shape, int(self.relu)))
+        given = (x.values, out.values, out.slopes, *parameters(space.slope, self))
+        backward = [Call(kernels.slope_of_linear, (*given, *shape, int(self.relu), int(self.biased)))]
         if wanted:
-            nothing = shared.space.take("floats", BLOCK)
+            nothing = space.take("floats", BLOCK)
             backward += [Call(kernels.slope_of_features, (weight, out.slopes, x.slopes, nothing, *shape))]
-        return Steps(forward, backward)
+        return forward, backward
 
 
 @dataclass(frozen=True)
-class Activation:
-    """A ReLU or tanh that no kernel before it can take in."""
-
-    name: str
-    """of its kernel"""
+class Tanh:
     after: Grid
 
-    def steps(self, shared: Shared, x: Between, out: Between, wanted: bool) -> Steps:
-        value, slope = (getattr(shared.kernels, name) for name in (self.name, f"{self.name}_slope"))
-        pitch = self.after.pitch
-        return Steps(
-            [Call(value, (x.values, out.values, pitch))],
-            [Call(slope, (out.values, out.slopes, x.slopes, pitch))] if wanted else [],
-        )
+    def calls(self, space: RoomPlan, x: Between, out: Between, wanted: bool) -> tuple[Call, list[Call]]:
+        back = [Call(space.kernels.tanh_slope, (out.values, out.slopes, x.slopes, self.after.pitch))]
+        return Call(space.kernels.tanh, (x.values, out.values, self.after.pitch)), back if wanted else []
 
 
-@dataclass(frozen=True)
-class Pool:
-    """The largest or the mean of each k x k window, where it follows no convolution."""
-
-    k: int
-    largest: bool
-    before: Grid
-    after: Grid
-
-    def steps(self, shared: Shared, x: Between, out: Between, wanted: bool) -> Steps:
-        kernels, before, after = shared.kernels, self.before, self.after
-        lying = (before.start, before.row, before.pitch, after.start, after.row, after.pitch)
-        args = [self.k, after.height, after.width, after.channels, *lying]
-        value, slope = kernels.average_pool, kernels.average_pool_slope
-        if self.largest:
-            value, slope = kernels.max_pool, kernels.max_pool_slope
-            args.insert(0, shared.space.take("marks", shared.space.most * after.pitch))
-        return Steps(
-            [Call(value, (x.values, out.values, *args))], [Call(slope, (out.slopes, x.slopes, *args))] if wanted else []
-        )
-
-
-Layer = Convolution | Linear | Activation | Pool
+Layer = Convolution | Linear | Tanh
 
 
 def parameters(vector: int, layer: Convolution | Linear) -> tuple[int, int]:
@@ -283,19 +200,11 @@ def parameters(vector: int, layer: Convolution | Linear) -> tuple[int, int]:
     return vector + layer.start, vector + layer.start + layer.sizes[0]
 
 
-COMPILED = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten)
+COMPILED = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.MaxPool2d, nn.Flatten)
 MOST_NUMBERS = 1 << 20
 """What the kernels of all convolutions may see of a sample; LeNet's see 35 thousand. More is better done by others."""
 MOST_PARAMETERS = 1 << 21
 """From there on weights come from memory, and torch's products are faster."""
-
-
-class AtWork(NamedTuple):
-    """The layers at work on so many samples at a time as there is space for."""
-
-    space: RoomPlan
-    ends: Ends
-    program: Program
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,38 +228,38 @@ class Net:
         given[:, self.places] = theta
         return given
 
-    def at_work(self, kernels: Any, most: int, dtype: Any, learning: bool) -> AtWork:
+    def at_work(self, kernels: Any, most: int, dtype: Any, learning: bool) -> tuple[RoomPlan, Program]:
         """For up to `most` samples at a time; compiles what is new."""
-        space = RoomPlan(most, learning)
-        theta, slope, velocity = (space.take("floats", size) for size in (self.size, *2 * [self.size * learning]))
+        space = RoomPlan(kernels, most, learning, self.size)
         rates, scale, shift = (space.take("floats", count) for count in (3, self.grid.channels, self.grid.channels))
-        shared, forward, backward = Shared(kernels, space, theta, slope), list[Call](), list[Call]()
+        calls, backward = list[Call](), list[Call]()
         x = samples = space.place(self.grid)
         for number, layer in enumerate(self.layers):
             out = space.place(layer.after)
-            steps = layer.steps(shared, x, out, number > self.first)
-            forward += steps.forward
-            backward = (steps.backward if learning and number >= self.first else []) + backward
+            forward, back = layer.calls(space, x, out, number > self.first)
+            calls.append(forward)
+            backward = (back if learning and number >= self.first else []) + backward
             x = out
-        where = (theta, slope, velocity, rates, scale, shift, samples.values, x.values, x.slopes)
+        where = (space.theta, space.slope, space.velocity, rates, scale, shift, samples.values, x.values, x.slopes)
         how = (self.size, self.grid.start, self.grid.row, self.grid.pitch, x.grid.pitch, len(self.order))
-        ends = Ends(*where, *how)
-        return AtWork(space, ends, program(forward, backward, ends, dtype))
+        calls += backward
+        numbers = np.zeros((len(calls), max(len(call.args) for call in calls)), np.int64)
+        for row, call in zip(numbers, calls, strict=True):
+            row[: len(call.args)] = call.args
+        addresses = np.array([call.kernel.address(dtype) for call in calls], np.int64)
+        return space, Program(addresses, numbers, len(self.layers), np.array([*where, *how]))
 
 
 def read_net(task: Task) -> Net:
-    """The layers of the task's module; anything that is not made here is refused."""
+    """The task's model; a SettingError says what is not of this form."""
     model = task.model
     if not is_chain(model):
-        said = f"{type(model).__name__} does not" if isinstance(model, nn.Sequential) else f"it is a {type(model).__name__}"
-        raise _refused(f"the model must do its layers one after the other, as a torch.nn.Sequential does; {said}")
+        said = f"{type(model).__name__} does not"
+        raise _refused(f"a model must do its layers one after the other, as a torch.nn.Sequential does; {said}")
     modules = _pooled_first(list(model))
     shapes = _shapes(modules, task.shape)
     if shapes[-1] != (task.classes,):
         raise _refused(f"the model gives {'x'.join(map(str, shapes[-1]))}, must give {task.classes} numbers for a sample")
-    names = [f"{part}.{name}" for part, module in model._modules.items() for name, _ in module.named_parameters()]
-    if names != list(task.flat.shapes):
-        raise _refused("two layers of the model share parameters")
     seen = sum(
         module.in_channels * module.kernel_size[0] ** 2 * math.prod(shape[1:])
         for module, shape in zip(modules, shapes[1:], strict=True)
@@ -360,7 +269,10 @@ def read_net(task: Task) -> Net:
         raise _refused(f"made for small images, this model's kernels see {seen} numbers of a sample (at most {MOST_NUMBERS})")
     if task.flat.size > MOST_PARAMETERS:
         raise _refused(f"made for small models, this one has {task.flat.size} parameters (at most {MOST_PARAMETERS})")
-    return _joined(modules, shapes)
+    net = _joined(modules, shapes)
+    if len(net.places) != task.flat.size:
+        raise _refused("two layers of the model share parameters, or one has others than a weight and a bias")
+    return net
 
 
 def _joined(modules: list[nn.Module], shapes: list[tuple[int, ...]]) -> Net:
@@ -368,24 +280,23 @@ def _joined(modules: list[nn.Module], shapes: list[tuple[int, ...]]) -> Net:
     pads = [_padding_after(modules, place) for place in range(-1, len(modules))]
     grids = [Grid(*shape, pad=pad) if len(shape) == 3 else Grid(shape[0]) for shape, pad in zip(shapes, pads, strict=True)]
     layers: list[Layer] = []
-    learning, places, start = -1, [], 0
+    learning, places, start = -1, list[Ints](), 0
     order = np.arange(math.prod(shapes[0]))
     place = 0
     while place < len(modules):
-        module, last = modules[place], place
+        module, before, pool = modules[place], grids[place], 1
+        following = [*modules[place + 1 :], None, None]
         if isinstance(module, nn.Flatten):
             order = _order(shapes[place]) if len(shapes[place]) == 3 else order
-            place += 1
-            continue
-        layer: Layer
-        if isinstance(module, nn.Conv2d | nn.Linear):
-            pool = 1
-            if isinstance(module, nn.Conv2d) and type(_get(modules, last + 1)) is nn.MaxPool2d:
-                last += 1
-                pool = side(modules[last].kernel_size)  # type: ignore[arg-type]
-            relu = type(_get(modules, last + 1)) is nn.ReLU
-            last += relu
-            before, after, biased = grids[place], grids[last + 1], module.bias is not None
+        elif isinstance(module, nn.Tanh):
+            layers.append(Tanh(grids[place + 1]))
+        elif isinstance(module, nn.Conv2d | nn.Linear):
+            if isinstance(module, nn.Conv2d) and isinstance(following[0], nn.MaxPool2d):
+                pool, place = side(following.pop(0).kernel_size), place + 1  # type: ignore[union-attr, arg-type]
+            relu = isinstance(following[0], nn.ReLU)
+            place += relu
+            after, biased = grids[place + 1], module.bias is not None
+            layer: Convolution | Linear
             if isinstance(module, nn.Conv2d):
                 layer = Convolution(Window(module.kernel_size[0], pool, relu, before, after), start, biased)
             else:
@@ -396,17 +307,12 @@ def _joined(modules: list[nn.Module], shapes: list[tuple[int, ...]]) -> Net:
             places += [start + np.arange(after.channels)] if biased else []
             start += layer.sizes[1]
             learning = len(layers) if learning < 0 else learning
-        elif isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
-            layer = Pool(side(module.kernel_size), isinstance(module, nn.MaxPool2d), grids[place], grids[place + 1])
+            layers.append(layer)
         else:
-            layer = Activation("relu" if isinstance(module, nn.ReLU) else "tanh", grids[place + 1])
-        layers.append(layer)
-        place = last + 1
-    return Net(grids[0], tuple(layers), learning, np.concatenate(places), start, order)
-
-
-def _get(modules: list[nn.Module], place: int) -> nn.Module | None:
-    return modules[place] if place < len(modules) else None
+            follows = "Conv2d" if isinstance(module, nn.MaxPool2d) else "Conv2d or Linear"
+            raise _refused(f"{module} must follow a {follows}")
+        place += 1
+    return Net(grids[0], tuple(layers), learning, np.concatenate(places or [order[:0]]), start, order)
 
 
 def _padding_after(modules: list[nn.Module], place: int) -> int:
@@ -427,12 +333,9 @@ def _order(shape: tuple[int, ...]) -> Ints:
 
 
 def _pooled_first(modules: list[nn.Module]) -> list[nn.Module]:
-    """A ReLU before a MaxPool2d comes after it: what they do is the same to the bit, on fewer numbers.
-
-    If the largest of a window is positive, both orders choose it; if not, neither lets any slope through.
-    """
+    """A ReLU or tanh before a MaxPool2d comes after it: both rise, so what they do is the same, on fewer numbers."""
     for i in range(len(modules) - 1):
-        if type(modules[i]) is nn.ReLU and type(modules[i + 1]) is nn.MaxPool2d:
+        if type(modules[i]) in (nn.ReLU, nn.Tanh) and type(modules[i + 1]) is nn.MaxPool2d:
             modules[i], modules[i + 1] = modules[i + 1], modules[i]
     return modules
 
@@ -459,12 +362,9 @@ def _check_layer(module: nn.Module) -> None:
     if type(module) not in COMPILED:
         *known, last = (kind.__name__ for kind in COMPILED)
         raise _refused(f"the model has a {type(module).__name__}, only {', '.join(known)} and {last} are compiled")
-    learning = isinstance(module, nn.Conv2d | nn.Linear)
-    if learning and [name for name, _ in module.named_parameters()] not in (["weight"], ["weight", "bias"]):
-        raise _refused(f"{module} must have a weight, and a bias or none")
     if isinstance(module, nn.Conv2d) and not is_plain(module):
         raise _refused(f"{module} must be square, of stride 1 and one group, padded with zeros")
-    if isinstance(module, nn.MaxPool2d | nn.AvgPool2d) and not is_plain(module):
+    if isinstance(module, nn.MaxPool2d) and not is_plain(module):
         raise _refused(f"{module} must have square windows side by side, without padding")
 
 
@@ -488,12 +388,11 @@ class _Job(NamedTuple):
     images: NDArray[Any]
     labels: Ints
     """where the logits of the true classes lie"""
-    batches: Iterator[slice | Ints]
-    """the rows that each of its steps looks at"""
+    batches: Batches
 
 
 class Compiled(Executor[Task]):
-    """For a Sequential of the layers in `compiled_net`, on the CPU.
+    """For a Sequential of the layers in COMPILED, on the CPU.
 
     A run's numbers depend neither on the runs beside it nor on the number of threads, to the bit.
     """
@@ -505,7 +404,7 @@ class Compiled(Executor[Task]):
         self.net = read_net(task)
         from headgate.kernels import kernel_calls, kernels  # which need numba
 
-        self._kept: dict[bool, tuple[AtWork, list[ClientRoom]]] = {}
+        self._kept: dict[bool, tuple[RoomPlan, Program, list[ClientRoom]]] = {}
         self.kernels, self.note = kernels, kernel_calls.objection()
         if kernel_calls.is_empty():
             self.at_first = "numba compiles the layers before the first round: that takes a while, and only this once"
@@ -521,12 +420,12 @@ class Compiled(Executor[Task]):
         return 0.1
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, batch, weights, training, seeds, t, _ = work
-        labels, models = batch.labels.numpy(), theta.detach().numpy()
+        theta, batch, weights, training, *_ = work
+        labels = batch.labels.numpy()
         if labels.size and not (labels.min() >= 0 and labels.max() < self.task.classes):
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
-        jobs = list(_jobs(batch, self.net.order[labels], weights, training, seeds, t))
-        models, losses = self.net.own(models), np.zeros(len(models))
+        jobs = list(_jobs(work, self.net.order[labels]))
+        models, losses = self.net.own(theta.detach().numpy()), np.zeros(len(theta))
         after = models.copy()
         with np.errstate(all="ignore"):  # a run that has broken down is the caller's business
             for job, (loss, move) in zip(jobs, self._trained(jobs, models, training), strict=True):
@@ -541,74 +440,78 @@ class Compiled(Executor[Task]):
 
         A model's numbers for an image depend on nothing else, to the bit.
         """
-        if theta.ndim != 2 or theta.shape[1] != self.task.flat.size or theta.dtype != self.task.dtype:
-            wanted = f"(R, {self.task.flat.size}) {self.task.dtype}"
-            raise ValueError(f"theta is {tuple(theta.shape)} {theta.dtype}, must be {wanted}")
-        if tuple(images.shape[1:]) != self.task.shape or images.dtype != getattr(torch, self.task.given):
-            raise ValueError(
-                f"images are {tuple(images.shape)} {images.dtype}, must be (S, {self.task.shape}) {self.task.given}"
-            )
         models, bytes_ = self.net.own(theta.detach().numpy()), images.numpy()
         given = np.empty((len(models), len(bytes_), self.task.classes), models.dtype)
         starts = range(0, len(bytes_), CHUNK)
-        with self._rooms(len(starts), CHUNK, models.dtype, learning=False) as (work, rooms):
+        with self._rooms(len(starts), CHUNK, models.dtype, learning=False) as (program, rooms):
 
             def answer(start: int, room: ClientRoom) -> None:
                 rows = np.arange(start, min(start + CHUNK, len(bytes_)))
-                self.kernels.answer(room, work.program, bytes_, rows, models, self.net.order, given)
+                self.kernels.answer(room, program, bytes_, rows, models, self.net.order, given)
 
             for _ in _spread(answer, starts, rooms):
                 pass
         return torch.from_numpy(given)
 
     def _trained(self, jobs: list[_Job], models: Floats, training: LocalTraining) -> Iterator[tuple[float, Floats]]:
-        """Losses and move of each client, in their order, so that sums do not depend on who is done first."""
+        """Each client's sum of losses before its training, and how far that moves the server; nowhere if it is worth nothing.
+
+        They come in the order of the jobs, so that sums do not depend on who is done first.
+        """
         most = max((len(job.labels) for job in jobs), default=0)
         most = min(most, max(training.batch_size or most, SAMPLES))
-        with self._rooms(len(jobs), most, models.dtype, learning=True) as (work, rooms):
+        with self._rooms(len(jobs), most, models.dtype, learning=True) as (program, rooms):
             for room in rooms:
-                room.floats[work.ends.rates :][:3] = training.lr, training.momentum, training.weight_decay
+                room.floats[program.ends[3] :][:3] = training.lr, training.momentum, training.weight_decay
 
             def train(job: _Job, room: ClientRoom) -> tuple[float, Floats]:
-                return self._train(job, models[job.run], training, work, room)
+                start, (_, share, *given) = models[job.run], job
+                move = np.empty(len(start) if share else 0, start.dtype)
+                return self.kernels.train(room, program, *given, start, start.dtype.type(share), move), move
 
             yield from _spread(train, jobs, rooms, lambda job: len(job.labels))
 
     @contextmanager
-    def _rooms(self, works: int, most: int, dtype: Any, learning: bool) -> Iterator[tuple[AtWork, list[ClientRoom]]]:
+    def _rooms(self, works: int, most: int, dtype: Any, learning: bool) -> Iterator[tuple[Program, list[ClientRoom]]]:
         """The net at work on up to `most` samples at a time, and a room for each thread that finds work.
 
         Both are kept for the next time, as to make them takes a tenth of a round of LeNet.
         """
-        work, rooms = self._kept.pop(learning, (None, list[ClientRoom]()))
-        if work is None or work.space.most < most:
-            work, rooms = self.net.at_work(self.kernels, most, dtype, learning), []
+        kept = self._kept.pop(learning, None)
+        if kept is None or kept[0].most < most:
+            kept = *self.net.at_work(self.kernels, most, dtype, learning), []
+        space, program, rooms = kept
         threads = min(torch.get_num_threads(), works)
         while len(rooms) < threads:
-            rooms.append(work.space.room(dtype))
-            for start, line in zip((work.ends.scale, work.ends.shift), self.task.line, strict=True):
+            rooms.append(space.room(dtype))
+            for start, line in zip(program.ends[4:6], self.task.line, strict=True):
                 rooms[-1].floats[start : start + line.numel()] = line.numpy().reshape(-1)
-        yield work, rooms[:threads]
-        self._kept[learning] = work, rooms
-
-    def _train(self, job: _Job, start: Floats, training: LocalTraining, work: AtWork, room: ClientRoom) -> tuple[float, Floats]:
-        """The sum of a client's losses before its local training, and how far that moves the server; nowhere if it is worth
-        nothing."""
-        move, share = np.empty(len(start) if job.share else 0, start.dtype), start.dtype.type(job.share)
-        loss = self.kernels.train(room, work.program, job.images, job.labels, _batches(job, training), start, share, move)
-        return float(loss), move
+        yield program, rooms[:threads]
+        self._kept[learning] = kept
 
 
-def _batches(job: _Job, training: LocalTraining) -> Batches:
+def _jobs(work: Work, labels: Ints) -> Iterator[_Job]:
+    """The clients that have samples; `labels` says where the logits of the true classes lie."""
+    images, offsets, training = work.batch.images.numpy(), work.batch.offsets.tolist(), work.training
+    for segment, share in enumerate(work.weights.detach().reshape(-1).tolist()):
+        own = slice(offsets[segment], offsets[segment + 1])
+        if own.stop > own.start:
+            run, client = divmod(segment, work.weights.shape[1])
+            steps = schedule(training, work.seeds[run], client, work.t, own.stop - own.start)
+            batches = _batches(own.stop - own.start, share, steps, training)
+            yield _Job(run, share, images[own], labels[own], batches)
+
+
+def _batches(samples: int, share: float, rows_of_steps: Iterator[slice | Ints], training: LocalTraining) -> Batches:
     """All that a client looks at: first the samples that its first step does not see."""
-    whole, repeats = np.arange(len(job.labels)), 1
-    most = max(training.batch_size or len(whole), SAMPLES)
-    if job.share == 0:
+    whole, repeats = np.arange(samples), 1
+    most = max(training.batch_size or samples, SAMPLES)
+    if share == 0:
         steps, others = [], whole
     elif training.batch_size is None:
         steps, others, repeats = [whole], whole[:0], training.steps
     else:
-        steps = [whole[rows] for rows in job.batches]
+        steps = [whole[rows] for rows in rows_of_steps]
         others = np.delete(whole, steps[0])
     looks = [others[first : first + most] for first in range(0, len(others), most)]
     rows = [*looks, *steps]
@@ -639,16 +542,3 @@ def _spread(
         futures = {i: pool.submit(work, given[i]) for i in largest_first}
         for i in range(len(given)):
             yield futures.pop(i).result()
-
-
-def _jobs(
-    batch: RaggedBatch, labels: Ints, weights: Tensor, training: LocalTraining, seeds: Sequence[int], t: int
-) -> Iterator[_Job]:
-    images, offsets = batch.images.numpy(), batch.offsets.tolist()
-    shares = weights.detach().reshape(-1).tolist()
-    for segment, share in enumerate(shares):
-        own = slice(offsets[segment], offsets[segment + 1])
-        if own.stop > own.start:
-            run, client = divmod(segment, weights.shape[1])
-            batches = schedule(training, seeds[run], client, t, own.stop - own.start)
-            yield _Job(run, share, images[own], labels[own], batches)

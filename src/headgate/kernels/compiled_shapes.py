@@ -27,8 +27,6 @@ LIST = 256
 """Windows whose slopes are gathered before they are multiplied."""
 NEAR = 8192
 """Numbers that are near: half of a first-level cache of 64 KiB, in float32."""
-MOST_MOVED = 6_144
-"""Numbers of kernels that are moved about in a window; with more, a window takes longer than the pixels it chose."""
 SLACK = 32 * LANES
 """Numbers behind the last of an array, as whole vectors are read and written."""
 

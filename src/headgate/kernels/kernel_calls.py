@@ -13,10 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]
 from numba import config, from_dtype, njit, types
 from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
 
 _user = getattr(os, "getuid", lambda: -1)
 """where there are no users, no folder is known to be one's own, and nothing is kept"""
@@ -88,14 +86,7 @@ def _kinds(number: Any) -> tuple[Any, ...]:
     return number[::1], types.uint16[::1], types.int64[::1], types.int64[::1], types.int64
 
 
-def _known(typed: Callable[..., Any]) -> Callable[..., Any]:
-    """To numba, which writes its instructions down where it is called."""
-    made: Callable[..., Any] = intrinsic(prefer_literal=True)(typed)
-    return made
-
-
-@_known
-def call(_: Any, address: Any, floats: Any, marks: Any, ints: Any, args: Any, n: Any) -> Any:
+def _call(_: Any, address: Any, floats: Any, marks: Any, ints: Any, args: Any, n: Any) -> Any:
     """Calls a kernel. No kernel raises anything, so no status is checked."""
     kinds = _kinds(floats.dtype)
 
@@ -108,37 +99,4 @@ def call(_: Any, address: Any, floats: Any, marks: Any, ints: Any, args: Any, n:
     return types.void(types.int64, *kinds), generate
 
 
-@_known
-def parts(_: Any, count: Any, array: Any, args: Any, first: Any) -> Any:
-    """The arrays that begin in `array` where the `count` numbers args[first], args[first + 1], … say. They know no ends."""
-    if not isinstance(count, types.IntegerLiteral) or not isinstance(first, types.IntegerLiteral):
-        return None
-    number, skipped = count.literal_value, first.literal_value
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        whole = context.make_array(array)(context, builder, values[1])
-        starts = context.make_array(args)(context, builder, values[2])
-        made = []
-        for i in range(number):
-            start = builder.load(builder.gep(starts.data, [ir.IntType(64)(skipped + i)]))
-            part = context.make_array(array)(context, builder)
-            populate_array(part, builder.gep(whole.data, [start]), whole.shape, whole.strides, whole.itemsize, meminfo=None)
-            made.append(part._getvalue())
-        return context.make_tuple(builder, signature.return_type, made)
-
-    return types.UniTuple(array, number)(count, array, args, first), generate
-
-
-@_known
-def numbers(_: Any, count: Any, args: Any, first: Any) -> Any:
-    """args[first], args[first + 1], … as `count` whole numbers."""
-    if not isinstance(count, types.IntegerLiteral) or not isinstance(first, types.IntegerLiteral):
-        return None
-    number, skipped = count.literal_value, first.literal_value
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        data = context.make_array(args)(context, builder, values[1]).data
-        made = [builder.load(builder.gep(data, [ir.IntType(64)(skipped + i)])) for i in range(number)]
-        return context.make_tuple(builder, signature.return_type, made)
-
-    return types.UniTuple(args.dtype, number)(count, args, first), generate
+call: Callable[..., Any] = intrinsic(_call)

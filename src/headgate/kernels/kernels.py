@@ -14,8 +14,8 @@ from numba import njit
 
 from headgate.kernels.compiled import Batches, ClientRoom, Program
 from headgate.kernels.compiled_shapes import BLOCK, LANES, LONG, LONG_WIDE, SAMPLES, WIDE, Window
-from headgate.kernels.kernel_calls import Kernel, call, compiled, numbers, parts
-from headgate.kernels.vectors import add_scaled, dots, largest, multiply, outer, spread_scaled
+from headgate.kernels.kernel_calls import Kernel, call, compiled
+from headgate.kernels.vectors import add_scaled, dots, largest, multiply, outer
 from headgate.simulation.executors.executor import Ints
 
 Floats = Any
@@ -45,31 +45,15 @@ def rectify_slope(out: Floats, slope: Floats, count: int) -> None:
 
 
 @kernel
-def relu(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    x, out = parts(2, floats, args, 0)
-    for i in range(n * args[2]):
-        out[i] = x[i]
-    rectify(out, n * args[2])
-
-
-@kernel
-def relu_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    out, slope, x_slope = parts(3, floats, args, 0)
-    for i in range(n * args[3]):
-        x_slope[i] = slope[i]
-    rectify_slope(out, x_slope, n * args[3])
-
-
-@kernel
 def tanh(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    x, out = parts(2, floats, args, 0)
+    x, out = floats[args[0] :], floats[args[1] :]
     for i in range(n * args[2]):
         out[i] = np.tanh(x[i])
 
 
 @kernel
 def tanh_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    out, slope, x_slope = parts(3, floats, args, 0)
+    out, slope, x_slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
     one = out.dtype.type(1)
     for i in range(n * args[3]):
         x_slope[i] = slope[i] * (one - out[i] * out[i])
@@ -91,8 +75,8 @@ def convolution(window: Window) -> Kernel:
 
     def forward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
         """`table` and `bands` are for its own use, the table zeros at first."""
-        x, weight, bias, table, bands, out = parts(6, floats, args, 0)
-        (chosen,) = parts(1, marks, args, 6)
+        x, weight, bias = floats[args[0] :], floats[args[1] :], floats[args[2] :]
+        table, bands, out, chosen = floats[args[3] :], floats[args[4] :], floats[args[5] :], marks[args[6] :]
         biases = groups * k * terms * lanes
         for pixel in range(together):
             for o in range(outputs):
@@ -152,11 +136,10 @@ def slope_of_convolution(window: Window) -> Kernel:
     run, vectors, fits, (samples, rows) = window.run, window.run // LANES, -(-outputs // LANES), window.strip
 
     def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-        """Only from the pixels that were chosen. That of the images, if wanted; `table` is for it, zeros at first."""
-        x, out, slope, weight, weights, bias, x_slope, table, values = parts(9, floats, args, 0)
-        (chosen,) = parts(1, marks, args, 9)
-        places, shifts = parts(2, ints, args, 10)
-        wanted, biased = numbers(2, args, 12)
+        """Of the weights and the bias, only from the pixels that were chosen."""
+        x, out, slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
+        weights, bias, values = floats[args[3] :], floats[args[4] :], floats[args[5] :]
+        chosen, places, shifts, biased = marks[args[6] :], ints[args[7] :], ints[args[8] :], args[9]
         if relu:
             rectify_slope(out, slope, n * out_pitch)
         for pixel in range(pool * pool):
@@ -170,12 +153,6 @@ def slope_of_convolution(window: Window) -> Kernel:
                 for z in range(wide):
                     for o in range(outputs):
                         bias[o] += slope[s * out_pitch + out_start + y * out_row + z * outputs + o]
-        if wanted:
-            for i in range(n * pitch):
-                x_slope[i] = 0
-            for i in range(outputs * k):
-                for j in range(k * inputs):
-                    table[i * run + j] = weight[i * run + j]
         for some in range(0, n, samples):
             for top in range(0, high, rows):
                 for o in range(outputs):
@@ -188,8 +165,6 @@ def slope_of_convolution(window: Window) -> Kernel:
                                 count, slope, at, chosen, which, outputs, wide, shifts, corner, pool * inputs, values, places
                             )
                     add_scaled(k, vectors, values, places, count, x, row, weights, o * k * run, run)
-                    if wanted:
-                        spread_scaled(k, vectors, values, places, count, table, o * k * run, run, x_slope, row)
 
     return Kernel(backward, window)
 
@@ -204,13 +179,13 @@ def slope_of_images(window: Window) -> Kernel:
     rows, vectors = k + pool - 1, window.spread // LANES
 
     def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-        """The same, window by window: faster where the table is small, as sums stay in registers.
+        """Window by window, so that sums stay in registers.
 
         The table, zeros at first, holds the kernels with zeros around them: it is read from where the chosen pixel says.
         """
-        weight, slope, x_slope, table, values = parts(5, floats, args, 0)
-        (chosen,) = parts(1, marks, args, 5)
-        places, shifts = parts(2, ints, args, 6)
+        weight, slope, x_slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
+        table, values, chosen = floats[args[3] :], floats[args[4] :], marks[args[5] :]
+        places, shifts = ints[args[6] :], ints[args[7] :]
         for o in range(outputs):
             for i in range(k):
                 to = (o * deep + pool - 1 + i) * broad + (pool - 1) * inputs
@@ -237,8 +212,8 @@ def slope_of_images(window: Window) -> Kernel:
 
 @kernel
 def linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    x, weight, bias, out = parts(4, floats, args, 0)
-    pitch, out_pitch, outputs, rectified = numbers(4, args, 4)
+    x, weight, bias, out = floats[args[0] :], floats[args[1] :], floats[args[2] :], floats[args[3] :]
+    pitch, out_pitch, outputs, rectified = args[4], args[5], args[6], args[7]
     for q in range(0, outputs, LANES):
         for s in range(0, n, WIDE):
             to = s * out_pitch + q
@@ -249,8 +224,9 @@ def linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None
 
 @kernel
 def slope_of_linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    x, out, slope, weights, bias = parts(5, floats, args, 0)
-    pitch, out_pitch, outputs, rectified, biased = numbers(5, args, 5)
+    x, out, slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
+    weights, bias = floats[args[3] :], floats[args[4] :]
+    pitch, out_pitch, outputs, rectified, biased = args[5], args[6], args[7], args[8], args[9]
     if rectified:
         rectify_slope(out, slope, n * out_pitch)
     for o in range(outputs):
@@ -266,84 +242,14 @@ def slope_of_linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int
 @kernel
 def slope_of_features(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
     """`nothing` is zeros, as many as a block is wide."""
-    weight, slope, x_slope, nothing = parts(4, floats, args, 0)
-    pitch, out_pitch, outputs = numbers(3, args, 4)
+    weight, slope, x_slope, nothing = floats[args[0] :], floats[args[1] :], floats[args[2] :], floats[args[3] :]
+    pitch, out_pitch, outputs = args[4], args[5], args[6]
     for i in range(0, pitch, BLOCK):
         for s in range(0, n, SAMPLES):
             multiply(
                 LONG, SAMPLES, LONG_WIDE, 0, 1, outputs // LANES, slope, s * out_pitch, out_pitch, 0,
                 weight, i, pitch, nothing, 0, x_slope, s * pitch + i, pitch,
             )  # fmt: skip
-
-
-# pooling that follows no convolution: k x k windows side by side
-
-
-@kernel
-def max_pool(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    x, out = parts(2, floats, args, 0)
-    (chosen,) = parts(1, marks, args, 2)
-    k, high, wide, channels, start, row, pitch, out_start, out_row, out_pitch = numbers(10, args, 3)
-    for s in range(n):
-        for y in range(high):
-            for z in range(wide):
-                for c in range(channels):
-                    at = s * pitch + start + k * (y * row + z * channels) + c
-                    to = s * out_pitch + out_start + y * out_row + z * channels + c
-                    best, which = x[at], 0
-                    for pixel in range(1, k * k):
-                        here = x[at + pixel // k * row + pixel % k * channels]
-                        if here > best or here != here:
-                            best, which = here, pixel
-                    out[to], chosen[to] = best, which
-
-
-@kernel
-def max_pool_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    slope, x_slope = parts(2, floats, args, 0)
-    (chosen,) = parts(1, marks, args, 2)
-    k, high, wide, channels, start, row, pitch, out_start, out_row, out_pitch = numbers(10, args, 3)
-    for i in range(n * pitch):
-        x_slope[i] = 0
-    for s in range(n):
-        for y in range(high):
-            for z in range(wide):
-                for c in range(channels):
-                    at = s * pitch + start + k * (y * row + z * channels) + c
-                    to = s * out_pitch + out_start + y * out_row + z * channels + c
-                    pixel = np.int64(chosen[to])
-                    x_slope[at + pixel // k * row + pixel % k * channels] = slope[to]
-
-
-@kernel
-def average_pool(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    x, out = parts(2, floats, args, 0)
-    k, high, wide, channels, start, row, pitch, out_start, out_row, out_pitch = numbers(10, args, 2)
-    for s in range(n):
-        for y in range(high):
-            for z in range(wide):
-                for c in range(channels):
-                    at = s * pitch + start + k * (y * row + z * channels) + c
-                    total = x[at]
-                    for pixel in range(1, k * k):
-                        total += x[at + pixel // k * row + pixel % k * channels]
-                    out[s * out_pitch + out_start + y * out_row + z * channels + c] = total / (k * k)
-
-
-@kernel
-def average_pool_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    slope, x_slope = parts(2, floats, args, 0)
-    k, high, wide, channels, start, row, pitch, out_start, out_row, out_pitch = numbers(10, args, 2)
-    for i in range(n * pitch):
-        x_slope[i] = 0
-    for s in range(n):
-        for y in range(high):
-            for z in range(wide):
-                for c in range(channels):
-                    at = s * pitch + start + k * (y * row + z * channels) + c
-                    steep = slope[s * out_pitch + out_start + y * out_row + z * channels + c] / (k * k)
-                    for pixel in range(k * k):
-                        x_slope[at + pixel // k * row + pixel % k * channels] = steep
 
 
 # a client's training, and what models answer
@@ -358,8 +264,11 @@ def train(
     Gives the sum of the losses before, of all samples that are looked at for that or in the first step. `labels` says where
     the logits of the true classes lie.
     """
-    theta, slope, velocity, rates, scale, shift, samples, logits, steep = parts(9, room.floats, program.ends, 0)
-    size, start, row, pitch, logits_pitch, classes = numbers(6, program.ends, 9)
+    ends, floats = program.ends, room.floats
+    theta, slope, velocity, rates = floats[ends[0] :], floats[ends[1] :], floats[ends[2] :], floats[ends[3] :]
+    scale, shift, samples = floats[ends[4] :], floats[ends[5] :], floats[ends[6] :]
+    logits, steep = floats[ends[7] :], floats[ends[8] :]
+    size, start, row, pitch, logits_pitch, classes = ends[9], ends[10], ends[11], ends[12], ends[13], ends[14]
     for i in range(size):
         theta[i] = begun[i]
         velocity[i] = 0
@@ -385,8 +294,10 @@ def train(
 @compiled
 def answer(room: ClientRoom, program: Program, images: Any, rows: Ints, models: Floats, order: Ints, out: Floats) -> None:
     """What each of the models (R, size) says to some of the images: out[r, row, :], each logit from where it lies."""
-    theta, _, _, _, scale, shift, samples, logits, _ = parts(9, room.floats, program.ends, 0)
-    size, start, row, pitch, logits_pitch, _ = numbers(6, program.ends, 9)
+    ends, floats = program.ends, room.floats
+    theta, scale, shift = floats[ends[0] :], floats[ends[4] :], floats[ends[5] :]
+    samples, logits = floats[ends[6] :], floats[ends[7] :]
+    size, start, row, pitch, logits_pitch = ends[9], ends[10], ends[11], ends[12], ends[13]
     normalise(images, rows, scale, shift, start, row, pitch, samples)
     for r in range(len(models)):
         for i in range(size):

@@ -91,12 +91,12 @@ def read_blocks(task: Task) -> ResidualNet:
     channels, height, width = task.shape
     layers = list(_layers(task.model))
     if len(layers) < 4 or not _is_head(layers[-3:], task.classes):
-        _refuse("the model must end in AdaptiveAvgPool2d(1), Flatten and Linear")
+        refuse("the model must end in AdaptiveAvgPool2d(1), Flatten and Linear")
     _read(layers[:-3], found, channels, height, width)
     linear = layers[-1]
     assert isinstance(linear, nn.Linear)  # as _is_head has seen
     if linear.in_features != found.blocks[-1].outward:
-        _refuse(f"a Linear of {linear.in_features} features after {found.blocks[-1].outward} channels")
+        refuse(f"a Linear of {linear.in_features} features after {found.blocks[-1].outward} channels")
     named = {id(parameter): name for name, parameter in task.model.named_parameters()}
     numbers = flat.views(torch.arange(flat.size))
 
@@ -110,7 +110,7 @@ def read_blocks(task: Task) -> ResidualNet:
     order = pad(order, (0, -len(order) % ALIGNED), value=flat.size)
     real = order < flat.size
     if not torch.equal(order[real].sort().values, torch.arange(flat.size)):
-        _refuse("a parameter of the model is shared or not used")
+        refuse("a parameter of the model is shared or not used")
     place = torch.empty(flat.size, dtype=torch.int64)
     place[order[real]] = torch.arange(len(order))[real]
     before_affine = sum(map(len, weights))
@@ -143,20 +143,20 @@ def _read(layers: list[nn.Module], found: _Found, channels: int, height: int, wi
         if type(layer) is Residual:
             first, shape = len(found.blocks), (channels, height, width)
             if first == 0:
-                _refuse("the model begins with a Residual")
+                refuse("the model begins with a Residual")
             if _read(list(_layers(layer.f)), found, *shape) != shape:
-                _refuse("a Residual that changes the shape")
+                refuse("a Residual that changes the shape")
             if any(block.added is not None for block in found.blocks[first:]):
-                _refuse("a Residual in a Residual")
+                refuse("a Residual in a Residual")
             found.blocks[-1] = replace(found.blocks[-1], added=first)
             place += 1
         elif type(layer) is nn.MaxPool2d:
             halves = is_plain(layer) and side(layer.kernel_size) == 2
             # a pool of a sum would have to send its slope two ways
             if not found.blocks or found.blocks[-1].pool or found.blocks[-1].added is not None or not halves:
-                _refuse(f"{layer} where it stands")
+                refuse(f"{layer} where it stands")
             if height % 2 or width % 2:
-                _refuse(f"a max-pool of {height}x{width}")
+                refuse(f"a max-pool of {height}x{width}")
             found.blocks[-1] = replace(found.blocks[-1], pool=True)
             height, width, place = height // 2, width // 2, place + 1
         else:
@@ -167,21 +167,21 @@ def _read(layers: list[nn.Module], found: _Found, channels: int, height: int, wi
 
 def _add_block(layers: list[nn.Module], found: _Found, channels: int, height: int, width: int) -> None:
     if [type(each) for each in layers] != [nn.Conv2d, nn.GroupNorm, nn.Mish]:
-        _refuse(f"{', '.join(type(each).__name__ for each in layers)} instead of Conv2d, GroupNorm, Mish")
+        refuse(f"{', '.join(type(each).__name__ for each in layers)} instead of Conv2d, GroupNorm, Mish")
     convolution, norm, _ = layers
     assert isinstance(convolution, nn.Conv2d)
     assert isinstance(norm, nn.GroupNorm)
     asked = (convolution.kernel_size, convolution.padding, convolution.bias)
     if asked != ((3, 3), (1, 1), None) or not is_plain(convolution):
-        _refuse(f"{convolution}, must be 3x3 with padding=1 and bias=False")
+        refuse(f"{convolution}, must be 3x3 with padding=1 and bias=False")
     outward, group = convolution.out_channels, norm.num_channels // norm.num_groups
     if convolution.in_channels != channels or norm.num_channels != outward:
-        _refuse(f"{norm} after {convolution} on {channels} channels")
+        refuse(f"{norm} after {convolution} on {channels} channels")
     if outward % 32 or group & (group - 1) or group > 64 or outward % max(group, 32) or not norm.affine:
-        _refuse(f"{norm}, must be affine on a multiple of 32 channels, in groups of 1, 2, 4, ..., 64")
+        refuse(f"{norm}, must be affine on a multiple of 32 channels, in groups of 1, 2, 4, ..., 64")
     spread = channels % 32 != 0
     if spread and found.blocks:
-        _refuse(f"{convolution}, channels must be multiples of 32")
+        refuse(f"{convolution}, channels must be multiples of 32")
     found.blocks.append(
         Block(
             inward=-(-9 * channels // 16) * 16 if spread else channels,
@@ -218,18 +218,18 @@ def _is_head(layers: list[nn.Module], classes: int) -> bool:
     )
 
 
-def _refuse(reason: str) -> NoReturn:
+def refuse(reason: str) -> NoReturn:
     raise SettingError(f"--executor triton: {reason}")
 
 
 def check_machine(task: Task) -> None:
     """Refuse what these kernels do not do, or not here."""
     if importlib.util.find_spec("triton") is None:
-        raise SettingError("--executor triton: needs triton, which is not installed (extra gpu)")
+        refuse("needs triton, which is not installed (extra gpu)")
     if task.device.type != "cuda" and not interpreted():
-        raise SettingError(f"--executor triton: needs CUDA, the device is {task.device.type}")
+        refuse(f"needs CUDA, the device is {task.device.type}")
     if task.dtype != torch.float32:
-        raise SettingError(f"--executor triton: training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}")
+        refuse(f"training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}")
 
 
 def interpreted() -> bool:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from headgate.errors import SettingError
+from headgate.kernels.residual_net import refuse
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
@@ -112,15 +111,15 @@ def read_stack(task: Task) -> StackNet:
     """The task's model; a SettingError says what is not of this form."""
     model = task.model
     if not is_chain(model):
-        _refuse(f"the model must be a Sequential, it is a {type(model).__name__}")
+        refuse(f"the model must be a Sequential, it is a {type(model).__name__}")
     named = {id(parameter): start for parameter, start in zip(model.parameters(), task.flat.starts, strict=False)}
     parts = [part for part in model if type(part) is not nn.Identity]
     if sum(len(list(part.parameters())) for part in parts) != len(named):
-        _refuse("a parameter of the model is shared")
+        refuse("a parameter of the model is shared")
     layers = tuple(_layers(parts, task.shape, named))
     last = layers[-1] if layers else None
     if not isinstance(last, DenseLayer) or last.activation or last.outward != task.classes:
-        _refuse(f"the model must end in a Linear of {task.classes}")
+        refuse(f"the model must end in a Linear of {task.classes}")
     return StackNet(layers, task.classes, task.flat.size)
 
 
@@ -143,23 +142,19 @@ def _layers(
                 inward, *image, part.out_channels, side(part.kernel_size), side(part.padding), weight, bias
             )
             if max(inward, layer.outward) > WIDEST or layer.padding >= layer.kernel or min(layer.made) < 1:
-                _refuse(f"{part}, must have at most {WIDEST} channels, and a padding below its kernel")
+                refuse(f"{part}, must have at most {WIDEST} channels, and a padding below its kernel")
         elif type(part) is nn.Linear and flat and weight is not None:
             layer = DenseLayer(inward, part.out_features, weight, bias)
         else:
-            _refuse(f"{part} where it stands")
+            refuse(f"{part} where it stands")
         if follow and follow[0] in ACTIVATIONS:
             layer, place = replace(layer, activation=ACTIVATIONS[follow.pop(0)]), place + 1
         if isinstance(layer, PooledConvolution):
             if follow and follow[0] is nn.MaxPool2d:
                 pool = parts[place]
                 if not is_plain(pool) or side(pool.kernel_size) != 2:  # type: ignore[arg-type]
-                    _refuse(f"{pool} where it stands")
+                    refuse(f"{pool} where it stands")
                 layer, place = replace(layer, pool=2), place + 1
             image = layer.out
         inward = layer.outward
         yield layer
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise SettingError(f"--executor triton: {reason}")

@@ -194,26 +194,6 @@ def add_scaled(code, ROWS, V, values, places, count, source, step, out, out_at, 
 
 
 @_inlined(2)
-def spread_scaled(code, ROWS, V, values, places, count, source, source_at, step, out, out_step):
-    """out[places[i] + r·out_step + :] += values[i]·source[r·step + :] for ROWS rows of V vectors and each i < count in turn."""
-    passes = -(-V // SUMS)
-    for row, start in enumerate(code.rows(code.at(source, source_at), step, ROWS)):
-        for i in range(passes):
-            part = range(i * V // passes, (i + 1) * V // passes)
-            kept = [code.load(code.at(start, LANES * v)) for v in part]
-
-            def term(i, _, row=row, part=part, kept=kept):
-                value = code.number(code.at(values, i))
-                there = code.at(out, code.builder.load(code.at(places, i)), code.builder.mul(out_step, _INDEX(row)))
-                for v, each in zip(part, kept, strict=True):
-                    to = code.at(there, LANES * v)
-                    code.store(code.fma(value, each, code.load(to)), to)
-                return []
-
-            code.loop(count, [], term)
-
-
-@_inlined(2)
 def dots(code, W, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, out_at, out_step):
     """out[p, q] = x[p, :]·w[q, :] + bias[q] for P rows x, LANES rows w, and `length` vectors of W numbers."""
     narrow, code = code, code.of(W)

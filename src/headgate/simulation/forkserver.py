@@ -4,7 +4,7 @@ Started as `python -m headgate.simulation.forkserver FD`.
 
 The command's own process has threads (the progress bar, polars) and cannot be forked safely; a fresh process for each
 chunk would import torch, read the data and compile again. This one does that once, has one thread of its own, and its children
-share its memory. On CUDA, which cannot be forked, it plays the chunks itself, one after the other.
+share its memory.
 
 It is asked by lines of JSON on stdin and answers by lines on the descriptor it is given. At SIGINT, and at the end of its
 parent, all children finish their round.
@@ -21,12 +21,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from headgate.errors import Interrupted
 from headgate.experiment import Experiment, build, load
 from headgate.learning.datasets import Dataset
 from headgate.records.reader import CONFIG
 from headgate.records.writer import Checkpoint
-from headgate.simulation.cut import choose_device, give_back
 from headgate.simulation.engine import Simulation
 from headgate.simulation.run import examine, play_folder
 from headgate.simulation.workers import Datasets, error_message, stop_requested
@@ -71,9 +69,6 @@ class ForkServer:
     def play(self, folders: Sequence[Path], device: str, processes: int) -> None:
         experiments = {folder: load(str(folder / CONFIG)) for folder in folders}
         chunks = [(folder, self.datasets.of(each.data)) for folder, each in experiments.items()]
-        if choose_device(device) == "cuda":
-            self.one_by_one(chunks, device)
-            return
         executors = {folder: Checkpoint(folder).fact("executor", str) for folder in folders}
         if set(executors.values()) - {"gram"}:
             import_module("headgate.simulation.nets")  # and with it torch, once for all children
@@ -81,17 +76,6 @@ class ForkServer:
         for each in {each.model.kind: each for each in compiled}.values():
             _compile(each, self.datasets.of(each.data))
         self.fork(chunks, device, processes)
-
-    def one_by_one(self, chunks: Sequence[tuple[Path, Dataset]], device: str) -> None:
-        with stop_requested() as stop:
-            for folder, dataset in chunks:
-                if stop():
-                    raise Interrupted("interrupted")
-                status = self.played(folder, dataset, device, self.parent, stop)
-                self.answer(folder=str(folder), status=status)
-                if status:
-                    return
-                give_back(device)
 
     def fork(self, chunks: Sequence[tuple[Path, Dataset]], device: str, processes: int) -> None:
         """As many children at a time as asked for, until all chunks are played or one of them cannot be."""

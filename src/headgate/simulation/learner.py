@@ -98,8 +98,8 @@ class Learner(ABC):
         theta = here.where(broken[:, None], models.theta, theta)
         eta = given.training.average
         mean = theta if eta is None else self._between(models.mean, theta, newest_share(t, eta))
-        judged = [values for place in judge for values in self.judge(mean, place)]
-        return Models(theta, mean, server, clients), self._together(broken, train_loss, *judged)
+        results = [broken, train_loss, *(values for place in judge for values in self.judge(mean, place))]
+        return Models(theta, mean, server, clients), here.stack([here.asarray(each, dtype=here.float64) for each in results])
 
     def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Array:
         """What the samples of these runs lose under the models before the round, one after the other; `read` waits for it.
@@ -164,8 +164,8 @@ class Learner(ABC):
         """As numpy's, when it is known."""
 
     @abstractmethod
-    def threads(self, number: int) -> AbstractContextManager[None]:
-        """So many for a while: the order of sums may depend on it."""
+    def one_thread(self) -> AbstractContextManager[None]:
+        """For a while: the order of sums may depend on how many there are."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
@@ -192,10 +192,6 @@ class Learner(ABC):
     @abstractmethod
     def _between(self, old: Array, new: Array, share: float) -> Array:
         """old + share·(new − old)."""
-
-    @abstractmethod
-    def _together(self, *values: Array) -> Array:
-        """Rows of float64."""
 
 
 def learner_of(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> Learner:

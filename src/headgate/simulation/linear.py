@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,21 +32,11 @@ TOGETHER = 16_000
 """answers of models to images that are judged at once: fewer take more steps, more do not stay near the processor. Measured"""
 
 
-class Product(NamedTuple):
-    """Some bytes of some images."""
-
-    places: Ints
-    """which of an image's: where all images have a 0 there is nothing to multiply; the last of all is that of the level"""
-    samples: Floats
-    """these bytes as numbers, (bytes, images), and 1 for the level"""
-
-
-class Alike(NamedTuple):
-    """Images of one class."""
-
-    label: int
-    parts: list[list[Product]]
-    """all bytes of some of them"""
+Product = tuple[Ints, Floats]
+"""Some bytes of some images: which of an image's (where all images have a 0 there is nothing to multiply; the last of all is
+that of the level), and these as numbers, (bytes, images), with 1 for the level."""
+Alike = tuple[int, list[list[Product]]]
+"""A class, and its images in parts: of each, all bytes."""
 
 
 class Judged:
@@ -76,7 +66,7 @@ class Judged:
 
     def _answers(self, weight: Floats, parts: list[list[Product]]) -> Floats:
         """To all images of these parts, (R·classes, images)."""
-        answers, done = np.empty((weight.shape[1], sum(part[0].samples.shape[1] for part in parts)), self.task.dtype), 0
+        answers, done = np.empty((weight.shape[1], sum(part[0][1].shape[1] for part in parts)), self.task.dtype), 0
         for part in parts:
             (first, images), *others = ((weight.take(places, 0).T, samples) for places, samples in part)
             wide = ALONE if len(first) == self.task.classes else images.shape[1]
@@ -90,9 +80,9 @@ class Judged:
 
     def _chunks(self) -> Iterable[Alike]:
         if self.images.size * self.task.dtype.itemsize > KEPT:
-            return (Alike(label, [self._products(rows)]) for label, rows in self._classes())
+            return ((label, [self._products(rows)]) for label, rows in self._classes())
         if not self._kept:
-            self._kept = [Alike(label, [*map(self._products, self._alike(rows))]) for label, rows in self._classes()]
+            self._kept = [(label, [*map(self._products, self._alike(rows))]) for label, rows in self._classes()]
         return self._kept
 
     def _classes(self) -> Iterator[tuple[int, Ints]]:
@@ -113,7 +103,7 @@ class Judged:
         samples = np.ones((len(places) + 1, len(rows)), self.task.dtype)
         samples[:-1] = images.T[places]
         places = np.append(places, images.shape[1])
-        return [Product(places[at : at + DEEP], samples[at : at + DEEP]) for at in range(0, len(places), DEEP)]
+        return [(places[at : at + DEEP], samples[at : at + DEEP]) for at in range(0, len(places), DEEP)]
 
 
 class LinearLearner(Learner):
@@ -155,7 +145,7 @@ class LinearLearner(Learner):
     def read(self, array: NDArray[Any]) -> NDArray[Any]:
         return array
 
-    def threads(self, number: int) -> AbstractContextManager[None]:
+    def one_thread(self) -> AbstractContextManager[None]:
         return one_thread()
 
     def facts(self) -> dict[str, Any]:
@@ -191,6 +181,3 @@ class LinearLearner(Learner):
 
     def _between(self, old: Floats, new: Floats, share: float) -> Floats:
         return between(old, new, share)
-
-    def _together(self, *values: NDArray[Any]) -> Floats:
-        return np.stack(values).astype(np.float64)

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -76,9 +76,9 @@ class NetLearner(Learner):
         return values
 
     @contextmanager
-    def threads(self, number: int) -> Iterator[None]:
+    def one_thread(self) -> Iterator[None]:
         before = torch.get_num_threads()
-        torch.set_num_threads(number)
+        torch.set_num_threads(1)
         try:
             yield
         finally:
@@ -102,7 +102,7 @@ class NetLearner(Learner):
         return RaggedBatch(images, self.labels.index_select(0, rows), batch.offsets, self._factors(batch))
 
     def _losses(self, theta: Tensor, batch: RaggedBatch) -> Tensor:
-        return self.evaluators[0].losses(theta, batch.images, batch.labels)
+        return -log_chances(self.evaluators[0].answers(theta, batch.images)[0], batch.labels).view(-1)
 
     def _answers(self, theta: Tensor, rows: Ints, features: bool) -> tuple[Tensor, Tensor | None]:
         images = self.images.index_select(0, to_device(rows, self.task.device))
@@ -113,9 +113,6 @@ class NetLearner(Learner):
 
     def _between(self, old: Tensor, new: Tensor, share: float) -> Tensor:
         return torch.lerp(old, new, share)
-
-    def _together(self, *values: Tensor) -> Tensor:
-        return torch.stack([each.double() for each in values])
 
 
 def shifted(images: Tensor, move: Tensor, most: int) -> Tensor:
@@ -156,41 +153,22 @@ class Evaluator:
                     loss[run] -= sum_of_each(rows).view_as(loss[run])
         return hits.double() / len(self.labels), loss / len(self.labels)
 
-    def losses(self, theta: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-        """Those of other images (S, C, H, W) under one model (1, P), (S,)."""
-        if not len(labels):
-            return theta.new_empty(0)
-        found = []
-        with torch.no_grad(), native_kernels():
-            models = self._models(theta)
-            for start in range(0, len(labels), EVALUATED):
-                own = slice(start, start + EVALUATED)
-                each = self._logits(theta, models, images[own])
-                found += [-log_chances(logits, labels[own]).view(-1) for _, logits in each]
-        return torch.cat(found)
-
-    def answers(self, theta: Tensor, images: Tensor, features: bool) -> tuple[Tensor, Tensor | None]:
+    def answers(self, theta: Tensor, images: Tensor, features: bool = False) -> tuple[Tensor, Tensor | None]:
         """What one model (1, P) says to images (S, C, H, W), (S, classes), and, if asked for, what goes into its last layer."""
         said, went_in = [theta.new_empty(0, self.task.classes)], list[Tensor]()
         with torch.no_grad(), native_kernels():
             models = self._models(theta)
             for start in range(0, len(images), EVALUATED):
                 some = images[start : start + EVALUATED]
-                if features:
-                    logits, inputs = self._with_features(theta, some)
-                    went_in.append(inputs)
+                if features and self.last is not None:  # by the module itself: what goes in there no executor tells
+                    x = self.task.normalised(some).to(self.task.arithmetic, memory_format=self.format)
+                    run = partial(functional_call, self.model, self._model(theta[0]), (x,))
+                    logits, inputs = with_features(self.last, run)
+                    went_in.append(inputs.to(theta.dtype))
                 else:
                     logits = next(self._logits(theta, models, some))[1].reshape(len(some), -1)
-                said.append(logits)
+                said.append(logits.to(theta.dtype))
         return torch.cat(said), torch.cat(went_in) if went_in else None
-
-    def _with_features(self, theta: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
-        """By the module itself: what goes into its last layer no executor tells."""
-        layer = self.last
-        assert layer is not None
-        x = self.task.normalised(images).to(self.task.arithmetic, memory_format=self.format)
-        said, went_in = with_features(layer, lambda: functional_call(self.model, self._model(theta[0]), (x,)))
-        return said.to(theta.dtype), went_in.to(theta.dtype)
 
     @cached_property
     def last(self) -> nn.Linear | None:

@@ -30,7 +30,6 @@ Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
 PART_SECONDS, PART_SHARE = 0.5, 0.01
 """between two parts of a table: seconds, or a share of the time played; there are few parts, and watchers see them soon"""
-MOST_THREADS = 1024
 
 
 def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> tuple[dict[str, Any], Simulation | None]:
@@ -101,28 +100,21 @@ def resume(
 def play_folder(
     folder: Path, experiment: Experiment | None, dataset: Dataset, device: str, tick: Tick, stop: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Play all rounds that are left of the run in `folder`, which may be a shard of a larger one; its rows stay parts.
+    """Play all rounds that are left of the run in `folder`, which may be a shard of a larger one; return its last state.
 
-    Returns its last state.
-
-    When `stop` returns True, the round is finished and checkpointed, and `Interrupted` says how to go on.
-
-    Parameters
-    ----------
-    experiment : Experiment, optional
-        By default the one in the folder's config.
+    Its rows stay parts. When `stop` returns True, the round is finished and checkpointed, and `Interrupted` says how to go on.
     """
     with FolderLock() as held:
         held.take(folder / CONFIG, folder)
         checkpoint = Checkpoint(folder)
         simulation, writer = resume(experiment or load(folder / CONFIG), dataset, checkpoint, device)
-        with simulation.learner.threads(min(max(1, checkpoint.fact("threads", int)), MOST_THREADS)):
+        with simulation.learner.one_thread():
             return play_rounds(simulation, writer, tick, stop=stop)
 
 
 def play_new(folder: Path, simulation: Simulation, tick: Tick, stop: Callable[[], bool]) -> dict[str, Any]:
     """Play all rounds of a run whose folder this process has just made, and holds; return its last state."""
-    with simulation.learner.threads(1):
+    with simulation.learner.one_thread():
         return play_rounds(simulation, RunWriter(folder), tick, stop=stop)
 
 

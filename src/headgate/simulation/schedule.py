@@ -1,4 +1,4 @@
-"""All runs of an experiment, or of every point of a sweep, over cores, a GPU or a cluster, with the same results everywhere.
+"""All runs of an experiment, or of every point of a sweep, over cores or a GPU, with the same results everywhere.
 
 An experiment is cut into chunks, each a shard of its run folder, when it starts. A chunk is played as a whole by one thread, by
 any worker and however often that is interrupted. This process only looks after them: it needs no torch.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import tomli_w
 
@@ -66,7 +66,6 @@ def perform(
     device: str = "auto",
     executor: str = "auto",
     processes: int | None = None,
-    ray: str | None = None,
     trust: Sequence[str] = (),
     tick: Tick | None = None,
     watch: Watch | None = None,
@@ -74,27 +73,12 @@ def perform(
 ) -> list[RunFolder]:
     """Play an experiment in `folder`, or every labelled point of a sweep in a folder within it; return the finished runs.
 
-    It goes on with what is there and starts what is not. The experiment is read from the run folder by the processes that play
-    it; one with parts that no recipe can name is played as it is, in this process.
-
-    Parameters
-    ----------
-    points : Experiment, list of (str, Experiment) or None
-        They must be what was begun in `folder`; None stands for that.
-    processes : int, optional
-        How many single-thread processes play, by default one for each core unless there is little to do or a GPU does it;
-        1 is this process.
-    ray : str, optional
-        The address of a Ray cluster that plays instead, "local" for one on this machine.
-    trust : sequence of str
-        As the folder may be somebody else's: the code outside the package that may run if `points` is None, as `module` or
-        `module:Class`.
-    tick : callable, optional
-        Called with the rounds done and the rounds in all, over all chunks.
-    watch : callable, optional
-        Called with a run folder and the rows of a round that a chunk of it has finished, and before all others with no rows.
-    say : callable, optional
-        Called with what is about to be done, in a line.
+    It goes on with what is there and starts what is not; `points` None stands for what was begun there, which may be somebody
+    else's: `trust` is then the code outside the package that may run, as `module` or `module:Class`. `processes` is how many
+    single-thread processes play, by default one for each core unless there is little to do; 1 is this process, which also plays
+    on a GPU, and what no recipe can name. `tick` is called with the rounds done and those in all, over all chunks; `watch` with
+    a run folder and the rows of a round that a chunk of it has finished, and before all others with no rows; `say` with what is
+    about to be done, in a line.
     """
     if processes is not None and processes < 1:
         raise SettingError(f"--processes {processes}: must be at least 1")
@@ -109,7 +93,7 @@ def perform(
         began, states = time.monotonic(), dict[Path, dict[str, Any]]()
         if any(task.fresh or task.left() for task in left):
             say = say or (lambda text: None)
-            with closing(_worker(left, device, processes, ray)) as worker:
+            with closing(_worker(left, device, processes)) as worker:
                 _start(tasks, folder, worker, device, executor, say, held)
                 states = _execute(tasks, folder, worker, device, tick, watch, say)
         runs = []
@@ -242,20 +226,15 @@ def _never_begun(folder: Path, trust: Sequence[str]) -> _Task:
 # starting
 
 
-def _worker(tasks: Sequence[_Task], device: str, processes: int | None, ray: str | None) -> Worker:
+def _worker(tasks: Sequence[_Task], device: str, processes: int | None) -> Worker:
     unnamed = {f"{key}: {why}" for task in tasks for key, why in task.experiment.unnamed.items()}
     if unnamed:
-        if ray is not None or (processes or 1) > 1:
-            asked = f"--ray {ray}" if ray is not None else f"--processes {processes}"
-            raise SettingError(f"{asked}: this process alone can play {'; '.join(sorted(unnamed))}")
+        if (processes or 1) > 1:
+            raise SettingError(f"--processes {processes}: this process alone can play {'; '.join(sorted(unnamed))}")
         return InProcess()
-    if ray is not None:
-        from headgate.simulation.cluster import Cluster
-
-        return Cluster(ray)
     light = sum(work(task.experiment) for task in tasks) < LIGHT
-    many = processes or (1 if light or choose_device(device) == "cuda" else cores())  # a GPU takes one chunk after the other
-    return Processes(many) if many > 1 else InProcess()
+    many = processes or (1 if light else cores())
+    return Processes(many) if many > 1 and choose_device(device) == "cpu" else InProcess()  # a GPU takes one chunk at a time
 
 
 def _start(
@@ -311,7 +290,7 @@ def _memory(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
 def _described(tasks: Sequence[_Task], worker: Worker) -> str:
     """60 runs (6 policies × 10 seeds) on 2 processes"""
     devices = sorted({str(task.run.environment["device"]) for task in tasks if task.run is not None})
-    where = worker.where if "cpu" in devices else f"on {', '.join(devices)}"  # a GPU takes one chunk after the other
+    where = worker.where if "cpu" in devices else f"on {', '.join(devices)}"
     number, own = sum(runs_of(task.experiment) for task in tasks), tasks[0].experiment
     each = f"{_counted(len(own.policies), 'policy', 'policies')} × {_counted(len(own.seeds), 'seed', 'seeds')}"
     inside = each if len(tasks) == 1 else f"{len(tasks)} points of a sweep"
@@ -437,32 +416,27 @@ BESIDE = ",policies="
 """between a point's label and the names of policies that were added to it"""
 
 
-class FinishedPolicies(NamedTuple):
-    """Where each wanted policy is, or is to be played."""
+def find_finished(points: Points, folder: Path) -> tuple[dict[Path, list[str]], list[tuple[str, Experiment]]]:
+    """Look for each point in the folder of its label and in those beside it to which policies were added.
 
-    finished: dict[Path, list[str]]
-    """finished run folders, and which of their policies are meant"""
-    left: list[tuple[str, Experiment]]
-    """what is not there; a point that was begun with other settings is among it, and refused when it is played"""
-
-
-def find_finished(points: Points, folder: Path) -> FinishedPolicies:
-    """Look for each point in the folder of its label and in those beside it to which policies were added."""
+    Returns finished run folders with those of their policies that are meant, and the points that are not there; one that was
+    begun with other settings is among these, and refused when it is played.
+    """
     there = points_of(folder) if (folder / SWEEP).is_file() else []
-    found = FinishedPolicies({}, [])
+    finished, left = dict[Path, list[str]](), list[tuple[str, Experiment]]()
     for label, wanted in points:
         first, names = folder / folder_name(label), list(wanted.policies)
         if label and first in there and _policies(first) != names:
             for path in (first, *(each for each in there if each.name.startswith(first.name + BESIDE))):
                 common = [name for name in names if name in _policies(path)]
                 if common and _holds(path, wanted.only(common)):
-                    found.finished[path] = common
+                    finished[path] = common
                     names = [name for name in names if name not in common]
         if len(names) == len(wanted.policies):
-            found.left.append((label, wanted))
+            left.append((label, wanted))
         elif names:
-            found.left.append((label + BESIDE + ",".join(names), wanted.only(names)))
-    return found
+            left.append((label + BESIDE + ",".join(names), wanted.only(names)))
+    return finished, left
 
 
 def in_order(points: Points, shares: Mapping[Path, list[str]]) -> dict[Path, list[str]]:

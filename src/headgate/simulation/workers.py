@@ -1,4 +1,4 @@
-"""Workers that play chunks: this process, single-thread processes beside it, or (in `cluster`) a Ray cluster."""
+"""Workers that play chunks: this process, or single-thread processes beside it."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headgate import errors
 from headgate.errors import HeadgateError, Interrupted, SettingError
@@ -30,26 +30,6 @@ LOOK = 0.2
 """seconds between looks at what the chunks have written"""
 LONGEST = 2000
 """bytes of a message: with its chunk's name it must fit into the 4,096 that a pipe takes in one piece"""
-
-
-class Worker(Protocol):
-    """Plays chunks. It is closed when it is no longer needed; until then it may be asked for several things in turn."""
-
-    where: str
-    """as it is shown to people"""
-
-    def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
-        """See `run.examine`."""
-
-    def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: "ChunkProgress", stop: Callable[[], bool]
-    ) -> None:
-        """Play all chunks, or raise an error that names the one which could not be; `Interrupted` when `stop` returns True.
-
-        Chunks are folders, with their experiments where these need not be read from there.
-        """
-
-    def close(self) -> None: ...
 
 
 class ChunkError(HeadgateError):
@@ -79,12 +59,14 @@ class InProcess:
     """This process, one chunk after the other, by one thread: the same numbers as anywhere else."""
 
     where = ""
+    """as it is shown to people"""
 
     def __init__(self) -> None:
         self._datasets = Datasets()
         self._ready: Simulation | None = None
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
+        """See `run.examine`."""
         from headgate.simulation.run import examine
 
         self._ready = None
@@ -94,6 +76,10 @@ class InProcess:
     def execute(
         self, chunks: Mapping[Path, Experiment | None], device: str, progress: "ChunkProgress", stop: Callable[[], bool]
     ) -> None:
+        """Play all chunks, or raise an error that names the one which could not be; `Interrupted` when `stop` returns True.
+
+        Chunks are folders, with their experiments where these need not be read from there.
+        """
         for folder, experiment in chunks.items():
             if stop():
                 raise Interrupted("interrupted")
@@ -211,6 +197,9 @@ class Processes:
         if stopped:
             return Interrupted("interrupted")
         return HeadgateError(f"the process that starts the others ended with {self._server.wait()}")
+
+
+Worker = InProcess | Processes
 
 
 def error_message(error: BaseException) -> list[str]:

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from headgate.kernels.triton_executor import TritonKernels
 from headgate.learning.local import LocalTraining
 from headgate.learning.networks import Residual
 from headgate.simulation.executors.executor import RaggedBatch
@@ -233,8 +234,6 @@ def world(sizes, net=tiny_net):
 @pytest.mark.parametrize("net", [tiny_net, tiny_stack])
 @pytest.mark.parametrize("training", [LocalTraining(0.2, 1), LocalTraining(0.1, 2, momentum=0.9, weight_decay=0.02)])
 def test_the_executor_does_what_the_reference_does(net, training):
-    from headgate.kernels.triton_executor import TritonKernels
-
     task, theta, packed, weights = world([[2, 0, 1], [0, 0, 0], [1, 0, 0]], net)
     given = theta.clone()
     executor = TritonKernels(task)
@@ -252,8 +251,6 @@ def test_the_executor_does_what_the_reference_does(net, training):
 
 def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch):
     """Otherwise both are held at once, and what was said to fit does not."""
-    from headgate.kernels.triton_executor import TritonKernels
-
     made, plain = [], TritonKernels._space
 
     def space(self, room, momentum):
@@ -272,8 +269,6 @@ def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch)
 
 def test_out_of_memory_is_tried_again_with_fewer_runs_at_once(monkeypatch):
     """As where somebody else takes memory that was free a moment ago. A single run cannot be cut: then it is said."""
-    from headgate.kernels.triton_executor import TritonKernels
-
     plain, most = TritonKernels._space, 2
 
     def space(self, room, momentum):
@@ -294,8 +289,6 @@ def test_out_of_memory_is_tried_again_with_fewer_runs_at_once(monkeypatch):
 
 
 def test_a_run_that_has_broken_down_leaves_the_others_alone():
-    from headgate.kernels.triton_executor import TritonKernels
-
     task, theta, packed, weights = world([[1], [1]], tiny_stack)
     alone, _ = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
     theta[0, 0] = torch.nan
@@ -307,8 +300,6 @@ def test_a_run_that_has_broken_down_leaves_the_others_alone():
 
 @pytest.mark.parametrize("net", [tiny_net, tiny_stack])
 def test_logits_are_those_of_the_model(net):
-    from headgate.kernels.triton_executor import TritonKernels
-
     task, theta, packed, _ = world([[2], [1]], net)
     executor = TritonKernels(task)
     for images in (packed.images, packed.images[:1]):
@@ -320,8 +311,6 @@ def test_logits_are_those_of_the_model(net):
 
 
 def test_of_several_largest_the_first_is_chosen_and_a_nan_is_not_lost():
-    from headgate.kernels.triton_executor import TritonKernels
-
     def pools():
         return nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 5))
 

@@ -33,31 +33,18 @@ def net(kind):
     return kind(nn.Flatten(), nn.Linear(72, 7), nn.ReLU(), nn.Linear(7, CLASSES))
 
 
-def with_own_forward(model):
-    model.forward = types.MethodType(lambda self, x: 2 * nn.Sequential.forward(self, x), model)
-    return model
-
-
-def with_hook(model):
-    model[1].register_forward_hook(lambda layer, given, out: 2 * out)
-    return model
-
-
-ALTERED = [
-    lambda make: make(DoubledChain),
-    lambda make: with_own_forward(make(nn.Sequential)),
-    lambda make: with_hook(make(nn.Sequential)),
-]
-
-
 @pytest.mark.parametrize("make", [linear, net])
-@pytest.mark.parametrize("alter", ALTERED, ids=["subclass", "on the object", "hook"])
-def test_a_forward_of_ones_own_is_done_and_not_its_layers(make, alter):
-    case = world(alter(make), ONE_RUN)
-    assert not is_chain(case.task.model)
-    chosen = choose(case.task, LocalTraining(0.1, 3))
+@pytest.mark.parametrize("altered", ["subclass", "on the object", "hook"])
+def test_a_forward_of_ones_own_is_done_and_not_its_layers(make, altered):
+    model, training = make(DoubledChain if altered == "subclass" else nn.Sequential), LocalTraining(0.1, 3)
+    if altered == "on the object":
+        model.forward = types.MethodType(lambda self, x: 2 * nn.Sequential.forward(self, x), model)
+    if altered == "hook":
+        model[1].register_forward_hook(lambda layer, given, out: 2 * out)
+    case = world(model, ONE_RUN)
+    assert not is_chain(model)
+    chosen = choose(case.task, training)
     assert chosen.name not in ("gram", "compiled")
-    training = LocalTraining(0.1, 3)
     judged = case.advance(Reference(case.task), training)
     assert_same(case.advance(chosen, training), judged, case.theta)
     chained = world(make(nn.Sequential), ONE_RUN)

@@ -3,7 +3,6 @@
 import copy
 import warnings
 
-import pytest
 import torch
 from torch import nn
 
@@ -12,20 +11,7 @@ from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.nets import Evaluator
 
-from .worlds import assert_same, world
-
-SIZES = [[3, 0, 1, 5, 9], [0, 0, 0, 0, 0], [1, 2, 0, 9, 4]]
-
-
-def pooled():
-    return nn.Sequential(
-        nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 4, 2, bias=False), nn.Tanh(),
-        nn.Flatten(), nn.Linear(16, 5, bias=False), nn.Sigmoid(), nn.Linear(5, 4),
-    )  # fmt: skip
-
-
-def averaged():
-    return nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.AvgPool2d(2), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3, 4))
+from .worlds import THREE_RUNS, assert_same, pooled_net, tiny_convolution, world
 
 
 def assert_as_reference(executor, case, training):
@@ -34,17 +20,8 @@ def assert_as_reference(executor, case, training):
     assert torch.equal(given[0][1], case.theta[1])
 
 
-@pytest.mark.parametrize("lanes", [1, 3])
-@pytest.mark.parametrize("options", [{}, {"momentum": 0.9, "weight_decay": 0.02}, {"momentum": 0.5, "batch_size": 4}])
-def test_streams_do_what_the_reference_does(lanes, options):
-    case = world(pooled(), SIZES)
-    executor = CudaStreams(case.task, streams=lanes)
-    assert_as_reference(executor, case, LocalTraining(0.3, 3, **options))
-    assert executor.note is None
-
-
 def test_streams_go_on_without_a_compiler_and_say_so():
-    case = world(averaged(), SIZES)
+    case = world(tiny_convolution(), THREE_RUNS)
     executor = CudaStreams(case.task, compiled=False)
 
     def fails(*_):
@@ -56,7 +33,7 @@ def test_streams_go_on_without_a_compiler_and_say_so():
 
 
 def test_that_float32_could_be_less_exact_is_no_reason_to_give_the_compiler_up():
-    case = world(averaged(), SIZES)
+    case = world(tiny_convolution(), THREE_RUNS)
     executor = CudaStreams(case.task, compiled=False)
 
     def warns(*given):
@@ -68,15 +45,8 @@ def test_that_float32_could_be_less_exact_is_no_reason_to_give_the_compiler_up()
     assert executor.note is None
 
 
-def test_streams_leave_a_client_of_weight_0_out_even_when_it_breaks_down():
-    case = world(averaged(), SIZES, dtype=torch.float32)
-    case.weights[0, 1:] = 0
-    after, _ = case.advance(CudaStreams(case.task), LocalTraining(1e30, 3))
-    assert torch.equal(after[0], case.theta[0])
-
-
 def test_an_executor_that_offers_logits_is_asked_for_them():
-    task, theta, packed, *_ = world(pooled(), SIZES)
+    task, theta, packed, *_ = world(pooled_net(), THREE_RUNS)
     expected = Evaluator(task, packed.images, packed.labels)(theta)
     asked = []
 

@@ -1,27 +1,11 @@
-"""Images as models see them, models as vectors, and clients in groups of about the same size."""
+"""Clients in groups of about the same size."""
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.simulation.executors.types import grouped
-
-from .worlds import MEAN, SHAPE, STD, linear, task_of
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_images_are_normalised_channel_by_channel(dtype):
-    task = task_of(linear(), dtype=dtype)
-    images = torch.arange(256, dtype=torch.uint8).repeat(9).view(32, *SHAPE)
-    channels = [(images[:, c].double() / 255 - MEAN[c]) / STD[c] for c in range(2)]
-    expected = torch.stack(channels, dim=1)
-    torch.testing.assert_close(
-        task.normalised(images).double(), expected, rtol=0, atol=5e-7 if dtype == torch.float32 else 4e-15
-    )
-    assert task.normalised(images).dtype == dtype
-
 
 sizes_and_overheads = given(st.lists(st.integers(0, 40), min_size=1, max_size=12), st.sampled_from([0.0, 3.0, 25.0, 1e6]))
 

@@ -13,6 +13,7 @@ from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import Task
 
 SHAPE, CLASSES = (2, 6, 6), 4
@@ -62,6 +63,7 @@ KINDS = {
     "batched": Batched,
     "batched, few shapes": lambda task: Batched(task, few_shapes=True),
     "batched, little memory": lambda task: Batched(task, memory=1),
+    "streams": lambda task: CudaStreams(task, streams=3),
 }
 ALL = {"reference": Reference, **KINDS}
 FITTED = {"gram": linear, "compiled": pooled_net}

@@ -39,17 +39,20 @@ from headgate.control.policies import Constant
 @dataclass(frozen=True, eq=False)
 class Odd(Constant):
     def admit(self, view, memory):
-        if view.t == {t} and Path("armed").exists():
+        if {when} and Path("armed").exists():
             {do}
         return super().admit(view, memory)
 """
 
 
+OWN = [f"policies.{name}.{one}" for name in ("hybrid", "acdpp") for one in ("kind=odd:Odd", "rate=4.0", "K=4")]
+"""settings with which both policies are odd ones"""
+
+
 def odd(folder, monkeypatch, t, do):
-    """An experiment whose policies do something odd in round `t` while there is a file named armed."""
+    """An experiment whose policies do something odd in round `t`, or in every round, while there is a file named armed."""
     monkeypatch.chdir(folder)
     monkeypatch.delitem(sys.modules, "odd", raising=False)
-    (folder / "odd.py").write_text(POLICY.format(t=t, do=do))
+    (folder / "odd.py").write_text(POLICY.format(when="True" if t is None else f"view.t == {t}", do=do))
     (folder / "armed").touch()
-    each = ["kind=odd:Odd", "rate=4.0", "K=4"]
-    return load("digits", [*SETTINGS, *(f"policies.{name}.{one}" for name in ("hybrid", "acdpp") for one in each)])
+    return load("digits", [*SETTINGS, *OWN])

@@ -16,7 +16,7 @@ from headgate.records.tables import shard_folders
 from headgate.simulation import cut
 from headgate.simulation.schedule import perform
 
-from .played import linux, models, tables
+from .played import OWN, SETTINGS, linux, models, odd, tables
 
 SCRIPT = """
 import sys
@@ -26,52 +26,37 @@ cut.TOGETHER["gram"] = 2
 from headgate.cli import main
 main()
 """
-POLICY = """
-import time
-from dataclasses import dataclass
-from pathlib import Path
-from headgate.control.policies import Constant
-
-@dataclass(frozen=True, eq=False)
-class Waiting(Constant):
-    def admit(self, view, memory):
-        if Path("slowly").exists():
-            time.sleep(0.05)
-        return super().admit(view, memory)
-"""
 ROUNDS = 80
-SETTINGS = [f"run.rounds={ROUNDS}", "run.seeds=4", 'run.policies=["acdpp", "constant"]', "training.steps=2"]
-OWN = ["kind=waiting:Waiting", "rate=4.0", "K=4"]
-SETTINGS += [f"policies.{name}.{each}" for name in ("acdpp", "constant") for each in OWN]
+SLOW = [*SETTINGS, *OWN, f"run.rounds={ROUNDS}"]
 
 
 @pytest.fixture(scope="module")
 def long_run(tmp_path_factory):
     """What the runs that are disturbed must end in; the working folder has their policy."""
     here = tmp_path_factory.mktemp("whole")
-    (here / "waiting.py").write_text(POLICY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(here)
+        odd(here, patch, None, "time.sleep(0.05)")
+        (here / "armed").unlink()
         patch.setattr(cut, "LIGHT", 0.0)
         patch.setitem(cut.TOGETHER, "gram", 2)
-        folder = perform(load("digits", SETTINGS), here / "run", processes=1)[0].path
+        folder = perform(load("digits", SLOW), here / "run", processes=1)[0].path
         yield tables(folder), models(folder)
 
 
 def begun(folder):
     """A command that plays slowly, once two chunks of it have some rounds behind them."""
-    words = [word for each in SETTINGS for word in ("--set", each)]
+    words = [word for each in SLOW for word in ("--set", each)]
     command = [sys.executable, "-c", SCRIPT, "run", "digits", *words, "--processes", "2", "--progress", "none"]
     command += ["--out", str(folder)]
-    Path("slowly").touch()
+    Path("armed").touch()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True)
     until(lambda: sum(any((shard / "clients").glob("part-*")) for shard in shards_of(folder)) >= 2, process)
     return process
 
 
 def resumed(folder, processes):
-    Path("slowly").unlink()
-    perform(None, folder, processes=processes, trust=["waiting"])
+    Path("armed").unlink()
+    perform(None, folder, processes=processes, trust=["odd"])
     return tables(folder), models(folder)
 
 
@@ -107,7 +92,7 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, lon
     process = begun(folder)
     (run,) = look_for_runs(tmp_path)[0]
     assert run.status == "running"
-    assert run.state["policies"] == ["acdpp", "constant"]
+    assert run.state["policies"] == ["hybrid", "acdpp"]
     assert run.metrics().height > 20
     assert run.metrics()["t"].is_sorted()
     assert run.clients().height > 20
@@ -116,7 +101,7 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, lon
     _, err = process.communicate(timeout=240)
     assert process.returncode == 130
     assert "rounds in 4 chunks; go on with: headgate run --resume " in err
-    assert err.strip().endswith(f"{folder} --trust waiting:Waiting")
+    assert err.strip().endswith(f"{folder} --trust odd:Odd")
     assert len(err.strip().splitlines()) == 1
     assert all(gone(pid) for pid in children)
     stopped = RunFolder.open(folder)
@@ -136,7 +121,7 @@ def test_a_killed_child_is_named_and_the_others_stop_cleanly(tmp_path, long_run)
     _, err = process.communicate(timeout=240)
     assert process.returncode == 1
     said = " ".join(err.split())
-    assert "(acdpp, seeds 0 to 1): its process was ended by SIGKILL" in said
+    assert "(hybrid, seeds 0 to 1): its process was ended by SIGKILL" in said
     assert f"go on with: headgate run --resume {folder}" in said
     assert RunFolder.open(folder).status == "interrupted"
     assert resumed(folder, 1) == long_run

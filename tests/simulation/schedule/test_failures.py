@@ -24,18 +24,8 @@ def test_what_a_child_refuses_reaches_the_user(tmp_path, monkeypatch):
     with pytest.raises(SettingError, match="--executor fast"):
         perform(experiment, tmp_path / "run", processes=2, executor="fast")
     assert not list(tmp_path.iterdir())
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "late.py").write_text(
-        "from dataclasses import dataclass\n"
-        "from headgate.control.policies import Constant\n"
-        "@dataclass(frozen=True, eq=False)\n"
-        "class Late(Constant):\n"
-        "    def admit(self, view, memory):\n"
-        "        if view.t > 3: raise ZeroDivisionError('at last')\n"
-        "        return super().admit(view, memory)\n"
-    )
-    own = load("digits", [*SETTINGS, "policies.acdpp.kind=late:Late", "policies.acdpp.rate=4.0", "policies.acdpp.K=4"])
-    with pytest.raises(HeadgateError, match=r"\(acdpp, seeds \d to \d\): ZeroDivisionError: at last; go on with"):
+    own = odd(tmp_path, monkeypatch, 4, "raise ZeroDivisionError('at last')")
+    with pytest.raises(HeadgateError, match=r"\((hybrid|acdpp), seeds \d to \d\): ZeroDivisionError: at last; go on with"):
         perform(own, tmp_path / "run", processes=2)
 
 

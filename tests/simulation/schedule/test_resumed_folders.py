@@ -96,16 +96,6 @@ def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
     assert RunFolder.open(folder).metrics().height == 48
 
 
-def test_a_start_that_was_killed_is_made_again(tmp_path):
-    whole = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)[0].path
-    half = tmp_path / "half"
-    (half / "shards" / "000").mkdir(parents=True)
-    (half / "config.toml").write_text("")
-    (half / ".environment.json.1234abcd.partial").write_text("{")
-    perform(load("digits", SETTINGS), half, processes=1)
-    assert tables(half) == tables(whole)
-
-
 def test_a_start_that_was_killed_is_made_again_from_what_its_folder_says(tmp_path):
     whole = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1, executor="flat")[0].path
     half = tmp_path / "half"

@@ -32,13 +32,7 @@ def available() -> dict[str, EntryPoint]:
 
 
 def find(name: str) -> type[Executor[Any]]:
-    """Return the executor class called `name`, or that of `module:Class`.
-
-    Raises
-    ------
-    SettingError
-        If there is none, or if it cannot be imported.
-    """
+    """Return the executor class called `name`, or that of `module:Class`; a SettingError says that there is none."""
     if ":" in name:
         return find_outside("--executor", name, (Executor,))
     known = available()
@@ -54,23 +48,10 @@ def find(name: str) -> type[Executor[Any]]:
 def choose(
     task: TrainingTask, training: LocalTraining, name: str = "auto", or_else: TrainingTask | None = None
 ) -> Executor[Any]:
-    """Return the executor that trains the task at the least cost.
+    """Return the executor that trains the task at the least cost; `auto` asks all, anything else only the one of this name.
 
-    Parameters
-    ----------
-    task : TrainingTask
-        What is trained.
-    training : LocalTraining
-        What a client does in a round.
-    name : str
-        `auto` asks all executors, anything else only the one of this name.
-    or_else : TrainingTask, optional
-        The same task in another precision, where either will do.
-
-    Raises
-    ------
-    SettingError
-        If nobody can do it: what the last one said that was asked.
+    `or_else` is the same task in another precision, where either will do. If nobody can do it, a SettingError says what the
+    last one said that was asked.
     """
     offers: list[tuple[float, int, type[Executor[Any]], TrainingTask]] = []
     refusal = SettingError(f"--executor {name}: cannot train this model with these settings")

@@ -39,9 +39,6 @@ Outputs = tuple[Tensor, Tensor]
 class Batched(Executor[Task]):
     """For any model that torch.func can vmap, full-batch. `note` says so when CUDA graphs had to be given up.
 
-    It is here for small models on CUDA that `triton` does not take: 40 runs of LeNet took it 62 ms a round, the lean loop
-    5130. On the CPU `compiled`, `gram` or `flat` is faster.
-
     `memory` bounds, roughly, the bytes a group takes; a larger group is cut. `few_shapes` fills groups up to few
     shapes, as CUDA graphs want it.
     """

@@ -36,11 +36,9 @@ def is_plain(module: nn.Module) -> bool:
     if isinstance(module, nn.Conv2d):
         plain = (module.stride, module.dilation, module.groups, module.padding_mode) == ((1, 1), (1, 1), 1, "zeros")
         return plain and min(side(module.kernel_size), side(module.padding)) >= 0
-    if isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
+    if isinstance(module, nn.MaxPool2d):
         k = side(module.kernel_size)
         whole = 0 < k < 256 and side(module.stride) == k and side(module.padding) == 0 and not module.ceil_mode
-        if isinstance(module, nn.AvgPool2d):
-            return whole and module.divisor_override is None
         return whole and side(module.dilation) == 1 and not module.return_indices
     return not isinstance(module, nn.Flatten) or (module.start_dim, module.end_dim) == (1, -1)
 

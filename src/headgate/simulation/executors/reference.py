@@ -23,10 +23,7 @@ from headgate.theory.labels import paper
 
 @paper("eq:local-update", "eq:global-aggregation")
 class Reference(Executor[Task]):
-    """Slow and plain; takes any model and any local training. It computes in float64 and answers in theta's dtype.
-
-    It is here to judge the others.
-    """
+    """Slow and plain; takes any model and any local training. It computes in float64 and answers in theta's dtype."""
 
     name = "reference"
 

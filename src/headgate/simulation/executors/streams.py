@@ -38,6 +38,7 @@ class CudaStreams(Executor[Task]):
         self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
         self.compiled = cuda if compiled is None else compiled
         self.graphs = cuda
+        torch.backends.cudnn.deterministic |= cuda  # it adds up in one order only
         # A size that comes second is compiled for any size, so few sizes or many cost two compilations.
         self._fast_loss: Callable[..., Tensor] = torch.compile(self._loss) if self.compiled else self._loss
         self.lanes = [_Lane(task, self.model) for _ in range(streams or (STREAMS if cuda else 1))]
@@ -54,7 +55,7 @@ class CudaStreams(Executor[Task]):
         clients, offsets = weights.shape[1], batch.offsets.tolist()
         images, labels = batch.images.to(self.task.device), batch.labels.to(self.task.device)
         after, losses = theta.clone(), []
-        with native_kernels(), _repeating():
+        with native_kernels():
             for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
                 sizes = [offsets[r * clients + m + 1] - offsets[r * clients + m] for m in range(clients)]
                 busy = sorted((m for m in range(clients) if sizes[m]), key=lambda m: -sizes[m])  # the longest first
@@ -145,17 +146,6 @@ class CudaStreams(Executor[Task]):
     def _whole_loss(self, lane: "_Lane", pixels: Tensor, labels: Tensor) -> Tensor:
         with torch.no_grad():
             return self._loss(lane.parameters, pixels, labels, torch.full_like(labels, 1 / len(labels), dtype=self.task.dtype))
-
-
-@contextmanager
-def _repeating() -> Iterator[None]:
-    """cuDNN adds up in one order only, for a while."""
-    before = torch.backends.cudnn.deterministic
-    torch.backends.cudnn.deterministic = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.deterministic = before
 
 
 class _Inputs:
