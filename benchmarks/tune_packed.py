@@ -99,7 +99,7 @@ def compile_some(given: tuple[int, list[tuple[Kind, int, Tile]]]) -> None:
     for kind, i, tile in work:
         block = net.blocks[i]
         TUNED[kind, block.inward, block.outward] = tile
-        space.tables.tiles.setdefault((block.positions, tile.rows), torch.zeros(2, 16, dtype=torch.int32))
+        space.tile_tables.setdefault((block.positions, tile.rows), torch.zeros(2, 16, dtype=torch.int32))
         try:
             launch(space, room, kind, i)
         except Exception as error:
@@ -167,7 +167,7 @@ def main() -> None:
     room = Room(clients * given.samples, clients)
     space = Workspace(net, room, False, torch.bfloat16, torch.device("cuda"))
     offsets = np.arange(clients + 1) * given.samples
-    space.tables.fill(offsets)
+    space.set_tables(offsets)
     space.labels.zero_()
     for array in (*space.inputs, *space.raw, *space.slopes, space.raw_slope):
         array.normal_()
@@ -179,7 +179,7 @@ def main() -> None:
             TUNED[key] = tile
             each = (positions, tile.rows)
             table = tiles(offsets, *each, count_tiles(*room, *each)).astype(np.int32)
-            space.tables.tiles[each] = torch.from_numpy(table).cuda()
+            space.tile_tables[each] = torch.from_numpy(table).cuda()
             space.spread(start, np.arange(clients) // CLIENTS, False)
             try:
                 launch(space, room, kind, i)
@@ -199,7 +199,7 @@ def main() -> None:
     print("}")
 
     space = Workspace(net, room, False, torch.bfloat16, torch.device("cuda"))
-    space.tables.fill(offsets)
+    space.set_tables(offsets)
     space.labels.zero_()
     space.inputs[0].normal_()
     space.spread(start, np.arange(clients) // CLIENTS, False)

@@ -12,10 +12,12 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from headgate.kernels import triton_boxes as boxes
 from headgate.kernels import triton_kernels as kernels
 from headgate.kernels import triton_norms as norms
-from headgate.kernels.packed_tiles import Kind, count_tiles, fits_boxes, power_in, strip_for, tile_for
+from headgate.kernels.packed_tiles import Kind, count_tiles, fits_boxes, power_in, strip_for, tile_for, tiles
 from headgate.kernels.residual_net import Block, ResidualNet
-from headgate.kernels.triton_executor import Arrays, Room, Space
+from headgate.kernels.triton_executor import Room, Space, whose
 from headgate.learning.local import LocalTraining
+from headgate.simulation.executors.executor import Ints
+from headgate.simulation.executors.types import to_device
 
 
 class Workspace(Space):
@@ -24,14 +26,18 @@ class Workspace(Space):
     net: ResidualNet
 
     def __init__(self, net: ResidualNet, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device) -> None:
-        self.itemsize = dtype.itemsize
-        layout = [(block.positions, tile_for(kind, block, self.itemsize).rows) for kind, block in _convolutions(net)]
-        super().__init__(net, room, momentum, dtype, device, layout)
+        super().__init__(net, room, momentum, dtype, device)
         self.precision = "ieee" if dtype == torch.float32 else "tf32"
+        self.itemsize, self.half = dtype.itemsize, net.affine
         self.boxes = dtype == torch.bfloat16 and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
-        made, blocks = self.made, range(len(net.blocks))
+        made = {
+            name: torch.empty(count, size, dtype=kind, device=device)
+            for name, count, size, kind in _arrays(net, room, momentum, dtype)
+        }
+        blocks = range(len(net.blocks))
         self.inputs = [made[f"input {i}"] for i in range(len(net.blocks) + 1)]
         """of each block; the last one is the output of the last block"""
+        self.inputs[0].zero_()  # channels that only fill up stay 0
         self.raw = [made[f"raw {i}"] for i in blocks]
         """what each block's convolution makes"""
         self.winners = [made.get(f"winner {i}") for i in blocks]
@@ -39,7 +45,25 @@ class Workspace(Space):
         self.slopes = [made[f"slope {i}"] for i in range(3)]
         """with respect to a block's output, to its input, and one kept for the beginning of a residual"""
         self.raw_slope, self.d_affine = made["raw slope"], made["affine slope"]
-        self.features, self.logits = made["features"], made["logits"]
+        self.features, self.logits, self.losses = made["features"], made["logits"], made["losses"]
+        self.labels = made["labels"].view(-1)
+        self.master = made["master"]
+        self.low = made.get("low", self.master)
+        self.velocity = made.get("velocity", self.master)
+        self.layout = [
+            *dict.fromkeys((block.positions, tile_for(kind, block, self.itemsize).rows) for kind, block in self._convolutions())
+        ]
+        lengths = [room.clients + 1, room.samples, *(2 * self._count(room, each) for each in self.layout)]
+        # one piece, so that one copy fills it
+        self.tables = torch.full((sum(lengths),), -1, dtype=torch.int32, device=device)
+        self.offsets, self.owner, *tables = torch.split_with_sizes(self.tables, lengths)
+        self.tile_tables = dict(zip(self.layout, (table.view(2, -1) for table in tables), strict=True))
+
+    def set_tables(self, offsets: Ints) -> None:
+        """Which samples are whose."""
+        parts = [tiles(offsets, *each, self._count(self.room, each)).ravel() for each in self.layout]
+        whole = np.concatenate([*whose(offsets, self.room), *parts]).astype(np.int32)
+        self.tables.copy_(to_device(whole, self.device))
 
     def load(self, pixels: Tensor) -> None:
         """Images, normalised, into the first block's input."""
@@ -59,7 +83,7 @@ class Workspace(Space):
     def answers(self, pixels: Tensor, clients: int) -> Tensor:
         """The logits of the first clients for the same images, (clients, n, classes)."""
         samples = len(pixels)
-        self.tables.fill(np.arange(clients + 1) * samples)
+        self.set_tables(np.arange(clients + 1) * samples)
         self.load(pixels)
         rows = self.inputs[0][: samples * clients].view(clients, samples, -1)
         rows[1:] = rows[:1]
@@ -115,8 +139,8 @@ class Workspace(Space):
         tile = tile_for(kind, block, self.itemsize)
         each, backward = (block.positions, tile.rows), kind == "backward"
         inward, outward = (block.outward, block.inward) if backward else (block.inward, block.outward)
-        grid, given = (count_tiles(*room, *each) * (outward // tile.columns),), self.low[:, block.weights :]
-        where = (y, y if added is None else added, *self.tables.tiles[each], self.offsets)
+        grid, given = (self._count(room, each) * (outward // tile.columns),), self.low[:, block.weights :]
+        where = (y, y if added is None else added, *self.tile_tables[each], self.offsets)
         shape = (block.height, block.width, inward, outward, block.taps, backward, added is not None, *tile[:3])
         if self._boxed(block, tile.rows):
             own = [block.taps * block.inward, block.outward]
@@ -161,26 +185,11 @@ class Workspace(Space):
 
     # sizes
 
-    @staticmethod
-    def arrays(net: ResidualNet, room: Room, dtype: torch.dtype) -> Arrays:
-        wide = torch.float32
-        outputs = [math.prod(block.out) * block.outward for block in net.blocks]
-        for i, block in enumerate(net.blocks):
-            yield f"input {i}", room.samples, block.positions * block.inward, dtype
-            yield f"raw {i}", room.samples, block.positions * block.outward, dtype
-            yield f"mean {i}", room.samples, block.outward, wide
-            yield f"scale {i}", room.samples, block.outward, wide
-            if block.pool:
-                yield f"winner {i}", room.samples, outputs[i], torch.uint8
-        yield f"input {len(net.blocks)}", room.samples, outputs[-1], dtype
-        for i in range(3):
-            yield f"slope {i}", room.samples, max(outputs), dtype
-        yield "raw slope", room.samples, max(block.positions * block.outward for block in net.blocks), dtype
-        yield "affine slope", room.samples, net.head - net.affine, wide
-        yield "features", room.samples, net.channels, wide
-        yield "logits", room.samples, net.classes, wide
-        if dtype != wide:
-            yield "low", room.clients, net.affine, dtype
+    def _convolutions(self) -> Iterator[tuple[Kind, Block]]:
+        for i, block in enumerate(self.net.blocks):
+            yield "forward", block
+            if i > 0:
+                yield "backward", block
 
     def _boxed(self, block: Block, rows: int) -> bool:
         """Whether factors come as boxes, so many positions at a time."""
@@ -192,6 +201,9 @@ class Workspace(Space):
         strides = [block.positions * channels, block.width * channels, channels, 1]
         taken = [max(1, rows // block.positions), min(block.height, rows // block.width), block.width, deep]
         return TensorDescriptor(x, shape, strides, taken)
+
+    def _count(self, room: Room, each: tuple[int, int]) -> int:
+        return count_tiles(room.samples, room.clients, *each)
 
     def _affine(self, block: Block) -> Tensor:
         return self.master[:, self.net.affine + block.affine :]
@@ -205,8 +217,32 @@ class Workspace(Space):
         return 1 << (self.net.classes - 1).bit_length()
 
 
-def _convolutions(net: ResidualNet) -> Iterator[tuple[Kind, Block]]:
+def _arrays(net: ResidualNet, room: Room, momentum: bool, dtype: torch.dtype) -> Iterator[tuple[str, int, int, torch.dtype]]:
+    """(name, rows, numbers in a row, type) of everything a round needs."""
+    wide = torch.float32
+    outputs = [math.prod(block.out) * block.outward for block in net.blocks]
     for i, block in enumerate(net.blocks):
-        yield "forward", block
-        if i > 0:
-            yield "backward", block
+        yield f"input {i}", room.samples, block.positions * block.inward, dtype
+        yield f"raw {i}", room.samples, block.positions * block.outward, dtype
+        yield f"mean {i}", room.samples, block.outward, wide
+        yield f"scale {i}", room.samples, block.outward, wide
+        if block.pool:
+            yield f"winner {i}", room.samples, outputs[i], torch.uint8
+    yield f"input {len(net.blocks)}", room.samples, outputs[-1], dtype
+    for i in range(3):
+        yield f"slope {i}", room.samples, max(outputs), dtype
+    yield "raw slope", room.samples, max(block.positions * block.outward for block in net.blocks), dtype
+    yield "affine slope", room.samples, net.head - net.affine, wide
+    yield "features", room.samples, net.channels, wide
+    yield "logits", room.samples, net.classes, wide
+    yield "losses", room.samples, 1, wide
+    yield "labels", room.samples, 1, torch.int64
+    yield "master", room.clients, net.size, wide
+    if momentum:
+        yield "velocity", room.clients, net.size, wide
+    if dtype != wide:
+        yield "low", room.clients, net.affine, dtype
+
+
+def bytes_needed(net: ResidualNet, room: Room, momentum: bool, dtype: torch.dtype) -> int:
+    return sum(count * size * kind.itemsize for _, count, size, kind in _arrays(net, room, momentum, dtype))

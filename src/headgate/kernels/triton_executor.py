@@ -9,15 +9,14 @@ round of forty LeNets takes 21.9 ms, and 5,930 by a lean loop; one of ResNet-9 1
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from headgate.errors import SettingError
-from headgate.kernels.packed_tiles import count_tiles, tiles
 from headgate.kernels.residual_net import ResidualNet, check_machine, read_blocks
 from headgate.kernels.stack_net import StackNet, read_stack
 from headgate.learning.local import LocalTraining
@@ -33,74 +32,41 @@ class Room(NamedTuple):
     clients: int
 
 
-Arrays = Iterator[tuple[str, int, int, torch.dtype]]
-"""(name, rows, numbers in a row, type)"""
+class Sized(Protocol):
+    """A model as kernels take it."""
 
-
-class Tables:
-    """Which samples are whose, in one piece, so that one copy fills it; tiles by (positions of a sample, rows of a tile)."""
-
-    def __init__(self, room: Room, layout: Iterable[tuple[int, int]], device: torch.device) -> None:
-        self.room, self.layout, self.device = room, tuple(dict.fromkeys(layout)), device
-        lengths = [room.clients + 1, room.samples, *(2 * count_tiles(*room, *each) for each in self.layout)]
-        self.whole = torch.full((sum(lengths),), -1, dtype=torch.int32, device=device)
-        self.offsets, self.owner, *parts = torch.split_with_sizes(self.whole, lengths)
-        self.tiles = {each: part.view(2, -1) for each, part in zip(self.layout, parts, strict=True)}
-
-    def fill(self, offsets: Ints) -> None:
-        """`offsets` say where the samples of each client begin; samples beyond the last are nobody's."""
-        sizes, owner = np.diff(offsets), np.full(self.room.samples, -1)
-        owner[: offsets[-1]] = np.repeat(np.arange(len(sizes)), sizes)
-        begins = np.pad(offsets, (0, self.room.clients + 1 - len(offsets)), "edge")
-        parts = [tiles(offsets, *each, count_tiles(*self.room, *each)).ravel() for each in self.layout]
-        self.whole.copy_(to_device(np.concatenate([begins, owner, *parts]).astype(np.int32), self.device))
+    @property
+    def size(self) -> int:
+        """Of a packed vector."""
 
 
 class Space(ABC):
     """Room for so many samples and clients. Samples beyond those in the tables are left alone."""
 
+    offsets: Tensor
+    labels: Tensor
     logits: Tensor
+    losses: Tensor
+    master: Tensor
+    """the clients' vectors; `low` their beginnings in a shorter type, or the same"""
+    low: Tensor
+    velocity: Tensor
+    half = 0
+    """how long a vector of `low` is"""
 
-    def __init__(
-        self, net: Any, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device, layout: Iterable[tuple[int, int]]
-    ) -> None:
+    def __init__(self, net: Sized, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device) -> None:
         from headgate.kernels import triton_kernels  # which need triton
 
         self.runs = triton_kernels
         self.net, self.room, self.momentum, self.dtype, self.device = net, room, momentum, dtype, device
-        self.made = {
-            name: torch.zeros(rows, size, dtype=kind, device=device)
-            for name, rows, size, kind in self.all_arrays(net, room, momentum, dtype)
-        }
-        self.losses, self.labels, self.master = self.made["losses"], self.made["labels"].view(-1), self.made["master"]
-        self.low = self.made.get("low", self.master)
-        """the beginnings of the clients' vectors in a shorter type, or the same"""
-        self.velocity = self.made.get("velocity", self.master)
-        self.tables = Tables(room, layout, device)
-        self.offsets, self.owner = self.tables.offsets, self.tables.owner
-
-    @staticmethod
-    @abstractmethod
-    def arrays(net: Any, room: Room, dtype: torch.dtype) -> Arrays:
-        """What a round needs besides what all nets need."""
-
-    @classmethod
-    def all_arrays(cls, net: Any, room: Room, momentum: bool, dtype: torch.dtype) -> Arrays:
-        """Everything that a round needs."""
-        yield from cls.arrays(net, room, dtype)
-        yield "losses", room.samples, 1, torch.float32
-        yield "labels", room.samples, 1, torch.int64
-        yield "master", room.clients, net.size, torch.float32
-        if momentum:
-            yield "velocity", room.clients, net.size, torch.float32
-
-    @classmethod
-    def bytes_needed(cls, net: Any, room: Room, momentum: bool, dtype: torch.dtype) -> int:
-        return sum(rows * size * kind.itemsize for _, rows, size, kind in cls.all_arrays(net, room, momentum, dtype))
 
     def holds(self, room: Room, momentum: bool) -> bool:
         fits = room.samples <= self.room.samples and room.clients <= self.room.clients
         return fits and (self.momentum or not momentum)
+
+    @abstractmethod
+    def set_tables(self, offsets: Ints) -> None:
+        """Which samples are whose."""
 
     @abstractmethod
     def load(self, pixels: Tensor) -> None:
@@ -117,7 +83,7 @@ class Space(ABC):
     def spread(self, start: Tensor, run_of: Ints, momentum: bool) -> None:
         """Every client starts from its run's model, at rest."""
         self.runs.spread[-(-self.net.size // WIDE), len(run_of)](
-            start, self.master, self.velocity, self.low, self._table(run_of), self.net.size, self.low.shape[1],
+            start, self.master, self.velocity, self.low, self._table(run_of), self.net.size, self.half,
             momentum, self.low is not self.master, WIDE,
         )  # fmt: skip
 
@@ -132,6 +98,14 @@ class Space(ABC):
 
     def _table(self, values: Ints) -> Tensor:
         return to_device(values.astype(np.int32), self.device)
+
+
+def whose(offsets: Ints, room: Room) -> tuple[Ints, Ints]:
+    """Where the samples of each client begin, and whose each sample is: -1 for nobody's."""
+    sizes = np.diff(offsets)
+    owner = np.full(room.samples, -1)
+    owner[: offsets[-1]] = np.repeat(np.arange(len(sizes)), sizes)
+    return np.pad(offsets, (0, room.clients + 1 - len(offsets)), "edge"), owner
 
 
 SPARE = 0.8
@@ -202,7 +176,7 @@ class TritonKernels(Executor[Task]):
         shares = weights.reshape(-1).index_select(0, to_device(members, self.task.device))
         room = _room(batch.offsets, clients, first, last)
         space = self._make_room(room, training.momentum > 0)
-        space.tables.fill(np.concatenate([[0], np.cumsum(sizes)]))
+        space.set_tables(np.concatenate([[0], np.cumsum(sizes)]))
         space.load(self.task.normalised(batch.images[rows]))
         space.labels[: rows.stop - rows.start] = batch.labels[rows]
         step = self._step(space, room, training)
@@ -291,7 +265,7 @@ class TritonKernels(Executor[Task]):
         return space
 
     def _bytes(self, room: Room, momentum: bool) -> int:
-        return int(self.steps.Workspace.bytes_needed(self.net, room, momentum, self.task.arithmetic))
+        return int(self.steps.bytes_needed(self.net, room, momentum, self.task.arithmetic))
 
 
 def _room(offsets: Ints, clients: int, first: int, last: int) -> Room:

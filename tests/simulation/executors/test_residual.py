@@ -109,6 +109,21 @@ def test_tuned_tiles_divide_what_they_must():
 
 
 @with_triton
+def test_a_workspace_takes_the_memory_it_was_said_to_take():
+    from headgate.kernels.residual_steps import Room, Workspace, bytes_needed
+
+    net, room = read_blocks(task_of(nn.Sequential(block(3, 32), nn.MaxPool2d(2), head(32)), (3, 8, 8))), Room(5, 3)
+    for momentum in (False, True):
+        for dtype in (torch.float32, torch.bfloat16):
+            space = Workspace(net, room, momentum, dtype, torch.device("cpu"))
+            held = [*space.inputs, *space.raw, *space.means, *space.scales, *space.slopes, space.raw_slope, space.d_affine]
+            held += [space.features, space.logits, space.losses, space.labels, space.master, space.low, space.velocity]
+            held += [winner for winner in space.winners if winner is not None]
+            taken = {each.data_ptr(): each.nbytes for each in held}
+            assert sum(taken.values()) == bytes_needed(net, room, momentum, dtype)
+
+
+@with_triton
 @given(st.lists(st.lists(st.integers(0, 6), min_size=2, max_size=2), min_size=1, max_size=6), st.integers(0, 10**6))
 def test_chunks_are_all_runs_in_their_order_and_fit(sizes, memory):
     from headgate.kernels import residual_steps
@@ -124,4 +139,4 @@ def test_chunks_are_all_runs_in_their_order_and_fit(sizes, memory):
     for first, last in chunks:
         held = np.array(sizes[first:last])
         room = Room(rung(int(held.sum())), rung(int((held > 0).sum())))
-        assert last - first == 1 or residual_steps.Workspace.bytes_needed(executor.net, room, False, torch.float32) <= memory
+        assert last - first == 1 or residual_steps.bytes_needed(executor.net, room, False, torch.float32) <= memory

@@ -59,3 +59,17 @@ def test_shared_parameters_are_refused():
     same = nn.Linear(72, 72)
     with pytest.raises(SettingError, match="shared"):
         read_stack(task_of(nn.Sequential(nn.Flatten(), same, same, nn.Linear(72, 4))))
+
+
+@with_triton
+def test_a_space_takes_the_memory_it_was_said_to_take():
+    from headgate.kernels.stack_steps import Workspace, bytes_needed
+    from headgate.kernels.triton_executor import Room
+
+    net, room = read_stack(lenet()), Room(5, 3)
+    for momentum in (False, True):
+        space = Workspace(net, room, momentum, torch.float32, torch.device("cpu"))
+        held = [*space.inputs, *space.slopes, space.wide_slope, space.losses, space.labels, space.master, space.velocity]
+        held += [winner for winner in space.winners if winner is not None]
+        taken = {each.data_ptr(): each.nbytes for each in held}
+        assert sum(taken.values()) == bytes_needed(net, room, momentum, torch.float32)
