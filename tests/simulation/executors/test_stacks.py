@@ -1,5 +1,7 @@
 """Stacks of convolutions and linear layers, as the Triton kernels read and hold them."""
 
+import importlib.util
+
 import pytest
 import torch
 from torch import nn
@@ -11,6 +13,8 @@ from headgate.learning.networks import build_model
 from headgate.simulation.executors.types import Task
 
 from .worlds import CLASSES, task_of
+
+with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 
 
 def lenet():
