@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, Report, System
 from headgate.control.controller import MOST_ADMITTED
 from headgate.control.files import load_ledger, save_ledger
-from headgate.control.policies import Acdpp, Constant, Headgate, Released, Resolving
-from headgate.control.prices import Uniform
+from headgate.control.policies import Acdpp, Constant, Headgate, Resolving
 from headgate.errors import LedgerError, SettingError
 from headgate.testing import a_system
 from headgate.theory.drift import debt_update
@@ -27,18 +26,6 @@ def play(controller, prices):
         yield orders, ledger
 
 
-@pytest.mark.parametrize("policy", [Acdpp(rate=10, K=10), Acdpp(rate=10, K=10, burst="buffer"), Released()])
-def test_forty_runs_together_equal_each_alone_bit_for_bit(policy):
-    prices = Uniform(1, 10).path(np.arange(40), 1, 15)  # more than K rounds: samples leave
-    together = list(play(Controller(MNIST, policy, 40), prices))
-    for r in (0, 1, 2, 7, 15, 24, 33, 38, 39):
-        for (orders, ledger), (own_orders, own) in zip(
-            together, play(Controller(MNIST, policy, 1), prices[r : r + 1]), strict=True
-        ):
-            assert np.array_equal(orders.admitted[r], own_orders.admitted[0])
-            assert (orders.asked[r], ledger.debt[r], ledger.spent[r]) == (own_orders.asked[0], own.debt[0], own.spent[0])
-
-
 @pytest.mark.paper("eq:Z-update", "alg:acdpp")
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.floats(0, 50), min_size=2, max_size=40), st.floats(0.5, 30), st.integers(1, 9))
@@ -50,22 +37,6 @@ def test_debt_is_the_replay_of_what_was_admitted(prices, rate, K):
         debt, spent = float(debt_update(debt, charge, 11.0)), spent + charge
         assert ledger.debt[0] == debt
         assert ledger.spent[0] == spent
-
-
-@settings(deadline=None, max_examples=40)
-@given(st.lists(st.floats(0, 30), min_size=1, max_size=50))
-def test_the_whole_samples_admitted_follow_the_real_ones(wishes):
-    class Wish(AdmissionPolicy):
-        def retention(self, system):
-            return KStep(3)
-
-        def admit(self, view, memory):
-            return AdmissionRequest(np.array([wishes[view.t - 1]])), memory
-
-    admitted = 0
-    for orders, _ in play(Controller(a_system(), Wish(), 1), np.ones((1, len(wishes)))):
-        admitted += int(orders.admitted.sum())
-        assert -1e-6 < sum(wishes[: orders.t]) - admitted < 1
 
 
 @pytest.mark.paper("eq:lambda-def")

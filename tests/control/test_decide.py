@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, System
-from headgate.control.policies import Constant
 
 SYSTEM = System(np.array([3, 1, 7, 4, 5]), 11.0, 30)
 
@@ -56,13 +55,6 @@ def test_a_policy_sees_the_ledger_and_what_is_still_in_memory(rule, kept):
     for view, ledger in zip(policy.seen[1:], after[:-1], strict=True):
         for name in ("spent", "debt", "distinct", "unused"):
             assert np.array_equal(getattr(view, name), getattr(ledger, name)), name
-
-
-@pytest.mark.parametrize("policy", [Constant(rate=4, K=2), Constant(rate=30, K=3, capacity=SYSTEM.buffer)])
-def test_orders_say_from_where_to_where_each_memory_reaches(policy):
-    for orders, ledger in rounds(policy, 6):
-        assert np.array_equal(orders.last, ledger.admitted)
-        assert np.array_equal(orders.first, ledger.dropped)
 
 
 def first_orders(ask, rule, **weights):

@@ -105,16 +105,7 @@ THREE = Markov((1.0, 2.0, 9.0), ((0.05, 0.5, 0.45),) * 3)
 
 @pytest.mark.parametrize(
     ("prices", "budget"),
-    [
-        (TWO, 10.0),
-        (TWO, 20.0),
-        (TWO, 50.0),
-        (TWO, 60.0),
-        (THREE, 5.0),
-        (THREE, 30.0),
-        (THREE, 105.0),
-        (UniformInteger(1, 10), 60.0),
-    ],
+    [(TWO, 10.0), (TWO, 50.0), (THREE, 5.0), (THREE, 105.0), (UniformInteger(1, 10), 60.0)],
 )
 def test_where_prices_take_few_values_the_distance_to_hindsight_does_not_grow(prices, budget):
     """At degenerate budgets (two prices 50, three 5 and 105, ten 60), and where buying nothing would meet the floor."""

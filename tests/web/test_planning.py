@@ -324,7 +324,7 @@ def test_no_file_is_read(planted, prices):
 
 def test_what_is_shipped_may_be_nested():
     told = Planner().arrive(
-        {**ASKED, "prices": {**PER_CLIENT, "common": PRICES}, "options": {"rule": {"kind": "static", "ratio": 0.5}}}
+        {**ASKED, "prices": {**PER_CLIENT, "common": PRICES}, "options": {"rule": {"kind": "fifo", "capacity": 5}}}
     )()
     assert told.policy == "headgate"
     assert told.spend <= 20.0 * (1 + 1e-9)

@@ -24,7 +24,7 @@ class Selection(RankingRule):
     beside_held: ClassVar[bool] = False
     """whether the rule needs the features of what the client holds, too"""
     listens: ClassVar[bool] = False
-    """whether the rule is told how many new samples the model got right in the round before, `Feedback.right`"""
+    """whether the rule is told how many new samples the model got right in the round before, `Losses.right`"""
 
     @property
     def looks(self) -> bool:

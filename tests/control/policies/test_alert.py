@@ -55,37 +55,6 @@ def test_alarms_are_on_as_the_plain_one_says(rounds, stated):
         assert memory["usual"] == pytest.approx([plain.usual] * 2, rel=1e-9, abs=1e-12)
 
 
-def lasting(rounds):
-    """Whether an alarm is on, from the round on in which it rings: then each round brings so many samples that lose so many
-    times the usual."""
-    system, policy = System(np.array([90]), 1.0, 100), Alert(false_alarms=1.0)
-    memory, admitted, on = policy.start(system, 1), 0, []
-    for t, (count, loss) in enumerate([(90, 1.0), (90, 30.0), *rounds], 1):
-        admitted += count
-        usual = memory["usual"] if t > 2 else np.ones(1)
-        new = np.array([loss * usual]) if count else np.full((1, 1), np.nan)
-        seen = told_of(system, new, np.array([admitted]))
-        seen.t = t
-        memory, _ = policy._listen(seen, memory)
-        on.append(bool(memory["on"][0]))
-    return on[1:]
-
-
-@pytest.mark.parametrize(
-    ("then", "lasts"),
-    [
-        ([(20, 2.97)], 1),  # 20 samples that lose less than three times the usual
-        ([(20, 3.01)] * 12, 10),  # not less
-        ([(20, 9.0), (20, 2.97)], 2),  # those before do not count
-        ([(19, 1.0), (0, 0.0), (1, 1.0)], 3),
-        ([(10, 5.0), (10, 0.5), (19, 1.0), (0, 0.0)], 2),  # of 20 together
-        ([(0, 0.0)] * 12, 10),
-    ],
-)
-def test_an_alarm_is_on_until_twenty_samples_lose_less_ten_rounds_at_most(then, lasts):
-    assert lasting(then)[: lasts + 1] == [True] * lasts + [False]
-
-
 def test_without_a_purchase_in_round_1_the_first_probe_comes_in_round_5():
     dear = played(Alert(fill=0.0), np.full(6, 100.0), lambda t: 1.0, System(np.array([100]), 1.0, 1000))
     assert bought(dear).tolist() == [0, 0, 0, 0, 2, 0]
@@ -152,13 +121,3 @@ def test_what_no_alarm_takes_is_spent_by_the_end(reserve):
     assert 0.97 * 5500 < spend.sum() <= 5500
     early = spend[1:40].sum()  # without the filling
     assert early < 1900 if reserve else early > 1900
-
-
-def test_what_is_evidence_of_something_is_no_alarm_yet_unless_false_ones_are_welcome():
-    noise, prices = np.exp(0.5 * np.random.default_rng(0).normal(size=61)), np.full(60, 1.0)
-    alarms = {
-        expected: int(played(Alert(false_alarms=expected), prices, lambda t: noise[t])[-1].memory["alarms"][0])
-        for expected in (0.3, 100 / np.e, 1e9)
-    }
-    assert alarms[0.3] == 0
-    assert 1 <= alarms[100 / np.e] < alarms[1e9] < 59  # in the end any evidence suffices, but there must be some

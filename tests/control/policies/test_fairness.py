@@ -24,27 +24,19 @@ def test_shares_stay_within_their_bands_whatever_is_wanted(rounds, tolerance):
         assert np.all(np.abs(bought - due * total) <= tolerance * due * total + 1e-9)
 
 
-def test_without_tolerance_everybody_gets_the_share_of_their_buffer():
-    given = fair(np.array([[3.0, 0.0, 0.0, 0.0]]), np.zeros((1, 4)), BUFFER, 0.0)
-    assert given == pytest.approx((BUFFER / 5)[None])
-
-
-def test_with_room_in_all_bands_what_is_wanted_is_given():
-    wanted = np.array([[3.0, 1.0, 0.0, 4.0]])
-    assert fair(wanted, BUFFER[None] * 100, BUFFER, 0.2) == pytest.approx(wanted)
-    assert fair(np.zeros((1, 4)), np.zeros((1, 4)), BUFFER, 0.2) == pytest.approx(np.zeros((1, 4)))
-
-
-def test_what_is_wanted_is_followed_until_the_first_client_leaves_its_band():
-    """Each run by itself: after 60 of each and 30 more, a share of 70 ± 14 is allowed; the second has bought nothing yet."""
-    wanted = np.array([[30.0, 0.0, 0.0], [30.0, 0.0, 0.0]])
-    given = fair(wanted, np.array([[60, 60, 60], [0, 0, 0]]), np.array([10, 10, 10]), 0.2)
-    assert given == pytest.approx(np.array([[24.0, 3.0, 3.0], [12.0, 9.0, 9.0]]))
-
-
-def test_who_wants_just_its_due_holds_nobody_back():
-    given = fair(np.array([[2.0, 1.0, 0.0]]), np.array([[60, 60, 60]]), np.array([10, 10, 10]), 0.2)
-    assert given == pytest.approx(np.array([[2.0, 1.0, 0.0]]))
+@pytest.mark.parametrize(
+    ("wanted", "bought", "tolerance", "expected"),
+    [
+        ([30.0, 0.0, 0.0], [60, 60, 60], 0.2, [24.0, 3.0, 3.0]),  # a share of 70 ± 14 after 30 more
+        ([30.0, 0.0, 0.0], [0, 0, 0], 0.2, [12.0, 9.0, 9.0]),
+        ([30.0, 0.0, 0.0], [0, 0, 0], 0.0, [10.0, 10.0, 10.0]),
+        ([2.0, 1.0, 0.0], [60, 60, 60], 0.2, [2.0, 1.0, 0.0]),  # who wants just its due holds nobody back
+        ([0.0, 0.0, 0.0], [0, 0, 0], 0.2, [0.0, 0.0, 0.0]),
+    ],
+)
+def test_what_is_wanted_is_followed_until_the_first_client_leaves_its_band(wanted, bought, tolerance, expected):
+    given = fair(np.array([wanted]), np.array([bought]), np.array([10, 10, 10]), tolerance)
+    assert given == pytest.approx(np.array([expected]))
 
 
 def plainly_divided(total, wanted, places):

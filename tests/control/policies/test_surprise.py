@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.control import Controller, Losses, Report, System
 from headgate.control.policies import Alert
-from headgate.control.policies.budgeted import surprise
+from headgate.control.policies.budgeted import alert
 
 from .plain_alarm import PlainTest, told_of
 
@@ -27,29 +27,16 @@ LARGE = 5, 25, 30
 @example([([0.0] * 3, 60), ([1.0] * 3, 5)], LARGE)  # nothing is usual yet
 @example([([1.0, np.nan, np.nan], 1)], (1, 1, 1))
 def test_it_is_the_plain_one(rounds, buffers):
-    system, memory, plain, admitted = System(np.array(buffers), 1.0, 50), surprise.unheard(2), PlainTest(), 0
+    system, memory, plain, admitted = System(np.array(buffers), 1.0, 50), alert.unheard(2), PlainTest(), 0
     for losses, count in rounds:
         admitted += count
-        memory, louder, samples = surprise.observe(told_of(system, np.array([losses] * 2), np.full(2, admitted)), memory)
+        memory, louder, samples = alert.observe(told_of(system, np.array([losses] * 2), np.full(2, admitted)), memory)
         plain.hear(losses, system.buffer, count)
         assert louder == pytest.approx([plain.louder] * 2, rel=1e-9)
         assert samples.tolist() == [plain.of] * 2
         assert memory["evidence"] == pytest.approx([plain.evidence] * 2, rel=1e-9, abs=1e-9)
         assert memory["usual"] == pytest.approx([plain.usual] * 2, rel=1e-9, abs=1e-12)
         assert all(np.isfinite(array).all() for array in memory.values())
-
-
-def test_where_a_run_is_not_settled_nothing_is_learnt_of_it():
-    """It still says by how much the usual was exceeded."""
-    system = System(np.array([90]), 1.0, 50)
-    memory, *_ = surprise.observe(told_of(system, np.array([[1.0], [1.0]]), np.full(2, 90)), surprise.unheard(2))
-    settled = np.array([True, False])
-    after, louder, samples = surprise.observe(told_of(system, np.array([[4.0], [4.0]]), np.full(2, 110)), memory, settled)
-    assert louder.tolist() == [4.0, 4.0]
-    assert samples.tolist() == [20.0, 20.0]
-    for name in surprise.NAMES:
-        assert after[name][1] == pytest.approx(memory[name][1])
-        assert after[name][0] > memory[name][0]
 
 
 def means_of(kind, rng, admitted, level):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headgate.control import System
 from headgate.control.policies import Headgate
 from headgate.control.policies.budgeted import wear
-from headgate.control.prices import PerClient, Uniform
+from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 
 MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
@@ -41,28 +41,3 @@ def test_the_smoother_the_more_rounds_buy_and_the_fewer_samples_there_are_for_th
         spent = each.spend.sum(axis=1)
         assert spent.max() <= 5500
         assert spent.mean() == pytest.approx(5500, rel=0.015)
-
-
-def test_the_first_rounds_do_not_wait_for_prices_that_only_empty_places_felt():
-    """Empty buffers are no older than the run: else the first price is felt as a bargain, and what follows as dear."""
-    plain, smooth = (rehearse(MNIST, Headgate(smooth=each), Uniform(1, 10), np.arange(40), 100) for each in (0.0, 0.25))
-    early = [float(each.admitted[:, :20].sum(axis=1).mean()) for each in (plain, smooth)]
-    assert early[1] > 0.95 * early[0]
-
-
-def test_the_money_is_spent_evenly_whatever_the_worth():
-    """The limit is that of the felt prices met: it settles near the pace, a little early, since places are young at first."""
-    system = System(MNIST.buffer, MNIST.budget, 600)
-    played = rehearse(system, Headgate(smooth=0.25), Uniform(1, 10), np.arange(12), 600)
-    by_third = [part.sum(axis=1).mean() for part in np.split(played.spend, 3, axis=1)]
-    assert by_third == pytest.approx([600 * 55 / 3] * 3, rel=0.1)
-    assert by_third[0] > by_third[2]
-
-
-def test_clients_with_prices_of_their_own_are_renewed_sooner_when_they_are_old():
-    """At the same prices a client that was passed over comes first."""
-    prices = PerClient(Uniform(1, 10), (1.0,) * 10, noise=0.5)
-    plain, smooth = (rehearse(MNIST, Headgate(smooth=each, fairness=1.0), prices, np.arange(12), 100) for each in (0.0, 0.5))
-    assert smooth.spend.sum(axis=1).max() <= 5500
-    assert smooth.admitted.sum() < plain.admitted.sum()
-    assert (smooth.admitted > 0).mean() > (plain.admitted > 0).mean()

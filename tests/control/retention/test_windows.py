@@ -1,6 +1,4 @@
-import runpy
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +11,9 @@ from headgate.control.policies import Constant
 from headgate.control.retention import capacity_of
 from headgate.testing import a_system
 
+from .scripted import Scripted, played
+
 SYSTEM = a_system()
-SCRIPTED = runpy.run_path(str(Path(__file__).parent / "scripted.py"))
-played = SCRIPTED["played"]
 
 
 @settings(deadline=None)
@@ -61,12 +59,11 @@ def test_windows_from_counts_hold_what_their_rule_keeps_sample_by_sample(arrival
 
 
 def test_clients_that_admit_less_than_ordered_keep_exact_windows():
-    controller = Controller(a_system(), Constant(rate=8, K=3), 1)
+    controller = Controller(SYSTEM, Constant(rate=8, K=3), 1)
     ledger = controller.open()
     for t in range(12):
-        orders = controller.decide(ledger, np.array([2.0]))
-        admitted = orders.admitted // (1 + t % 2)
-        ledger = controller.post(ledger, orders, Report(admitted))
+        orders = controller.decide(ledger, 2.0)
+        ledger = controller.post(ledger, orders, Report(orders.admitted // (1 + t % 2)))
     assert np.array_equal(ledger.contents.recent[0], ledger.admitted)  # round 12
     assert ledger.spent[0] == 2.0 * ledger.admitted.sum()
 
@@ -93,7 +90,7 @@ def test_a_policy_sees_what_the_capacity_has_left():
     """Samples that are not old enough to go may be gone all the same."""
     seen = []
 
-    class Watching(SCRIPTED["Scripted"]):
+    class Watching(Scripted):
         def admit(self, view, memory):
             seen.append(view.kept_by_client[0].tolist())
             return super().admit(view, memory)

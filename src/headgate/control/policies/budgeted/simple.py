@@ -1,4 +1,4 @@
-"""Buyers with one simple rule each: a fixed price limit, an even pace, a bucket, a coin."""
+"""Buyers with one simple rule each: a fixed price limit, an even pace, a coin."""
 
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -149,40 +149,6 @@ class Below(BudgetedPolicy):
         share = np.divide(money, all_places, out=np.ones_like(money), where=all_places > money)
         share = np.where(price <= limit, share, 0.0)
         return (share if view.price.ndim == 1 else np.broadcast_to(share[:, None], view.price.shape)), memory
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Bucket(BudgetedPolicy):
-    """A token bucket: the budget drips in, and what does not fit is lost.
-
-    In any w rounds it spends at most (w + depth)·C, the filling of the buffers included.
-
-    Greedy: at or below the mean price so far it buys all the tokens allow. Above it, only what would be lost.
-    """
-
-    depth: float = 10.0
-    """what the bucket holds, in rounds' budgets; it is full at the start"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive("depth", self.depth)
-
-    def start(self, system: System, runs: int) -> Arrays:
-        own = {"tokens": np.full(runs, self.depth * system.budget), "spent": np.zeros(runs), "sum_of_prices": np.zeros(runs)}
-        return {**super().start(system, runs), **own}
-
-    def spending_limit(self, view: View, memory: Arrays) -> Floats:
-        return np.minimum(super().spending_limit(view, memory), view.spent + memory["tokens"])
-
-    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        price, budget = view.one_price(), view.system.budget
-        places = float(self.places(view.system).sum())
-        total = memory["sum_of_prices"] + price
-        full = self.depth * budget
-        tokens = np.minimum(memory["tokens"] - (view.spent - memory["spent"]), full) + budget
-        spend = np.where(price <= total / view.t, tokens, np.maximum(tokens - full, 0.0))
-        share = np.divide(spend, price * places, out=np.ones_like(price), where=price > 0)
-        return np.minimum(share, 1.0), {**memory, "tokens": tokens, "spent": view.spent, "sum_of_prices": total}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
