@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, Report, System
+from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, KStep, Report, System
 from headgate.control.controller import MOST_ADMITTED
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Acdpp, Constant, Headgate, Resolving
@@ -15,24 +15,15 @@ from headgate.errors import LedgerError, SettingError
 from headgate.testing import a_system
 from headgate.theory.drift import debt_update
 
-MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
-
-
-def play(controller, prices):
-    ledger = controller.open()
-    for t in range(prices.shape[1]):
-        orders = controller.decide(ledger, prices[:, t].copy())
-        ledger = controller.post(ledger, orders)
-        yield orders, ledger
+from .playing import played
 
 
 @pytest.mark.paper("eq:Z-update", "alg:acdpp")
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.floats(0, 50), min_size=2, max_size=40), st.floats(0.5, 30), st.integers(1, 9))
 def test_debt_is_the_replay_of_what_was_admitted(prices, rate, K):
-    controller = Controller(a_system(), Acdpp(rate=rate, K=K), 1)
     debt = spent = 0.0
-    for orders, ledger in play(controller, np.array([prices])):
+    for orders, ledger in played(a_system(), Acdpp(rate=rate, K=K), prices):
         charge = orders.price[0] * int(orders.admitted.sum())
         debt, spent = float(debt_update(debt, charge, 11.0)), spent + charge
         assert ledger.debt[0] == debt
@@ -41,15 +32,11 @@ def test_debt_is_the_replay_of_what_was_admitted(prices, rate, K):
 
 @pytest.mark.paper("eq:lambda-def")
 def test_orders_are_windows_of_the_stream():
-    controller = Controller(a_system(), Constant(rate=4, K=2), 1)
-    before = controller.open()
-    for _ in range(6):
-        orders = controller.decide(before, np.ones(1))
-        after = controller.post(before, orders)
-        assert np.array_equal(orders.last, before.admitted + orders.admitted)
+    ever = 0
+    for orders, after in played(a_system(), Constant(rate=4, K=2), [1.0] * 6):
+        assert np.array_equal(orders.last, ever + orders.admitted)
         assert np.array_equal(orders.last - orders.first, after.occupancy)
-        assert np.array_equal(orders.last - orders.first, after.occupancy)
-        before = after
+        ever = after.admitted
 
 
 def test_posting_twice_or_out_of_turn_is_refused():
@@ -130,23 +117,10 @@ def test_one_client_that_reports_more_than_it_was_ordered_or_less_than_nothing_i
 
 
 def test_a_price_per_client_is_charged_per_client():
-    class Even(AdmissionPolicy):
-        def retention(self, system):
-            return Fifo(100)
-
-        def admit(self, view, memory):
-            assert view.price.shape == (1, 5)
-            return AdmissionRequest(np.array([20.0])), memory
-
-    controller = Controller(a_system(), Even(), 1)
-    ledger = controller.open()
-    orders = controller.decide(ledger, np.array([[1.0, 2.0, 3.0, 4.0, 5.0]]))
-    after = controller.post(ledger, orders)
+    ((orders, after),) = played(a_system(), Constant(rate=20, K=2), [np.array([[1.0, 2.0, 3.0, 4.0, 5.0]])])
     assert orders.admitted.tolist() == [[3, 1, 7, 4, 5]]
     assert after.spent[0] == 3 + 2 + 21 + 16 + 25
-    own = Controller(a_system(), Acdpp(rate=3, K=2), 1)
-    with pytest.raises(SettingError, match="one price per round"):
-        own.decide(own.open(), np.ones((1, 5)))
+    assert orders.paid(orders.admitted).tolist() == [[3, 2, 21, 16, 25]]
 
 
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
@@ -187,27 +161,37 @@ def test_weights_are_normalised_and_nothing_can_be_changed_in_place():
 class Wants(AdmissionPolicy):
     """Asks for what it is made with, with the shares that it is made with."""
 
-    def __init__(self, total, weights=None, **extra):
+    def __init__(self, total, weights, **extra):
         self.total, self.weights, self.extra = total, weights, extra
 
     def retention(self, system):
         return KStep(1)
 
     def shares(self, system):
-        return super().shares(system) if self.weights is None else np.array(self.weights)
+        return np.array(self.weights)
 
     def admit(self, view, memory):
         return AdmissionRequest(np.array([self.total]), **self.extra), memory
 
 
-def test_as_many_samples_as_can_be_counted_exactly_may_be_asked_for_and_no_more():
-    most = float(MOST_ADMITTED // 4)  # four shares in all
-    one = Controller(a_system(), Wants(most, [1, 1, 1, 1, 0]), 1)
-    assert one.decide(one.open(), 1.0).admitted.sum() == most
-    for policy in (Wants(4 * most, [1]), Wants(0.0, [1], given=np.array([[MOST_ADMITTED]]))):
-        alone = Controller(System(np.array([3]), 1.0), policy, 1)
-        assert alone.decide(alone.open(), 1.0).admitted.sum() == MOST_ADMITTED
-    for policy in (Wants(most + 1, [1, 1, 1, 1, 0]), Wants(0.0, given=np.full((1, 5), MOST_ADMITTED))):
-        other = Controller(a_system(), policy, 1)
+FOUR = [1, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("total", "weights", "extra", "fits"),
+    [
+        (MOST_ADMITTED / 4, FOUR, {}, True),  # four shares in all
+        (MOST_ADMITTED / 4 + 1, FOUR, {}, False),
+        (MOST_ADMITTED, [1], {}, True),
+        (0.0, [1], {"given": np.array([[MOST_ADMITTED]])}, True),
+        (0.0, FOUR, {"given": np.full((1, 5), MOST_ADMITTED)}, False),
+    ],
+)
+def test_as_many_samples_as_can_be_counted_exactly_may_be_asked_for_and_no_more(total, weights, extra, fits):
+    system = System(np.arange(1, len(weights) + 1), 1.0)
+    if fits:
+        ((orders, _),) = played(system, Wants(total, weights, **extra), [1.0])
+        assert orders.admitted.sum() == total + sum(each.sum() for each in extra.values())
+    else:
         with pytest.raises(SettingError, match="at most"):
-            other.decide(other.open(), 1.0)
+            next(played(system, Wants(total, weights, **extra), [1.0]))

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, System
+from headgate.control import AdmissionPolicy, AdmissionRequest, Fifo, KStep, System
+
+from .playing import played
 
 SYSTEM = System(np.array([3, 1, 7, 4, 5]), 11.0, 30)
 
@@ -25,15 +27,6 @@ class Asks(AdmissionPolicy):
         return self.ask, memory
 
 
-def rounds(policy, count):
-    controller = Controller(SYSTEM, policy)
-    ledger = controller.open()
-    for _ in range(count):
-        orders = controller.decide(ledger, 2.0)
-        ledger = controller.post(ledger, orders)
-        yield orders, ledger
-
-
 def total(samples):
     return np.array([float(samples)])
 
@@ -48,7 +41,7 @@ def total(samples):
 )
 def test_a_policy_sees_the_ledger_and_what_is_still_in_memory(rule, kept):
     policy = Asks(AdmissionRequest(total(10)), rule)
-    after = [ledger for _, ledger in rounds(policy, 4)]
+    after = [ledger for _, ledger in played(SYSTEM, policy, [2.0] * 4)]
     assert [int(view.kept[0]) for view in policy.seen] == kept
     assert [view.kept_by_client.tolist() for view in policy.seen] == [[[each // 5] * 5] for each in kept]
     assert [view.t for view in policy.seen] == [1, 2, 3, 4]
@@ -58,7 +51,7 @@ def test_a_policy_sees_the_ledger_and_what_is_still_in_memory(rule, kept):
 
 
 def first_orders(ask, rule, **weights):
-    return next(rounds(Asks(ask, rule, **weights), 1))[0]
+    return next(played(SYSTEM, Asks(ask, rule, **weights), [2.0]))[0]
 
 
 def test_nobody_is_given_more_than_the_policy_the_rule_and_both_leave_room_for():
@@ -78,7 +71,7 @@ def test_room_of_a_client_without_a_share_is_no_room():
 
 def test_what_is_given_and_what_is_free_come_on_top_and_the_free_ones_cost_nothing():
     given, free = np.array([[1, 0, 0, 0, 2]]), np.array([[0, 3, 0, 0, 1]])
-    ((orders, ledger),) = rounds(Asks(AdmissionRequest(total(5), given=given, free=free), Fifo(9)), 1)
+    ((orders, ledger),) = played(SYSTEM, Asks(AdmissionRequest(total(5), given=given, free=free), Fifo(9)), [2.0])
     assert orders.admitted.tolist() == [[2, 4, 1, 1, 4]]
     assert ledger.spent[0] == 2.0 * (5 + 3)
     assert orders.charge(np.array([[0, 2, 0, 0, 2]]))[0] == 2.0 * 1  # free ones are counted first

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control import Controller, System
+from headgate.control import System
 from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policies.budgeted import all_prices
 from headgate.control.policies.budgeted.headgate import _all_or_nothing
 from headgate.control.prices import Markov, UniformInteger
 from studies.theory import shortfall as theorem
+
+from .playing import played
 
 PLACES, BUDGET = 100.0, 55.0
 LIMIT, RATE = theorem.ceiling(PLACES, BUDGET)
@@ -156,9 +158,6 @@ def test_whatever_the_prices_are_an_even_spend_at_the_highest_one_is_reached(pri
     price = np.array({"rising": sorted(prices), "falling": sorted(prices)[::-1]}.get(kind, prices))
     if kind == "two levels":
         price = np.where(np.arange(len(price)) < len(price) // 2, 10.0, 1.0 + (price > 5))
-    controller = Controller(System(theorem.BUFFERS, budget, len(price)), Headgate(early=early))
-    ledger = controller.open()
-    for each in price:
-        ledger = controller.post(ledger, controller.decide(ledger, np.array([each])))
+    *_, (_, ledger) = played(System(theorem.BUFFERS, budget, len(price)), Headgate(early=early), price)
     assert ledger.spent[0] <= budget * len(price)
     assert ledger.admitted.sum() >= len(price) * min(budget / price.max(), PLACES) - 2

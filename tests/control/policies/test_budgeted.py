@@ -5,12 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from headgate.control import Controller, Fifo, KStep, System
+from headgate.control import System
 from headgate.control.policies import Headgate
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
+
+from ..playing import played
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,30 +27,8 @@ class Renews(BudgetedPolicy):
 
 
 def bought(policy, system, prices):
-    controller = Controller(system, policy)
-    ledger, each = controller.open(), []
-    for price in prices:
-        orders = controller.decide(ledger, np.asarray(price))
-        ledger = controller.post(ledger, orders)
-        each.append(orders.admitted[0].tolist())
-    return each, ledger
-
-
-@pytest.mark.parametrize(
-    ("rule", "places"), [(Fifo(2), [2, 1, 2]), (Fifo(9), [3, 1, 7]), (Fifo(), [3, 1, 7]), (KStep(4), [3, 1, 7])]
-)
-def test_a_client_has_no_more_places_than_its_buffer_and_its_rule(rule, places):
-    system = System(np.array([3, 1, 7]), 1e9, 10)
-    assert Renews(rule=rule).places(system).tolist() == places
-    assert bought(Renews(rule=rule, share=1.0), system, [1.0])[0] == [places]
-
-
-def test_half_a_sample_each_round_is_a_sample_every_other_round():
-    system = System(np.array([1, 3]), 1e9, 10)
-    each, _ = bought(Renews(), system, [[[1.0, 1.0]]] * 6)
-    assert each == [[0, 1], [1, 2]] * 3
-    each, _ = bought(Renews(share=0.125), system, [1.0] * 6)
-    assert [sum(row) for row in each] == [0, 1, 0, 1, 0, 1]
+    rounds = list(played(system, policy, prices))
+    return [orders.admitted[0].tolist() for orders, _ in rounds], rounds[-1][1]
 
 
 def test_what_there_was_no_money_for_is_not_owed_later():

@@ -12,6 +12,8 @@ from headgate.control.prices import Fixed, PerClient, Switches, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.theory.bound import BoundConstants
 
+from ..playing import played
+
 MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
 MAKERS = {
     "headgate": Headgate,
@@ -70,11 +72,8 @@ def test_no_buyer_ever_overspends_or_overfills(name, situation):
 def test_no_client_is_starved_or_overfed_for_its_price(prices, fairness, name):
     """Within ±fairness of its share of the buffers, and a few samples of rounding."""
     buffer = np.array([3, 1, 7])
-    system = System(buffer, 20.0, len(prices))
-    controller = Controller(system, MAKERS[name](fairness=fairness), 1)
-    ledger, due = controller.open(), buffer / buffer.sum()
-    for row in prices:
-        ledger = controller.post(ledger, controller.decide(ledger, np.array([row])))
+    due = buffer / buffer.sum()
+    for _, ledger in played(System(buffer, 20.0, len(prices)), MAKERS[name](fairness=fairness), np.array(prices)[:, None]):
         admitted = ledger.admitted[0]
         off = np.abs(admitted - due * admitted.sum())
         assert np.all(off <= fairness * due * admitted.sum() + 2 + 2 * buffer.size * due)

@@ -24,21 +24,6 @@ def test_shares_stay_within_their_bands_whatever_is_wanted(rounds, tolerance):
         assert np.all(np.abs(bought - due * total) <= tolerance * due * total + 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "bought", "tolerance", "expected"),
-    [
-        ([30.0, 0.0, 0.0], [60, 60, 60], 0.2, [24.0, 3.0, 3.0]),  # a share of 70 ± 14 after 30 more
-        ([30.0, 0.0, 0.0], [0, 0, 0], 0.2, [12.0, 9.0, 9.0]),
-        ([30.0, 0.0, 0.0], [0, 0, 0], 0.0, [10.0, 10.0, 10.0]),
-        ([2.0, 1.0, 0.0], [60, 60, 60], 0.2, [2.0, 1.0, 0.0]),  # who wants just its due holds nobody back
-        ([0.0, 0.0, 0.0], [0, 0, 0], 0.2, [0.0, 0.0, 0.0]),
-    ],
-)
-def test_what_is_wanted_is_followed_until_the_first_client_leaves_its_band(wanted, bought, tolerance, expected):
-    given = fair(np.array([wanted]), np.array([bought]), np.array([10, 10, 10]), tolerance)
-    assert given == pytest.approx(np.array([expected]))
-
-
 def plainly_divided(total, wanted, places):
     """Whole parts first; then one by one to whom most is missing, round by round, the first client of equals first."""
     size, clients = sum(wanted), range(len(wanted))

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control.controller import Controller
 from headgate.control.policies import Acdpp, Clairvoyant, Constant, Dpp
 from headgate.control.policies.references.clairvoyant import cheapest_first
 from headgate.control.policy import PolicyContext
@@ -13,6 +12,8 @@ from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 from headgate.control.types import System
 from headgate.theory.bound import BoundConstants
+
+from ..playing import played
 
 SYSTEM = System(np.array([3, 1, 7, 4]), budget=11.0, horizon=30)
 HELD = {"capacity": SYSTEM.buffer, "purse": True}
@@ -28,10 +29,7 @@ PURSED = {
 @settings(max_examples=25, deadline=None)
 @given(prices=st.lists(st.sampled_from([0.0, 1e-9, 0.3, 1.0, 3.7, 10.0, 1e6]), min_size=30, max_size=30))
 def test_a_purse_is_never_overdrawn_and_no_buffer_overfilled(policy, prices):
-    controller = Controller(SYSTEM, policy, 1)
-    ledger = controller.open()
-    for price in prices:
-        ledger = controller.post(ledger, controller.decide(ledger, np.array([price])))
+    for _, ledger in played(SYSTEM, policy, prices):
         assert ledger.spent[0] <= SYSTEM.budget * 30
         assert np.all(ledger.occupancy <= SYSTEM.buffer)
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import positive, whole_numbers, zero_or_more
+from headgate.control.checks import a_share, positive, whole_numbers, zero_or_more
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
@@ -206,8 +206,7 @@ class Bursts(PriceProcess):
         Uniform(self.low, self.high)
         positive("factor", self.factor)
         whole_length("length", self.length)
-        if not 0 <= self.chance <= 1:
-            raise SettingError(f"chance = {self.chance}: must be a probability")
+        a_share("chance", self.chance)
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         calm = Uniform(self.low, self.high).path(seeds, start, stop)
@@ -234,8 +233,7 @@ class Drift(PriceProcess):
         positive("first", self.first)
         positive("last", self.last)
         whole_length("rounds", self.rounds)
-        if not 0 <= self.noise <= 1:
-            raise SettingError(f"noise = {self.noise}: must lie between 0 and 1, so that no price falls below zero")
+        a_share("noise", self.noise)  # so that no price falls below zero
 
     def _mean_at(self, t: NDArray[np.int64]) -> Floats:
         return np.asarray(self.first + (self.last - self.first) * np.minimum((t - 1) / max(self.rounds - 1, 1), 1.0))
@@ -322,8 +320,7 @@ class PerClient(PriceProcess):
         positive("factors", self.factors)
         if not self.factors:
             raise SettingError("factors = []: needs one factor for each client")
-        if not 0 <= self.noise <= 1:
-            raise SettingError(f"noise = {self.noise}: must lie between 0 and 1, so that no price falls below zero")
+        a_share("noise", self.noise)  # so that no price falls below zero
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)

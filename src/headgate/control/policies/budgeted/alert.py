@@ -1,17 +1,9 @@
 """Headgate for a world that moves: it listens to new samples, and when they surprise it renews what is older than the change.
 
-After a change the buffers hold the old world until they are renewed, and the model knows nothing of the new one. On an alarm of
-a sequential test the places that were last renewed before losses began to rise are renewed at once, at any price that
-the purse can pay. Where a low price has renewed them all already, there is nothing to hurry for, and it does as headgate does.
-It listens to what low prices bring, and where they stay away to a few samples bought to hear. From an alarm on, until the model
-has learnt the new world, what samples lose is not taken for the usual. docs/studies/drift.md has the numbers.
-
-The test: a round in which n new samples lose x on average speaks for a changed world by how much better it fits a loss of
-`RISE` times the usual, the logarithm of the ratio of two gamma densities whose relative variance is that of a mean of n such
-losses. The sum of these, never below 0, is Page's CUSUM (1954). A likelihood ratio has a mean of at most 1 while losses do not
-rise. So the sum of ratios over all rounds in which the change may have begun, Shiryaev's and Roberts's, grows by at most 1 a
-round in the mean; it is not below T/a when the CUSUM exceeds log(T/a), and then the sum restarts. So at most a alarms are
-expected in T calm rounds. What is usual, and how much losses scatter, is learnt on the way; a test shows that the rate holds.
+The test for a change is Page's CUSUM (1954): the sum, never below 0, of how much better the mean loss of a round's new samples
+fits `RISE` times the usual, by gamma densities. A likelihood ratio has a mean of at most 1 while losses do not rise, so the
+Shiryaev-Roberts sum of ratios grows by at most 1 a round in the mean and is not below T/a when the CUSUM exceeds log(T/a):
+at most a alarms are expected in T calm rounds. docs/understand/headgate.md has the rule, docs/studies/drift.md the numbers.
 """
 
 from dataclasses import dataclass
@@ -19,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from headgate.control.checks import positive
+from headgate.control.checks import a_share, positive
 from headgate.control.policies.budgeted.headgate import Headgate
 from headgate.control.types import Arrays, Bools, Floats, System, View
 from headgate.errors import SettingError
@@ -66,8 +58,7 @@ class Alert(Headgate):
         positive("false_alarms", self.false_alarms)
         if not 0 <= self.reserve < 1:
             raise SettingError(f"reserve = {self.reserve}: must be 0 or more and below 1")
-        if not 0 <= self.probe <= 1:
-            raise SettingError(f"probe = {self.probe}: must lie between 0 and 1")
+        a_share("probe", self.probe)
 
     def start(self, system: System, runs: int) -> Arrays:
         none, nothing = np.zeros(runs, dtype=np.int64), np.zeros(runs)
@@ -135,7 +126,7 @@ def heard(view: View, memory: Arrays) -> tuple[Floats, Floats, Arrays]:
     return loss, np.minimum(view.admitted - memory["heard_until"], weight).astype(np.float64), after
 
 
-def observe(view: View, memory: Arrays, settled: Bools | None = None) -> tuple[Arrays, Floats, Floats]:
+def observe(view: View, memory: Arrays, settled: Bools) -> tuple[Arrays, Floats, Floats]:
     """The memory with what was heard of the round before, and by how much it exceeds the usual: times it, 1 where nothing was
     heard or nothing is usual yet, and of how many samples, (R,). Where a run is not `settled` nothing is learnt of it."""
     loss, count, memory = heard(view, memory)
@@ -143,8 +134,7 @@ def observe(view: View, memory: Arrays, settled: Bools | None = None) -> tuple[A
     known = (samples >= FIRST) & (usual > 0) & (count > 0)
     ratio = np.divide(loss, usual, out=np.ones_like(loss), where=known)
     heard_of = np.where(known, count, 0.0)
-    if settled is not None:
-        count, known = np.where(settled, count, 0.0), known & settled
+    count, known = np.where(settled, count, 0.0), known & settled
     told = count * MANY / (count + MANY)
     scatter = (LEARNT * SCATTER + memory["scatter"]) / (LEARNT + memory["scatter_rounds"])
     evidence = memory["evidence"] + np.where(known, told / scatter * (ratio * (1 - 1 / RISE) - np.log(RISE)), 0.0)

@@ -5,7 +5,7 @@ from typing import Self
 
 import numpy as np
 
-from headgate.control.checks import positive, zero_or_more
+from headgate.control.checks import a_share, positive, zero_or_more
 from headgate.control.policies.budgeted import all_prices, latest_prices
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.price_limit import Edge, edge_of
@@ -39,8 +39,7 @@ class Threshold(BudgetedPolicy):
         super().__post_init__()
         if self.limit is not None:
             zero_or_more("limit", self.limit if self.limit != np.inf else 0.0)
-        if not 0 <= self.share <= 1:
-            raise SettingError(f"share = {self.share}: must lie between 0 and 1")
+        a_share("share", self.share)
 
     def resolved(self, given: PolicyContext) -> Self:
         if self.limit is not None:
@@ -167,8 +166,8 @@ class Random(BudgetedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.chance is not None and not 0 <= self.chance <= 1:
-            raise SettingError(f"chance = {self.chance}: must be a probability")
+        if self.chance is not None:
+            a_share("chance", self.chance)
 
     def resolved(self, given: PolicyContext) -> Self:
         spends_all = min(1.0, given.system.budget / (given.mean_price * given.system.memory))
