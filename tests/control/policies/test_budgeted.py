@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from headgate.control import System
 from headgate.control.policies import Headgate
-from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policies.budgeted.base import BudgetedPolicy, divided, fair
 from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
@@ -102,3 +104,46 @@ def test_shares_that_cannot_be_meant_are_refused(shares, message):
 
 def test_what_rounding_adds_to_a_share_is_not_refused():
     assert bought(Says(said=[[0.0, 1.0 + 1e-9]], fairness=1.0, fill=0.0), System(np.array([3, 5]), 9.0, 10), [[[1.0, 2.0]]])
+
+
+PLACES = np.array([3, 1, 7, 4])
+SHARES = st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4)
+
+
+@given(st.lists(SHARES, min_size=1, max_size=30), st.floats(0.0, 1.0))
+def test_shares_stay_within_their_bands_whatever_is_wanted(rounds, tolerance):
+    bought = np.zeros((1, 4))
+    due = PLACES / PLACES.sum()
+    for shares in rounds:
+        wanted = np.array([shares]) * PLACES
+        given = fair(wanted, bought, PLACES, tolerance)
+        assert given.sum() == pytest.approx(wanted.sum())
+        assert np.all(given >= -1e-9)
+        assert np.all(given <= PLACES + 1e-9)
+        bought = bought + given
+        total = bought.sum()
+        assert np.all(np.abs(bought - due * total) <= tolerance * due * total + 1e-9)
+
+
+def plainly_divided(total, wanted, places):
+    """Whole parts first; then one by one to whom most is missing, round by round, the first client of equals first."""
+    size, clients = sum(wanted), range(len(wanted))
+    due = [total * each / size if size else 0.0 for each in wanted]
+    whole = [min(int(due[m] + 1e-9), places[m]) for m in clients]
+    while left := total - sum(whole):
+        short = sorted((m for m in clients if whole[m] < places[m]), key=lambda m: whole[m] - due[m])
+        for m in short[:left]:
+            whole[m] += 1
+    return whole
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 40), min_size=4, max_size=4), min_size=2, max_size=2), st.tuples(*[st.floats(0, 3)] * 2)
+)
+@example([[0, 0, 0, 4], [0, 0, 1, 0]], (1.0, 3.0))
+def test_a_whole_total_is_divided_as_is_wanted_within_the_places(rows, parts):
+    wanted = np.minimum(np.array(rows) / 8, PLACES)
+    most = int(PLACES.sum())
+    totals = [min(int(np.ceil(part * (row.sum() or most))), most) for part, row in zip(parts, wanted, strict=True)]
+    found = divided(np.array(totals, dtype=float), wanted, PLACES)
+    assert found.tolist() == [plainly_divided(*each, PLACES.tolist()) for each in zip(totals, wanted.tolist(), strict=True)]
