@@ -82,12 +82,10 @@ class Controller:
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
         self.looks = looks
         self.terms = Terms.of(policy, runs, system.buffer, system.budget, system.horizon)
-        self._whole, self._everybody = int(shares.sum()), bool(shares.all())
+        self._whole = int(shares.sum())
         if not callable(policy.retention):
             raise SettingError(f"{type(policy).__name__}.retention: must be a method, retention(self, system)")
         self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels, scores))
-        limit = self.buffers.limit
-        self._fits = None if limit is None else np.full(runs, limit[shares > 0].sum())
 
     def open(self) -> Ledger:
         """The ledger before round 1: Z(1) = 0, nothing admitted."""
@@ -179,20 +177,15 @@ class Controller:
         limit, shares, lot = self.buffers.limit, self.shares, supply.lot
         if open_ is not None:
             ask, limit, shares = _supplied(ask, open_, lot), open_, np.where(open_ > 0, shares, 0)
-        room = ask.room if limit is None or ask.room is None else np.minimum(ask.room, limit)
-        if room is None and limit is not None:
-            room = np.broadcast_to(limit, (self.runs, self.system.clients))
-            fits = self._fits if open_ is None else np.full(self.runs, limit[shares > 0].sum())
-        else:
-            open_to_all = room if room is None or (self._everybody and open_ is None) else np.where(shares > 0, room, 0)
-            fits = None if open_to_all is None else open_to_all.sum(axis=-1)
+        room, fits = ask.room, None
+        if limit is not None:
+            room = np.broadcast_to(limit, ledger.credit.shape) if room is None else np.minimum(room, limit)
+        if room is not None:
+            fits = np.where(shares > 0, room, 0).sum(axis=-1)
         total, carry, asked = whole_total(ask.total, ledger.carry, fits, lot)
-        if lot == 1:
-            admitted, credit = apportion(total, ledger.credit, shares, room, self._whole)
-        else:  # a lot counts as one sample of as many shares
-            assert room is not None
-            lots, credit = apportion(total // lot, ledger.credit, shares * lot, room // lot, self._whole * lot)
-            admitted = lots * lot
+        room = room if room is None or lot == 1 else room // lot  # a lot counts as one sample of as many shares
+        lots, credit = apportion(total // lot, ledger.credit, shares * lot, room, self._whole * lot)
+        admitted = lots * lot
         for extra in (ask.given, ask.free):
             admitted = admitted if extra is None else admitted + extra
         none = ask.given is None and ask.free is None and not total.any()
