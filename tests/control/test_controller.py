@@ -158,48 +158,6 @@ def test_weights_are_normalised_and_nothing_can_be_changed_in_place():
         system.buffer[0] = 5
 
 
-class Wants(AdmissionPolicy):
-    """Asks for what it is made with, with the shares that it is made with."""
-
-    def __init__(self, total, weights, **extra):
-        self.total, self.weights, self.extra = total, weights, extra
-
-    def retention(self, system):
-        return KStep(1)
-
-    def shares(self, system):
-        return np.array(self.weights)
-
-    def admit(self, view, memory):
-        return AdmissionRequest(np.array([self.total]), **self.extra), memory
-
-
-FOUR = [1, 1, 1, 1, 0]
-
-
-@pytest.mark.parametrize(
-    ("total", "weights", "extra", "fits"),
-    [
-        (MOST_ADMITTED / 4, FOUR, {}, True),  # four shares in all
-        (MOST_ADMITTED / 4 + 1, FOUR, {}, False),
-        (MOST_ADMITTED, [1], {}, True),
-        (0.0, [1], {"given": np.array([[MOST_ADMITTED]])}, True),
-        (0.0, FOUR, {"given": np.full((1, 5), MOST_ADMITTED)}, False),
-    ],
-)
-def test_as_many_samples_as_can_be_counted_exactly_may_be_asked_for_and_no_more(total, weights, extra, fits):
-    system = System(np.arange(1, len(weights) + 1), 1.0)
-    if fits:
-        ((orders, _),) = played(system, Wants(total, weights, **extra), [1.0])
-        assert orders.admitted.sum() == total + sum(each.sum() for each in extra.values())
-    else:
-        with pytest.raises(SettingError, match="at most"):
-            next(played(system, Wants(total, weights, **extra), [1.0]))
-
-
-FIVE = System(np.array([3, 1, 7, 4, 5]), 11.0, 30)
-
-
 class Asks(AdmissionPolicy):
     """The same in every round; remembers what it saw."""
 
@@ -217,6 +175,30 @@ class Asks(AdmissionPolicy):
         return self.ask, memory
 
 
+FOUR = [1, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("total", "weights", "extra", "fits"),
+    [
+        (MOST_ADMITTED / 4, FOUR, {}, True),  # four shares in all
+        (MOST_ADMITTED / 4 + 1, FOUR, {}, False),
+        (MOST_ADMITTED, [1], {}, True),
+        (0.0, [1], {"given": np.array([[MOST_ADMITTED]])}, True),
+        (0.0, FOUR, {"given": np.full((1, 5), MOST_ADMITTED)}, False),
+    ],
+)
+def test_as_many_samples_as_can_be_counted_exactly_may_be_asked_for_and_no_more(total, weights, extra, fits):
+    system = System(np.arange(1, len(weights) + 1), 1.0)
+    policy = Asks(AdmissionRequest(np.array([total]), **extra), KStep(1), weights)
+    if fits:
+        ((orders, _),) = played(system, policy, [1.0])
+        assert orders.admitted.sum() == total + sum(each.sum() for each in extra.values())
+    else:
+        with pytest.raises(SettingError, match="at most"):
+            next(played(system, policy, [1.0]))
+
+
 def total(samples):
     return np.array([float(samples)])
 
@@ -231,7 +213,7 @@ def total(samples):
 )
 def test_a_policy_sees_the_ledger_and_what_is_still_in_memory(rule, kept):
     policy = Asks(AdmissionRequest(total(10)), rule)
-    after = [ledger for _, ledger in played(FIVE, policy, [2.0] * 4)]
+    after = [ledger for _, ledger in played(a_system(), policy, [2.0] * 4)]
     assert [int(view.kept[0]) for view in policy.seen] == kept
     assert [view.kept_by_client.tolist() for view in policy.seen] == [[[each // 5] * 5] for each in kept]
     assert [view.t for view in policy.seen] == [1, 2, 3, 4]
@@ -241,7 +223,7 @@ def test_a_policy_sees_the_ledger_and_what_is_still_in_memory(rule, kept):
 
 
 def first_orders(ask, rule, **weights):
-    return next(played(FIVE, Asks(ask, rule, **weights), [2.0]))[0]
+    return next(played(a_system(), Asks(ask, rule, **weights), [2.0]))[0]
 
 
 def test_nobody_is_given_more_than_the_policy_the_rule_and_both_leave_room_for():
@@ -261,7 +243,7 @@ def test_room_of_a_client_without_a_share_is_no_room():
 
 def test_what_is_given_and_what_is_free_come_on_top_and_the_free_ones_cost_nothing():
     given, free = np.array([[1, 0, 0, 0, 2]]), np.array([[0, 3, 0, 0, 1]])
-    ((orders, ledger),) = played(FIVE, Asks(AdmissionRequest(total(5), given=given, free=free), Fifo(9)), [2.0])
+    ((orders, ledger),) = played(a_system(), Asks(AdmissionRequest(total(5), given=given, free=free), Fifo(9)), [2.0])
     assert orders.admitted.tolist() == [[2, 4, 1, 1, 4]]
     assert ledger.spent[0] == 2.0 * (5 + 3)
     assert orders.charge(np.array([[0, 2, 0, 0, 2]]))[0] == 2.0 * 1  # free ones are counted first
