@@ -21,6 +21,3 @@ class Weekends(PriceProcess):
     def mean(self, rounds):
         t = np.arange(1, 8 if rounds is None else rounds + 1)
         return self.weekday * np.where(t % 7 >= 5, 0.5, 1.0).mean()
-
-    def most(self, rounds):
-        return 1.5 * self.weekday

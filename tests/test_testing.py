@@ -260,7 +260,6 @@ class Prices(Uniform):
         (lambda self, path, seeds, start: path - 5, "negative"),
         (lambda self, path, seeds, start: path + start, "starts"),
         (lambda self, path, seeds, start: path * len(seeds) / 200, "other seeds"),
-        (lambda self, path, seeds, start: path * 1.5, "above most"),
         (lambda self, path, seeds, start: path * 0.9, "mean"),
         (lambda self, path, seeds, start: path[:, ::-1], "starts|asked"),
         (lambda self, path, seeds, start: path[:, :-1], "shape"),

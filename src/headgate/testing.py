@@ -81,7 +81,7 @@ def check_retention(retention: Retention, system: System | None = None, rounds: 
 
 
 def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> None:
-    """Prices are finite and not negative, addressed by seed and round, below `most`, and around `mean`.
+    """Prices are finite and not negative, addressed by seed and round, and around `mean`.
 
     A process with a price per client has paths (seeds, rounds, clients).
     """
@@ -96,7 +96,6 @@ def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> N
     )
     _need(np.array_equal(prices.path(many, 1, middle), path[:, : middle - 1]), "a price depends on how many are asked for")
     _need(np.array_equal(prices.path(many[7:9], 1, rounds + 1), path[7:9]), "a price depends on the other seeds")
-    _need(path.max() <= prices.most(rounds) * (1 + 1e-12), f"a price of {path.max()} is above most = {prices.most(rounds)}")
     by_seed = path.reshape(seeds, -1).mean(axis=1)
     spread = by_seed.std() / np.sqrt(seeds)
     off = abs(by_seed.mean() - prices.mean(rounds))

@@ -182,7 +182,7 @@ def _point(experiment: Experiment, system: System, with_: Setting, result: Rehea
         omega3(with_.K, with_.rate, system.buffer, T, k),
     )
     _, highest = admission_interval(np.arange(1, T + 1), with_.rate, with_.rho)
-    drift = drift_constant(costs.most(T) * highest, system.budget)
+    drift = drift_constant(float(result.price.max()) * highest, system.budget)
     debt = np.maximum(result.debt[:, -1] + result.spend[:, -1] - system.budget, 0.0)  # Z(T + 1)
     left = float((debt**2).mean()) / 2 + with_.V * float(penalties.sum(axis=-1).mean())
     right = float(drift.sum()) + with_.V * float(ck_penalty_ceiling(with_.K, with_.rate, with_.rho, T, k).sum())

@@ -53,7 +53,7 @@ class Listening(Headgate):
     def _hear(self, view: View, memory: Arrays) -> Arrays:
         """Losses of rounds in which a client has no new samples, or does not tell, are those of the last one."""
         assert view.losses is not None
-        new, held = (np.minimum(each, LOUDEST) for each in view.losses)
+        new, held = (np.minimum(each, LOUDEST) for each in view.losses[:2])
         told, before = ~np.isnan(new), memory["new_loss"]
         moved = before + np.where(memory["last_heard"] > 0, self.smoothing, 1.0) * (np.where(told, new, before) - before)
         held = np.where(np.isnan(held), memory["held_loss"], held)

@@ -63,6 +63,10 @@ def test_after_any_events_spend_and_memory_keep_to_what_was_approved(policy, hor
         assert ledger.uses_in_memory[0] >= 0
 
 
+def two_clients(policy=POLICIES[0]):
+    return Controller(System([10, 10], budget=10.0, horizon=100), policy)
+
+
 def test_with_client_sampling_the_whole_budget_is_used():
     random, controller = np.random.default_rng(0), Controller(System([10] * 12, budget=20.0, horizon=200), Headgate())
     ledger, there = controller.open(), np.zeros(12, dtype=bool)
@@ -86,7 +90,7 @@ def test_an_absent_client_keeps_its_credit_and_the_others_share_its_part():
 
 
 def test_a_top_up_changes_nothing_before_it_and_the_rest_is_spread_over_the_rounds_left():
-    controller = Controller(System([10, 10], budget=10.0, horizon=100), Below(quantile=1.0, fill=0))
+    controller = two_clients(Below(quantile=1.0, fill=0))
     ledger, spent = controller.open(), []
     for t in range(100):
         if t == 50:
@@ -99,7 +103,7 @@ def test_a_top_up_changes_nothing_before_it_and_the_rest_is_spread_over_the_roun
 
 
 def test_a_cut_below_what_is_spent_stops_purchases_and_reclaims_nothing():
-    controller = Controller(System([10, 10], budget=10.0, horizon=100), Headgate())
+    controller = two_clients()
     ledger = controller.open()
     for _ in range(10):
         ledger = controller.post(ledger, controller.decide(ledger, 1.0))
@@ -125,7 +129,7 @@ def test_a_cut_below_what_is_spent_stops_purchases_and_reclaims_nothing():
     ],
 )
 def test_what_cannot_be_is_refused(change, said):
-    controller = Controller(System([10, 10], budget=10.0, horizon=100), Headgate())
+    controller = two_clients()
     ledger = controller.open()
     for _ in range(2):
         ledger = controller.post(ledger, controller.decide(ledger, 1.0))
@@ -134,7 +138,7 @@ def test_what_cannot_be_is_refused(change, said):
 
 
 def test_a_refund_is_at_most_what_was_spent():
-    controller = Controller(System([10, 10], budget=10.0, horizon=100), Headgate())
+    controller = two_clients()
     with pytest.raises(LedgerError, match="adjust = -1: is more than the 0 that were spent"):
         controller.amend(controller.open(), Amendment(adjust=-1.0))
 
@@ -149,6 +153,6 @@ def test_a_refund_is_at_most_what_was_spent():
     ],
 )
 def test_a_supply_that_cannot_be_is_refused(supply, said):
-    controller = Controller(System([10, 10], budget=10.0, horizon=100), Headgate())
+    controller = two_clients()
     with pytest.raises(SettingError, match=said):
         controller.decide(controller.open(), 1.0, supply=supply)

@@ -27,15 +27,6 @@ def test_sums_are_exact_and_every_client_stays_within_one_sample(weights, sizes)
         assert np.all(got[weights == 0] == 0)
 
 
-@given(shares, st.integers(0, 300))
-def test_one_sample_at_a_time_is_as_fair_as_a_batch(weights, count):
-    credit = np.zeros((1, len(weights)), dtype=np.int64)
-    for _ in range(count):
-        given_, credit = apportion(np.array([1]), credit, weights)
-        assert given_.sum() == 1
-        assert np.all(np.abs(credit) < weights.sum())
-
-
 def test_a_thousand_clients_within_one_sample():
     rng = np.random.default_rng(3)
     weights = rng.integers(1, 100, 1000)
@@ -84,42 +75,6 @@ def test_ten_times_a_tenth_is_one_sample():
     assert got == 1
 
 
-def test_what_lies_beyond_the_limit_lapses():
-    total, carry, asked = whole_total(np.array([1000.0]), np.array([0.5]), np.array([100]))
-    assert (total.tolist(), carry.tolist(), asked.tolist()) == ([100], [0.0], [99.5])
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_rows_do_not_meet(seed):
-    rng = np.random.default_rng(seed)
-    weights, credit = rng.integers(1, 9, 7), np.zeros((5, 7), dtype=np.int64)
-    alone = [np.zeros((1, 7), dtype=np.int64) for _ in range(5)]
-    for _ in range(10):
-        total = rng.integers(0, 30, 5)
-        given_, credit = apportion(total, credit, weights)
-        for r in range(5):
-            own, alone[r] = apportion(total[r : r + 1], alone[r], weights)
-            assert np.array_equal(own[0], given_[r])
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_rows_do_not_meet_where_room_is_short_in_some_of_them(seed):
-    """Some have less to give than whole credits ask for, some fill up, some hand out a few, some nothing."""
-    rng = np.random.default_rng(seed)
-    weights = rng.integers(0, 4, 7)
-    weights[0] = 1
-    credit = np.zeros((6, 7), dtype=np.int64)
-    alone = [np.zeros((1, 7), dtype=np.int64) for _ in range(6)]
-    for _ in range(12):
-        room = rng.integers(0, rng.choice([2, 9, 40], (6, 1)), (6, 7))
-        total = (room[:, weights > 0].sum(axis=-1) * rng.choice([0.0, 0.1, 0.5, 1.0], 6)).astype(np.int64)
-        given_, credit = apportion(total, credit, weights, room)
-        assert np.array_equal(given_.sum(axis=-1), total)
-        for r in range(6):
-            own, alone[r] = apportion(total[r : r + 1], alone[r], weights, room[r : r + 1])
-            assert np.array_equal(own[0], given_[r])
-
-
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=6).filter(any), st.integers(1, 60))
 def test_each_sample_goes_to_whom_the_next_is_due_earliest(weights, count):
     """The sample after its first g is due to a client at (g + 1)·Σ shares/share; it may have it once it is owed part of it."""
@@ -130,25 +85,6 @@ def test_each_sample_goes_to_whom_the_next_is_due_earliest(weights, count):
         got[min(due, key=lambda m: (due[m], m))] += 1
         _, credit = apportion(np.array([1]), credit, np.array(weights))
         assert (handed_out * np.array(weights) - np.array(got) * whole).tolist() == credit[0].tolist()
-
-
-def test_who_is_owed_part_of_a_sample_comes_before_who_is_ahead():
-    """Client 0 is owed two samples and has no room. Client 2 is ahead, although its next one would be due sooner."""
-    given_, _ = apportion(np.array([1]), np.array([[12, 0, -12]]), np.array([4, 1, 3]), np.array([[0, 9, 9]]))
-    assert given_.tolist() == [[0, 1, 0]]
-
-
-def test_the_smallest_share_waits_until_it_is_due_and_takes_its_turn():
-    given_, _ = apportion(np.array([1]), np.array([[2, -2, 0]]), np.array([1, 3, 1]))
-    assert given_.tolist() == [[0, 1, 0]]  # due in 4/3 samples, the others in 2 and in 4
-    none, weights = np.zeros((1, 3), dtype=np.int64), np.array([1, 1, 1])
-    assert apportion(np.array([2]), none, weights)[0].tolist() == [[1, 1, 0]]
-    assert apportion(np.array([2]), none, weights, np.array([[0, 9, 9]]))[0].tolist() == [[0, 1, 1]]
-
-
-def test_where_whole_credits_are_more_than_there_is_the_largest_is_served_first():
-    given_, credit = apportion(np.array([1]), np.array([[2, 4, -6]]), np.array([1, 1, 1]))
-    assert (given_.tolist(), credit.tolist()) == ([[0, 1, 0]], [[3, 2, -5]])
 
 
 def one_at_a_time(total, credit, shares, room):
@@ -181,17 +117,6 @@ def test_what_room_turns_away_is_handed_out_at_once_as_one_by_one(clients, wante
         assert np.array_equal(given_, one_at_a_time(total, credit, weights, room[None]))
 
 
-def test_a_thousand_million_samples_for_the_one_with_room_are_handed_out_at_once():
-    weights, room = np.array([1, 10**6]), np.array([[10**9, 1]])
-    given_, _ = apportion(np.array([10**9]), np.zeros((1, 2), dtype=np.int64), weights, room)
-    assert given_.tolist() == [[10**9 - 1, 1]]
-
-
-def test_where_nothing_may_be_had_nothing_is_owed_later():
-    total, carry, asked = whole_total(np.array([5.0]), np.array([0.5]), np.array([0]))
-    assert (total.tolist(), carry.tolist(), asked.tolist()) == ([0], [0.5], [0.0])
-
-
 @pytest.mark.parametrize("clients", [FEW, FEW + 1])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_many_clients_are_served_as_if_all_were_sorted(clients, seed):
@@ -206,7 +131,45 @@ def test_many_clients_are_served_as_if_all_were_sorted(clients, seed):
     assert np.array_equal(_smallest(values, count), expected)
 
 
-def test_of_many_different_ones_just_so_many_are_chosen():
-    values = np.arange(FEW + 1.0)[::-1][None]
-    for count in (0, 1, 2, FEW + 1):
-        assert _smallest(values, np.array([count])).tolist() == [[0] * (FEW + 1 - count) + [1] * count]
+@pytest.mark.parametrize(
+    ("asked", "carried", "most", "expected"),
+    [(1000.0, 0.5, 100, (100, 0.0, 99.5)), (5.0, 0.5, 0, (0, 0.5, 0.0))],
+)
+def test_what_lies_beyond_the_limit_lapses(asked, carried, most, expected):
+    assert tuple(each[0] for each in whole_total(np.array([asked]), np.array([carried]), np.array([most]))) == expected
+
+
+@pytest.mark.parametrize("with_room", [False, True])
+@given(st.integers(0, 2**32 - 1))
+def test_rows_do_not_meet(with_room, seed):
+    """Some have less to give than whole credits ask for, some fill up, some hand out a few, some nothing."""
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(0, 4, 7)
+    weights[0] = 1
+    credit = np.zeros((6, 7), dtype=np.int64)
+    alone = [np.zeros((1, 7), dtype=np.int64) for _ in range(6)]
+    for _ in range(12):
+        room = rng.integers(0, rng.choice([2, 9, 40], (6, 1)), (6, 7))
+        total = (room[:, weights > 0].sum(axis=-1) * rng.choice([0.0, 0.1, 0.5, 1.0], 6)).astype(np.int64)
+        given_, credit = apportion(total, credit, weights, room if with_room else None)
+        assert np.array_equal(given_.sum(axis=-1), total)
+        for r in range(6):
+            row = slice(r, r + 1)
+            own, alone[r] = apportion(total[row], alone[r], weights, room[row] if with_room else None)
+            assert np.array_equal(own[0], given_[r])
+
+
+@pytest.mark.parametrize(
+    ("total", "credit", "shares", "room", "expected"),
+    [
+        (1, [12, 0, -12], [4, 1, 3], [0, 9, 9], [0, 1, 0]),  # who is owed part of a sample comes before who is ahead
+        (1, [2, -2, 0], [1, 3, 1], None, [0, 1, 0]),  # due in 4/3 samples, the others in 2 and in 4
+        (2, [0, 0, 0], [1, 1, 1], None, [1, 1, 0]),
+        (2, [0, 0, 0], [1, 1, 1], [0, 9, 9], [0, 1, 1]),
+        (1, [2, 4, -6], [1, 1, 1], None, [0, 1, 0]),  # whole credits are more than there is: the largest first
+        (10**9, [0, 0], [1, 10**6], [10**9, 1], [10**9 - 1, 1]),  # at once, not one by one
+    ],
+)
+def test_whose_turn_it_is(total, credit, shares, room, expected):
+    given_, _ = apportion(np.array([total]), np.array([credit]), np.array(shares), None if room is None else np.array([room]))
+    assert given_.tolist() == [expected]

@@ -10,75 +10,33 @@ from hypothesis import strategies as st
 from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, Report, System
 from headgate.control.controller import MOST_ADMITTED
 from headgate.control.files import load_ledger, save_ledger
-from headgate.control.policies import Acdpp, Constant, Headgate, Released, Resolving
-from headgate.control.prices import Uniform
+from headgate.control.policies import Acdpp, Constant, Headgate, Resolving
 from headgate.errors import LedgerError, SettingError
 from headgate.testing import a_system
 from headgate.theory.drift import debt_update
 
-MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
-
-
-def play(controller, prices):
-    ledger = controller.open()
-    for t in range(prices.shape[1]):
-        orders = controller.decide(ledger, prices[:, t].copy())
-        ledger = controller.post(ledger, orders)
-        yield orders, ledger
-
-
-@pytest.mark.parametrize("policy", [Acdpp(rate=10, K=10), Acdpp(rate=10, K=10, burst="buffer"), Released()])
-def test_forty_runs_together_equal_each_alone_bit_for_bit(policy):
-    prices = Uniform(1, 10).path(np.arange(40), 1, 15)  # more than K rounds: samples leave
-    together = list(play(Controller(MNIST, policy, 40), prices))
-    for r in (0, 1, 2, 7, 15, 24, 33, 38, 39):
-        for (orders, ledger), (own_orders, own) in zip(
-            together, play(Controller(MNIST, policy, 1), prices[r : r + 1]), strict=True
-        ):
-            assert np.array_equal(orders.admitted[r], own_orders.admitted[0])
-            assert (orders.asked[r], ledger.debt[r], ledger.spent[r]) == (own_orders.asked[0], own.debt[0], own.spent[0])
+from .playing import played
 
 
 @pytest.mark.paper("eq:Z-update", "alg:acdpp")
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.floats(0, 50), min_size=2, max_size=40), st.floats(0.5, 30), st.integers(1, 9))
 def test_debt_is_the_replay_of_what_was_admitted(prices, rate, K):
-    controller = Controller(a_system(), Acdpp(rate=rate, K=K), 1)
     debt = spent = 0.0
-    for orders, ledger in play(controller, np.array([prices])):
+    for orders, ledger in played(a_system(), Acdpp(rate=rate, K=K), prices):
         charge = orders.price[0] * int(orders.admitted.sum())
         debt, spent = float(debt_update(debt, charge, 11.0)), spent + charge
         assert ledger.debt[0] == debt
         assert ledger.spent[0] == spent
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.lists(st.floats(0, 30), min_size=1, max_size=50))
-def test_the_whole_samples_admitted_follow_the_real_ones(wishes):
-    class Wish(AdmissionPolicy):
-        def retention(self, system):
-            return KStep(3)
-
-        def admit(self, view, memory):
-            return AdmissionRequest(np.array([wishes[view.t - 1]])), memory
-
-    admitted = 0
-    for orders, _ in play(Controller(a_system(), Wish(), 1), np.ones((1, len(wishes)))):
-        admitted += int(orders.admitted.sum())
-        assert -1e-6 < sum(wishes[: orders.t]) - admitted < 1
-
-
 @pytest.mark.paper("eq:lambda-def")
 def test_orders_are_windows_of_the_stream():
-    controller = Controller(a_system(), Constant(rate=4, K=2), 1)
-    before = controller.open()
-    for _ in range(6):
-        orders = controller.decide(before, np.ones(1))
-        after = controller.post(before, orders)
-        assert np.array_equal(orders.last, before.admitted + orders.admitted)
+    ever = 0
+    for orders, after in played(a_system(), Constant(rate=4, K=2), [1.0] * 6):
+        assert np.array_equal(orders.last, ever + orders.admitted)
         assert np.array_equal(orders.last - orders.first, after.occupancy)
-        assert np.array_equal(orders.last - orders.first, after.occupancy)
-        before = after
+        ever = after.admitted
 
 
 def test_posting_twice_or_out_of_turn_is_refused():
@@ -159,23 +117,10 @@ def test_one_client_that_reports_more_than_it_was_ordered_or_less_than_nothing_i
 
 
 def test_a_price_per_client_is_charged_per_client():
-    class Even(AdmissionPolicy):
-        def retention(self, system):
-            return Fifo(100)
-
-        def admit(self, view, memory):
-            assert view.price.shape == (1, 5)
-            return AdmissionRequest(np.array([20.0])), memory
-
-    controller = Controller(a_system(), Even(), 1)
-    ledger = controller.open()
-    orders = controller.decide(ledger, np.array([[1.0, 2.0, 3.0, 4.0, 5.0]]))
-    after = controller.post(ledger, orders)
+    ((orders, after),) = played(a_system(), Constant(rate=20, K=2), [np.array([[1.0, 2.0, 3.0, 4.0, 5.0]])])
     assert orders.admitted.tolist() == [[3, 1, 7, 4, 5]]
     assert after.spent[0] == 3 + 2 + 21 + 16 + 25
-    own = Controller(a_system(), Acdpp(rate=3, K=2), 1)
-    with pytest.raises(SettingError, match="one price per round"):
-        own.decide(own.open(), np.ones((1, 5)))
+    assert orders.paid(orders.admitted).tolist() == [[3, 2, 21, 16, 25]]
 
 
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
@@ -213,30 +158,92 @@ def test_weights_are_normalised_and_nothing_can_be_changed_in_place():
         system.buffer[0] = 5
 
 
-class Wants(AdmissionPolicy):
-    """Asks for what it is made with, with the shares that it is made with."""
+class Asks(AdmissionPolicy):
+    """The same in every round; remembers what it saw."""
 
-    def __init__(self, total, weights=None, **extra):
-        self.total, self.weights, self.extra = total, weights, extra
+    def __init__(self, ask, rule, weights=(1, 1, 1, 1, 1)):
+        self.ask, self.rule, self.weights, self.seen = ask, rule, np.array(weights), []
 
     def retention(self, system):
-        return KStep(1)
+        return self.rule
 
     def shares(self, system):
-        return super().shares(system) if self.weights is None else np.array(self.weights)
+        return self.weights
 
     def admit(self, view, memory):
-        return AdmissionRequest(np.array([self.total]), **self.extra), memory
+        self.seen.append(view)
+        return self.ask, memory
 
 
-def test_as_many_samples_as_can_be_counted_exactly_may_be_asked_for_and_no_more():
-    most = float(MOST_ADMITTED // 4)  # four shares in all
-    one = Controller(a_system(), Wants(most, [1, 1, 1, 1, 0]), 1)
-    assert one.decide(one.open(), 1.0).admitted.sum() == most
-    for policy in (Wants(4 * most, [1]), Wants(0.0, [1], given=np.array([[MOST_ADMITTED]]))):
-        alone = Controller(System(np.array([3]), 1.0), policy, 1)
-        assert alone.decide(alone.open(), 1.0).admitted.sum() == MOST_ADMITTED
-    for policy in (Wants(most + 1, [1, 1, 1, 1, 0]), Wants(0.0, given=np.full((1, 5), MOST_ADMITTED))):
-        other = Controller(a_system(), policy, 1)
+FOUR = [1, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("total", "weights", "extra", "fits"),
+    [
+        (MOST_ADMITTED / 4, FOUR, {}, True),  # four shares in all
+        (MOST_ADMITTED / 4 + 1, FOUR, {}, False),
+        (MOST_ADMITTED, [1], {}, True),
+        (0.0, [1], {"given": np.array([[MOST_ADMITTED]])}, True),
+        (0.0, FOUR, {"given": np.full((1, 5), MOST_ADMITTED)}, False),
+    ],
+)
+def test_as_many_samples_as_can_be_counted_exactly_may_be_asked_for_and_no_more(total, weights, extra, fits):
+    system = System(np.arange(1, len(weights) + 1), 1.0)
+    policy = Asks(AdmissionRequest(np.array([total]), **extra), KStep(1), weights)
+    if fits:
+        ((orders, _),) = played(system, policy, [1.0])
+        assert orders.admitted.sum() == total + sum(each.sum() for each in extra.values())
+    else:
         with pytest.raises(SettingError, match="at most"):
-            other.decide(other.open(), 1.0)
+            next(played(system, policy, [1.0]))
+
+
+def total(samples):
+    return np.array([float(samples)])
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept"),
+    [
+        (KStep(2), [0, 10, 10, 10]),  # those of the round before; the others leave by age
+        (Fifo(6), [0, 10, 20, 30]),
+        (KStep(3, capacity=3), [0, 10, 15, 15]),
+    ],
+)
+def test_a_policy_sees_the_ledger_and_what_is_still_in_memory(rule, kept):
+    policy = Asks(AdmissionRequest(total(10)), rule)
+    after = [ledger for _, ledger in played(a_system(), policy, [2.0] * 4)]
+    assert [int(view.kept[0]) for view in policy.seen] == kept
+    assert [view.kept_by_client.tolist() for view in policy.seen] == [[[each // 5] * 5] for each in kept]
+    assert [view.t for view in policy.seen] == [1, 2, 3, 4]
+    for view, ledger in zip(policy.seen[1:], after[:-1], strict=True):
+        for name in ("spent", "debt", "distinct", "unused"):
+            assert np.array_equal(getattr(view, name), getattr(ledger, name)), name
+
+
+def first_orders(ask, rule, **weights):
+    return next(played(a_system(), Asks(ask, rule, **weights), [2.0]))[0]
+
+
+def test_nobody_is_given_more_than_the_policy_the_rule_and_both_leave_room_for():
+    room = np.array([[2, 9, 2, 9, 2]])
+    cases = [(None, Fifo(4), 4), (room, Fifo(4), [2, 4, 2, 4, 2]), (room, KStep(1), room[0]), (None, KStep(1), 20)]
+    for asked_room, rule, most in cases:
+        orders = first_orders(AdmissionRequest(total(100), asked_room), rule)
+        assert orders.admitted.tolist() == [np.broadcast_to(most, 5).tolist()]
+        assert orders.asked[0] == orders.admitted.sum()  # what lies beyond lapses
+
+
+def test_room_of_a_client_without_a_share_is_no_room():
+    orders = first_orders(AdmissionRequest(total(100)), Fifo(4), weights=(1, 2, 1, 1, 0))
+    assert orders.admitted.tolist() == [[4, 4, 4, 4, 0]]
+    assert (orders.asked.tolist(), orders.carry.tolist()) == ([16.0], [0.0])
+
+
+def test_what_is_given_and_what_is_free_come_on_top_and_the_free_ones_cost_nothing():
+    given, free = np.array([[1, 0, 0, 0, 2]]), np.array([[0, 3, 0, 0, 1]])
+    ((orders, ledger),) = played(a_system(), Asks(AdmissionRequest(total(5), given=given, free=free), Fifo(9)), [2.0])
+    assert orders.admitted.tolist() == [[2, 4, 1, 1, 4]]
+    assert ledger.spent[0] == 2.0 * (5 + 3)
+    assert orders.charge(np.array([[0, 2, 0, 0, 2]]))[0] == 2.0 * 1  # free ones are counted first

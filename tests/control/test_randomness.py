@@ -35,16 +35,6 @@ def test_every_part_of_the_address_matters():
     assert len(draws) == 3 * len(Purpose) * 3 * 3
 
 
-def test_draws_are_uniform_and_uncorrelated():
-    x = uniform(1, Purpose.PRICE, np.arange(200_000))
-    assert x.min() >= 0
-    assert x.max() < 1
-    counts = np.histogram(x, bins=100, range=(0, 1))[0]
-    assert ((counts - 2000) ** 2 / 2000).sum() < 150  # chi-square with 99 degrees of freedom: p = 0.0007
-    assert abs(np.corrcoef(x[:-1], x[1:])[0, 1]) < 0.01
-    assert abs(np.corrcoef(x, uniform(2, Purpose.PRICE, np.arange(200_000)))[0, 1]) < 0.01
-
-
 @pytest.mark.parametrize("seed", [-1, 1.5])
 def test_a_bad_seed_is_named(seed):
     with pytest.raises(SettingError, match="seed = "):

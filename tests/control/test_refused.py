@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, Report, System
+from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, System
 from headgate.control.policies import Acdpp, Constant
 from headgate.control.policies.operating_point import highest_rate
 from headgate.control.policy import PolicyContext
@@ -15,6 +15,12 @@ from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
 
 SYSTEM = System(np.array([4, 5]), 10.0, 20)
+
+
+@dataclass(frozen=True)
+class Rule(Retention):
+    def rank(self, candidates):
+        return candidates.position
 
 
 @dataclass(frozen=True)
@@ -45,28 +51,18 @@ def test_shares_are_whole_numbers_one_per_client(shares):
         Controller(SYSTEM, Sharing())
 
 
-def test_retention_is_a_method_that_returns_a_rule():
-    class Wrong(Own):
-        retention = Fifo()
-
-    with pytest.raises(SettingError, match=r"Wrong\.retention: must be a method"):
-        Controller(SYSTEM, Wrong())
-
-    class Name(Own):
-        def retention(self, system):
-            return "fifo"
-
-    with pytest.raises(SettingError, match="retention = 'fifo': must be a Retention"):
-        Controller(SYSTEM, Name())
-
-
-def test_a_K_for_each_run_is_for_these_runs():
-    class Keeping(Own):
-        def retention(self, system):
-            return KStep(np.array([1, 2, 3]))
-
-    with pytest.raises(SettingError, match="K: has 3 entries for 2 runs"):
-        Controller(SYSTEM, Keeping(), 2)
+@pytest.mark.parametrize(
+    ("retention", "message"),
+    [
+        (Fifo(), r"Keeping\.retention: must be a method"),
+        (lambda self, system: "fifo", "retention = 'fifo': must be a Retention"),
+        (lambda self, system: KStep(np.array([1, 2, 3])), "K: has 3 entries for 2 runs"),
+        (lambda self, system: Rule(capacity=None), "Rule: needs a capacity; only window rules go without"),
+    ],
+)
+def test_retention_is_a_method_that_returns_a_rule_for_these_runs(retention, message):
+    with pytest.raises(SettingError, match=message):
+        Controller(SYSTEM, type("Keeping", (Own,), {"retention": retention})(), 2)
 
 
 def refuses(view, memory):
@@ -85,6 +81,13 @@ def refuses(view, memory):
         ),
         (lambda view, memory: (AdmissionRequest(np.array([-1.0])), memory), "round 1: Own asked for .* samples"),
         (lambda view, memory: (AdmissionRequest(np.array([1e19])), memory), r"round 1: Own asked for 1e\+19 samples; at most"),
+        *(
+            (
+                lambda view, memory, key=key: (AdmissionRequest(np.ones(1), **{key: np.ones(3, int)}), memory),
+                rf"round 1: Own asked with `{key}` of shape \(3,\); needs one number for each of 1 runs",
+            )
+            for key in ("room", "given", "free")
+        ),
     ],
 )
 def test_an_ask_that_cannot_be_meant_names_round_and_policy(said, message):
@@ -118,36 +121,3 @@ def test_a_sample_is_kept_for_a_round_at_least():
     given = PolicyContext(SYSTEM, Uniform(1, 10), BoundConstants(), np.arange(2), 20)
     with pytest.raises(SettingError, match="K = 0: a sample must be kept for at least one round"):
         highest_rate(0, given)
-
-
-@dataclass(frozen=True)
-class Rule(Retention):
-    def rank(self, candidates):
-        return candidates.position
-
-
-def test_a_rule_that_chooses_needs_to_know_for_how_many_there_is_room():
-    class Endless(Own):
-        def retention(self, system):
-            return Rule(capacity=None)
-
-    with pytest.raises(SettingError, match="Rule: needs a capacity; only window rules go without"):
-        Controller(SYSTEM, Endless())
-
-
-def test_orders_tell_what_each_client_pays_at_one_price_or_at_its_own():
-    controller = Controller(SYSTEM, Constant(rate=4, K=3))
-    for price in (2.0, np.array([[2.0, 3.0]])):
-        orders = controller.decide(controller.open(), price)
-        paid = orders.paid(orders.admitted)
-        assert paid.tolist() == (np.broadcast_to(price, (1, 2)) * orders.admitted).tolist()
-        assert paid.sum() == pytest.approx(controller.post(controller.open(), orders, Report(orders.admitted)).spent[0])
-
-
-@pytest.mark.parametrize("key", ["room", "given", "free"])
-def test_what_is_said_for_each_client_is_said_for_each_run_and_client(key):
-    controller = Controller(SYSTEM, Own(lambda view, memory: (AdmissionRequest(np.ones(1), **{key: np.ones(3, int)}), memory)))
-    with pytest.raises(
-        SettingError, match=rf"round 1: Own asked with `{key}` of shape \(3,\); needs one number for each of 1 runs"
-    ):
-        controller.decide(controller.open(), 1.0)

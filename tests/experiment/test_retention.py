@@ -3,19 +3,13 @@
 import numpy as np
 import pytest
 
-from headgate.control import ClassBalanced, DynamicRatio, Fifo, KStep, Reservoir, StaticRatio
+from headgate.control import ClassBalanced, Fifo, KStep, Reservoir
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.experiment import load
 
-BUYERS = ["headgate", "threshold", "resolving", "pacing", "bucket", "random", "clairvoyant"]
-RULES = {
-    "fifo": Fifo,
-    "reservoir": Reservoir,
-    "class-balanced": ClassBalanced,
-    "static": StaticRatio,
-    "dynamic": DynamicRatio,
-}
+BUYERS = ["headgate", "threshold", "resolving", "pacing", "random", "clairvoyant"]
+RULES = {"fifo": Fifo, "reservoir": Reservoir, "class-balanced": ClassBalanced}
 
 
 def recipe(kind, *settings):
@@ -67,8 +61,7 @@ def test_a_seed_draws_the_same_in_any_rehearsal():
     assert np.array_equal(both.ledger.places[1], alone.ledger.places[0])
 
 
-def test_capacity_ratio_and_age():
-    assert recipe("headgate", "rule.kind=static", "rule.ratio=0.25").policies["headgate"].rule.ratio == 0.25
+def test_capacity_and_age():
     lots = recipe("headgate", "rule=reservoir", "rule.capacity=3")
     assert lots.policies["headgate"].rule.limit(lots.system).tolist() == [3] * 10
     constant = [
@@ -99,10 +92,8 @@ def test_constant_admits_the_same_under_every_rule():
         ),
         ("headgate", ["rule=3"], "policies.headgate.rule = 3: must be a retention rule: its kind, or a section with `kind`"),
         ("headgate", ["rule=reservoir", "rule.K=3"], "policies.headgate.rule.K: unknown key"),
-        ("headgate", ["rule=dynamic", "rule.ratio=0.5"], "policies.headgate.rule.ratio: unknown key"),
         ("headgate", ["ratio=0.5"], "policies.headgate.ratio: unknown key"),
-        ("pacing", ["rule=static", "rule.ratio=2"], "policies.pacing.rule.ratio = 2.0: must be above 0 and at most 1"),
-        ("constant", ["rule=static", "rule.K=3"], "policies.constant.rule.K: unknown key"),
+        ("constant", ["rule=fifo", "rule.K=3"], "policies.constant.rule.K: unknown key"),
         ("constant", ["ratio=0.5"], "policies.constant.ratio: unknown key"),
         ("headgate", ["rule=reservoir", "rule.capacity=0"], "policies.headgate.rule.capacity = 0: every client needs room"),
         ("headgate", ["rule={kind='fifo', capacity=[1, 2]}"], "policies.headgate.capacity has 2 entries for 10 clients"),

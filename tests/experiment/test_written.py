@@ -34,15 +34,13 @@ BUDGET = {
 }
 """the settings of drift plus penalty"""
 RULE = st.one_of(
-    st.sampled_from(["fifo", "reservoir", "dynamic"]),
-    st.fixed_dictionaries({"kind": st.just("static")}, optional={"ratio": SOME, "capacity": CAPACITY}),
-    st.fixed_dictionaries({"kind": st.sampled_from(["fifo", "reservoir", "class-balanced", "dynamic"]), "capacity": CAPACITY}),
+    st.sampled_from(["fifo", "reservoir"]),
+    st.fixed_dictionaries({"kind": st.sampled_from(["fifo", "reservoir", "class-balanced"]), "capacity": CAPACITY}),
     st.fixed_dictionaries({"kind": st.just("kstep"), "K": K}, optional={"capacity": CAPACITY, "forever": st.just([1, 3])}),
 )
 BUYING = {"rule": RULE, "fill": st.floats(0, 20), "overdraft": st.floats(0, 20)}
 ONE_PRICE = {
     "pacing": {"step": st.floats(0.01, 1), "initial": st.floats(0, 1), **BUYING},
-    "bucket": {"depth": st.floats(1, 20), **BUYING},
     "random": {"chance": SOME, "seed": st.integers(0, 9), **BUYING},
     "acdpp": {
         "rho": SOME,
@@ -66,14 +64,6 @@ ANY_PRICE = {
         "reserve": SOME,
         "probe": SOME,
         "smooth": SOME,
-        **BUYING,
-    },
-    "rccda": {
-        "V": st.floats(0.1, 50),
-        "proportional": SOME,
-        "derivative": SOME,
-        "rate": SOME,
-        "probe": SOME,
         **BUYING,
     },
     "resolving": {"fairness": SOME, **BUYING},
@@ -197,7 +187,7 @@ def recipes(draw):
 def test_the_recipes_below_have_every_kind_there_is():
     assert {**ONE_PRICE, **ANY_PRICE}.keys() == POLICIES.keys()
     assert {*COMMON, "per-client"} == set(PRICES)
-    assert {"fifo", "kstep", "reservoir", "class-balanced", "static", "dynamic"} == set(RULES)
+    assert {"fifo", "kstep", "reservoir", "class-balanced"} == set(RULES)
     assert PARTITIONS.keys() == PARTITION.kinds.keys()
     assert STREAMS.keys() == STREAM.kinds.keys()
     assert SERVERS.keys() == SERVER.kinds.keys()

@@ -11,7 +11,7 @@ from headgate.books.messages import NO_LIMIT, Order
 from headgate.books.rules import stated
 from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy
-from headgate.control.retention import ClassBalanced, DynamicRatio, Fifo, KStep, Reservoir, Retention, StaticRatio
+from headgate.control.retention import ClassBalanced, Fifo, KStep, Reservoir, Retention
 from headgate.control.types import AdmissionRequest, System
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore
@@ -128,7 +128,7 @@ class Scripted(AdmissionPolicy):
         return AdmissionRequest(np.zeros(1), given=np.array([[self.script[view.t - 1]]])), memory
 
 
-RULES = [Fifo(3), KStep(2), Reservoir(3), StaticRatio(3, 0.5), DynamicRatio(3), ClassBalanced(3)]
+RULES = [Fifo(3), KStep(2), Reservoir(3), ClassBalanced(3)]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)

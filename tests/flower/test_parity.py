@@ -87,7 +87,6 @@ def assert_same(task, folder, stores):
 
 CASES = {
     **{name: more for name, more in RUNS.items() if name != "own"},
-    "dynamic": ['run.policies=["headgate"]', "policies.headgate.kind=headgate", "policies.headgate.rule=dynamic"],
     "class-balanced": [
         'run.policies=["headgate"]',
         "policies.headgate.kind=headgate",
@@ -187,7 +186,7 @@ CASES = {
         "data.concepts=['same', 'rotated']",
         "data.changes={kind='sudden', rounds=[3]}",
     ],
-    "RCCDA's rule": ['run.policies=["rccda"]', "policies.rccda.kind=rccda", "policies.rccda.probe=0.2"],
+    "RCCDA's rule": ['run.policies=["rccda"]', "policies.rccda.kind=studies.zoo.rccda:Rccda", "policies.rccda.probe=0.2"],
     "a cohort that is listened to": [
         'run.policies=["listening"]',
         "policies.listening.kind=studies.zoo.listening:Listening",

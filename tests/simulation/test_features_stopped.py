@@ -50,9 +50,9 @@ FEATURES = {
     "the mean of models, moved images": ["training.average=8", "training.shift=1"],
     "a cohort that is listened to": [*SEVERAL[1:], "training.cohort=6"],
     "rules that draw lots": [
-        "run.policies=['reservoir', 'class-balanced', 'static', 'dynamic', 'kept']",
+        "run.policies=['reservoir', 'class-balanced', 'kept']",
         "policies.kept={kind='constant', rule='reservoir', capacity='buffer', rate=25}",
-        *(f"policies.{one}={{kind='headgate', rule='{one}'}}" for one in ("reservoir", "class-balanced", "static", "dynamic")),
+        *(f"policies.{one}={{kind='headgate', rule='{one}'}}" for one in ("reservoir", "class-balanced")),
     ],
     "rules that look": [
         "run.policies=['headgate', 'gss', 'balancer', 'cbrs']",

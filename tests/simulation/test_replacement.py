@@ -1,4 +1,4 @@
-"""Runs whose clients keep samples by lot, class or ratio train on exactly what the plain rules name."""
+"""Runs whose clients keep samples by lot or class train on exactly what the plain rules name."""
 
 import runpy
 from pathlib import Path
@@ -13,12 +13,7 @@ from headgate.simulation.engine import Simulation
 
 PLAIN = runpy.run_path(str(Path(__file__).parents[1] / "control" / "retention" / "plain_replacement.py"))
 DATA = load_dataset("digits")
-RULES = {
-    "reservoir": PLAIN["reservoir"],
-    "class-balanced": PLAIN["class_balanced"],
-    "static": PLAIN["static"](0.5),
-    "dynamic": PLAIN["dynamic"],
-}
+RULES = {"reservoir": PLAIN["reservoir"], "class-balanced": PLAIN["class_balanced"]}
 POLICIES = [f"{kind}_{rule.replace('-', '_')}" for kind in ("headgate", "constant") for rule in RULES]
 SETTINGS = [f"run.policies={['acdpp', *POLICIES]}".replace("'", '"'), "run.seeds=2", "run.first_seed=3", "training.steps=2"]
 for each in POLICIES:

@@ -29,6 +29,7 @@ from studies.zoo.hindsight import Hindsight
 from studies.zoo.kcentre import KCentre
 from studies.zoo.listening import Listening
 from studies.zoo.ode import ODE, coordinated
+from studies.zoo.rccda import Rccda
 from studies.zoo.vessal import VeSSAL
 
 RULES, SELECTIONS, POLICIES = (GSS, ODE, FedBalancer, CBRS), (VeSSAL, KCentre), (Age, Listening)
@@ -201,3 +202,49 @@ def test_listening_buys_more_for_those_with_more_to_learn_and_is_headgate_where_
 def test_bad_settings_are_named(kind, settings):
     with pytest.raises(SettingError, match=next(iter(settings))):
         kind(**settings)
+
+
+def rccda_updates(losses, rate, fill, V, proportional, derivative):
+    """Which rounds update: the rule word for word. A round's loss is heard before the next; NaN where nobody tells."""
+    queue, best, previous, updates = 0.0, None, None, []
+    for t, heard in enumerate([np.nan, *losses]):
+        loss = previous if np.isnan(heard) else heard
+        rise = 0.0
+        if loss is not None:
+            best, previous = (loss, loss) if best is None else (min(best, loss), previous)
+            rise = V * (proportional * (loss - best) + derivative * (loss - previous))
+        update = rise > queue + 0.5 - rate or (t == 0 and fill > 0)
+        queue, previous = max(queue + update - rate, 0.0), loss
+        updates.append(update)
+    return updates
+
+
+SOMETIMES = st.sampled_from([0.0, 0.25, 1.0, 5.0])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from([0.0, 0.1, 0.5, 0.75, 1.0, 2.0, 8.0, np.nan]), min_size=1, max_size=30),
+    st.sampled_from([0.05, 0.25, 1.0]),
+    st.sampled_from([0.0, 0.5, 8.0]),
+    st.tuples(st.sampled_from([0.5, 2.0, 10.0]), SOMETIMES, SOMETIMES),
+)
+def test_rccda_renews_when_its_rule_says_so(losses, rate, fill, weights):
+    """Money is no object here, so nothing but the rule decides: all places, or a probe."""
+    named = dict(zip(("V", "proportional", "derivative"), weights, strict=True))
+    controller = Controller(System(np.array([10, 10]), 1e6, 40), Rccda(rate=rate, probe=0.05, fill=fill, **named))
+    ledger, updates = controller.open(), []
+    for loss in [*losses, 0.0]:
+        orders = controller.decide(ledger, 1.0)
+        assert orders.admitted.sum() in (1, 20)
+        updates.append(orders.admitted.sum() == 20)
+        told = np.full((1, 2), loss)
+        ledger = controller.post(ledger, orders, Report(orders.admitted, losses=Losses(told, told)))
+    assert updates == rccda_updates(losses, rate, fill, **named)
+
+
+def test_the_rate_of_rccda_spends_the_budget_probes_included():
+    given_ = PolicyContext(SYSTEM, Uniform(1, 10), BoundConstants(), np.arange(2), 100)
+    rate = Rccda(probe=0.02).resolved(given_).rate
+    assert 5.5 * 100 * (rate + 0.02 * (1 - rate)) == pytest.approx(55.0)
+    check_policy(Rccda(V=0.1, probe=0.2).resolved(given_), rounds=20)

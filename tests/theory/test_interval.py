@@ -74,8 +74,10 @@ def test_no_rule_spends_or_holds_more_than_the_ceilings(kind, T, phi, K, rate, s
 
 @given(st.floats(0.01, 0.9999), st.integers(1, 3000))
 def test_fact_a(rho, T):
-    R, d = 1 / (1 - rho), interval.farthest(rho, T)
-    assert np.all(d <= R / np.arange(1, T + 1) * (1 + 1e-9))
+    R, t = 1 / (1 - rho), np.arange(1, T + 1)
+    with np.errstate(over="ignore"):
+        d = 1 / np.expm1(-t * np.log(rho))
+    assert np.all(d <= R / t * (1 + 1e-9))
     assert d.sum() <= interval.farthest_in_all(rho)
 
 

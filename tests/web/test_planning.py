@@ -282,7 +282,7 @@ def test_no_module_is_imported_and_no_file_read(tmp_path, monkeypatch, more):
 
 def test_what_is_shipped_may_be_nested():
     told = Planner().arrive(
-        {**ASKED, "prices": {**PER_CLIENT, "common": PRICES}, "options": {"rule": {"kind": "static", "ratio": 0.5}}}
+        {**ASKED, "prices": {**PER_CLIENT, "common": PRICES}, "options": {"rule": {"kind": "fifo", "capacity": 5}}}
     )()
     assert told.plan["policy"] == "headgate"
     assert told.plan["spend"] <= 20.0 * (1 + 1e-9)

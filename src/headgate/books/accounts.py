@@ -23,7 +23,7 @@ from headgate.control.policies.held import held
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.prices import PriceProcess
 from headgate.control.supply import EVERYTHING, Supply
-from headgate.control.types import Feedback, Floats, Ints, Ledger, Orders, System
+from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, System
 from headgate.errors import LedgerError, SettingError
 from headgate.experiment import Experiment
 from headgate.registry import SELECTION, Unnamed, table_of
@@ -290,7 +290,7 @@ class Accounts:
             said = f"{len(ahead)} of {len(answered)} clients that answer have done orders up to round {max(ahead)}"
             raise LedgerError(f"{self.store.path}: is an old copy: {said}, it knows {self.t}; put the newest one in its place")
 
-    def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int, losses: Feedback | None = None) -> "Settlement":
+    def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int, losses: Losses | None = None) -> "Settlement":
         """What the answers of a round come to, and what clients told of their `losses`. Changes nothing."""
         closed: list[Ordered] = []
         corrected: list[Ordered] = []
@@ -355,7 +355,7 @@ class Settlement:
     corrected: list[Ordered]
     clients: list[ClientRow]
     events: list[Event]
-    losses: Feedback | None = None
+    losses: Losses | None = None
 
     def with_events(self, events: Iterable[Event]) -> "Settlement":
         return replace(self, events=[*self.events, *events])

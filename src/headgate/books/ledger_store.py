@@ -22,7 +22,7 @@ from headgate.books.durable import Durable
 from headgate.books.messages import one_line
 from headgate.control.amendments import Amendment
 from headgate.control.supply import EVERYTHING, Supply
-from headgate.control.types import Feedback, Floats, Ledger, System, Terms
+from headgate.control.types import Floats, Ledger, Losses, System, Terms
 from headgate.errors import LedgerError, SettingError
 
 LEDGER = "ledger.sqlite"
@@ -410,12 +410,12 @@ class LedgerStore(Durable):
         """Samples that became known of after their orders were closed."""
         return [Ordered(*row) for row in self._db.execute("SELECT * FROM corrections ORDER BY client, round, learned")]
 
-    def losses(self, each: int = 2) -> dict[int, Feedback]:
+    def losses(self, each: int = 2) -> dict[int, Losses]:
         """What was told after each round, so many numbers by each client; control refuses another number of clients."""
         rows = self._db.execute("SELECT round, losses FROM losses").fetchall()
         if any(len(told) % (8 * each) for _, told in rows):
             raise LedgerError(f"{self.path}: losses of a round are not {each} for each client; it is damaged")
-        return {t: Feedback(*np.frombuffer(told).reshape(each, 1, -1)) for t, told in rows}
+        return {t: Losses(*np.frombuffer(told).reshape(each, 1, -1)) for t, told in rows}
 
     def quarantined(self) -> set[int]:
         return {client for (client,) in self._db.execute("SELECT client FROM clients WHERE quarantined = 1")}

@@ -7,7 +7,7 @@ import numpy as np
 from headgate.books.ledger_store import LedgerStore, Ordered
 from headgate.control.controller import Controller
 from headgate.control.supply import EVERYTHING, Supply
-from headgate.control.types import Feedback, Floats, Ledger, Orders, Report
+from headgate.control.types import Floats, Ledger, Losses, Orders, Report
 from headgate.errors import LedgerError
 
 
@@ -60,7 +60,7 @@ def check_orders(orders: Orders, recorded: Iterable[Ordered]) -> None:
             )
 
 
-def report_of(orders: Orders, learned: Iterable[Ordered], losses: Feedback | None = None) -> Report:
+def report_of(orders: Orders, learned: Iterable[Ordered], losses: Losses | None = None) -> Report:
     """The report of a round: admissions on its own orders, and late ones on earlier orders at the prices of those."""
     admitted, late, charge = np.zeros_like(orders.admitted), np.zeros_like(orders.admitted), 0.0
     for row in sorted(learned, key=lambda row: (row.client, row.round)):  # one order, so one sum

@@ -10,7 +10,7 @@ from headgate.control.amendments import Amendment
 from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.ranking import Candidates, RankingRule
-from headgate.control.retention import ClassBalanced, DynamicRatio, Fifo, KStep, Reservoir, Retention, StaticRatio
+from headgate.control.retention import ClassBalanced, Fifo, KStep, Reservoir, Retention
 from headgate.control.scores import Scores
 from headgate.control.selection import Adaptive, ByEntropy, ByLot, ByMargin, FirstCome, Selection
 from headgate.control.supply import Supply

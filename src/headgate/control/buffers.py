@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from headgate.control.ranking import Candidates, chosen
 from headgate.control.retention import KStep, Retention, WindowRule
 from headgate.control.scores import Scores
-from headgate.control.slot_ages import Windows, by_client, kind_of, renewed, within
-from headgate.control.types import Contents, Ints, Ledger, Streams, System
+from headgate.control.types import Born, Contents, Ints, Ledger, Streams, System
 from headgate.errors import SettingError
 from headgate.limits import check_memory
 
@@ -149,14 +148,18 @@ class Buffers:
 
     def _window(self, ledger: Ledger, contents: Contents, t: int, first: Ints, last: Ints) -> Settled:
         """Sample i of client m sits in place i mod its limit; born is 0 at places beyond it."""
-        born, limit = contents.born, self.limit
-        assert born is not None
-        assert limit is not None
+        assert contents.born is not None
+        assert self.limit is not None
         if np.array_equal(first, ledger.dropped) and np.array_equal(last, ledger.admitted):
             return Settled(contents, 0, np.zeros(self.runs, dtype=np.int64))
-        after = renewed(born, t, limit, Windows(ledger.dropped, ledger.admitted), Windows(first, last))
-        uses = t * after.left - after.since  # once in every round from the one of admission to the last
-        return Settled(contents._replace(born=after.born), after.unused, uses)
+        born = np.ascontiguousarray(np.moveaxis(contents.born, -1, 0)).astype(kind_of(t), copy=False)  # places first
+        begin, gone = np.maximum(ledger.admitted, first), np.minimum(ledger.admitted, first) - ledger.dropped
+        leaves = within(len(born), ledger.dropped, gone, self.limit)
+        comes = within(len(born), begin, last - begin, self.limit)
+        since = (born * leaves).sum(axis=0, dtype=kind_of(len(born) * t)).sum(axis=-1, dtype=np.int64)
+        uses = t * gone.sum(axis=-1) - since  # once in every round from the one of admission to the last
+        after = by_client(np.where(comes, born.dtype.type(t), born))
+        return Settled(contents._replace(born=after), (begin - ledger.admitted).sum(axis=-1), uses)
 
     # rules that choose
 
@@ -249,6 +252,24 @@ def keeps_alone(
         scores=None if scores is None else scores.placed(np.ones((1, position.size), dtype=bool)),
     )
     return np.asarray(chosen(rule, given)[0])
+
+
+def kind_of(t: int) -> type[np.signedinteger[Any]]:
+    """The narrowest type that holds rounds up to t: of a million clients' places nothing takes longer than to move them."""
+    return next(each for each in (np.int8, np.int16, np.int32, np.int64) if t <= np.iinfo(each).max)
+
+
+def by_client(born: Born) -> Born:
+    """(B, R, M), one place after the other in memory, seen as it is known to others, (R, M, B)."""
+    return np.moveaxis(born, 0, -1)
+
+
+def within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.bool_]:
+    """Which places (B, R, M) are those of the samples from `begin` on, at most `limit` of them."""
+    kind = kind_of(2 * places)
+    first, many, most = (each.astype(kind) for each in (begin % limit, count, limit))
+    after = np.arange(places, dtype=kind)[:, None, None] - first
+    return np.asarray(((after >= 0) & (after < np.minimum(many, most - first))) | (after + most < many))
 
 
 def _by_run(runs: int, run: Ints, counts: NDArray[Any]) -> Ints:

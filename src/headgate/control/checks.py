@@ -19,6 +19,11 @@ def zero_or_more(name: str, value: ArrayLike, most: float = NUMBER) -> None:
     _numbers(name, value, most, "a finite number, zero or more")
 
 
+def a_share(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise SettingError(f"{name} = {value}: must lie between 0 and 1")
+
+
 def inside_unit(name: str, value: ArrayLike) -> None:
     array = _array(value)
     if array is None or not np.all((array > 0) & (array < 1)):

@@ -17,7 +17,6 @@ from headgate.control.types import (
     AdmissionRequest,
     Arrays,
     Bools,
-    Feedback,
     Floats,
     Ints,
     Labels,
@@ -83,12 +82,10 @@ class Controller:
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
         self.looks = looks
         self.terms = Terms.of(policy, runs, system.buffer, system.budget, system.horizon)
-        self._whole, self._everybody = int(shares.sum()), bool(shares.all())
+        self._whole = int(shares.sum())
         if not callable(policy.retention):
             raise SettingError(f"{type(policy).__name__}.retention: must be a method, retention(self, system)")
         self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels, scores))
-        limit = self.buffers.limit
-        self._fits = None if limit is None else np.full(runs, limit[shares > 0].sum())
 
     def open(self) -> Ledger:
         """The ledger before round 1: Z(1) = 0, nothing admitted."""
@@ -168,7 +165,7 @@ class Controller:
             kept_by_client=kept_by_client,
             system=self.system if open_ is None else self.system.within(open_),
             unused=ledger.unused,
-            losses=None if ledger.losses is None else Losses(*ledger.losses[:2]),
+            losses=ledger.losses,
             lot=supply.lot,
             money=supply.money,
         )
@@ -180,20 +177,15 @@ class Controller:
         limit, shares, lot = self.buffers.limit, self.shares, supply.lot
         if open_ is not None:
             ask, limit, shares = _supplied(ask, open_, lot), open_, np.where(open_ > 0, shares, 0)
-        room = ask.room if limit is None or ask.room is None else np.minimum(ask.room, limit)
-        if room is None and limit is not None:
-            room = np.broadcast_to(limit, (self.runs, self.system.clients))
-            fits = self._fits if open_ is None else np.full(self.runs, limit[shares > 0].sum())
-        else:
-            open_to_all = room if room is None or (self._everybody and open_ is None) else np.where(shares > 0, room, 0)
-            fits = None if open_to_all is None else open_to_all.sum(axis=-1)
+        room, fits = ask.room, None
+        if limit is not None:
+            room = np.broadcast_to(limit, ledger.credit.shape) if room is None else np.minimum(room, limit)
+        if room is not None:
+            fits = np.where(shares > 0, room, 0).sum(axis=-1)
         total, carry, asked = whole_total(ask.total, ledger.carry, fits, lot)
-        if lot == 1:
-            admitted, credit = apportion(total, ledger.credit, shares, room, self._whole)
-        else:  # a lot counts as one sample of as many shares
-            assert room is not None
-            lots, credit = apportion(total // lot, ledger.credit, shares * lot, room // lot, self._whole * lot)
-            admitted = lots * lot
+        room = room if room is None or lot == 1 else room // lot  # a lot counts as one sample of as many shares
+        lots, credit = apportion(total // lot, ledger.credit, shares * lot, room, self._whole * lot)
+        admitted = lots * lot
         for extra in (ask.given, ask.free):
             admitted = admitted if extra is None else admitted + extra
         none = ask.given is None and ask.free is None and not total.any()
@@ -378,49 +370,46 @@ class Controller:
 
     def _reported(self, report: Report, orders: Orders) -> Ints:
         admitted = np.asarray(report.admitted)
-        if admitted.shape != orders.admitted.shape or admitted.dtype.kind != "i":
-            raise LedgerError(f"round {orders.t}: the report must hold one whole number per run and client; nothing was posted")
-        if np.any(admitted < 0) or np.any(admitted > orders.admitted):
-            r, m = np.argwhere((admitted < 0) | (admitted > orders.admitted))[0]
-            raise LedgerError(
-                f"round {orders.t}: client {m} reports {admitted[r, m]} admitted samples "
-                f"where {orders.admitted[r, m]} were ordered; nothing was posted"
-            )
+        fits = admitted.shape == orders.admitted.shape and admitted.dtype.kind == "i"
+        _need(fits, orders, "the report must hold one whole number per run and client")
+        for r, m in np.argwhere((admitted < 0) | (admitted > orders.admitted))[:1]:
+            said, ordered = admitted[r, m], orders.admitted[r, m]
+            _need(False, orders, f"client {m} reports {said} admitted samples where {ordered} were ordered")
         return admitted
 
-    def _losses(self, report: Report, orders: Orders) -> Feedback | None:
+    def _losses(self, report: Report, orders: Orders) -> Losses | None:
         losses = self.kept(report.losses)
         if losses is None:
             return None
         for each in losses.arrays:
-            if each.shape != orders.admitted.shape or not (np.isnan(each) | ((each >= 0) & (each < np.inf))).all():
-                wanted = "one for each run and client, finite and 0 or more, or not a number"
-                raise LedgerError(f"round {orders.t}: losses must be {wanted}; nothing was posted")
+            fine = each.shape == orders.admitted.shape and bool((np.isnan(each) | ((each >= 0) & (each < np.inf))).all())
+            _need(fine, orders, "losses must be one for each run and client, finite and 0 or more, or not a number")
         return losses
 
-    def kept(self, told: Losses | Feedback | None) -> Feedback | None:
+    def kept(self, told: Losses | None) -> Losses | None:
         """Return of what clients told of their losses what policy and selection listen to."""
         if told is None or not self.policy.hears:
             return None
         rule = self.policy.selection
-        own = Feedback(*told) if rule is not None and rule.listens else Feedback(told.new, told.held)
-        return Feedback(*(np.asarray(each, dtype=np.float64) for each in own.arrays))
+        heard = told.arrays if rule is not None and rule.listens else told[:2]
+        return Losses(*(np.asarray(each, dtype=np.float64) for each in heard))
 
     def _late(self, report: Report, orders: Orders) -> tuple[Ints | None, Floats | None]:
         if report.late is None and report.late_charge is None:
             return None, None
-        if report.late is None or report.late_charge is None:
-            raise LedgerError(f"round {orders.t}: late samples and their charge belong together; nothing was posted")
         late, charge = np.asarray(report.late), np.asarray(report.late_charge)
-        if late.shape != orders.admitted.shape or late.dtype.kind != "i" or np.any(late < 0):
-            raise LedgerError(
-                f"round {orders.t}: late samples must be whole numbers from 0 on, one per run and client; nothing was posted"
-            )
-        if charge.shape != (self.runs,) or not np.all(np.isfinite(charge)) or np.any(charge < 0):
-            raise LedgerError(
-                f"round {orders.t}: late samples for {charge.tolist()}; must be finite and 0 or more; nothing was posted"
-            )
+        together = report.late is not None and report.late_charge is not None
+        _need(together, orders, "late samples and their charge belong together")
+        fine = late.shape == orders.admitted.shape and late.dtype.kind == "i" and bool((late >= 0).all())
+        _need(fine, orders, "late samples must be whole numbers from 0 on, one per run and client")
+        fine = charge.shape == (self.runs,) and bool(((charge >= 0) & (charge < np.inf)).all())
+        _need(fine, orders, f"late samples for {charge.tolist()}; must be finite and 0 or more")
         return late, charge
+
+
+def _need(fine: bool, orders: Orders, wanted: str) -> None:
+    if not fine:
+        raise LedgerError(f"round {orders.t}: {wanted}; nothing was posted")
 
 
 def _supplied(ask: AdmissionRequest, open_: Ints, lot: int) -> AdmissionRequest:

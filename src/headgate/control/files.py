@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.types import LEDGER_ARRAYS, Contents, Feedback, Ledger, Terms
+from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger, Losses, Terms
 from headgate.errors import DataError
 from headgate.writing import replace_file
 
@@ -64,10 +64,8 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
     held, memory = matching("contents", known), matching("memory", empty.memory)
     losses = None
     if controller.policy.hears and "losses/new" in stored:
-        told = {
-            name: stored.pop(f"losses/{name}", None) for name in Feedback._fields if name != "right" or "losses/right" in stored
-        }
-        losses = Feedback(**{name: _told(path, f"losses/{name}", each, empty.credit) for name, each in told.items()})
+        names = [f"losses/{name}" for name in Losses._fields if name != "right" or "losses/right" in stored]
+        losses = Losses(*(_told(path, name, stored.pop(name, None), empty.credit) for name in names))
     looks = None if empty.looks is None else _matching(path, "looks", stored.pop("looks", None), empty.looks)
     if stored:
         raise DataError(f"{path}: holds {', '.join(sorted(stored))}, which this policy does not know")
@@ -97,11 +95,10 @@ def _narrow(array: NDArray[Any]) -> NDArray[Any]:
 
 def _told(path: Path, name: str, found: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
     """Losses: not a number where nothing was told."""
-    nothing = np.zeros(like.shape)
-    if found is not None and found.dtype.kind == "f" and found.shape == like.shape:
-        _matching(path, name, np.where(np.isnan(found), 0.0, found), nothing)
+    if found is not None and found.dtype.kind == "f":
+        _matching(path, name, np.where(np.isnan(found), 0.0, found), np.zeros(like.shape))
         return found
-    return _matching(path, name, found, nothing)
+    return _matching(path, name, found, np.zeros(like.shape))
 
 
 def _matching(path: Path, name: str, found: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:

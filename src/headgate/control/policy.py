@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from headgate.control.prices.process import PriceProcess
+from headgate.control.prices.processes import PriceProcess
 from headgate.control.retention import Fifo, Retention
 from headgate.control.selection import Selection
 from headgate.control.types import AdmissionRequest, Arrays, Ints, System, View
@@ -57,46 +57,22 @@ class AdmissionPolicy(ABC):
         return self.listens or (self.selection is not None and self.selection.listens)
 
     def resolved(self, given: PolicyContext) -> Self:
-        """Return the policy with all settings that were left out worked out; the record holds them.
-
-        Parameters
-        ----------
-        given : PolicyContext
-            System, prices and what else settings may depend on.
-        """
+        """Return the policy with all settings that were left out worked out; the record holds them."""
         return self
 
     def required(self, name: str) -> Any:
-        """Return a setting without which the policy cannot decide; refused where it is still to be worked out.
-
-        Parameters
-        ----------
-        name : str
-            The setting.
-        """
+        """Return a setting without which the policy cannot decide; refused where it is still to be worked out."""
         value = getattr(self, name)
         if value is None:
             raise SettingError(f"{type(self).__name__}.{name}: is missing; state it, or let headgate.load work it out")
         return value
 
     def retention(self, system: System) -> Retention:
-        """Return the rule by which clients drop samples. Default: the oldest leave a full buffer of B_m places.
-
-        Parameters
-        ----------
-        system : System
-            Buffers, budget and horizon.
-        """
+        """Return the rule by which clients drop samples. Default: the oldest leave a full buffer of B_m places."""
         return Fifo()
 
     def shares(self, system: System) -> Ints:
-        """Return whole-number weights by which a total is divided among the clients, (M,). Default: B_m.
-
-        Parameters
-        ----------
-        system : System
-            Buffers, budget and horizon.
-        """
+        """Return whole-number weights by which a total is divided among the clients, (M,). Default: B_m."""
         return system.buffer
 
     def start(self, system: System, runs: int) -> Arrays:

@@ -68,13 +68,7 @@ class Candidates(NamedTuple):
         return np.asarray(self.position.max(axis=-1, keepdims=True) + 1)
 
     def of(self, clients: Ints) -> "Candidates":
-        """Return the candidates of some of the clients, without the places after the last one that is taken.
-
-        Parameters
-        ----------
-        clients : array
-            Which rows.
-        """
+        """Return the candidates of some of the clients, without the places after the last one that is taken."""
         held = self.there[clients].any(axis=0)
         width = int(np.flatnonzero(held)[-1]) + 1 if held.any() else 0
         return self._replace(

@@ -8,7 +8,6 @@ Under the other rules a sample may be dropped in the round in which it arrives. 
 on, and is counted in `Ledger.unused`, not in N.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from headgate.control.checks import whole_numbers
 from headgate.control.ranking import Candidates, RankingRule, ordered, rank_within
-from headgate.control.types import Floats, Ints, System
+from headgate.control.types import Ints, System
 from headgate.errors import SettingError
 from headgate.limits import ROUNDS
 from headgate.theory.labels import paper
@@ -47,13 +46,7 @@ class Retention(RankingRule):
             raise SettingError(f'capacity = "{self.capacity}": must be "buffer", a number, or one number per client')
 
     def limit(self, system: System) -> Ints | None:
-        """Return the most samples each client can hold, (M,); None: no limit, which window rules alone may have.
-
-        Parameters
-        ----------
-        system : System
-            With the buffers.
-        """
+        """Return the most samples each client can hold, (M,); None: no limit, which window rules alone may have."""
         return capacity_of(self.capacity, system)
 
 
@@ -102,7 +95,7 @@ class Fifo(WindowRule):
     capacity: Capacity = "buffer"
 
 
-# by lots, by classes, or by how much is new
+# by lots or by classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,69 +129,10 @@ class ClassBalanced(Retention):
         return ordered(rank_within(candidates.group, ~candidates.new, draw), draw)
 
 
-@dataclass(frozen=True, eq=False)
-class Ratio(Retention):
-    """A client takes a certain number of the new samples, at random, in place of as many old ones, at random.
-
-    Free places are always filled. After the static and dynamic ratio selective replacement (SRSR, DRSR) of Wang, Bian and
-    Xu (2023), arXiv 2303.16340. From its abstract we have the names, the limited cache and the aim, a cache that is like the
-    client's data in the long run; what the ratio is of, both choices at random and the rounding are ours.
-    """
-
-    capacity: Capacity = "buffer"
-
-    @abstractmethod
-    def wanted(self, candidates: Candidates) -> Floats:
-        """Return how many new samples to take, a real number, (C, 1)."""
-
-    def rank(self, candidates: Candidates) -> NDArray[Any]:
-        end, new = candidates.end, candidates.new
-        draw = candidates.draw(again=end)
-        taken = np.floor(self.wanted(candidates) + candidates.draw(end, again=end)).astype(np.int64)  # right on average
-        group = np.where(candidates.there, new, 2)
-        place = rank_within(group, np.zeros_like(group), draw)
-        beyond = place >= np.where(new, taken, candidates.room - taken)  # they stay only where places are free
-        return ordered(beyond, draw)
-
-
-@dataclass(frozen=True, eq=False)
-class StaticRatio(Ratio):
-    """The same share `ratio` of the places is for new samples in every round that brings as many."""
-
-    ratio: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.ratio <= 1:
-            raise SettingError(f"ratio = {self.ratio}: must be above 0 and at most 1")
-
-    def wanted(self, candidates: Candidates) -> Floats:
-        return np.asarray(np.minimum(self.ratio * candidates.room, _count_new(candidates)))
-
-
-@dataclass(frozen=True, eq=False)
-class DynamicRatio(Ratio):
-    """New samples get the share of the places that they have of all samples ever admitted.
-
-    So every sample ever admitted is in memory with the same probability, as under `Reservoir`, but how many of the round's
-    samples are taken is not left to chance.
-    """
-
-    def wanted(self, candidates: Candidates) -> Floats:
-        return np.asarray(candidates.room * (_count_new(candidates) / candidates.end))
-
-
-def _count_new(candidates: Candidates) -> Ints:
-    """Return how many of the candidates are new, (C, 1)."""
-    return np.asarray((candidates.there & candidates.new).sum(axis=-1, keepdims=True))
-
-
 KINDS: dict[str, type[Retention]] = {
     "fifo": Fifo,
     "kstep": KStep,
     "reservoir": Reservoir,
     "class-balanced": ClassBalanced,
-    "static": StaticRatio,
-    "dynamic": DynamicRatio,
 }
 """by their names in recipes"""

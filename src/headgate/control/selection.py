@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.control.checks import a_share
 from headgate.control.ranking import Candidates, RankingRule
 from headgate.control.scores import WITHOUT_LABELS
 from headgate.control.types import Arrays, Bools, Ledger
@@ -24,7 +25,7 @@ class Selection(RankingRule):
     beside_held: ClassVar[bool] = False
     """whether the rule needs the features of what the client holds, too"""
     listens: ClassVar[bool] = False
-    """whether the rule is told how many new samples the model got right in the round before, `Feedback.right`"""
+    """whether the rule is told how many new samples the model got right in the round before, `Losses.right`"""
 
     @property
     def looks(self) -> bool:
@@ -133,9 +134,8 @@ class Adaptive(ByMargin):
     listens = True
 
     def __post_init__(self) -> None:
-        for name in ("level", "stop"):
-            if not 0 <= (said := getattr(self, name)) <= 1:
-                raise SettingError(f"{name} = {said}: must lie between 0 and 1")
+        a_share("level", self.level)
+        a_share("stop", self.stop)
 
     def start(self, runs: int) -> Arrays:
         whole = np.zeros(runs, dtype=np.int64)

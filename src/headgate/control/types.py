@@ -89,13 +89,7 @@ class System:
         return int(self.buffer.size)
 
     def within(self, places: Ints) -> "System":
-        """Return the same system with no more than these places.
-
-        Parameters
-        ----------
-        places : array
-            For each client, (M,); may be 0.
-        """
+        """Return the same system with no more than these places, (M,), which may be 0."""
         own = copy(self)
         own.__dict__.pop("memory", None)
         object.__setattr__(own, "buffer", np.minimum(self.buffer, places))
@@ -162,24 +156,17 @@ class Losses(NamedTuple):
     """of those that the client admitted in this round and trains on, (R, M)"""
     held: Floats
     """of those that it held before, (R, M)"""
-
-
-class Feedback(NamedTuple):
-    """What clients told of a round: their losses and, for a selection that listens, what the model got right."""
-
-    new: Floats
-    held: Floats
     right: Floats | None = None
-    """share of the new samples to whose class the model gave more than ½, (R, M)"""
+    """share of the new samples to whose class the model gave more than ½, (R, M); for a selection that listens"""
 
     @property
     def arrays(self) -> list[Floats]:
         """Those that are not None."""
         return [each for each in self if each is not None]
 
-    def of_runs(self, rows: slice | Ints) -> "Feedback":
+    def of_runs(self, rows: slice | Ints) -> "Losses":
         """The same of some of the runs."""
-        return Feedback(*(each[rows] for each in self.arrays))
+        return Losses(*(each[rows] for each in self.arrays))
 
 
 @fields_in_help
@@ -219,13 +206,13 @@ class View(NamedTuple):
         if self.price.ndim != 1:
             raise SettingError(
                 "needs one price per round; it was given one per client, which headgate, alert, resolving, "
-                "threshold, below and rccda can use"
+                "threshold and below can use"
             )
         return self.price
 
     def of_first_run(self) -> "View":
         """The same of run 0 alone."""
-        losses = None if self.losses is None else Losses(*(each[:1] for each in self.losses))
+        losses = None if self.losses is None else self.losses.of_runs(slice(1))
         own: list[Any] = [each[:1] if isinstance(each, np.ndarray) else each for each in self]
         return View(*own)._replace(losses=losses)
 
@@ -296,7 +283,7 @@ class Report(NamedTuple):
     """samples admitted on orders of earlier rounds that are only now known of, (R, M)"""
     late_charge: Floats | None = None
     """what they cost at the prices of the rounds in which they were ordered, (R,)"""
-    losses: Losses | Feedback | None = None
+    losses: Losses | None = None
     """kept for a policy that listens"""
 
 
@@ -348,7 +335,7 @@ class Ledger:
     """the policy's own"""
     terms: Terms
     """what it was opened for"""
-    losses: Feedback | None = None
+    losses: Losses | None = None
     """of round t, where the policy or its selection listens and was told"""
     looks: Floats | None = None
     """of what was spent, what was for looks, (R,); None: nobody pays for looks"""

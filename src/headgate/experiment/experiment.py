@@ -14,7 +14,7 @@ from headgate.control.controller import Controller
 from headgate.control.policies.held import Held, held
 from headgate.control.policy import AdmissionPolicy, PolicyContext, check_is_policy
 from headgate.control.prices import PriceProcess
-from headgate.control.prices.process import WithLooks
+from headgate.control.prices.processes import WithLooks
 from headgate.control.retention import Retention
 from headgate.control.scores import WITHOUT_LABELS
 from headgate.control.selection import Selection

@@ -12,7 +12,7 @@ from headgate.books.accounts import Accounts, Answer, OpenRound
 from headgate.books.ledger_store import Event
 from headgate.books.messages import HELD_LOSS, LARGEST, NEW_LOSS, NEW_RIGHT, RECORD, Ahead, Order, Receipt, from_wire, one_line
 from headgate.control.checks import positive, zero_or_more
-from headgate.control.types import Feedback, Floats
+from headgate.control.types import Floats, Losses
 from headgate.errors import DataError, SettingError
 from headgate.flower.validation import NamedArrays, check_update, numbers, read_arrays
 
@@ -188,9 +188,9 @@ def _form(content: RecordDict) -> frozenset[tuple[str, frozenset[str]]]:
     return frozenset((name, frozenset(record)) for name, record in records)
 
 
-def losses_told(updates: Iterable[Update], clients: int) -> Feedback:
+def losses_told(updates: Iterable[Update], clients: int) -> Losses:
     """What clients told of their samples' losses; not a number where they did not."""
-    told = Feedback(*(np.full((1, clients), np.nan) for _ in Feedback._fields))
+    told = Losses(*(np.full((1, clients), np.nan) for _ in Losses._fields))
     for update in updates:
         for name, each in zip((NEW_LOSS, HELD_LOSS, NEW_RIGHT), told.arrays, strict=True):
             each[0, update.client] = update.metrics.get(name, np.nan)

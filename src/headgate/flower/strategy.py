@@ -22,7 +22,7 @@ from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, RECORD, Ended, Order, to_wire
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.types import Feedback, Floats, Ints, Ledger
+from headgate.control.types import Floats, Ints, Ledger, Losses
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.averaging import Averaging, in_type_of
@@ -500,7 +500,7 @@ class Gated(Strategy):
         )
 
 
-def _recorded(losses: Feedback) -> dict[str, list[float | None]]:
+def _recorded(losses: Losses) -> dict[str, list[float | None]]:
     return {
         name: [None if np.isnan(loss) else loss for loss in each[0].tolist()]
         for name, each in ((NEW_LOSS, losses.new), (HELD_LOSS, losses.held))

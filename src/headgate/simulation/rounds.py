@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.types import HALF, Bools, Feedback, Floats, Ints, Ledger, Orders
+from headgate.control.types import HALF, Bools, Floats, Ints, Ledger, Losses, Orders
 from headgate.learning.drift import Judgement
 from headgate.learning.purchases import PurchaseTable
 from headgate.simulation.learner import Learner, Models, RoundSamples
@@ -67,7 +67,7 @@ class Hearing:
         """Return the losses of all samples of these runs, which `losses` waits for."""
         return self.learner.losses(models, batch, self.runs) if self.runs.size else None
 
-    def losses(self, answer: Any, offsets: Ints, new: Bools, clients: Ints) -> dict[int, Feedback]:
+    def losses(self, answer: Any, offsets: Ints, new: Bools, clients: Ints) -> dict[int, Losses]:
         """Return what was heard by the number of the policy; `new` is of all samples, `clients` (R, C) of all runs."""
         if not self.runs.size:
             return {}
@@ -78,7 +78,7 @@ class Hearing:
         return {int(self.runs[first]) // self.seeds: heard.of_runs(slice(first, first + self.seeds)) for first in cuts}
 
 
-def mean_losses(losses: Floats, new: NDArray[np.bool_], sizes: Ints, clients: Ints, many: int) -> Feedback:
+def mean_losses(losses: Floats, new: NDArray[np.bool_], sizes: Ints, clients: Ints, many: int) -> Losses:
     """Return means over samples that lie client by client: `sizes` (R, C) of them, of `clients` (R, C) among `many` in all.
 
     Sums are in float64 and in the order of the samples. A mean that is not finite, of a run that breaks down, is not a number.
@@ -100,7 +100,7 @@ def mean_losses(losses: Floats, new: NDArray[np.bool_], sizes: Ints, clients: In
         found[runs, clients] = np.where(np.isfinite(means), np.maximum(means, 0.0), np.nan).reshape(sizes.shape)
         return found
 
-    return Feedback(mean(new), mean(~new), mean(new, np.where(np.isfinite(losses), losses < HALF, np.nan)))
+    return Losses(mean(new), mean(~new), mean(new, np.where(np.isfinite(losses), losses < HALF, np.nan)))
 
 
 # rows for the record
@@ -154,7 +154,7 @@ def _look_columns(of: "Simulation", now: Prepared) -> dict[str, list[Any]]:
     return {"looked": looked, "looks": paid}
 
 
-def client_rows(of: "Simulation", now: Prepared, told: Mapping[str, Feedback]) -> list[dict[str, Any]]:
+def client_rows(of: "Simulation", now: Prepared, told: Mapping[str, Losses]) -> list[dict[str, Any]]:
     """What each client admitted and holds, was paid where prices differ, and told of its losses where it was asked;
     nothing where there are too many clients."""
     if of.experiment.system.clients > FEW:

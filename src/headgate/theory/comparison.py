@@ -145,14 +145,8 @@ class Benchmark(NamedTuple):
 
 
 @paper("eq:ck-cost-constraint", "eq:ck-buffer-constraint")
-def ck_feasible(point: Benchmark, mean_price: float, buffers: ArrayLike, budget: float) -> bool:
-    """c̄·Λ̄ ≤ C and K·λ_m ≤ B_m, with λ_m in proportion to B_m; equal up to rounding counts as feasible."""
-    slack = 1.0 + 1e-12
-    return mean_price * point.rate <= budget * slack and point.K * point.rate <= float(np.sum(buffers)) * slack
-
-
 def saturated(K: int, mean_price: float, buffers: ArrayLike, budget: float) -> Benchmark:
-    """The largest rate that both constraints allow with retention K."""
+    """The largest rate with c̄·Λ̄ ≤ C and K·λ_m ≤ B_m, λ_m in proportion to B_m."""
     return Benchmark(K, min(float(np.sum(buffers)) / K, budget / mean_price))
 
 

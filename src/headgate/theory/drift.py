@@ -24,18 +24,13 @@ def lyapunov(debt: ArrayLike) -> Floats:
     return np.asarray(0.5 * np.asarray(debt, dtype=np.float64) ** 2)
 
 
-@paper("eq:lyapunov-drift")
+@paper("eq:lyapunov-drift", "eq:dpp-objective")
 def drift(debt: ArrayLike, next_debt: ArrayLike) -> Floats:
     """L(t+1) − L(t) of one step; its mean over runs in one state is Δ(O(t))."""
     return lyapunov(next_debt) - lyapunov(debt)
 
 
-@paper("eq:dpp-objective")
-def drift_plus_penalty(debt: ArrayLike, next_debt: ArrayLike, V: ArrayLike, p: ArrayLike) -> Floats:
-    """Δ + V·p, the left-hand side of eq:dpp-upper-1."""
-    return np.asarray(drift(debt, next_debt) + np.asarray(V) * np.asarray(p))
-
-
+@paper("eq:dpp-upper-1", "eq:dpp-upper-anyd")
 def drift_constant(most_spend: ArrayLike, budget: ArrayLike) -> Floats:
     """The constant of eq:dpp-upper-1 (the paper's second B): (C_t − C)²/2 for 0 ≤ C_t ≤ most_spend at its worst.
 
@@ -54,12 +49,6 @@ def dpp_objective(
     return np.asarray(np.asarray(debt) * (np.asarray(cost) * np.asarray(admitted) - budget) + np.asarray(V) * p)
 
 
-@paper("eq:dpp-upper-1", "eq:dpp-upper-anyd")
-def dpp_upper_bound(constant: ArrayLike, objective: ArrayLike) -> Floats:
-    """B + J_t: what the drift-plus-penalty of the round cannot exceed."""
-    return np.asarray(np.asarray(constant) + np.asarray(objective))
-
-
 @paper("eq:lambda-min-max", "eq:lambda-interval")
 def admission_interval(t: ArrayLike, rate: ArrayLike, rho: ArrayLike) -> tuple[Floats, Floats]:
     """[Λ_min(t), Λ_max(t)] = [Λ̄·(1 − ρ^t), Λ̄/(1 − ρ^t)].
@@ -73,14 +62,7 @@ def admission_interval(t: ArrayLike, rate: ArrayLike, rho: ArrayLike) -> tuple[F
         return np.asarray(rate * closed), np.asarray(rate / closed)
 
 
-@paper("eq:dpp-T-slot-upper", "lem:dpp-T-slot-upper", "eq:dpp-drift-sum")
+@paper("eq:dpp-T-slot-upper", "lem:dpp-T-slot-upper", "eq:dpp-drift-sum", "eq:penalty-bridge")
 def t_slot_upper(constant: ArrayLike, rounds: int, V: ArrayLike, comparison: ArrayLike) -> Floats:
-    """B·T + V·Σ p̄^CK(t): Lemma 1's ceiling for E[L(T+1) − L(1)] + V·Σ E[p(t)]."""
+    """B·T + V·Σ p̄^CK(t): Lemma 1's ceiling for E[L(T+1) − L(1)] + V·Σ E[p(t)]. With L(1) added and over V: for Σ E[p(t)]."""
     return np.asarray(np.asarray(constant) * rounds + np.asarray(V) * np.sum(comparison, axis=-1))
-
-
-@paper("eq:penalty-bridge")
-def penalty_bridge(constant: ArrayLike, rounds: int, V: ArrayLike, comparison: ArrayLike, first_debt: ArrayLike) -> Floats:
-    """B·T/V + Σ p̄^CK(t) + L(1)/V: the ceiling for Σ E[p(t)]."""
-    V = np.asarray(V, dtype=np.float64)
-    return np.asarray((t_slot_upper(constant, rounds, V, comparison) + lyapunov(first_debt)) / V)

@@ -16,14 +16,8 @@ from headgate.theory.reuse import kstep_uniformity
 Floats = NDArray[np.float64]
 
 
-def farthest(rho: float, T: int) -> Floats:
-    """d_t = ρ^t/(1−ρ^t), t = 1..T: no rule's Λ(t) is farther from Λ̄ than d_t·Λ̄. At most R/t."""
-    with np.errstate(over="ignore"):
-        return np.asarray(1.0 / np.expm1(-np.arange(1, T + 1) * np.log(rho)))
-
-
 def farthest_in_all(rho: float) -> float:
-    """R·(2 + log R): what the d_t of all rounds sum to at most."""
+    """R·(2 + log R): what d_t = ρ^t/(1−ρ^t) sum to at most. No rule's Λ(t) is farther from Λ̄ than d_t·Λ̄, at most R/t of it."""
     R = 1.0 / (1.0 - rho)
     return R * (2.0 + log(R))
 

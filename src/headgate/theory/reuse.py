@@ -15,27 +15,6 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@paper("eq:age-evolution")
-def age_evolution(age: ArrayLike, present: ArrayLike, present_next: ArrayLike) -> Ints:
-    """A^{t+1}: one more while the sample stays, 1 when it enters, frozen once it has left."""
-    age = np.asarray(age, dtype=np.int64)
-    grown = np.where(np.asarray(present, dtype=bool), age + 1, 1)
-    return np.where(np.asarray(present_next, dtype=bool), grown, age)
-
-
-@paper("eq:kstep-drop", "def:kstep")
-def kstep_drop(age: ArrayLike, K: int) -> NDArray[np.bool_]:
-    """d = 1{A = K}: a sample leaves after the round in which its age reaches K."""
-    return np.asarray(np.asarray(age) == K)
-
-
-@paper("eq:omega-def-opt")
-def reuse_weights(uses: ArrayLike) -> Floats:
-    """ω_i = A_i / Σ A_j: the weight of each distinct sample in the cumulative objective."""
-    uses = np.asarray(uses, dtype=np.float64)
-    return np.asarray(uses / uses.sum(axis=-1, keepdims=True))
-
-
 @paper("eq:Vtilde-def-body")
 def uniformity(uses: ArrayLike) -> Floats:
     """Ṽ = mean² / (mean² + variance) of the reuse counts on the last axis.
@@ -50,9 +29,9 @@ def uniformity(uses: ArrayLike) -> Floats:
     return np.asarray(squared_mean / (squared_mean + uses.var(axis=-1)))
 
 
-@paper("eq:Neff-def", "eq:omega-l2")
+@paper("eq:Neff-def", "eq:omega-l2", "eq:omega-def-opt")
 def effective_sample_size(total_uses: ArrayLike, squared_uses: ArrayLike) -> Floats:
-    """N_eff = N·Ṽ = (ΣA)² / ΣA², Kish's effective sample size; 0 before the first use.
+    """N_eff = N·Ṽ = (ΣA)² / ΣA², Kish's effective sample size, 1/Σω² of the weights ω_i = A_i/ΣA; 0 before the first use.
 
     >>> float(effective_sample_size(4, 10))        # two samples, used once and three times
     1.6
@@ -62,6 +41,7 @@ def effective_sample_size(total_uses: ArrayLike, squared_uses: ArrayLike) -> Flo
     return np.divide(total**2, squares, out=np.zeros(np.broadcast(total, squares).shape), where=squares > 0)
 
 
+@paper("eq:age-evolution")
 def count_uses(total_uses: ArrayLike, squared_uses: ArrayLike, uses_in_memory: ArrayLike, n: ArrayLike) -> tuple[Ints, Ints]:
     """ΣA and ΣA² after a round that trained on n samples.
 

@@ -98,23 +98,3 @@ def test_two_minima_are_told_apart():
 def test_without_debt_the_largest_of_equals_is_taken():
     """N(0) = 0 and less than Pdim in sight: J is flat, and admitting costs nothing in it."""
     assert compare(paper_penalty(BoundConstants(pdim=1e6)), 1.0, state(0.0, 5.0, 55.0), 0, 0, 1.0, 100.0) == 100.0
-
-
-def test_many_rows_give_the_bits_of_each_row_alone():
-    rng = np.random.default_rng(5)
-    R = 200
-    n = rng.random(R) * 150
-    N = n + rng.random(R) * 200
-    lo, hi = rng.random(R) * 10, 10 + rng.random(R) * 200
-    debt, cost = rng.random(R) * 3, 1 + 9 * rng.random(R)
-    system = System(np.array([10]), 55.0)
-    zeros = np.zeros(R, dtype=np.int64)
-    penalty = paper_penalty(BoundConstants())
-    together = minimise_objective(
-        View(1, cost, debt, debt, zeros, zeros, zeros[:, None], system, zeros), 1.0, penalty, n, N, lo, hi
-    )
-    for r in range(R):
-        row = slice(r, r + 1)
-        view = View(1, cost[row], debt[row], debt[row], zeros[row], zeros[row], zeros[row, None], system, zeros[row])
-        alone = minimise_objective(view, 1.0, penalty, n[row], N[row], lo[row], hi[row])
-        assert alone[0] == together[r]

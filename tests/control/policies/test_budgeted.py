@@ -4,13 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from headgate.control import Controller, Fifo, KStep, System
+from headgate.control import System
 from headgate.control.policies import Headgate
-from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policies.budgeted.base import BudgetedPolicy, divided, fair
 from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
+
+from ..playing import played
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,30 +29,8 @@ class Renews(BudgetedPolicy):
 
 
 def bought(policy, system, prices):
-    controller = Controller(system, policy)
-    ledger, each = controller.open(), []
-    for price in prices:
-        orders = controller.decide(ledger, np.asarray(price))
-        ledger = controller.post(ledger, orders)
-        each.append(orders.admitted[0].tolist())
-    return each, ledger
-
-
-@pytest.mark.parametrize(
-    ("rule", "places"), [(Fifo(2), [2, 1, 2]), (Fifo(9), [3, 1, 7]), (Fifo(), [3, 1, 7]), (KStep(4), [3, 1, 7])]
-)
-def test_a_client_has_no_more_places_than_its_buffer_and_its_rule(rule, places):
-    system = System(np.array([3, 1, 7]), 1e9, 10)
-    assert Renews(rule=rule).places(system).tolist() == places
-    assert bought(Renews(rule=rule, share=1.0), system, [1.0])[0] == [places]
-
-
-def test_half_a_sample_each_round_is_a_sample_every_other_round():
-    system = System(np.array([1, 3]), 1e9, 10)
-    each, _ = bought(Renews(), system, [[[1.0, 1.0]]] * 6)
-    assert each == [[0, 1], [1, 2]] * 3
-    each, _ = bought(Renews(share=0.125), system, [1.0] * 6)
-    assert [sum(row) for row in each] == [0, 1, 0, 1, 0, 1]
+    rounds = list(played(system, policy, prices))
+    return [orders.admitted[0].tolist() for orders, _ in rounds], rounds[-1][1]
 
 
 def test_what_there_was_no_money_for_is_not_owed_later():
@@ -122,3 +104,46 @@ def test_shares_that_cannot_be_meant_are_refused(shares, message):
 
 def test_what_rounding_adds_to_a_share_is_not_refused():
     assert bought(Says(said=[[0.0, 1.0 + 1e-9]], fairness=1.0, fill=0.0), System(np.array([3, 5]), 9.0, 10), [[[1.0, 2.0]]])
+
+
+PLACES = np.array([3, 1, 7, 4])
+SHARES = st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4)
+
+
+@given(st.lists(SHARES, min_size=1, max_size=30), st.floats(0.0, 1.0))
+def test_shares_stay_within_their_bands_whatever_is_wanted(rounds, tolerance):
+    bought = np.zeros((1, 4))
+    due = PLACES / PLACES.sum()
+    for shares in rounds:
+        wanted = np.array([shares]) * PLACES
+        given = fair(wanted, bought, PLACES, tolerance)
+        assert given.sum() == pytest.approx(wanted.sum())
+        assert np.all(given >= -1e-9)
+        assert np.all(given <= PLACES + 1e-9)
+        bought = bought + given
+        total = bought.sum()
+        assert np.all(np.abs(bought - due * total) <= tolerance * due * total + 1e-9)
+
+
+def plainly_divided(total, wanted, places):
+    """Whole parts first; then one by one to whom most is missing, round by round, the first client of equals first."""
+    size, clients = sum(wanted), range(len(wanted))
+    due = [total * each / size if size else 0.0 for each in wanted]
+    whole = [min(int(due[m] + 1e-9), places[m]) for m in clients]
+    while left := total - sum(whole):
+        short = sorted((m for m in clients if whole[m] < places[m]), key=lambda m: whole[m] - due[m])
+        for m in short[:left]:
+            whole[m] += 1
+    return whole
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 40), min_size=4, max_size=4), min_size=2, max_size=2), st.tuples(*[st.floats(0, 3)] * 2)
+)
+@example([[0, 0, 0, 4], [0, 0, 1, 0]], (1.0, 3.0))
+def test_a_whole_total_is_divided_as_is_wanted_within_the_places(rows, parts):
+    wanted = np.minimum(np.array(rows) / 8, PLACES)
+    most = int(PLACES.sum())
+    totals = [min(int(np.ceil(part * (row.sum() or most))), most) for part, row in zip(parts, wanted, strict=True)]
+    found = divided(np.array(totals, dtype=float), wanted, PLACES)
+    assert found.tolist() == [plainly_divided(*each, PLACES.tolist()) for each in zip(totals, wanted.tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""The clairvoyant reference against enumeration, against a solver, and as a policy."""
+"""The clairvoyant reference against enumeration, and as a policy."""
 
 from itertools import product
 
@@ -56,35 +56,6 @@ def test_the_plan_is_the_best_there_is_where_money_comes_out_even(prices, mu):
     found = foresee(np.array([prices]), SMALL, CONVEX, money, tolerance=1e-12)
     assert round_cost(np.cumsum(plan), 3, CONVEX).sum() == pytest.approx(enumerated(prices, SMALL, CONVEX, money))
     assert found.bound[0] == pytest.approx(enumerated(prices, SMALL, CONVEX, money))
-
-
-def test_a_solver_finds_the_same():
-    """The continuous problem as a linear programme with tangents of the convex round cost."""
-    optimize = pytest.importorskip("scipy.optimize")
-    system, T = System(np.array([4, 6]), 12.0), 25
-    prices = Uniform(1, 10).path(np.arange(1), 1, T + 1)
-    N = np.arange(1.0, 10 * T + 1)
-    value = round_cost(N, system.memory, CONVEX)
-    slope = np.diff(value)
-    # variables: purchases (T), then round costs (T), each above every chord of g
-    rows, limits = [], []
-    for t in range(T):
-        for i in range(slope.size):
-            row = np.zeros(2 * T)
-            row[: t + 1], row[T + t] = slope[i], -1.0
-            rows.append(row)
-            limits.append(slope[i] * N[i] - value[i])
-    rows.append(np.r_[prices[0], np.zeros(T)])
-    limits.append(system.budget * T)
-    solved = optimize.linprog(
-        np.r_[np.zeros(T), np.ones(T)],
-        A_ub=np.array(rows),
-        b_ub=np.array(limits),
-        bounds=[(1, 10)] + [(0, 10)] * (T - 1) + [(None, None)] * T,
-    )
-    found = foresee(prices, system, CONVEX, tolerance=1e-9)
-    assert found.bound[0] == pytest.approx(solved.fun, rel=1e-4)
-    assert surrogate(found, system, CONVEX)[0] == pytest.approx(solved.fun, rel=5e-3)
 
 
 def test_the_minorant_is_convex_below_and_touches():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate import load
-from headgate.control import Controller, System
+from headgate.control import System
 from headgate.control.policies import Acdpp, Constant, Dpp, Headgate, Held, Hybrid, Oracle, Released
 from headgate.control.policies.held import held
 from headgate.control.policy import PolicyContext
@@ -14,18 +14,16 @@ from headgate.control.prices import Uniform
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
 
+from ..playing import played
+
 POLICIES = [Constant(), Acdpp(), Dpp(), Hybrid(), Hybrid(paid=True), Released(), Oracle(), Constant(rate=30.0, K=9)]
 
 
-def played(policy, system, prices):
+def kept(policy, system, prices):
     """Spend and what each client holds, after each round."""
-    controller = Controller(system, policy)
-    ledger, spent, held_by = controller.open(), [], []
-    for price in prices:
-        ledger = controller.post(ledger, controller.decide(ledger, np.atleast_1d(price)[None] if np.ndim(price) else price))
-        spent.append(float(ledger.spent[0]))
-        held_by.append(ledger.occupancy[0])
-    return np.array(spent), np.array(held_by)
+    prices = np.array(prices)[:, None] if np.ndim(prices) == 2 else prices
+    ledgers = [ledger for _, ledger in played(system, policy, prices)]
+    return np.array([float(each.spent[0]) for each in ledgers]), np.array([each.occupancy[0] for each in ledgers])
 
 
 @settings(max_examples=60, deadline=None)
@@ -39,7 +37,7 @@ def played(policy, system, prices):
 def test_keeps_both_limits(policy, buffers, budget, prices, open_end):
     system = System(buffers, budget, None if open_end else len(prices))
     made = Held(policy).resolved(PolicyContext(system, Uniform(1.0, 10.0), BoundConstants(), np.arange(1), len(prices)))
-    spent, held_by = played(made, system, prices)
+    spent, held_by = kept(made, system, prices)
     rounds = np.arange(1, len(prices) + 1)
     assert (spent <= budget * (rounds if open_end else len(prices))).all()
     assert (held_by <= np.array(buffers)).all()
@@ -53,7 +51,7 @@ def test_keeps_both_limits(policy, buffers, budget, prices, open_end):
 )
 def test_keeps_both_limits_with_a_price_for_each_client(prices, policy, budget):
     system = System([4, 5, 6], budget, len(prices))
-    spent, held_by = played(Held(policy), system, prices)
+    spent, held_by = kept(Held(policy), system, prices)
     assert spent[-1] <= budget * len(prices)
     assert (held_by <= system.buffer).all()
 
@@ -61,20 +59,20 @@ def test_keeps_both_limits_with_a_price_for_each_client(prices, policy, budget):
 def test_buys_as_alone_while_no_limit_is_near():
     system, prices = System([20, 20], 1000.0, 30), Uniform(1.0, 10.0).path(np.arange(1), 1, 31)[0]
     policy = Constant(rate=2.0, K=2)
-    np.testing.assert_array_equal(played(policy, system, prices)[0], played(Held(policy), system, prices)[0])
+    np.testing.assert_array_equal(kept(policy, system, prices)[0], kept(Held(policy), system, prices)[0])
 
 
 def test_keeps_its_samples_when_the_money_is_spent():
     system, policy = System([4, 4], 4.0, 10), Constant(rate=4.0, K=2)
-    _, alone = played(Constant(rate=4.0, K=2, purse=True), system, [2.0] * 10)
-    _, inside = played(Held(policy), system, [2.0] * 10)
+    _, alone = kept(Constant(rate=4.0, K=2, purse=True), system, [2.0] * 10)
+    _, inside = kept(Held(policy), system, [2.0] * 10)
     assert (alone[-1].sum(), inside[-1].sum()) == (0, 8)
 
 
 def test_pays_for_what_is_free_alone():
     system = System([4, 4], 20.0, 5)
     policy = Hybrid(rate=0.5, K=2, stale=(1,))
-    alone, inside = (played(each, system, [3.0] * 5)[0] for each in (policy, Held(policy)))
+    alone, inside = (kept(each, system, [3.0] * 5)[0] for each in (policy, Held(policy)))
     assert alone[0] < 4 * 3.0 <= inside[0]
 
 

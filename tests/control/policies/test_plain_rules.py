@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.control import Controller, Fifo, System
-from headgate.control.policies import Below, Bucket, Pacing, Random, Threshold
+from headgate.control.policies import Below, Pacing, Random, Threshold
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Fixed, PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
@@ -44,14 +44,6 @@ def pacing(prices, costs, C, T, L, places, step=None, initial=None):
         mean, end = max(sum(prices[:t]) / t, TINY), 2 ** t.bit_length() if T is None else max(T, 2)
         mu = max(mu - (step or 1 / (mean * C * math.sqrt(end))) * (C - costs[t - 2]), 0.0)
     return float(mu * prices[-1] <= 1), FOREVER
-
-
-def bucket(prices, costs, C, T, L, places, depth=10.0):
-    tokens, full = depth * C, depth * C
-    for cost in [0.0, *costs]:
-        tokens = min(tokens - cost, full) + C
-    spend = tokens if prices[-1] <= sum(prices) / len(prices) else max(tokens - full, 0.0)
-    return min(spend / (prices[-1] * places), 1.0) if prices[-1] else 1.0, tokens
 
 
 def below(prices, costs, C, T, L, places, quantile=0.5):
@@ -86,7 +78,6 @@ RULES = {
     threshold: (Threshold, {"limit": st.sampled_from([0.0, 1.0, 2.0, 5.0, math.inf])}, {"share": SHARE}),
     random: (Random, {"chance": SHARE}, {"seed": st.integers(0, 3)}),
     pacing: (Pacing, {}, {"step": MAYBE, "initial": MAYBE | st.just(0.0)}),
-    bucket: (Bucket, {}, {"depth": st.sampled_from([0.25, 1.0, 3.0, 20.0])}),
     below: (Below, {}, {"quantile": st.sampled_from([0.25, 0.5, 1.0])}),
 }
 WORLD = {
@@ -131,9 +122,6 @@ class Told(PriceProcess):
 
     def mean(self, rounds):
         return 1.0 + rounds / 4
-
-    def most(self, rounds):
-        return 3.0
 
 
 SYSTEM = System(np.array([3, 8, 5]), 6.0, 40)

@@ -1,13 +1,14 @@
 import numpy as np
 import pytest
 
-from headgate.control import Controller, System
+from headgate.control import System
 from headgate.control.policies import Acdpp, Constant, Dpp, Hybrid, Oracle, Released
 from headgate.control.prices import Uniform, UniformInteger
 from headgate.control.rehearse import rehearse
 from headgate.control.types import View
-from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import admission_interval
+
+from ..playing import played
 
 MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
 PRICES = Uniform(1, 10)
@@ -44,14 +45,9 @@ def test_the_literal_rule_starts_with_a_burst_whatever_it_costs(rho, burst):
 
 @pytest.mark.paper("eq:lambda-min-max")
 def test_acdpp_stays_inside_its_interval():
-    policy = Acdpp(rate=10, K=10, V=10, rho=0.9)
-    controller, prices = Controller(MNIST, policy, 10), PRICES.path(np.arange(10), 1, 101)
-    ledger = controller.open()
-    for t in range(1, 101):
-        orders = controller.decide(ledger, prices[:, t - 1].copy())
-        lo, hi = admission_interval(t, 10.0, 0.9)
+    for orders, _ in played(MNIST, Acdpp(rate=10, K=10, V=10, rho=0.9), PRICES.path(np.arange(10), 1, 101).T, 10):
+        lo, hi = admission_interval(orders.t, 10.0, 0.9)
         assert np.all((orders.asked >= lo - 1e-9) & (orders.asked <= hi + 1e-9))
-        ledger = controller.post(ledger, orders)
 
 
 def test_without_a_horizon_the_interval_opens_a_little_at_each_doubling_and_closes_on_the_whole():
@@ -75,6 +71,7 @@ def test_burst_caps_and_capacities_hold():
         result = rehearsal(policy)
         assert result.peak_excess.max() <= 0, policy
         assert result.admitted[:, 0].min() >= 99
+    assert rehearsal(Released(capacity=MNIST.buffer)).peak_excess.max() == 0
 
 
 def test_initial_counts_change_what_acdpp_believes():
@@ -136,17 +133,3 @@ def test_the_released_settings_overspend_as_measured(rounds, prices, spend, mean
     assert distinct[0] < result.N[:, -1].mean() < distinct[1]
     assert result.n.max() == 300
     assert result.admitted.min() >= 10  # at least one for each client
-
-
-def test_bound_constants_matter_to_acdpp():
-    one = rehearsal(Acdpp(rate=10, K=10, V=10, rho=0.99))
-    other = rehearsal(Acdpp(rate=10, K=10, V=10, rho=0.99, bound=BoundConstants(D=10.0)))
-    assert not np.array_equal(one.admitted, other.admitted)
-
-
-def test_the_released_rule_can_be_held_to_the_buffers_and_let_off_buying_every_round():
-    literal, capped = rehearsal(Released()), rehearsal(Released(capacity=MNIST.buffer))
-    assert literal.peak_excess.max() > 0
-    assert capped.peak_excess.max() == 0
-    assert literal.admitted.min() >= 10
-    assert rehearsal(Released(least=0)).admitted.min() < 10

@@ -1,9 +1,14 @@
+"""What may still be spent, what it buys, and that nobody with a purse spends more."""
+
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.control import System, View
+from headgate.control.policies import Acdpp, Clairvoyant, Constant, Dpp
 from headgate.control.policies.budgeted.purse import (
     affordable,
     affordable_by_client,
@@ -13,6 +18,13 @@ from headgate.control.policies.budgeted.purse import (
     rounds_left,
     within_purse,
 )
+from headgate.control.policies.references.clairvoyant import cheapest_first
+from headgate.control.policy import PolicyContext
+from headgate.control.prices import Uniform
+from headgate.control.rehearse import rehearse
+from headgate.theory.bound import BoundConstants
+
+from ..playing import played
 
 AMOUNT = st.floats(0.0, 1e6, allow_subnormal=False)
 
@@ -34,11 +46,6 @@ def test_as_many_as_the_money_buys_and_not_one_more(price, spent, more, wanted):
     assert bought == wanted or spent + price * (bought + 2) > most[0]
 
 
-def test_free_samples_are_all_bought_and_dust_is_not_lost():
-    assert affordable(view(0.0, 5.0), np.array([11.0]), np.array([5.0]))[0] == 11
-    assert affordable(view(1.0), np.array([7 - 1e-12]), np.array([100.0]))[0] == 7  # 7 but for rounding
-
-
 @given(st.lists(st.floats(0.0, 20.0), min_size=3, max_size=3), st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3), AMOUNT)
 def test_prices_per_client_keep_the_money_too(prices, shares, money):
     places = np.array([3, 1, 7])
@@ -58,74 +65,48 @@ def test_ceilings_and_paces_with_and_without_a_horizon():
     assert rounds_left(open_end) == 51
     assert pace(known, 10)[0] == pytest.approx(100.0)
     assert pace(open_end, 10)[0] == pytest.approx(55 + (55 * 60 - 500) / 51)
-    assert rounds_left(view(1.0, t=200)) == 1  # beyond its horizon
+    assert pace(view(1.0, 6000.0, t=51), 10)[0] == 0  # overspent
+    left = {(100, 100): 1, (200, 100): 1, (3, None): 20, (21, None): 21}  # the last one; beyond the end; few count as twenty
+    assert {(t, end): rounds_left(view(1.0, t=t, horizon=end)) for t, end in left} == left
 
 
-def test_money_that_is_just_enough_is_enough():
-    assert affordable(view(0.5, 2.0), np.array([6.0]), np.array([5.0]))[0] == 6
-    assert affordable(view(0.5, 2.0), np.array([6.0]), np.array([4.75]))[0] == 5
-    places = np.array([3, 1, 7])
-    bought, _ = affordable_by_client(view([[1.0, 2.0, 0.5]]), places * 1.0, np.zeros((1, 3)), places, np.array([8.5]))
-    assert bought.tolist() == [[3, 1, 7]]
+@pytest.mark.parametrize(
+    ("price", "spent", "wanted", "most", "bought"),
+    [
+        (0.0, 5.0, 11.0, 5.0, 11),  # free
+        (1.0, 0.0, 7 - 1e-12, 100.0, 7),  # 7 but for rounding
+        (0.5, 2.0, 6.0, 5.0, 6),  # just enough
+        (0.5, 2.0, 6.0, 4.75, 5),
+        (0.25, 9.5, 4.0, 10.0, 2),  # less than one of the currency is left
+        (1.0, 9.0, 5.0, 8.0, 0),  # overspent
+        (3.1, 5.9, 20.0, 33.8, 8),  # (33.8 − 5.9)/3.1 is 9 in floating point, but 5.9 + 9·3.1 is more than 33.8
+        (2.859790725342481e-17, 0.0, 1e30, 0.3, 0),  # of so many, one fewer is the same number, and would cost more than 0.3
+        (1e-3, 1e16, 5.0, np.nextafter(1e16, 0.0), 0),  # a price that is lost in rounding beside the money spent
+    ],
+)
+def test_what_the_money_buys(price, spent, wanted, most, bought):
+    assert affordable(view(price, spent), np.array([wanted]), np.array([most]))[0] == bought
 
 
-def test_where_the_quotient_was_rounded_up_one_sample_fewer_is_bought_and_not_none():
-    """(33.8 − 5.9)/3.1 is 9 in floating point, but 5.9 + 9·3.1 is more than 33.8."""
-    assert affordable(view(3.1, 5.9), np.array([20.0]), np.array([33.8]))[0] == 8
-    places, wanted = np.array([20, 1, 7]), np.array([[20.0, 0.0, 0.0]])
-    bought, _ = affordable_by_client(view([[3.1, 1.0, 1.0]], 5.9), wanted, np.zeros((1, 3)), places, np.array([33.8]))
-    assert bought.tolist() == [[8, 0, 0]]
-
-
-def test_where_one_fewer_is_lost_in_rounding_nothing_is_bought():
-    """Of so many samples, one fewer is the same number; they would cost more than 0.3."""
-    assert affordable(view(2.859790725342481e-17), np.array([1e30]), np.array([0.3]))[0] == 0
-
-
-def test_what_rounding_owed_is_bought_only_where_there_is_money_for_it():
-    wanted, owed, places = np.array([[1.6, 0.0, 0.0]]), np.array([[0.5, 0.0, 0.0]]), np.array([3, 1, 7])
-    one_price = view([[1.0, 1.0, 1.0]])
-    assert affordable_by_client(one_price, wanted, owed, places, np.array([2.0]))[0].tolist() == [[2, 0, 0]]
-    assert affordable_by_client(one_price, wanted, owed, places, np.array([1.5]))[0].tolist() == [[1, 0, 0]]
-
-
-def test_less_than_one_of_the_currency_still_buys_what_costs_less():
-    assert affordable(view(0.25, 9.5), np.array([4.0]), np.array([10.0]))[0] == 2
-    wanted, places = np.array([[4.0, 0.0, 0.0]]), np.array([4, 1, 7])
-    bought, _ = affordable_by_client(view([[0.25, 1.0, 1.0]], 9.5), wanted, np.zeros((1, 3)), places, np.array([10.0]))
-    assert bought.tolist() == [[2, 0, 0]]
-
-
-def test_where_money_is_short_every_client_is_cut_by_the_same_part():
-    places = np.array([4, 2, 8])
-    bought, _ = affordable_by_client(view([[1.0, 1.0, 1.0]], 3.0), places * 1.0, np.zeros((1, 3)), places, np.array([10.0]))
-    assert bought.tolist() == [[2, 1, 4]]
-
-
-def test_what_was_cut_for_want_of_money_is_not_owed():
-    places = np.array([5, 3, 9])
-    bought, owed = affordable_by_client(view([[1.0] * 3], 3.0), places * 1.0, np.zeros((1, 3)), places, np.array([11.5]))
-    assert bought.tolist() == [[2, 1, 4]]
-    assert owed.tolist() == [[0.5, 0.5, 0.5]]
-
-
-def test_what_is_overspent_buys_nothing_and_gives_no_pace():
-    assert affordable(view(1.0, 9.0), np.array([5.0]), np.array([8.0]))[0] == 0
-    wanted, owed = np.ones((1, 3)), np.zeros((1, 3))
-    bought, owed = affordable_by_client(view([[1.0] * 3], 9.0), wanted, owed, np.ones(3), np.array([8.0]))
-    assert bought.sum() == owed.sum() == 0
-    assert pace(view(1.0, 6000.0, t=51), 10)[0] == 0
-
-
-def test_a_price_lost_in_rounding_beside_the_money_spent_buys_nothing_that_costs_too_much():
-    most = np.nextafter(1e16, 0.0)
-    assert affordable(view(1e-3, 1e16), np.array([5.0]), np.array([most]))[0] == 0
-
-
-def test_with_an_open_end_few_rounds_count_as_twenty():
-    assert rounds_left(view(1.0, t=3, horizon=None)) == 20
-    assert rounds_left(view(1.0, t=21, horizon=None)) == 21
-    assert rounds_left(view(1.0, t=100)) == 1  # the last one
+@pytest.mark.parametrize(
+    ("prices", "spent", "wanted", "owed", "places", "most", "bought", "owes"),
+    [
+        ([1.0, 2.0, 0.5], 0.0, [3, 1, 7], 0.0, [3, 1, 7], 8.5, [3, 1, 7], [0, 0, 0]),  # just enough
+        ([3.1, 1.0, 1.0], 5.9, [20, 0, 0], 0.0, [20, 1, 7], 33.8, [8, 0, 0], None),
+        ([0.25, 1.0, 1.0], 9.5, [4, 0, 0], 0.0, [4, 1, 7], 10.0, [2, 0, 0], [0, 0, 0]),
+        ([1.0] * 3, 9.0, [1, 1, 1], 0.0, [1, 1, 1], 8.0, [0, 0, 0], [0, 0, 0]),  # overspent
+        ([1.0] * 3, 3.0, [4, 2, 8], 0.0, [4, 2, 8], 10.0, [2, 1, 4], [0, 0, 0]),  # all are cut by the same part
+        ([1.0] * 3, 3.0, [5, 3, 9], 0.0, [5, 3, 9], 11.5, [2, 1, 4], [0.5, 0.5, 0.5]),  # what was cut is not owed
+        ([1.0] * 3, 0.0, [1.6, 0, 0], 0.5, [3, 0, 0], 2.0, [2, 0, 0], None),  # what rounding owed, where there is money
+        ([1.0] * 3, 0.0, [1.6, 0, 0], 0.5, [3, 0, 0], 1.5, [1, 0, 0], None),
+    ],
+)
+def test_what_it_buys_at_a_price_per_client(prices, spent, wanted, owed, places, most, bought, owes):
+    found, rest = affordable_by_client(
+        view([prices], spent), np.array([wanted], dtype=float), np.full((1, 3), owed), np.array(places), np.array([most])
+    )
+    assert found.tolist() == [bought]
+    assert owes is None or rest.tolist() == [owes]
 
 
 def test_a_total_within_the_purse_is_left_as_it_is_and_a_larger_one_cut_to_what_can_be_paid():
@@ -141,3 +122,53 @@ def test_money_is_kept_back_only_where_a_sum_may_be_rounded():
     for most, amounts in ((2.0**52 + 1, [1.0, 1024.0]), (2.0**50 + 1, [1024.0, 0.25]), (5500.0, [0.1, 1.0])):
         assert kept_back(most, amounts, 10) == 33 * np.spacing(most)
         assert kept_back(most, amounts, 0) == 3 * np.spacing(most)
+
+
+SYSTEM = System(np.array([3, 1, 7, 4]), budget=11.0, horizon=30)
+HELD = {"capacity": SYSTEM.buffer, "purse": True}
+PURSED = {
+    "acdpp": Acdpp(K=4, rate=3.0, burst="buffer", **HELD),
+    "acdpp, V": Acdpp(K=4, rate=3.0, V=1e6, rho=0.999, burst="buffer", **HELD),
+    "dpp": Dpp(K=4, V=1e6, **HELD),
+    "constant": Constant(6.5, 4, **HELD),
+}
+
+
+@pytest.mark.parametrize("policy", PURSED.values(), ids=PURSED)
+@settings(max_examples=25, deadline=None)
+@given(prices=st.lists(st.sampled_from([0.0, 1e-9, 0.3, 1.0, 3.7, 10.0, 1e6]), min_size=30, max_size=30))
+def test_a_purse_is_never_overdrawn_and_no_buffer_overfilled(policy, prices):
+    for _, ledger in played(SYSTEM, policy, prices):
+        assert ledger.spent[0] <= SYSTEM.budget * 30
+        assert np.all(ledger.occupancy <= SYSTEM.buffer)
+
+
+def test_a_purse_changes_nothing_while_there_is_money():
+    prices, seeds = Uniform(1, 2), np.arange(3)
+    for purse in (Constant(3.0, 4), Acdpp(K=4, rate=2.0)):
+        a, b = (rehearse(SYSTEM, each, prices, seeds, 30) for each in (purse, replace(purse, purse=True)))
+        assert np.array_equal(a.spend, b.spend)
+
+
+@pytest.mark.parametrize("fill", [0.0, 50.0, 1000.0])
+def test_cheapest_first_buys_the_most_samples_that_the_money_can(fill):
+    prices = Uniform(1, 10).path(np.arange(20), 1, 31)
+    for own in prices:
+        bought = cheapest_first(own, SYSTEM, fill)
+        money = SYSTEM.budget * 30
+        assert bought @ own <= money + 1e-9
+        assert bought.max() <= SYSTEM.memory
+        more = (bought < SYSTEM.memory) & ((np.arange(30) > 0) | (fill == 0))
+        assert money - bought @ own < own[more].min()  # not one sample more
+        dearest = own[(bought > 0) & (np.arange(30) > 0)].max()
+        assert np.all(bought[(own < dearest) & (np.arange(30) > 0)] == SYSTEM.memory)
+        assert bought[0] == min(SYSTEM.memory, fill // own[0]) or not fill
+
+
+def test_foresight_for_samples_follows_its_plan():
+    seeds, prices = np.arange(4), Uniform(1, 10)
+    known = PolicyContext(SYSTEM, prices, BoundConstants(), seeds, 30)
+    policy = Clairvoyant(aim="samples", fill=8.0).resolved(known)
+    result = rehearse(SYSTEM, policy, prices, seeds, 30)
+    plan = [cheapest_first(own, SYSTEM, 8 * SYSTEM.budget).sum() for own in policy.path]
+    assert result.N[:, -1].tolist() == plan

@@ -1,7 +1,5 @@
 """The replacement rules a sample at a time, in plain Python: what the vectorised ones must equal."""
 
-from math import floor
-
 from headgate.control.randomness import Purpose
 
 LOW = 2**32 - 1
@@ -43,27 +41,3 @@ def class_balanced(held, arriving, room, seed, client, labels):
         ]
         stays.remove(max(last, key=lambda i: draw(seed, client, i, end)))
     return stays
-
-
-def by_ratio(held, arriving, room, seed, client, wanted):
-    """So many of the new ones, and the rest of the places to old ones, all by lot."""
-    if len(held) + len(arriving) <= room:
-        return [*held, *arriving]
-    end = arriving[-1] + 1
-    taken = max(floor(wanted(end) + draw(seed, client, end, end)), room - len(held))
-
-    def some(samples, count):
-        return sorted(samples, key=lambda i: draw(seed, client, i, end))[:count]
-
-    return sorted([*some(held, room - taken), *some(arriving, taken)])
-
-
-def static(ratio):
-    def rule(held, arriving, room, seed, client, labels):
-        return by_ratio(held, arriving, room, seed, client, lambda end: min(ratio * room, len(arriving)))
-
-    return rule
-
-
-def dynamic(held, arriving, room, seed, client, labels):
-    return by_ratio(held, arriving, room, seed, client, lambda end: room * (len(arriving) / end))

@@ -1,21 +1,21 @@
-import runpy
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.control import Controller, Fifo, KStep, Report
-from headgate.control.buffers import keeps_alone
+from headgate.control import Controller, Fifo, KStep, Report, Reservoir, System, buffers
+from headgate.control.buffers import BY_CHOSEN_PLACE, BY_CLIENT, BY_PLACE, Buffers, keeps_alone
 from headgate.control.policies import Constant
 from headgate.control.retention import capacity_of
+from headgate.control.types import Streams
+from headgate.errors import SettingError
 from headgate.testing import a_system
 
+from .scripted import Scripted, played
+
 SYSTEM = a_system()
-SCRIPTED = runpy.run_path(str(Path(__file__).parent / "scripted.py"))
-played = SCRIPTED["played"]
 
 
 @settings(deadline=None)
@@ -61,12 +61,11 @@ def test_windows_from_counts_hold_what_their_rule_keeps_sample_by_sample(arrival
 
 
 def test_clients_that_admit_less_than_ordered_keep_exact_windows():
-    controller = Controller(a_system(), Constant(rate=8, K=3), 1)
+    controller = Controller(SYSTEM, Constant(rate=8, K=3), 1)
     ledger = controller.open()
     for t in range(12):
-        orders = controller.decide(ledger, np.array([2.0]))
-        admitted = orders.admitted // (1 + t % 2)
-        ledger = controller.post(ledger, orders, Report(admitted))
+        orders = controller.decide(ledger, 2.0)
+        ledger = controller.post(ledger, orders, Report(orders.admitted // (1 + t % 2)))
     assert np.array_equal(ledger.contents.recent[0], ledger.admitted)  # round 12
     assert ledger.spent[0] == 2.0 * ledger.admitted.sum()
 
@@ -93,7 +92,7 @@ def test_a_policy_sees_what_the_capacity_has_left():
     """Samples that are not old enough to go may be gone all the same."""
     seen = []
 
-    class Watching(SCRIPTED["Scripted"]):
+    class Watching(Scripted):
         def admit(self, view, memory):
             seen.append(view.kept_by_client[0].tolist())
             return super().admit(view, memory)
@@ -103,3 +102,30 @@ def test_a_policy_sees_what_the_capacity_has_left():
     for _ in range(4):
         ledger = controller.post(ledger, controller.decide(ledger, 1.0))
     assert seen == [[0] * 5, [2, 1, 0, 2, 2], [2, 2, 0, 2, 2], [2, 2, 0, 2, 2]]
+
+
+BY_RUN = KStep(np.array([2, 4]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "horizon", "taken"),
+    [
+        (BY_RUN, None, [BY_CLIENT + 8 * 4]),
+        (BY_RUN, 3, [BY_CLIENT + 8 * 3]),  # no more than there are rounds
+        (BY_RUN, 9, [BY_CLIENT + 8 * 4]),
+        (Fifo((2, 5, 3)), 9, [BY_CLIENT, BY_CLIENT + BY_PLACE * 5]),
+        (Reservoir((2, 5, 3)), None, [BY_CLIENT, BY_CLIENT + BY_CHOSEN_PLACE * 5]),
+        (KStep(4, capacity=7), None, [BY_CLIENT + 8 * 4, BY_CLIENT + BY_PLACE * 7]),
+    ],
+)
+def test_every_client_of_every_run_is_counted_with_its_rounds_and_its_places(rule, horizon, taken, monkeypatch):
+    asked = []
+    monkeypatch.setattr(buffers, "check_memory", lambda what, size: asked.append(size))
+    Buffers(rule, System(np.array([3, 1, 7]), 1.0, horizon), 2, Streams(np.arange(2), None))
+    assert asked == [2 * 3 * each for each in taken]
+
+
+@pytest.mark.parametrize(("rule", "what"), [(KStep(10**6), "K = 1000000: 2 runs"), (Fifo(10**6), "capacity = 1000000: 2 runs")])
+def test_more_than_there_can_be_is_refused(rule, what):
+    with pytest.raises(SettingError, match=what):
+        Buffers(rule, System(np.array([3, 1, 7] * 1000), 1.0, None), 2, Streams(np.arange(2), None))

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Headgate
 from headgate.control.selection import Adaptive, ByLot, ByMargin
-from headgate.control.types import Feedback, System
+from headgate.control.types import Losses, System
 from headgate.errors import SettingError
 from headgate.testing import check_selection
 
@@ -31,7 +31,7 @@ def played(controller, shares, prices):
         after = controller.post(ledger, orders)
         right = np.where(orders.admitted > 0, share, np.nan)
         past.append((ledger, orders, after))
-        ledger = replace(after, losses=controller.kept(Feedback(right, right, right)))
+        ledger = replace(after, losses=controller.kept(Losses(right, right, right)))
     return past, ledger
 
 
@@ -62,6 +62,7 @@ def slowly(rule, history):
     return state
 
 
+@settings(max_examples=40)
 @given(worlds(), st.sampled_from([0.3, 0.7]), st.sampled_from([0.0, 0.2]))
 def test_who_looks_is_what_a_plain_version_says_and_money_is_kept(world, level, stop):
     shares, prices = world
@@ -84,6 +85,7 @@ def test_who_looks_is_what_a_plain_version_says_and_money_is_kept(world, level, 
     assert (last.looks <= last.spent).all()
 
 
+@settings(max_examples=20)
 @given(worlds(runs=3))
 def test_a_run_alone_and_a_run_that_goes_on_from_a_file_do_the_same(tmp_path_factory, world):
     shares, prices = world

@@ -11,8 +11,6 @@ from headgate.control.scores import Scores
 from headgate.control.selection import KINDS, ByLot, FirstCome, Selection
 from headgate.errors import SettingError
 
-CLASSES, WIDTH = 3, 4
-
 
 def most_unsure(entropies, count):
     """The places of the highest, the earlier of equals first."""
@@ -30,50 +28,19 @@ def offers(draw):
     count = random.integers(0, there.sum(axis=1) + 1)
     coarse = draw(st.booleans())
 
-    def values(*shape):
-        return random.integers(-2, 3, shape).astype(float) if coarse else random.normal(size=shape)
+    def values():
+        return np.where(there, random.integers(0, 3, there.shape) if coarse else np.abs(random.normal(size=there.shape)), 0.0)
 
-    def placed(array):
-        return np.where(there.reshape(*there.shape, *[1] * (array.ndim - 2)), array, 0.0)
-
-    scores = Scores(
-        entropy=placed(np.abs(values(clients, window))),
-        margin=placed(np.abs(values(clients, window))),
-        guess=placed(values(clients, window, CLASSES)),
-        features=placed(values(clients, window, WIDTH)),
-    )
+    scores = Scores(entropy=values(), margin=values())
     seed, client = random.integers(0, 9, (clients, 1)), np.arange(clients)[:, None]
     return Candidates(position, count[:, None], seed, client, scores=scores, purpose=Purpose.SELECTION)
-
-
-def row_of(offered, row):
-    """One client by itself."""
-    own = slice(row, row + 1)
-    scores = Scores(*(None if each is None else each[own] for each in offered.scores))
-    return Candidates(*(each[own] for each in offered[:4]), scores=scores, purpose=Purpose.SELECTION)
-
-
-@pytest.mark.parametrize("rule", [kind() for kind in KINDS.values()], ids=KINDS)
-@given(offered=offers())
-def test_as_many_as_ordered_the_same_alone_and_nothing_is_changed(rule, offered):
-    before = [np.array(each) for each in offered[:4]]
-    takes = chosen(rule, offered)
-    assert np.array_equal(takes.sum(axis=1), offered.room[:, 0])
-    assert not (takes & ~offered.there).any()
-    for row in range(len(takes)):
-        assert np.array_equal(chosen(rule, row_of(offered, row))[0], takes[row])
-    assert all(np.array_equal(*pair) for pair in zip(before, offered[:4], strict=True))
-
-
-def places(offered, row):
-    return np.flatnonzero(offered.there[row])
 
 
 @given(offers())
 def test_by_uncertainty(offered):
     entropy, margin = (chosen(KINDS[name](), offered) for name in ("entropy", "margin"))
     for row, count in enumerate(offered.room[:, 0]):
-        own = places(offered, row)
+        own = np.flatnonzero(offered.there[row])
         by_entropy = most_unsure(offered.scores.entropy[row, own].tolist(), count)
         by_margin = most_unsure((-offered.scores.margin[row, own]).tolist(), count)
         assert np.flatnonzero(entropy[row]).tolist() == own[by_entropy].tolist()

@@ -37,9 +37,6 @@ class Sawtooth(PriceProcess):
     def mean(self, rounds):
         return self.low + (self.teeth - 1) / 2
 
-    def most(self, rounds):
-        return self.low + self.teeth - 1
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Share(BudgetedPolicy):

@@ -3,13 +3,11 @@
 from headgate.control.policies.budgeted.alert import Alert
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.headgate import Headgate
-from headgate.control.policies.budgeted.rccda import Rccda
-from headgate.control.policies.budgeted.simple import Below, Bucket, Pacing, Random, Resolving, Threshold
+from headgate.control.policies.budgeted.simple import Below, Pacing, Random, Resolving, Threshold
 from headgate.control.policies.drift.dpp import Acdpp, Dpp
 from headgate.control.policies.held import Held
 from headgate.control.policies.references.clairvoyant import Clairvoyant
-from headgate.control.policies.references.constant import Constant, Oracle
-from headgate.control.policies.references.hybrid import Hybrid
+from headgate.control.policies.references.constant import Constant, Hybrid, Oracle
 from headgate.control.policies.references.released import Released
 from headgate.control.policy import AdmissionPolicy
 
@@ -20,9 +18,7 @@ KINDS: dict[str, type[AdmissionPolicy]] = {
     "threshold": Threshold,
     "pacing": Pacing,
     "below": Below,
-    "bucket": Bucket,
     "random": Random,
-    "rccda": Rccda,
     "acdpp": Acdpp,
     "dpp": Dpp,
     "constant": Constant,

@@ -1,6 +1,5 @@
 """Where prices come from, one word for what a sample costs in a round."""
 
-from headgate.control.prices.process import PriceProcess, rounds_of
 from headgate.control.prices.processes import (
     Bursts,
     Drift,
@@ -8,10 +7,12 @@ from headgate.control.prices.processes import (
     Markov,
     Pareto,
     PerClient,
+    PriceProcess,
     Seasonal,
     Switches,
     Uniform,
     UniformInteger,
+    rounds_of,
 )
 from headgate.control.prices.recorded import Brent, Ercot
 from headgate.control.prices.trace import Trace

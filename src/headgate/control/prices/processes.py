@@ -1,17 +1,61 @@
-"""Price processes: independent, fixed, jumping, seasonal; and those that try a policy: bursts, drift, heavy tails, switches."""
+"""What a price process is: c(1), c(2), …, the price of one sample in each round; and those that are made up."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import positive, whole_numbers, zero_or_more
-from headgate.control.prices.process import PriceProcess, rounds_of
+from headgate.control.checks import a_share, positive, whole_numbers, zero_or_more
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
 from headgate.limits import LEVELS, ROUNDS
+
+
+class PriceProcess(ABC):
+    """A frozen value whose fields are its settings. `path` is addressed by seed and round.
+
+    Asking for more rounds never changes earlier ones, every policy with the same seed meets the same prices, and each
+    process knows its mean, which the plan needs.
+    """
+
+    unit: ClassVar[str] = ""
+    """what prices are counted in; nothing where they are made up"""
+
+    @abstractmethod
+    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+        """Return the prices of rounds start ≤ t < stop.
+
+        Parameters
+        ----------
+        seeds : array
+            One for each run, (R,).
+        start, stop : int
+            Rounds are counted from 1.
+
+        Returns
+        -------
+        array
+            (R, stop − start); (R, stop − start, M) where each client has a price of its own.
+        """
+
+    @abstractmethod
+    def mean(self, rounds: int | None) -> float:
+        """Return c̄_T, the expected average price.
+
+        Parameters
+        ----------
+        rounds : int or None
+            Over rounds 1..T; None: in the long run.
+        """
+
+
+def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
+    """Addresses that broadcast to (R, stop − start), for `headgate.control.randomness.uniform`."""
+    return np.asarray(seeds, dtype=np.int64)[:, None], np.arange(start, stop, dtype=np.int64)[None, :]
 
 
 @dataclass(frozen=True)
@@ -33,9 +77,6 @@ class Uniform(PriceProcess):
 
     def mean(self, rounds: int | None) -> float:
         return (self.low + self.high) / 2
-
-    def most(self, rounds: int | None) -> float:
-        return self.high
 
 
 @dataclass(frozen=True)
@@ -69,9 +110,6 @@ class Fixed(PriceProcess):
         return np.full((len(seeds), stop - start), float(self.value))
 
     def mean(self, rounds: int | None) -> float:
-        return self.value
-
-    def most(self, rounds: int | None) -> float:
         return self.value
 
 
@@ -121,9 +159,6 @@ class Markov(PriceProcess):
     def mean(self, rounds: int | None) -> float:
         return float(self.equilibrium @ np.asarray(self.levels))
 
-    def most(self, rounds: int | None) -> float:
-        return max(self.levels)
-
 
 @dataclass(frozen=True)
 class Seasonal(PriceProcess):
@@ -156,9 +191,6 @@ class Seasonal(PriceProcess):
     def mean(self, rounds: int | None) -> float:
         return self.average if rounds is None else float(self._season(np.arange(1, rounds + 1)).mean())
 
-    def most(self, rounds: int | None) -> float:
-        return self.average + self.amplitude + self.noise
-
 
 @dataclass(frozen=True)
 class Bursts(PriceProcess):
@@ -174,8 +206,7 @@ class Bursts(PriceProcess):
         Uniform(self.low, self.high)
         positive("factor", self.factor)
         whole_length("length", self.length)
-        if not 0 <= self.chance <= 1:
-            raise SettingError(f"chance = {self.chance}: must be a probability")
+        a_share("chance", self.chance)
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         calm = Uniform(self.low, self.high).path(seeds, start, stop)
@@ -187,9 +218,6 @@ class Bursts(PriceProcess):
     def mean(self, rounds: int | None) -> float:
         bursting = 1 - (1 - self.chance) ** self.length
         return (self.low + self.high) / 2 * (1 + (self.factor - 1) * bursting)
-
-    def most(self, rounds: int | None) -> float:
-        return self.high * max(self.factor, 1.0)
 
 
 @dataclass(frozen=True)
@@ -205,8 +233,7 @@ class Drift(PriceProcess):
         positive("first", self.first)
         positive("last", self.last)
         whole_length("rounds", self.rounds)
-        if not 0 <= self.noise <= 1:
-            raise SettingError(f"noise = {self.noise}: must lie between 0 and 1, so that no price falls below zero")
+        a_share("noise", self.noise)  # so that no price falls below zero
 
     def _mean_at(self, t: NDArray[np.int64]) -> Floats:
         return np.asarray(self.first + (self.last - self.first) * np.minimum((t - 1) / max(self.rounds - 1, 1), 1.0))
@@ -217,9 +244,6 @@ class Drift(PriceProcess):
 
     def mean(self, rounds: int | None) -> float:
         return self.last if rounds is None else float(self._mean_at(np.arange(1, rounds + 1)).mean())
-
-    def most(self, rounds: int | None) -> float:
-        return max(self.first, self.last) * (1 + self.noise)
 
 
 @dataclass(frozen=True)
@@ -248,9 +272,6 @@ class Pareto(PriceProcess):
         if self.tail == 1:
             return float(self.low * np.log(ratio) / whole)
         return float(self.low * self.tail / (self.tail - 1) * (1 - ratio ** (1 - self.tail)) / whole)
-
-    def most(self, rounds: int | None) -> float:
-        return self.high
 
 
 @dataclass(frozen=True)
@@ -286,9 +307,6 @@ class Switches(PriceProcess):
             return float(np.average(self.levels, weights=self.lengths)) if self.repeat else float(self.levels[-1])
         return float(self._prices(1, rounds + 1).mean())
 
-    def most(self, rounds: int | None) -> float:
-        return max(self.levels)
-
 
 @dataclass(frozen=True)
 class PerClient(PriceProcess):
@@ -302,8 +320,7 @@ class PerClient(PriceProcess):
         positive("factors", self.factors)
         if not self.factors:
             raise SettingError("factors = []: needs one factor for each client")
-        if not 0 <= self.noise <= 1:
-            raise SettingError(f"noise = {self.noise}: must lie between 0 and 1, so that no price falls below zero")
+        a_share("noise", self.noise)  # so that no price falls below zero
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
@@ -316,8 +333,19 @@ class PerClient(PriceProcess):
         """Over clients, too, each counted once."""
         return self.common.mean(rounds) * float(np.mean(self.factors))
 
-    def most(self, rounds: int | None) -> float:
-        return self.common.most(rounds) * max(self.factors) * (1 + self.noise)
+
+@dataclass(frozen=True)
+class WithLooks(PriceProcess):
+    """What a label costs where clients look at samples before they choose: its price, and that of the looks it takes."""
+
+    labels: PriceProcess
+    looks: float
+
+    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+        return self.labels.path(seeds, start, stop) + self.looks
+
+    def mean(self, rounds: int | None) -> float:
+        return self.labels.mean(rounds) + self.looks
 
 
 def whole_length(name: str, value: float) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from headgate.control.checks import checksum
-from headgate.control.prices.process import PriceProcess
+from headgate.control.prices.processes import PriceProcess
 from headgate.control.types import Floats, Ints
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
@@ -88,9 +88,6 @@ class Trace(PriceProcess):
         if mean <= 0:
             raise DataError(f"{self.source}: every price in rounds 1 to {rounds} is zero")
         return mean
-
-    def most(self, rounds: int | None) -> float:
-        return float(self._values.max())
 
 
 def _column(path: Path, asked: str | None, there: Sequence[str]) -> str:

@@ -1,10 +1,8 @@
 """All prices ever seen, in bounded memory: as a histogram whose bins are as narrow as there is room for.
 
 A bin holds the number of its prices and their sum. At first every price is a bin of its own. When `BINS` are taken, each bin
-becomes twice as wide, in the float's own steps (one bit of the mantissa less), and neighbours are put together. Bins only ever
-join whole ones, so no error adds up: what is said of the prices below a bin's edge is exact, and prices within one bin count
-as the same price. So the memory is exact up to `BINS` different prices, however often each came; after that a bin of
-continuous prices from ℓ to u is about log2(u/ℓ)·2/`BINS` wide, relative to its price, and not wider than twice that.
+becomes twice as wide, in the float's own steps, and neighbours are put together: whole bins, so no error adds up. What is said
+of the prices below a bin's edge is exact, and prices within one bin count as the same price.
 """
 
 import numpy as np

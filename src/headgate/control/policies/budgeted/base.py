@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from headgate.control.apportion import ROUNDING
-from headgate.control.checks import zero_or_more
+from headgate.control.checks import a_share, zero_or_more
 from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, ceiling, in_lots
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.retention import Fifo, Retention
@@ -36,8 +36,7 @@ class BudgetedPolicy(AdmissionPolicy):
     def __post_init__(self) -> None:
         zero_or_more("overdraft", self.overdraft)
         zero_or_more("fill", self.fill)
-        if not 0 <= self.fairness <= 1:
-            raise SettingError(f"fairness = {self.fairness}: must lie between 0 and 1")
+        a_share("fairness", self.fairness)
 
     def retention(self, system: System) -> Retention:
         return self.rule

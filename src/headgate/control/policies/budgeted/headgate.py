@@ -12,7 +12,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import zero_or_more
+from headgate.control.checks import a_share, zero_or_more
 from headgate.control.policies.budgeted import all_prices, latest_prices, wear
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.price_limit import spread
@@ -60,12 +60,11 @@ class Headgate(BudgetedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.early <= 1:
-            raise SettingError(f"early = {self.early}: must lie between 0 and 1")
+        a_share("early", self.early)
         if not 0 < self.turnover <= 1:
             raise SettingError(f"turnover = {self.turnover}: must be above 0 and at most 1")
-        if self.smooth is not None and not 0 <= self.smooth <= 1:
-            raise SettingError(f"smooth = {self.smooth}: must lie between 0 and 1")
+        if self.smooth is not None:
+            a_share("smooth", self.smooth)
         if self.ahead is not None:
             zero_or_more("ahead", self.ahead)
         if self.remember != "all" and not 1 <= self.remember <= MOST_REMEMBERED:

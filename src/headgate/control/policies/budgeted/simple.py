@@ -1,11 +1,11 @@
-"""Buyers with one simple rule each: a fixed price limit, an even pace, a bucket, a coin."""
+"""Buyers with one simple rule each: a fixed price limit, an even pace, a coin."""
 
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
-from headgate.control.checks import positive, zero_or_more
+from headgate.control.checks import a_share, positive, zero_or_more
 from headgate.control.policies.budgeted import all_prices, latest_prices
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.price_limit import Edge, edge_of
@@ -39,8 +39,7 @@ class Threshold(BudgetedPolicy):
         super().__post_init__()
         if self.limit is not None:
             zero_or_more("limit", self.limit if self.limit != np.inf else 0.0)
-        if not 0 <= self.share <= 1:
-            raise SettingError(f"share = {self.share}: must lie between 0 and 1")
+        a_share("share", self.share)
 
     def resolved(self, given: PolicyContext) -> Self:
         if self.limit is not None:
@@ -152,40 +151,6 @@ class Below(BudgetedPolicy):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Bucket(BudgetedPolicy):
-    """A token bucket: the budget drips in, and what does not fit is lost.
-
-    In any w rounds it spends at most (w + depth)·C, the filling of the buffers included.
-
-    Greedy: at or below the mean price so far it buys all the tokens allow. Above it, only what would be lost.
-    """
-
-    depth: float = 10.0
-    """what the bucket holds, in rounds' budgets; it is full at the start"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive("depth", self.depth)
-
-    def start(self, system: System, runs: int) -> Arrays:
-        own = {"tokens": np.full(runs, self.depth * system.budget), "spent": np.zeros(runs), "sum_of_prices": np.zeros(runs)}
-        return {**super().start(system, runs), **own}
-
-    def spending_limit(self, view: View, memory: Arrays) -> Floats:
-        return np.minimum(super().spending_limit(view, memory), view.spent + memory["tokens"])
-
-    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        price, budget = view.one_price(), view.system.budget
-        places = float(self.places(view.system).sum())
-        total = memory["sum_of_prices"] + price
-        full = self.depth * budget
-        tokens = np.minimum(memory["tokens"] - (view.spent - memory["spent"]), full) + budget
-        spend = np.where(price <= total / view.t, tokens, np.maximum(tokens - full, 0.0))
-        share = np.divide(spend, price * places, out=np.ones_like(price), where=price > 0)
-        return np.minimum(share, 1.0), {**memory, "tokens": tokens, "spent": view.spent, "sum_of_prices": total}
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Random(BudgetedPolicy):
     """Whole buffers at random rounds, whatever they cost: what a policy must beat to be worth its name.
 
@@ -201,8 +166,8 @@ class Random(BudgetedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.chance is not None and not 0 <= self.chance <= 1:
-            raise SettingError(f"chance = {self.chance}: must be a probability")
+        if self.chance is not None:
+            a_share("chance", self.chance)
 
     def resolved(self, given: PolicyContext) -> Self:
         spends_all = min(1.0, given.system.budget / (given.mean_price * given.system.memory))

@@ -1,9 +1,7 @@
 """What renewing a place is worth: more the longer its sample has been used, less the more places a round renews.
 
-A net that has used its samples for long fits them better than what comes, and one whose samples all change at once has to
-find its way again. So renewing the oldest places is worth (a·(1 − j))^smooth, where a is how many rounds such a place has been
-used and j which share of the places comes before it. A price divided by that is the price as it is felt; what feels cheap is
-bought. Clients with prices of their own are not renewed together anyway: there a is a client's mean, and j is 0.
+A price divided by that is the price as it is felt; what feels cheap is bought (docs/understand/headgate.md, smooth renewal).
+Clients with prices of their own are not renewed together anyway: there only a client's mean age counts.
 """
 
 import numpy as np

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from headgate.control.checks import positive
-from headgate.control.prices.process import PriceProcess, rounds_of
+from headgate.control.prices.processes import PriceProcess, rounds_of
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
@@ -50,9 +50,6 @@ class Market(PriceProcess):
     def mean(self, rounds: int | None) -> float:
         """Over beginnings, each as likely as another: that of all rows; over clients, too."""
         return float(self._prices.mean())
-
-    def most(self, rounds: int | None) -> float:
-        return float(self._prices.max())
 
 
 @dataclass(frozen=True)

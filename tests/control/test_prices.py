@@ -1,9 +1,13 @@
+"""Price processes, traces from files, and what markets recorded."""
+
 import numpy as np
 import polars as pl
 import pytest
 
-from headgate.control.prices import Markov, Seasonal, Trace, UniformInteger
+from headgate.control.prices import Bursts, Drift, Markov, Pareto, PerClient, Seasonal, Switches, Trace, Uniform, UniformInteger
+from headgate.control.prices.recorded import Ercot, table
 from headgate.errors import DataError
+from headgate.experiment import load
 
 SEEDS = np.arange(4)
 MARKOV = Markov((1.0, 5.0, 9.0), ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.9)))
@@ -90,3 +94,70 @@ def test_missing_and_wrongly_typed_parquet_columns(tmp_path):
         Trace(file=str(path), column="gap")
     with pytest.raises(DataError, match="no such file"):
         Trace(file=str(tmp_path / "none.csv"))
+
+
+def test_bursts_last_as_long_as_stated_and_come_as_often():
+    path = Bursts(1, 1, 10, 0.01, 8).path(np.arange(500), 1, 401) > 5
+    assert path.mean() == pytest.approx(1 - 0.99**8, rel=0.05)
+    padded = np.pad(path, ((0, 0), (1, 1)))
+    begin, end = np.argwhere(padded[:, 1:] & ~padded[:, :-1]), np.argwhere(~padded[:, 1:] & padded[:, :-1])
+    whole = (begin[:, 1] > 0) & (end[:, 1] < 400)
+    assert (end - begin)[whole, 1].min() == 8
+
+
+def test_the_mean_drifts_and_stays():
+    process = Drift(2, 6, 5, 0.0)
+    assert process.path(SEEDS, 1, 8)[0].tolist() == [2, 3, 4, 5, 6, 6, 6]
+    assert process.mean(5) == 4
+    assert process.mean(None) == 6
+
+
+def test_pareto_tails_are_heavy():
+    path = Pareto(1, 1e6, 1.5).path(np.arange(200), 1, 1001)
+    for x in (2.0, 10.0, 100.0):
+        assert np.mean(path > x) == pytest.approx(x**-1.5, rel=0.15)
+
+
+def test_switches_stay_or_start_over():
+    assert Switches((1.0, 9.0), (2, 1)).path(SEEDS, 1, 6)[0].tolist() == [1, 1, 9, 9, 9]
+    assert Switches((1.0, 9.0), (2, 1), repeat=True).path(SEEDS, 2, 6)[0].tolist() == [1, 9, 1, 1]
+    assert Switches((1.0, 9.0), (2, 2)).mean(None) == 9
+    assert Switches((1.0, 9.0), (3, 1), repeat=True).mean(None) == 3
+
+
+def test_clients_have_prices_of_their_own():
+    common = Uniform(1, 10)
+    path = PerClient(common, (1.0, 2.0)).path(SEEDS, 1, 5)
+    assert path.shape == (4, 4, 2)
+    assert np.array_equal(path[..., 0], common.path(SEEDS, 1, 5))
+    assert np.array_equal(path[..., 1], 2 * path[..., 0])
+    noisy = PerClient(common, (1.0, 1.0), 0.5).path(SEEDS, 1, 5)
+    assert not np.any(noisy[..., 0] == noisy[..., 1])
+
+
+def test_the_files_hold_what_their_page_says():
+    points, hours = table("ercot")
+    assert (len(points), hours.shape) == (15, (91 * 24, 15))
+    assert (hours < 0).any(axis=0).sum() == 5  # the panhandle, the south and the west: wind blows when nobody needs it
+    assert hours.max() == pytest.approx(1252.79)
+    _, days = table("brent")
+    assert days.shape == (8195, 1)
+    assert days[0, 0] == 18.63
+
+
+def test_a_seed_s_prices_are_the_market_s_from_an_hour_on_and_around_the_end():
+    points, hours = table("ercot")
+    own = 0.1 * np.maximum(hours[:, [points.index("HB_WEST"), points.index("LZ_CPS")]], 0.0)
+    paths = Ercot(points=("HB_WEST", "LZ_CPS")).path(np.arange(30), 1, len(own) + 1)
+    firsts = set()
+    for path in paths:
+        begins = np.flatnonzero((own == path[0]).all(axis=1))
+        firsts |= {k for k in begins.tolist() if np.array_equal(np.roll(own, -k, axis=0), path)}
+    assert len(firsts) == 30
+    assert (paths == 0).any()  # below zero the market pays; a sample is then free
+
+
+@pytest.mark.parametrize("recipe", ["ercot", "brent"])
+def test_the_recipes_have_a_tenth_of_the_money_for_full_buffers(recipe):
+    e = load(recipe)
+    assert e.system.budget == pytest.approx(0.1 * e.prices.mean(None) * e.system.memory, rel=0.02)

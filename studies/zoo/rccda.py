@@ -6,12 +6,9 @@ Resource Budget*, NeurIPS 2025 (arXiv 2505.24149). There a model is updated, u =
     V·[K_p·(ℓ − ℓ_best) + K_d·(ℓ − ℓ_prev)] > Q + ½ − π̄,    Q ← [Q + u − π̄]⁺,
 
 with ℓ the loss of the newest data under the present model, ℓ_best the least so far, ℓ_prev that of the round before, Q a queue
-of updates and π̄ how often updates may happen.
-
-Ours is what it takes to buy by it. An update is a renewal of all places at the price of the day: the rule knows no prices. π̄
-is what the budget pays for at the mean price. A look at new data is not free here, so in the other rounds a `probe` is bought,
-and ℓ is the loss of what was bought in the round before; a round without a purchase leaves ℓ as it was. Filling the
-buffers in round 1 is the first update. And the purse is hard, as that of all buyers: never above C·T.
+of updates and π̄ how often updates may happen. Here an update renews all places at the price of the day, the purse is hard,
+and round 1, which fills the buffers, is the first one. A look at new data is not free, so in the other rounds a `probe` is
+bought; ℓ is the loss of what was bought in the round before, and stays as it was where nothing was.
 """
 
 from dataclasses import dataclass, replace
@@ -19,12 +16,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from headgate.control.checks import positive, zero_or_more
-from headgate.control.policies.budgeted import surprise
+from headgate.control.policies.budgeted import alert
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policy import PolicyContext
 from headgate.control.types import Arrays, Floats, System, View
-from headgate.errors import SettingError
 
 UNHEARD = -1.0
 """in place of a loss, before the first"""
@@ -46,30 +41,19 @@ class Rccda(BudgetedPolicy):
     probe: float = 0.01
     """the share of the places that is bought in rounds without a renewal, to hear of new samples"""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive("V", self.V)
-        for name in ("proportional", "derivative"):
-            zero_or_more(name, getattr(self, name))
-        for name in ("rate", "probe"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise SettingError(f"{name} = {value}: must lie between 0 and 1")
-
     def resolved(self, given: PolicyContext) -> Self:
         if self.rate is not None:
             return self
-        bought = given.system.budget / max(given.mean_price * float(self.places(given.system).sum()), 1e-300)
-        rate = (bought - self.probe) / (1 - self.probe) if self.probe < 1 else 0.0
-        return replace(self, rate=min(max(rate, 0.0), 1.0))
+        bought = given.system.budget / (given.mean_price * float(self.places(given.system).sum()))
+        return replace(self, rate=min(max((bought - self.probe) / (1 - self.probe), 0.0), 1.0))
 
     def start(self, system: System, runs: int) -> Arrays:
         own = {"queue": np.zeros(runs), "loss": np.full(runs, UNHEARD), "least_loss": np.full(runs, UNHEARD)}
-        return {**super().start(system, runs), **own, **surprise.nothing_counted(runs)}
+        return {**super().start(system, runs), **own, "heard_until": np.zeros(runs, dtype=np.int64)}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         rate, before, least, queue = self.required("rate"), memory["loss"], memory["least_loss"], memory["queue"]
-        heard, count, memory = surprise.heard(view, memory)
+        heard, count, memory = alert.heard(view, memory)
         first = before == UNHEARD
         loss = np.where(count > 0, heard, before)
         before = np.where(first, loss, before)
