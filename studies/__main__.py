@@ -301,24 +301,16 @@ def _add(
 
 
 @theory.command()
-def errata(
-    numbers: Annotated[list[int] | None, typer.Argument(metavar="NUMBER...")] = None,
-    format_: AsFormat = Format.table,
-) -> None:
+def errata(numbers: Annotated[list[int] | None, typer.Argument(metavar="NUMBER...")] = None) -> None:
     """List where the paper's text cannot be taken literally, with the numbers that show it, computed now.
 
     NUMBER says which of them; without it all. By weight: errors that change a statement, gaps that can be closed, slips,
     conventions. Each says whether the paper's conclusion survives. Tests: studies/paper/errata.md. A few seconds.
     """
-    from studies.paper.errata.listing import listed
-    from studies.paper.errata.page import entry
+    from studies.paper.errata.page import LISTED, entry, numbered
 
-    known = listed()
-    chosen = [known.numbered(number) for number in numbers] if numbers else list(known.errata)
-    if format_ is Format.json:
-        print_json([{**vars(each), "numbers": each.numbers()} for each in chosen])
-    else:
-        for line in (line for each in chosen for line in entry(each)):
+    for each in map(numbered, numbers) if numbers else LISTED["erratum"]:
+        for line in entry(each):
             say(line)
 
 

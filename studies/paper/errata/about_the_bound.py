@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from headgate.theory.bound import BoundConstants, mismatch
 from headgate.theory.comparison import oracle_bound
 from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
-from studies.paper.errata.shown import Numbers, shows
+from studies.paper.errata import Numbers, shows
 
 Floats = NDArray[np.float64]
 
