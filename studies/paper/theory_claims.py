@@ -12,8 +12,7 @@ from headgate.analysis.pages import beside, words
 from studies.paper.claims import ClaimRow
 from studies.paper.theory_checks import FIXED, FRESH, GRAIN, OTHER, Checks, lemma1_ratios
 from studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, VACUOUS, Finding, decide, missing
-from studies.theory.judge import STRONG, SURROGATE, at_equal_spend, rankings, variance_step
-from studies.theory.outcome import ExcessRisk, Point, Stage
+from studies.theory.judge import STRONG, ExcessRisk, Point, Stage, at_equal_spend, surrogate_ranks, variance_step
 from studies.theory.rates import LEEWAY, Fit, MeasuredRates
 
 THEORY = "theory"
@@ -216,8 +215,8 @@ def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Findin
         for stage in run.stages:
             k = stage.estimated.without_C2()
             for point in _chosen(stage, released):
-                bound = point.bound(k).sum(axis=1)
-                where = f"{run.name}, η = {stage.lr:g}, {point.label}"
+                bound = point.bound(k)
+                where = f"{run.name}, η = {stage.lr:g}, {point.policy}, C = {point.budget:g}"
                 above.append((estimate(bound / point.measured), where))
                 idle.append((estimate(bound / run.idle), where))
                 trivial.append(float(bound.min()) / (run.rounds * k.loss))
@@ -246,9 +245,7 @@ def _ranks(runs: Sequence[ExcessRisk], of: Callable[[Stage], Sequence[Point]]) -
         for stage in run.stages:
             points = of(stage)
             if len(points) > 2:
-                own = rankings(stage, points)[SURROGATE]
-                where = f"{run.name}, η = {stage.lr:g}, {len(points)} points"
-                values.append((Estimate(own.spearman, own.spearman_low, own.spearman_high), where))
+                values.append((surrogate_ranks(points), f"{run.name}, η = {stage.lr:g}, {len(points)} points"))
     if not values:
         return _untestable("too few points")
     value, where = min(values, key=lambda each: each[0].mean)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import Dataset
 from headgate.simulation.engine import Simulation
-from studies.theory.outcome import ExcessRisk, Point, Stage
+from studies.theory.judge import ExcessRisk, Point, Stage
 from studies.theory.population import (
     Extremes,
     Optimum,
@@ -67,9 +66,7 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
         name=first.name,
         rounds=rounds,
         seeds=seeds,
-        steps=first.training.steps,
         L=L,
-        parameters=prod(dataset.shape) * len(dataset.classes) + len(dataset.classes),
         classes=len(dataset.classes),
         optima=tuple(optima),
         stages=tuple(stages),
@@ -102,15 +99,9 @@ def _stage(cases: Sequence[Experiment], dataset: Dataset, against: SeedTargets, 
         extremes.append(extreme)
     seen = Extremes(*(max(values) for values in zip(*extremes, strict=True)))
     training, rounds = cases[0].training, cases[0].rounds
-    radii = [each.radius for each in against.optima]
-    given = (L, training.lr, training.steps, rounds, float(against.optima[0].theta.numel()))
-    return Stage(
-        lr=training.lr,
-        points=tuple(points),
-        seen=seen,
-        estimated=estimate_constants(seen, *given),
-        contained=seen.radius <= min(radii),
-    )
+    pdim = float(against.optima[0].theta.numel())
+    estimated = estimate_constants(seen, L, training.lr, training.steps, rounds, pdim)
+    return Stage(training.lr, tuple(points), seen, estimated)
 
 
 def _run(

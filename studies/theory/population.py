@@ -197,8 +197,6 @@ class Optimum:
     ridge: float
     gradient: float
     """‖∇F(θ*) + ridge·θ*‖"""
-    accuracy: float
-    """share of the population (by weight) that θ* labels right"""
 
     @property
     def gap(self) -> float:
@@ -244,12 +242,4 @@ def minimiser(population: Population, ridge: float = RIDGE, gap: float = GAP, st
     matrix = (point.data * scale) @ axes[:, seen].T
     logits = features @ matrix.T
     loss = torch.logsumexp(logits, dim=1) - logits.gather(1, population.labels[:, None]).squeeze(1)
-    right = (logits.argmax(dim=1) == population.labels).double()
-    return Optimum(
-        theta=as_vector(matrix[None])[0],
-        risk=float(population.weight @ loss),
-        radius=float(matrix.norm()),
-        ridge=ridge,
-        gradient=gradient,
-        accuracy=float(population.weight @ right),
-    )
+    return Optimum(as_vector(matrix[None])[0], float(population.weight @ loss), float(matrix.norm()), ridge, gradient)
