@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +17,8 @@ from headgate.escaping import markdown as escape
 from headgate.experiment import Experiment, sweep_points
 from headgate.reading import read_object
 from studies import recipe, study_table
-from studies.comparisons import BETTER, MEASURES, keep_rows, rows_in
-from studies.pages import Series, StudyContent, draw_intervals, table
+from studies.comparisons import BETTER, MEASURES, keep_rows, p_text, rows_in, said
+from studies.pages import StudyContent, intervals, table
 
 ADDED = "added"
 """the folder with what a user has added"""
@@ -35,10 +34,7 @@ NEEDED = {
 
 def read_results(path: Path) -> Sequence[Row]:
     """Return the rows of a comparison."""
-    try:
-        rows = rows_in(read_object(path))
-    except (TypeError, ValueError, KeyError) as error:
-        raise DataError(f"{path}: holds no results of a comparison ({shown(error)})") from None
+    rows = rows_in(read_object(path))
     if not rows or not all(isinstance(row, dict) and row.keys() >= NEEDED for row in rows):
         raise DataError(f"{path}: holds no results of a comparison")
     return rows
@@ -170,7 +166,7 @@ def leaderboard_content(groups: Mapping[str, BoardGroup], by: str, full: bool = 
             place = found.names.index(OURS) + 1 if OURS in found.names else None
             budget = offer.text(group.tables)
             names.append(f"{title}, {budget}")
-            gaps.append(None if gap is None else (gap.mean, gap.low, gap.high))
+            gaps.append(gap)
             lines.append(
                 [
                     escape(title),
@@ -181,31 +177,17 @@ def leaderboard_content(groups: Mapping[str, BoardGroup], by: str, full: bool = 
                     _gap(gap),
                 ]
             )
-    header = [
-        "data and model",
-        "budget",
-        f"first by {by} (%)",
-        "level with it",
-        f"place of `{OURS}`",
-        f"`{OURS}` less the first",
-    ]
-    places = [line[4] for line in lines]
-    clearly = [line[5] for line in lines if line[5].startswith("**")]
+    header = ["data and model", "budget", f"first by {by} (%)", "level with it"]
+    header += [f"place of `{OURS}`", f"`{OURS}` less the first"]
     numbers = {
         "by": by,
         "tables": len(lines),
-        "first": sum(place.startswith("1 of") for place in places),
-        "behind": len(clearly),
+        "first": sum(line[4].startswith("1 of") for line in lines),
+        "behind": sum(line[5].startswith("**") for line in lines),
         "policies": len({name for group in groups.values() for rows in group.tables.values() for name in rows}),
     }
-    draw = partial(
-        draw_intervals,
-        names=names,
-        series=[Series(f"{OURS} less the first of the table", gaps)],
-        shows=f"accuracy by {by} (points, 95 % interval); no mark: {OURS} is first",
-        line=0.0,
-        most=100.0,
-    )
+    shows = f"accuracy by {by} (points, 95 % interval); no mark: {OURS} is first"
+    draw = intervals(names, {f"{OURS} less the first of the table": gaps}, shows)
     shown_full = {title: group for title, group in groups.items() if full or any(ADDED in row for row in _rows(group))}
     more = "\n\n".join(_tables(title, group, by) for title, group in shown_full.items())
     return StudyContent(table(header, lines), numbers, draw, more=more)
@@ -255,13 +237,8 @@ def _points(row: Row, measure: str) -> str:
 
 def _gap(gap: Difference | None) -> str:
     """In points, with p; bold where the two differ clearly."""
-    if gap is None:
-        return DASH
-    said = plus_minus(gap, 2, signs=True)
-    if gap.p is None:
-        return said
-    p = "p < 0.001" if gap.p < 0.001 else f"p = {gap.p:.2g}"
-    return f"**{said}** ({p})" if gap.p <= 1 - DECIDED else f"{said} ({p})"
+    bold = "**" if gap is not None and gap.p is not None and gap.p <= 1 - DECIDED else ""
+    return f"{bold}{said(gap)}{bold}{p_text(gap)}"
 
 
 # a policy of one's own

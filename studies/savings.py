@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from math import nan
 from pathlib import Path
 from typing import Any
 
 from headgate.analysis.formatting import DASH, percent
+from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import runs_of
 from headgate.analysis.savings import Row, Saving, amount, needed, savings
 from headgate.escaping import markdown as escape
 from studies.comparisons import rows_of, title
-from studies.pages import Series, StudyContent, draw_intervals, read_numbers, table
+from studies.pages import StudyContent, intervals, read_numbers, table
 
 BUDGETS = {
     "savings-logistic": 55.0,
@@ -102,22 +104,18 @@ def savings_content(folder: Path) -> StudyContent:
     for name in SAVINGS:
         numbers = read_numbers(folder / f"{name}.json")
         made.append(escape(f"{title(name)} ({name}): {runs_of(numbers)}; {'; '.join(numbers['devices'])}"))
-    draw = partial(
-        draw_intervals,
-        names=[f"{title(each.study)}: {each.called}" for each in found],
-        series=[Series(f"of {rival}'s money", [_marked(each.at_main_budget(rival)) for each in found]) for rival in RIVALS],
-        shows="what headgate needs for the same accuracy (%, 95 % interval); no mark: unknown",
-        line=100.0,
-        most=MOST,
-    )
+    names = [f"{title(each.study)}: {each.called}" for each in found]
+    series = {f"of {rival}'s money": [_marked(each.at_main_budget(rival)) for each in found] for rival in RIVALS}
+    shows = "what headgate needs for the same accuracy (%, 95 % interval); no mark: unknown"
+    draw = intervals(names, series, shows, line=100.0, most=MOST)
     return StudyContent(savings_table(found), _numbers(found), draw, made)
 
 
-def _marked(one: Saving | None) -> tuple[float | None, float | None, float | None] | None:
+def _marked(one: Saving | None) -> Estimate | None:
     if one is None:
         return None
     low, high = (100 * end / one.rival_money for end in one.ends)
-    return (None if one.share is None else 100 * one.share.mean), low, high
+    return Estimate(nan if one.share is None else 100 * one.share.mean, low, high)
 
 
 def judged(one: Saving | None) -> str:
