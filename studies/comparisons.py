@@ -44,7 +44,8 @@ BETTER = (
 HINDSIGHT = tuple(f"hindsight-{name}" for name in BETTER if (HOME / f"recipes/better/hindsight-{name}.toml").is_file())
 """schedules with all prices known, and price limits, beside one of these each"""
 BY_AGE = ("age-mnist", "age-lenet", "age-cifar10", "age-imagenette")
-ALSO = ("listening", "wander-ercot", "wander-brent", *BY_AGE, *HINDSIGHT)
+WANDER = ("wander-ercot", "wander-brent", "wander-ercot-lenet", "wander-brent-lenet")
+ALSO = ("listening", *WANDER, *BY_AGE, *HINDSIGHT)
 """a policy that buys by the clients' losses, one that finds its window, limits by age, hindsight"""
 DROPPED = ("paid", "chosen", "closed_chosen")
 Found = Mapping[str, Sequence[Row]]
