@@ -13,7 +13,7 @@ import typer
 
 import headgate
 from headgate.cli.commands import play
-from headgate.cli.console import AsFormat, CommandGroup, Format, Quiet, Recipe, Set, played, print_json, say
+from headgate.cli.console import CommandGroup, Quiet, Recipe, Set, played, say
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.progress import counted, ticked
 from studies import HOME, recipe
@@ -323,7 +323,6 @@ def rates(
     most: Annotated[int, typer.Option("--to", help="Longest horizon; the default takes two to three minutes.")] = 100_000,
     set_: Set = None,
     figure: Annotated[Path, typer.Option(metavar="FILE", help="The plot: .svg, .png or .pdf.")] = Path("rates.svg"),
-    format_: AsFormat = Format.table,
     quiet: Quiet = False,
 ) -> None:
     """Measure Reg(T), Vio_S(T), Vio_B(T) and Omega_1..3 over growing horizons, and fit their exponents.
@@ -342,13 +341,9 @@ def rates(
     Ts = horizons(least, most)
     with ticked(f"{len(Ts)} horizons", sum(Ts), quiet) as tick:
         result = measure(experiment, policy, Ts, gamma, phi, tick=tick)
+    print_rates(result)
     if result.fits:
         draw_rates(result, figure)
-    if format_ is Format.json:
-        print_json(result)
-    else:
-        print_rates(result)
-    if result.fits:
         say(f"wrote {figure}", error=True)
     if len(result.points) < len(Ts):
         raise Interrupted(f"interrupted; kept: {len(result.points)} of {len(Ts)} horizons")

@@ -22,24 +22,10 @@ MEASURES = ("best", "last", "mean")
 GRIDS = ("acdpp-logistic", "acdpp-lenet")
 """headgate beside ACDPP with a grid of its settings"""
 BETTER = (
-    "mnist",
-    "ablations",
-    "acdpp-logistic",
-    "logistic-helped",
-    "lenet",
-    "acdpp-lenet",
-    "lenet-helped",
-    "cifar10",
-    "cifar10-helped",
-    "imagenette",
-    "imagenette-helped",
-    "ercot",
-    "brent",
-    "prices",
-    "ercot-lenet",
-    "brent-lenet",
+    "mnist", "ablations", "acdpp-logistic", "logistic-helped", "lenet", "acdpp-lenet", "lenet-helped", "cifar10",
+    "cifar10-helped", "imagenette", "imagenette-helped", "ercot", "brent", "prices", "ercot-lenet", "brent-lenet",
     "prices-lenet",
-)
+)  # fmt: skip
 """policies at equal spend"""
 HINDSIGHT = tuple(f"hindsight-{name}" for name in BETTER if (HOME / f"recipes/better/hindsight-{name}.toml").is_file())
 """schedules with all prices known, and price limits, beside one of these each"""
