@@ -21,7 +21,7 @@ from studies import HOME, recipe
 if TYPE_CHECKING:
     from headgate.control.policies import Acdpp
     from headgate.experiment import Experiment
-    from studies.leaderboard import ComparedStudy
+    from studies.leaderboard import Board
     from studies.pages import StudyContent
 
 RESULTS, PAGES = HOME / "results", HOME.parent / "docs" / "studies"
@@ -224,7 +224,7 @@ def pages(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where pages go; default: docs/studies.")] = PAGES,
 ) -> None:
     """Write the page of every study from its results, without any run."""
-    from studies.leaderboard import compared_in, grouped, leaderboard_content
+    from studies.leaderboard import boards, leaderboard_content
     from studies.pages import write_page
     from studies.paper.conclude import claims_content, paper_content, theory_content
 
@@ -232,8 +232,7 @@ def pages(
     for name, query in {"paper": paper_content, "theory": theory_content}.items():
         made.append(write_page(name, query(results / "paper"), out))
     made.append(write_page("claims", claims_content(results / "paper"), HOME / "paper" if out == PAGES else out))
-    board = leaderboard_content(grouped(compared_in(results / "better"), {}), By.last.value)
-    made.append(write_page("leaderboard", board, out))
+    made.append(write_page("leaderboard", leaderboard_content(boards(results / "better", out), By.last.value), out))
     for path in (path for own in made for path in own):
         say(path)
 
@@ -263,38 +262,40 @@ def leaderboard(
     from then on, in this folder. `--on` may be a recipe file of your own that was compared into `--results` with
     `headgate compare RECIPE --pages DIR`. Ctrl-C loses nothing: the same command goes on.
     """
-    from studies.leaderboard import compared_in, grouped, leaderboard_content, read_added
+    from studies.leaderboard import boards, leaderboard_content
     from studies.pages import write_page
 
-    found = compared_in(results, [on] if add is not None else [])
+    found = boards(results, out, [on] if add is not None else [])
     if add is not None:
         one = next((each for each in found if each.recipe == on), None)
         if one is None:
             raise DataError(f"--on {on}: has no results; one of {', '.join(each.recipe for each in found)} has")
         _add(one, add, name or add.rpartition(":")[2], with_ or [], out, device, processes, quiet)
+        found = boards(results, out, [on])
     elif name is not None or with_:
         raise SettingError("--name and --with: need a policy that --add names")
     if not found:
         raise DataError(f"{results}: holds no results of a comparison")
-    for path in write_page("leaderboard", leaderboard_content(grouped(found, read_added(out)), by.value, full), out):
+    for path in write_page("leaderboard", leaderboard_content(found, by.value, full), out):
         say(path)
 
 
 def _add(
-    one: "ComparedStudy", kind: str, name: str, settings: list[str], out: Path, device: str, processes: int | None, quiet: bool
+    board: "Board", kind: str, name: str, settings: list[str], out: Path, device: str, processes: int | None, quiet: bool
 ) -> None:
     from headgate.simulation.schedule import perform
-    from studies.leaderboard import added_folder, keep_added, points_for
+    from studies.comparisons import keep_rows
+    from studies.leaderboard import ADDED, points_for
 
-    points, folder = points_for(one, name, kind, settings), added_folder(one, out)
-    runs = out / "runs" / folder.name / name
+    points, stem = points_for(board, name, kind, settings), Path(board.recipe).stem
+    folder, runs = out / ADDED / stem, out / "runs" / stem / name
     if (folder / f"{name}.json").exists():
         raise DataError(f"{folder / name}.json: {name} stands there already; choose another --name, or remove it and {runs}")
-    with same_command_goes_on(), counted(f"{name} on {one.recipe}", quiet) as tick:
+    with same_command_goes_on(), counted(f"{name} on {board.recipe}", quiet) as tick:
         folders = [run.path for run in perform(points, runs, device=device, processes=processes, tick=tick)]
-    words = ["python", "-m", "studies", "leaderboard", "--add", kind, "--on", one.recipe, "--name", name]
+    words = ["python", "-m", "studies", "leaderboard", "--add", kind, "--on", board.recipe, "--name", name]
     command = shlex.join([*words, *(word for each in settings for word in ("--with", each))])
-    say(keep_added(one, name, folders, out, command))
+    say(keep_rows(folders, folder, name, command))
 
 
 # the theory
