@@ -85,11 +85,6 @@ def read_control(pages: Path, data: str) -> dict[tuple[str, str], list[Control]]
     return found
 
 
-def settings_of(data: str) -> list[str]:
-    """What control.json must hold for a data set."""
-    return [_settings(*each, RUNS) for each in _wanted(data, quick=False)]
-
-
 def _runs(quick: bool) -> int:
     return QUICK_RUNS if quick else RUNS
 
