@@ -78,7 +78,8 @@ def check_retention(retention: Retention, system: System | None = None, rounds: 
         _check_samples(controller, history)
         _check_purity(controller, history, path)
         runs = ((_Scripted(retention, seed, r), np.array([r])) for r in range(RUNS))
-        _check_batch((Controller(system, policy, 1, own, _labels, scores) for policy, own in runs), history, path)
+        if history[0][0].places is not None:  # a window rule chooses nothing, and may have settings for each run
+            _check_batch((Controller(system, policy, 1, own, _labels, scores) for policy, own in runs), history, path)
 
 
 def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> None:
