@@ -1,11 +1,9 @@
 """Where headgate saves money and where it does not: one row for each model and kind of price."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headgate.analysis.formatting import DASH, percent
 from headgate.analysis.intervals import Estimate
@@ -56,46 +54,30 @@ MOST = 170.0
 OURS = "headgate"
 
 
-@dataclass(frozen=True, eq=False)
-class PricedModel:
+class PricedModel(NamedTuple):
     """A model under one kind of price."""
 
     study: str
     prices: str
     rows: Sequence[Row]
+    beside: Mapping[str, Saving | None]
+    """what ours needs for each rival's accuracy, by the last models, at the budget of the study"""
 
     @property
     def called(self) -> str:
         recorded = (name for study, name in PRICES.items() if self.study.startswith(study))
         return next(recorded, next((name for kind, name in KINDS.items() if self.prices.startswith(kind)), self.prices))
 
-    @property
-    def broken_down(self) -> int:
-        return sum(row["diverged"] for row in self.rows)
-
-    @property
-    def seeds(self) -> int:
-        return int(max(row["seeds"] + row["diverged"] for row in self.rows))
-
-    def saved(self, rival: str, measure: str = "last") -> list[Saving]:
-        """What ours needs for the rival's accuracy at each of its budgets."""
-        return _saved(self, rival, measure)
-
-    def at_main_budget(self, rival: str, measure: str = "last") -> Saving | None:
-        return next((one for one in self.saved(rival, measure) if one.budget == BUDGETS[self.study]), None)
-
-
-@cache
-def _saved(place: PricedModel, rival: str, measure: str) -> list[Saving]:
-    return [one for one in savings(place.rows, rival, measure) if one.policy == OURS]
-
 
 def places(found: Mapping[str, Sequence[Row]]) -> list[PricedModel]:
-    return [
-        PricedModel(name, prices, [row for row in rows if row["prices"] == prices])
-        for name, rows in found.items()
-        for prices in dict.fromkeys(row["prices"] for row in rows)
-    ]
+    made = []
+    for name, rows in found.items():
+        for prices in dict.fromkeys(row["prices"] for row in rows):
+            own = [row for row in rows if row["prices"] == prices]
+            saved = {rival: [one for one in savings(own, rival, "last") if one.policy == OURS] for rival in RIVALS}
+            main = {rival: next((one for one in saved[rival] if one.budget == BUDGETS[name]), None) for rival in RIVALS}
+            made.append(PricedModel(name, prices, own, main))
+    return made
 
 
 def savings_content(folder: Path) -> StudyContent:
@@ -105,7 +87,7 @@ def savings_content(folder: Path) -> StudyContent:
         numbers = read_numbers(folder / f"{name}.json")
         made.append(escape(f"{title(name)} ({name}): {runs_of(numbers)}; {'; '.join(numbers['devices'])}"))
     names = [f"{title(each.study)}: {each.called}" for each in found]
-    series = {f"of {rival}'s money": [_marked(each.at_main_budget(rival)) for each in found] for rival in RIVALS}
+    series = {f"of {rival}'s money": [_marked(each.beside[rival]) for each in found] for rival in RIVALS}
     shows = "what headgate needs for the same accuracy (%, 95 % interval); no mark: unknown"
     draw = intervals(names, series, shows, line=100.0, most=MOST)
     return StudyContent(savings_table(found), _numbers(found), draw, made)
@@ -129,15 +111,14 @@ def judged(one: Saving | None) -> str:
 
 
 def _numbers(found: Sequence[PricedModel]) -> dict[str, Any]:
-    by = {place: judged(place.at_main_budget("constant")) for place in found}
-    clear = [place for place, said in by.items() if said == "saves"]
-    shares = [one.share.mean for place in clear if (one := place.at_main_budget("constant")) and one.share]
-    median = [judged(place.at_main_budget("median")) for place in found]
+    clear = [place for place in found if judged(place.beside["constant"]) == "saves"]
+    shares = [one.share.mean for place in clear if (one := place.beside["constant"]) and one.share]
+    median = [judged(place.beside["median"]) for place in found]
     return {
         "rows": len(found),
         "saves": len(clear),
         "ends": f"{percent(min(shares))} to {percent(max(shares))}" if shares else DASH,
-        "others": "; ".join(f"{title(one.study)}, prices: {one.called}" for one in by if one not in clear),
+        "others": "; ".join(f"{title(one.study)}, prices: {one.called}" for one in found if one not in clear),
         "less": median.count("saves"),
         "more": median.count("costs"),
     }
@@ -150,14 +131,15 @@ def _share(one: Saving | None) -> str:
     return f"**{share}**" if judged(one) == "saves" else share
 
 
-def savings_table(found: Sequence[PricedModel], measure: str = "last") -> str:
+def savings_table(found: Sequence[PricedModel]) -> str:
     """Return what headgate needs of each rival's money, a line for each model and kind of price."""
     lines = []
     for place in found:
-        first = place.at_main_budget("constant", measure)
+        first = place.beside["constant"]
         spent = "" if first is None else escape(amount(first.unit, first.rival_money))
         reached = DASH if first is None else f"{percent(first.accuracy, 1)} for {spent}"
-        shares = [_share(place.at_main_budget(rival, measure)) for rival in RIVALS]
-        lines.append([escape(place.called), title(place.study), str(place.seeds), reached, *shares, str(place.broken_down)])
+        seeds, lost = max(row["seeds"] + row["diverged"] for row in place.rows), sum(row["diverged"] for row in place.rows)
+        shares = [_share(one) for one in place.beside.values()]
+        lines.append([escape(place.called), title(place.study), str(seeds), reached, *shares, str(lost)])
     header = ["prices", "data and model", "seeds", "constant", *(f"of `{rival}`" for rival in RIVALS), "runs broken down"]
     return table(header, lines)
