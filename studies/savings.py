@@ -124,11 +124,11 @@ def _numbers(found: Sequence[PricedModel]) -> dict[str, Any]:
     }
 
 
-def _share(one: Saving | None) -> str:
+def share(one: Saving | None) -> str:
     if one is None:
         return DASH
-    share = needed(one)[1]
-    return f"**{share}**" if judged(one) == "saves" else share
+    text = needed(one)[1]
+    return f"**{text}**" if judged(one) == "saves" else text
 
 
 def savings_table(found: Sequence[PricedModel]) -> str:
@@ -139,7 +139,7 @@ def savings_table(found: Sequence[PricedModel]) -> str:
         spent = "" if first is None else escape(amount(first.unit, first.rival_money))
         reached = DASH if first is None else f"{percent(first.accuracy, 1)} for {spent}"
         seeds, lost = max(row["seeds"] + row["diverged"] for row in place.rows), sum(row["diverged"] for row in place.rows)
-        shares = [_share(one) for one in place.beside.values()]
+        shares = [share(one) for one in place.beside.values()]
         lines.append([escape(place.called), title(place.study), str(seeds), reached, *shares, str(lost)])
     header = ["prices", "data and model", "seeds", "constant", *(f"of `{rival}`" for rival in RIVALS), "runs broken down"]
     return table(header, lines)
