@@ -210,7 +210,7 @@ def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Findin
     above, idle, trivial = [], [], []
     for run in runs:
         for stage in run.stages:
-            k = stage.estimated.without_C2()
+            k = replace(stage.estimated, C2=0.0)
             for point in _chosen(stage, released):
                 bound = point.bound(k)
                 where = f"{run.name}, η = {stage.lr:g}, {point.policy}, C = {point.budget:g}"

@@ -11,7 +11,7 @@ from headgate.analysis.formatting import jsonable
 from headgate.analysis.intervals import LEVEL, Estimate, means
 from headgate.control.types import Floats
 from headgate.theory.bound import BoundConstants, learning_error, mismatch, penalty
-from studies.theory.population import Constants, Extremes, Optimum, exact_mismatch
+from studies.theory.population import Extremes, Optimum, exact_mismatch
 
 RELEASED = BoundConstants()
 """the constants of the released scripts"""
@@ -58,7 +58,7 @@ class Stage:
     lr: float
     points: tuple[Point, ...]
     seen: Extremes
-    estimated: Constants
+    estimated: BoundConstants
     """the smallest that fit these runs, Pdim = number of parameters"""
 
 
@@ -152,7 +152,7 @@ def outcome_numbers(outcome: ExcessRisk) -> dict[str, Any]:
                     "N": float(point.N[:, -1].mean()),
                     "excess": float(measured[0]),
                     "excess_half": None if np.isnan(half[0]) else float(half[0]),  # one seed has no interval
-                    "bound": float(point.bound(stage.estimated.bound).mean()),
+                    "bound": float(point.bound(stage.estimated).mean()),
                     "bound_released": float(point.bound(RELEASED).mean()),
                     "surrogate_released": float(point.surrogate().mean()),
                 }

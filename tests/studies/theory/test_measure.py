@@ -72,7 +72,7 @@ def test_excess_is_summed_over_rounds(outcome):
 def test_no_run_is_beyond_the_constants_read_off_them(outcome):
     for stage in outcome.stages:
         assert stage.seen.radius < min(each.radius for each in outcome.optima)
-        k = stage.estimated.bound
+        k = stage.estimated
         assert max(point.risk.max() for point in stage.points) < k.loss
     assert outcome.stages[1].lr * outcome.L <= 1 < outcome.stages[0].lr * outcome.L
 
@@ -85,7 +85,7 @@ def test_verdicts_follow_the_numbers(outcome):
     assert (found.pop("mismatch"), found.pop("step_size")) == ("does not hold", "does not hold")
     assert found.keys() == {"ranks", "ranks-equal"}
     stage = outcome.stages[0]
-    informing = replace(stage.estimated, bound=replace(stage.estimated.bound, D=1e-9, pdim=1e-9))
+    informing = replace(stage.estimated, D=1e-9, pdim=1e-9)
     low = replace(outcome, stages=(replace(stage, estimated=informing),))
     row = next(row for row in theory_rows(None, None, [low], "c") if row.key == "theory-inequality")
     assert row.written.verdict == "does not hold"  # a bound below T·B can fail, and this one does
