@@ -103,13 +103,20 @@ def reproduce(
         say("a trial run: its numbers mean nothing", error=True)
 
 
-def _compared() -> dict[str, Sequence[str]]:
+def _compared() -> "dict[str, tuple[Sequence[str], Callable[[Path], StudyContent]]]":
+    """Return the comparisons of each study, and the query that makes its page of their results."""
+    from studies.better import better_content
     from studies.comparisons import ALSO, BETTER
-    from studies.drift import DRIFT
-    from studies.savings import SAVINGS
-    from studies.selection import CHOOSING, SELECTION
+    from studies.drift import DRIFT, drift_content
+    from studies.savings import SAVINGS, savings_content
+    from studies.selection import CHOOSING, SELECTION, selection_content
 
-    return {"better": (*BETTER, *ALSO), "savings": SAVINGS, "drift": DRIFT, "selection": (*SELECTION, *CHOOSING)}
+    return {
+        "better": ((*BETTER, *ALSO), better_content),
+        "savings": (SAVINGS, savings_content),
+        "drift": (DRIFT, drift_content),
+        "selection": ((*SELECTION, *CHOOSING), selection_content),
+    }
 
 
 def _list(what: What, quick: bool) -> None:
@@ -123,7 +130,7 @@ def _list(what: What, quick: bool) -> None:
             say(f"{f'{name}/{run.name}':44} {says}" + (" (needs a GPU)" if run.needs_gpu else ""))
     if what in (What.theory, What.all):
         say("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
-    for name in _compared().get(what, ()):
+    for name in _compared()[what][0] if what in _compared() else ():
         say(comparison(name).command)
 
 
@@ -190,13 +197,14 @@ def _comparisons(what: What, asked: _Options) -> list[Path]:
     from studies.paper.batches import QUICK
 
     gpu = asked.has_gpu() or asked.quick
-    for name in not_run(_compared()[what], asked.results, asked.quick):
+    names, query = _compared()[what]
+    for name in not_run(names, asked.results, asked.quick):
         trial = (*QUICK, *study_table(recipe(f"better/{name}")).get("quick", ()))
         own = comparison(name, trial if asked.quick else ())
         if gpu or not own.needs_gpu:
             folders = _play(own.points, asked.out / "runs" / "better" / name, asked)
             keep_rows(folders, asked.results, name, own.command, asked.quick)
-    return write_page(what.value, _queries()[what.value](asked.results), asked.out, asked.quick)
+    return write_page(what.value, query(asked.results), asked.out, asked.quick)
 
 
 def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Options) -> list[Path]:
@@ -209,15 +217,6 @@ def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Option
 # pages from results
 
 
-def _queries() -> "dict[str, Callable[[Path], StudyContent]]":
-    from studies.better import better_content
-    from studies.drift import drift_content
-    from studies.savings import savings_content
-    from studies.selection import selection_content
-
-    return {"better": better_content, "savings": savings_content, "drift": drift_content, "selection": selection_content}
-
-
 @app.command()
 def pages(
     results: Annotated[Path, typer.Option(metavar="DIR", help="Results; default: those of the checkout.")] = RESULTS,
@@ -228,7 +227,7 @@ def pages(
     from studies.pages import write_page
     from studies.paper.conclude import claims_content, paper_content, theory_content
 
-    made = [write_page(name, query(results / "better"), out) for name, query in _queries().items()]
+    made = [write_page(name, query(results / "better"), out) for name, (_, query) in _compared().items()]
     for name, query in {"paper": paper_content, "theory": theory_content}.items():
         made.append(write_page(name, query(results / "paper"), out))
     made.append(write_page("claims", claims_content(results / "paper"), HOME / "paper" if out == PAGES else out))
