@@ -13,7 +13,7 @@ import typer
 
 import headgate
 from headgate.cli.commands import play
-from headgate.cli.console import AsFormat, CommandGroup, Format, Quiet, Recipe, Set, played, print_json, say
+from headgate.cli.console import CommandGroup, Quiet, Recipe, Set, played, say
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.progress import counted, ticked
 from studies import HOME, recipe
@@ -21,7 +21,7 @@ from studies import HOME, recipe
 if TYPE_CHECKING:
     from headgate.control.policies import Acdpp
     from headgate.experiment import Experiment
-    from studies.leaderboard import ComparedStudy
+    from studies.leaderboard import Board
     from studies.pages import StudyContent
 
 RESULTS, PAGES = HOME / "results", HOME.parent / "docs" / "studies"
@@ -103,13 +103,20 @@ def reproduce(
         say("a trial run: its numbers mean nothing", error=True)
 
 
-def _compared() -> dict[str, Sequence[str]]:
+def _compared() -> "dict[str, tuple[Sequence[str], Callable[[Path], StudyContent]]]":
+    """Return the comparisons of each study, and the query that makes its page of their results."""
+    from studies.better import better_content
     from studies.comparisons import ALSO, BETTER
-    from studies.drift import DRIFT
-    from studies.savings import SAVINGS
-    from studies.selection import CHOOSING, SELECTION
+    from studies.drift import DRIFT, drift_content
+    from studies.savings import SAVINGS, savings_content
+    from studies.selection import CHOOSING, SELECTION, selection_content
 
-    return {"better": (*BETTER, *ALSO), "savings": SAVINGS, "drift": DRIFT, "selection": (*SELECTION, *CHOOSING)}
+    return {
+        "better": ((*BETTER, *ALSO), better_content),
+        "savings": (SAVINGS, savings_content),
+        "drift": (DRIFT, drift_content),
+        "selection": ((*SELECTION, *CHOOSING), selection_content),
+    }
 
 
 def _list(what: What, quick: bool) -> None:
@@ -123,7 +130,7 @@ def _list(what: What, quick: bool) -> None:
             say(f"{f'{name}/{run.name}':44} {says}" + (" (needs a GPU)" if run.needs_gpu else ""))
     if what in (What.theory, What.all):
         say("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
-    for name in _compared().get(what, ()):
+    for name in _compared()[what][0] if what in _compared() else ():
         say(comparison(name).command)
 
 
@@ -190,13 +197,14 @@ def _comparisons(what: What, asked: _Options) -> list[Path]:
     from studies.paper.batches import QUICK
 
     gpu = asked.has_gpu() or asked.quick
-    for name in not_run(_compared()[what], asked.results, asked.quick):
+    names, query = _compared()[what]
+    for name in not_run(names, asked.results, asked.quick):
         trial = (*QUICK, *study_table(recipe(f"better/{name}")).get("quick", ()))
         own = comparison(name, trial if asked.quick else ())
         if gpu or not own.needs_gpu:
             folders = _play(own.points, asked.out / "runs" / "better" / name, asked)
             keep_rows(folders, asked.results, name, own.command, asked.quick)
-    return write_page(what.value, _queries()[what.value](asked.results), asked.out, asked.quick)
+    return write_page(what.value, query(asked.results), asked.out, asked.quick)
 
 
 def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Options) -> list[Path]:
@@ -209,31 +217,21 @@ def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Option
 # pages from results
 
 
-def _queries() -> "dict[str, Callable[[Path], StudyContent]]":
-    from studies.better import better_content
-    from studies.drift import drift_content
-    from studies.savings import savings_content
-    from studies.selection import selection_content
-
-    return {"better": better_content, "savings": savings_content, "drift": drift_content, "selection": selection_content}
-
-
 @app.command()
 def pages(
     results: Annotated[Path, typer.Option(metavar="DIR", help="Results; default: those of the checkout.")] = RESULTS,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where pages go; default: docs/studies.")] = PAGES,
 ) -> None:
     """Write the page of every study from its results, without any run."""
-    from studies.leaderboard import compared_in, grouped, leaderboard_content
+    from studies.leaderboard import boards, leaderboard_content
     from studies.pages import write_page
     from studies.paper.conclude import claims_content, paper_content, theory_content
 
-    made = [write_page(name, query(results / "better"), out) for name, query in _queries().items()]
+    made = [write_page(name, query(results / "better"), out) for name, (_, query) in _compared().items()]
     for name, query in {"paper": paper_content, "theory": theory_content}.items():
         made.append(write_page(name, query(results / "paper"), out))
     made.append(write_page("claims", claims_content(results / "paper"), HOME / "paper" if out == PAGES else out))
-    board = leaderboard_content(grouped(compared_in(results / "better"), {}), By.last.value)
-    made.append(write_page("leaderboard", board, out))
+    made.append(write_page("leaderboard", leaderboard_content(boards(results / "better", out), By.last.value), out))
     for path in (path for own in made for path in own):
         say(path)
 
@@ -263,62 +261,56 @@ def leaderboard(
     from then on, in this folder. `--on` may be a recipe file of your own that was compared into `--results` with
     `headgate compare RECIPE --pages DIR`. Ctrl-C loses nothing: the same command goes on.
     """
-    from studies.leaderboard import compared_in, grouped, leaderboard_content, read_added
+    from studies.leaderboard import boards, leaderboard_content
     from studies.pages import write_page
 
-    found = compared_in(results, [on] if add is not None else [])
+    found = boards(results, out, [on] if add is not None else [])
     if add is not None:
         one = next((each for each in found if each.recipe == on), None)
         if one is None:
             raise DataError(f"--on {on}: has no results; one of {', '.join(each.recipe for each in found)} has")
         _add(one, add, name or add.rpartition(":")[2], with_ or [], out, device, processes, quiet)
+        found = boards(results, out, [on])
     elif name is not None or with_:
         raise SettingError("--name and --with: need a policy that --add names")
     if not found:
         raise DataError(f"{results}: holds no results of a comparison")
-    for path in write_page("leaderboard", leaderboard_content(grouped(found, read_added(out)), by.value, full), out):
+    for path in write_page("leaderboard", leaderboard_content(found, by.value, full), out):
         say(path)
 
 
 def _add(
-    one: "ComparedStudy", kind: str, name: str, settings: list[str], out: Path, device: str, processes: int | None, quiet: bool
+    board: "Board", kind: str, name: str, settings: list[str], out: Path, device: str, processes: int | None, quiet: bool
 ) -> None:
     from headgate.simulation.schedule import perform
-    from studies.leaderboard import added_folder, keep_added, points_for
+    from studies.comparisons import keep_rows
+    from studies.leaderboard import ADDED, points_for
 
-    points, folder = points_for(one, name, kind, settings), added_folder(one, out)
-    runs = out / "runs" / folder.name / name
+    points, stem = points_for(board, name, kind, settings), Path(board.recipe).stem
+    folder, runs = out / ADDED / stem, out / "runs" / stem / name
     if (folder / f"{name}.json").exists():
         raise DataError(f"{folder / name}.json: {name} stands there already; choose another --name, or remove it and {runs}")
-    with same_command_goes_on(), counted(f"{name} on {one.recipe}", quiet) as tick:
+    with same_command_goes_on(), counted(f"{name} on {board.recipe}", quiet) as tick:
         folders = [run.path for run in perform(points, runs, device=device, processes=processes, tick=tick)]
-    words = ["python", "-m", "studies", "leaderboard", "--add", kind, "--on", one.recipe, "--name", name]
+    words = ["python", "-m", "studies", "leaderboard", "--add", kind, "--on", board.recipe, "--name", name]
     command = shlex.join([*words, *(word for each in settings for word in ("--with", each))])
-    say(keep_added(one, name, folders, out, command))
+    say(keep_rows(folders, folder, name, command))
 
 
 # the theory
 
 
 @theory.command()
-def errata(
-    numbers: Annotated[list[int] | None, typer.Argument(metavar="NUMBER...")] = None,
-    format_: AsFormat = Format.table,
-) -> None:
+def errata(numbers: Annotated[list[int] | None, typer.Argument(metavar="NUMBER...")] = None) -> None:
     """List where the paper's text cannot be taken literally, with the numbers that show it, computed now.
 
     NUMBER says which of them; without it all. By weight: errors that change a statement, gaps that can be closed, slips,
     conventions. Each says whether the paper's conclusion survives. Tests: studies/paper/errata.md. A few seconds.
     """
-    from studies.paper.errata.listing import listed
-    from studies.paper.errata.page import entry
+    from studies.paper.errata.page import LISTED, entry, numbered
 
-    known = listed()
-    chosen = [known.numbered(number) for number in numbers] if numbers else list(known.errata)
-    if format_ is Format.json:
-        print_json([{**vars(each), "numbers": each.numbers()} for each in chosen])
-    else:
-        for line in (line for each in chosen for line in entry(each)):
+    for each in map(numbered, numbers) if numbers else LISTED["erratum"]:
+        for line in entry(each):
             say(line)
 
 
@@ -331,7 +323,6 @@ def rates(
     most: Annotated[int, typer.Option("--to", help="Longest horizon; the default takes two to three minutes.")] = 100_000,
     set_: Set = None,
     figure: Annotated[Path, typer.Option(metavar="FILE", help="The plot: .svg, .png or .pdf.")] = Path("rates.svg"),
-    format_: AsFormat = Format.table,
     quiet: Quiet = False,
 ) -> None:
     """Measure Reg(T), Vio_S(T), Vio_B(T) and Omega_1..3 over growing horizons, and fit their exponents.
@@ -350,13 +341,9 @@ def rates(
     Ts = horizons(least, most)
     with ticked(f"{len(Ts)} horizons", sum(Ts), quiet) as tick:
         result = measure(experiment, policy, Ts, gamma, phi, tick=tick)
+    print_rates(result)
     if result.fits:
         draw_rates(result, figure)
-    if format_ is Format.json:
-        print_json(result)
-    else:
-        print_rates(result)
-    if result.fits:
         say(f"wrote {figure}", error=True)
     if len(result.points) < len(Ts):
         raise Interrupted(f"interrupted; kept: {len(result.points)} of {len(Ts)} horizons")

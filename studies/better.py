@@ -1,7 +1,6 @@
 """What headgate closes of the gap between constant admission and the oracle, in every study, and beside which rivals."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from headgate.analysis.intervals import DECIDED, Difference, Estimate, ratio
 from headgate.analysis.limits import holm
 from headgate.analysis.savings import Row, paired
 from studies.comparisons import BETTER, BY_AGE, GRIDS, HINDSIGHT, MEASURES, Found, at, gap, rows_of, title
-from studies.pages import Series, StudyContent, draw_intervals, table
+from studies.pages import StudyContent, intervals, table
 
 PAPERS_BUDGET = {"mnist": 55.0}
 """of several, the paper's"""
@@ -31,15 +30,10 @@ def better_content(folder: Path) -> StudyContent:
         for name, rows in found.items()
         if name not in (*SAME_SETTING, *OF_MANY_PRICES)
     }
-    series = [Series(key, [_percent(at(rows, "headgate")[f"closed_{key}"]) for rows in shown.values()]) for key in MEASURES]
-    draw = partial(
-        draw_intervals,
-        names=[title(name) for name in shown],
-        series=series,
-        shows="what headgate closes of the gap from constant admission to the oracle (%, 80 % interval)",
-        line=0.0,
-        most=100.0,
-    )
+    ours = [at(rows, "headgate") for rows in shown.values()]
+    series = {key: [Estimate(*row[f"closed_{key}"]).scaled(100) for row in ours] for key in MEASURES}
+    shows = "what headgate closes of the gap from constant admission to the oracle (%, 80 % interval)"
+    draw = intervals([title(name) for name in shown], series, shows)
     tried = {name.removeprefix("hindsight-"): rows for name, rows in rows_of(HINDSIGHT, folder).items()}
     known = {name: {key: in_hindsight(shown[name], rows, key) for key in MEASURES} for name, rows in tried.items()}
     numbers = _numbers(found, shown) | _of_hindsight(shown, known)
@@ -47,11 +41,6 @@ def better_content(folder: Path) -> StudyContent:
     less = {title(name).removesuffix(", limits by age"): by_age.get(name, "not run") for name in BY_AGE}
     numbers["by_age"] = ", ".join(f"{name} {points}" for name, points in less.items())
     return StudyContent(_closed_table(shown, known), numbers, draw)
-
-
-def _percent(closed: Any) -> tuple[float | None, float | None, float | None]:
-    low, mean, high = Estimate(*closed).scaled(100).low, 100 * closed[0], Estimate(*closed).scaled(100).high
-    return mean, low, high
 
 
 class InHindsight(NamedTuple):

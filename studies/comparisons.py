@@ -1,6 +1,5 @@
 """The comparisons behind the pages, each a recipe better/NAME: what runs, and its rows, kept as one line each."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,38 +16,23 @@ from headgate.errors import DataError
 from headgate.experiment import Experiment, sweep_points
 from headgate.records.reader import RunFolder
 from studies import HOME, recipe, study_table
-from studies.pages import of_one_sort, read_numbers
+from studies.pages import compact, of_one_sort, read_numbers
 
 MEASURES = ("best", "last", "mean")
 GRIDS = ("acdpp-logistic", "acdpp-lenet", "acdpp-cifar10", "acdpp-imagenette")
 """headgate beside ACDPP with a grid of its settings"""
 BETTER = (
-    "mnist",
-    "ablations",
-    "acdpp-logistic",
-    "logistic-helped",
-    "lenet",
-    "acdpp-lenet",
-    "lenet-helped",
-    "cifar10",
-    "acdpp-cifar10",
-    "cifar10-helped",
-    "imagenette",
-    "acdpp-imagenette",
-    "imagenette-helped",
-    "ercot",
-    "brent",
-    "prices",
-    "ercot-lenet",
-    "brent-lenet",
+    "mnist", "ablations", "acdpp-logistic", "logistic-helped", "lenet", "acdpp-lenet", "lenet-helped", "cifar10",
+    "acdpp-cifar10", "cifar10-helped", "imagenette", "acdpp-imagenette", "imagenette-helped", "ercot", "brent", "prices",
+    "ercot-lenet", "brent-lenet",
     "prices-lenet",
-)
+)  # fmt: skip
 """policies at equal spend"""
 HINDSIGHT = tuple(f"hindsight-{name}" for name in BETTER if (HOME / f"recipes/better/hindsight-{name}.toml").is_file())
 """schedules with all prices known, and price limits, beside one of these each"""
 BY_AGE = ("age-mnist", "age-lenet", "age-cifar10", "age-imagenette")
-WANDERING = ("wander-ercot", "wander-brent", "wander-ercot-lenet", "wander-brent-lenet")
-ALSO = ("listening", *WANDERING, *BY_AGE, *HINDSIGHT)
+WANDER = ("wander-ercot", "wander-brent", "wander-ercot-lenet", "wander-brent-lenet")
+ALSO = ("listening", *WANDER, *BY_AGE, *HINDSIGHT)
 """a policy that buys by the clients' losses, one that finds its window, limits by age, hindsight"""
 DROPPED = ("paid", "chosen", "closed_chosen")
 Found = Mapping[str, Sequence[Row]]
@@ -97,8 +81,8 @@ def keep_rows(runs: Sequence[Path], folder: Path, name: str, command: str, quick
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for row in rows:
         row["learnt"] = None if row["learnt"] == list(range(first, first + row["seeds"])) else row["learnt"]
-    lines = ",\n".join(_line([row.get(key) for key in columns]) for row in rows)
-    head = _line({**facts, "first_seed": first, "columns": columns})
+    lines = ",\n".join(compact([row.get(key) for key in columns]) for row in rows)
+    head = compact({**facts, "first_seed": first, "columns": columns})
     return write(folder, {f"{name}.json": f'{head[:-1]},"rows":[\n{lines}\n]}}\n'})[0]
 
 
@@ -106,10 +90,6 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_rounded(each) for each in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value
-
-
-def _line(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def rows_in(numbers: Mapping[str, Any]) -> Sequence[Row]:
@@ -139,8 +119,15 @@ def at(rows: Sequence[Row], policy: str, budget: float | None = None) -> Row:
 
 def gap(one: Row, other: Row, key: str) -> str:
     """Seed by seed, in points, with its 95 % interval; nothing where all runs of a side were lost."""
-    both = one[f"{key}_by_seed"] and other[f"{key}_by_seed"]
-    return plus_minus(paired(one, other, key), 2, signs=True) if both else DASH
+    return said(paired(one, other, key) if one[f"{key}_by_seed"] and other[f"{key}_by_seed"] else None)
+
+
+def said(gap: Difference | None, digits: int = 2) -> str:
+    return DASH if gap is None else plus_minus(gap, digits, signs=True)
+
+
+def p_text(gap: Difference | None) -> str:
+    return "" if gap is None or gap.p is None else f" (p {'< 0.001' if gap.p < 0.001 else f'= {gap.p:.2g}'})"
 
 
 def clear(difference: Difference | None) -> int:

@@ -1,14 +1,13 @@
 """Policies when the world moves: what each loses after a change, and what being on the alert costs in vain."""
 
-from functools import partial
 from pathlib import Path
 
-from headgate.analysis.formatting import DASH, listed, plus_minus
+from headgate.analysis.formatting import listed
 from headgate.analysis.intervals import Difference
 from headgate.analysis.limits import holm
 from headgate.analysis.savings import Row, paired
-from studies.comparisons import Found, clear, gap, rows_of, title
-from studies.pages import Series, StudyContent, draw_intervals, table
+from studies.comparisons import Found, clear, gap, p_text, rows_of, said, title
+from studies.pages import StudyContent, intervals, table
 
 _TWO = [f"{prices}-{world}" for prices in ("wandering", "fixed") for world in ("sudden", "recurring")]
 MOVING = tuple(f"drift-{world}" for world in ("sudden", "gradual", "recurring", *_TWO))
@@ -40,20 +39,14 @@ def drift_content(folder: Path) -> StudyContent:
     lines = [
         [names[name], f"`{rival}`", *(_gap(gaps[rival, key][name], key) for key in KEYS)] for name in MOVING for rival in RIVALS
     ]
-    series = [Series(f"less {rival}", [_three(gap) for gap in gaps[rival, "daily"].values()]) for rival in RIVALS]
-    draw = partial(
-        draw_intervals,
-        names=list(names.values()),
-        series=series,
-        shows=f"{OURS} less each rival: accuracy on the world of the day, mean over rounds (points, 95 % interval)",
-        line=0.0,
-        most=100.0,
-    )
+    shows = f"{OURS} less each rival: accuracy on the world of the day, mean over rounds (points, 95 % interval)"
+    series = {f"less {rival}": list(gaps[rival, "daily"].values()) for rival in RIVALS}
+    draw = intervals(list(names.values()), series, shows)
     calm = {row["policy"]: row for row in found[CALM]}
     numbers = {
         "worlds": len(MOVING),
         "seeds": calm[OURS]["seeds"],
-        "calm": plus_minus(paired(calm[OURS], calm["headgate"], "mean"), 2, signs=True),
+        "calm": gap(calm[OURS], calm["headgate"], "mean"),
         **{rival: counts(worlds, rival) for rival in RIVALS},
     }
     header = ["world", "beside", "daily", "dip", "lasts", "costs", "last"]
@@ -63,15 +56,15 @@ def drift_content(folder: Path) -> StudyContent:
 
 def dependent(found: Found) -> tuple[dict[str, str], str]:
     """What dependence does to whole buffers and to the newest: every difference by its name, and a table of them."""
-    said, lines = dict[str, str](), []
+    numbers, lines = dict[str, str](), []
     for name in (name for name in STREAMS if name in found):
         rows = {row["policy"]: row for row in found[name]}
         rows = {"whole": rows["headgate"], **rows}
         for key in ("best", "last"):
             gaps = [gap(rows[one], rows[other], key) for one, other in BESIDE.values()]
             lines.append([title(name).partition(", ")[2], key, f"{100 * rows['whole'][key][0]:.1f}", *gaps])
-            said |= {f"{name} {key} {which}": each for which, each in zip(BESIDE, gaps, strict=True)}
-    return said, table(["stream", "by", "whole (%)", *BESIDE], lines)
+            numbers |= {f"{name} {key} {which}": each for which, each in zip(BESIDE, gaps, strict=True)}
+    return numbers, table(["stream", "by", "whole (%)", *BESIDE], lines)
 
 
 def counts(worlds: dict[str, dict[str, Row]], rival: str) -> str:
@@ -82,11 +75,4 @@ def counts(worlds: dict[str, dict[str, Row]], rival: str) -> str:
 
 
 def _gap(gap: Difference | None, key: str) -> str:
-    if gap is None:
-        return DASH
-    p = "" if gap.p is None else f" (p {'< 0.001' if gap.p < 0.001 else f'= {gap.p:.2g}'})"
-    return plus_minus(gap, 2 if KEYS[key] == 100 else 1, signs=True) + p
-
-
-def _three(gap: Difference | None) -> tuple[float, float | None, float | None] | None:
-    return None if gap is None else (gap.mean, gap.low, gap.high)
+    return said(gap, 2 if KEYS[key] == 100 else 1) + p_text(gap)

@@ -6,10 +6,13 @@ What a page says stands in pages.toml; a query fills in the numbers, the table a
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import isnan
 from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
+from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import figure, page, this_code, words, write
 from headgate.errors import DataError
 
@@ -66,16 +69,18 @@ def wrapped_bullets(said: Iterable[str]) -> str:
     return "\n".join(fill(f"- {each}", WIDTH, **how) for each in said)
 
 
-class Series(NamedTuple):
-    """Marks of one colour, one for each line of a figure."""
-
-    label: str
-    values: Sequence[tuple[float | None, float | None, float | None] | None]
-    """mean and both ends of its interval; no mark where the mean is None"""
+Series = Mapping[str, Sequence[Estimate | None]]
+"""marks of one colour by what they are, one for each line of a figure; no mark where the mean is NaN"""
 
 
-def draw_intervals(path: Path, names: Sequence[str], series: Sequence[Series], shows: str, line: float, most: float) -> None:
-    """Draw a line for each name with a mark and its interval for each series; `line` is where nothing is gained."""
+def intervals(
+    names: Sequence[str], series: Series, shows: str, line: float = 0.0, most: float = 100.0
+) -> Callable[[Path], None]:
+    """Return what draws a line for each name with a mark and its interval for each series; nothing is gained at `line`."""
+    return partial(_draw, names, series, shows, line, most)
+
+
+def _draw(names: Sequence[str], series: Series, shows: str, line: float, most: float, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     from headgate.analysis.curves import COLOURS
@@ -83,21 +88,26 @@ def draw_intervals(path: Path, names: Sequence[str], series: Sequence[Series], s
 
     with plt.rc_context(STYLE):
         drawn, axes = plt.subplots(figsize=(10.5, 0.34 * len(names) + 1.6), layout="constrained")
-        for i, one in enumerate(series):
-            for place, value in enumerate(one.values):
+        for i, (label, values) in enumerate(series.items()):
+            for place, one in ((place, one) for place, one in enumerate(values) if one is not None):
                 y = place + 0.22 * (i - (len(series) - 1) / 2)
-                if value is not None and value[1] is not None and value[2] is not None:
-                    width = 0.8 if value[0] is None else 1.5
-                    axes.plot([min(value[1], most), min(value[2], most)], [y, y], color=COLOURS[i], linewidth=width)
-                if value is not None and value[0] is not None:
-                    axes.plot(value[0], y, "o", color=COLOURS[i], markersize=5)
-            axes.plot([], [], "o", color=COLOURS[i], label=one.label)
+                if one.low is not None and one.high is not None:
+                    width = 0.8 if isnan(one.mean) else 1.5
+                    axes.plot([min(one.low, most), min(one.high, most)], [y, y], color=COLOURS[i], linewidth=width)
+                if not isnan(one.mean):
+                    axes.plot(one.mean, y, "o", color=COLOURS[i], markersize=5)
+            axes.plot([], [], "o", color=COLOURS[i], label=label)
         axes.axvline(line, color="black", linewidth=1, linestyle="--")
         axes.set_yticks(range(len(names)), names, fontsize=9)
         axes.invert_yaxis()
         axes.set_xlabel(shows)
         drawn.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(series))
         save_figure(drawn, path)
+
+
+def compact(value: Any) -> str:
+    """Return JSON without spaces, in which every number is finite."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def read_numbers(path: Path) -> dict[str, Any]:

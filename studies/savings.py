@@ -1,17 +1,17 @@
 """Where headgate saves money and where it does not: one row for each model and kind of price."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headgate.analysis.formatting import DASH, percent
+from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import runs_of
 from headgate.analysis.savings import Row, Saving, amount, needed, savings
 from headgate.escaping import markdown as escape
 from studies.comparisons import rows_of, title
-from studies.pages import Series, StudyContent, draw_intervals, read_numbers, table
+from studies.pages import StudyContent, intervals, read_numbers, table
 
 BUDGETS = {
     "savings-logistic": 55.0,
@@ -54,46 +54,30 @@ MOST = 170.0
 OURS = "headgate"
 
 
-@dataclass(frozen=True, eq=False)
-class PricedModel:
+class PricedModel(NamedTuple):
     """A model under one kind of price."""
 
     study: str
     prices: str
     rows: Sequence[Row]
+    beside: Mapping[str, Saving | None]
+    """what ours needs for each rival's accuracy, by the last models, at the budget of the study"""
 
     @property
     def called(self) -> str:
         recorded = (name for study, name in PRICES.items() if self.study.startswith(study))
         return next(recorded, next((name for kind, name in KINDS.items() if self.prices.startswith(kind)), self.prices))
 
-    @property
-    def broken_down(self) -> int:
-        return sum(row["diverged"] for row in self.rows)
-
-    @property
-    def seeds(self) -> int:
-        return int(max(row["seeds"] + row["diverged"] for row in self.rows))
-
-    def saved(self, rival: str, measure: str = "last") -> list[Saving]:
-        """What ours needs for the rival's accuracy at each of its budgets."""
-        return _saved(self, rival, measure)
-
-    def at_main_budget(self, rival: str, measure: str = "last") -> Saving | None:
-        return next((one for one in self.saved(rival, measure) if one.budget == BUDGETS[self.study]), None)
-
-
-@cache
-def _saved(place: PricedModel, rival: str, measure: str) -> list[Saving]:
-    return [one for one in savings(place.rows, rival, measure) if one.policy == OURS]
-
 
 def places(found: Mapping[str, Sequence[Row]]) -> list[PricedModel]:
-    return [
-        PricedModel(name, prices, [row for row in rows if row["prices"] == prices])
-        for name, rows in found.items()
-        for prices in dict.fromkeys(row["prices"] for row in rows)
-    ]
+    made = []
+    for name, rows in found.items():
+        for prices in dict.fromkeys(row["prices"] for row in rows):
+            own = [row for row in rows if row["prices"] == prices]
+            saved = {rival: [one for one in savings(own, rival, "last") if one.policy == OURS] for rival in RIVALS}
+            main = {rival: next((one for one in saved[rival] if one.budget == BUDGETS[name]), None) for rival in RIVALS}
+            made.append(PricedModel(name, prices, own, main))
+    return made
 
 
 def savings_content(folder: Path) -> StudyContent:
@@ -102,22 +86,18 @@ def savings_content(folder: Path) -> StudyContent:
     for name in SAVINGS:
         numbers = read_numbers(folder / f"{name}.json")
         made.append(escape(f"{title(name)} ({name}): {runs_of(numbers)}; {'; '.join(numbers['devices'])}"))
-    draw = partial(
-        draw_intervals,
-        names=[f"{title(each.study)}: {each.called}" for each in found],
-        series=[Series(f"of {rival}'s money", [_marked(each.at_main_budget(rival)) for each in found]) for rival in RIVALS],
-        shows="what headgate needs for the same accuracy (%, 95 % interval); no mark: unknown",
-        line=100.0,
-        most=MOST,
-    )
+    names = [f"{title(each.study)}: {each.called}" for each in found]
+    series = {f"of {rival}'s money": [_marked(each.beside[rival]) for each in found] for rival in RIVALS}
+    shows = "what headgate needs for the same accuracy (%, 95 % interval); no mark: unknown"
+    draw = intervals(names, series, shows, line=100.0, most=MOST)
     return StudyContent(savings_table(found), _numbers(found), draw, made)
 
 
-def _marked(one: Saving | None) -> tuple[float | None, float | None, float | None] | None:
+def _marked(one: Saving | None) -> Estimate | None:
     if one is None:
         return None
     low, high = (100 * end / one.rival_money for end in one.ends)
-    return (None if one.share is None else 100 * one.share.mean), low, high
+    return Estimate(nan if one.share is None else 100 * one.share.mean, low, high)
 
 
 def judged(one: Saving | None) -> str:
@@ -131,35 +111,35 @@ def judged(one: Saving | None) -> str:
 
 
 def _numbers(found: Sequence[PricedModel]) -> dict[str, Any]:
-    by = {place: judged(place.at_main_budget("constant")) for place in found}
-    clear = [place for place, said in by.items() if said == "saves"]
-    shares = [one.share.mean for place in clear if (one := place.at_main_budget("constant")) and one.share]
-    median = [judged(place.at_main_budget("median")) for place in found]
+    clear = [place for place in found if judged(place.beside["constant"]) == "saves"]
+    shares = [one.share.mean for place in clear if (one := place.beside["constant"]) and one.share]
+    median = [judged(place.beside["median"]) for place in found]
     return {
         "rows": len(found),
         "saves": len(clear),
         "ends": f"{percent(min(shares))} to {percent(max(shares))}" if shares else DASH,
-        "others": "; ".join(f"{title(one.study)}, prices: {one.called}" for one in by if one not in clear),
+        "others": "; ".join(f"{title(one.study)}, prices: {one.called}" for one in found if one not in clear),
         "less": median.count("saves"),
         "more": median.count("costs"),
     }
 
 
-def _share(one: Saving | None) -> str:
+def share(one: Saving | None) -> str:
     if one is None:
         return DASH
-    share = needed(one)[1]
-    return f"**{share}**" if judged(one) == "saves" else share
+    text = needed(one)[1]
+    return f"**{text}**" if judged(one) == "saves" else text
 
 
-def savings_table(found: Sequence[PricedModel], measure: str = "last") -> str:
+def savings_table(found: Sequence[PricedModel]) -> str:
     """Return what headgate needs of each rival's money, a line for each model and kind of price."""
     lines = []
     for place in found:
-        first = place.at_main_budget("constant", measure)
+        first = place.beside["constant"]
         spent = "" if first is None else escape(amount(first.unit, first.rival_money))
         reached = DASH if first is None else f"{percent(first.accuracy, 1)} for {spent}"
-        shares = [_share(place.at_main_budget(rival, measure)) for rival in RIVALS]
-        lines.append([escape(place.called), title(place.study), str(place.seeds), reached, *shares, str(place.broken_down)])
+        seeds, lost = max(row["seeds"] + row["diverged"] for row in place.rows), sum(row["diverged"] for row in place.rows)
+        shares = [share(one) for one in place.beside.values()]
+        lines.append([escape(place.called), title(place.study), str(seeds), reached, *shares, str(lost)])
     header = ["prices", "data and model", "seeds", "constant", *(f"of `{rival}`" for rival in RIVALS), "runs broken down"]
     return table(header, lines)

@@ -1,17 +1,16 @@
 """Which samples to buy and which to keep: what each rule that looks at samples is worth at equal spend, looks included."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
-from headgate.analysis.formatting import DASH, listed, percent, plus_minus
-from headgate.analysis.intervals import Difference
+from headgate.analysis.formatting import DASH, listed, percent
+from headgate.analysis.intervals import Difference, Estimate
 from headgate.analysis.limits import holm
 from headgate.analysis.savings import Row, paired
 from headgate.experiment import load
 from studies import recipe
-from studies.comparisons import Found, clear, rows_of, title
-from studies.pages import Series, StudyContent, draw_intervals, table
+from studies.comparisons import Found, clear, rows_of, said, title
+from studies.pages import StudyContent, intervals, table
 
 SELECTION = tuple(f"looking-{net}{world}" for net in ("", "lenet-", "cifar10-") for world in ("calm", "sudden"))
 NEAR = 0.2
@@ -34,30 +33,22 @@ def selection_content(folder: Path) -> StudyContent:
     found = rows_of(SELECTION, folder)
     data = load(recipe("better/looking-calm")).data
     lines, places = [], []
-    values: dict[str, list[tuple[float, float | None, float | None] | None]] = {rule: [] for rule in BUYING}
+    series: dict[str, list[Estimate | None]] = {rule: [] for rule in BUYING}
     for name, rows in found.items():
         named = {row["policy"]: row for row in rows}
         for many in HOW_MANY:
             gaps = [gaps_beside_lots(rows, many, key) for key in measures(name)]
             places.append(f"{title(name)}, {many}")
             for rule in BUYING:
-                one = gaps[0].get(rule)
-                values[rule].append(None if one is None else (one.mean, one.low, one.high))
+                series[rule].append(gaps[0].get(rule))
             for rule in gaps[0]:
                 row = named[_named(many, rule)]
-                told = [_said(own[rule]) for own in gaps]
+                told = [said(own[rule]) for own in gaps]
                 lines.append([title(name), many, rule, *told, f"{bought(row):.0f}", f"{row['N']:.0f}"])
     header = ["data, model and world", "how many", "which to buy", "best or daily (points)", "last (points)", "bought", "N"]
-    draw = partial(
-        draw_intervals,
-        names=places,
-        series=[Series(rule, own) for rule, own in values.items()],
-        shows="less the same policy that draws lots: best model, or accuracy day by day where the world moves (points)",
-        line=0.0,
-        most=100.0,
-    )
+    shows = "less the same policy that draws lots: best model, or accuracy day by day where the world moves (points)"
     numbers = {**_numbers(found, data.window, data.look), **choices(rows_of(CHOOSING, folder))}
-    return StudyContent(table(header, lines), numbers, draw)
+    return StudyContent(table(header, lines), numbers, intervals(places, series, shows))
 
 
 def choices(found: Found) -> dict[str, object]:
@@ -72,7 +63,7 @@ def choices(found: Found) -> dict[str, object]:
                 gain = paired(named["margin"], named["random"], key)
                 better = named["margin" if gain.mean > 0 else "random"]
                 gap = paired(named["adaptive"], better, key)
-                told += [_said(gain), _said(gap)]
+                told += [said(gain), said(gap)]
                 gaps.append(gap.mean)
             lines.append([*told, str(named["adaptive"]["seeds"])])
     header = ["data and model", "prices", "margin less lots, best", "adaptive less the better, best"]
@@ -113,7 +104,3 @@ def gaps_beside_lots(rows: Sequence[Row], many: str, key: str) -> dict[str, Diff
 def bought(row: Row) -> float:
     """Return the labels paid for in a run: more than N where a stream comes round and a sample is bought again."""
     return float(row["spend"] * row["rounds"] / row["price_paid"])
-
-
-def _said(gap: Difference | None) -> str:
-    return DASH if gap is None else plus_minus(gap, 2, signs=True)

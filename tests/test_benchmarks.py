@@ -6,7 +6,6 @@ import re
 import runpy
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from headgate.learning.networks import initial_parameters
 
 ROOT = Path(__file__).parent.parent
 TOOL = runpy.run_path(str(ROOT / "tools" / "benchmarks.py"))
-NUMBERS = st.floats(min_value=1e-3, max_value=1e6)
 
 
 def of_benchmarks(name):
@@ -63,16 +61,6 @@ def test_what_is_asked_for_and_not_reached_is_said():
     assert "| small enough | ≤ 10 MiB | 11 MiB | **no** | executors |" in text
 
 
-@given(NUMBERS, NUMBERS)
-def test_a_target_is_met_at_or_beyond_what_is_required(required, measured):
-    met = TOOL["met"]
-    least, most = ({"required": required, "measured": measured, "at_most": at_most} for at_most in (False, True))
-    assert met(least) == (measured >= required)
-    assert met(most) == (measured <= required)
-    assert met({**least, "measured": required})
-    assert met({**most, "measured": required})
-
-
 # the record
 
 
@@ -92,45 +80,23 @@ def test_a_command_is_timed_with_all_that_it_starts():
     assert done.peak_memory_mib > 1
 
 
-def test_a_command_that_takes_too_long_is_ended_and_refused():
-    with pytest.raises(CHILDREN.Failed, match="at most"):
-        CHILDREN.run(["sleep", "60"], {}, timeout=0.5)
-
-
-def test_a_command_that_fails_says_why():
-    with pytest.raises(CHILDREN.Failed, match="for a reason"):
-        CHILDREN.run([sys.executable, "-c", "raise SystemExit('for a reason')"], {}, timeout=30)
-
-
-def test_only_descendants_are_found():
-    child = subprocess.Popen(["sleep", "60"])
-    try:
-        time.sleep(0.1)
-        mine = CHILDREN.descendants(child.pid)
-        assert {each.pid for each in mine} == {child.pid}
-        assert all(CHILDREN.alive(each) for each in mine)
-        assert not CHILDREN.alive(CHILDREN.Process(child.pid, "another birth"))
-    finally:
-        child.kill()
-        child.wait()
-    assert not any(CHILDREN.alive(each) for each in mine)
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [(["sleep", "60"], "at most"), ([sys.executable, "-c", "raise SystemExit('for a reason')"], "for a reason")],
+)
+def test_a_command_that_fails_or_takes_too_long_is_refused_with_its_reason(command, said):
+    with pytest.raises(CHILDREN.Failed, match=said):
+        CHILDREN.run(command, {}, timeout=2)
 
 
 # the work that headgate and a peer both do
 
 
-@given(st.integers(1, 10_000))
-def test_every_round_has_the_same_number_of_samples_and_no_client_without(t):
-    sizes = WORK.sizes(t)
-    assert sizes.sum() == WORK.SAMPLES
-    assert len(sizes) == WORK.CLIENTS
-    assert sizes.min() >= 1
-
-
 @given(st.integers(1, 10_000), st.integers(0, 9))
 def test_a_client_trains_on_different_images_of_its_own_the_same_for_everybody(t, client):
-    rows = WORK.rows(t, client)
-    assert len(rows) == len(set(rows.tolist())) == WORK.sizes(t)[client]
+    rows, sizes = WORK.rows(t, client), WORK.sizes(t)
+    assert (sizes.sum(), len(sizes)) == (WORK.SAMPLES, WORK.CLIENTS)
+    assert len(rows) == len(set(rows.tolist())) == sizes[client] >= 1
     assert (rows // WORK.POOL == client).all()
     assert (rows == WORK.rows(t, client)).all()
 

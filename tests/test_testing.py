@@ -39,87 +39,13 @@ class Vandal(Honest):
         return AdmissionRequest(np.full(view.debt.shape, 2.5)), memory
 
 
-class Gossip(Honest):
-    """What one run does depends on the others."""
-
-    def admit(self, view, memory):
-        return AdmissionRequest(np.full(view.debt.shape, float(view.price.mean()))), memory
+def faulty(name, asks=lambda view: np.full(view.debt.shape, 2.5), after=lambda view, memory: memory, wrap=AdmissionRequest):
+    """An honest policy but for what it asks for, or what it makes of its memory."""
+    return type(name, (Honest,), {"admit": lambda self, view, memory: (wrap(asks(view)), after(view, memory))})()
 
 
-class Unstable(Honest):
-    def admit(self, view, memory):
-        return AdmissionRequest(np.random.default_rng().random(view.debt.shape) * 9), memory
-
-
-class Remembers(Honest):
-    """Returns a memory that `after` makes of the old one."""
-
-    def admit(self, view, memory):
-        return AdmissionRequest(np.full(view.debt.shape, 2.5)), self.after(view, memory)
-
-
-class Renames(Remembers):
-    def after(self, view, memory):
-        return {"saw": memory.get("seen", view.price)}
-
-
-class Adds(Remembers):
-    def after(self, view, memory):
-        return {**memory, "extra": view.price}
-
-
-class Grows(Remembers):
-    def after(self, view, memory):
-        return {"seen": np.append(memory["seen"], 0.0)}
-
-
-class ChangesType(Remembers):
-    def after(self, view, memory):
-        return {"seen": memory["seen"].astype(np.float32)}
-
-
-class Lists(Remembers):
-    def after(self, view, memory):
-        return {"seen": memory["seen"].tolist() if hasattr(memory["seen"], "tolist") else memory["seen"]}
-
-
-class NoDict(Remembers):
-    def after(self, view, memory):
-        return None
-
-
-class NotFinite(Remembers):
-    def after(self, view, memory):
-        return {"seen": np.full_like(memory["seen"], np.nan)}
-
-
-class ReturnsAnArray(Honest):
-    def admit(self, view, memory):
-        return np.full(view.debt.shape, 2.5)
-
-
-class ReturnsAnArrayForAsk(Honest):
-    def admit(self, view, memory):
-        return np.full(view.debt.shape, 2.5), memory
-
-
-class AsksForOneNumber(Honest):
-    def admit(self, view, memory):
-        return AdmissionRequest(2.5), memory
-
-
-class AsksForLess(Honest):
-    def admit(self, view, memory):
-        return AdmissionRequest(np.full(view.debt.shape, -1.0)), memory
-
-
-class TakesARunForAll(Honest):
-    def admit(self, view, memory):
-        return AdmissionRequest(np.full(view.debt.shape, 2.0 if view.price < 4 else 0.0)), memory
-
-
-class OldRetention(Honest):
-    retention = KStep(3)
+def remembers(name, after):
+    return faulty(name, after=lambda view, memory: after(memory["seen"]) if "seen" in memory else memory)
 
 
 def test_an_honest_policy_passes():
@@ -129,42 +55,49 @@ def test_an_honest_policy_passes():
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (Forgetful, "decide is not repeatable"),
-        (Vandal, "decide changed memory of the ledger"),
-        (Gossip, "run 0 decides differently alone"),
-        (Unstable, "decide is not repeatable"),
-        (NotFinite, "round 1: .*seen.* not finite"),
+        (Forgetful(), "decide is not repeatable"),
+        (Vandal(), "decide changed memory of the ledger"),
+        (faulty("Gossip", lambda view: np.full(view.debt.shape, float(view.price.mean()))), "run 0 decides differently alone"),
+        (faulty("Unstable", lambda view: np.random.default_rng().random(view.debt.shape) * 9), "decide is not repeatable"),
+        (remembers("NotFinite", lambda seen: {"seen": np.full_like(seen, np.nan)}), "round 1: .*seen.* not finite"),
     ],
 )
 def test_faulty_policies_are_found(policy, message):
     with pytest.raises(AssertionError, match=message):
-        check_policy(policy())
+        check_policy(policy)
+
+
+NO_REQUEST = type("NoRequest", (Honest,), {"admit": lambda self, view, memory: view.debt})()
+OLD = type("OldRetention", (Honest,), {"retention": KStep(3)})()
 
 
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (ReturnsAnArray, "round 1: ReturnsAnArray.admit must return an AdmissionRequest and the memory, returned ndarray"),
-        (ReturnsAnArrayForAsk, "must return an AdmissionRequest and the memory, returned ndarray and dict"),
-        (AsksForLess, r"round 1: AsksForLess asked for \[-1.0, -1.0, -1.0\] samples; must be finite, 0 or more"),
-        (AsksForOneNumber, r"round 1: AsksForOneNumber asked for an array of \(\); needs one total for each run"),
-        (Renames, r"round 1: Renames: the memory has the names \['saw'\], `start` gave \['seen'\]"),
-        (Adds, "round 1: .*names"),
-        (Grows, r"round 1: .*seen.* is float64\[4\], `start` gave float64\[3\]"),
-        (ChangesType, r"round 1: .*seen.* is float32\[3\], `start` gave float64\[3\]"),
-        (Lists, r"round 1: Lists: memory\['seen'\] must be an array, is list"),
-        (NoDict, "round 1: NoDict: the memory must be a dict of arrays, is NoneType"),
-        (OldRetention, r"OldRetention.retention: must be a method, retention\(self, system\)"),
+        (NO_REQUEST, "round 1: NoRequest.admit must return an AdmissionRequest and the memory, returned ndarray"),
+        (faulty("Array", wrap=np.array), "must return an AdmissionRequest and the memory, returned ndarray and dict"),
+        (faulty("Less", lambda view: view.debt - 1), r"round 1: Less asked for \[-1.0, -1.0, -1.0\] samples; must be finite"),
+        (faulty("One", lambda view: 2.5), r"round 1: One asked for an array of \(\); needs one total for each run"),
+        (
+            remembers("Renames", lambda seen: {"saw": seen}),
+            r"Renames: the memory has the names \['saw'\], `start` gave \['seen'\]",
+        ),
+        (faulty("Adds", after=lambda view, memory: {**memory, "extra": view.price}), "round 1: .*names"),
+        (remembers("Grows", lambda seen: {"seen": np.append(seen, 0.0)}), r"seen.* is float64\[4\], `start` gave float64\[3\]"),
+        (remembers("Type", lambda seen: {"seen": seen.astype("f4")}), r"seen.* is float32\[3\], `start` gave float64\[3\]"),
+        (remembers("Lists", lambda seen: {"seen": list(seen)}), r"round 1: Lists: memory\['seen'\] must be an array, is list"),
+        (remembers("NoDict", lambda seen: None), "round 1: NoDict: the memory must be a dict of arrays, is NoneType"),
+        (OLD, r"OldRetention.retention: must be a method, retention\(self, system\)"),
     ],
 )
 def test_what_no_controller_can_use_is_refused_at_once(policy, message):
     with pytest.raises(SettingError, match=message):
-        check_policy(policy())
+        check_policy(policy)
 
 
 def test_what_a_policy_raises_is_its_own_with_a_note_beside_it():
     with pytest.raises(ValueError, match="ambiguous") as raised:
-        check_policy(TakesARunForAll())
+        check_policy(faulty("TakesARunForAll", lambda view: view.debt if view.price < 4 else view.price))
     assert raised.value.__notes__ == ["in round 1, in TakesARunForAll.admit: arrays of view and memory hold all 3 runs"]
 
 

@@ -11,10 +11,10 @@ from textwrap import fill
 from headgate.analysis.figures import draw_comparison as draw
 from headgate.analysis.formatting import interval, percent
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.savings import Saving, amount, chosen_budget, needed, savings
+from headgate.analysis.savings import amount, chosen_budget, needed, savings
 from studies.comparisons import at, rows_in, rows_of, title
 from studies.pages import read_numbers, table
-from studies.savings import RIVALS, SAVINGS, PricedModel, judged, places
+from studies.savings import RIVALS, SAVINGS, PricedModel, places, share
 
 ROOT = Path(__file__).parent.parent
 RESULTS, PICTURE = ROOT / "studies" / "results" / "better", ROOT / "docs" / "figures" / "front.svg"
@@ -36,17 +36,12 @@ def all_places() -> list[PricedModel]:
     return places(rows_of(SAVINGS, RESULTS))
 
 
-def share(one: Saving | None) -> str:
-    said = "–" if one is None else needed(one)[1]
-    return f"**{said}**" if judged(one) == "saves" else said
-
-
 def front_table(found: list[PricedModel]) -> str:
     lines = []
     for place in found:
-        first = place.at_main_budget("constant")
+        first = place.beside["constant"]
         reached = f"{percent(first.accuracy, 1)} for {amount(first.unit, first.rival_money)}"
-        lines.append([place.called, title(place.study), reached, *(share(place.at_main_budget(each)) for each in RIVALS)])
+        lines.append([place.called, title(place.study), reached, *(share(place.beside[each]) for each in RIVALS)])
     return table(["prices", "data and model", "constant", *(f"of {rival}'s money" for rival in RIVALS)], lines)
 
 
@@ -54,7 +49,7 @@ def front_sentence(found: list[PricedModel]) -> str:
     """What headgate needs where prices jump: the four models under the paper's prices."""
     paper = [place for place in found if place.prices.startswith("uniform")]
     first, *said = [
-        (needed(place.at_main_budget("constant"))[1], f"with {title(place.study).replace(', ', ' and ')}") for place in paper
+        (needed(place.beside["constant"])[1], f"with {title(place.study).replace(', ', ' and ')}") for place in paper
     ]
     shares = [f"{first[0]} of the money {first[1]}", *(" ".join(each) for each in said)]
     text = (

@@ -13,16 +13,8 @@ from headgate.experiment.recipes import read_recipe
 from studies import HOME, recipe, study_table
 
 PARTS = WRITTEN, RELEASED, EQUAL, FAIR_V, OPEN, CONSTANTS, HORIZON, STATED, RATES = (
-    "written",
-    "released",
-    "equal-means",
-    "fair-values",
-    "open-values",
-    "constants",
-    "horizon",
-    "stated-rate",
-    "learning-rate",
-)
+    "written", "released", "equal-means", "fair-values", "open-values", "constants", "horizon", "stated-rate", "learning-rate",
+)  # fmt: skip
 """which question a run folder answers, by how its name begins; dearest first, so that there is something beside it to run"""
 NAMES = ("mnist", "cifar10", "imagenette")
 QUICK = ('data.kind="digits"', 'model.kind="logistic"', "run.rounds=8", "run.seeds=2", "training.evaluate_every=2",

@@ -1,7 +1,6 @@
 """From finished runs to results, and from results to the pages of the paper: its experiments, its theory, its claims."""
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,9 +12,9 @@ from typing import Any
 from headgate.analysis.curves import COLOURS
 from headgate.analysis.formatting import DASH, interval, percent
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import as_json, facts_of, runs_of, with_doubts, write
+from headgate.analysis.pages import facts_of, runs_of, with_doubts, write
 from headgate.records.reader import RunFolder
-from studies.pages import StudyContent, facts_of_now, of_one_sort, read_numbers, table, wrapped_bullets
+from studies.pages import StudyContent, compact, facts_of_now, of_one_sort, read_numbers, table, wrapped_bullets
 from studies.paper.batches import NAMES, RELEASED, WHOLE, WRITTEN, about, batches
 from studies.paper.claims import ClaimRow, JudgedClaims, judge_all, row_from_json, row_to_json
 from studies.paper.control import read_control
@@ -23,8 +22,7 @@ from studies.paper.outcomes import curves_csv, policy_numbers, read_outcomes, si
 from studies.paper.theory_checks import Checks
 from studies.paper.theory_claims import THEORY, rules_id, theory_rows
 from studies.paper.verdicts import NOT_RUN, Finding
-from studies.theory.judge import outcome_numbers
-from studies.theory.outcome import ExcessRisk
+from studies.theory.judge import ExcessRisk, outcome_numbers
 from studies.theory.rates import FITS, AtHorizon, Fit, MeasuredRates, draw_rates, fit_lines
 
 COMMAND = "python -m studies reproduce"
@@ -71,7 +69,7 @@ def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -
         "policies": [*kept["policies"], *(policy_numbers(outcome) for outcome in outcomes.values())],
         "runs": [*kept["runs"], *({"batch": each.name, "rounds": each.rounds, **each.environment} for each in opened)],
     }
-    text = json.dumps(numbers, ensure_ascii=False, allow_nan=False).replace(', {"batch"', ',\n{"batch"') + "\n"
+    text = compact(numbers).replace(',{"batch"', ',\n{"batch"') + "\n"
     head, *lines = curves_csv(outcomes, quick).splitlines()
     if kept["runs"]:
         old = (results / f"{data}.csv").read_text("utf-8").splitlines()
@@ -95,7 +93,7 @@ def keep_theory(
         "claims": [row_to_json(row) for row in theory_rows(rates, checks, runs, facts["command"])],
     }
     risks = {**facts, "outcomes": [outcome_numbers(run) for run in runs]}
-    return write(results, {"theory.json": as_json(numbers), "excess_risk.json": as_json(risks)})
+    return write(results, {"theory.json": compact(numbers), "excess_risk.json": compact(risks)})
 
 
 # the paper's experiments
@@ -232,7 +230,7 @@ def keep_claims(results: Path) -> list[Path]:
     ]
     rows = [row_to_json(row) for row in judged.rows]
     told = {"made_by": made_by, "tests": judged.tests, "alpha": judged.alpha, "claims": rows}
-    return write(results, {"claims.json": as_json(told)})
+    return write(results, {"claims.json": compact(told)})
 
 
 def _counts(rows: Sequence[ClaimRow], flavour: str) -> str:

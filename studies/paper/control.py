@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from headgate.analysis.intervals import Difference, Floats, from_error
-from headgate.analysis.pages import as_json, write
+from headgate.analysis.pages import write
 from headgate.control.rehearse import rehearse
 from headgate.experiment import Experiment, sweep_points
-from studies.pages import read_numbers
+from studies.pages import compact, read_numbers
 from studies.paper.batches import EQUAL, OURS, QUICK, RELEASED, WRITTEN, recipes_of
 
 FILE = "control.json"
@@ -72,7 +72,7 @@ def rehearse_study(data: str, pages: Path, quick: bool, tick: Callable[[int, int
         settings = _settings(batch, policy, experiment, _runs(quick))
         made.append(before.get(settings) or asdict(_rehearsed(batch, policy, experiment, _runs(quick), settings)))
     tick(len(wanted), len(wanted))
-    write(pages, {FILE: as_json({**known, data: made})})
+    write(pages, {FILE: compact({**known, data: made})})
 
 
 def read_control(pages: Path, data: str) -> dict[tuple[str, str], list[Control]]:
@@ -83,11 +83,6 @@ def read_control(pages: Path, data: str) -> dict[tuple[str, str], list[Control]]
         one = Control(**plain)
         found.setdefault((one.batch, one.policy), []).append(one)
     return found
-
-
-def settings_of(data: str) -> list[str]:
-    """What control.json must hold for a data set."""
-    return [_settings(*each, RUNS) for each in _wanted(data, quick=False)]
 
 
 def _runs(quick: bool) -> int:

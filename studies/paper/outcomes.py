@@ -95,26 +95,16 @@ def policy_numbers(one: Runs) -> dict[str, Any]:
         "policy": one.policy,
         "seeds": len(one.learnt),
         "diverged": one.lost_runs,
-        "guessing": one.guessing,
         "rounds": one.rounds,
         "budget": one.budget,
         "accuracy": _plain(estimate(one.best)) if one.learnt else None,
-        "late_gain": _plain(estimate(_late_gain(one))) if one.learnt else None,
         "spend": _plain(estimate(one.spend)),
-        "mean_n": round(float(one.column("n").mean()), 3),
-        "peak_n": one.peak_n,
         "fullest_mean": round(float(shares.mean(axis=(0, 1)).max()), 5),
         "fullest_peak": round(float(shares.max()), 5),
         "learnt": list(one.learnt),
         "final_by_seed": [round(float(value), 5) for value in one.best],
         **judged,
     }
-
-
-def _late_gain(one: Runs) -> Floats:
-    """Return how much of the best came in the last quarter of the rounds, (learnt,): have the curves settled?"""
-    before = int(np.searchsorted(one.t, 0.75 * one.rounds, side="right")) - 1
-    return one.best - (one.curve[:, before] if before >= 0 else 0.0)
 
 
 def _first_rounds(one: Runs) -> dict[str, list[int | None]]:

@@ -1,6 +1,6 @@
 """What the theorems say beside their main rates: other settings of V and ρ, a planned K, and formulas that can be computed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,10 @@ from headgate.control.policies.operating_point import better_of_corollary
 from headgate.control.policy import PolicyContext
 from headgate.control.types import System
 from headgate.experiment import Experiment, load
-from headgate.theory.bound import BoundConstants, learning_error, mismatch
-from headgate.theory.comparison import ck_bound, oracle_bound
+from headgate.theory.bound import BoundConstants, mismatch
+from headgate.theory.comparison import ck_bound
 from headgate.theory.reuse import ck_uniformity
+from studies.paper.errata.about_the_bound import FRESH, printed_uniformity, stale_over_fresh
 from studies.theory.rates import AtHorizon, Fit, MeasuredRates, Setting, fit_points, horizons, measure, measure_points
 
 Tick = Callable[[int], None]
@@ -26,8 +27,6 @@ FIXED = (10.0, 0.9)
 SEEDS = 4
 BUDGETS = tuple(range(40, 81))
 """for which Corollary 2's candidates are looked at"""
-FRESH = BoundConstants(D=100.0, sigma=1.0, eta=0.1, loss=1.0, pdim=10.0)
-"""with which it is asked whether fresh samples are best: the first buffers hold ten times Pdim, so no N is below it"""
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def check(quick: bool, tick: Tick = lambda t: None) -> Checks | None:
         planned_K=tuple(chosen),
         uniformity=printed_uniformity_error(10, 100),
         floor_spend=dearest_candidate(experiment),
-        fresh={rounds: stale_over_fresh(experiment.system, FRESH, rounds) for rounds in (50, 100_000)},
+        fresh={rounds: stale_over_fresh(FRESH, rounds) for rounds in (50, 100_000)},
         uneven=uneven_over_constant(k),
     )
 
@@ -105,8 +104,7 @@ def check(quick: bool, tick: Tick = lambda t: None) -> Checks | None:
 def printed_uniformity_error(K: int, T: int) -> float:
     """Of eq:vck-exact as the paper prints it, over t = K..T."""
     t = np.arange(K, T + 1, dtype=np.float64)
-    printed = (K * t - K * (K - 1) / 2) ** 2 / (t * (K**2 * t - K * (K - 1) * (2 * K - 1) / 6))
-    return float(np.abs(printed / ck_uniformity(K, t) - 1).max())
+    return float(np.abs(printed_uniformity(K, t) / ck_uniformity(K, t) - 1).max())
 
 
 def dearest_candidate(experiment: Experiment, rounds: int = 1000) -> float:
@@ -120,13 +118,6 @@ def dearest_candidate(experiment: Experiment, rounds: int = 1000) -> float:
     return max(spends)
 
 
-def stale_over_fresh(system: System, k: BoundConstants, rounds: int) -> float:
-    """The first buffers kept for ever, beside the costless oracle's fresh ones."""
-    held = np.full(rounds, float(system.memory))
-    stale = float(learning_error(held, held, np.ones(rounds), k).sum())
-    return stale / float(oracle_bound(system.buffer, rounds, k).sum())
-
-
 def uneven_over_constant(k: BoundConstants, n: float = 100.0, N: float = 1000.0) -> float:
     """Rounds with n·(1 + d) and n·(1 − d) samples in turn, beside n in every one, long after the beginning."""
     swings = np.linspace(0.05, 0.9, 18)
@@ -137,8 +128,3 @@ def uneven_over_constant(k: BoundConstants, n: float = 100.0, N: float = 1000.0)
 def _terms(n: np.ndarray, N: float, k: BoundConstants) -> np.ndarray:
     gap = mismatch(n, N)
     return np.asarray(k.D * k.sigma * np.sqrt(gap) + k.eta * k.sigma**2 * gap)
-
-
-def lemma1_ratios(points: Sequence[AtHorizon]) -> np.ndarray:
-    """Left over right side of Lemma 1; infinite where memory was empty in a round and the right side is finite."""
-    return np.array([point.lemma1 for point in points])

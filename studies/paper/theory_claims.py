@@ -10,10 +10,10 @@ import numpy as np
 from headgate.analysis.intervals import Estimate, estimate
 from headgate.analysis.pages import beside, words
 from studies.paper.claims import ClaimRow
-from studies.paper.theory_checks import FIXED, FRESH, GRAIN, OTHER, Checks, lemma1_ratios
-from studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, VACUOUS, Finding, decide, missing
-from studies.theory.judge import STRONG, SURROGATE, at_equal_spend, rankings, variance_step
-from studies.theory.outcome import ExcessRisk, Point, Stage
+from studies.paper.errata.about_the_bound import FRESH
+from studies.paper.theory_checks import FIXED, GRAIN, OTHER, Checks
+from studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, VACUOUS, Finding, decide, joined, missing
+from studies.theory.judge import STRONG, ExcessRisk, Point, Stage, at_equal_spend, surrogate_ranks, variance_step
 from studies.theory.rates import LEEWAY, Fit, MeasuredRates
 
 THEORY = "theory"
@@ -66,12 +66,12 @@ def _exponent(fit: Fit, key: str = "", *notes: str) -> Finding:
     value = _value(fit)
     if value is None:
         zero = "zero at the longest horizons" if fit.holds else fit.why
-        return Finding(HOLDS if fit.holds else UNTESTABLE, None, "", _joined(zero, *notes))
+        return Finding(HOLDS if fit.holds else UNTESTABLE, None, "", joined(zero, *notes))
     verdict = {True: HOLDS, False: FAILS, None: UNDECIDED}[fit.holds]
     line = f"line at {fit.claimed_exponent + LEEWAY:.2f}"
     if verdict == FAILS and not _see(key):
-        return Finding(FASTER, value, EXPONENT, _joined(line, "no measured slope refutes an O(·)", *notes))
-    return _with_see(key, Finding(verdict, value, EXPONENT, _joined(line, *notes)))
+        return Finding(FASTER, value, EXPONENT, joined(line, "no measured slope refutes an O(·)", *notes))
+    return _with_see(key, Finding(verdict, value, EXPONENT, joined(line, *notes)))
 
 
 def _see(key: str) -> str:
@@ -79,11 +79,7 @@ def _see(key: str) -> str:
 
 
 def _with_see(key: str, found: Finding) -> Finding:
-    return replace(found, note=_joined(found.note, _see(key))) if found.verdict == FAILS else found
-
-
-def _joined(*notes: str) -> str:
-    return "; ".join(filter(None, notes))
+    return replace(found, note=joined(found.note, _see(key))) if found.verdict == FAILS else found
 
 
 Pairs = Sequence[tuple[float, float]]
@@ -95,7 +91,7 @@ def _sublinear(key: str, pairs: Pairs, fits: Sequence[Fit]) -> Finding:
         decide(value, 1.0, above=False) if (value := _value(fit)) else HOLDS if fit.holds else UNDECIDED for fit in fits
     ]
     found = _worst(pairs, fits, verdicts)
-    return replace(found, note=_joined(found.note, _see(key)))
+    return replace(found, note=joined(found.note, _see(key)))
 
 
 def _as_claimed(pairs: Pairs, fits: Sequence[Fit]) -> Finding:
@@ -137,14 +133,14 @@ def _of_checks(rates: MeasuredRates, checks: Checks) -> dict[str, tuple[Finding,
         "fixed-regret": fixed,
         "fixed-vio": _exponent(checks.fixed[1]),
         "planned-buffer": _exponent(checks.planned, "", f"K = {chosen} at T = {horizons}: violation {kept} sample-rounds"),
-        "lemma1": _lemma1(lemma1_ratios(points)),
+        "lemma1": _lemma1(np.array([point.lemma1 for point in points])),
     }
     made = {key: (finding, _untestable(RELEASED_RATES)) for key, finding in rates_alone.items()}
     return made | {key: (finding, _untestable(RELEASED_FORMULA)) for key, finding in _formulas(checks).items()}
 
 
 def _lemma1(ratios: np.ndarray) -> Finding:
-    """One case above the line is enough, an infinite one too."""
+    """One case above the line is enough, an infinite one too: memory was empty in a round and the right side is finite."""
     finite = ratios[np.isfinite(ratios)]
     note = f"{len(ratios)} settings and horizons, with the drift constant of each round"
     if len(finite) < len(ratios):
@@ -174,7 +170,7 @@ def _computed(value: Estimate | None, kept: bool, unit: str, note: str) -> Findi
 
 
 def _exact(value: float, kept: bool, unit: str, *notes: str) -> Finding:
-    return _computed(Estimate(value, value, value), kept, unit, _joined("computed, no chance in it", *notes))
+    return _computed(Estimate(value, value, value), kept, unit, joined("computed, no chance in it", *notes))
 
 
 def _untestable(why: str) -> Finding:
@@ -214,10 +210,10 @@ def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Findin
     above, idle, trivial = [], [], []
     for run in runs:
         for stage in run.stages:
-            k = stage.estimated.without_C2()
+            k = replace(stage.estimated, C2=0.0)
             for point in _chosen(stage, released):
-                bound = point.bound(k).sum(axis=1)
-                where = f"{run.name}, η = {stage.lr:g}, {point.label}"
+                bound = point.bound(k)
+                where = f"{run.name}, η = {stage.lr:g}, {point.policy}, C = {point.budget:g}"
                 above.append((estimate(bound / point.measured), where))
                 idle.append((estimate(bound / run.idle), where))
                 trivial.append(float(bound.min()) / (run.rounds * k.loss))
@@ -246,9 +242,7 @@ def _ranks(runs: Sequence[ExcessRisk], of: Callable[[Stage], Sequence[Point]]) -
         for stage in run.stages:
             points = of(stage)
             if len(points) > 2:
-                own = rankings(stage, points)[SURROGATE]
-                where = f"{run.name}, η = {stage.lr:g}, {len(points)} points"
-                values.append((Estimate(own.spearman, own.spearman_low, own.spearman_high), where))
+                values.append((surrogate_ranks(points), f"{run.name}, η = {stage.lr:g}, {len(points)} points"))
     if not values:
         return _untestable("too few points")
     value, where = min(values, key=lambda each: each[0].mean)

@@ -126,7 +126,7 @@ def _of_learning(judge: Judge) -> Judge:
         found = judge(ours, other, *asked, alpha=alpha)
         lost = [f"{side.lost} of {side.policy}" for side in (ours, other) if side.lost]
         count = f"{len(both)} of {len(ours.best) + ours.lost} seeds: {' and '.join(lost)} diverged" if lost else ""
-        return replace(found, note=_joined(found.note, count))
+        return replace(found, note=joined(found.note, count))
 
     return judged
 
@@ -164,7 +164,7 @@ def sooner(ours: Side, other: Side, alpha: float = ALPHA) -> Finding:
     if not shared or max(shared) <= 10:
         return Finding(UNTESTABLE, note="the two share no target above guessing")
     found = _speed(ours, other, max(shared), None, alpha)
-    return replace(found, note=_joined(f"at {max(shared)} %", found.note))
+    return replace(found, note=joined(f"at {max(shared)} %", found.note))
 
 
 def _speed(ours: Side, other: Side, target: int, claimed: float | None, alpha: float) -> Finding:
@@ -182,7 +182,7 @@ def _speed(ours: Side, other: Side, target: int, claimed: float | None, alpha: f
     verdict, why, tests = _above(SMALLEST_ROUNDS, student(theirs - mine), size, alpha)
     sides = zip((ours, other), never, strict=True)
     missed = [f"{count} of {len(seeds)} runs of {side.policy} never get there" for side, count in sides if count]
-    note = _joined(f"rounds {mine.mean():.1f} and {theirs.mean():.1f}", *missed, why)
+    note = joined(f"rounds {mine.mean():.1f} and {theirs.mean():.1f}", *missed, why)
     value = replace(found, high=None) if bound else found
     return _with_money(Finding(verdict, value, "×", note, at_least=bound, tests=tests), ours, other, alpha)
 
@@ -209,7 +209,7 @@ def below_oracle(ours: Side, oracle: Side, constant: Side | None = None, alpha: 
         made = ratio(mine - low, high - low, DECIDED).scaled(100)
         sure = made if made.low is not None else None
         notes.append(f"{interval(sure, 0)} % of the way from constant admission to the oracle")
-    return _with_money(Finding(UNTESTABLE, student(_gaps(oracle, ours)), "points below", _joined(*notes)), ours, oracle, alpha)
+    return _with_money(Finding(UNTESTABLE, student(_gaps(oracle, ours)), "points below", joined(*notes)), ours, oracle, alpha)
 
 
 @_of_learning
@@ -237,7 +237,7 @@ def keeps_budget(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
     one, *longer = found
     share = 100 / one.budget
     notes = [f"T = {one.rounds}", *(f"{interval(each.above('spend', scale=share))} % at T = {each.rounds}" for each in longer)]
-    told = _limit(one, "spend", share, 100 * (1 + LEEWAY), "% of the budget", _joined(*notes), alpha)
+    told = _limit(one, "spend", share, 100 * (1 + LEEWAY), "% of the budget", joined(*notes), alpha)
     return replace(told, spend=(one.spend[0],), budget=one.budget)
 
 
@@ -285,5 +285,5 @@ def _over(one: Control, allowed: float, alpha: float) -> bool:
     return _below(one.above("spend", (1 + LEEWAY) * allowed), alpha) == FAILS
 
 
-def _joined(*notes: str) -> str:
+def joined(*notes: str) -> str:
     return "; ".join(filter(None, notes))

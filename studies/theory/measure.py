@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +10,7 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import Dataset
 from headgate.simulation.engine import Simulation
-from studies.theory.outcome import ExcessRisk, Point, Stage
+from studies.theory.judge import ExcessRisk, Point, Stage
 from studies.theory.population import (
     Extremes,
     Optimum,
@@ -30,13 +28,6 @@ BASIC = ("oracle", "acdpp", "constant", "hybrid", "released")
 """policies at every budget, but for the oracle"""
 GLANCES = 25
 """gradients are looked at in the first rounds and then every so many: they are what changes least and costs most"""
-
-
-class SeedTargets(NamedTuple):
-    """What runs are judged by: the population and the best model of each seed."""
-
-    populations: Sequence[Population]
-    optima: Sequence[Optimum]
 
 
 def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lambda done, of: None) -> ExcessRisk:
@@ -61,20 +52,12 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
 
     stages = []
     for lr, count in plans:
-        own = [_with(case, lr, count) for case in cases]
-        stages.append(_stage(own, dataset, SeedTargets(populations[:count], optima[:count]), L, ticked))
-    return ExcessRisk(
-        name=first.name,
-        rounds=rounds,
-        seeds=seeds,
-        steps=first.training.steps,
-        L=L,
-        parameters=prod(dataset.shape) * len(dataset.classes) + len(dataset.classes),
-        classes=len(dataset.classes),
-        optima=tuple(optima),
-        stages=tuple(stages),
-        quick=quick,
-    )
+        own = [replace(case, training=replace(case.training, lr=lr), seeds=case.seeds[:count]) for case in cases]
+        found, extremes = zip(*(_run(case, dataset, populations, optima, ticked) for case in own), strict=True)
+        seen = Extremes(*(max(values) for values in zip(*extremes, strict=True)))
+        estimated = estimate_constants(seen, L, lr, first.training.steps, rounds, float(optima[0].theta.numel()))
+        stages.append(Stage(lr, tuple(point for points in found for point in points), seen, estimated))
+    return ExcessRisk(first.name, rounds, seeds, L, len(dataset.classes), tuple(optima), tuple(stages), quick)
 
 
 def _cases(recipe: str, quick: bool) -> list[Experiment]:
@@ -89,34 +72,10 @@ def _rounded_down(value: float) -> float:
     return float(np.floor(value / unit) * unit)
 
 
-def _with(case: Experiment, lr: float, seeds: int) -> Experiment:
-    return replace(case, training=replace(case.training, lr=lr), seeds=case.seeds[:seeds])
-
-
-def _stage(cases: Sequence[Experiment], dataset: Dataset, against: SeedTargets, L: float, ticked: Callable[[], None]) -> Stage:
-    points: list[Point] = []
-    extremes = []
-    for case in cases:
-        done, extreme = _run(case, dataset, against, ticked)
-        points += done
-        extremes.append(extreme)
-    seen = Extremes(*(max(values) for values in zip(*extremes, strict=True)))
-    training, rounds = cases[0].training, cases[0].rounds
-    radii = [each.radius for each in against.optima]
-    given = (L, training.lr, training.steps, rounds, float(against.optima[0].theta.numel()))
-    return Stage(
-        lr=training.lr,
-        points=tuple(points),
-        seen=seen,
-        estimated=estimate_constants(seen, *given),
-        contained=seen.radius <= min(radii),
-    )
-
-
 def _run(
-    case: Experiment, dataset: Dataset, against: SeedTargets, ticked: Callable[[], None]
+    case: Experiment, dataset: Dataset, populations: Sequence[Population], optima: Sequence[Optimum], ticked: Callable[[], None]
 ) -> tuple[list[Point], tuple[float, ...]]:
-    """All runs of one experiment: its points, and the extremes of `Extremes`."""
+    """All runs of one experiment, judged by the population and the best model of each seed: points, and the extremes."""
     simulation = Simulation(case, dataset, "cpu")
     names, S, T = list(simulation.names), len(case.seeds), case.rounds
     losses = np.empty((len(names), S, T))
@@ -124,13 +83,13 @@ def _run(
     distance = variance = gradient = loss = radius = 0.0
     for t in range(T):
         theta = torch.from_numpy(simulation.theta).reshape(len(names), S, -1)
-        for s, population in enumerate(against.populations):
+        for s, population in enumerate(populations[:S]):
             own = theta[:, s]
             now = risk(population, own)
             losses[:, s, t] = now.mean
             loss = max(loss, float(now.largest.max()))
             radius = max(radius, float(own.norm(dim=1).max()))
-            distance = max(distance, float((own.double() - against.optima[s].theta).norm(dim=1).max()))
+            distance = max(distance, float((own.double() - optima[s].theta).norm(dim=1).max()))
             if t < 3 or t % GLANCES == 0 or t == T - 1:
                 spread = gradients(population, own)
                 variance, gradient = max(variance, float(spread.variance.max())), max(gradient, float(spread.largest.max()))
@@ -138,7 +97,7 @@ def _run(
         for key, table in record.items():
             table[..., t] = np.array([row[key] for row in rows], dtype=np.float64).reshape(len(names), S)
         ticked()
-    best = np.array([each.risk for each in against.optima])[:, None]
+    best = np.array([each.risk for each in optima[:S]])[:, None]
     points = [
         Point(
             policy=name,

@@ -5,7 +5,7 @@ weights α_m. So an expectation is a weighted sum, and the population risk is ex
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple
 
@@ -131,18 +131,6 @@ class Extremes:
     """‖θ_t‖"""
 
 
-@dataclass(frozen=True)
-class Constants:
-    """Everything in Assumptions 1–4, with C_2 filled in from Appendix A."""
-
-    bound: BoundConstants
-    L: float
-    G: float
-
-    def without_C2(self) -> BoundConstants:
-        return replace(self.bound, C2=0.0)
-
-
 def smoothness(populations: Sequence[Population]) -> float:
     """L of the population risk: the Hessian of softmax cross-entropy is at most ½·λ_max(E[x·xᵀ])."""
     largest = 0.0
@@ -152,7 +140,7 @@ def smoothness(populations: Sequence[Population]) -> float:
     return largest / 2
 
 
-def estimate_constants(seen: Extremes, L: float, eta: float, steps: int, rounds: int, pdim: float) -> Constants:
+def estimate_constants(seen: Extremes, L: float, eta: float, steps: int, rounds: int, pdim: float) -> BoundConstants:
     """The smallest constants that these runs allow, so the tightest bound: each is the largest value that was met.
 
     D is the largest ‖θ_t − θ*‖ rather than Θ's diameter, because the proof uses D for nothing else; Pdim is stated, not
@@ -160,8 +148,7 @@ def estimate_constants(seen: Extremes, L: float, eta: float, steps: int, rounds:
     """
     c = local_constants(seen.gradient, L, seen.distance, steps)
     C2 = seen.distance**2 / (2 * eta * rounds) + (eta * c.C1 + eta**3 * c.C2) / 2
-    bound = BoundConstants(D=seen.distance, sigma=sqrt(seen.variance), eta=eta, loss=seen.loss, pdim=pdim, C2=C2)
-    return Constants(bound, L, seen.gradient)
+    return BoundConstants(D=seen.distance, sigma=sqrt(seen.variance), eta=eta, loss=seen.loss, pdim=pdim, C2=C2)
 
 
 def exact_mismatch(n: ArrayLike, n_eff: ArrayLike) -> Floats:
@@ -197,8 +184,6 @@ class Optimum:
     ridge: float
     gradient: float
     """‖∇F(θ*) + ridge·θ*‖"""
-    accuracy: float
-    """share of the population (by weight) that θ* labels right"""
 
     @property
     def gap(self) -> float:
@@ -244,12 +229,4 @@ def minimiser(population: Population, ridge: float = RIDGE, gap: float = GAP, st
     matrix = (point.data * scale) @ axes[:, seen].T
     logits = features @ matrix.T
     loss = torch.logsumexp(logits, dim=1) - logits.gather(1, population.labels[:, None]).squeeze(1)
-    right = (logits.argmax(dim=1) == population.labels).double()
-    return Optimum(
-        theta=as_vector(matrix[None])[0],
-        risk=float(population.weight @ loss),
-        radius=float(matrix.norm()),
-        ridge=ridge,
-        gradient=gradient,
-        accuracy=float(population.weight @ right),
-    )
+    return Optimum(as_vector(matrix[None])[0], float(population.weight @ loss), float(matrix.norm()), ridge, gradient)

@@ -18,15 +18,7 @@ from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import Floats, System
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
-from headgate.theory.comparison import (
-    ck_penalty_ceiling,
-    claimed_rates,
-    cost_violation,
-    omega1,
-    omega2,
-    omega3,
-    omega_master,
-)
+from headgate.theory.comparison import ck_penalty_ceiling, claimed_rates, cost_violation, omega1, omega2, omega3, omega_master
 from headgate.theory.drift import admission_interval, drift_constant
 from headgate.theory.labels import paper
 
@@ -97,14 +89,7 @@ def horizons(least: int, most: int) -> list[int]:
     return [round(T) for T in np.geomspace(least, most, count)]
 
 
-@paper(
-    "lem:omega1-order",
-    "eq:omega1-order",
-    "lem:omega2-order",
-    "eq:omega2-order",
-    "lem:omega3-order",
-    "eq:omega3-order",
-)
+@paper("lem:omega1-order", "eq:omega1-order", "lem:omega2-order", "eq:omega2-order", "lem:omega3-order", "eq:omega3-order")
 def measure(
     experiment: Experiment,
     policy: Acdpp,
@@ -176,11 +161,7 @@ def _point(experiment: Experiment, system: System, with_: Setting, result: Rehea
     penalties = result.penalty(k)
     with np.errstate(invalid="ignore"):  # an empty memory has an infinite bound
         uneven = float(omega1(result.bound(k), penalties + k.C2).mean())
-    terms = (
-        uneven,
-        omega2(with_.K, with_.rate, with_.rho, T, k),
-        omega3(with_.K, with_.rate, system.buffer, T, k),
-    )
+    terms = uneven, omega2(with_.K, with_.rate, with_.rho, T, k), omega3(with_.K, with_.rate, system.buffer, T, k)
     _, highest = admission_interval(np.arange(1, T + 1), with_.rate, with_.rho)
     drift = drift_constant(float(result.price.max()) * highest, system.budget)
     debt = np.maximum(result.debt[:, -1] + result.spend[:, -1] - system.budget, 0.0)  # Z(T + 1)
@@ -280,19 +261,14 @@ def fit_lines(fits: Sequence[Fit]) -> list[list[str]]:
 def print_rates(rates: MeasuredRates) -> None:
     show(StackedTable(f"V = T^{rates.gamma:g}, rho = 1 - T^-{rates.phi:g}", POINTS, point_lines(rates.points)))
     if rates.fits:
+        used = rates.points[fitted([point.T for point in rates.points])]
         show(StackedTable("Exponents of T", FITS, fit_lines(rates.fits)))
-        print(how_fitted(rates.points).replace("*", ""))
+        print(
+            f"Exponents are fitted over T = {used[0].T:,} to {used[-1].T:,}; the range is that from one horizon to the next, "
+            "no interval of chance. Allowed is what the claimed function of T itself would show over the same horizons, "
+            f"plus {LEEWAY}."
+        )
     print(LUCK)
-
-
-def how_fitted(points: Sequence[AtHorizon]) -> str:
-    """Over which horizons, and what is allowed."""
-    used = points[fitted([point.T for point in points])]
-    return (
-        f"Exponents are fitted over T = {used[0].T:,} to {used[-1].T:,}; the range is that from one horizon to the next, no "
-        "interval of chance. *Allowed* is what the claimed function of T itself would show over the same horizons, "
-        f"plus {LEEWAY}."
-    )
 
 
 def draw_rates(rates: MeasuredRates, path: Path) -> None:

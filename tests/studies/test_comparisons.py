@@ -14,10 +14,10 @@ from headgate.control.prices import KINDS
 from headgate.experiment import load
 from studies import HOME
 from studies.better import beside_constant, in_hindsight
-from studies.comparisons import ALSO, BETTER, MEASURES, comparison, rows_in, rows_of
+from studies.comparisons import ALSO, BETTER, MEASURES, comparison, rows_in
 from studies.drift import DRIFT, MOVING, STREAMS, drift_content
-from studies.pages import read_numbers
-from studies.savings import BUDGETS, SAVINGS, judged, places, savings_content
+from studies.pages import read_numbers, write_page
+from studies.savings import BUDGETS, SAVINGS, savings_content
 from studies.selection import BUYING, CHOOSING, COMES_ROUND, SELECTION, bought, gaps_beside_lots
 
 RESULTS = HOME / "results" / "better"
@@ -72,11 +72,6 @@ def test_the_best_setting_of_acdpp_is_inside_the_grid(name, count):
         assert min(known) < own < max(known)
     assert len(rivals) == count
     assert all(one["overspent_runs"] == 0 and one["worst_excess"] <= 0 for one in rivals)  # the same limits
-
-
-def test_the_command_names_the_sweep_where_prices_differ():
-    assert " --budgets recipe " in comparison("prices").command
-    assert " --budgets 46 " in comparison("brent").command
 
 
 @given(st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=1, max_size=4), st.integers(0, 5000))
@@ -193,25 +188,25 @@ def test_looks_are_in_the_price_of_a_label_and_rules_buy_again_where_a_stream_co
 # money for the same accuracy
 
 
-def test_one_row_for_each_model_and_kind_of_price_and_none_saves_where_prices_never_move():
-    found = places(rows_of(SAVINGS, RESULTS))
-    assert len(found) == len({(each.study, each.prices) for each in found}) >= 20
-    saves = [each for each in found if judged(each.at_main_budget("constant")) == "saves"]
-    numbers = savings_content(RESULTS).numbers
-    assert (numbers["saves"], numbers["rows"]) == (len(saves), len(found))
-    still = [each for each in found if each.called == "never move"]
-    assert still
-    assert not set(still) & set(saves)
+@pytest.fixture(scope="module")
+def saved():
+    return savings_content(RESULTS)
+
+
+def test_one_row_for_each_model_and_kind_of_price_and_none_saves_where_prices_never_move(saved):
+    rows = [line.split("|") for line in saved.table.splitlines()[2:]]
+    assert len(rows) == len({tuple(cells[1:3]) for cells in rows}) == saved.numbers["rows"] >= 20
+    saves = [cells[1] for cells in rows if "**" in cells[5]]
+    assert saved.numbers["saves"] == len(saves)
+    assert " never move " in {cells[1] for cells in rows} - set(saves)
     for name in SAVINGS:
         assert BUDGETS[name] in {row["budget"] for row in ROWS[name]}
         assert min(seed for row in ROWS[name] for seed in row["learnt"]) >= 5000  # no other study has any of them
         assert all(row["kept_limits"] for row in ROWS[name])  # everybody is held to the money and the buffers
 
 
-def test_pages_say_their_conclusions_a_figure_a_table_and_the_command(tmp_path):
-    from studies.pages import write_page
-
-    page, drawn = write_page("savings", savings_content(RESULTS), tmp_path)
+def test_pages_say_their_conclusions_a_figure_a_table_and_the_command(saved, tmp_path):
+    page, drawn = write_page("savings", saved, tmp_path)
     text = page.read_text("utf-8")
     title, purpose, said, picture, *_ = text.split("\n\n")
     assert title.startswith("# ")

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from headgate.analysis.comparison import Offer
 from headgate.cli.commands import app as library
 from headgate.errors import DataError, SettingError
 from studies import HOME
 from studies.__main__ import app
-from studies.leaderboard import BoardGroup, compared_in, ranked, read_results
+from studies.leaderboard import boards, ranked, read_results
 
 RESULTS = HOME / "results" / "better"
 NOISE = np.random.default_rng(0).normal(0.0, 0.01, 12)
@@ -92,22 +91,13 @@ def test_the_order_is_that_of_the_means_within_the_limits():
     assert ranked({"spender": rows[1]}, "last").names == []
 
 
-def test_a_name_that_means_two_policies_gets_its_recipe_beside_it():
-    board, offer = BoardGroup(), Offer("uniform", 10.0)
-    board.enter(offer, result("a", 0.6), "a", "here")
-    board.enter(offer, result("a", 0.7), "a", "there")
-    assert list(board.tables[offer]) == ["a"]
-    board.enter(offer, result("a", 0.8), "another a", "there")
-    assert list(board.tables[offer]) == ["a", "a (there)"]
-
-
 def test_the_page_in_full_has_every_policy_of_every_comparison(tmp_path):
     call("leaderboard", "--full", "--out", tmp_path)
     text = (tmp_path / "leaderboard.md").read_text("utf-8")
     assert "money: 21 of 40 runs, up to 113 %" in text
-    for one in compared_in(RESULTS):
+    for one in boards(RESULTS, tmp_path):
         assert f"`{one.recipe}`" in text
-        assert all(f" | `{row['policy']}`" in text for row in one.rows)
+        assert all(f" | `{row['policy']}`" in text for row in one.rows())
 
 
 def test_a_policy_of_ones_own_stands_beside_the_others(tiny):

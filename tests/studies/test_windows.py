@@ -64,16 +64,15 @@ STAYS = Markov((1.0, 5.0, 9.0), ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.
 
 
 @pytest.mark.parametrize("prices", [Ercot(), Brent(), STAYS, OWN], ids=["ercot", "brent", "markov", "per client"])
-@pytest.mark.parametrize("more", [{}, FOR_NETS], ids=["linear", "nets"])
-@pytest.mark.parametrize("horizon", [True, False], ids=["known end", "open end"])
+@pytest.mark.parametrize(("more", "horizon"), [({}, True), (FOR_NETS, False)], ids=["linear, known end", "nets, open end"])
 def test_elsewhere_it_buys_nearly_as_much(prices, more, horizon):
     alone, auto = (bought(each(**more), prices, horizon=horizon).admitted.sum(axis=-1).mean() for each in (Headgate, Windows))
     assert auto > 0.96 * alone
 
 
-@pytest.mark.parametrize("smooth", [0.0, 0.25])
-@pytest.mark.parametrize("own_prices", [False, True], ids=["one price", "per client"])
-@pytest.mark.parametrize("horizon", [50, None])
+@pytest.mark.parametrize(
+    ("smooth", "own_prices", "horizon"), [(0.0, False, 50), (0.25, True, 50), (0.0, True, None), (0.25, False, None)]
+)
 def test_with_windows_in_use_it_is_pure_and_causal_and_resumes_exactly(smooth, own_prices, horizon):
     rising = Drift(2.0, 20.0, 50)
     prices = PerClient(rising, (0.8, 0.9, 1.0, 1.1, 1.2), 0.1) if own_prices else rising

@@ -1,6 +1,7 @@
 """The commands of control: recipes, plan, rehearse, replay."""
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -264,7 +265,7 @@ def compare(
         processes=processes,
         quiet=quiet or format_ is Format.json,
         page=None if pages is None else (pages, experiment.name),
-        command=_command(recipe, money, policies, rounds, seeds, set_ or [], as_printed),
+        command=_command(recipe, money, {"--policies": policies, "--rounds": rounds, "--seeds": seeds}, set_ or [], as_printed),
         as_printed=as_printed,
     )
     if format_ is Format.json:
@@ -290,21 +291,11 @@ def _budgets(said: str | None, own: float) -> list[float]:
 
 
 def _command(
-    recipe: str,
-    money: list[float] | None,
-    policies: str | None,
-    rounds: int | None,
-    seeds: int | None,
-    set_: list[str],
-    as_printed: bool,
+    recipe: str, money: list[float] | None, options: Mapping[str, object], set_: Sequence[str], as_printed: bool
 ) -> str:
     """What makes the same page again."""
     said = "recipe" if money is None else ",".join(f"{each:g}" for each in money)
     parts = ["headgate", "compare", recipe, "--budgets", said]
-    parts += [] if policies is None else ["--policies", policies]
-    for option, value in (("--rounds", rounds), ("--seeds", seeds)):
+    for option, value in (*options.items(), *(("--set", each) for each in set_)):
         parts += [] if value is None else [option, str(value)]
-    for each in set_:
-        parts += ["--set", each]
-    parts += ["--as-printed"] * as_printed
-    return shlex.join(parts)
+    return shlex.join([*parts, *["--as-printed"] * as_printed])

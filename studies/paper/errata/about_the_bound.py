@@ -4,12 +4,12 @@ from itertools import product
 from math import e, log, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from headgate.theory.bound import BoundConstants, mismatch
 from headgate.theory.comparison import oracle_bound
 from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
-from studies.paper.errata.shown import Numbers, shows
+from studies.paper.errata import Numbers, shows
 
 Floats = NDArray[np.float64]
 
@@ -19,11 +19,16 @@ def printed_gap(N: float, pdim: float) -> float:
     return sqrt(pdim / N * (1 + log(N / pdim))) if pdim / e <= N else float("nan")
 
 
+def printed_uniformity(K: int, t: ArrayLike) -> Floats:
+    """eq:vck-exact to the letter."""
+    t = np.asarray(t, dtype=np.float64)
+    return np.asarray((K * t - K * (K - 1) / 2) ** 2 / (t * (K**2 * t - K * (K - 1) * (2 * K - 1) / 6)))
+
+
 @shows(1)
 def uniformity_of_constant_admission() -> Numbers:
-    K, t = 5, 20
-    printed = (K * t - K * (K - 1) / 2) ** 2 / (t * (K**2 * t - K * (K - 1) * (2 * K - 1) / 6))
-    return {"by definition, K = 5, t = 20": float(kstep_uniformity(np.ones(t), K)[-1]), "as printed": printed}
+    exact, printed = kstep_uniformity(np.ones(20), 5)[-1], printed_uniformity(5, 20)
+    return {"by definition, K = 5, t = 20": float(exact), "as printed": float(printed)}
 
 
 @shows(2)
@@ -71,15 +76,19 @@ def effective_sizes_below_memory() -> Numbers:
     return found
 
 
+FRESH = BoundConstants(D=100.0, sigma=1.0, eta=0.1, loss=1.0, pdim=10.0)
+"""with which fresh samples are not best: the first buffers hold ten times Pdim, so no N is below it"""
+
+
+def stale_over_fresh(k: BoundConstants, T: int) -> float:
+    """The bound of the first buffers, 100 samples, kept for ever, over that of fresh ones in every round."""
+    stale = 10 * k.loss * printed_gap(100, k.pdim)  # n = N = N_eff = 100: no mismatch
+    return T * stale / float(oracle_bound([100], T, k).sum())
+
+
 @shows(18)
 def staleness_against_freshness() -> Numbers:
-    """The first buffers kept for ever, beside fresh ones in every round; B̄ = 100 and Pdim = 10, so N ≥ Pdim always."""
-    k = BoundConstants(D=100.0, sigma=1.0, eta=0.1, loss=1.0, pdim=10.0)
-    stale = 10 * k.loss * printed_gap(100, k.pdim)  # n = N = N_eff = 100: no mismatch
-    return {
-        f"bound of stale over fresh samples, T = {T:,}": T * stale / float(oracle_bound([100], T, k).sum())
-        for T in (50, 100_000)
-    }
+    return {f"bound of stale over fresh samples, T = {T:,}": stale_over_fresh(FRESH, T) for T in (50, 100_000)}
 
 
 @shows(19)

@@ -10,8 +10,8 @@ from headgate.theory.bound import BoundConstants, generalisation_gap, learning_e
 from headgate.theory.drift import admission_interval, drift_constant, lyapunov, t_slot_upper
 from headgate.theory.interval import held, regret_ceiling, regret_of, spend_ceiling
 from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
+from studies.paper.errata import Numbers, shows
 from studies.paper.errata.acdpp_path import acdpp_path, after_a_burst
-from studies.paper.errata.shown import Numbers, shows
 
 Floats = NDArray[np.float64]
 

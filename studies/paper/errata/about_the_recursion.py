@@ -5,7 +5,7 @@ from math import pi, sqrt
 import numpy as np
 
 from headgate.theory.recursion import distance_recursion, local_constants, memory_proportional_weight
-from studies.paper.errata.shown import Numbers, shows
+from studies.paper.errata import Numbers, shows
 
 
 @shows(24)

@@ -10,8 +10,8 @@ from headgate.theory.comparison import buffer_violation, ck_bound, comparison_co
 from headgate.theory.drift import admission_interval
 from headgate.theory.interval import held, occupancy_ceiling
 from headgate.theory.reuse import ck_counts, ck_uniformity
+from studies.paper.errata import Numbers, shows
 from studies.paper.errata.acdpp_path import after_a_burst
-from studies.paper.errata.shown import Numbers, shows
 
 Floats = NDArray[np.float64]
 

@@ -2,14 +2,37 @@
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
+from headgate.analysis.pages import words
+from headgate.errors import SettingError
 from studies import HOME
-from studies.paper.errata.listing import Erratum, counted, listed, numbers_as_text
+from studies.paper.errata import SHOWN, about_the_bound, about_the_rates, about_the_recursion, about_the_rule  # noqa: F401
 
 ROOT = HOME.parent
 PAGE = ROOT / "studies" / "paper" / "errata.md"
 TEST = re.compile(r"^def (test_(\d+)_\w+)", re.MULTILINE)
+PAGES = re.compile(r"studies/paper/(\w+\.md)|(docs/studies/\w+\.md)")
+LISTED: dict[str, Any] = words(__file__, "errata.toml")
+"""what is right; each weight and its heading, the heaviest first; the errata, sorted by weight, whose numbers never change"""
+
+
+def numbered(number: int) -> dict[str, Any]:
+    """Return one erratum."""
+    if number not in SHOWN:
+        raise SettingError(f"erratum {number}: there are 1 to {len(SHOWN)}")
+    return next(each for each in LISTED["erratum"] if each["number"] == number)
+
+
+def counted() -> str:
+    """Return the counts in words, as README and pages say them."""
+    count = Counter(each["weight"] for each in LISTED["erratum"])
+    return (
+        f"{count['error']} errors, {count['gap']} gaps that can be closed, {count['slip']} slips, "
+        f"{count['convention']} conventions and consequences"
+    )
 
 
 def numbered_tests() -> dict[int, list[str]]:
@@ -20,38 +43,35 @@ def numbered_tests() -> dict[int, list[str]]:
     return found
 
 
-PAGES = re.compile(r"studies/paper/(\w+\.md)|(docs/studies/\w+\.md)")
-
-
 def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
-    """Lines of a page; other pages that are named become links."""
-    return textwrap.wrap(
-        PAGES.sub(lambda found: "[{0}]({0})".format(found[1] or f"../../{found[2]}"), text),
-        118,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    """Return the lines of a paragraph; other pages that are named become links."""
+    linked = PAGES.sub(lambda found: "[{0}]({0})".format(found[1] or f"../../{found[2]}"), text)
+    how: Any = {"initial_indent": first, "subsequent_indent": rest, "break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(linked, 118, **how)
 
 
-def entry(each: Erratum, tests: Sequence[str] = ()) -> list[str]:
+def entry(each: dict[str, Any], tests: Sequence[str] = ()) -> list[str]:
     """Return the lines of one erratum, with the numbers that show it computed now."""
+    numbers = "; ".join(f"{name}: {_short(value)}" for name, value in SHOWN[each["number"]]().items())
     said = [
-        ("The paper", f"{each.says} ({', '.join(f'`{label}`' for label in each.labels)})"),
-        ("True is", each.is_),
-        ("Survives", each.survives),
-        ("Shown by", f"{numbers_as_text(each)}."),
+        f"The paper: {each['says']} ({', '.join(f'`{label}`' for label in each['labels'])})",
+        f"True is: {each['is']}",
+        f"Survives: {each['survives']}",
+        f"Shown by: {numbers}.",
+        *([f"Test: {', '.join(f'`{name}`' for name in tests)}"] if tests else []),
     ]
-    lines = [f"### {each.number}. {each.title}", "", f"*{each.place}*", ""]
-    for word, text in said:
-        lines += wrapped(f"{word}: {text}", "- ", "  ")
-    lines += wrapped(f"Test: {', '.join(f'`{name}`' for name in tests)}", "- ", "  ") if tests else []
-    return [*lines, ""]
+    lines = [line for text in said for line in wrapped(text, "- ", "  ")]
+    return [f"### {each['number']}. {each['title']}", "", f"*{each['place']}*", "", *lines, ""]
+
+
+def _short(value: float) -> str:
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}".replace("-", "−")
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}").replace("-", "−")
 
 
 def page() -> str:
-    errata, tests = listed(), numbered_tests()
+    tests = numbered_tests()
     lines = ["# Errata of the paper", "", "What is wrong or missing in the paper, why, and what of it survives.", ""]
     lines += wrapped(
         "Z. Zhao and B. Liang, *Adaptive Data Admission and Retention for Streaming Federated Learning*, 2026. Where its "
@@ -60,14 +80,12 @@ def page() -> str:
         "computes the numbers; `python -m studies theory errata` prints the same. Report a wrong one as a bug."
     )
     lines += ["", "## What is right", ""]
-    for said in errata.right:
+    for said in LISTED["right"]:
         lines += wrapped(said, "- ", "  ")
-    for weight, heading in errata.weights.items():
-        own = errata.of(weight)
+    for weight, heading in LISTED["weights"].items():
+        own = [each for each in LISTED["erratum"] if each["weight"] == weight]
         lines += ["", f"## {heading} ({len(own)})", ""]
-        for each in own:
-            lines += entry(each, tests.get(each.number, []))
-        lines.pop()
+        lines += [line for each in own for line in entry(each, tests.get(each["number"], []))][:-1]
     return "\n".join(lines) + "\n"
 
 

@@ -31,15 +31,6 @@ def test_the_floor_of_corollary_2_costs_too_much():
     assert 1.0 < theory_checks.dearest_candidate(load("mnist")) < 1.2
 
 
-def test_fresh_samples_are_not_always_best_though_no_n_is_below_pdim():
-    """Dσ√(1/n − 1/N) is nil for buffers that never change, and about Dσ/√n for fresh ones."""
-    system = load("mnist").system
-    assert system.memory >= theory_checks.FRESH.pdim
-    assert theory_checks.stale_over_fresh(system, theory_checks.FRESH, 50) == pytest.approx(0.51, abs=0.005)
-    assert theory_checks.stale_over_fresh(system, theory_checks.FRESH, 100_000) == pytest.approx(0.57, abs=0.005)
-    assert theory_checks.stale_over_fresh(system, load("mnist").bound, 50) > 1
-
-
 def test_a_constant_memory_is_best_long_after_the_beginning():
     assert theory_checks.uneven_over_constant(load("mnist").bound) > 1
 

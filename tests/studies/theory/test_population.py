@@ -11,15 +11,11 @@ from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.models import Logistic
 from headgate.learning.networks import Flat, build_model
-from studies.theory.population import (
-    Population,
-    as_matrix,
-    as_vector,
-    gradients,
-    minimiser,
-    pooled,
-    risk,
-)
+from headgate.theory.bound import generalisation_gap, gradient_mismatch, learning_error, mismatch
+from headgate.theory.recursion import local_constants, optimisation_bound
+from headgate.theory.reuse import effective_sample_size
+from studies.theory import population as theory
+from studies.theory.population import Population, as_matrix, exact_mismatch, gradients, minimiser, pooled, risk
 
 
 def made(seed=0, n=40, d=5, classes=3):
@@ -77,7 +73,7 @@ def test_a_flat_model_means_the_same_here_and_in_the_simulator(digits):
     population = pooled(digits, load("digits"), seed=0)
     model = build_model(Logistic(), digits.shape, 10)
     theta = torch.randn(Flat(model).size, generator=torch.Generator().manual_seed(3))
-    assert torch.equal(as_vector(as_matrix(theta[None], 10))[0], theta)
+    assert torch.equal(theory.as_vector(as_matrix(theta[None], 10))[0], theta)
     pixels = population.features[:, :-1].reshape(-1, *digits.shape)
     with torch.no_grad():
         logits = torch.func.functional_call(model, Flat(model).views(theta), (pixels,))
@@ -130,9 +126,76 @@ def test_what_can_be_separated_has_no_best_model():
     assert [each.risk for each in risks] == sorted((each.risk for each in risks), reverse=True)
     assert risks[-1].risk < 1e-3
     assert risks[-1].radius > 2 * risks[0].radius
-    assert risks[-1].accuracy == pytest.approx(1.0)
 
 
 def test_what_cannot_be_reached_is_said():
     with pytest.raises(HeadgateError, match=r"ridge = 0\.001"):
         minimiser(made(1), 1e-3, gap=1e-40)
+
+
+# constants
+
+
+def on_axes(lengths):
+    """One image along each axis, without a bias: E[x·xᵀ] is diagonal."""
+    n = len(lengths)
+    weight = torch.full((n,), 1 / n, dtype=torch.float64)
+    return Population(torch.diag(torch.tensor(lengths)), torch.arange(n) % 2, weight, 2)
+
+
+def test_smoothness_of_a_known_problem():
+    population = on_axes([3.0, 1.0])
+    assert theory.smoothness([population]) == pytest.approx(9 / 2 / 2)
+    assert theory.smoothness([population, on_axes([4.0, 1.0])]) == pytest.approx(4.0)
+    # two classes: the curvature at zero along the steepest direction (u, −u)/√2 reaches it
+    step, matrix = 1e-2, torch.zeros(3, 2, 2)
+    for i, s in enumerate((-step, 0.0, step)):
+        matrix[i, 0, 0], matrix[i, 1, 0] = s / math.sqrt(2), -s / math.sqrt(2)
+    flat = torch.cat([matrix[:, :, :-1].flatten(1), matrix[:, :, -1]], dim=1).double()
+    wide = Population(population.features.double(), population.labels, population.weight, 2)
+    low, middle, high = risk(wide, flat).mean
+    assert (low - 2 * middle + high) / step**2 == pytest.approx(9 / 2 / 2, rel=1e-3)
+
+
+def test_the_constants_are_the_extremes_that_were_seen():
+    seen = theory.Extremes(distance=2.0, variance=9.0, gradient=5.0, loss=7.0, radius=1.5)
+    c = theory.estimate_constants(seen, L=4.0, eta=0.1, steps=10, rounds=50, pdim=30.0)
+    assert (c.D, c.sigma, c.loss, c.eta, c.pdim) == (2.0, 3.0, 7.0, 0.1, 30.0)
+    # with its C_2 Theorem 1 is the proof's optimisation bound and the generalisation gap, nothing twice and nothing lost
+    n, N, uniform = np.full(50, 20.0), 20.0 * np.arange(2, 52), 0.9
+    total = learning_error(n, N, uniform, c).sum()
+    optimisation = optimisation_bound(gradient_mismatch(n, N * uniform, c), 0.1, 2.0, local_constants(5.0, 4.0, 2.0, 10))
+    assert total == pytest.approx(optimisation + generalisation_gap(N, uniform, c).sum())
+
+
+def k_step_uses(admitted, K):
+    """(use counts, which samples are in memory) after every round."""
+    entered = np.repeat(np.arange(len(admitted)), admitted)
+    for t in range(len(admitted)):
+        age = t - entered + 1
+        yield np.clip(age, 0, K), (age >= 1) & (age <= K)
+
+
+@given(admitted=st.lists(st.integers(1, 6), min_size=1, max_size=15), K=st.integers(1, 6))
+def test_the_exact_mismatch_from_counts(admitted, K):
+    n, n_eff, expected = [], [], []
+    for uses, held in k_step_uses(admitted, K):
+        n.append(held.sum())
+        n_eff.append(effective_sample_size(uses.sum(), (uses**2).sum()))
+        expected.append(((uses / uses.sum() - held / held.sum()) ** 2).sum())
+    assert exact_mismatch(n, n_eff) == pytest.approx(np.array(expected), abs=1e-12)
+
+
+def test_the_variance_step_of_the_proof_fails_by_counter_example():
+    """Two samples, the first used twice: weights 2/3, 1/3 against memory's 1/2, 1/2. N_eff = 9/5 < n = 2 allows nothing."""
+    n, n_eff = np.array([1.0, 2.0]), np.array([1.0, 9 / 5])
+    assert mismatch(n, n_eff)[1] == 0.0
+    assert exact_mismatch(n, n_eff)[1] == pytest.approx(2 * (1 / 6) ** 2)
+    draws = np.random.default_rng(0).standard_normal((100_000, 2))  # independent gradients of variance one
+    gap = draws @ np.array([2 / 3, 1 / 3]) - draws.mean(axis=1)
+    assert (gap**2).mean() == pytest.approx(1 / 18, rel=0.03)
+
+
+def test_fresh_samples_every_round_meet_the_variance_step_exactly():
+    n, n_eff = np.full(20, 5.0), 5.0 * np.arange(1, 21)
+    assert exact_mismatch(n, n_eff) == pytest.approx(mismatch(n, n_eff), abs=1e-15)
