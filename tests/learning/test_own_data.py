@@ -75,8 +75,14 @@ def test_a_source_may_return_a_data_set_or_name_the_rest(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("return np.ones((2, 4, 4)), [0, 1], np.ones((2, 4, 4)), [0, 1]", "train_images must be uint8 in 0..255, is float64"),
-        ("i = np.ones((2, 4, 4), np.uint8)\nreturn i, [0.0, 1.0], i, [0, 1]", "train_labels must be whole numbers, is float64"),
+        (
+            "return np.ones((2, 4, 4)), [0, 1], np.ones((2, 4, 4)), [0, 1]",
+            "features (N, d), is (2, 4, 4) of float64",
+        ),
+        (
+            "i = np.ones((2, 4, 4), np.uint8)\nreturn i, [0.0, 1.0], i, [0, 1]",
+            "train_labels must be a numpy array of int64",
+        ),
         ("return 7", "must return a Dataset, a dict or a tuple (train_images, train_labels, test_images, test_labels)"),
         ("return dict(train_images=1)", "lacks train_labels, test_images, test_labels"),
         (

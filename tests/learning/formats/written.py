@@ -38,18 +38,13 @@ def idx_bytes(array: Bytes) -> bytes:
     return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
-def write_idx(folder: Path, sample: Sample, packed: bool, names: tuple[str, ...] | None = None) -> None:
+def write_idx(folder: Path, sample: Sample, packed: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    parts = [
-        sample.train_images[:, 0],
-        sample.train_labels.astype(np.uint8),
-        sample.test_images[:, 0],
-        sample.test_labels.astype(np.uint8),
-    ]
-    names = names or ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-    for name, part in zip(names, parts, strict=True):
-        content = idx_bytes(part)
-        (folder / (name + ".gz" * packed)).write_bytes(gzip.compress(content) if packed else content)
+    for split, (images, labels) in zip(("train", "t10k"), sample.splits.values(), strict=True):
+        for name, array in (("images-idx3", images[:, 0]), ("labels-idx1", labels.astype(np.uint8))):
+            content = idx_bytes(array)
+            path = folder / f"{split}-{name}-ubyte{'.gz' * packed}"
+            path.write_bytes(gzip.compress(content) if packed else content)
 
 
 def write_binary(folder: Path, sample: Sample) -> None:
