@@ -109,6 +109,8 @@ def find(slot: Slot, kind: Any, where: str, search: Search = OWN) -> type:
 
 def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = OWN) -> Any:
     """An instance of a class from its settings, checked against its fields; an error names what is wrong in one line."""
+    if not isinstance(settings, Mapping):
+        raise SettingError(f"{where} = {shown(settings)}: must be a section")
     hints = _settings_of(kind)
     if is_dataclass(kind):
         stated = checked(_model(kind), dict(settings), where)
@@ -121,9 +123,7 @@ def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = O
         nested = next((each for each in _members(hint) if isinstance(each, type) and is_dataclass(each)), None)
         if slot is not None and value is not None:
             values[name] = make(slot, value, f"{where}.{name}", search)
-        elif nested is not None and value is not None and not isinstance(value, Mapping | nested):
-            raise SettingError(f"{where}.{name} = {shown(value)}: must be a section")
-        elif nested is not None and isinstance(value, Mapping):
+        elif nested is not None and value is not None and not isinstance(value, nested):
             values[name] = fill(nested, value, f"{where}.{name}", search)
         elif isinstance(value, list):  # an array's
             values[name] = np.array(value)

@@ -69,7 +69,7 @@ def build(
         prices=make(PRICES, tables.get("prices", {}), "prices", search),
         policies={each: _policy(each, sections, bound, search) for each in run.policies},
         rounds=run.rounds,
-        seeds=np.arange(run.first_seed, run.first_seed + run.seeds, dtype=np.int64),
+        seeds=np.array(run.all_seeds, dtype=np.int64),
         bound=bound,
         data=_data(tables.get("data", {}), search),
         model=make(MODEL, {"kind": "logistic"} | _table(tables.get("model", {})), "model", search),

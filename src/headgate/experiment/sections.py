@@ -81,6 +81,15 @@ class RunTable:
         if not self.policies:
             raise SettingError("policies = []: at least one policy is needed")
 
+    @property
+    def all_seeds(self) -> range:
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    @property
+    def runs(self) -> list[tuple[str, int]]:
+        """(policy, seed) of each."""
+        return [(policy, seed) for policy in dict.fromkeys(self.policies) for seed in self.all_seeds]
+
 
 def check_sizes(system: SystemTable, run: RunTable) -> None:
     """Before memory is taken for any client of any run."""
