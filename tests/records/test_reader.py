@@ -120,19 +120,13 @@ def test_nothing_recorded_yet(tmp_path):
 def test_runs_are_listed_newest_first_and_what_is_none_is_passed_over(tmp_path):
     write(tmp_path / "b-old", started="2026-08-01T10:00:00+00:00")
     write(tmp_path / "a-new", started="2026-08-01T13:00:00+02:00")
+    write(tmp_path / "c-unknown", started="yesterday")
     write(tmp_path / "damaged", state="lost")
     (tmp_path / "empty").mkdir()
     (tmp_path / "note.txt").write_text("no folder")
-    assert [run.name for run in look_for_runs(tmp_path)[0]] == ["a-new", "b-old"]
+    assert [run.name for run in look_for_runs(tmp_path)[0]] == ["a-new", "b-old", "c-unknown"]
     with pytest.raises(DataError, match="there is no such folder"):
         look_for_runs(tmp_path / "not there")[0]
-
-
-def test_without_a_start_the_file_s_own_time_counts(tmp_path):
-    write(tmp_path / "first", started="yesterday")
-    os.utime(tmp_path / "first" / "environment.json", (1000.0, 1000.0))
-    write(tmp_path / "second", started=None)
-    assert [run.name for run in look_for_runs(tmp_path)[0]] == ["second", "first"]
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from headgate.control.checks import checksum, inside_unit, zero_or_more
 from headgate.control.selection import FirstCome, Selection
 from headgate.errors import SettingError
 from headgate.escaping import shown
-from headgate.learning.concepts import CHANGES, CONCEPT, THRESHOLD, Concept, DriftKind, above, features
-from headgate.learning.partition import PARTITION, Pairs, Partition
-from headgate.learning.streams import RESHUFFLE, STREAM, Reshuffle
+from headgate.learning.concepts import THRESHOLD, Concept, DriftKind, above, features
+from headgate.learning.partition import Pairs, Partition
+from headgate.learning.streams import RESHUFFLE, Reshuffle
 from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW, memory
 from headgate.reading import read_bytes
-from headgate.registry import Search, Slot, call_outside, fill, find_outside, shown_kind, table_of
+from headgate.registry import Search, Slot, call_outside, fill, find_outside, settings_of, shown_kind
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import Dataset
@@ -143,7 +143,7 @@ class OwnData(DataSource):
 
 
 TABLES = (".csv", ".parquet", ".npz")
-BOUGHT = ("window", "look", "keep", "late")
+BOUGHT = ("concepts", "window", "look", "keep", "late")
 """settings of [data] that are written down where they say something"""
 KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "sea": Sea, "table": TableFile}
 DATA = Slot("data set", DataSource, KINDS, OwnData)
@@ -211,12 +211,9 @@ class Data:
         return dataset_of(self.kind, self.source.load())
 
     def table(self) -> dict[str, Any]:
-        dealt, stream = table_of(PARTITION, self.partition), table_of(STREAM, self.stream)
-        said = stream if len(stream) > 1 else stream["kind"]
-        own = {**table_of(DATA, self.source), "partition": dealt, "stream": said, "validation": self.validation}
-        if self.changes is not None:
-            own["concepts"] = [table_of(CONCEPT, each) for each in self.concepts]
-            own["changes"] = table_of(CHANGES, self.changes)
-        plain = {each.name: each.default for each in fields(self)}
-        own |= {name: said for name in BOUGHT if (said := getattr(self, name)) != plain[name]}
-        return own
+        said = settings_of(self)
+        plain = {own.name: own.default for own in fields(self)}
+        told = {name: value for name, value in said.items() if name not in BOUGHT or value not in (plain[name], [])}
+        if len(said["stream"]) == 1:
+            told["stream"] = said["stream"]["kind"]
+        return {**told.pop("source"), **told}

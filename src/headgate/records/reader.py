@@ -117,15 +117,11 @@ class RunFolder:
 
     @property
     def started(self) -> float:
-        """Seconds since 1970; where the environment does not say, when its file was written."""
-        started = self.environment.get("started")
-        if isinstance(started, str):
-            try:
-                return datetime.fromisoformat(started).timestamp()
-            except (ValueError, OverflowError, OSError):
-                pass
-        mark = mark_of(self.path / ENVIRONMENT)
-        return mark.changed / 1e9 if mark is not None else 0.0
+        """Seconds since 1970; 0 where the environment does not say."""
+        try:
+            return datetime.fromisoformat(str(self.environment.get("started"))).timestamp()
+        except (ValueError, OverflowError, OSError):
+            return 0.0
 
     @cached_property
     def policies(self) -> list[str]:
