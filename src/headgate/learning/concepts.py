@@ -5,7 +5,7 @@ Draws are addressed, so all policies of a seed meet the same changes, and nothin
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from headgate.control.checks import checksum
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import DataError, SettingError
-from headgate.escaping import shown
+from headgate.escaping import one_line
 from headgate.limits import CHANGES_FILE, CONCEPTS
 from headgate.reading import read_text
 from headgate.registry import Slot
@@ -327,20 +327,14 @@ class FromFile(DriftKind):
     every: int = 1
     sha256: str | None = None
     """of the file; another content is refused"""
+    _rows: Ints = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.every < 1:
             raise SettingError(f"every = {self.every}: must be rounds, 1 or more")
-        object.__setattr__(self, "sha256", checksum(self.file, self.sha256, self._text.encode()))
-        _ = self._rows
-
-    @cached_property
-    def _text(self) -> str:
-        return read_text(Path(self.file), CHANGES_FILE)
-
-    @cached_property
-    def _rows(self) -> Ints:
-        return matrix_of(self._text, self.file)
+        text = read_text(Path(self.file), CHANGES_FILE)
+        object.__setattr__(self, "sha256", checksum(self.file, self.sha256, text.encode()))
+        object.__setattr__(self, "_rows", matrix_of(text, self.file))
 
     def check(self, concepts: int, clients: int) -> None:
         if self._rows.shape[1] != clients:
@@ -359,18 +353,14 @@ def matrix_of(text: str, name: str) -> Ints:
     >>> matrix_of("0 0 # calm\\n0 1\\n", "two.cp").tolist()
     [[0, 0], [0, 1]]
     """
-    rows: list[list[int]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split()
-        for word in words:
-            if not (word.isascii() and word.isdigit() and len(word) < 6 and int(word) < CONCEPTS):
-                raise DataError(f'{name}: "{shown(word)}" in line {number} is no number of a concept, 0 to {CONCEPTS - 1}')
-        if words and rows and len(words) != len(rows[0]):
-            raise DataError(f"{name}: line {number} has {len(words)} columns, the first row has {len(rows[0])}")
-        rows += [[int(word) for word in words]] if words else []
-    if not rows:
-        raise DataError(f"{name}: holds no row")
-    return np.array(rows, dtype=np.int64)
+    lines = [line for line in text.splitlines() if line.partition("#")[0].strip()]
+    try:
+        rows = np.loadtxt(lines, np.int64, ndmin=2) if lines else np.zeros((0, 0), np.int64)
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"{name}: is no matrix of concepts ({one_line(error, 200)})") from None
+    if not rows.size or rows.min() < 0 or rows.max() >= CONCEPTS:
+        raise DataError(f"{name}: must hold numbers of concepts, 0 to {CONCEPTS - 1}, a row for each time")
+    return rows
 
 
 CHANGES = Slot("change", DriftKind, {"sudden": Sudden, "gradual": Gradual, "recurring": Recurring, "file": FromFile})
