@@ -247,19 +247,18 @@ def test_a_link_is_not_followed_and_another_kind_drops_the_file(tmp_path):
     assert load(tmp_path / "my.toml", ["data.kind=digits"]).data.kind == "digits"
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_a_recipe_beside_its_table_runs_and_a_changed_file_is_refused(tmp_path, monkeypatch, headgate, classes):
+def test_a_recipe_beside_its_table_runs_and_a_changed_file_is_refused(tmp_path, monkeypatch, headgate):
     """From another folder, with the default partition, in processes. One that was stopped goes on to the same bytes."""
     inside, rng = tmp_path / "deep", np.random.default_rng(0)
     inside.mkdir()
     monkeypatch.chdir(tmp_path)
-    lines = [f"{y + rng.normal() / 4},{rng.normal()},c{y}" for y in np.arange(90) % classes]
+    lines = [f"{y + rng.normal() / 4},{rng.normal()},c{y}" for y in np.arange(90) % 2]
     (inside / "x.csv").write_text("\n".join(["a,b,y", *lines, ""]))
     (inside / "my.toml").write_text('base = "digits"\ndata = { kind = "table", file = "x.csv", label = "y" }\n')
     few = ("--rounds", "3", "--seeds", "2", "--policies", "headgate,constant", "--processes", "2", "--out")
     headgate("run", "deep/my.toml", *few, "whole")
     whole = Path("whole/metrics.parquet")
-    assert pl.read_parquet(whole)["test_accuracy"].max() > 1 / classes
+    assert pl.read_parquet(whole)["test_accuracy"].max() > 0.5
 
     done: list[int] = []
     experiment = load("deep/my.toml", ["run.rounds=3", "run.seeds=2", 'run.policies=["headgate", "constant"]'])

@@ -46,6 +46,8 @@ class Dataset:
     validation_images: Samples | None = None
     """held out of the training images, with `validation_labels`: nobody trains on them"""
     validation_labels: Labels | None = None
+    by_concept: tuple[tuple[Samples, Labels], ...] = ()
+    """where the world changes, what takes the place of test and validation set: both as they are in every concept"""
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -94,6 +96,8 @@ class Dataset:
     @property
     def judged(self) -> list[tuple[Samples, Labels]]:
         """What models are judged by: the test set and, where something was held out of the training images, that."""
+        if self.by_concept:
+            return list(self.by_concept)
         test = (self.test_images, self.test_labels)
         if self.validation_images is None or self.validation_labels is None:
             return [test]
@@ -180,15 +184,15 @@ def load_dataset(name: str, folder: Path | None = None) -> Dataset:
         raise SettingError(f"data.kind = {name}: must be {', '.join(NAMES)} or module:Class")
     known = _KNOWN[name]
     path, source = _find(name, folder or data_folder())
-    pictures = source.read(len(known.mean), len(known.classes))
-    channels, titles = pictures.train_images.shape[1], pictures.classes or known.classes
+    train, test = source.read(len(known.mean), len(known.classes))
+    channels, titles = train.images.shape[1], source.classes() or known.classes
     if channels != len(known.mean):  # the folder is named after another data set
         raise DataError(f"{path}: images have {channels} channel(s), those of {name} have {len(known.mean)}")
     if len(titles) != len(known.classes):
         raise DataError(f"{path}: holds {len(titles)} classes, {name} has {len(known.classes)}")
     classes = tuple(known.other_names.get(title, title) for title in titles)
-    arrays = {key: np.ascontiguousarray(getattr(pictures, key)) for key in _ARRAYS}
-    return Dataset(name, **arrays, classes=classes, mean=known.mean, std=known.std, columns=pictures.columns)
+    arrays = (train.images, train.labels, test.images, test.labels)
+    return Dataset(name, *arrays, classes, known.mean, known.std, train.columns)
 
 
 def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:

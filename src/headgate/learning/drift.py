@@ -5,7 +5,7 @@ concepts make of the training set lies in one data set, one after the other, so 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -22,18 +22,6 @@ from headgate.learning.formats import Labels, Pixels
 from headgate.learning.partition import OwnerTable
 from headgate.learning.streams import Stream, StreamRows
 from headgate.limits import check_memory
-
-
-@dataclass(frozen=True, eq=False)
-class ConceptDataset(Dataset):
-    """The training sets of all looks, one after the other; models are judged by the test set of every concept."""
-
-    by_concept: tuple[tuple[Pixels, Labels], ...] = ()
-    """the test sets and then, where something was held out, what was"""
-
-    @property
-    def judged(self) -> list[tuple[Pixels, Labels]]:
-        return list(self.by_concept)
 
 
 class World:
@@ -82,24 +70,16 @@ class DriftingData(ConceptSchedule, World):
         self._labels, self._classes = dataset.train_labels, len(dataset.classes)
         self.dataset = self._in_all_looks(dataset, looks)
 
-    def _in_all_looks(self, dataset: Dataset, looks: list[Concept | None]) -> ConceptDataset:
+    def _in_all_looks(self, dataset: Dataset, looks: list[Concept | None]) -> Dataset:
+        """The training sets of all looks, one after the other; models are judged by the test set of every concept."""
         seen = [_seen(look, dataset.train_images, dataset.train_labels) for look in looks]
         judged = []
         for images, labels in dataset.judged:
             for number, concept in enumerate(self.concept_list):
                 there = self.served(number, labels)
                 judged.append(_seen(_look(concept), images[there], labels[there]))
-        return ConceptDataset(
-            dataset.name,
-            train_images=np.concatenate([images for images, _ in seen]),
-            train_labels=np.concatenate([labels for _, labels in seen]),
-            test_images=dataset.test_images,
-            test_labels=dataset.test_labels,
-            classes=dataset.classes,
-            mean=dataset.mean,
-            std=dataset.std,
-            by_concept=tuple(judged),
-        )
+        images, labels = (np.concatenate(each) for each in zip(*seen, strict=True))
+        return replace(dataset, train_images=images, train_labels=labels, columns={}, by_concept=tuple(judged))
 
     def served(self, number: int, labels: Labels) -> NDArray[np.bool_]:
         """Which images of these classes come by in a concept; the same ones whenever it is asked."""

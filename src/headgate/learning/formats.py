@@ -13,7 +13,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple, Self
@@ -42,26 +42,12 @@ class Encoded(NamedTuple):
 
 
 class Split(NamedTuple):
-    """The rows of a split, perhaps with pictures that are not decoded yet."""
+    """The rows of a split: images (N, C, H, W), or pictures that are not decoded yet, and labels (N,)."""
 
-    images: Pixels | list[Encoded]
+    images: Any
     labels: Labels
     columns: Mapping[str, NDArray[Any]] = {}
-
-
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """A data set as read: images (N, C, H, W), labels (N,), class names where the files give them.
-
-    `columns` are further columns of the training rows, for example who wrote a digit; texts are numbered in their order.
-    """
-
-    train_images: Pixels
-    train_labels: Labels
-    test_images: Pixels
-    test_labels: Labels
-    classes: tuple[str, ...] | None = None
-    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """further columns, for example who wrote a digit; texts are numbered in their order"""
 
 
 @dataclass(frozen=True)
@@ -93,8 +79,8 @@ class PictureFiles(ABC):
         """Training and test images, without decoding any of them."""
         return self.count(self.train), self.count(self.test)
 
-    def read(self, channels: int, classes: int) -> Pictures:
-        """Everything, with `channels` (1 or 3) where the layout leaves it open.
+    def read(self, channels: int, classes: int) -> tuple[Split, Split]:
+        """Training and test rows, with `channels` (1 or 3) where the layout leaves it open.
 
         Labels must lie in 0..classes-1, or within the class names where the files bring their own.
         """
@@ -103,12 +89,11 @@ class PictureFiles(ABC):
         names = self.classes()
         known = len(names) if names else classes
         train, test = self.read_split(self.train, known), self.read_split(self.test, known)
-        if isinstance(train.images, list) and isinstance(test.images, list):
+        if isinstance(train.images, list):
             pixels = decode_all([*train.images, *test.images], channels)
-            train_images, test_images = pixels[: len(train.images)], pixels[len(train.images) :]
-        else:
-            train_images, test_images = np.asarray(train.images), np.asarray(test.images)
-        return Pictures(train_images, train.labels, test_images, test.labels, names, train.columns)
+            many = len(train.images)
+            train, test = train._replace(images=pixels[:many]), test._replace(images=pixels[many:])
+        return train, test
 
 
 @contextmanager

@@ -38,7 +38,7 @@ pytest.importorskip("PIL", reason="pillow is not installed")
 def test_idx_comes_back_exactly(tmp_path: Path, grey: Sample, packed: bool) -> None:
     write_idx(tmp_path, grey, packed)
     assert_same(read(tmp_path, 1), grey)
-    assert layout(tmp_path) == "idx"
+    assert layout(tmp_path) == ("idx", None)
 
 
 def test_an_unpacked_file_beside_its_gzip_is_one_file(tmp_path: Path, grey: Sample) -> None:
@@ -73,19 +73,15 @@ def test_idx_round_trip_and_damage(tmp_path: Path, array: Bytes, packed: bool, c
 
 def test_binary_batches_come_back_exactly(tmp_path: Path, colour: Sample) -> None:
     write_binary(tmp_path / "cifar-10-batches-bin", colour)
-    pictures = read(tmp_path)
-    assert_same(pictures, colour)
-    assert pictures.classes == tuple(CIFAR_CLASSES)
-    assert layout(tmp_path) == "cifar-10-batches-bin"
+    assert_same(read(tmp_path), colour)
+    assert layout(tmp_path) == ("cifar-10-batches-bin", tuple(CIFAR_CLASSES))
 
 
 @pytest.mark.parametrize(("kind", "test", "root"), [("PNG", "test", "."), ("WEBP", "val", "imagenette2-160")])
 def test_picture_folders_come_back_exactly(tmp_path: Path, colour: Sample, kind: str, test: str, root: str) -> None:
     write_pictures(tmp_path / root, colour, kind, test)
-    pictures = read(tmp_path)
-    assert_same(pictures, colour)
-    assert pictures.classes == tuple(CIFAR_CLASSES)
-    assert layout(tmp_path) == "image folder"
+    assert_same(read(tmp_path), colour)
+    assert layout(tmp_path) == ("image folder", tuple(CIFAR_CLASSES))
 
 
 def test_pictures_of_different_sizes_are_squeezed(tmp_path: Path) -> None:
@@ -96,7 +92,7 @@ def test_pictures_of_different_sizes_are_squeezed(tmp_path: Path) -> None:
         path.write_bytes(encoded(ramp))
     pictures = read(tmp_path)
     # The whole width is kept: the ramp still goes from black to white, in every size.
-    for images in (pictures.train_images, pictures.test_images):
+    for images, *_ in pictures:
         assert images.shape == (1, 3, 64, 64)
         assert images[0, 0, 30].astype(int) == pytest.approx(np.linspace(0, 255, 64), abs=4)
 
@@ -112,10 +108,8 @@ def test_pictures_of_different_sizes_are_squeezed(tmp_path: Path) -> None:
 )
 def test_parquet_comes_back_exactly(tmp_path: Path, colour: Sample, names: tuple[str, str], how: dict[str, Any]) -> None:
     write_parquet(tmp_path, colour, names, **how)
-    pictures = read(tmp_path)
-    assert_same(pictures, colour)
-    assert pictures.classes == (tuple(how["classes"]) if "classes" in how else None)
-    assert layout(tmp_path) == "parquet"
+    assert_same(read(tmp_path), colour)
+    assert layout(tmp_path) == ("parquet", tuple(how["classes"]) if "classes" in how else None)
 
 
 def test_parquet_in_parts_keeps_their_order_and_further_columns(tmp_path: Path, colour: Sample) -> None:
@@ -128,7 +122,7 @@ def test_parquet_in_parts_keeps_their_order_and_further_columns(tmp_path: Path, 
     frame[7:].write_parquet(tmp_path / "train-00001-of-00002.parquet")
     pictures = read(tmp_path)
     assert_same(pictures, colour)
-    assert {name: column.tolist() for name, column in pictures.columns.items()} == {
+    assert {name: column.tolist() for name, column in pictures[0].columns.items()} == {
         "writer": [1, 2, *range(13, 21), *range(3, 13)],  # w0, w1, w10, ...
         "weight": list(range(20)),
     }
@@ -147,7 +141,7 @@ def test_a_test_split_wins_over_a_validation_split_and_idx_over_parquet(tmp_path
     (tmp_path / "validation.parquet").write_bytes((tmp_path / "train.parquet").read_bytes())
     assert_same(read(tmp_path, 1), grey)
     write_idx(tmp_path, grey, True)
-    assert layout(tmp_path) == "idx"
+    assert layout(tmp_path) == ("idx", None)
 
 
 def test_unfinished_and_hidden_files_are_not_data(tmp_path: Path, colour: Sample) -> None:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from headgate.errors import DataError
-from headgate.learning.formats import Pictures, recognise
+from headgate.learning.formats import Split, recognise
 
 from ..said import CIFAR_CLASSES, one_line
 
@@ -94,28 +94,27 @@ def write_parquet(folder: Path, sample: Sample, names: tuple[str, str] = ("train
         parquet_frame(images, labels, **how).write_parquet(folder / name, metadata=metadata)
 
 
-def read(folder: Path, channels: int = 3) -> Pictures:
+def read(folder: Path, channels: int = 3) -> tuple[Split, Split]:
     """What `folder` holds, read as ten classes; the counts promised beforehand are those read."""
     source = recognise(folder)
     assert source is not None
-    pictures = source.read(channels, 10)
-    assert source.counts() == (len(pictures.train_images), len(pictures.test_images))
-    return pictures
+    train, test = source.read(channels, 10)
+    assert source.counts() == (len(train.images), len(test.images))
+    return train, test
 
 
-def layout(folder: Path) -> str:
+def layout(folder: Path) -> tuple[str, tuple[str, ...] | None]:
     source = recognise(folder)
-    return source.format if source else ""
+    return (source.format, source.classes()) if source else ("", None)
 
 
-def assert_same(pictures: Pictures, sample: Sample) -> None:
+def assert_same(splits: tuple[Split, Split], sample: Sample) -> None:
     """Pixel for pixel, and in the form which torch takes over without a copy or a warning."""
-    for split, (images, labels) in sample.splits.items():
-        got_images, got_labels = getattr(pictures, f"{split}_images"), getattr(pictures, f"{split}_labels")
-        np.testing.assert_array_equal(got_images, images)
-        np.testing.assert_array_equal(got_labels, labels)
-        assert (got_images.dtype, got_labels.dtype) == (np.uint8, np.int64)
-        for array in (got_images, got_labels):
+    for got, (images, labels) in zip(splits, sample.splits.values(), strict=True):
+        np.testing.assert_array_equal(got.images, images)
+        np.testing.assert_array_equal(got.labels, labels)
+        assert (got.images.dtype, got.labels.dtype) == (np.uint8, np.int64)
+        for array in (got.images, got.labels):
             assert array.flags.c_contiguous
             assert array.flags.writeable
 
