@@ -6,7 +6,7 @@ from headgate.control.policies import KINDS as POLICIES
 from headgate.control.prices import Bursts, Drift, Fixed, Markov, Pareto, Seasonal, Switches, Trace, UniformInteger
 from headgate.errors import DataError, HeadgateError, InfeasibleError, SettingError
 from headgate.experiment import load, recipe_names, recipe_text
-from headgate.experiment.recipes import override
+from headgate.experiment.recipes import overridden
 from headgate.registry import settings_of
 
 MINE = """
@@ -209,9 +209,7 @@ def test_recipes_that_cannot_be_read(recipe, message, tmp_path, monkeypatch):
 
 
 def test_override_keeps_strings_and_reads_toml():
-    raw = {}
-    for assignment in ("a.b=3", "a.c=x y", 'a.d=["p", 1]', "a.e.f=true"):
-        override(raw, assignment)
+    raw = overridden({}, ["a.b=3", "a.c=x y", 'a.d=["p", 1]', "a.e.f=true"])
     assert raw == {"a": {"b": 3, "c": "x y", "d": ["p", 1], "e": {"f": True}}}
 
 

@@ -97,7 +97,7 @@ def test_a_recipe_names_the_file_beside_it(tmp_path):
         (["data.concepts=3"], "data.concepts = 3: must be a list"),
         (['data.concepts=["turned"]'], "data.concepts[0].kind = turned: no such concept"),
         (['data.concepts=["same", {kind="rotated", quarters=4}]'], "data.concepts[1].quarters = 4: must be 1, 2 or 3"),
-        (["data.concepts=[{kind='swapped', to=[1, 1]}]"], "data.concepts[0].to = [1, 1]: must name each class once"),
+        (["data.concepts=[{kind='swapped', to=[1, 1]}]"], "data.concepts[0].to = [1, 1]: must be the number of each"),
         (["data.concepts=[{kind='classes', classes=[]}]"], "data.concepts[0].classes = []"),
         (["data.concepts=[{kind='prior', weights=[2.0]}]"], "data.concepts[0].weights = [2.0]"),
         (["data.changes={kind='sudden', rounds=[1]}"], "data.changes.rounds = [1]: must be rounds from 2 on"),

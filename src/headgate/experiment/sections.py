@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headgate.control.buffers import BY_CLIENT
-from headgate.control.checks import zero_or_more
+from headgate.control.checks import require, zero_or_more
 from headgate.control.types import System
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
@@ -25,8 +25,7 @@ class SystemTable:
     """what money is counted in, as in "$": printed beside amounts, and nothing else"""
 
     def __post_init__(self) -> None:
-        if self.clients is not None and self.clients < 1:
-            raise SettingError(f"clients = {self.clients}: at least one client is needed")
+        require(self.clients is None or self.clients > 0, "clients", self.clients, "at least one")
         if self.count > CLIENTS:
             raise SettingError(f"clients = {self.count}: at most {CLIENTS:,}")
 
@@ -69,8 +68,7 @@ class RunTable:
     """where the modules lie that the recipe names"""
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise SettingError(f"rounds = {self.rounds}: must be at least 1")
+        require(self.rounds >= 1, "rounds", self.rounds, "at least 1")
         if self.rounds > ROUNDS or (isinstance(self.horizon, int) and self.horizon > ROUNDS):
             name = "rounds" if self.rounds > ROUNDS else "horizon"
             raise SettingError(f"{name} = {getattr(self, name)}: at most {ROUNDS:,}")
@@ -127,10 +125,9 @@ class Training:
         self.local()  # refuses what no client could do
         if self.average is not None:
             zero_or_more("average", self.average)
-        if self.evaluate_every < 1:
-            raise SettingError(f"evaluate_every = {self.evaluate_every}: must be at least 1")
-        if self.target is not None and not 0 < self.target <= 1:
-            raise SettingError(f"target = {self.target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
+        require(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "at least 1")
+        wanted = "an accuracy above 0 and at most 1, as in 0.9 for 90 %"
+        require(self.target is None or 0 < self.target <= 1, "target", self.target, wanted)
 
     def local(self) -> LocalTraining:
         return LocalTraining(self.lr, self.steps, self.momentum, self.weight_decay, self.batch_size)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate.control.checks import checksum, inside_unit, zero_or_more
+from headgate.control.checks import checksum, inside_unit, require, zero_or_more
 from headgate.control.selection import FirstCome, Selection
 from headgate.errors import SettingError
 from headgate.escaping import shown
@@ -69,8 +69,7 @@ class Sea(DataSource):
     count: int = 12_000
 
     def __post_init__(self) -> None:
-        if not 10 <= self.count <= 1_000_000:
-            raise SettingError(f"count = {self.count}: must be 10 to 1,000,000 samples")
+        require(10 <= self.count <= 1_000_000, "count", self.count, "10 to 1,000,000 samples")
 
     def load(self) -> tuple[Any, ...]:
         samples, test = features(self.count), self.count // 5
@@ -101,8 +100,8 @@ class TableFile(DataSource):
 
     def __post_init__(self) -> None:
         for name in ("file", "test_file"):
-            if (said := getattr(self, name)) is not None and not said.endswith(TABLES):
-                raise SettingError(f"{name} = {shown(said)}: must end in {', '.join(TABLES)}")
+            if (said := getattr(self, name)) is not None:
+                require(said.endswith(TABLES), name, said, f"a name that ends in {', '.join(TABLES)}")
         if self.test is not None:
             inside_unit("test", self.test)
         if self.test is not None and self.test_file is not None:
@@ -178,13 +177,11 @@ class Data:
             )
         if len(self.concepts) > CONCEPTS:
             raise SettingError(f"concepts: has {len(self.concepts)} of them; at most {CONCEPTS}")
-        if not 0 <= self.validation < 1:
-            raise SettingError(
-                f"validation = {self.validation:g}: must be a share of the training images, 0 or more and less than 1"
-            )
+        share = "a share of the training images, 0 or more and less than 1"
+        require(0 <= self.validation < 1, "validation", self.validation, share)
         for name, least, most in (("window", 1, WINDOW), ("keep", 0, SAMPLES), ("late", 0, ROUNDS)):
-            if not least <= (said := getattr(self, name)) <= most:
-                raise SettingError(f"{name} = {said}: must be a whole number, {least} to {most:,}")
+            said = getattr(self, name)
+            require(least <= said <= most, name, said, f"a whole number, {least} to {most:,}")
         zero_or_more("look", self.look)
 
     @property
