@@ -42,10 +42,7 @@ def test_only_parquet_files_are_fetched_and_of_imagenette_the_small_pictures(hub
     ("files", "message"),
     [
         (["README.md"], "ylecun/mnist: no parquet files on the hub"),
-        (
-            OSError("no route\nto host"),
-            r"ylecun/mnist: cannot be fetched \(no route to host\); running the command again",
-        ),
+        (OSError("no route\nto host"), r"ylecun/mnist: cannot be fetched \(no route to host\); running the command again"),
     ],
 )
 def test_a_failure_is_one_line(hub: SimpleNamespace, tmp_path: Path, files: Any, message: str) -> None:

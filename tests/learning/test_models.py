@@ -176,6 +176,7 @@ def test_models_that_cannot_be_averaged_or_scored_are_refused(own_module, reason
         ("1 / 0", "Net", "cannot be imported (ZeroDivisionError: division by zero)"),
         ("Net = 3", "Net", "must be a class, a subclass of Model or Module"),
         ("", "Net", " has no Net"),
+        ("", "", " has no "),
         ("def net(): return nn.Linear(60, 6)", "net", "must be a class, a subclass of Model or Module"),
         (BUILT.format("3"), "Net", "must make a torch.nn.Module, made int"),
         (
