@@ -11,11 +11,6 @@ from headgate.escaping import shown
 from headgate.limits import NUMBER, TINY
 
 
-def require(fits: bool, name: str, value: Any, wanted: str) -> None:
-    if not fits:
-        raise SettingError(f"{name} = {_said(value)}: must be {wanted}")
-
-
 def positive(name: str, value: ArrayLike, most: float = NUMBER) -> None:
     _numbers(name, value, most, "a positive, finite number", above=0.0)
 

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import numpy as np
 
 from headgate.control.buffers import BY_CLIENT
-from headgate.control.checks import require, zero_or_more
+from headgate.control.checks import zero_or_more
 from headgate.control.types import System
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.learning.local import LocalTraining
 from headgate.limits import CLIENTS, ROUNDS, SEEDS, check_memory
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.control.checks import checksum, require
+from headgate.control.checks import checksum
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError, SettingError, require
 from headgate.escaping import one_line
 from headgate.limits import CHANGES_FILE, CONCEPTS
 from headgate.reading import read_text

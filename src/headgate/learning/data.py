@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate.control.checks import checksum, inside_unit, require, zero_or_more
+from headgate.control.checks import checksum, inside_unit, zero_or_more
 from headgate.control.selection import FirstCome, Selection
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.escaping import shown
 from headgate.learning.concepts import THRESHOLD, Concept, DriftKind, above, features
 from headgate.learning.partition import Pairs, Partition

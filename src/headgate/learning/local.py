@@ -7,10 +7,10 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from headgate.control.checks import positive, require, zero_or_more
+from headgate.control.checks import positive, zero_or_more
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Ints
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.learning.objectives import LocalObjective, PlainLoss
 
 # One 64-bit index addresses a sample's place in a batch order: round, epoch and position side by side.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import positive, require, zero_or_more
-from headgate.errors import SettingError
+from headgate.control.checks import positive, zero_or_more
+from headgate.errors import SettingError, require
 from headgate.registry import Slot
 
 if TYPE_CHECKING:

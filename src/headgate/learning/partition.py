@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import positive, require
+from headgate.control.checks import positive
 from headgate.control.randomness import Purpose, permutations, uniform
 from headgate.control.types import Ints
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.registry import Slot
 
 RETRIES = 100

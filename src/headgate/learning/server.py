@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import positive, require
+from headgate.control.checks import positive
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.registry import Slot
 from headgate.theory.labels import paper
 from headgate.theory.recursion import memory_proportional_weight

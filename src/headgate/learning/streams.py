@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import require
 from headgate.control.randomness import Purpose, permutations, uniform
 from headgate.control.types import Ints
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.learning.partition import Owners, OwnerTable
 from headgate.limits import WINDOW
 from headgate.registry import Slot
