@@ -1,5 +1,7 @@
 """What can go wrong, in the user's words. Every message names the setting and the value."""
 
+from headgate.escaping import shown
+
 
 class HeadgateError(Exception):
     """Anything headgate refuses. `exit_code` is what the command line returns for it."""
@@ -39,3 +41,9 @@ class LedgerError(HeadgateError):
     """Orders, reports and ledger do not belong together; nothing was posted."""
 
     exit_code = 5
+
+
+def require(fits: bool, name: str, value: object, wanted: str) -> None:
+    """Refuse a setting that does not fit."""
+    if not fits:
+        raise SettingError(f"{name} = {shown(value)}: must be {wanted}")

@@ -5,7 +5,7 @@ Sizes are checked before memory is taken. Who has more memory to give says so: H
 
 import os
 
-from headgate.errors import DataError, SettingError
+from headgate.errors import SettingError
 from headgate.escaping import shown
 
 NUMBER = 1e15
@@ -55,12 +55,6 @@ TEXT = 10_000
 
 MEMORY = 2.0
 """GiB that a rehearsal or a file may take, where HEADGATE_MEMORY says nothing else"""
-RATIO = 100
-"""how many times its size on disk a file may become in memory"""
-SMALL = 64 * 2**20
-"""bytes that a file may become whatever its size on disk"""
-PIXELS = 50_000_000
-"""of one picture"""
 
 
 def memory() -> float:
@@ -79,10 +73,3 @@ def check_memory(what: str, wanted: float) -> None:
     """That this many bytes may be taken; `what` says the setting, its value and what takes them."""
     if wanted > memory():
         raise SettingError(f"{what} about {wanted / 2**30:,.1f} GiB of memory; at most {memory() / 2**30:g} (HEADGATE_MEMORY)")
-
-
-def check_growth(path: object, wanted: float, size: float) -> None:
-    """That what takes `size` bytes on disk may become `wanted` bytes in memory."""
-    if wanted > max(SMALL, RATIO * size):
-        raise DataError(f"{path}: {size:,.0f} bytes become {wanted:,.0f}; at most {RATIO} times as many")
-    check_memory(f"{path}: takes", wanted)

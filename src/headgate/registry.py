@@ -7,6 +7,7 @@ on equal terms with what is shipped, and a part is written to the record as a re
 import importlib
 import importlib.util
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -57,6 +58,10 @@ OWN = Search()
 """of a recipe of the user's own that lies nowhere"""
 
 
+SLOTS: dict[type, "Slot"] = {}
+"""by what fills them: a field of such a type is made of what a recipe describes"""
+
+
 @dataclass(frozen=True)
 class Slot:
     """A place in an experiment that a part fills."""
@@ -69,13 +74,14 @@ class Slot:
     outside: type | None = None
     """stands for a `module:Class` until it is used; None: it is imported at once"""
 
+    def __post_init__(self) -> None:
+        SLOTS[self.base] = self
+
 
 POLICY = Slot("policy", AdmissionPolicy, policies.KINDS)
 RETENTION = Slot("retention rule", retention.Retention, retention.KINDS)
 PRICES = Slot("price process", prices.PriceProcess, prices.KINDS)
 SELECTION = Slot("buying rule", selection.Selection, selection.KINDS)
-SLOTS = {slot.base: slot for slot in (POLICY, RETENTION, PRICES, SELECTION)}
-"""of parts that are fields of other parts"""
 
 
 # from a table to a part
@@ -109,22 +115,29 @@ def find(slot: Slot, kind: Any, where: str, search: Search = OWN) -> type:
 
 def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = OWN) -> Any:
     """An instance of a class from its settings, checked against its fields; an error names what is wrong in one line."""
-    hints = _settings_of(kind)
+    if not isinstance(settings, Mapping):
+        raise SettingError(f"{where} = {shown(settings)}: must be a section")
+    values: dict[str, Any] = {}
     if is_dataclass(kind):
         stated = checked(_model(kind), dict(settings), where)
         values = {name: getattr(stated, name) for name in stated.model_fields_set}
-    else:
-        values = _known(kind, settings, where)
+    elif settings:
+        raise SettingError(f"{where}: {kind.__name__} must be a data class to have settings")
     for name, value in values.items():
-        hint = hints.get(name)
-        slot = next((SLOTS[each] for each in _members(hint) if each in SLOTS), None)
-        nested = next((each for each in _members(hint) if isinstance(each, type) and is_dataclass(each)), None)
-        if slot is not None and value is not None:
-            values[name] = make(slot, value, f"{where}.{name}", search)
-        elif nested is not None and value is not None and not isinstance(value, Mapping | nested):
-            raise SettingError(f"{where}.{name} = {shown(value)}: must be a section")
-        elif nested is not None and isinstance(value, Mapping):
-            values[name] = fill(nested, value, f"{where}.{name}", search)
+        key, hint = f"{where}.{name}", _settings_of(kind)[name]
+        members = (*get_args(hint)[:1], Ellipsis) if get_origin(hint) is tuple else _members(hint)
+        slot = next((SLOTS[each] for each in members if each in SLOTS), None)
+        nested = next((each for each in members if isinstance(each, type) and is_dataclass(each)), None)
+        if value is None:
+            continue
+        if slot is not None and Ellipsis in members:
+            if not isinstance(value, list | tuple):
+                raise SettingError(f"{key} = {shown(value)}: must be a list of {slot.name}s: kinds, or tables with `kind`")
+            values[name] = tuple(make(slot, each, f"{key}[{number}]", search) for number, each in enumerate(value))
+        elif slot is not None:
+            values[name] = make(slot, value, key, search)
+        elif nested is not None and not isinstance(value, nested):
+            values[name] = fill(nested, value, key, search)
         elif isinstance(value, list):  # an array's
             values[name] = np.array(value)
         elif name in _paths(kind) and isinstance(value, str):
@@ -194,28 +207,18 @@ def _checked_hint(hint: Any, infinite: bool) -> Any:
     """A field's type as TOML can state it."""
     from pydantic import BeforeValidator
 
-    def number(value: object) -> object:
+    def plain(value: Any) -> Any:
+        """Pydantic would take truth values and text for numbers; what is real has the limits of its own setting."""
         if isinstance(value, bool | str):
-            raise ValueError("must be a number")
-        if isinstance(value, float) and (value != value or (abs(value) == float("inf") and not infinite)):
-            raise ValueError("must be a finite number")
-        return bounded(value)
-
-    def whole(value: object) -> object:
-        if isinstance(value, bool | str):
-            raise ValueError("must be a whole number")
-        return bounded(value, int | float)
-
-    def bounded(value: object, kinds: Any = int) -> object:
-        """Before it is turned into another type; what is real has the limits of its own setting."""
-        if isinstance(value, kinds) and abs(value) > NUMBER:
+            raise ValueError("must be a whole number" if hint is int else "must be a number")
+        if isinstance(value, int if hint is float else int | float) and abs(value) > NUMBER:
             raise ValueError(f"a number not beyond {NUMBER:g}")
+        if isinstance(value, float) and (math.isnan(value) or (math.isinf(value) and not infinite)):
+            raise ValueError("must be a finite number")
         return value
 
-    if hint is int:
-        return Annotated[int, BeforeValidator(whole)]
-    if hint is float:
-        return Annotated[float, BeforeValidator(number)]
+    if hint in (int, float):
+        return Annotated[hint, BeforeValidator(plain)]
     if hint in SLOTS or (is_dataclass(hint) and isinstance(hint, type)):
         return Any
     origin, args = get_origin(hint), get_args(hint)
@@ -223,6 +226,8 @@ def _checked_hint(hint: Any, infinite: bool) -> Any:
         return Union[tuple(_checked_hint(each, infinite) for each in args)]  # noqa: UP007  # made at run time
     if origin is np.ndarray:
         return list[_checked_hint({"i": int, "f": float, "b": bool}[np.dtype(get_args(args[1])[0]).kind], infinite)]  # type: ignore[misc]
+    if origin is tuple and args[0] in SLOTS:
+        return Any
     if origin is tuple:
         return tuple[tuple(each if each is Ellipsis else _checked_hint(each, infinite) for each in args)]  # type: ignore[misc]
     return hint
@@ -244,15 +249,6 @@ def _paths(kind: type) -> list[str]:
     return [own.name for own in fields(kind) if own.metadata.get("path")] if is_dataclass(kind) else []
 
 
-def _known(kind: type, settings: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Settings of a class that is no data class: its arguments."""
-    takes = list(inspect.signature(kind).parameters)
-    for name in settings:
-        if name not in takes:
-            raise SettingError(f"{where}.{shown(name)}: unknown key{nearest(name, takes)}")
-    return dict(settings)
-
-
 # from a part to a table
 
 
@@ -266,9 +262,9 @@ def table_of(slot: Slot, part: Any) -> dict[str, Any]:
 def settings_of(part: Any) -> dict[str, Any]:
     """The fields of a part as TOML holds them; what is None is left out."""
     if not is_dataclass(part):
-        if not inspect.signature(type(part)).parameters:
-            return {}
-        raise Unnamed(f"{type(part).__name__} is no data class, so its settings are not known")
+        if inspect.signature(type(part)).parameters:
+            raise Unnamed(f"{type(part).__name__} is no data class, so its settings are not known")
+        return {}
     said = {own.name: getattr(part, own.name) for own in fields(part) if own.init and own.metadata.get("setting", True)}
     said |= {name: os.path.abspath(said[name]) for name in _paths(type(part)) if said.get(name) is not None}
     return {name: _toml(f"{type(part).__name__}.{name}", value) for name, value in said.items() if value is not None}

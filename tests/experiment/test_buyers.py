@@ -1,31 +1,27 @@
-"""Recipes with the kinds of policies and prices that buy, drift, burst and switch."""
+"""Policies that buy, and the keys by which a recipe says what full clients drop."""
 
 import numpy as np
 import pytest
 
-from headgate.control import KStep, policies
-from headgate.control.prices import Bursts, Drift, Pareto, PerClient, Switches
+from headgate.control import ClassBalanced, Fifo, KStep, Reservoir
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.experiment import load
 
-KINDS = {
-    "headgate": policies.Headgate,
-    "alert": policies.Alert,
-    "threshold": policies.Threshold,
-    "resolving": policies.Resolving,
-    "pacing": policies.Pacing,
-    "random": policies.Random,
-    "clairvoyant": policies.Clairvoyant,
-}
+BUYERS = ["headgate", "threshold", "resolving", "pacing", "random", "clairvoyant"]
+RULES = {"fifo": Fifo, "reservoir": Reservoir, "class-balanced": ClassBalanced}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def recipe(kind, *settings):
+    return load(
+        "mnist", [f'run.policies=["{kind}"]', "run.rounds=15", "run.seeds=2", *(f"policies.{kind}.{s}" for s in settings)]
+    )
+
+
+@pytest.mark.parametrize("kind", [*BUYERS, "alert"])
 def test_every_kind_needs_no_settings_and_keeps_the_money(kind):
     experiment = load("mnist", [f'run.policies=["{kind}"]', "run.rounds=20", "run.seeds=2"])
-    policy = experiment.policies[kind]
-    assert type(policy) is KINDS[kind]
-    result = rehearse(experiment.system, policy, experiment.prices, experiment.seeds, 20)
+    result = rehearse(experiment.system, experiment.policies[kind], experiment.prices, experiment.seeds, 20)
     assert np.all(result.spend.sum(axis=-1) <= 55.0 * 20)
     assert result.peak_excess.max() <= 0
     assert result.N[:, -1].min() >= 100
@@ -44,30 +40,74 @@ def test_settings_reach_the_policy():
     assert load("mnist", ['run.policies=["threshold"]', "policies.threshold.limit=3.0"]).policies["threshold"].limit == 3.0
 
 
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", [*BUYERS, "constant"])
+def test_every_buyer_and_constant_take_every_rule(kind, rule):
+    experiment = recipe(kind, f'rule={{kind="{rule}", capacity="buffer"}}')
+    retention = experiment.policies[kind].retention(experiment.system)
+    assert type(retention) is RULES[rule]
+    assert np.array_equal(retention.limit(experiment.system), experiment.system.buffer)
+    assert experiment.tables()["policies"][kind]["rule"]["kind"] == rule
+    same = recipe(kind, f'rule={{kind="{rule}"}}')
+    assert same.tables() == experiment.tables()
+    assert recipe(kind, f"rule={rule}").tables() == experiment.tables()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rehearsal_counts_what_was_trained_on(rule):
+    experiment = recipe("headgate", f"rule={rule}")
+    result = rehearse(experiment.system, experiment.policies["headgate"], experiment.prices, experiment.seeds, 15)
+    unused = result.ledger.unused
+    assert np.array_equal(result.N[:, -1] + unused, result.admitted.sum(axis=-1))
+    assert result.peak_excess.max() <= 0
+    assert np.all(result.n_eff[:, -1] <= result.N[:, -1] + 1e-9)
+    assert np.any(np.asarray(unused) > 0) == (rule not in ("fifo", "class-balanced"))
+
+
+@pytest.mark.parametrize("kind", [*BUYERS, "constant"])
+def test_the_same_is_bought_under_every_rule(kind):
+    """Nobody takes what was never used for what was never bought."""
+    bought = []
+    for rule in RULES:
+        experiment = recipe(kind, f"rule={rule}")
+        result = rehearse(experiment.system, experiment.policies[kind], experiment.prices, experiment.seeds, 15)
+        bought.append((result.admitted.tolist(), result.spend.tolist(), result.n.tolist()))
+    assert all(each == bought[0] for each in bought)
+
+
+def test_a_seed_draws_the_same_in_any_rehearsal():
+    experiment = recipe("headgate", "rule=reservoir")
+    policy, seeds = experiment.policies["headgate"], np.array([4, 2])
+    both = rehearse(experiment.system, policy, experiment.prices, seeds, 15)
+    alone = rehearse(experiment.system, policy, experiment.prices, seeds[1:], 15)
+    assert np.array_equal(both.ledger.places[1], alone.ledger.places[0])
+
+
+def test_capacity_and_age():
+    lots = recipe("headgate", "rule=reservoir", "rule.capacity=3")
+    assert lots.policies["headgate"].rule.limit(lots.system).tolist() == [3] * 10
+    constant = [
+        recipe("constant", *settings).policies["constant"].retention(lots.system)
+        for settings in ([], ["capacity=buffer"], ["rule=fifo"], ["rule={kind='kstep', K=4, capacity='buffer'}"])
+    ]
+    assert [type(rule) for rule in constant] == [KStep, KStep, Fifo, KStep]
+    assert [rule.capacity for rule in constant] == [None, "buffer", "buffer", "buffer"]
+
+
 @pytest.mark.parametrize(
-    ("settings", "process"),
+    ("kind", "settings", "message"),
     [
-        (["kind=bursts", "low=1", "high=6", "factor=5", "chance=0.02", "length=10"], Bursts(1, 6, 5, 0.02, 10)),
-        (["kind=drift", "first=3", "last=8", "rounds=100"], Drift(3, 8, 100)),
-        (["kind=pareto", "low=1", "high=100", "tail=1.2"], Pareto(1, 100, 1.2)),
-        (["kind=switches", "levels=[1, 10]", "lengths=[5, 5]", "repeat=true"], Switches((1, 10), (5, 5), True)),
+        ("headgate", ["rule=resevoir"], "rule.kind = resevoir: no such retention rule; did you mean reservoir?"),
+        ("headgate", ["rule=3"], "policies.headgate.rule = 3: must be a retention rule: its kind, or a section with `kind`"),
+        ("headgate", ["rule=reservoir", "rule.K=3"], "policies.headgate.rule.K: unknown key"),
+        ("headgate", ["ratio=0.5"], "policies.headgate.ratio: unknown key"),
+        ("headgate", ["rule=reservoir", "rule.capacity=0"], "policies.headgate.rule.capacity = 0: every client needs room"),
+        ("headgate", ["rule={kind='fifo', capacity=[1, 2]}"], "policies.headgate.capacity has 2 entries for 10 clients"),
+        ("headgate", ["rule={kind='kstep'}"], "policies.headgate.rule.K: is missing"),
     ],
 )
-def test_kinds_of_prices(settings, process, tmp_path):
-    recipe = tmp_path / "own.toml"
-    lines = [f'{line.split("=")[0]} = "{line.split("=")[1]}"' if line.startswith("kind") else line for line in settings]
-    rest = "\n".join(lines)
-    recipe.write_text(
-        f'[system]\nbuffers = [3, 4]\nbudget = 9.0\n[run]\nrounds = 10\npolicies = ["headgate"]\n[prices]\n{rest}\n'
-    )
-    assert load(str(recipe)).prices == process
-
-
-def test_prices_per_client():
-    said = "kind='per-client', common={kind='uniform', low=1.0, high=10.0}, noise=0.2"
-    factors = "factors=[1, 1, 1, 1, 1, 2, 2, 2, 2, 2]"
-    experiment = load("mnist", ['run.policies=["headgate"]', f"prices={{{said}, {factors}}}"])
-    assert isinstance(experiment.prices, PerClient)
-    assert experiment.prices.path(experiment.seeds, 1, 4).shape == (10, 3, 10)
-    with pytest.raises(SettingError, match=r"prices.factors: is missing"):
-        load("mnist", [f"prices={{{said}}}"])
+def test_what_does_not_go_together_is_named(kind, settings, message):
+    with pytest.raises(SettingError) as refusal:
+        recipe(kind, *settings)
+    assert message in str(refusal.value)
+    assert "\n" not in str(refusal.value)

@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 
 from headgate.control import KStep
-from headgate.control.policies import Acdpp, Constant, Dpp, Hybrid, Oracle, Released
-from headgate.control.prices import Fixed, Markov, Seasonal, Trace, UniformInteger
+from headgate.control.policies import KINDS as POLICIES
+from headgate.control.prices import Bursts, Drift, Fixed, Markov, Pareto, Seasonal, Switches, Trace, UniformInteger
 from headgate.errors import DataError, HeadgateError, InfeasibleError, SettingError
 from headgate.experiment import load, recipe_names, recipe_text
-from headgate.experiment.recipes import override
+from headgate.experiment.recipes import overridden
+from headgate.registry import settings_of
 
 MINE = """
 [system]
@@ -95,12 +96,6 @@ def test_overrides_reach_every_key():
     assert e.policies["dpp"].burst == "none"
 
 
-def test_every_kind_of_policy_and_price():
-    kinds = {"acdpp": Acdpp, "dpp": Dpp, "constant": Constant, "oracle": Oracle, "hybrid": Hybrid, "released": Released}
-    for name, kind in kinds.items():
-        assert type(load("mnist", [f'run.policies=["{name}"]']).policies[name]) is kind
-
-
 def test_another_kind_drops_the_keys_that_only_the_old_one_had():
     assert load("mnist", ["prices.kind=constant", "prices.value=3"]).prices == Fixed(3)
     assert load("mnist", ["policies.acdpp.V=3", "policies.acdpp.kind=constant", "policies.acdpp.K=2"]).policies["acdpp"].K == 2
@@ -110,16 +105,37 @@ def test_another_kind_drops_the_keys_that_only_the_old_one_had():
         load("mnist", ["prices.hihg=3", "prices.kind=constant", "prices.value=3"])
 
 
-def test_other_price_processes_from_a_file(tmp_path):
-    path = tmp_path / "r.toml"
-    for body, kind in (
-        ('kind = "constant"\nvalue = 3', Fixed),
-        ('kind = "integer"\nlow = 1\nhigh = 3', UniformInteger),
-        ('kind = "markov"\nlevels = [1, 9]\ntransition = [[0.9, 0.1], [0.2, 0.8]]', Markov),
-        ('kind = "seasonal"\naverage = 5\namplitude = 2\nperiod = 24', Seasonal),
-    ):
-        path.write_text(f"[system]\nbuffers = [4]\nbudget = 9\n[prices]\n{body}\n[run]\nrounds = 9\n")
-        assert type(load(str(path)).prices) is kind
+def test_every_kind_of_policy_needs_no_settings():
+    for kind in POLICIES:
+        assert type(load("mnist", [f'run.policies=["{kind}"]']).policies[kind]) is POLICIES[kind]
+
+
+@pytest.mark.parametrize(
+    ("table", "process"),
+    [
+        ("kind='constant', value=3", Fixed(3)),
+        ("kind='integer', low=1, high=3", UniformInteger(1, 3)),
+        ("kind='markov', levels=[1, 9], transition=[[0.9, 0.1], [0.2, 0.8]]", Markov((1, 9), ((0.9, 0.1), (0.2, 0.8)))),
+        ("kind='seasonal', average=5, amplitude=2, period=24", Seasonal(5, 2, 24)),
+        ("kind='bursts', low=1, high=6, factor=5, chance=0.02, length=10", Bursts(1, 6, 5, 0.02, 10)),
+        ("kind='drift', first=3, last=8, rounds=100", Drift(3, 8, 100)),
+        ("kind='pareto', low=1, high=100, tail=1.2", Pareto(1, 100, 1.2)),
+        ("kind='switches', levels=[1, 10], lengths=[5, 5], repeat=true", Switches((1, 10), (5, 5), True)),
+    ],
+)
+def test_kinds_of_prices(table, process):
+    made = load("mnist", [f"prices={{{table}}}", 'run.policies=["headgate"]', "run.rounds=10"]).prices
+    assert type(made) is type(process)
+    assert settings_of(made) == settings_of(process)
+
+
+def test_prices_per_client():
+    said = "kind='per-client', common={kind='uniform', low=1.0, high=10.0}, noise=0.2"
+    factors = "factors=[1, 1, 1, 1, 1, 2, 2, 2, 2, 2]"
+    experiment = load("mnist", ['run.policies=["headgate"]', f"prices={{{said}, {factors}}}"])
+    assert experiment.prices.path(experiment.seeds, 1, 4).shape == (10, 3, 10)
+    with pytest.raises(SettingError, match=r"prices.factors: is missing"):
+        load("mnist", [f"prices={{{said}}}"])
 
 
 @pytest.mark.parametrize(
@@ -167,7 +183,9 @@ def test_bad_settings_are_refused_in_one_line(assignment, message):
     assert "\n" not in str(refusal.value)
 
 
-def test_a_budget_that_buys_nothing_is_infeasible():
+def test_a_budget_is_needed_and_one_that_buys_nothing_is_infeasible():
+    with pytest.raises(SettingError, match=r"system.budget: is missing"):
+        load({"system": {"buffers": [4]}, "prices": {"kind": "constant", "value": 3}, "run": {"rounds": 9}})
     with pytest.raises(InfeasibleError, match=r"system.budget = 0.01: buys less than one sample in 100 rounds"):
         load("mnist", ["system.budget=0.01"])
 
@@ -190,17 +208,8 @@ def test_recipes_that_cannot_be_read(recipe, message, tmp_path, monkeypatch):
     assert message in str(refusal.value)
 
 
-def test_a_section_that_is_missing_is_named(tmp_path):
-    path = tmp_path / "r.toml"
-    path.write_text('[system]\nbuffers = [4]\n[prices]\nkind = "constant"\nvalue = 3\n[run]\nrounds = 9\n')
-    with pytest.raises(SettingError, match=r"system.budget: is missing"):
-        load(str(path))
-
-
 def test_override_keeps_strings_and_reads_toml():
-    raw = {}
-    for assignment in ("a.b=3", "a.c=x y", 'a.d=["p", 1]', "a.e.f=true"):
-        override(raw, assignment)
+    raw = overridden({}, ["a.b=3", "a.c=x y", 'a.d=["p", 1]', "a.e.f=true"])
     assert raw == {"a": {"b": 3, "c": "x y", "d": ["p", 1], "e": {"f": True}}}
 
 
@@ -208,3 +217,46 @@ def test_buffers_are_repeated_until_every_client_has_one():
     e = load("mnist", ["system.clients=12"])
     assert e.system.buffer.tolist() == [8, 9, 10, 11, 12, 8, 9, 10, 11, 12, 8, 9]
     assert np.all(e.system.weight == 1 / 12)
+
+
+# a recipe on top of another one
+
+
+def on(tmp_path, text):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return load(str(path))
+
+
+def test_what_is_not_said_is_that_of_the_base(tmp_path):
+    e, below = on(tmp_path, 'base = "mnist"\n[run]\nrounds = 7\n[policies.mine]\nkind = "acdpp"\nV = 3.0\n'), load("mnist")
+    assert (e.name, e.rounds, len(e.seeds)) == ("mine", 7, len(below.seeds))
+    assert e.system.buffer.tolist() == below.system.buffer.tolist()
+    assert list(e.policies) == list(below.policies)
+    assert e.training == below.training
+
+
+def test_a_table_of_another_kind_is_not_mixed_with_the_one_below(tmp_path):
+    e = on(tmp_path, 'base = "mnist"\n[prices]\nkind = "constant"\nvalue = 2.0\n')
+    assert e.prices.mean(10) == 2.0
+
+
+def test_a_base_may_be_a_file_beside_it_with_a_base_of_its_own(tmp_path):
+    (tmp_path / "below.toml").write_text('base = "mnist"\n[policies.acdpp]\nkind = "acdpp"\nK = 7\n')
+    (tmp_path / "between.toml").write_text('base = "below.toml"\n[run]\nrounds = 9\n')
+    e = on(tmp_path, 'base = "between.toml"\n[run]\nseeds = 2\n')
+    assert (e.policies["acdpp"].K, e.rounds, len(e.seeds)) == (7, 9, 2)
+
+
+@pytest.mark.parametrize("base", ["../below.toml", "/below.toml", "in/below.toml", "mine.toml"])
+def test_a_base_lies_in_the_same_folder_and_is_another_recipe(tmp_path, base):
+    with pytest.raises(SettingError, match=r"a file in the same folder|more than 8 recipes on top of each other"):
+        on(tmp_path, f'base = "{base}"')
+
+
+@pytest.mark.parametrize("base", ["nothing", "../recipes/mnist", "paper/../mnist", "/mnist", "paper", ""])
+def test_a_base_must_be_a_shipped_recipe(tmp_path, base):
+    with pytest.raises(SettingError, match="no such recipe"):
+        on(tmp_path, f'base = "{base}"')
+    with pytest.raises(SettingError, match="no such recipe"):
+        recipe_text(base)

@@ -25,6 +25,7 @@ CLIENTS, ROUNDS = 4, 12
 SOME = st.sampled_from([0.3, 0.5, 0.75])
 CAPACITY = st.one_of(st.just("buffer"), st.integers(1, 6), st.lists(st.integers(1, 6), min_size=CLIENTS, max_size=CLIENTS))
 K = st.integers(1, 5)
+BURST = st.sampled_from(["buffer", "none", 3.5])
 FEW = {"capacity": CAPACITY, "purse": st.booleans()}
 BUDGET = {
     "gamma": SOME,
@@ -42,15 +43,8 @@ BUYING = {"rule": RULE, "fill": st.floats(0, 20), "overdraft": st.floats(0, 20)}
 ONE_PRICE = {
     "pacing": {"step": st.floats(0.01, 1), "initial": st.floats(0, 1), **BUYING},
     "random": {"chance": SOME, "seed": st.integers(0, 9), **BUYING},
-    "acdpp": {
-        "rho": SOME,
-        "phi": SOME,
-        "rate": st.floats(0.5, 9),
-        "burst": st.sampled_from(["buffer", "none", 3.5]),
-        **BUDGET,
-        **FEW,
-    },
-    "dpp": {"burst": st.sampled_from(["buffer", "none", 3.5]), "N0": st.floats(0, 9), "n0": st.floats(0, 9), **BUDGET, **FEW},
+    "acdpp": {"rho": SOME, "phi": SOME, "rate": st.floats(0.5, 9), "burst": BURST, **BUDGET, **FEW},
+    "dpp": {"burst": BURST, "N0": st.floats(0, 9), "n0": st.floats(0, 9), **BUDGET, **FEW},
     "released": {"V": st.floats(1, 900), "least": st.integers(0, 2), "capacity": CAPACITY, "bound": BUDGET["bound"]},
     "constant": {"rate": st.floats(0.5, 9), "K": K, "rule": RULE, **FEW},
     "clairvoyant": {"aim": st.sampled_from(["bound", "samples"]), **BUYING},
@@ -59,13 +53,7 @@ ANY_PRICE = {
     "below": {"quantile": SOME, **BUYING},
     "held": {"policy": st.sampled_from([{"kind": "hybrid", "K": 2}, {"kind": "constant", "rate": 2.5}])},
     "headgate": {"early": SOME, "smooth": SOME, "fairness": SOME, **BUYING},
-    "alert": {
-        "false_alarms": SOME,
-        "reserve": SOME,
-        "probe": SOME,
-        "smooth": SOME,
-        **BUYING,
-    },
+    "alert": {"false_alarms": SOME, "reserve": SOME, "probe": SOME, "smooth": SOME, **BUYING},
     "resolving": {"fairness": SOME, **BUYING},
     "threshold": {"limit": st.one_of(st.floats(0, 9), st.just(float("inf"))), "share": SOME, **BUYING},
     "constant": {"rate": st.floats(0.5, 9), "K": K, "rule": RULE, "capacity": CAPACITY},

@@ -115,7 +115,6 @@ class Notes:
 
 def test_rounds_are_tracked_as_those_of_the_simulator_and_the_money_is_warned_of_once(tmp_path, monkeypatch):
     notes, warned = Notes(), []
-    monkeypatch.setattr("headgate.flower.run_folder.check_installed", lambda names: None)
     monkeypatch.setattr("headgate.flower.run_folder.make_trackers", lambda names: [notes])
     monkeypatch.setattr("headgate.flower.run_folder.log", lambda level, text, *values: warned.append(text % values))
     world = World(tmp_path, an_experiment("fifo", 6))

@@ -1,4 +1,4 @@
-"""What a Dataset refuses, its statistics, and what is held out of it."""
+"""What a Dataset refuses, its statistics, what is held out of it, and tables of features."""
 
 from typing import Any
 
@@ -48,16 +48,18 @@ def test_a_sound_data_set_is_taken() -> None:
         ({"train_images": np.zeros((4, 2, 2), np.uint8)}, "train_images must be (N, 1 or 3, height, width), is (4, 2, 2)"),
         ({"train_images": np.zeros((4, 2, 2, 2), np.uint8)}, "train_images must be (N, 1 or 3, height, width)"),
         ({"train_images": np.zeros((4, 1, 0, 2), np.uint8)}, "train_images must be (N, 1 or 3, height, width)"),
-        ({"test_labels": np.zeros((2, 1), np.int64)}, "test_labels must be (N,), is (2, 1)"),
-        ({"train_labels": np.zeros(3, np.int64)}, "4 train_images, but 3 train_labels"),
+        ({"test_labels": np.zeros((2, 1), np.int64)}, "test_labels must be (2,), one for each of test_images, is (2, 1)"),
+        ({"train_labels": np.zeros(3, np.int64)}, "train_labels must be (4,), one for each of train_images, is (3,)"),
         ({"test_images": np.zeros((0, 1, 2, 2), np.uint8), "test_labels": np.zeros(0, np.int64)}, "test_images is empty"),
-        ({"test_labels": np.array([0, 2])}, "test_labels holds 2, outside 0..1"),
-        ({"train_labels": np.array([0, -1, 0, 0])}, "train_labels holds -1, outside 0..1"),
-        ({"test_images": np.zeros((2, 1, 3, 2), np.uint8)}, "train_images are (1, 2, 2), test_images (1, 3, 2)"),
+        ({"test_labels": np.array([0, 2])}, "test_labels holds 0 to 2, outside 0..1"),
+        ({"train_labels": np.array([0, -1, 0, 0])}, "train_labels holds -1 to 0, outside 0..1"),
+        ({"test_images": np.zeros((2, 1, 2, 2), np.float32)}, "'uint8'), test_images ((1, 2, 2), 'float32')"),
+        ({"train_images": np.full((4, 1, 2, 2), np.nan, np.float32)}, "train_images holds values that are not finite"),
+        ({"test_images": np.zeros((2, 1, 3, 2), np.uint8)}, "train_images are ((1, 2, 2), 'uint8'), test_images ((1, 3, 2)"),
         ({"classes": ()}, "has no classes"),
-        ({"mean": (0.5, 0.5)}, "mean has 2 entries for 1 channels"),
-        ({"std": (0.0,)}, "std = (0.0,) must be above zero"),
-        ({"mean": (float("nan"),)}, "mean = (nan,) must be finite"),
+        ({"mean": (0.5, 0.5)}, "mean = (0.5, 0.5) must be a finite number for each channel"),
+        ({"std": (0.0,)}, "std = (0.0,) must be a finite number for each channel, and std above zero"),
+        ({"mean": (float("nan"),)}, "mean = (nan,) must be a finite number"),
         ({"columns": {"writer": np.arange(3)}}, "column writer must be an array with one entry for each training image"),
     ],
 )
@@ -120,3 +122,72 @@ def test_nothing_held_out_leaves_the_data_set_as_it_is() -> None:
     for fraction in (-0.1, 1.0):
         with pytest.raises(SettingError, match=r"validation = .*: must be a share"):
             Data(validation=fraction)
+
+
+# tables of features: scaled by their training rows, refused where they are no numbers
+
+
+SOME = np.array([[1.0, 5.0], [3.0, 5.0], [8.0, 5.0]])
+LABELS = np.array([0, 1, 1])
+
+
+def made(train, test=None, labels=LABELS, **more):
+    test = train if test is None else test
+    given = {"train_images": train, "train_labels": labels, "test_images": test, "test_labels": labels[: len(test)]}
+    return dataset_of("shop", {**given, **more})
+
+
+@given(arrays(np.float64, (3, 4), elements=st.floats(-1e6, 1e6, width=32)), st.floats(-1e9, 1e9))
+def test_every_feature_has_mean_0_and_deviation_1_or_does_not_vary(table, far):
+    data = made(table + far)
+    columns = data.train_images.reshape(3, 4).astype(np.float64)
+    assert data.train_images.dtype == np.float32
+    assert (data.shape, data.mean, data.std, data.unit) == ((1, 1, 4), (0.0,), (1.0,), 1.0)
+    for own, said in zip(columns.T, (table + far).T, strict=True):
+        if np.ptp(said) > 1e-3 * (1 + abs(far) * 1e-9):
+            assert own.mean() == pytest.approx(0, abs=1e-3)
+            assert own.std() == pytest.approx(1, abs=1e-3)
+
+
+def test_the_test_rows_are_scaled_by_the_training_rows():
+    data = made(SOME, SOME[:2] + 100)
+    middle, spread = SOME[:, 0].mean(), SOME[:, 0].std()
+    np.testing.assert_allclose(data.test_images.reshape(2, 2)[:, 0], (SOME[:2, 0] + 100 - middle) / spread, rtol=1e-6)
+    np.testing.assert_allclose(data.test_images.reshape(2, 2)[:, 1], 100)  # did not vary: only its middle is taken away
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.float32, bool])
+def test_numbers_of_any_kind_are_features(kind):
+    table = SOME.astype(kind)
+    np.testing.assert_array_equal(made(table).train_images, made(table.astype(float)).train_images)
+
+
+def test_features_are_held_out_as_images_are():
+    data = hold_out(made(np.arange(40.0).reshape(20, 2), labels=np.arange(20) % 2), 0.2)
+    assert data.validation_images.shape == (4, 1, 1, 2)
+    assert len(data.train_images) == 16
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        ([[1.0, np.nan], [2.0, 1.0], [np.inf, 0.0]], None, "train_features must be finite numbers (N, d)"),
+        (SOME, [[1.0, 2.0], [np.nan, 1.0]], "test_features must be finite numbers"),
+        ([["1", "x"], ["2", "y"], ["3", "z"]], None, "train_features must be finite numbers (N, d), a row for each"),
+        (np.array([[1, None], [2, 3], [4, 5]], dtype=object), None, "is (3, 2) of object"),
+        (SOME, SOME[:, :1], "train_features have 2 columns, test_features 1"),
+        (SOME, np.zeros(3), "a row for each sample, is (3,) of float64"),
+        (np.zeros((3, 0)), None, "a row for each sample, is (3, 0)"),
+        (SOME[:2], None, "train_labels must be (2,)"),
+        (np.array([[1e300], [-1e300], [0.0]]), None, "column 0 of train_features has values that are too large"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(train, test, message):
+    with pytest.raises(DataError) as refusal:
+        made(train, test)
+    one_line(refusal, "data set shop: ", message)
+
+
+def test_the_scale_of_features_is_not_given():
+    with pytest.raises(DataError, match="the dict returned has mean, which means nothing here"):
+        made(SOME, mean=[1.0, 5.0])

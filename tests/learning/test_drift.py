@@ -7,7 +7,7 @@ import pytest
 
 from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.learning.concepts import Concept, OfClasses, Prior, Rotated, SeaThreshold, Swapped, above
+from headgate.learning.concepts import Concept, OfClasses, Prior, Rotated, SeaThreshold, Swapped
 from headgate.learning.data import Sea
 from headgate.learning.datasets import dataset_of, hold_out, load_dataset
 from headgate.learning.drift import DriftingData
@@ -161,8 +161,3 @@ def test_a_concept_of_ones_own():
     assert np.array_equal(made.dataset.train_images[len(DIGITS.train_labels) :], DIGITS.train_images // 4)
     with pytest.raises(SettingError, match="Broken must leave shape and kind"):
         moving(f'["same", "{__name__}:Broken"]')
-
-
-def test_labels_of_sea_are_those_of_its_bytes():
-    samples = np.array([[[[0, 204, 255]]], [[[1, 204, 0]]]], np.uint8)
-    assert above(samples, 8.0).tolist() == [0, 1]

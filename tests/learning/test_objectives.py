@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.learning.objectives import (
-    OBJECTIVE,
     CalibratedLogits,
     ControlVariates,
     FreshShare,
@@ -131,11 +130,3 @@ def test_where_nothing_is_said_nothing_is_written():
     assert plain.objective == PlainLoss() == said.objective
     assert "objective" not in plain.tables()
     assert plain.tables() == said.tables()
-
-
-@pytest.mark.parametrize("kind", [kind for kind in OBJECTIVE.kinds if kind != "plain"])
-def test_every_other_kind_is_written_and_read_back(kind):
-    one = load("digits", [f"objective.kind={kind}"])
-    tables = one.tables()
-    assert tables["objective"]["kind"] == kind
-    assert load(tables).objective == one.objective == OBJECTIVE.kinds[kind]()

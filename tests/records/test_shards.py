@@ -4,7 +4,7 @@ import shutil
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import DataError
@@ -110,6 +110,7 @@ def test_only_what_a_start_writes_is_taken_for_its_remains(tmp_path):
     assert not left_by_a_killed_start(tmp_path / "run")
 
 
+@settings(max_examples=20)  # of at most six parts of at most four rounds
 @given(st.lists(st.integers(1, 4), max_size=6))
 def test_every_round_of_another_process_is_seen_once(tmp_path_factory, pieces):
     (part, *_) = in_parts_of_two(tmp_path_factory.mktemp("progress") / "run")

@@ -36,14 +36,11 @@ def test_a_checkout_and_what_was_changed_in_it(checkout):
     assert commit_of(checkout) == f"{head}+changes"
 
 
-def test_a_package_in_somebody_elses_checkout_has_none(checkout):
-    installed = checkout.parents[1] / ".venv" / "package"
+def test_elsewhere_there_is_none(checkout, tmp_path_factory, monkeypatch):
+    installed = checkout.parents[1] / ".venv" / "package"  # in somebody else's checkout
     installed.mkdir(parents=True)
     (installed / "__init__.py").write_text("")
     assert commit_of(installed) is None
-
-
-def test_outside_a_checkout_or_without_git_there_is_none(checkout, tmp_path_factory, monkeypatch):
     assert commit_of(tmp_path_factory.mktemp("nowhere")) is None
     monkeypatch.setenv("PATH", "")
     assert commit_of(checkout) is None

@@ -7,7 +7,8 @@ from headgate.control.scores import scores_of
 from headgate.errors import InfeasibleError, SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
-from headgate.records.tables import METRICS, schema_of
+from headgate.learning.models import Model
+from headgate.records.tables import LOOKS, METRICS
 from headgate.simulation.engine import Simulation
 
 DATA = load_dataset("digits")
@@ -88,7 +89,7 @@ def test_looks_are_paid_for_and_told_apart():
     settings = ["data.window=4", "data.look=0.5", "system.budget=40"]
     simulation = simulation_of(*settings)
     rows = [row for _ in range(10) for row in simulation.step().metrics]
-    assert [list(row) for row in rows] == [list(schema_of("metrics", 0, looks=True))] * len(rows)
+    assert [list(row) for row in rows] == [[*METRICS, *LOOKS]] * len(rows)
     prices = {(row["seed"], row["t"]): row["price"] for row in rows if row["policy"] == "plain"}
     for row in rows:
         looks = row["policy"] not in ("plain", "random")

@@ -245,9 +245,9 @@ def compare(
     Ctrl-C loses nothing: the same command goes on. With other --policies or --budgets it plays what is not there yet.
     """
     from headgate.analysis.display import show
-    from headgate.experiment.recipes import is_shipped
+    from headgate.experiment import recipe_names
 
-    chosen = policies or (POLICIES if is_shipped(recipe) else "recipe")
+    chosen = policies or (POLICIES if recipe in recipe_names() else "recipe")
     overrides = recipe_overrides(set_, rounds, seeds, None if chosen == "recipe" else chosen)
     experiment = headgate.load(recipe, *overrides)
     if policies is None and chosen == POLICIES and experiment.price_per_client:

@@ -67,13 +67,13 @@ def run(
     folder that the same command with `--out DIR`, or `--resume DIR`, continues to the same bytes, on any number of processes.
     """
     from headgate.experiment import sweep_points
-    from headgate.records.trackers import Watching, check_installed, tracker_names
+    from headgate.records.trackers import Watching, make_trackers, tracker_names
     from headgate.simulation.schedule import new_folder, perform
 
     _check_options(context)
     show = Show.none if quiet and show is Show.bar else show
     trackers = tracker_names(track or "")
-    check_installed(trackers)
+    make_trackers(trackers)  # refuses one that is missing before anything is written
     points = None if resume is not None else sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))
     folder = resume or out or new_folder(points or [])
     with (

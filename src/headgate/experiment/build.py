@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,10 @@ from headgate.escaping import shown
 from headgate.experiment.experiment import IN_PROCESS, Experiment
 from headgate.experiment.recipes import overridden, read_recipe
 from headgate.experiment.sections import RunTable, SystemTable, Training, check_sizes
-from headgate.learning.concepts import CHANGES, CONCEPT
-from headgate.learning.data import BOUGHT, DATA, Data
+from headgate.learning.data import DATA, Data
 from headgate.learning.models import MODEL
 from headgate.learning.objectives import OBJECTIVE
-from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
-from headgate.learning.streams import STREAM
 from headgate.registry import POLICY, PRICES, Search, Untrusted, fill, make, nearest
 from headgate.theory.bound import BoundConstants
 
@@ -28,7 +26,7 @@ PARTS = ("prices", "model", "server", "objective")
 """sections that may be no more than a kind"""
 OUTSIDE = re.compile(r"[\w.]+:\w+")
 """how a recipe names a class outside the package"""
-DEALT = ("partition", "stream", "validation", "concepts", "changes", *BOUGHT)
+DEALT = [own.name for own in fields(Data) if own.name != "source"]
 
 
 def load(
@@ -69,7 +67,7 @@ def build(
         prices=make(PRICES, tables.get("prices", {}), "prices", search),
         policies={each: _policy(each, sections, bound, search) for each in run.policies},
         rounds=run.rounds,
-        seeds=np.arange(run.first_seed, run.first_seed + run.seeds, dtype=np.int64),
+        seeds=np.array(run.all_seeds, dtype=np.int64),
         bound=bound,
         data=_data(tables.get("data", {}), search),
         model=make(MODEL, {"kind": "logistic"} | _table(tables.get("model", {})), "model", search),
@@ -93,21 +91,11 @@ def _bound(table: Mapping[str, Any]) -> BoundConstants:
 
 
 def _data(table: Mapping[str, Any], search: Search) -> Data:
+    """[data]: a source's own settings stand beside those of `Data`."""
     source = {"kind": "digits"} | {key: value for key, value in table.items() if key not in DEALT}
-    own = {key: table[key] for key in DEALT if key in table}
-    for key, slot in (("partition", PARTITION), ("stream", STREAM), ("changes", CHANGES)):
-        if key in own:
-            own[key] = make(slot, own[key], f"data.{key}", search)
-    if "concepts" in own:
-        own["concepts"] = _concepts(own["concepts"], search)
+    own = {key: value for key, value in table.items() if key in DEALT}
     made: Data = fill(Data, {"source": make(DATA, source, "data", search), **own}, "data", search)
     return made
-
-
-def _concepts(said: Any, search: Search) -> tuple[Any, ...]:
-    if not isinstance(said, list | tuple):
-        raise SettingError(f"data.concepts = {shown(said)}: must be a list of concepts: kinds, or tables with `kind`")
-    return tuple(make(CONCEPT, each, f"data.concepts[{number}]", search) for number, each in enumerate(said))
 
 
 def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, search: Search) -> Any:

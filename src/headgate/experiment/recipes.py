@@ -29,21 +29,16 @@ def recipe_names() -> list[str]:
 
 def recipe_text(name: str) -> str:
     """A shipped recipe as it stands in its file."""
-    if not is_shipped(name):
+    if name not in recipe_names():
         raise SettingError(f"recipe {shown(name)}: no such recipe{nearest(name, recipe_names())}")
     return RECIPES.joinpath(f"{name}.toml").read_text("utf-8")
-
-
-def is_shipped(name: str) -> bool:
-    """Whether a recipe of this name comes with headgate."""
-    return name in recipe_names()
 
 
 def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any], Path | None]:
     """(name, raw content, folder for relative paths and modules) of a shipped recipe, a TOML file, or its content."""
     if isinstance(recipe, Mapping):
         return "experiment", _on_base(deepcopy(dict(recipe))), None
-    if is_shipped(str(recipe)):
+    if str(recipe) in recipe_names():
         return str(recipe), _on_base(parse_toml(recipe_text(str(recipe)), f"recipe {recipe}")), None
     path = Path(recipe)
     if path.suffix != ".toml":
@@ -93,27 +88,25 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def overridden(raw: dict[str, Any], assignments: Sequence[str], folder: Path | None = None) -> dict[str, Any]:
-    """The recipe with `section.key=value` applied, one after the other; `folder` is the recipe's."""
+    """The recipe, which lies in `folder`, with each `section.key=value`, or `section={…}`, applied.
+
+    A value is TOML, or a string where it is none.
+    """
     for assignment in assignments:
-        override(raw, assignment, folder)
+        if not isinstance(assignment, str):
+            raise SettingError(f'{shown(assignment)}: an override must be a string, as in "run.rounds=20"')
+        key, equals, text = assignment.partition("=")
+        parts = [part.strip() for part in key.split(".")]
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text.strip()
+        except (ValueError, RecursionError):  # thousands of digits, or lists in lists
+            raise SettingError(f"--set {shown(assignment)}: a value so long or so deep is not taken") from None
+        if not equals or not all(parts) or len(parts) > DEPTH or (len(parts) < 2 and not isinstance(value, dict)):
+            raise SettingError(f"--set {shown(assignment)}: must look like section.key=value")
+        assign(raw, parts, _from_here(parts[-1], value, folder))
     return raw
-
-
-def override(raw: dict[str, Any], assignment: str, folder: Path | None = None) -> None:
-    """Apply one `section.key=value`, or `section={…}`; the value is TOML, or a string where it is none."""
-    if not isinstance(assignment, str):
-        raise SettingError(f'{shown(assignment)}: an override must be a string, as in "run.rounds=20"')
-    key, equals, text = assignment.partition("=")
-    parts = [part.strip() for part in key.split(".")]
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
-    except (ValueError, RecursionError):  # thousands of digits, or lists in lists
-        raise SettingError(f"--set {shown(assignment)}: a value so long or so deep is not taken") from None
-    if not equals or not all(parts) or len(parts) > DEPTH or (len(parts) < 2 and not isinstance(value, dict)):
-        raise SettingError(f"--set {shown(assignment)}: must look like section.key=value")
-    assign(raw, parts, _from_here(parts[-1], value, folder))
 
 
 def _from_here(key: str, value: Any, folder: Path | None) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 from headgate.control.buffers import BY_CLIENT
 from headgate.control.checks import zero_or_more
 from headgate.control.types import System
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.learning.local import LocalTraining
 from headgate.limits import CLIENTS, ROUNDS, SEEDS, check_memory
 
@@ -25,8 +25,7 @@ class SystemTable:
     """what money is counted in, as in "$": printed beside amounts, and nothing else"""
 
     def __post_init__(self) -> None:
-        if self.clients is not None and self.clients < 1:
-            raise SettingError(f"clients = {self.clients}: at least one client is needed")
+        require(self.clients is None or self.clients > 0, "clients", self.clients, "at least one")
         if self.count > CLIENTS:
             raise SettingError(f"clients = {self.count}: at most {CLIENTS:,}")
 
@@ -69,8 +68,7 @@ class RunTable:
     """where the modules lie that the recipe names"""
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise SettingError(f"rounds = {self.rounds}: must be at least 1")
+        require(self.rounds >= 1, "rounds", self.rounds, "at least 1")
         if self.rounds > ROUNDS or (isinstance(self.horizon, int) and self.horizon > ROUNDS):
             name = "rounds" if self.rounds > ROUNDS else "horizon"
             raise SettingError(f"{name} = {getattr(self, name)}: at most {ROUNDS:,}")
@@ -80,6 +78,15 @@ class RunTable:
             raise SettingError(f"seeds = {self.seeds}, run.first_seed = {self.first_seed}: needs at least one seed, from 0 on")
         if not self.policies:
             raise SettingError("policies = []: at least one policy is needed")
+
+    @property
+    def all_seeds(self) -> range:
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    @property
+    def runs(self) -> list[tuple[str, int]]:
+        """(policy, seed) of each."""
+        return [(policy, seed) for policy in dict.fromkeys(self.policies) for seed in self.all_seeds]
 
 
 def check_sizes(system: SystemTable, run: RunTable) -> None:
@@ -118,10 +125,9 @@ class Training:
         self.local()  # refuses what no client could do
         if self.average is not None:
             zero_or_more("average", self.average)
-        if self.evaluate_every < 1:
-            raise SettingError(f"evaluate_every = {self.evaluate_every}: must be at least 1")
-        if self.target is not None and not 0 < self.target <= 1:
-            raise SettingError(f"target = {self.target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
+        require(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "at least 1")
+        wanted = "an accuracy above 0 and at most 1, as in 0.9 for 90 %"
+        require(self.target is None or 0 < self.target <= 1, "target", self.target, wanted)
 
     def local(self) -> LocalTraining:
         return LocalTraining(self.lr, self.steps, self.momentum, self.weight_decay, self.batch_size)

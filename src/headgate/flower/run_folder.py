@@ -24,7 +24,7 @@ from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, Ru
 from headgate.records.shards import clear_killed_start, create, left_by_a_killed_start, write_tables
 from headgate.records.sums import read_sealed
 from headgate.records.tables import STATE
-from headgate.records.trackers import SeedMeans, check_installed, make_trackers
+from headgate.records.trackers import SeedMeans, make_trackers
 from headgate.records.writer import RunWriter, commit
 from headgate.writing import FolderLock
 
@@ -84,7 +84,6 @@ class RunRecord:
 
     def track(self, names: Sequence[str], held: FolderLock) -> None:
         """Log rounds to trackers, too, as `headgate run` does, until the folder is let go."""
-        check_installed(names)
         if names:
             self._means = SeedMeans(RunFolder.open(self.folder), make_trackers(names))
             held.callback(self._means.close)

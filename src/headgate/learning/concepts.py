@@ -5,7 +5,7 @@ Draws are addressed, so all policies of a seed meet the same changes, and nothin
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,8 @@ import numpy as np
 from headgate.control.checks import checksum
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
-from headgate.errors import DataError, SettingError
-from headgate.escaping import shown
+from headgate.errors import DataError, SettingError, require
+from headgate.escaping import one_line
 from headgate.limits import CHANGES_FILE, CONCEPTS
 from headgate.reading import read_text
 from headgate.registry import Slot
@@ -78,8 +78,7 @@ class Rotated(Concept):
     quarters: int = 1
 
     def __post_init__(self) -> None:
-        if self.quarters not in (1, 2, 3):
-            raise SettingError(f"quarters = {self.quarters}: must be 1, 2 or 3")
+        require(self.quarters in (1, 2, 3), "quarters", self.quarters, "1, 2 or 3")
 
     def images(self, images: "Pixels") -> "Pixels":
         height, width = images.shape[2:]
@@ -95,8 +94,8 @@ class Swapped(Concept):
     to: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not self.to or sorted(self.to) != list(range(len(self.to))):
-            raise SettingError(f"to = {list(self.to)[:20]}: must name each class once, by its number from 0 on")
+        once = len(self.to) > 0 and sorted(self.to) == list(range(len(self.to)))
+        require(once, "to", self.to, "the number of each class once, from 0 on")
 
     def labels(self, images: "Pixels", labels: "Labels") -> "Labels":
         if labels.max(initial=0) >= len(self.to):
@@ -111,8 +110,7 @@ class OfClasses(Concept):
     classes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not self.classes or min(self.classes) < 0:
-            raise SettingError(f"classes = {list(self.classes)[:20]}: must be numbers of classes, from 0 on")
+        require(min(self.classes, default=-1) >= 0, "classes", self.classes, "numbers of classes, from 0 on")
 
     def shares(self, classes: int) -> Floats:
         if max(self.classes) >= classes:
@@ -127,8 +125,8 @@ class Prior(Concept):
     weights: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not self.weights or not all(0 <= weight <= 1 for weight in self.weights) or not any(self.weights):
-            raise SettingError(f"weights = {list(self.weights)[:20]}: must be shares from 0 to 1, not all of them 0")
+        shares = any(self.weights) and all(0 <= weight <= 1 for weight in self.weights)
+        require(shares, "weights", self.weights, "shares from 0 to 1, not all of them 0")
 
     def shares(self, classes: int) -> Floats:
         if len(self.weights) != classes:
@@ -219,12 +217,11 @@ class _InOrder(DriftKind):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", self.order or tuple(range(self._concepts)))
-        if self.stagger < 0:
-            raise SettingError(f"stagger = {self.stagger}: must be rounds, 0 or more")
-        if self.clients is not None and min(self.clients, default=-1) < 0:
-            raise SettingError(f"clients = {list(self.clients)[:20]}: must be numbers of clients, from 0 on")
-        if len(self.order) < 2 or min(self.order) < 0:
-            raise SettingError(f"order = {list(self.order)[:20]}: must be two or more numbers of concepts, from 0 on")
+        require(self.stagger >= 0, "stagger", self.stagger, "rounds, 0 or more")
+        if self.clients is not None:
+            require(min(self.clients, default=-1) >= 0, "clients", self.clients, "numbers of clients, from 0 on")
+        several = len(self.order) > 1 and min(self.order) >= 0
+        require(several, "order", self.order, "two or more numbers of concepts, from 0 on")
 
     @property
     def _concepts(self) -> int:
@@ -264,8 +261,8 @@ class Sudden(_InOrder):
         return len(self.rounds) + 1
 
     def __post_init__(self) -> None:
-        if not self.rounds or list(self.rounds) != sorted(set(self.rounds)) or self.rounds[0] < 2:
-            raise SettingError(f"rounds = {list(self.rounds)[:20]}: must be rounds from 2 on, ascending")
+        ascending = min(self.rounds, default=0) > 1 and list(self.rounds) == sorted(set(self.rounds))
+        require(ascending, "rounds", self.rounds, "rounds from 2 on, ascending")
         super().__post_init__()
         if len(self.order) != len(self.rounds) + 1:
             raise SettingError(f"order: has {len(self.order)} concepts for {len(self.rounds)} changes; it needs one more")
@@ -284,8 +281,7 @@ class Gradual(_InOrder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.start < self.stop:
-            raise SettingError(f"start = {self.start}: must be a round from 1 on, and before stop, {self.stop}")
+        require(1 <= self.start < self.stop, "start", self.start, f"a round from 1 on, and before stop, {self.stop}")
         if len(self.order) != 2:
             raise SettingError(f"order: has {len(self.order)} concepts; a gradual change is from one to another")
 
@@ -307,8 +303,7 @@ class Recurring(_InOrder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.every < 1:
-            raise SettingError(f"every = {self.every}: must be rounds, 1 or more")
+        require(self.every >= 1, "every", self.every, "rounds, 1 or more")
 
     def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
         return np.asarray(np.maximum(own - 1, 0) // self.every % len(self.order))
@@ -327,20 +322,13 @@ class FromFile(DriftKind):
     every: int = 1
     sha256: str | None = None
     """of the file; another content is refused"""
+    _rows: Ints = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.every < 1:
-            raise SettingError(f"every = {self.every}: must be rounds, 1 or more")
-        object.__setattr__(self, "sha256", checksum(self.file, self.sha256, self._text.encode()))
-        _ = self._rows
-
-    @cached_property
-    def _text(self) -> str:
-        return read_text(Path(self.file), CHANGES_FILE)
-
-    @cached_property
-    def _rows(self) -> Ints:
-        return matrix_of(self._text, self.file)
+        require(self.every >= 1, "every", self.every, "rounds, 1 or more")
+        text = read_text(Path(self.file), CHANGES_FILE)
+        object.__setattr__(self, "sha256", checksum(self.file, self.sha256, text.encode()))
+        object.__setattr__(self, "_rows", matrix_of(text, self.file))
 
     def check(self, concepts: int, clients: int) -> None:
         if self._rows.shape[1] != clients:
@@ -359,18 +347,14 @@ def matrix_of(text: str, name: str) -> Ints:
     >>> matrix_of("0 0 # calm\\n0 1\\n", "two.cp").tolist()
     [[0, 0], [0, 1]]
     """
-    rows: list[list[int]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split()
-        for word in words:
-            if not (word.isascii() and word.isdigit() and len(word) < 6 and int(word) < CONCEPTS):
-                raise DataError(f'{name}: "{shown(word)}" in line {number} is no number of a concept, 0 to {CONCEPTS - 1}')
-        if words and rows and len(words) != len(rows[0]):
-            raise DataError(f"{name}: line {number} has {len(words)} columns, the first row has {len(rows[0])}")
-        rows += [[int(word) for word in words]] if words else []
-    if not rows:
-        raise DataError(f"{name}: holds no row")
-    return np.array(rows, dtype=np.int64)
+    lines = [line for line in text.splitlines() if line.partition("#")[0].strip()]
+    try:
+        rows = np.loadtxt(lines, np.int64, ndmin=2) if lines else np.zeros((0, 0), np.int64)
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"{name}: is no matrix of concepts ({one_line(error, 200)})") from None
+    if not rows.size or rows.min() < 0 or rows.max() >= CONCEPTS:
+        raise DataError(f"{name}: must hold numbers of concepts, 0 to {CONCEPTS - 1}, a row for each time")
+    return rows
 
 
 CHANGES = Slot("change", DriftKind, {"sudden": Sudden, "gradual": Gradual, "recurring": Recurring, "file": FromFile})

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.control.checks import checksum, inside_unit, zero_or_more
 from headgate.control.selection import FirstCome, Selection
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.escaping import shown
-from headgate.learning.concepts import CHANGES, CONCEPT, THRESHOLD, Concept, DriftKind, above, features
-from headgate.learning.partition import PARTITION, Pairs, Partition
-from headgate.learning.streams import RESHUFFLE, STREAM, Reshuffle
+from headgate.learning.concepts import THRESHOLD, Concept, DriftKind, above, features
+from headgate.learning.partition import Pairs, Partition
+from headgate.learning.streams import RESHUFFLE, Reshuffle
 from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW, memory
 from headgate.reading import read_bytes
-from headgate.registry import Search, Slot, call_outside, fill, find_outside, shown_kind, table_of
+from headgate.registry import Search, Slot, call_outside, fill, find_outside, settings_of, shown_kind
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import Dataset
@@ -69,8 +69,7 @@ class Sea(DataSource):
     count: int = 12_000
 
     def __post_init__(self) -> None:
-        if not 10 <= self.count <= 1_000_000:
-            raise SettingError(f"count = {self.count}: must be 10 to 1,000,000 samples")
+        require(10 <= self.count <= 1_000_000, "count", self.count, "10 to 1,000,000 samples")
 
     def load(self) -> tuple[Any, ...]:
         samples, test = features(self.count), self.count // 5
@@ -101,8 +100,8 @@ class TableFile(DataSource):
 
     def __post_init__(self) -> None:
         for name in ("file", "test_file"):
-            if (said := getattr(self, name)) is not None and not said.endswith(TABLES):
-                raise SettingError(f"{name} = {shown(said)}: must end in {', '.join(TABLES)}")
+            if (said := getattr(self, name)) is not None:
+                require(said.endswith(TABLES), name, said, f"a name that ends in {', '.join(TABLES)}")
         if self.test is not None:
             inside_unit("test", self.test)
         if self.test is not None and self.test_file is not None:
@@ -143,7 +142,7 @@ class OwnData(DataSource):
 
 
 TABLES = (".csv", ".parquet", ".npz")
-BOUGHT = ("window", "look", "keep", "late")
+BOUGHT = ("concepts", "window", "look", "keep", "late")
 """settings of [data] that are written down where they say something"""
 KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "sea": Sea, "table": TableFile}
 DATA = Slot("data set", DataSource, KINDS, OwnData)
@@ -178,13 +177,11 @@ class Data:
             )
         if len(self.concepts) > CONCEPTS:
             raise SettingError(f"concepts: has {len(self.concepts)} of them; at most {CONCEPTS}")
-        if not 0 <= self.validation < 1:
-            raise SettingError(
-                f"validation = {self.validation:g}: must be a share of the training images, 0 or more and less than 1"
-            )
+        share = "a share of the training images, 0 or more and less than 1"
+        require(0 <= self.validation < 1, "validation", self.validation, share)
         for name, least, most in (("window", 1, WINDOW), ("keep", 0, SAMPLES), ("late", 0, ROUNDS)):
-            if not least <= (said := getattr(self, name)) <= most:
-                raise SettingError(f"{name} = {said}: must be a whole number, {least} to {most:,}")
+            said = getattr(self, name)
+            require(least <= said <= most, name, said, f"a whole number, {least} to {most:,}")
         zero_or_more("look", self.look)
 
     @property
@@ -211,12 +208,9 @@ class Data:
         return dataset_of(self.kind, self.source.load())
 
     def table(self) -> dict[str, Any]:
-        dealt, stream = table_of(PARTITION, self.partition), table_of(STREAM, self.stream)
-        said = stream if len(stream) > 1 else stream["kind"]
-        own = {**table_of(DATA, self.source), "partition": dealt, "stream": said, "validation": self.validation}
-        if self.changes is not None:
-            own["concepts"] = [table_of(CONCEPT, each) for each in self.concepts]
-            own["changes"] = table_of(CHANGES, self.changes)
-        plain = {each.name: each.default for each in fields(self)}
-        own |= {name: said for name in BOUGHT if (said := getattr(self, name)) != plain[name]}
-        return own
+        said = settings_of(self)
+        plain = {own.name: own.default for own in fields(self)}
+        told = {name: value for name, value in said.items() if name not in BOUGHT or value not in (plain[name], [])}
+        if len(said["stream"]) == 1:
+            told["stream"] = said["stream"]["kind"]
+        return {**told.pop("source"), **told}

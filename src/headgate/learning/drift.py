@@ -5,7 +5,7 @@ concepts make of the training set lies in one data set, one after the other, so 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,25 +15,13 @@ from numpy.typing import NDArray
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
-from headgate.learning.concepts import Concept, ConceptSchedule
+from headgate.learning.concepts import Concept, ConceptSchedule, Same
 from headgate.learning.data import Data
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.partition import OwnerTable
 from headgate.learning.streams import Stream, StreamRows
 from headgate.limits import check_memory
-
-
-@dataclass(frozen=True, eq=False)
-class ConceptDataset(Dataset):
-    """The training sets of all looks, one after the other; models are judged by the test set of every concept."""
-
-    by_concept: tuple[tuple[Pixels, Labels], ...] = ()
-    """the test sets and then, where something was held out, what was"""
-
-    @property
-    def judged(self) -> list[tuple[Pixels, Labels]]:
-        return list(self.by_concept)
 
 
 class World:
@@ -68,13 +56,11 @@ class DriftingData(ConceptSchedule, World):
         self.concept_list = data.concepts
         self.rows = len(dataset.train_labels)
         """of the training set in each look"""
-        looks: list[Concept | None] = []
-        for concept in self.concept_list:
-            if (look := _look(concept)) not in looks:
-                looks.append(look)
+        of_each = [Same() if concept.untouched else concept for concept in self.concept_list]
+        looks = list(dict.fromkeys(of_each))
         self.looks = len(looks)
         """how many different ones the concepts have"""
-        self.look = np.array([looks.index(_look(concept)) for concept in self.concept_list])
+        self.look = np.array([looks.index(look) for look in of_each])
         """which look each concept has"""
         judged = sum(images.nbytes for images, _ in dataset.judged)
         wanted = 2.0 * self.looks * dataset.train_images.nbytes + len(self.concept_list) * judged  # twice while put together
@@ -82,24 +68,16 @@ class DriftingData(ConceptSchedule, World):
         self._labels, self._classes = dataset.train_labels, len(dataset.classes)
         self.dataset = self._in_all_looks(dataset, looks)
 
-    def _in_all_looks(self, dataset: Dataset, looks: list[Concept | None]) -> ConceptDataset:
+    def _in_all_looks(self, dataset: Dataset, looks: list[Concept]) -> Dataset:
+        """The training sets of all looks, one after the other; models are judged by the test set of every concept."""
         seen = [_seen(look, dataset.train_images, dataset.train_labels) for look in looks]
         judged = []
         for images, labels in dataset.judged:
             for number, concept in enumerate(self.concept_list):
                 there = self.served(number, labels)
-                judged.append(_seen(_look(concept), images[there], labels[there]))
-        return ConceptDataset(
-            dataset.name,
-            train_images=np.concatenate([images for images, _ in seen]),
-            train_labels=np.concatenate([labels for _, labels in seen]),
-            test_images=dataset.test_images,
-            test_labels=dataset.test_labels,
-            classes=dataset.classes,
-            mean=dataset.mean,
-            std=dataset.std,
-            by_concept=tuple(judged),
-        )
+                judged.append(_seen(concept, images[there], labels[there]))
+        images, labels = (np.concatenate(each) for each in zip(*seen, strict=True))
+        return replace(dataset, train_images=images, train_labels=labels, columns={}, by_concept=tuple(judged))
 
     def served(self, number: int, labels: Labels) -> NDArray[np.bool_]:
         """Which images of these classes come by in a concept; the same ones whenever it is asked."""
@@ -181,21 +159,10 @@ def world_of(data: Data, dataset: Dataset, seeds: Ints, clients: int) -> World:
     return World(dataset, seeds, clients) if data.changes is None else DriftingData(data, dataset, seeds, clients)
 
 
-def _look(concept: Concept) -> Concept | None:
-    """What makes images and labels what they are; None: nothing does."""
-    return None if concept.untouched else concept
-
-
-def _seen(look: Concept | None, images: Pixels, labels: Labels) -> tuple[Pixels, Labels]:
-    if look is None:
-        return images, labels
+def _seen(look: Concept, images: Pixels, labels: Labels) -> tuple[Pixels, Labels]:
     pixels, called = np.asarray(look.images(images)), np.asarray(look.labels(images, labels))
-    if (
-        pixels.shape != images.shape
-        or pixels.dtype != images.dtype
-        or called.shape != labels.shape
-        or called.dtype.kind not in "iu"
-    ):
+    same = pixels.shape == images.shape and pixels.dtype == images.dtype
+    if not same or called.shape != labels.shape or called.dtype.kind not in "iu":
         raise SettingError(f"data.concepts: {type(look).__name__} must leave shape and kind of images and labels as they are")
     return pixels, called.astype(np.int64)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from headgate.control.checks import positive, zero_or_more
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Ints
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.learning.objectives import LocalObjective, PlainLoss
 
 # One 64-bit index addresses a sample's place in a batch order: round, epoch and position side by side.
@@ -39,8 +39,7 @@ class LocalTraining:
         positive("lr", self.lr, most=np.inf)
         _at_least_one("steps", self.steps)
         zero_or_more("momentum", self.momentum)
-        if self.momentum >= 1:
-            raise SettingError(f"momentum = {self.momentum!r}: must be less than 1")
+        require(self.momentum < 1, "momentum", self.momentum, "less than 1")
         zero_or_more("weight_decay", self.weight_decay)
         if self.batch_size is not None:
             _at_least_one("batch_size", self.batch_size)
@@ -79,8 +78,8 @@ def schedule(training: LocalTraining, seed: int, client: int, t: int, n: int) ->
 
 
 def _at_least_one(name: str, value: int) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise SettingError(f"{name} = {value!r}: must be a whole number, 1 or more")
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
+    require(whole, name, value, "a whole number, 1 or more")
 
 
 # images moved at random by a few pixels, differently in every round

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.checks import positive, zero_or_more
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.registry import Slot
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class FreshShare(LocalObjective):
     share: float = 0.5
 
     def __post_init__(self) -> None:
-        _unit("share", self.share)
+        require(0 <= self.share <= 1, "share", self.share, "0 to 1")
 
     def factors(self, new: Bools, offsets: Ints) -> Floats:
         sizes = np.diff(offsets)
@@ -105,7 +105,7 @@ class CalibratedLogits(LocalObjective):
 
     def __post_init__(self) -> None:
         positive("tau", self.tau)
-        _unit("vacant", self.vacant)
+        require(0 <= self.vacant <= 1, "vacant", self.vacant, "0 to 1")
 
     def slope(self, at: LocalAnswers) -> Any:
         held = at.arrays.where(at.held > 0, at.held, self.vacant)
@@ -123,7 +123,7 @@ class RestrictedSoftmax(LocalObjective):
     alpha: float = 0.5
 
     def __post_init__(self) -> None:
-        _unit("alpha", self.alpha)
+        require(0 <= self.alpha <= 1, "alpha", self.alpha, "0 to 1")
 
     def slope(self, at: LocalAnswers) -> Any:
         scale = at.arrays.where(at.held > 0, at.held * 0 + 1, self.alpha)
@@ -183,11 +183,6 @@ def softmax(logits: Any, arrays: Any) -> Any:
     """
     powers = arrays.exp(logits - arrays.amax(logits, 0))
     return powers / powers.sum(0)
-
-
-def _unit(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise SettingError(f"{name} = {value!r}: must be 0 to 1")
 
 
 OBJECTIVE = Slot(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from headgate.control.checks import positive
 from headgate.control.randomness import Purpose, permutations, uniform
 from headgate.control.types import Ints
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.registry import Slot
 
 RETRIES = 100
@@ -67,8 +67,7 @@ class Pairs(Partition):
     per_class: int | None = None
 
     def __post_init__(self) -> None:
-        if self.per_class is not None and self.per_class < 1:
-            raise SettingError(f"per_class = {self.per_class}: must be at least 1")
+        require(self.per_class is None or self.per_class >= 1, "per_class", self.per_class, "at least 1")
 
     def split(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> list[Ints]:
         owners = self.owners(labels, clients, seed, columns)
@@ -123,8 +122,7 @@ class Iid(Partition):
     per_client: int | None = None
 
     def __post_init__(self) -> None:
-        if self.per_client is not None and self.per_client < 1:
-            raise SettingError(f"per_client = {self.per_client}: must be at least 1")
+        require(self.per_client is None or self.per_client >= 1, "per_client", self.per_client, "at least 1")
 
     def split(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> list[Ints]:
         _enough_for_all(labels, clients, "iid")

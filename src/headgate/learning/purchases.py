@@ -71,8 +71,8 @@ class PurchaseTable:
     spare: Ints
     """(place among those it has had before it, number, row) of unlabelled samples that each client keeps, the newest last, then
     −1, (S, M, keep, 3)"""
-    passed: Ints | None = None
-    """samples of its stream that have gone by before each client without its having them, (S, M); None: streams wait"""
+    passed: Ints
+    """samples of its stream that have gone by before each client without its having them, (S, M)"""
 
     def find(self, keys: Ints) -> Ints:
         """Return the places of these samples in the table."""
@@ -92,7 +92,7 @@ class PurchaseTable:
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return all that `restored` needs."""
-        return {own.name: array for own in fields(self) if (array := getattr(self, own.name)) is not None}
+        return {own.name: getattr(self, own.name) for own in fields(self)}
 
     def restored(self, saved: Mapping[str, NDArray[Any]]) -> "PurchaseTable":
         """Return the table that was saved; refused where it is not of as many runs, clients and places."""
@@ -188,23 +188,20 @@ class PurchaseSource(StreamSource):
         shape, none = (len(self.streams), self.clients), np.zeros(0, np.int32)
         spare = np.full((*shape, keep, 3), -1, np.int64)
         looked = np.zeros(shape, np.int64)
-        passed = looked if self.data.stream.passing else None
-        return PurchaseTable(np.zeros(0, np.int64), none, none, none, looked, spare, passed)
+        return PurchaseTable(np.zeros(0, np.int64), none, none, none, looked, spare, looked)
 
     def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable | None:
         assert known is not None
         each, count = np.arange(admitted.size), admitted.ravel()
         seeds, clients = np.divmod(np.repeat(each, count), self.clients)
         keys, known = spans((each << ADMISSIONS) + before.admitted.ravel(), count), self._later(t, known, before.admitted)
-        positions = keys & (1 << ADMISSIONS) - 1
-        if known.passed is not None:
-            positions += known.passed[seeds, clients]
+        positions = (keys & (1 << ADMISSIONS) - 1) + known.passed[seeds, clients]
         return known.with_new(t, keys, *self._serve(seeds, clients, positions, self.world.at(t)[seeds, clients]))
 
     def _later(self, t: int, known: PurchaseTable, had: Ints) -> PurchaseTable:
         """What is known in round t of streams that flow on, of which clients have had so many samples, (S, M)."""
         by_now = self.data.stream.passing * (t - 1)
-        return known if known.passed is None else replace(known, passed=np.maximum(known.passed, by_now - had))
+        return replace(known, passed=np.maximum(known.passed, by_now - had))
 
     def after_round(self, known: PurchaseTable | None, after: Ledger) -> PurchaseTable:
         assert known is not None
@@ -283,9 +280,8 @@ class ChoosingSource(PurchaseSource):
         owner, place = np.nonzero(nth < fresh[:, None])
         whose = clients[owner]
         had = known.looked[s, whose] + place
-        position = had if known.passed is None else had + known.passed[s, whose]
         new = np.full((len(clients), nth.size, 3), -1, np.int64)
-        new[owner, place] = np.stack([had, *stream.at(whose, position, concepts[whose])], axis=1)
+        new[owner, place] = np.stack([had, *stream.at(whose, had + known.passed[s, whose], concepts[whose])], axis=1)
         return np.concatenate([known.spare[s, clients], new], axis=1)
 
     def _candidates(

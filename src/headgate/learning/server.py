@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headgate.control.checks import positive
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.registry import Slot
 from headgate.theory.labels import paper
 from headgate.theory.recursion import memory_proportional_weight
@@ -52,8 +52,7 @@ class Momentum(ServerUpdate):
 
     def __post_init__(self) -> None:
         positive("lr", self.lr, most=float("inf"))
-        if not 0 <= self.momentum < 1:
-            raise SettingError(f"momentum = {self.momentum}: must be 0 or more and less than 1")
+        require(0 <= self.momentum < 1, "momentum", self.momentum, "0 or more and less than 1")
 
     def start(self, model: Any) -> State:
         return {"velocity": model * 0}
@@ -78,8 +77,7 @@ class Adam(ServerUpdate):
         for name in ("lr", "tau"):
             positive(name, getattr(self, name), most=float("inf"))
         for name in ("beta1", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise SettingError(f"{name} = {getattr(self, name)}: must be 0 or more and less than 1")
+            require(0 <= getattr(self, name) < 1, name, getattr(self, name), "0 or more and less than 1")
 
     def start(self, model: Any) -> State:
         return {"first": model * 0, "second": model * 0 + self.tau**2}

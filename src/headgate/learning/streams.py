@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headgate.control.randomness import Purpose, permutations, uniform
 from headgate.control.types import Ints
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.learning.partition import Owners, OwnerTable
 from headgate.limits import WINDOW
 from headgate.registry import Slot
@@ -64,10 +64,8 @@ class MarkovStream(Reshuffle):
     """samples that come by in each round, bought or not; 0: the stream waits for the buyer"""
 
     def __post_init__(self) -> None:
-        if not self.mixing >= 1:
-            raise SettingError(f"mixing = {self.mixing:g}: must be at least 1 sample")
-        if not 0 <= self.passing <= WINDOW:
-            raise SettingError(f"passing = {self.passing}: must be a whole number, 0 to {WINDOW:,}")
+        require(self.mixing >= 1, "mixing", self.mixing, "at least 1 sample")
+        require(0 <= self.passing <= WINDOW, "passing", self.passing, f"a whole number, 0 to {WINDOW:,}")
 
     def orders(
         self, seed: int, clients: Ints, first: Ints, length: int, classes: Callable[[int], Ints]

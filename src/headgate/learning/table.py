@@ -6,7 +6,6 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,18 +15,17 @@ from numpy.typing import NDArray
 
 from headgate.control.randomness import Purpose
 from headgate.errors import DataError, SettingError
-from headgate.escaping import shown
+from headgate.escaping import one_line, shown
 from headgate.learning.datasets import share_of_each_class
 from headgate.learning.formats import Labels
-from headgate.learning.formats.parquet import is_plain
-from headgate.learning.formats.types import reason
-from headgate.limits import CLASSES, COLUMNS, TEXT, check_growth, check_memory
+from headgate.learning.parquet import plain_columns
+from headgate.limits import CLASSES, COLUMNS, TEXT, check_memory
 from headgate.reading import check_parquet
 
 BY_CELL = 40
 """bytes for every value, until a table is scaled and split"""
-_DAMAGES = (OSError, ValueError, EOFError, NotImplementedError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
-"""what zipfile and numpy raise where a file is damaged or packed in another way"""
+_DAMAGES = (OSError, ValueError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, csv.Error)
+"""what zipfile, numpy and csv raise where a file is damaged or packed in another way"""
 
 
 class _Rows(NamedTuple):
@@ -65,23 +63,26 @@ def arrays_of(
 
 
 def _read(path: Path, content: bytes, label: str, features: tuple[str, ...] | None) -> _Rows:
-    if path.suffix == ".npz":
-        return _npz(path, content, label, features)
     try:
-        frame = _csv(path, content) if path.suffix == ".csv" else _parquet(path, content)
-        return _from_frame(path, frame, label, features)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise DataError(f"{path}: cannot be read as {path.suffix[1:]} ({reason(error)})") from None
+        if path.suffix == ".npz":
+            rows = _npz(path, content, label, features)
+        else:
+            frame = _csv(path, content) if path.suffix == ".csv" else _parquet(path, content)
+            rows = _from_frame(path, frame, label, features)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, *_DAMAGES) as error:
+        raise DataError(f"{path}: cannot be read as {path.suffix[1:]} ({one_line(error, 200)})") from None
+    if rows.samples.ndim == 2 and rows.samples.dtype.kind == "f" and not np.isfinite(rows.samples).all():
+        row, column = (int(each) for each in np.argwhere(~np.isfinite(rows.samples))[0])
+        called = f'column "{shown(rows.names[column])}"' if path.suffix != ".npz" else f"column {column + 1}"
+        raise DataError(f"{path}: {called} is empty or not finite in row {row + 1}; fill it in, or leave the row out")
+    return rows
 
 
 # columns
 
 
 def _csv(path: Path, content: bytes) -> pl.DataFrame:
-    try:
-        header = next(csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")), [])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as csv ({reason(error)})") from None
+    header = next(csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")), [])
     for number, name in enumerate(header, 1):  # polars would unpack what begins with certain bytes
         if not name.isprintable():
             raise DataError(f'{path}: the name "{shown(name)}" of column {number} has characters that cannot be shown')
@@ -111,14 +112,12 @@ def _from_frame(path: Path, frame: pl.DataFrame, label: str, features: tuple[str
         raise DataError(f"{path}: holds no {'row' if names else f'column beside {shown(label)}'}")
     if "" in names:
         raise DataError(f"{path}: column {frame.columns.index('') + 1} has no name; name it, or those to learn from: features")
-    used = {label, *names}
-    others = (frame[name] for name in frame.columns if name not in used)
-    columns = {own.name: (own.rank("dense") if own.dtype == pl.String else own).to_numpy() for own in others if is_plain(own)}
+    columns = plain_columns(frame[name] for name in frame.columns if name not in {label, *names})
     return _Rows(_numbers(path, frame[list(names)]), _labels(path, frame[label]), names, columns)
 
 
 def _numbers(path: Path, frame: pl.DataFrame) -> NDArray[np.float64]:
-    """(N, d), all of them finite; text is taken where all of it reads as numbers."""
+    """(N, d), NaN where a value is missing; text is taken where all of it reads as numbers."""
     for name, kind in frame.schema.items():
         called = f'{path}: column "{shown(name)}"'
         if kind == pl.String:
@@ -129,58 +128,29 @@ def _numbers(path: Path, frame: pl.DataFrame) -> NDArray[np.float64]:
                 raise DataError(f"{called} {said}; make numbers of it, or name the columns to learn from: features = [...]")
         elif not kind.is_numeric() and kind != pl.Boolean:
             raise DataError(f"{called} holds {shown(kind)}, no numbers; name the columns to learn from: features = [...]")
-    numbers = frame.with_columns(pl.col(pl.String).str.strip_chars()).select(pl.all().cast(pl.Float64)).to_numpy()
-    if not np.isfinite(numbers).all():
-        row, column = (int(each) for each in np.argwhere(~np.isfinite(numbers))[0])
-        said = "is empty" if frame[row, column] is None else f"is {shown(frame[row, column])}, no finite number"
-        called = f'{path}: column "{shown(frame.columns[column])}"'
-        raise DataError(f"{called} {said} in row {row + 1}; fill it in, or leave the row out")
-    return numbers
+    return frame.with_columns(pl.col(pl.String).str.strip_chars()).select(pl.all().cast(pl.Float64)).to_numpy()
 
 
 # arrays
 
 
 def _npz(path: Path, content: bytes, label: str, features: tuple[str, ...] | None) -> _Rows:
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-            _check_there(path, "array", (label, *(features or ())), names)
-            found = features or tuple(name for name in names if name != label)
-            if len(found) != 1:
-                many = shown(", ".join(found), 300) or "none"
-                raise DataError(f'{path}: needs one array beside "{shown(label)}", has {many}; name it: features = ["x"]')
-            samples, labels = (_array(path, archive, name, len(content)) for name in (found[0], label))
-    except _DAMAGES as error:
-        raise DataError(f"{path}: cannot be read as npz ({reason(error)})") from None
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        check_memory(f"{path}: takes", sum(info.file_size for info in archive.infolist()))
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        _check_there(path, "array", (label, *(features or ())), archive.files)
+        found = features or tuple(name for name in archive.files if name != label)
+        if len(found) != 1:
+            many = shown(", ".join(found), 300) or "none"
+            raise DataError(f'{path}: needs one array beside "{shown(label)}", has {many}; name it: features = ["x"]')
+        samples, labels = (np.asarray(archive[name]) for name in (found[0], label))
     if labels.ndim != 1 or not samples.ndim or len(samples) != len(labels) or not labels.size:
         said = f'"{shown(found[0])}" is {samples.shape}, "{shown(label)}" {labels.shape}'
         raise DataError(f"{path}: {said}; must be (N, d) or images, and (N,) with a label for each")
     samples = samples.reshape(len(samples), 1) if samples.ndim == 1 else samples
-    if samples.dtype.kind == "f" and not np.isfinite(samples).all():
-        place = tuple(int(each) for each in np.argwhere(~np.isfinite(samples))[0])
-        where = f"row {place[0] + 1}, column {place[1] + 1}" if len(place) == 2 else f"image {place[0] + 1}"
-        raise DataError(f'{path}: "{shown(found[0])}" is {samples[place]} in {where}; fill it in, or leave the row out')
+    if samples.ndim == 2:
+        _check_size(path, *samples.shape)
     return _Rows(samples, _labels(path, pl.Series(label, labels)), found, {})
-
-
-def _array(path: Path, archive: zipfile.ZipFile, name: str, size: int) -> NDArray[Any]:
-    """One array; never an object, and none that its bytes could not hold."""
-    info = archive.getinfo(f"{name}.npy")
-    check_growth(path, info.file_size, size)
-    with archive.open(info) as file:
-        version = np.lib.format.read_magic(file)
-        heads = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        if version not in heads:
-            raise DataError(f'{path}: "{shown(name)}" is of version {version}, which no array of numbers or text needs')
-        shape, _, kind = heads[version](file)
-    if kind.kind not in "fiubU":
-        raise DataError(f'{path}: "{shown(name)}" holds {shown(kind)}, neither numbers nor text')
-    if prod(shape) * max(kind.itemsize, 1) > info.file_size:
-        raise DataError(f'{path}: "{shown(name)}" is damaged, it holds less than its {shape} values')
-    check_memory(f"{path}: takes", prod(shape) * (1 if kind == np.uint8 else BY_CELL))
-    with archive.open(info) as file:
-        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
 
 # labels

@@ -1,8 +1,8 @@
 """Reading run folders, also while they are being written. What is damaged is refused in one line that names the file."""
 
-import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from headgate.errors import DataError
+from headgate.control.types import System
+from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
-from headgate.limits import CLIENTS, RECIPE, ROUNDS, RUNS, TABLE
+from headgate.experiment.sections import SystemTable
+from headgate.limits import RECIPE, ROUNDS, RUNS, TABLE
 from headgate.reading import read_text, read_toml
 from headgate.records.rows import Follower, Rows
 from headgate.records.sums import read_sealed
@@ -23,14 +25,13 @@ from headgate.records.tables import (
     LOOKS,
     MEASURED,
     STATE,
-    concepts_of,
     find_runs,
     mark_of,
-    may_look,
     shard_folders,
     table_files,
     whole_table,
 )
+from headgate.registry import fill
 
 CONFIG, ENVIRONMENT = "config.toml", "environment.json"
 CHECKPOINTS, HEAD = "checkpoints", "checkpoint.json"
@@ -74,24 +75,31 @@ class RunFolder:
 
     def with_settings(self) -> "RunFolder":
         """Return the same with its settings read and checked."""
-        config = read_toml(self.path / CONFIG)
-        _check_config(self.path / CONFIG, config)
-        return replace(self, config=config)
+        run = replace(self, config=read_toml(self.path / CONFIG))
+        _ = run.system
+        if not isinstance(run.config.get("policies", {}), dict):
+            raise DataError(f"{self.path / CONFIG}: [policies] must be a section")
+        return run
 
     def __post_init__(self) -> None:
         if not self.name:
             object.__setattr__(self, "name", self.path.resolve().name)
 
     @cached_property
+    def system(self) -> System:
+        """The terms of the run as its settings have them, open-ended."""
+        with config_errors(self.path):
+            stated: SystemTable = fill(SystemTable, self.config.get("system", {}), "system")
+            return stated.system(None)
+
+    @cached_property
     def buffers(self) -> list[int]:
-        """B_m; a list shorter than the clients is repeated, as recipes have it."""
-        system = self.config["system"]
-        buffers: list[int] = system["buffers"]
-        return [int(b) for b in np.resize(buffers, system.get("clients") or len(buffers))]
+        """B_m of every client."""
+        return [int(b) for b in self.system.buffer]
 
     @property
     def budget(self) -> float:
-        return float(self.config["system"]["budget"])
+        return self.system.budget
 
     @property
     def rounds(self) -> int:
@@ -109,15 +117,11 @@ class RunFolder:
 
     @property
     def started(self) -> float:
-        """Seconds since 1970; where the environment does not say, when its file was written."""
-        started = self.environment.get("started")
-        if isinstance(started, str):
-            try:
-                return datetime.fromisoformat(started).timestamp()
-            except (ValueError, OverflowError, OSError):
-                pass
-        mark = mark_of(self.path / ENVIRONMENT)
-        return mark.changed / 1e9 if mark is not None else 0.0
+        """Seconds since 1970; 0 where the environment does not say."""
+        try:
+            return datetime.fromisoformat(str(self.environment.get("started"))).timestamp()
+        except (ValueError, OverflowError, OSError):
+            return 0.0
 
     @cached_property
     def policies(self) -> list[str]:
@@ -171,8 +175,7 @@ class RunFolder:
         if table not in self.tables:
             if table == "metrics":
                 self.check_tables(table)
-            optional = concepts_of(self.config), may_look(self.config)
-            frame = whole_table(self.path, table, self.policies, self.most_rows, self._sums, *optional)
+            frame = whole_table(self.path, table, self.policies, self.most_rows, self._sums)
             if self.state["state"] != "finished":
                 return frame
             self.tables[table] = frame
@@ -198,8 +201,9 @@ class RunFolder:
     @property
     def measured(self) -> tuple[str, ...]:
         """The columns of its metrics; where the world changes, when it did, and where clients may look, what of that."""
-        changed, looks = (CHANGED,) if concepts_of(self.config) else (), tuple(LOOKS) if may_look(self.config) else ()
-        return (*MEASURED, *changed, *looks)
+        data = self.config.get("data")
+        told: Mapping[str, Any] = data if isinstance(data, dict) else {}
+        return (*MEASURED, *((CHANGED,) if "changes" in told else ()), *(LOOKS if told.get("window", 1) != 1 else ()))
 
     @property
     def most_rows(self) -> int:
@@ -225,6 +229,15 @@ class RunFolder:
 
 def read_config(folder: Path) -> dict[str, Any]:
     return read_toml(folder / CONFIG)
+
+
+@contextmanager
+def config_errors(folder: Path) -> Iterator[None]:
+    """Name the file where settings of the run in `folder` are refused."""
+    try:
+        yield
+    except SettingError as error:
+        raise DataError(f"{folder / CONFIG}: {error}") from None
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -296,21 +309,6 @@ def _alive(pid: int) -> bool:
 
 def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _check_config(path: Path, config: dict[str, Any]) -> None:
-    system = config.get("system")
-    if not isinstance(system, dict):
-        raise DataError(f"{path}: the section [system] is missing")
-    buffers, clients, budget = system.get("buffers"), system.get("clients"), system.get("budget")
-    if not isinstance(buffers, list) or not buffers or not all(_whole(b) and b >= 0 for b in buffers):
-        raise DataError(f"{path}: system.buffers must be a list of whole numbers")
-    if not (clients is None or _whole(clients)) or not 1 <= (len(buffers) if clients is None else clients) <= CLIENTS:
-        raise DataError(f"{path}: system.clients = {clients!r} must be a whole number from 1 to {CLIENTS:,}")
-    if isinstance(budget, bool) or not isinstance(budget, int | float) or not math.isfinite(budget) or budget < 0:
-        raise DataError(f"{path}: system.budget = {budget!r} must be a number from 0 on")
-    if not isinstance(config.get("policies", {}), dict):
-        raise DataError(f"{path}: [policies] must be a section")
 
 
 def check_state(path: Path, state: dict[str, Any]) -> None:

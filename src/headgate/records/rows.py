@@ -16,20 +16,16 @@ from headgate.records.tables import KEY, LOSSES, MEASURED, Mark, read_table, tab
 
 BEYOND = 1e100
 """no run comes to such a number, and with less every sum and mean stays finite"""
-FIRST = 64
-"""rounds for which there is room at first, where all of a run would be large"""
-LARGE = 16 * 2**20
-"""bytes; less is set aside for all rounds at once, and the system gives memory as rounds come"""
 Run = tuple[str, int]
 """policy and seed"""
 
 
 class Rows:
-    """Values of runs and rounds, (runs, rounds, columns), with room to grow."""
+    """Values of runs and rounds, (runs, rounds, columns); the system gives memory as rounds come."""
 
     def __init__(self, rounds: int, columns: int, dtype: type[np.generic], most_bytes: float = np.inf) -> None:
         self.rounds, self.index, self._most = rounds, dict[Run, int](), most_bytes
-        self._values: NDArray[Any] = np.zeros((0, max(0, min(rounds, FIRST)), columns), dtype=dtype)
+        self._values: NDArray[Any] = np.zeros((0, max(0, rounds), columns), dtype=dtype)
         self._seen = np.zeros(self._values.shape[:2], dtype=bool)
         self._reached = np.zeros(0, dtype=np.int64)
 
@@ -48,10 +44,10 @@ class Rows:
         if t.min() < 1 or t.max() > self.rounds:
             raise DataError(f"t = {t[(t < 1) | (t > self.rounds)][0]}: the run has rounds 1 to {self.rounds}")
         places = np.array([self.index.setdefault(run, len(self.index)) for run in runs])[which]
-        self._make_room(len(self.index), int(t.max()))
+        self._make_room(len(self.index))
         self._values[places, t - 1] = values
         self._seen[places, t - 1] = True
-        self._reached = np.where(self._seen.all(axis=1), len(self._seen.T), self._seen.argmin(axis=1))
+        self._reached = np.where(self._seen.all(axis=1), self.rounds, self._seen.argmin(axis=1))
 
     def reached(self, runs: Sequence[Run]) -> NDArray[np.int64]:
         """Return up to which round the rows of each of these runs are all there."""
@@ -75,20 +71,14 @@ class Rows:
             return self._values[places[0] : places[0] + len(places), :rounds]
         return self._values[places, :rounds]
 
-    def _make_room(self, runs: int, rounds: int) -> None:
-        have, old = self._values.shape, self._values
-        if runs <= have[0] and rounds <= have[1]:
-            return
-        wide = have[1] if rounds <= have[1] else min(self.rounds, max(rounds, 2 * have[1]))
-        if max(runs, have[0]) * self.rounds * have[2] * old.itemsize <= LARGE:
-            wide = self.rounds
-        shape = (max(runs, have[0]), wide, have[2])
-        if np.prod(shape, dtype=np.float64) * old.itemsize > self._most:
-            raise DataError(f"{shape[0]} runs of {rounds} rounds and {have[2]} columns: more than the page can hold in memory")
-        self._values = np.zeros(shape, dtype=old.dtype)
-        self._values[: have[0], : have[1]] = old
-        seen, self._seen = self._seen, np.zeros(shape[:2], dtype=bool)
-        self._seen[: have[0], : have[1]] = seen
+    def _make_room(self, runs: int) -> None:
+        values, seen = self._values, self._seen
+        if runs > len(values):
+            shape = (runs, *values.shape[1:])
+            if np.prod(shape, dtype=np.float64) * values.itemsize > self._most:
+                raise DataError(f"{runs} runs of {self.rounds} rounds: more than the page can hold in memory")
+            self._values, self._seen = np.zeros(shape, values.dtype), np.zeros(shape[:2], dtype=bool)
+            self._values[: len(values)], self._seen[: len(seen)] = values, seen
 
 
 class Follower:

@@ -11,17 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from headgate.errors import DataError
 from headgate.experiment import named_outside
-from headgate.limits import ROUNDS
+from headgate.experiment.sections import RunTable
 from headgate.records.reader import (
     CHECKSUMS,
     CONFIG,
     ENVIRONMENT,
     RunFolder,
     check_count,
+    config_errors,
     newest_checkpoint,
     read_config,
     read_head,
@@ -32,8 +33,6 @@ from headgate.records.tables import (
     SHARDS,
     STATE,
     TABLES,
-    concepts_of,
-    may_look,
     part_files,
     points_of,
     read_table,
@@ -41,32 +40,16 @@ from headgate.records.tables import (
     whole_table,
 )
 from headgate.records.writer import RunWriter
+from headgate.registry import fill
 from headgate.writing import replace_file, whole_name
 
 
-class AskedRuns(NamedTuple):
-    """The runs that the settings of a folder ask for."""
-
-    rounds: int
-    policies: list[str]
-    seeds: list[int]
-
-    @property
-    def runs(self) -> list[tuple[str, int]]:
-        """(policy, seed) of each."""
-        return [(policy, seed) for policy in dict.fromkeys(self.policies) for seed in self.seeds]
-
-
-def asked_runs(folder: Path, config: Mapping[str, Any] | None = None) -> AskedRuns:
+def asked_runs(folder: Path, config: Mapping[str, Any] | None = None) -> RunTable:
     """Return the runs that the settings in `folder` ask for; `config` are these settings where they are known."""
-    run = (read_config(folder) if config is None else config).get("run")
-    table = run if isinstance(run, dict) else {}
-    rounds, seeds, first, policies = (table.get(key) for key in ("rounds", "seeds", "first_seed", "policies"))
-    counts = all(isinstance(each, int) and 0 <= each <= ROUNDS for each in (rounds, seeds, first))
-    if not counts or not isinstance(policies, list) or not policies or not all(isinstance(each, str) for each in policies):
-        raise DataError(f"{folder / CONFIG}: [run] does not say which rounds, seeds and policies were asked for")
-    check_count(folder / CONFIG, policies, range(int(seeds or 0)))
-    return AskedRuns(int(rounds or 0), policies, list(range(int(first or 0), int(first or 0) + int(seeds or 0))))
+    with config_errors(folder):
+        run: RunTable = fill(RunTable, (read_config(folder) if config is None else config).get("run", {}), "run")
+    check_count(folder / CONFIG, run.policies, run.all_seeds)
+    return run
 
 
 def create(
@@ -85,7 +68,7 @@ def create(
     for number, shard in enumerate(shards):
         RunWriter.create(folder / SHARDS / f"{number:03d}", shard, environment)
     asked = asked_runs(folder, config)
-    runs = {"policies": asked.policies, "seeds": asked.seeds}
+    runs = {"policies": list(asked.policies), "seeds": list(asked.all_seeds)}
     state = RunWriter(folder).state("running", 0, asked.rounds, elapsed_s=0.0, **runs, diverged=[], guessing=[])
     return RunFolder(folder, dict(config), facts, state)
 
@@ -167,11 +150,11 @@ def finish(run: RunFolder, elapsed: float = 0.0, states: Mapping[Path, Mapping[s
 
 def write_tables(run: RunFolder) -> RunFolder:
     """Make one table of the parts of all shards; return the run with its tables in memory."""
-    optional, tables = (concepts_of(run.config), may_look(run.config)), {}
+    tables = {}
     for table in TABLES:
         path = run.path / f"{table}.parquet"
         done = path.exists()  # by a process that was killed right after
-        tables[table] = frame = whole_table(run.path, table, run.policies, None, None, *optional)
+        tables[table] = frame = whole_table(run.path, table, run.policies)
         if table == "metrics" and frame.height < run.most_rows:
             missing = f"{frame.height} of {run.most_rows} rows are there"
             raise DataError(f"{run.path}: metrics: {missing}; the run cannot be finished")

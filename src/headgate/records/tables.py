@@ -8,15 +8,16 @@ large is not unpacked.
 import io
 import json
 import os
+import re
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from headgate.errors import DataError
-from headgate.limits import CONCEPTS, POINTS, memory
+from headgate.limits import POINTS, memory
 from headgate.reading import check_parquet, one_line, read_bytes, read_object
 from headgate.records.sums import checksum
 from headgate.writing import check_no_link
@@ -56,40 +57,21 @@ spent was for that"""
 TABLES = {"metrics": METRICS, "clients": CLIENTS}
 CHANGED = "changed"
 """where the world changes: the share of the clients, by weight, whose concept is another one than in the round before"""
+BY_CONCEPT = re.compile(r"(share|accuracy)_\d{1,3}")
+"""likewise, of each concept: the share of the clients that are in it, and the accuracy on its test set, null where nobody is"""
 MEASURED = tuple(name for name in METRICS if name not in KEY)
-OPTIONAL = ("excess", "validation_accuracy", *LOOKS)
+OPTIONAL = ("excess", "validation_accuracy", CHANGED, *LOOKS)
 """columns of the metrics that not every run records"""
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, OverflowError)
 """what polars raises for a file that it cannot read"""
 
 
-def concepts_of(config: Mapping[str, Any]) -> int:
-    """Return the number of concepts between which the world of a run changes; 0 where it does not change."""
-    data = config.get("data")
-    concepts = data.get("concepts") if isinstance(data, dict) and "changes" in data else None
-    return min(len(concepts), CONCEPTS) if isinstance(concepts, list) else 0
-
-
-def may_look(config: Mapping[str, Any]) -> bool:
-    """Return whether clients of a run may look at samples before they buy."""
-    data = config.get("data")
-    window = data.get("window") if isinstance(data, dict) else None
-    return isinstance(window, int) and window > 1
-
-
-def schema_of(table: str, concepts: int = 0, looks: bool = False) -> dict[str, pl.DataType]:
-    """Return the columns of a table.
-
-    Where the world changes the metrics have more: the share of the clients in each concept, and the accuracy on its test set,
-    null where nobody is in it. Where clients may look, the metrics have the columns of looks.
-    """
-    if table == "clients":
-        return {**CLIENTS, **LOSSES}
-    more = (
-        [CHANGED, *(f"{name}_{concept}" for concept in range(concepts) for name in ("share", "accuracy"))] if concepts else []
-    )
-    return {**METRICS, **dict.fromkeys(more, pl.Float64()), **(LOOKS if looks else {})}
+def kind_of(table: str, column: str) -> pl.DataType | None:
+    """The kind of a column; None where the table has no such column."""
+    further = {**LOOKS, CHANGED: pl.Float64()} if table == "metrics" else LOSSES
+    by_concept = pl.Float64() if table == "metrics" and BY_CONCEPT.fullmatch(column) else None
+    return TABLES[table].get(column) or further.get(column) or by_concept
 
 
 # files
@@ -145,14 +127,13 @@ def table_files(folder: Path, table: str) -> dict[Path, Mark]:
 # frames
 
 
-def frame_of_rows(rows: Iterable[Mapping[str, Any]], table: str) -> pl.DataFrame:
+def frame_of_rows(rows: Sequence[Mapping[str, Any]], table: str) -> pl.DataFrame:
     """Return rows as a frame; NaN and infinity become null."""
-    rows = list(rows)
-    known = {**TABLES[table], **LOSSES, **LOOKS}
     names = dict.fromkeys(name for row in rows for name in row)
-    frame = pl.DataFrame(rows, schema={name: known.get(name, pl.Float64()) for name in names}, strict=False)
+    schema = {name: kind for name in names if (kind := kind_of(table, name)) is not None}
+    frame = pl.DataFrame(rows, schema=schema, strict=False)
     finite = pl.when(pl.element().is_finite()).then(pl.element())
-    lists = [pl.col(name).list.eval(finite) for name in ("paid", *LOSSES) if name in names]
+    lists = [pl.col(name).list.eval(finite) for name in ("paid", *LOSSES) if name in schema]
     return frame.with_columns(pl.when(pl.col(pl.Float64).is_finite()).then(pl.col(pl.Float64)), *lists)
 
 
@@ -182,24 +163,22 @@ def read_table(
     content = read_bytes(path, int(memory()))
     if sums and path in sums and checksum(content) != sums[path]:
         raise DataError(f"{path}: is not what was written, its checksum differs")
-    rows = _rows_of_part(path, content, most) if path.suffix == ".json" else None
-    if rows is None and most is not None:
-        check_parquet(path, content, most)
     try:
-        there = pl.read_parquet_schema(io.BytesIO(content)) if rows is None else dict.fromkeys(n for row in rows for n in row)
-        columns = list(there if columns is None else columns)
-        absent = [name for name in columns if name not in there]
+        if path.suffix == ".json":
+            frame = frame_of_rows(_rows_of_part(path, content, most), table)
+        else:
+            if most is not None:
+                check_parquet(path, content, most)
+            there = [name for name in pl.read_parquet_schema(io.BytesIO(content)) if kind_of(table, name) is not None]
+            frame = pl.read_parquet(io.BytesIO(content), columns=[name for name in there if columns is None or name in columns])
+        absent = [name for name in columns or TABLES[table] if name not in frame.columns]
         if missing := [name for name in absent if name in KEY or (table == "metrics" and name not in OPTIONAL)]:
             raise DataError(f"{path}: has no column {', '.join(missing)}")
-        present = [name for name in columns if name in there]
-        whole = pl.read_parquet(io.BytesIO(content), columns=present) if rows is None else frame_of_rows(rows, table)
-        frame = whole.select(present)
-        known = {**TABLES[table], **LOSSES, **LOOKS}
-        kinds = {name: known.get(name, pl.Float64()) for name in columns}
+        kinds = {name: kind_of(table, name) for name in columns or (*frame.columns, *absent)}
         frame = frame.with_columns(pl.lit(None).alias(name) for name in absent)
-        frame = frame.select(pl.col(name).cast(kind) for name, kind in kinds.items())
+        frame = frame.select(pl.col(name).cast(kind) for name, kind in kinds.items() if kind is not None)
     except UNREADABLE as error:
-        raise DataError(f"{path}: is damaged ({(str(error).strip() or type(error).__name__).splitlines()[0][:200]})") from None
+        raise DataError(f"{path}: is damaged ({one_line(error, 200) or type(error).__name__})") from None
     if frame.schema != kinds:  # a structure can be cast to a structure alone
         raise DataError(f"{path}: is damaged, it holds other things than names and numbers")
     if any(frame[name].null_count() for name in KEY):
@@ -220,27 +199,22 @@ def _rows_of_part(path: Path, content: bytes, most: int | None) -> list[dict[str
 
 
 def whole_table(
-    folder: Path,
-    table: str,
-    policies: Sequence[str],
-    most: int | None = None,
-    sums: Mapping[Path, str] | None = None,
-    concepts: int = 0,
-    looks: bool = False,
+    folder: Path, table: str, policies: Sequence[str], most: int | None = None, sums: Mapping[Path, str] | None = None
 ) -> pl.DataFrame:
     """Return all rows of a run by round, then policy as given, then seed: the order in which one process would write them.
 
     A value is null where nothing was measured. A round written twice counts as last written.
     """
-    schema, files = schema_of(table, concepts, looks), table_files(folder, table)
+    files = table_files(folder, table)
     try:
-        frames = [read_table(path, table, list(schema), most, sums) for path in files]
+        frames = [read_table(path, table, None, most, sums) for path in files]
     except DataError:
         if list(table_files(folder, table)) == list(files):
             raise
-        return whole_table(folder, table, policies, most, sums, concepts, looks)  # the run has just gone on, or finished
-    frame = pl.concat([pl.DataFrame(schema=schema), *frames]).unique(list(KEY), keep="last", maintain_order=True)
-    frame = frame.drop(name for name in (*LOSSES, *LOOKS) if name in schema and frame[name].null_count() == frame.height)
+        return whole_table(folder, table, policies, most, sums)  # the run has just gone on, or finished
+    frame = pl.concat([pl.DataFrame(schema=TABLES[table]), *frames], how="diagonal")
+    frame = frame.unique(list(KEY), keep="last", maintain_order=True)
+    frame = frame.drop(name for name in (*LOSSES, *LOOKS) if name in frame and frame[name].null_count() == frame.height)
     place = pl.col("policy").replace_strict({name: place for place, name in enumerate(policies)}, default=len(policies))
     return frame.sort("t", place, "seed", maintain_order=True).rechunk()  # same bytes however it was split
 

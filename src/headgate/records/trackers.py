@@ -11,34 +11,57 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+from urllib.parse import quote
 
 from headgate.errors import SettingError
+from headgate.escaping import one_line
 from headgate.records.reader import RunFolder
 from headgate.writing import check_no_link
 
 FOLDERS = ("tensorboard", "mlflow", "wandb")
 """of a run folder in which they write"""
-_PARAMS_AT_ONCE = 100  # the most that MLflow takes in one call
-_LONGEST_NAME = 120
 Row = Mapping[str, Any]
 
 
-class Tracker(Protocol):
-    """A logger: started once, told of every round of every policy, closed once."""
+class Tracker(ABC):
+    """A logger: started once, told of every round of every policy, closed once. It has a run for each policy."""
 
+    def __init__(self) -> None:
+        self._runs: dict[str, Any] = {}
+
+    @abstractmethod
     def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
         """Gets ready to log the experiment `name`, into `folder` where it writes files; refuses where it cannot."""
 
-    def log(self, policy: str, t: int, values: Mapping[str, float]) -> None:
+    @abstractmethod
+    def _begin(self, policy: str) -> Any:
+        """The run of a policy."""
+
+    @abstractmethod
+    def _write(self, run: Any, t: int, values: Mapping[str, float]) -> None:
+        """What is known of it after round `t`."""
+
+    @abstractmethod
+    def _end(self, run: Any) -> None:
+        """Writes what is still held back."""
+
+    def log(self, policy: str, t: int, values: Mapping[str, float | None]) -> None:
         """Means over seeds of one policy after round `t`; NaN and None are left out."""
+        known = {name: float(value) for name, value in values.items() if value is not None and not math.isnan(value)}
+        if known:
+            if policy not in self._runs:
+                self._runs[policy] = self._begin(policy)
+            self._write(self._runs[policy], t, known)
 
     def close(self) -> None:
-        """Writes what is still held back; more than once, or without a start, is no harm."""
+        """Ends all runs; more than once, or without a start, is no harm."""
+        while self._runs:
+            self._end(self._runs.popitem()[1])
 
 
 def tracker_names(text: str) -> list[str]:
@@ -47,154 +70,137 @@ def tracker_names(text: str) -> list[str]:
 
 
 def make_trackers(names: Sequence[str]) -> list[Tracker]:
-    """The loggers with these names, each once and none started yet."""
+    """The loggers with these names, each once and none started yet; refused where the library of one is missing."""
     for name in names:
         if name not in _TRACKERS:
-            close = get_close_matches(name.lower(), _TRACKERS, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            hint = "".join(f"; did you mean {close}?" for close in get_close_matches(name.lower(), _TRACKERS, n=1))
             raise SettingError(f"--track {name}: must be one of {', '.join(_TRACKERS)}{hint}")
+        if name not in sys.modules and importlib.util.find_spec(name) is None:
+            package = "wandb" if name == "wandb" else "'headgate[track]'"
+            raise SettingError(f"--track {name}: is not installed; pip install {package}")
     return [_TRACKERS[name]() for name in dict.fromkeys(names)]
 
 
-def check_installed(names: Sequence[str]) -> None:
-    """Refuse loggers whose library is missing, before anything is written for them."""
-    make_trackers(names)
-    for name in names:
-        if name not in sys.modules and importlib.util.find_spec(name) is None:
-            raise SettingError(f"--track {name}: is not installed; pip install {_PACKAGES[name]}")
-
-
-class TensorBoard:
+class TensorBoard(Tracker):
     """Event files in folder/tensorboard/POLICY, the metrics' names as tags; neither torch nor TensorFlow is needed."""
 
-    _FLUSH_SECONDS = 10  # TensorBoard's own 120 is long for someone who watches
-
-    def __init__(self) -> None:
-        self._writers: dict[str, Any] = {}
-
     def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
-        with _needing("tensorboard"):
-            # What torch.utils.tensorboard is built on; tensorboard.summary.Writer calls itself experimental.
-            self._event = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
-            self._summary = importlib.import_module("tensorboard.compat.proto.summary_pb2").Summary
-            self._make_writer = importlib.import_module("tensorboard.summary.writer.event_file_writer").EventFileWriter
+        # What torch.utils.tensorboard is built on; tensorboard.summary.Writer calls itself experimental.
+        self._event = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
+        self._summary = importlib.import_module("tensorboard.compat.proto.summary_pb2").Summary
+        self._make_writer = importlib.import_module("tensorboard.summary.writer.event_file_writer").EventFileWriter
         self._folder = folder / "tensorboard"
-        self._folders: set[str] = set()
 
-    def log(self, policy: str, t: int, values: Mapping[str, float]) -> None:
-        scalars = [self._summary.Value(tag=tag, simple_value=value) for tag, value in _known(values).items()]
-        if scalars:
-            event = self._event(wall_time=time.time(), step=t, summary=self._summary(value=scalars))
-            self._writer(policy).add_event(event)
+    def _begin(self, policy: str) -> Any:
+        # TensorBoard's own 120 seconds from one flush to the next are long for someone who watches.
+        return self._make_writer(str(self._folder / quote(policy, " ()+,=")), flush_secs=10)
 
-    def close(self) -> None:
-        while self._writers:
-            self._writers.popitem()[1].close()
+    def _write(self, run: Any, t: int, values: Mapping[str, float]) -> None:
+        scalars = [self._summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+        run.add_event(self._event(wall_time=time.time(), step=t, summary=self._summary(value=scalars)))
 
-    def _writer(self, policy: str) -> Any:
-        if policy not in self._writers:
-            folder = free_name(policy, self._folders)
-            self._folders.add(folder)
-            self._writers[policy] = self._make_writer(str(self._folder / folder), flush_secs=self._FLUSH_SECONDS)
-        return self._writers[policy]
+    def _end(self, run: Any) -> None:
+        run.close()
 
 
-class MLflow:
+class MLflow(Tracker):
     """One run for each policy, all below one run of the experiment `name`; every run has the settings as parameters.
 
     They go to $MLFLOW_TRACKING_URI, otherwise to files in folder/mlflow.
     """
 
-    def __init__(self) -> None:
-        self._runs: dict[str, str] = {}
-        self._open: list[str] = []
+    _AT_ONCE = 100
+    """parameters, the most that MLflow takes in one call"""
 
     def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
         # MLflow reports its use to its makers from the moment it is imported. Logging a run is no consent to that.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        with _needing("mlflow"):
-            mlflow = importlib.import_module("mlflow")
-            self._entities = importlib.import_module("mlflow.entities")
-        self._settings = flatten(config)
-        try:
-            self._client = self._connect(mlflow, folder)
-            self._experiment = self._find_experiment(name)
-            self._parent = self._create_run(name, self._settings, {})
-        except mlflow.MlflowException as error:
-            raise SettingError(f"--track mlflow: {' '.join(str(error).split())}") from None
-
-    def log(self, policy: str, t: int, values: Mapping[str, float]) -> None:
-        now = time.time_ns() // 1_000_000
-        metrics = [self._entities.Metric(safe_name(key), value, now, t) for key, value in _known(values).items()]
-        if metrics:
-            self._client.log_batch(self._run(policy), metrics=metrics)
-
-    def close(self) -> None:
-        while self._open:
-            self._client.set_terminated(self._open.pop())
-
-    @staticmethod
-    def _connect(mlflow: Any, folder: Path) -> Any:
-        chosen = os.environ.get("MLFLOW_TRACKING_URI")
-        if chosen:
-            return mlflow.MlflowClient(tracking_uri=chosen)
         # Of MLflow's local stores only the one of plain files comes with mlflow-skinny; its databases need the whole
         # of MLflow. Newer versions open it only for those who say that they mean it.
-        with _environment("MLFLOW_ALLOW_FILE_STORE", "true"):
-            return mlflow.MlflowClient(tracking_uri=(folder / "mlflow").absolute().as_uri())
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        mlflow = importlib.import_module("mlflow")
+        self._entities = importlib.import_module("mlflow.entities")
+        self._settings = flatten(config)
+        where = os.environ.get("MLFLOW_TRACKING_URI") or (folder / "mlflow").absolute().as_uri()
+        try:
+            self._client = mlflow.MlflowClient(tracking_uri=where)
+            known = self._client.get_experiment_by_name(name)
+            self._experiment = known.experiment_id if known is not None else self._client.create_experiment(name)
+            self._parent = self._create(name, self._settings, {})
+        except mlflow.MlflowException as error:
+            raise SettingError(f"--track mlflow: {one_line(error)}") from None
+        self._runs[""] = self._parent
 
-    def _find_experiment(self, name: str) -> str:
-        known = self._client.get_experiment_by_name(name)
-        return str(known.experiment_id if known is not None else self._client.create_experiment(name))
-
-    def _create_run(self, title: str, settings: Mapping[str, Any], tags: Mapping[str, str]) -> str:
+    def _create(self, title: str, settings: Mapping[str, Any], tags: Mapping[str, str]) -> str:
         run = str(self._client.create_run(self._experiment, run_name=title, tags=tags).info.run_id)
-        self._open.append(run)
-        texts = {safe_name(key): str(value) for key, value in settings.items()}
-        params = [self._entities.Param(key, value) for key, value in texts.items()]
-        for first in range(0, len(params), _PARAMS_AT_ONCE):
-            self._client.log_batch(run, params=params[first : first + _PARAMS_AT_ONCE])
+        params = [self._entities.Param(_mlflow_name(key), str(value)) for key, value in settings.items()]
+        for first in range(0, len(params), self._AT_ONCE):
+            self._client.log_batch(run, params=params[first : first + self._AT_ONCE])
         return run
 
-    def _run(self, policy: str) -> str:
-        if policy not in self._runs:
-            tags = {"mlflow.parentRunId": self._parent, "policy": policy}
-            self._runs[policy] = self._create_run(policy, {**self._settings, "policy": policy}, tags)
-        return self._runs[policy]
+    def _begin(self, policy: str) -> Any:
+        tags = {"mlflow.parentRunId": self._parent, "policy": policy}
+        return self._create(policy, {**self._settings, "policy": policy}, tags)
+
+    def _write(self, run: Any, t: int, values: Mapping[str, float]) -> None:
+        now = time.time_ns() // 1_000_000
+        metrics = [self._entities.Metric(_mlflow_name(key), value, now, t) for key, value in values.items()]
+        self._client.log_batch(run, metrics=metrics)
+
+    def _end(self, run: Any) -> None:
+        self._client.set_terminated(run)
 
 
-class WeightsAndBiases:
+class WeightsAndBiases(Tracker):
     """One run for each policy in the group `name`. Mode, project and account are those of the user's environment."""
 
-    def __init__(self) -> None:
-        self._runs: dict[str, Any] = {}
-
     def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
-        with _needing("wandb"):
-            self._wandb = importlib.import_module("wandb")
+        self._wandb = importlib.import_module("wandb")
         folder.mkdir(parents=True, exist_ok=True)  # wandb writes elsewhere where its folder is missing
         self._group, self._settings, self._folder = name, flatten(config), folder
 
-    def log(self, policy: str, t: int, values: Mapping[str, float]) -> None:
-        known = _known(values)
-        if known:
-            self._run(policy).log(known, step=t)
+    def _begin(self, policy: str) -> Any:
+        return self._wandb.init(
+            project=os.environ.get("WANDB_PROJECT") or "headgate",
+            group=self._group,
+            name=policy,
+            config={**self._settings, "policy": policy},
+            dir=str(self._folder),
+            reinit="create_new",  # the policies take turns, none of their runs is over before the last round
+        )
 
-    def close(self) -> None:
-        while self._runs:
-            self._runs.popitem()[1].finish()
+    def _write(self, run: Any, t: int, values: Mapping[str, float]) -> None:
+        run.log(values, step=t)
 
-    def _run(self, policy: str) -> Any:
-        if policy not in self._runs:
-            self._runs[policy] = self._wandb.init(
-                project=os.environ.get("WANDB_PROJECT") or "headgate",
-                group=self._group,
-                name=policy,
-                config={**self._settings, "policy": policy},
-                dir=str(self._folder),
-                reinit="create_new",  # the policies take turns, none of their runs is over before the last round
-            )
-        return self._runs[policy]
+    def _end(self, run: Any) -> None:
+        run.finish()
+
+
+_TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WeightsAndBiases}
+
+
+def flatten(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Nested settings with dots in their names; what is no number, truth value or text becomes text.
+
+    >>> flatten({"learning": {"rate": 0.1}, "seeds": [1, 2], "policies": [{"name": "dpp"}]})
+    {'learning.rate': 0.1, 'seeds': '[1, 2]', 'policies.0.name': 'dpp'}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+            value = {str(place): item for place, item in enumerate(value)}
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{above}{key}.")
+        else:
+            flat[f"{above}{key}"] = value if isinstance(value, str | int | float | None) else str(value)
+    return flat
+
+
+def _mlflow_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name)[:250]
+
+
+# who tells them
 
 
 class SeedMeans:
@@ -228,76 +234,6 @@ class SeedMeans:
     def close(self) -> None:
         for tracker in self.trackers:
             tracker.close()
-
-
-_PACKAGES = {"tensorboard": "'headgate[track]'", "mlflow": "'headgate[track]'", "wandb": "wandb"}
-_TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WeightsAndBiases}
-
-
-def flatten(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Nested settings with dots in their names; what is no number, truth value or text becomes text.
-
-    >>> flatten({"learning": {"rate": 0.1}, "seeds": [1, 2], "policies": [{"name": "dpp"}]})
-    {'learning.rate': 0.1, 'seeds': '[1, 2]', 'policies.0.name': 'dpp'}
-    """
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-            value = {str(place): item for place, item in enumerate(value)}
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{above}{key}.")
-        else:
-            flat[f"{above}{key}"] = value if isinstance(value, str | int | float | None) else str(value)
-    return flat
-
-
-def safe_name(name: str) -> str:
-    """A name that every file system takes: letters, digits and . _ - are kept.
-
-    >>> safe_name("ac-dpp: V=0.5"), safe_name("../up"), safe_name("κ=0.3"), safe_name("")
-    ('ac-dpp_V_0.5', '_up', 'κ_0.3', '_')
-    """
-    return re.sub(r"[^\w.-]+", "_", name).strip(".")[:_LONGEST_NAME] or "_"
-
-
-def free_name(name: str, taken: Collection[str]) -> str:
-    """The safe name, numbered where another one would differ from it only in the case of its letters.
-
-    >>> free_name("A/b", {"a_b"}), free_name("A/b", {"c"})
-    ('A_b-2', 'A_b')
-    """
-    safe, used = safe_name(name), {other.casefold() for other in taken}
-    choices = (safe, *(f"{safe}-{number}" for number in range(2, len(used) + 2)))
-    return next(choice for choice in choices if choice.casefold() not in used)
-
-
-def _known(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: float(value) for name, value in values.items() if value is not None and not math.isnan(value)}
-
-
-@contextmanager
-def _needing(name: str) -> Iterator[None]:
-    """Turns a library that cannot be imported into the advice to install it."""
-    try:
-        yield
-    except ImportError as error:
-        raise SettingError(f"--track {name}: {' '.join(str(error).split())}; pip install {_PACKAGES[name]}") from None
-
-
-@contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    """A variable of the environment for a while, unless the user has set it."""
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        del os.environ[name]
-
-
-# who tells them
 
 
 class Watching:

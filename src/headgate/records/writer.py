@@ -232,10 +232,6 @@ def _remove_others(checkpoint: Path) -> None:
             shutil.rmtree(other)
 
 
-SECONDS = 10
-"""a repository that takes longer to answer is not waited for"""
-
-
 @cache
 def commit() -> str | None:
     """The commit of the checkout that the package lies in, "+changes" where files under src differ from it.
@@ -247,17 +243,15 @@ def commit() -> str | None:
 
 def commit_of(package: Path) -> str | None:
     try:
-        if _git(package, "ls-files", "--error-unmatch", "__init__.py").returncode:
-            return None
+        _git(package, "ls-files", "--error-unmatch", "__init__.py")
         found = _git(package, "rev-parse", "--short", "HEAD")
-        changed = _git(package.parent, "diff", "--quiet", "HEAD", "--", ".").returncode
-    except (OSError, subprocess.SubprocessError):  # no git, or one that does not answer
+        changed = _git(package.parent, "diff", "--name-only", "HEAD", "--", ".")
+    except (OSError, subprocess.SubprocessError):  # no git, no checkout, or one that does not answer
         return None
-    return None if found.returncode else found.stdout.strip() + ("+changes" if changed else "")
+    return found + ("+changes" if changed else "")
 
 
-def _git(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def _git(folder: Path, *words: str) -> str:
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # only looks, never writes
-    return subprocess.run(
-        ["git", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    how: dict[str, Any] = {"cwd": folder, "env": environment, "stderr": subprocess.DEVNULL, "text": True, "timeout": 10}
+    return str(subprocess.check_output(["git", *words], **how)).strip()

@@ -403,7 +403,7 @@ def _explained(error: HeadgateError, progress: ChunkProgress, folder: Path) -> H
     why, text = error, str(error)
     if isinstance(error, ChunkError):
         run = asked_runs(error.folder)
-        which = f"{', '.join(run.policies)}, seeds {run.seeds[0]} to {run.seeds[-1]}"
+        which = f"{', '.join(run.policies)}, seeds {run.all_seeds[0]} to {run.all_seeds[-1]}"
         why, text = error.why, f"{error.folder.name} ({which}): {error.why}".replace(str(error.folder), str(folder))
     # What is wrong with files or settings stays wrong; where one can go on nevertheless, the error says so itself.
     return type(why)(text if go_on in text or isinstance(why, DataError | SettingError) else f"{text}; {go_on}")

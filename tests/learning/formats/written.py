@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from headgate.errors import DataError
-from headgate.learning.formats import Pictures, recognise
+from headgate.learning.formats import Split, recognise
 
 from ..said import CIFAR_CLASSES, one_line
 
@@ -38,18 +38,13 @@ def idx_bytes(array: Bytes) -> bytes:
     return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
-def write_idx(folder: Path, sample: Sample, packed: bool, names: tuple[str, ...] | None = None) -> None:
+def write_idx(folder: Path, sample: Sample, packed: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    parts = [
-        sample.train_images[:, 0],
-        sample.train_labels.astype(np.uint8),
-        sample.test_images[:, 0],
-        sample.test_labels.astype(np.uint8),
-    ]
-    names = names or ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-    for name, part in zip(names, parts, strict=True):
-        content = idx_bytes(part)
-        (folder / (name + ".gz" * packed)).write_bytes(gzip.compress(content) if packed else content)
+    for split, (images, labels) in zip(("train", "t10k"), sample.splits.values(), strict=True):
+        for name, array in (("images-idx3", images[:, 0]), ("labels-idx1", labels.astype(np.uint8))):
+            content = idx_bytes(array)
+            path = folder / f"{split}-{name}-ubyte{'.gz' * packed}"
+            path.write_bytes(gzip.compress(content) if packed else content)
 
 
 def write_binary(folder: Path, sample: Sample) -> None:
@@ -99,28 +94,27 @@ def write_parquet(folder: Path, sample: Sample, names: tuple[str, str] = ("train
         parquet_frame(images, labels, **how).write_parquet(folder / name, metadata=metadata)
 
 
-def read(folder: Path, channels: int = 3) -> Pictures:
+def read(folder: Path, channels: int = 3) -> tuple[Split, Split]:
     """What `folder` holds, read as ten classes; the counts promised beforehand are those read."""
     source = recognise(folder)
     assert source is not None
-    pictures = source.read(channels, 10)
-    assert source.counts() == (len(pictures.train_images), len(pictures.test_images))
-    return pictures
+    train, test = source.read(channels, 10)
+    assert source.counts() == (len(train.images), len(test.images))
+    return train, test
 
 
-def layout(folder: Path) -> str:
+def layout(folder: Path) -> tuple[str, tuple[str, ...] | None]:
     source = recognise(folder)
-    return source.format if source else ""
+    return (source.format, source.classes()) if source else ("", None)
 
 
-def assert_same(pictures: Pictures, sample: Sample) -> None:
+def assert_same(splits: tuple[Split, Split], sample: Sample) -> None:
     """Pixel for pixel, and in the form which torch takes over without a copy or a warning."""
-    for split, (images, labels) in sample.splits.items():
-        got_images, got_labels = getattr(pictures, f"{split}_images"), getattr(pictures, f"{split}_labels")
-        np.testing.assert_array_equal(got_images, images)
-        np.testing.assert_array_equal(got_labels, labels)
-        assert (got_images.dtype, got_labels.dtype) == (np.uint8, np.int64)
-        for array in (got_images, got_labels):
+    for got, (images, labels) in zip(splits, sample.splits.values(), strict=True):
+        np.testing.assert_array_equal(got.images, images)
+        np.testing.assert_array_equal(got.labels, labels)
+        assert (got.images.dtype, got.labels.dtype) == (np.uint8, np.int64)
+        for array in (got.images, got.labels):
             assert array.flags.c_contiguous
             assert array.flags.writeable
 

@@ -1,20 +1,50 @@
+"""What the server does in a round: its average of models, the weights of updates, and who trains."""
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.control.randomness import Purpose, uniform
-from headgate.learning.server import draw_cohort
+from headgate.errors import SettingError
+from headgate.learning.server import aggregation_weights, draw_cohort, newest_share
+
+ALPHA = np.array([0.5, 0.25, 0.25])
+N = np.array([[2, 4, 0], [0, 0, 0]])
+
+
+@pytest.mark.paper("eq:global-aggregation")
+@pytest.mark.parametrize(
+    ("rule", "expected"), [("memory", [0.5, 0.5, 0.0]), ("alpha", [2 / 3, 1 / 3, 0.0]), ("uniform", [0.5, 0.5, 0.0])]
+)
+def test_weights(rule, expected):
+    weights = aggregation_weights(rule, ALPHA, N)
+    assert weights[0] == pytest.approx(expected)
+    assert weights[1].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_an_unknown_rule_is_named():
+    with pytest.raises(SettingError, match=r"training.aggregation = median"):
+        aggregation_weights("median", ALPHA, N)
+
+
+@given(st.integers(1, 200), st.floats(0, 20))
+def test_the_weights_of_all_rounds_sum_to_one_and_rise(rounds, eta):
+    weights = np.zeros(rounds)
+    for t in range(1, rounds + 1):
+        share = newest_share(t, eta)
+        weights *= 1 - share
+        weights[t - 1] = share
+    assert weights.sum() == pytest.approx(1)
+    assert np.all(np.diff(weights) >= -1e-12)
 
 
 @given(st.integers(1, 60), st.integers(0, 5), st.integers(1, 50), st.data())
 def test_a_cohort_is_as_many_different_clients_always_the_same(clients, seed, t, data):
     size = data.draw(st.integers(1, clients))
     cohort = draw_cohort(seed, t, clients, size)
-    assert cohort.size == size
+    assert len({*cohort.tolist()} & {*range(clients)}) == cohort.size == size
     assert np.all(np.diff(cohort) > 0)
-    assert cohort[0] >= 0
-    assert cohort[-1] < clients
     assert np.array_equal(cohort, draw_cohort(seed, t, clients, size))
 
 

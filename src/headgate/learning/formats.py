@@ -1,0 +1,326 @@
+"""Image data sets as they lie on disk: idx, CIFAR-10's binary distribution, folders of pictures and the hub's parquet.
+
+Names say what a file is and which split it belongs to; a file that is not what its name says is refused as damaged.
+Everything is read into memory as uint8, and nothing from a file is ever executed.
+"""
+
+import gzip
+import io
+import math
+import re
+import struct
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.errors import DataError, HeadgateError, SettingError
+from headgate.escaping import one_line
+from headgate.limits import check_memory
+
+Pixels = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+SIZE = 64
+"""side to which pictures are brought when they differ in size; pictures of one size keep it"""
+TRAIN_NAMES = ("train", "training")
+TEST_NAMES = ("test", "validation", "valid", "val")
+"""in this order: a real test split wins over a validation split"""
+
+
+class Encoded(NamedTuple):
+    """A picture still as JPEG, PNG or WebP, and what to call it in an error."""
+
+    name: str
+    data: bytes | Path
+
+
+class Split(NamedTuple):
+    """The rows of a split: images (N, C, H, W), or pictures that are not decoded yet, and labels (N,)."""
+
+    images: Any
+    labels: Labels
+    columns: Mapping[str, NDArray[Any]] = {}
+    """further columns, for example who wrote a digit; texts are numbered in their order"""
+
+
+@dataclass(frozen=True)
+class PictureFiles(ABC):
+    """A data set found on disk but not read yet."""
+
+    train: tuple[Path, ...]
+    test: tuple[Path, ...]
+    format: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def find(cls, folder: Path, files: list[Path]) -> Self:
+        """The splits among the files of this layout below `folder`."""
+
+    @abstractmethod
+    def count(self, files: Sequence[Path]) -> int:
+        """Images of a split, without decoding any of them."""
+
+    @abstractmethod
+    def read_split(self, files: Sequence[Path], classes: int) -> Split:
+        """All that the files of a split hold, with labels of so many classes."""
+
+    def classes(self) -> tuple[str, ...] | None:
+        """Class names, where the files give them."""
+        return None
+
+    def counts(self) -> tuple[int, int]:
+        """Training and test images, without decoding any of them."""
+        return self.count(self.train), self.count(self.test)
+
+    def read(self, channels: int, classes: int) -> tuple[Split, Split]:
+        """Training and test rows, with `channels` (1 or 3) where the layout leaves it open.
+
+        Labels must lie in 0..classes-1, or within the class names where the files bring their own.
+        """
+        for path in self.train + self.test:
+            check_memory(f"{path}: takes", path.stat().st_size)
+        names = self.classes()
+        known = len(names) if names else classes
+        train, test = self.read_split(self.train, known), self.read_split(self.test, known)
+        if isinstance(train.images, list):
+            pixels = decode_all([*train.images, *test.images], channels)
+            many = len(train.images)
+            train, test = train._replace(images=pixels[:many]), test._replace(images=pixels[many:])
+        return train, test
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Whatever goes wrong while a file is read names it: libraries raise errors of many kinds."""
+    try:
+        yield
+    except (HeadgateError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # polars panics with one that is no Exception
+        raise DataError(f"{path}: is damaged ({one_line(error, 200)})") from None
+
+
+def checked_labels(path: Path, labels: NDArray[Any], classes: int) -> Labels:
+    """The labels read from `path`, where they are those of `classes` classes."""
+    wrong = labels[(labels < 0) | (labels >= classes)]
+    if wrong.size or not labels.size:
+        raise DataError(f"{path}: " + (f"label {wrong[0]} is outside 0..{classes - 1}" if wrong.size else "holds no label"))
+    return labels.astype(np.int64)
+
+
+# idx, the format of MNIST and its relatives, gzipped or not
+
+
+class IdxFiles(PictureFiles):
+    """For each split a file of images and one of labels."""
+
+    format = "idx"
+
+    @classmethod
+    def find(cls, folder: Path, files: list[Path]) -> Self:
+        found: dict[tuple[bool, str], Path] = {}
+        for path in reversed(files):  # an unpacked file, which some tools leave beside its .gz, comes before it
+            name = path.name.lower()
+            found["train" in name, name.rpartition("idx")[2][0]] = path
+        if len(found) < 4:
+            names = ", ".join(path.name for path in files)
+            raise DataError(f"{folder}: needs idx files of images and of labels for training and for test, found {names}")
+        return cls((found[True, "3"], found[True, "1"]), (found[False, "3"], found[False, "1"]))
+
+    def count(self, files: Sequence[Path]) -> int:
+        lengths = []
+        for path in files:
+            with _opened(path) as file:
+                lengths.append(_shape(file)[0])
+        if lengths[0] != lengths[1]:
+            raise DataError(f"{files[1]}: {lengths[1]} labels for the {lengths[0]} images of {files[0].name}")
+        return lengths[0]
+
+    def read_split(self, files: Sequence[Path], classes: int) -> Split:
+        self.count(files)
+        images, labels = (read_idx(path) for path in files)
+        return Split(images[:, np.newaxis], checked_labels(files[1], labels, classes))
+
+
+def read_idx(path: Path) -> Pixels:
+    """The array in an idx file of labels (N,) or grey images (N, H, W), gzipped or not."""
+    with _opened(path) as file:
+        shape = _shape(file)
+        check_memory(f"{path}: takes", math.prod(shape))
+        data = bytearray(file.read(math.prod(shape) + 1))
+        if len(data) != math.prod(shape):
+            more = "more" if len(data) > math.prod(shape) else f"only {len(data)}"
+            raise ValueError(f"its header promises {math.prod(shape)} bytes, {more} are there")
+        return np.frombuffer(data, np.uint8).reshape(shape)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The content of an idx file, unpacked where it is gzipped."""
+    with naming(path), path.open("rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        # A gzip file is a stream of bytes; its declared type is narrower than what it can do.
+        yield gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[misc]
+
+
+def _shape(file: IO[bytes]) -> tuple[int, ...]:
+    magic = file.read(4)
+    if magic not in (b"\x00\x00\x08\x01", b"\x00\x00\x08\x03"):
+        raise ValueError(f"no idx file of labels or grey images, starts with {magic.hex() or 'nothing'}")
+    return struct.unpack(f">{magic[3]}I", file.read(4 * magic[3]))
+
+
+# CIFAR-10's binary distribution
+
+
+class CifarRecords(PictureFiles):
+    """Batches of records: the label, then 32 x 32 pixels in red, green and blue planes. Class names may lie beside them."""
+
+    format = "cifar-10-batches-bin"
+    record = 3073
+
+    @classmethod
+    def find(cls, folder: Path, files: list[Path]) -> Self:
+        test = tuple(path for path in files if "test" in path.name)
+        train = tuple(path for path in files if path not in test)
+        if not train or not test:
+            raise DataError(f"{folder}: {cls.format} without {'test' if train else 'training'} batches")
+        return cls(train, test)
+
+    def classes(self) -> tuple[str, ...] | None:
+        meta = self.train[0].with_name("batches.meta.txt")
+        return tuple(meta.read_text("utf-8", "replace").split()) or None if meta.is_file() else None
+
+    def count(self, files: Sequence[Path]) -> int:
+        return sum(path.stat().st_size // self.record for path in files)
+
+    def read_split(self, files: Sequence[Path], classes: int) -> Split:
+        images, labels = [], []
+        for path in files:
+            with naming(path):
+                records = np.fromfile(path, np.uint8).reshape(-1, self.record)
+            images.append(records[:, 1:].reshape(-1, 3, 32, 32))
+            labels.append(checked_labels(path, records[:, 0], classes))
+        return Split(np.concatenate(images), np.concatenate(labels))
+
+
+# folders of pictures, one for each class
+
+
+class ImageFolder(PictureFiles):
+    """train/CLASS/picture and val/CLASS/picture (or test); classes are the folder names in alphabetical order."""
+
+    format = "image folder"
+
+    @classmethod
+    def find(cls, folder: Path, files: list[Path]) -> Self:
+        for root in dict.fromkeys(path.parents[2] for path in files):
+            splits = {
+                name: tuple(path for path in files if path.parents[1] == root / name) for name in TRAIN_NAMES + TEST_NAMES
+            }
+            train, test = (next((splits[name] for name in names if splits[name]), ()) for names in (TRAIN_NAMES, TEST_NAMES))
+            if train and not test:
+                raise DataError(f"{root}: class folders in {train[0].parents[1].name}, but none in test, val or validation")
+            if train:
+                return cls(train, test)
+        raise DataError(f"{folder}: has pictures, but none in train/CLASS")
+
+    def classes(self) -> tuple[str, ...]:
+        return tuple(sorted({path.parent.name for path in self.train}))
+
+    def count(self, files: Sequence[Path]) -> int:
+        return len(files)
+
+    def read_split(self, files: Sequence[Path], classes: int) -> Split:
+        numbers = {name: number for number, name in enumerate(self.classes())}
+        for path in files:
+            if path.parent.name not in numbers:
+                raise DataError(f"{path.parent}: this class has no folder in {self.train[0].parents[1]}")
+        labels = np.array([numbers[path.parent.name] for path in files], np.int64)
+        return Split([Encoded(str(path), path) for path in files], labels)
+
+
+def decode_all(pictures: Sequence[Encoded], channels: int) -> Pixels:
+    """Pictures as one array: in the size all of them share, otherwise SIZE x SIZE.
+
+    Decoding starts in the hope of one size: where sizes differ, the first few pictures already tell.
+    """
+    pixels = _decode_to(None, pictures, channels)
+    if pixels is None:
+        pixels = _decode_to(SIZE, pictures, channels)
+    assert pixels is not None
+    return pixels
+
+
+def _decode_to(size: int | None, pictures: Sequence[Encoded], channels: int) -> Pixels | None:
+    """None: their sizes differ."""
+    made: list[Pixels] = []
+    for picture in pictures:
+        made.append(decode(picture.name, picture.data, channels, size))
+        if made[-1].shape != made[0].shape:
+            return None
+        check_memory(f"{picture.name} and {len(made) - 1} pictures before it take", len(made) * made[0].nbytes)
+    return np.stack(made) if made else np.empty((0, channels, 1, 1), np.uint8)
+
+
+def decode(name: str, data: bytes | Path, channels: int, size: int | None = None) -> Pixels:
+    """One JPEG, PNG or WebP picture as (channels, H, W); with `size`, the whole picture squeezed to size x size."""
+    library, file = _library(), io.BytesIO(data) if isinstance(data, bytes) else data
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", library.DecompressionBombWarning)
+            with library.open(file, formats=("JPEG", "PNG", "WEBP")) as picture:
+                if picture.mode.startswith(("I", "F")):
+                    raise ValueError(f"mode {picture.mode} has more than 8 bits a pixel")
+                plain = picture.convert("L" if channels == 1 else "RGB")
+        if size is not None:
+            plain = plain.resize((size, size), library.Resampling.BILINEAR)
+        pixels: Pixels = np.asarray(plain, np.uint8)
+    except Exception as error:  # decoders raise whatever they stumble over: OSError, SyntaxError, struct.error, ...
+        unknown = isinstance(error, library.UnidentifiedImageError)
+        why = "not a JPEG, PNG or WebP picture" if unknown else one_line(error, 200)
+        raise DataError(f"{name}: picture cannot be decoded ({why})") from None
+    return pixels[np.newaxis] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+@cache
+def _library() -> Any:
+    """Pillow, where it is installed."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise SettingError("reading pictures needs pillow: pip install 'headgate[sim]'") from None
+    return Image
+
+
+# what lies where
+
+
+def recognise(folder: Path) -> PictureFiles | None:
+    """The data set in `folder` or its subfolders, or None where there is none.
+
+    Where several layouts lie side by side the first in the order image folder, idx, parquet, cifar-10-batches-bin is taken.
+    """
+    from headgate.learning.parquet import ParquetFiles  # and with it polars, which nothing else here needs
+
+    layouts: dict[str, type[PictureFiles]] = {
+        rf"(^|/)({'|'.join(TRAIN_NAMES + TEST_NAMES)})/[^/]+/[^/]+\.(jpe?g|png|webp)$": ImageFolder,
+        r"idx[13]-?ubyte(\.gz)?$": IdxFiles,
+        r"\.parquet$": ParquetFiles,
+        r"(^|/)(data|test)_batch(_\d+)?\.bin$": CifarRecords,
+    }
+    with naming(folder):
+        there = {path: path.relative_to(folder).as_posix().lower() for path in sorted(folder.rglob("*")) if path.is_file()}
+    for pattern, layout in layouts.items():
+        files = [path for path, name in there.items() if re.search(pattern, name) and not re.search(r"(^|/)\.", name)]
+        if files:
+            return layout.find(folder, files)
+    return None
