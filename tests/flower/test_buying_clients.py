@@ -9,13 +9,13 @@ import pytest
 
 from headgate.books.accounts import check_playable
 from headgate.books.messages import Order, from_wire, to_wire
+from headgate.books.rules import choice_of
 from headgate.control.policies import Headgate
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.choices import choice_of
 from headgate.flower.sources import CallableSource, FolderSource, Sample
 
 PLAIN = Order("one", 1, 0, known=0, last=2, kept_from=0, limit=4, acknowledged=0, train=True)
@@ -105,7 +105,7 @@ def test_late_labels_and_choices_are_in_the_message_only_where_there_are_any():
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ("[", "must be a JSON object with rule, window and keep"),
+        ("[", "must be a JSON object"),
         ("[]", "must be a JSON object"),
         ('{"window": 2, "keep": 0}', "must be a JSON object"),
         ('{"rule": "entropy", "window": 2, "keep": 0}', "must be a JSON object"),
@@ -113,8 +113,8 @@ def test_late_labels_and_choices_are_in_the_message_only_where_there_are_any():
         ('{"rule": {"kind": "entropy"}, "window": 0, "keep": 0}', "window must be a whole number, 1 to 1,000"),
         ('{"rule": {"kind": "entropy"}, "window": true, "keep": 0}', "window must be a whole number"),
         ('{"rule": {"kind": "entropy"}, "window": 2, "keep": -1}', "keep must be a whole number"),
-        ('{"rule": {"kind": "os:system"}, "window": 2, "keep": 0}', "does not know the rule os:system"),
-        ('{"rule": {}, "window": 2, "keep": 0}', "does not know the rule"),
+        ('{"rule": {"kind": "os:system"}, "window": 2, "keep": 0}', "rule = os:system: this client does not know it"),
+        ('{"rule": {}, "window": 2, "keep": 0}', "this client does not know it"),
     ],
 )
 def test_what_an_order_may_not_say(choice, message):

@@ -57,10 +57,7 @@ def test_only_crowded_clients_look_and_only_at_samples_whose_label_is_known(tmp_
 
 def test_a_client_that_was_not_told_how_to_look_refuses_and_admits_nothing(tmp_path):
     with closing(BufferStore(tmp_path / "b", 0, rules=[FedBalancer])) as store:
-        with pytest.raises(
-            DataError,
-            match=r"order.rule = .*:FedBalancer: looks at samples, which this client was not told to do",
-        ):
+        with pytest.raises(DataError, match="FedBalancer looks at samples, which this client was not told to do"):
             store.admit(an_order(1, 0, 5), Numbered())
         assert store.positions("e") == []
         assert store.admissions("e") == []

@@ -7,11 +7,11 @@ import pytest
 from hostile import with_arrays, with_receipt
 from worlds import World, an_experiment
 
+from headgate.books.accounts import closings
 from headgate.books.ledger_store import LedgerStore, Ordered
 from headgate.books.messages import Order, Receipt
-from headgate.books.receipts import closings
-from headgate.books.standing import lift, offences, standings
-from headgate.errors import DataError, SettingError
+from headgate.books.statement import standings
+from headgate.errors import DataError
 from headgate.flower.rounds import Discipline
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
@@ -112,14 +112,16 @@ def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it
     (event,) = world.events("released")
     assert event.reason == f"{sum(row.ordered for row in ordered)} samples ordered in rounds 1, 2"
     assert all(row.admitted == 0 for row in ordered)
-    stood = {one.client: one for one in standings(tmp_path / "run")}
+    with world.store() as store:
+        stood = {one.client: one for one in standings(store)}
     assert stood[1].quarantined
     assert (stood[1].reserved, stood[1].paid, stood[1].released, stood[1].money) == (0, 0, stood[1].ordered, 0.0)
     world.play(3)
     assert not [row for row in world.orders() if row.client == 1 and row.round == 3]
-    with closing(world.strategy()):  # also while a server plays the run
-        lift(tmp_path / "run", 1)
-    assert [event.kind for event in offences(tmp_path / "run")] == ["rejected", "rejected", "quarantined", "released", "lifted"]
+    with closing(world.strategy()), world.store() as store:  # also while a server plays the run
+        assert store.lift(1)
+    offences = world.events("rejected", "quarantined", "released", "lifted")
+    assert [event.kind for event in offences] == ["rejected", "rejected", "quarantined", "released", "lifted"]
     world.play(4)
     world.audit()
     with world.store() as store, world.buffer(1) as buffer:
@@ -129,9 +131,6 @@ def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it
             assert row.admitted == admissions[row.round]
         assert {row.round for row in store.corrections()} == {t for t in (1, 2) if admissions[t]}
         assert store.clients()[1][:4] == (1, 4, 0, False)
-    stood = {one.client: one for one in standings(tmp_path / "run")}
+    with world.store() as store:
+        stood = {one.client: one for one in standings(store)}
     assert stood[1].paid == sum(admissions.values())
-    with pytest.raises(SettingError, match="client 1: is not in quarantine"):
-        lift(tmp_path / "run", 1)
-    with pytest.raises(DataError, match=r"holds no ledger\.sqlite"):
-        standings(tmp_path)

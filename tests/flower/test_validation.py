@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy
 from worlds import World, an_experiment
 
+from headgate.books.accounts import check_held, closings
 from headgate.books.ledger_store import Ordered
 from headgate.books.messages import Identity, Order, Receipt, from_wire, to_wire
-from headgate.books.receipts import check_held, closings
 from headgate.errors import DataError
 from headgate.flower.rounds import Discipline, evaluations
 from headgate.flower.validation import check_update, distance, numbers, read_array, read_arrays

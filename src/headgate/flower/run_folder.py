@@ -15,7 +15,7 @@ from typing import Any
 from flwr.common import log
 
 from headgate.books.durable import Watch
-from headgate.books.ledger_store import LEDGER, LedgerStore, SettledRound
+from headgate.books.ledger_store import LEDGER, LedgerStore, RoundRow
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.experiment.sweep import differing
@@ -95,7 +95,7 @@ class RunRecord:
         self._writer.rewrite("metrics", [each.metrics for each in rounds])
         self._writer.rewrite("clients", [each.clients for each in rounds if each.clients is not None])
 
-    def append(self, done: SettledRound) -> None:
+    def append(self, done: RoundRow) -> None:
         self._writer.append("metrics", [done.metrics])
         self._writer.append("clients", [] if done.clients is None else [done.clients])
         if self._means is not None:

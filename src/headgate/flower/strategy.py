@@ -214,7 +214,7 @@ class Gated(Strategy):
         self._model, self._grid = self._typed(numpy_of(arrays)), grid
         there = self._roster.gather(grid, t, rules.quorum, rules.gather, rules.deadline)
         away = self._away()
-        gone = {client: node for client, node in there.items() if client in self._left() - self._dismissed}
+        gone = {client: node for client, node in there.items() if client in self.accounts.left - self._dismissed}
         self._dismiss(grid, gone.values())
         self._dismissed |= gone.keys()
         view = self._view(grid, t, {node: client for client, node in there.items() if client not in away}, rules.gather)
@@ -245,7 +245,6 @@ class Gated(Strategy):
         self.accounts.check_up_to_date(now, heard.answers)
         losses = losses_told(heard.updates, self.experiment.system.clients) if self.accounts.asks else None
         done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
-        done = done.with_events([*forged, *heard.events])
         failure, moved, told = None, None, None
         try:
             moved, told, events = self._aggregated(now.t, heard)
@@ -260,7 +259,8 @@ class Gated(Strategy):
             if moved is not None:  # another strategy's start may change the model further: then what clients got is kept
                 kept = moved if self._started else self._model
                 file = write_parameters(self._record.parameters, now.t, kept, self._memory.now())
-            self.accounts.commit(done.with_events(events), file, metrics, self._clients(done))
+            events = [*forged, *heard.events, *events]
+            self.accounts.commit(done, file, metrics, self._clients(done), events=events)
             self._file, self._model, self._now, self._sent, self._messages = file, model, None, {}, []
             self._record.append(self.store.rounds(after=now.t - 1)[0])
             line = self._told(heard, metrics)
@@ -318,13 +318,9 @@ class Gated(Strategy):
                 self.inner.experiment = self.experiment
         return self.experiment.rounds
 
-    def _left(self) -> set[int]:
-        amended = self.accounts.system.amended
-        return set() if amended is None else set(amended.left)
-
     def _away(self) -> set[int]:
         """Clients that get no orders: those in quarantine, and those that have left."""
-        return self.store.quarantined() | self._left()
+        return self.store.quarantined() | self.accounts.left
 
     def _view(self, grid: Grid, t: int, nodes: dict[int, int] | None, patience: float) -> ClientGrid:
         """The grid for the inner strategy; `nodes` are those that are known to be there."""
