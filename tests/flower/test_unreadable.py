@@ -12,23 +12,18 @@ from headgate.books.messages import Order
 from headgate.books.rules import rule_of
 from headgate.control.retention import Reservoir
 from headgate.errors import DataError, SettingError
-from headgate.flower import keys
 from headgate.flower.buffer_store import HeldSample
 from headgate.flower.client import HeldSamples
-from headgate.flower.keys import ClientKeys, read_keys, read_private_key, read_public_key
+from headgate.flower.keys import ClientKeys, read_private_key, read_public_key
 from headgate.flower.recipe import recipe_server
 
 ORDER = Order("e", 1, 0, 0, 2, 0, limit=4, acknowledged=0, train=True)
 
 
-def test_files_of_keys_that_cannot_be_read(tmp_path, monkeypatch):
+def test_files_of_keys_that_cannot_be_read(tmp_path):
     for read in (read_public_key, lambda path: ClientKeys(path).current()):
         with pytest.raises(DataError, match=r"nowhere: cannot be read \(No such file or directory\)"):
             read(tmp_path / "nowhere")
-    (tmp_path / "large").write_bytes(b"0" * 65)
-    monkeypatch.setattr(keys, "LARGEST", 64)
-    with pytest.raises(DataError, match="larger than 64 bytes"):
-        read_keys(tmp_path / "large")
 
 
 def test_keys_of_another_kind_are_refused(tmp_path):
@@ -60,13 +55,10 @@ def test_the_samples_held_are_a_sequence_in_the_order_of_their_admission():
 
 
 @pytest.mark.parametrize(
-    ("server", "named"),
-    [
-        (lambda: recipe_server(), "run config recipe: must name a recipe"),
-        (lambda: recipe_server("digits", ['run.policies=["headgate"]', "run.seeds=1"]), "run config out: must name the run"),
-    ],
+    ("config", "named"),
+    [({}, "run config out: must name the run"), ({"out": "x", "norm-multiple": -1.0}, r"discipline\.norm_multiple = -1")],
 )
-def test_a_server_without_recipe_or_folder_says_what_is_missing(server, named):
-    context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config={})
+def test_a_server_says_what_is_missing_or_wrong_in_the_config_of_its_run(config, named):
+    context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=config)
     with pytest.raises(SettingError, match=named):
-        server()(FakeGrid({}), context)
+        recipe_server("digits", ['run.policies=["headgate"]', "run.seeds=1"])(FakeGrid({}), context)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from headgate.errors import SettingError
 
 if TYPE_CHECKING:
-    from headgate.books.replay import replay as replay
     from headgate.flower.buffer_store import erase as erase
     from headgate.flower.client import headgate_client as headgate_client
     from headgate.flower.client import signed as signed
@@ -29,7 +28,6 @@ _HOMES = {
     "headgate_client": "client",
     "recipe_client": "recipe",
     "recipe_server": "recipe",
-    "replay": "replay",
     "signed": "client",
 }
 _EXTRAS = {"flwr": "flower", "torch": "sim"}

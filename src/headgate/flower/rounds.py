@@ -121,8 +121,10 @@ def _judge(
     """All of an answer is read here. Whatever fails in that is an offence of its client, and the run goes on."""
     answer = Answer(order.client)
     try:
-        record = _record(reply.content)
-        receipt = from_wire(Ahead, record) if "newest" in record else from_wire(Receipt, record)
+        record = reply.content.get(RECORD)
+        if not isinstance(record, ConfigRecord):
+            raise DataError(f"its answer has no record {RECORD}")
+        receipt = from_wire(Ahead, dict(record)) if "newest" in record else from_wire(Receipt, dict(record))
         answer = accounts.judge(now, order, receipt)
         if isinstance(receipt, Ahead) or not receipt.trained or receipt.n == 0:
             return answer, None
@@ -132,13 +134,6 @@ def _judge(
     except Exception as error:  # a stranger's bytes fail in many ways
         reason = f"its answer cannot be read ({type(error).__name__}: {error})"
     return replace(answer, reason=one_line(reason), offence=True), None
-
-
-def _record(content: RecordDict) -> dict[str, Any]:
-    record = content.get(RECORD)
-    if not isinstance(record, ConfigRecord):
-        raise DataError(f"its answer has no record {RECORD}")
-    return dict(record)
 
 
 def _update(

@@ -36,7 +36,16 @@ from headgate.flower.parameters import (
     write_parameters,
 )
 from headgate.flower.roster import ANSWER_WITHIN, Roster
-from headgate.flower.rounds import CheckedReplies, Discipline, evaluations, for_any_strategy, hear, losses_told, mean_metrics
+from headgate.flower.rounds import (
+    CheckedReplies,
+    Discipline,
+    Update,
+    evaluations,
+    for_any_strategy,
+    hear,
+    losses_told,
+    mean_metrics,
+)
 from headgate.flower.run_folder import RunRecord
 from headgate.flower.senders import ClientGrid, TooFewNodes, guarded, sorted_out
 from headgate.flower.validation import NamedArrays
@@ -49,6 +58,7 @@ Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 FEW = 1_000
 """clients up to which what each admits and holds is recorded"""
 END = f"{MessageType.QUERY}.end"
+JUDGED = ("test_accuracy", "test_loss", "validation_accuracy")
 LISTED = 8
 """missing clients that the line of a round names"""
 
@@ -171,10 +181,8 @@ class Gated(Strategy):
                     result.evaluate_metrics_clientapp[t] = judged
         result.arrays = self._judged_arrays(arrays)
         for past in self.store.rounds():
-            judged_here = {name: past.metrics.get(name) for name in ("test_accuracy", "test_loss", "validation_accuracy")}
-            if any(value is not None for value in judged_here.values()):
-                kept = {name: value for name, value in judged_here.items() if value is not None}
-                result.evaluate_metrics_serverapp[past.round] = MetricRecord(kept)
+            if found := {name: past.metrics[name] for name in JUDGED if past.metrics.get(name) is not None}:
+                result.evaluate_metrics_serverapp[past.round] = MetricRecord(found)
         self._end(grid)
         return result
 
@@ -290,10 +298,10 @@ class Gated(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """What the inner strategy makes of the answers; with keys, of those that clients have signed."""
         genuine, forged = sorted_out(self.accounts.t, self._messages, self._asked, replies, self._keys)
-        judged, events = for_any_strategy(self.accounts.t, evaluations(genuine, self._asked, self._weight), self._weight)
+        found, events = self._evaluated(evaluations(genuine, self._asked, self._weight))
         if forged or events:
             self.store.note([*forged, *events])
-        return self.inner.aggregate_evaluate(self.accounts.t, judged) if judged else None
+        return found
 
     def summary(self) -> None:
         """Log what is played, and what the inner strategy says of itself."""
@@ -360,6 +368,10 @@ class Gated(Strategy):
         replies, events = for_any_strategy(t, heard.updates, self._weight)
         return (*(self.inner.aggregate_train(t, replies) if replies else (None, None)), events)
 
+    def _evaluated(self, judged: list[Update]) -> tuple[MetricRecord | None, list[Event]]:
+        replies, events = for_any_strategy(self.accounts.t, judged, self._weight)
+        return (self.inner.aggregate_evaluate(self.accounts.t, replies) if replies else None), events
+
     def _typed(self, model: NamedArrays) -> NamedArrays:
         """With the types that the model began with: in Flower's averages whole numbers and float32 become float64."""
         return {name: in_type_of(self._model[name], array) if name in self._model else array for name, array in model.items()}
@@ -400,15 +412,11 @@ class Gated(Strategy):
         """Accuracy and loss by the user's function, under our names or those of Flower's examples."""
         due = t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
         found = self._evaluate(t, arrays) if self._evaluate is not None and due else None
-        given = {} if found is None else {name: float(value) for name, value in found.items() if np.isscalar(value)}  # type: ignore[arg-type]
-        return {
-            "test_accuracy": given.get("test_accuracy", given.get("accuracy")),
-            "test_loss": given.get("test_loss", given.get("loss")),
-            "validation_accuracy": given.get("validation_accuracy"),
-            **{
-                f"accuracy_{concept}": given.get(f"accuracy_{concept}") for concept in range(len(self.experiment.data.concepts))
-            },
-        }
+        told = {} if found is None else found
+        given: dict[str, float | None] = {name: float(value) for name, value in told.items() if np.isscalar(value)}  # type: ignore[arg-type]
+        given = {"test_accuracy": given.get("accuracy"), "test_loss": given.get("loss"), **given}
+        concepts = range(len(self.experiment.data.concepts))
+        return {name: given.get(name) for name in (*JUDGED, *(f"accuracy_{concept}" for concept in concepts))}
 
     def _metrics(self, done: Settlement, heard: CheckedReplies, judged: dict[str, float | None]) -> dict[str, Any]:
         """A row of the metrics, as the simulator's. N and n_eff are counted by the clients."""
@@ -520,20 +528,21 @@ class AdmissionStrategy(Gated):
         folder: Path | str,
         *,
         discipline: Discipline | None = None,
-        prices: Callable[[int], ArrayLike] | None = None,
         client_evaluation: bool = False,
-        track: Sequence[str] = (),
-        watch: Callable[[str], None] | None = None,
+        **more: Any,
     ) -> None:
         experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
         self._averaging = Averaging(experiment, (discipline or Discipline()).norm_multiple, client_evaluation)
-        given: dict[str, Any] = {"discipline": discipline, "prices": prices, "track": track, "watch": watch}
-        super().__init__(self._averaging, experiment, folder, everyone=True, **given)
+        super().__init__(self._averaging, experiment, folder, discipline=discipline, everyone=True, **more)
 
     def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
         """A server update moves on also where nobody trained, and clients may tell different metrics."""
-        replies = [update.reply for update in heard.updates if update.reply is not None]
-        return (*self.inner.aggregate_train(t, replies), self._averaging.events)
+        arrays, events = self._averaging.combined(t, heard.updates)
+        return arrays, mean_metrics(heard.updates), events
+
+    def _evaluated(self, judged: list[Update]) -> tuple[MetricRecord | None, list[Event]]:
+        """The mean of what clients measured, by their weights in the recipe."""
+        return (mean_metrics(judged, self.experiment.system.weight) if judged else None), []
 
     def _judged_arrays(self, arrays: ArrayRecord) -> ArrayRecord:
         return arrays if self._averaging.mean is None else record_of(self._averaging.mean)
