@@ -144,7 +144,7 @@ def play(app, monkeypatch, store, clients):
 
 
 @pytest.mark.parametrize("training", [OURS, OWN])
-def test_the_app_plays_on_a_grid(tmp_path, monkeypatch, no_fsync, training):
+def test_the_app_plays_on_a_grid(tmp_path, monkeypatch, training):
     if training == OURS:
         pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     name = f"played_{training}"
@@ -160,7 +160,7 @@ def test_the_app_plays_on_a_grid(tmp_path, monkeypatch, no_fsync, training):
     assert json.loads((run.path / "summary.json").read_text("utf-8"))[0]["policy"] == "constant"
 
 
-def test_modules_that_a_recipe_names_go_with_the_app(tmp_path, monkeypatch, no_fsync):
+def test_modules_that_a_recipe_names_go_with_the_app(tmp_path, monkeypatch):
     """Also what they import; the app needs nothing of the folder that it was made from."""
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     home = tmp_path / "recipes"
@@ -188,7 +188,7 @@ def test_modules_that_a_recipe_names_go_with_the_app(tmp_path, monkeypatch, no_f
     assert not (tmp_path / "refused").exists()
 
 
-def test_the_readme_s_parts_of_one_s_own_work(tmp_path, monkeypatch, no_fsync, forgets_modules):
+def test_the_readme_s_parts_of_one_s_own_work(tmp_path, monkeypatch, forgets_modules):
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     write_app(tmp_path / "readme", "digits", ["run.rounds=8"], clients=3)
     text = (tmp_path / "readme" / "README.md").read_text("utf-8")

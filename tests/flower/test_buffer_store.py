@@ -17,7 +17,6 @@ from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.sources import CallableSource, Sample, pack
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
 ENDLESS = CallableSource(lambda i: Sample(str(i), pack(i), i % 3))
 
 

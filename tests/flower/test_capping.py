@@ -9,7 +9,6 @@ from grids import Node
 from hostile import with_arrays
 from worlds import World, an_experiment, counting_app, start
 
-from headgate.books.messages import Receipt
 from headgate.errors import DataError
 from headgate.flower.averaging import UNKNOWN, capped
 from headgate.flower.rounds import Discipline, Update
@@ -17,7 +16,6 @@ from headgate.flower.strategy import AdmissionStrategy
 from headgate.flower.validation import check_update
 from headgate.records.reader import RunFolder
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
 NOTHING_KNOWN = [UNKNOWN, UNKNOWN]
 MODEL = {"w": np.zeros(2), "steps": np.zeros((), np.int64)}
 
@@ -120,8 +118,3 @@ def test_clients_count_in_a_measurement_by_their_weight_in_the_recipe(tmp_path):
         with closing(strategy):
             found = strategy.start(world.grid, start()).evaluate_metrics_clientapp[1]
         assert found["accuracy"] == pytest.approx(mean)
-
-
-def test_more_effective_samples_than_there_are_uses_of_are_refused():
-    with pytest.raises(DataError, match=r"receipt\.uses \*\* 2 = 400: more than receipt\.distinct x receipt\.squares = 80"):
-        Receipt("e", 9, 0, (9,), (0,), 20, 20, 20, True, 0, 2, 20, 40, "")

@@ -13,7 +13,6 @@ from headgate.books.ledger_store import Event, LedgerStore
 from headgate.errors import DataError
 from headgate.flower.buffer_store import BufferStore
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
 ROUNDS = 4
 
 

@@ -11,7 +11,6 @@ from headgate.flower.buffer_store import HeldSample
 from headgate.flower.client import HeldSamples
 from headgate.records.reader import RunFolder
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
 ORDER = Order("e", 3, 0, 5, 7, 0, 0, 2, True)
 
 

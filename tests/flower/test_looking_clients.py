@@ -16,7 +16,6 @@ from headgate.flower.sources import Batch, Sample
 from headgate.flower.strategy import AdmissionStrategy
 from studies.zoo.fedbalancer import FedBalancer
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
 SMALL = ["run.seeds=1", "run.rounds=3", "training.steps=1", "system.buffers=[2]", "system.clients=3", "system.budget=90.0"]
 SMALL += ['run.policies=["headgate"]', "policies.headgate={kind='headgate', rule='studies.zoo.gss:GSS'}"]
 

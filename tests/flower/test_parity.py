@@ -202,7 +202,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", [*sorted(CASES), "own", "a table of features"])
-def test_the_simulator_and_flower_do_the_same(case, tmp_path, no_fsync):
+def test_the_simulator_and_flower_do_the_same(case, tmp_path):
     others = {"own": (OWN, SMALL), "a table of features": (CUSTOMERS, [*SMALL, 'run.policies=["headgate"]'])}
     recipe, overrides = others[case] if case in others else ("digits", [*SMALL, *CASES[case]])
     task = task_of(recipe, tuple(overrides))

@@ -27,6 +27,8 @@ def test_files_of_keys_that_cannot_be_read(tmp_path):
 
 
 def test_keys_of_another_kind_are_refused(tmp_path):
+    with pytest.raises(SettingError, match="is no private key"):
+        read_private_key(tmp_path / "key")
     other = Ed25519PrivateKey.generate()
     (tmp_path / "key").write_bytes(other.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     (tmp_path / "key.pub").write_bytes(other.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))

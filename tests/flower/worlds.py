@@ -131,9 +131,31 @@ class World:
         with self.store() as store:
             return store.experiment
 
-    def orders(self):
+    def orders(self, t=None):
         with self.store() as store:
-            return store.orders()
+            return store.orders(t)
+
+    def outstanding(self):
+        with self.store() as store:
+            return store.outstanding()
+
+    def rounds(self):
+        with self.store() as store:
+            return store.rounds()
+
+    def row(self, client):
+        """What the server knows of a client."""
+        with self.store() as store:
+            return store.clients()[client]
+
+    def held_by(self, client):
+        with self.buffer(client) as buffer:
+            return buffer.held(self.name())
+
+    def admitted_by(self, client):
+        """Round → samples, by the client's own file."""
+        with self.buffer(client) as buffer:
+            return {one.round: one.admitted for one in buffer.admissions(self.name())}
 
     def heard(self, store):
         return {row.client for row in store.clients().values() if row.heard == store.settled}
