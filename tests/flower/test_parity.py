@@ -85,118 +85,61 @@ def assert_same(task, folder, stores):
     np.testing.assert_allclose(flat, theta, rtol=1e-10, atol=1e-12)
 
 
+def play(policy, *more):
+    """Overrides for one policy with these settings."""
+    return ["run.policies=['one']", f"policies.one={{{policy}}}", *more]
+
+
+HEADGATE, LISTENING = "kind='headgate'", "kind='studies.zoo.listening:Listening'"
+CHANGES = ("data.concepts=['same', 'rotated']", "data.changes={kind='sudden', rounds=[3]}")
+ENDING = ("data.stream=stop", "data.partition=iid", "data.partition.per_client=4")
+FLOWING = "data={window=2, keep=3, partition='iid', stream={kind='markov', mixing=4, passing=3}}"
+SWAPPED = "data.concepts=['same', 'rotated', {kind='swapped', to=[1, 0, 3, 2, 5, 4, 7, 6, 9, 8]}]"
+PER_CLIENT = "prices={kind='per-client', common={kind='uniform', low=1, high=10}, factors=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2]}"
+BATCHES = ("training.batch_size=2", "training.momentum=0.5", "training.weight_decay=0.01")
 CASES = {
     **{name: more for name, more in RUNS.items() if name != "own"},
-    "dynamic": ['run.policies=["headgate"]', "policies.headgate.kind=headgate", "policies.headgate.rule=dynamic"],
-    "class-balanced": [
-        'run.policies=["headgate"]',
-        "policies.headgate.kind=headgate",
-        'policies.headgate.rule="class-balanced"',
-    ],
-    "a cohort of clients that look, in a world that changes": [
-        'run.policies=["headgate"]',
-        "policies.headgate={kind='headgate', rule='worlds:Unsure'}",
-        "training.cohort=4",
-        "data.concepts=['same', 'rotated']",
-        "data.changes={kind='sudden', rounds=[3]}",
-    ],
+    "dynamic": play(f"{HEADGATE}, rule='dynamic'"),
+    "class-balanced": play(f"{HEADGATE}, rule='class-balanced'"),
+    "a cohort that looks, in a world that changes": play(f"{HEADGATE}, rule='worlds:Unsure'", "training.cohort=4", *CHANGES),
     **{
-        f"buying by {rule}": [
-            "run.policies=['one']",
-            f"policies.one={{kind='headgate', selection='{rule}'}}",
-            "data.window=3",
-            "data.keep=2",
-            "data.look=0.5",
-        ]
+        f"buying by {rule}": play(f"{HEADGATE}, selection='{rule}'", "data.window=3", "data.keep=2", "data.look=0.5")
         for rule in ("random", "entropy", "margin")
     },
-    "buying late in a world that changes, with a pool": [
-        "run.policies=['one']",
-        "policies.one={kind='headgate', rule='reservoir', selection='margin'}",
-        "data.window=2",
-        "data.keep=5",
-        "data.late=2",
-        "data.concepts=['same', 'rotated']",
-        "data.changes={kind='sudden', rounds=[3]}",
-    ],
-    "who looks is found out during the run": [
-        "run.policies=['one']",
-        "policies.one={kind='headgate', selection={kind='adaptive', level=0.3}}",
-        "data.window=3",
-        "data.look=0.2",
-    ],
-    "a stream that ends and is chosen from": [
-        "run.policies=['one']",
-        "policies.one={kind='headgate', selection='random'}",
-        "data.window=2",
-        "data.keep=3",
-        "data.stream=stop",
-        "data.partition=iid",
-        "data.partition.per_client=4",
-    ],
-    "a stream that ends": [
-        'run.policies=["headgate"]',
-        "data.stream=stop",
-        "data.partition=iid",
-        "data.partition.per_client=4",
-    ],
-    "a dependent stream": ['run.policies=["headgate"]', "data.stream={kind='markov', mixing=4}", "data.partition=iid"],
+    "buying late in a world that changes, with a pool": play(
+        f"{HEADGATE}, rule='reservoir', selection='margin'", "data.window=2", "data.keep=5", "data.late=2", *CHANGES
+    ),
+    "who looks is found out during the run": play(
+        f"{HEADGATE}, selection={{kind='adaptive', level=0.3}}", "data.window=3", "data.look=0.2"
+    ),
+    "a stream that ends and is chosen from": play(f"{HEADGATE}, selection='random'", "data.window=2", "data.keep=3", *ENDING),
+    "a stream that ends": play(HEADGATE, *ENDING),
+    "a dependent stream": play(HEADGATE, "data.stream={kind='markov', mixing=4}", "data.partition=iid"),
     **{
-        f"a dependent stream that flows, buying by {rule}": [
-            "run.policies=['one']",
-            f"policies.one={{kind='headgate', rule='class-balanced', selection='{rule}'}}",
-            "data={window=2, keep=3, partition='iid', stream={kind='markov', mixing=4, passing=3}}",
-        ]
+        f"a dependent stream that flows, buying by {rule}": play(
+            f"{HEADGATE}, rule='class-balanced', selection='{rule}'", FLOWING
+        )
         for rule in ("first", "random", "margin")
     },
-    "a cohort in mini-batches": [
-        'run.policies=["acdpp"]',
-        "training.cohort=4",
-        "training.batch_size=2",
-        "training.momentum=0.5",
-        "training.weight_decay=0.01",
-    ],
-    "a price for each client": [
-        'run.policies=["headgate"]',
-        "prices={kind='per-client', common={kind='uniform', low=1, high=10}, factors=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2]}",
-    ],
-    "momentum on the server": ['run.policies=["headgate"]', "server.kind=momentum", "server.momentum=0.5"],
-    "the adaptive server, held-out images and the mean of models": [
-        'run.policies=["headgate"]',
-        "server.kind=yogi",
+    "a cohort in mini-batches": play("kind='acdpp', K=2", "training.cohort=4", *BATCHES),
+    "a price for each client": play(HEADGATE, PER_CLIENT),
+    "momentum on the server": play(HEADGATE, "server.kind=momentum", "server.momentum=0.5"),
+    "the adaptive server, held-out images and the mean of models": play(
+        HEADGATE, "server.kind=yogi", "data.validation=0.2", "training.average=3"
+    ),
+    "a world that changes": play(
+        f"{HEADGATE}, rule='class-balanced'",
         "data.validation=0.2",
-        "training.average=3",
-    ],
-    "a world that changes": [
-        'run.policies=["headgate"]',
-        "policies.headgate.kind=headgate",
-        'policies.headgate.rule="class-balanced"',
-        "data.validation=0.2",
-        "data.concepts=['same', 'rotated', {kind='swapped', to=[1, 0, 3, 2, 5, 4, 7, 6, 9, 8]}]",
+        SWAPPED,
         "data.changes={kind='sudden', rounds=[2, 4], stagger=1}",
-    ],
-    "a policy that listens": [
-        'run.policies=["listening"]',
-        "policies.listening={kind='studies.zoo.listening:Listening', most=4}",
-    ],
-    "a policy on the alert in a world that changes": [
-        'run.policies=["alert"]',
-        "policies.alert.kind=alert",
-        "policies.alert.false_alarms=9",
-        "policies.alert.probe=0.2",
-        "data.concepts=['same', 'rotated']",
-        "data.changes={kind='sudden', rounds=[3]}",
-    ],
-    "RCCDA's rule": ['run.policies=["rccda"]', "policies.rccda.kind=rccda", "policies.rccda.probe=0.2"],
-    "a cohort that is listened to": [
-        'run.policies=["listening"]',
-        "policies.listening.kind=studies.zoo.listening:Listening",
-        "policies.listening.rule=reservoir",
-        "training.cohort=4",
-    ],
+    ),
+    "a policy that listens": play(f"{LISTENING}, most=4"),
+    "a policy on the alert in a world that changes": play("kind='alert', false_alarms=9, probe=0.2", *CHANGES),
+    "RCCDA's rule": play("kind='rccda', probe=0.2"),
+    "a cohort that is listened to": play(f"{LISTENING}, rule='reservoir'", "training.cohort=4"),
     "sample weights by age, labels late": ['run.policies=["constant"]', "objective={kind='fresh', share=0.8}", "data.late=1"],
-    "calibrated logits in mini-batches": ['run.policies=["headgate"]', "objective.kind=fedlc", "training.batch_size=2"],
-    "distillation": ['run.policies=["headgate"]', "objective.kind=fedntd"],
+    "calibrated logits in mini-batches": play(HEADGATE, "objective.kind=fedlc", "training.batch_size=2"),
+    "distillation": play(HEADGATE, "objective.kind=fedntd"),
     "free samples": ['run.policies=["hybrid"]', "training.aggregation=alpha"],
 }
 
