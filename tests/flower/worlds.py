@@ -191,7 +191,7 @@ class World:
                         assert ledger.admitted[0, m] == state.position
                         assert buffer.positions(name) == self.held(accounts, m)
             charged = sum(row.charge for row in (*store.orders(), *store.corrections()))
-            assert np.isclose(charged, ledger.spent[0], rtol=1e-12)
+            assert np.isclose(charged, ledger.spent[0], rtol=1e-12, atol=0)
             if next(iter(self.experiment.policies)) in WITHIN_BUDGET:
                 limit = accounts.system.money(accounts.t)
                 assert ledger.spent[0] + owing <= limit * (1 + 1e-12), "more was spent than there is"
