@@ -59,7 +59,7 @@ def test_a_client_that_was_not_told_how_to_look_refuses_and_admits_nothing(tmp_p
         with pytest.raises(DataError, match="FedBalancer looks at samples, which this client was not told to do"):
             store.admit(an_order(1, 0, 5), Numbered())
         assert store.positions("e") == []
-        assert store.admissions("e") == []
+        assert list(store.admissions("e")) == []
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_is_no_score_of_these_samples_is_refused_by_name(tmp_path, said):
     with closing(BufferStore(tmp_path / "b", 0, rules=[FedBalancer])) as store:
         with pytest.raises(SettingError, match=r"scores.loss: must be 1-dimensional, of 4 samples, and finite"):
             store.admit(an_order(1, 0, 6), Numbered(), lambda samples, names: said)
-        assert store.admissions("e") == []
+        assert list(store.admissions("e")) == []
 
 
 def test_nothing_of_it_leaves_the_client(tmp_path):

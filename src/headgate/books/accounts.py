@@ -351,7 +351,8 @@ class Accounts:
                 )
                 events.append(Event(now.t, client, "released", what))
         ledger = self.controller.post(now.before, now.orders, report_of(now.orders, [*closed, *corrected], losses))
-        return Settlement(now, ledger, closed, corrected, clients, events, losses)
+        known = {**self.clients, **{row.client: row for row in clients}}
+        return Settlement(now, ledger, closed, corrected, clients, events, known, losses)
 
     def commit(
         self,
@@ -366,7 +367,7 @@ class Accounts:
         told = (done.closed, done.corrected, done.ledger, done.clients, [*done.events, *events])
         self.store.settle(done.now.t, *told, parameters, metrics, by_client, keys)
         self.ledger = done.ledger
-        self.clients = {**self.clients, **{row.client: row for row in done.clients}}
+        self.clients = done.known
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,6 +380,8 @@ class Settlement:
     corrected: list[Ordered]
     clients: list[ClientRow]
     events: list[Event]
+    known: dict[int, ClientRow]
+    """all clients that were ever heard of, as they stand after it"""
     losses: Feedback | None = None
 
 

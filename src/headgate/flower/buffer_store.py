@@ -262,7 +262,7 @@ class BufferStore(Durable):
     def _unheard(self, order: Order, position: int) -> list[Admission]:
         """What the server does not know: all since the last answer it has, and what went before where it knows of less."""
         found: list[Admission] = []
-        for one in self._newest_first(order.experiment):
+        for one in self.admissions(order.experiment):
             if one.round <= order.acknowledged and position <= order.known:
                 break
             found.append(one)
@@ -277,9 +277,9 @@ class BufferStore(Durable):
         ).fetchone()
         return ClientState(0, 0, 0, 0, 0) if row is None else ClientState(*row)
 
-    def held(self, experiment: str) -> list[HeldSample]:
+    def held(self, experiment: str, table: str = "samples") -> list[HeldSample]:
         rows = self._db.execute(
-            "SELECT position, key, payload, label, round FROM samples WHERE experiment = ? ORDER BY position", (experiment,)
+            f"SELECT position, key, payload, label, round FROM {table} WHERE experiment = ? ORDER BY position", (experiment,)
         )
         return [HeldSample(*row) for row in rows]
 
@@ -290,20 +290,15 @@ class BufferStore(Durable):
 
     def spare(self, experiment: str) -> list[HeldSample]:
         """Samples that it keeps without having bought them, at their places among those it has had before it."""
-        rows = self._db.execute(
-            "SELECT position, key, payload, label, round FROM spare WHERE experiment = ? ORDER BY position", (experiment,)
-        )
-        return [HeldSample(*row) for row in rows]
+        return self.held(experiment, "spare")
 
     def positions(self, experiment: str) -> list[int]:
         """Which of its admissions it holds, ascending."""
         rows = self._db.execute("SELECT position FROM samples WHERE experiment = ? ORDER BY position", (experiment,))
         return [position for (position,) in rows]
 
-    def admissions(self, experiment: str) -> list[Admission]:
-        return list(self._newest_first(experiment))[::-1]
-
-    def _newest_first(self, experiment: str) -> Iterator[Admission]:
+    def admissions(self, experiment: str) -> Iterator[Admission]:
+        """What was done on its orders, the newest first."""
         rows = self._db.execute(
             "SELECT round, admitted, trained, note FROM admissions WHERE experiment = ? AND client = ? ORDER BY round DESC",
             (experiment, self.client),
@@ -369,11 +364,8 @@ class BufferStore(Durable):
         return row or (0, 0)
 
     def _taken(self, experiment: str) -> Callable[[str], bool]:
-        def taken(key: str) -> bool:
-            found = self._db.execute("SELECT 1 FROM uses WHERE experiment = ? AND key = ?", (experiment, key)).fetchone()
-            return found is not None
-
-        return taken
+        asked = "SELECT 1 FROM uses WHERE experiment = ? AND key = ?"
+        return lambda key: self._db.execute(asked, (experiment, key)).fetchone() is not None
 
 
 def erase(keys: Collection[str], store: Path | str | None = None) -> dict[Path, list[Erasure]]:

@@ -271,7 +271,7 @@ def recipe_server(
     recipe: str,
     overrides: Sequence[str] = (),
     folder: Path | str | None = None,
-    finished: Callable[[Path], None] | None = None,
+    finished: Callable[[Path], object] | None = None,
 ) -> ServerApp:
     """A ServerApp that plays the recipe into a run folder, or into the one that the run's config names as `out`.
 

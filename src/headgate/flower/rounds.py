@@ -83,17 +83,18 @@ def hear(
 
     Without `fixed_shapes` a client's arrays may have other shapes than the model's, as trees in bytes do.
     """
-    answers: dict[int, Answer] = {}
-    updates: dict[int, Update] = {}
-    events: list[Event] = []
+    silent = f"no answer within {discipline.deadline:g} s"
+    answers = {order.client: Answer(order.client, reason=silent) for order in sent.values()}
+    heard, updates, events = set[int](), dict[int, Update](), list[Event]()
     for reply in replies:
         order = sent.get(reply.metadata.src_node_id)
         if order is None:
             events.append(Event(now.t, -1, "unknown", f"node {reply.metadata.src_node_id} was not asked"))
             continue
-        if order.client in answers:
+        if order.client in heard:
             events.append(Event(now.t, order.client, "again", "answered twice; the first answer counts"))
             continue
+        heard.add(order.client)
         if reply.has_error():
             reason = one_line(f"error {reply.error.code}: {(reply.error.reason or '').strip() or 'no reason given'}")
             answers[order.client] = Answer(order.client, reason=reason)
@@ -101,9 +102,6 @@ def hear(
         answers[order.client], update = _judge(accounts, now, order, reply, model, discipline, fixed_shapes)
         if update is not None:
             updates[order.client] = update
-    for order in sent.values():
-        if order.client not in answers:
-            answers[order.client] = Answer(order.client, reason=f"no answer within {discipline.deadline:g} s")
     return CheckedReplies(
         [answers[client] for client in sorted(answers)], [updates[client] for client in sorted(updates)], events
     )

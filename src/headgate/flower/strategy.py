@@ -22,7 +22,7 @@ from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, RECORD, Ended, Order, to_wire
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.types import Feedback, Floats, Ints, Ledger
+from headgate.control.types import Floats, Ints, Ledger
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.averaging import Averaging, in_type_of
@@ -421,8 +421,7 @@ class Gated(Strategy):
     def _metrics(self, done: Settlement, heard: CheckedReplies, judged: dict[str, float | None]) -> dict[str, Any]:
         """A row of the metrics, as the simulator's. N and n_eff are counted by the clients."""
         before, after, now = done.now.before, done.ledger, done.now
-        clients = {**self.accounts.clients, **{row.client: row for row in done.clients}}.values()
-        N, uses, squares = (sum(getattr(row, name) for row in clients) for name in ("distinct", "uses", "squares"))
+        N, uses, squares = (sum(getattr(row, name) for row in done.known.values()) for name in ("distinct", "uses", "squares"))
         n_eff = float(effective_sample_size(np.array(uses), np.array(squares)))
         trained = sum(update.n for update in heard.updates)
         bound = learning_error(np.array([trained]), np.array([N]), np.array([n_eff / N if N else 1.0]), self.experiment.bound)
@@ -450,7 +449,7 @@ class Gated(Strategy):
     def _held_now(self, done: Settlement) -> Ints:
         """What clients hold: by the ledger, without what they have withdrawn."""
         held: Ints = done.ledger.occupancy[0].copy()
-        for row in {**self.accounts.clients, **{row.client: row for row in done.clients}}.values():
+        for row in done.known.values():
             held[row.client] = max(held[row.client] - row.withdrawn, 0)
         return held
 
@@ -480,6 +479,7 @@ class Gated(Strategy):
         if clients > FEW:
             return None
         paid, rows = np.zeros(clients), [*done.closed, *done.corrected]
+        told = {} if done.losses is None else {NEW_LOSS: done.losses.new, HELD_LOSS: done.losses.held}
         np.add.at(paid, [order.client for order in rows], [order.charge for order in rows])
         return {
             "policy": self.accounts.policy,
@@ -488,7 +488,7 @@ class Gated(Strategy):
             "admitted": (done.ledger.admitted - done.now.before.admitted)[0].tolist(),
             "held": self._held_now(done).tolist(),
             "paid": paid.tolist() if done.now.orders.price.ndim == 2 else None,
-            **({} if done.losses is None else _recorded(done.losses)),
+            **{name: [None if np.isnan(loss) else loss for loss in each[0].tolist()] for name, each in told.items()},
         }
 
     def _told(self, heard: CheckedReplies, row: dict[str, Any]) -> str:
@@ -502,13 +502,6 @@ class Gated(Strategy):
             + ("" if row["test_accuracy"] is None else f", accuracy {row['test_accuracy']:.3f}")
             + (f"; no valid answer from clients {listed}" if missing else "")
         )
-
-
-def _recorded(losses: Feedback) -> dict[str, list[float | None]]:
-    return {
-        name: [None if np.isnan(loss) else loss for loss in each[0].tolist()]
-        for name, each in ((NEW_LOSS, losses.new), (HELD_LOSS, losses.held))
-    }
 
 
 class AdmissionStrategy(Gated):
