@@ -109,15 +109,6 @@ def test_with_an_open_end_it_is_as_much_as_rounding_may_add_by_now(store):
 # a round that was begun before the server's process ended
 
 
-def test_a_round_that_was_begun_goes_on_with_its_own_orders_and_price(store):
-    accounts = opened(store)
-    before = accounts.begin(np.array([2.0]), {0, 1})
-    again = opened(store).begin(np.array([9.0]), EVERYBODY)
-    assert again.orders.price.tolist() == [2.0]
-    assert again.outstanding == before.outstanding
-    assert set(again.outstanding) == {0, 1}
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
