@@ -18,7 +18,7 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-RUNS = {"own": [], "headgate": ['run.policies=["headgate"]']}
+RUNS = {"own": ['run.policies=["steps"]'], "headgate": ['run.policies=["headgate"]']}
 
 
 def play(serve, client, clients):

@@ -141,31 +141,29 @@ def test_the_app_plays_on_a_grid(tmp_path, monkeypatch, training):
     assert json.loads((run.path / "summary.json").read_text("utf-8"))[0]["policy"] == "constant"
 
 
-def test_modules_that_a_recipe_names_go_with_the_app(tmp_path, monkeypatch):
+def test_modules_that_a_recipe_names_go_with_the_app(tmp_path, monkeypatch, forgets_modules):
     """Also what they import; the app needs nothing of the folder that it was made from."""
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     home = tmp_path / "recipes"
     home.mkdir()
-    own = Path(__file__).with_name("own")
-    (home / "in_an_app.py").write_text("from beside_it import Share\n\n\nclass Mine(Share):\n    pass\n")
-    (home / "beside_it.py").write_text((own / "own_parts.py").read_text("utf-8"))
-    text = (
-        (own / "recipe.toml").read_text("utf-8").replace("own_parts:Share", "in_an_app:Mine").replace("own_parts", "beside_it")
-    )
-    (home / "recipe.toml").write_text(text)
-    write_app(tmp_path / "carried", str(home / "recipe.toml"), ["run.rounds=3", "policies.own.share=0.5"], "own", 3)
-    shutil.move(home, tmp_path / "elsewhere")
-    for name in ("in_an_app", "beside_it"):
+    for path in (ROOT / "examples").glob("m[iy]*"):
+        shutil.copy(path, home)
+    (home / "in_an_app.py").write_text("from my_policy import BelowAverage\n\n\nclass Mine(BelowAverage):\n    pass\n")
+    text = (home / "mine.toml").read_text("utf-8").replace("my_policy:BelowAverage", "in_an_app:Mine")
+    (home / "mine.toml").write_text(text)
+    write_app(tmp_path / "carried", str(home / "mine.toml"), ["run.rounds=3", "system.buffers=[3]"], "below", 3)
+    shutil.move(home, home := tmp_path / "elsewhere")
+    for name in ("in_an_app", "my_policy"):
         monkeypatch.delitem(sys.modules, name)
     run = play(tmp_path / "carried", monkeypatch, tmp_path / "store", 3)
-    assert sys.modules["beside_it"].__file__ == str(tmp_path / "carried" / "carried" / "beside_it.py")
+    assert sys.modules["my_policy"].__file__ == str(tmp_path / "carried" / "carried" / "my_policy.py")
     assert run.state["state"] == "finished"
-    assert run.config["policies"]["own"]["kind"] == "in_an_app:Mine"
-    assert run.metrics()["price"].to_list() == [2.0, 3.0, 1.0]
-    (tmp_path / "elsewhere" / "server_app.py").write_text((tmp_path / "elsewhere" / "beside_it.py").read_text("utf-8"))
-    (tmp_path / "elsewhere" / "recipe.toml").write_text(text.replace("beside_it:Sawtooth", "server_app:Sawtooth"))
+    assert run.config["policies"]["below"]["kind"] == "in_an_app:Mine"
+    assert run.metrics()["price"].is_between(3.0, 9.0).all()
+    shutil.copy(home / "my_prices.py", home / "server_app.py")
+    (home / "mine.toml").write_text(text.replace("my_prices:Weekends", "server_app:Weekends"))
     with pytest.raises(DataError, match=r"server_app.py: the app has a server_app.py of its own"):
-        write_app(tmp_path / "refused", str(tmp_path / "elsewhere" / "recipe.toml"), policy="own", clients=3)
+        write_app(tmp_path / "refused", str(home / "mine.toml"), policy="below", clients=3)
     assert not (tmp_path / "refused").exists()
 
 

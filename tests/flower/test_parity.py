@@ -26,7 +26,7 @@ from headgate.simulation.engine import Simulation
 
 ROUNDS = 5
 CUSTOMERS = str(Path(__file__).parents[2] / "examples" / "customers.toml")
-OWN = str(Path(__file__).with_name("own") / "recipe.toml")
+OWN = str(Path(__file__).parents[2] / "examples" / "mine.toml")
 SMALL = ["run.seeds=1", f"run.rounds={ROUNDS}", "training.dtype=float64", "training.steps=3", "system.buffers=[2, 3, 4]"]
 SMALL += ["system.clients=10", "system.budget=60.0", "policies.acdpp.kind=acdpp", "policies.acdpp.K=2"]
 FEW = [*SMALL, "system.clients=4", "system.budget=24.0", "run.rounds=3"]
@@ -148,7 +148,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", [*sorted(CASES), "own", "a table of features"])
 def test_the_simulator_and_flower_do_the_same(case, tmp_path):
-    others = {"own": (OWN, SMALL), "a table of features": (CUSTOMERS, [*SMALL, 'run.policies=["headgate"]'])}
+    others = {"own": (OWN, [*SMALL, *RUNS["own"]]), "a table of features": (CUSTOMERS, [*SMALL, 'run.policies=["headgate"]'])}
     recipe, overrides = others[case] if case in others else ("digits", [*SMALL, *CASES[case]])
     task = task_of(recipe, tuple(overrides))
     app = recipe_client(recipe, overrides, store=tmp_path / "stores")
