@@ -11,7 +11,7 @@ from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_m
 from flwr.serverapp import strategy as flower
 from grids import Node, ServerDied
 from hostile import with_metrics
-from worlds import World, an_experiment
+from worlds import World, an_experiment, counting_app
 
 from headgate.books.accounts import Accounts
 from headgate.control.amendments import Amendment
@@ -58,26 +58,15 @@ def without_counter():
 
 def an_app(store, mods=(), told=None):
     """Training pulls towards the mean of what is held. `told` gets the names of the records that the function sees."""
-    app = ClientApp()
 
-    def source(context):
-        client = context.node_config["partition-id"]
-        return CallableSource(lambda i: Sample(f"{client}/{i}", pack([float(i % 5), 1.0]), i % 3))
-
-    @headgate_client(app, source, store=store, mods=mods)
-    def train(message, context, held):
-        (arrays,) = message.content.array_records.values()
+    def learn(message, model, samples):
         if told is not None:
             told.append(sorted(message.content))
-        samples, _ = held.arrays()
-        model = {name: array.numpy() for name, array in arrays.items()}
         mu = message.content["config"].get("proximal-mu", 0.0)
-        model["w"] = (model["w"] + (samples.mean(axis=0) - model["w"]) / (2 + mu)).astype(np.float32)
-        if "seen" in model:
-            model["seen"] = model["seen"] + len(held)
-        record = ArrayRecord({name: Array(np.asarray(array)) for name, array in model.items()})
-        metrics = MetricRecord({"train_loss": 1.0, "num-examples": len(held)})
-        return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
+        moved = (model["w"] + (samples.mean(axis=0) - model["w"]) / (2 + mu)).astype(np.float32)
+        return {"w": moved} | ({"seen": model["seen"] + len(samples)} if "seen" in model else {})
+
+    app = counting_app(store, loop=5, mods=mods, learn=learn)
 
     @app.evaluate()
     def evaluate(message, context):
