@@ -201,10 +201,7 @@ def _signed(reply: Message, context: Context) -> Message:
 
 
 def open_store(
-    context: Context,
-    folder: Path | str | None = None,
-    watch: Watch | None = None,
-    rules: Collection[type[Rule]] = (),
+    context: Context, folder: Path | str | None, watch: Watch | None, rules: Collection[type[Rule]] = ()
 ) -> BufferStore:
     """The store of the client that this node is."""
     client = context.node_config.get("partition-id")

@@ -69,6 +69,14 @@ class CheckedReplies:
     def valid(self) -> int:
         return sum(answer.reason is None for answer in self.answers)
 
+    def losses(self, clients: int) -> Feedback:
+        """What clients reported of their samples' losses; not a number where they did not."""
+        told = Feedback(*(np.full((1, clients), np.nan) for _ in Feedback._fields))
+        for update in self.updates:
+            for name, each in zip((NEW_LOSS, HELD_LOSS, NEW_RIGHT), told.arrays, strict=True):
+                each[0, update.client] = update.metrics.get(name, np.nan)
+        return told
+
 
 def hear(
     accounts: Accounts,
@@ -179,15 +187,6 @@ def _form(content: RecordDict) -> frozenset[tuple[str, frozenset[str]]]:
     """The names of all records of an answer but ours, and what they hold."""
     records: list[tuple[str, Any]] = [*content.array_records.items(), *content.metric_records.items()]
     return frozenset((name, frozenset(record)) for name, record in records)
-
-
-def losses_told(updates: Iterable[Update], clients: int) -> Feedback:
-    """What clients told of their samples' losses; not a number where they did not."""
-    told = Feedback(*(np.full((1, clients), np.nan) for _ in Feedback._fields))
-    for update in updates:
-        for name, each in zip((NEW_LOSS, HELD_LOSS, NEW_RIGHT), told.arrays, strict=True):
-            each[0, update.client] = update.metrics.get(name, np.nan)
-    return told
 
 
 def evaluations(replies: Iterable[Message], asked: Mapping[int, int], weight: str = "num-examples") -> list[Update]:

@@ -27,25 +27,9 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.averaging import Averaging, in_type_of
 from headgate.flower.keys import NONCE, keys_of_the_deployment, nonce
-from headgate.flower.parameters import (
-    StrategyMemory,
-    keep_only,
-    numpy_of,
-    read_parameters,
-    record_of,
-    write_parameters,
-)
+from headgate.flower.parameters import StrategyMemory, keep_only, numpy_of, read_parameters, record_of, write_parameters
 from headgate.flower.roster import ANSWER_WITHIN, Roster
-from headgate.flower.rounds import (
-    CheckedReplies,
-    Discipline,
-    Update,
-    evaluations,
-    for_any_strategy,
-    hear,
-    losses_told,
-    mean_metrics,
-)
+from headgate.flower.rounds import CheckedReplies, Discipline, Update, evaluations, for_any_strategy, hear, mean_metrics
 from headgate.flower.run_folder import RunRecord
 from headgate.flower.senders import ClientGrid, TooFewNodes, guarded, sorted_out
 from headgate.flower.validation import NamedArrays
@@ -251,7 +235,7 @@ class Gated(Strategy):
         genuine, forged = sorted_out(now.t, self._messages, sent, replies, self._keys)
         heard = hear(self.accounts, now, self._sent, genuine, self._model, self.discipline, self._fixed_shapes)
         self.accounts.check_up_to_date(now, heard.answers)
-        losses = losses_told(heard.updates, self.experiment.system.clients) if self.accounts.asks else None
+        losses = heard.losses(self.experiment.system.clients) if self.accounts.asks else None
         done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
         failure, moved, told = None, None, None
         try:
