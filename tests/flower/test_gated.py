@@ -13,8 +13,6 @@ from grids import Node, ServerDied
 from hostile import with_metrics
 from worlds import World, an_experiment, counting_app
 
-from headgate.books.accounts import Accounts
-from headgate.control.amendments import Amendment
 from headgate.errors import SettingError
 from headgate.flower import Gated, headgate_client
 from headgate.flower.sources import CallableSource, Sample, pack
@@ -328,31 +326,6 @@ def test_boosted_trees_whose_arrays_have_no_fixed_shape(tmp_path, strategy):
     trees = trees_of(result.arrays["0"])
     assert len(trees) == (len(world.grid.trained) if strategy is flower.FedXgbBagging else 1)
     assert len(world.grid.trained) == (CLIENTS if strategy is flower.FedXgbBagging else 1) * ROUNDS
-
-
-# terms that change
-
-
-def test_a_client_joins_another_leaves_and_the_run_is_longer(tmp_path):
-    world = GatedWorld(tmp_path, INNER["FedAvg"])
-    world.result(until=2)
-    with closing(world.strategy()) as gated:
-        for change in (Amendment(join=3), Amendment(leave=1), Amendment(horizon=ROUNDS + 2, money=40.0)):
-            gated.accounts.amend(change, "the test")
-    app = an_app(world.folder / "stores")
-    world.grid.nodes = {100 + m: Node(app, m, {"headgate-keep": m != 1}) for m in range(CLIENTS + 1)}
-    world.result()
-    with world.store() as store:
-        accounts = Accounts.of(world.experiment, store)
-        assert (accounts.t, store.orders(ROUNDS + 2) != []) == (ROUNDS + 2, True)
-        assert {row.client for row in store.orders() if row.round > 2} == {0, 2, 3, 4, 5, 6}
-        charged = sum(row.charge for row in store.orders())
-        assert charged == pytest.approx(accounts.ledger.spent[0])
-        assert charged <= 18.0 * ROUNDS + 40.0
-        assert store.rounds()[-1].clients["held"][1] == 0
-    assert (world.held_by(1), len(world.held_by(6))) == ([], 3)
-    assert json.loads((tmp_path / "run" / "state.json").read_text())["state"] == "finished"
-    nobody_is_blamed(world)
 
 
 def test_with_sampling_the_whole_budget_is_used(tmp_path):
