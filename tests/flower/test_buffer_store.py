@@ -170,11 +170,12 @@ def test_a_client_knows_its_own_rules_and_imports_nothing_that_an_order_names(tm
         with pytest.raises(DataError, match=f"order.rule = {name}: this client does not know it"):
             store.admit(order, ENDLESS)
         assert list(store.admissions("e")) == []
-        with pytest.raises(DataError, match=r"order.settings = .*: must be a JSON object"):
-            store.admit(an_order(1, 0, 5, rule="reservoir", settings="[]"), ENDLESS)
+        for settings in ("{", "[]", "3"):
+            with pytest.raises(DataError, match=r"order.settings = .*: must be a JSON object"):
+                store.admit(an_order(1, 0, 5, rule="reservoir", settings=settings), ENDLESS)
     with closing(BufferStore(tmp_path / "b", 0, rules=[Oldest])) as store:
         store.admit(order, ENDLESS)
-        store.admit(an_order(2, 5, 9, rule=name, settings=settings), ENDLESS)
+        store.admit(an_order(2, 5, 9, rule=name, settings=order.settings), ENDLESS)
         assert store.positions("e") == [0, 1, 2]
 
 

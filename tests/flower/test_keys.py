@@ -5,12 +5,14 @@ import secrets
 from contextlib import closing
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 from grids import SERVER, Node
 from worlds import World, an_experiment, counting_app, start
 
 from headgate.books.messages import RECORD
-from headgate.errors import DataError
+from headgate.errors import DataError, SettingError
 from headgate.flower.client import signed
 from headgate.flower.keys import (
     FILE,
@@ -284,3 +286,21 @@ def test_the_id_of_a_question_cannot_be_guessed(world, monkeypatch):
         monkeypatch.setattr("secrets.token_hex", lambda n, plain=secrets.token_hex: "e" if n == 8 else plain(n))
         assert world.play(1)
     assert len(ids) == len(set(ids)) == 2 * 2 * 3
+
+
+def test_files_of_keys_that_cannot_be_read(tmp_path):
+    for read in (read_public_key, lambda path: ClientKeys(path).current()):
+        with pytest.raises(DataError, match=r"nowhere: cannot be read \(No such file or directory\)"):
+            read(tmp_path / "nowhere")
+
+
+def test_keys_of_another_kind_are_refused(tmp_path):
+    with pytest.raises(SettingError, match="is no private key"):
+        read_private_key(tmp_path / "key")
+    other = Ed25519PrivateKey.generate()
+    (tmp_path / "key").write_bytes(other.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    (tmp_path / "key.pub").write_bytes(other.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    with pytest.raises(SettingError, match="must be an elliptic-curve key"):
+        read_private_key(tmp_path / "key")
+    with pytest.raises(DataError, match="must be an elliptic-curve key"):
+        read_public_key(tmp_path / "key.pub")

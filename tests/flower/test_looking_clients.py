@@ -8,7 +8,7 @@ from grids import FakeGrid, Node
 
 from headgate.books.messages import Order
 from headgate.control import Scores
-from headgate.errors import DataError, SettingError
+from headgate.errors import SettingError
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.recipe import recipe_client, task_of
 from headgate.flower.rounds import Discipline
@@ -52,14 +52,6 @@ def test_only_crowded_clients_look_and_only_at_samples_whose_label_is_known(tmp_
         assert len(store.positions("e")) == 3
         store.admit(an_order(2, 3, 6, settings=settings), Numbered(), look)  # the same order again
         assert len(asked) == 1
-
-
-def test_a_client_that_was_not_told_how_to_look_refuses_and_admits_nothing(tmp_path):
-    with closing(BufferStore(tmp_path / "b", 0, rules=[FedBalancer])) as store:
-        with pytest.raises(DataError, match="FedBalancer looks at samples, which this client was not told to do"):
-            store.admit(an_order(1, 0, 5), Numbered())
-        assert store.positions("e") == []
-        assert list(store.admissions("e")) == []
 
 
 @pytest.mark.parametrize(

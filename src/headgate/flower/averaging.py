@@ -87,11 +87,10 @@ class Averaging(FedAvg):
 @paper("eq:global-aggregation")
 def average(model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats) -> dict[str, NDArray[Any]]:
     """θ + Σ w_m·(θ_m − θ), summed in float64 in the order of the updates. Whole numbers are rounded to whole numbers."""
+    if not updates:
+        return dict(model)
     after: dict[str, NDArray[Any]] = {}
     for name, start in model.items():
-        if not updates:
-            after[name] = start
-            continue
         base = start.astype(np.float64)
         total = np.zeros_like(base)
         for update, weight in zip(updates, weights, strict=True):

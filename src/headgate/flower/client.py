@@ -128,8 +128,7 @@ def headgate_client(
         @app.query("identity")
         def identity(message: Message, context: Context) -> Message:
             with closing(open_store(context, store, watch)) as own:
-                said = Identity(own.client)
-            return _signed(Message(RecordDict({RECORD: ConfigRecord(to_wire(said))}), reply_to=message), context)
+                return _identity(own, message, context)
 
         @app.query("end")
         def end(message: Message, context: Context) -> Message:
@@ -137,8 +136,7 @@ def headgate_client(
             with closing(open_store(context, store, watch)) as own:
                 if not _keeps(context):
                     own.forget(ended.experiment)
-                said = Identity(own.client)
-            return _signed(Message(RecordDict({RECORD: ConfigRecord(to_wire(said))}), reply_to=message), context)
+                return _identity(own, message, context)
 
         @app.train()
         def train(message: Message, context: Context) -> Message:
@@ -176,6 +174,10 @@ def headgate_client(
         return function
 
     return decorate
+
+
+def _identity(own: BufferStore, message: Message, context: Context) -> Message:
+    return _signed(Message(RecordDict({RECORD: ConfigRecord(to_wire(Identity(own.client)))}), reply_to=message), context)
 
 
 def _without_order(message: Message) -> Message:

@@ -50,11 +50,8 @@ class RunRecord:
 
         `own_prices`: they come from a function of the user's, so their mean is not known.
         """
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            folder.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"{folder}: cannot be made ({error.strerror})") from None
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         held.take(folder, folder)
         if any(folder.iterdir()) and left_by_a_killed_start(folder):
             clear_killed_start(folder)
