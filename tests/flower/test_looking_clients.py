@@ -12,23 +12,14 @@ from headgate.errors import SettingError
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.recipe import recipe_client, task_of
 from headgate.flower.rounds import Discipline
-from headgate.flower.sources import Batch, Sample
+from headgate.flower.sources import CallableSource, Sample
 from headgate.flower.strategy import AdmissionStrategy
 from studies.zoo.fedbalancer import FedBalancer
 
 SMALL = ["run.seeds=1", "run.rounds=3", "training.steps=1", "system.buffers=[2]", "system.clients=3", "system.budget=90.0"]
 SMALL += ['run.policies=["headgate"]', "policies.headgate={kind='headgate', rule='studies.zoo.gss:GSS'}"]
-
-
-class Numbered:
-    """Sample i, of class i mod 2; of every third the label comes later."""
-
-    def read(self, cursor, count, taken):
-        samples = [Sample(str(i), b"", None if i % 3 == 2 else i % 2) for i in range(cursor, cursor + count)]
-        return Batch(samples, cursor + count)
-
-    def labels(self, keys):
-        return {}
+NUMBERED = CallableSource(lambda i: Sample(str(i), b"", None if i % 3 == 2 else i % 2))
+"""sample i, of class i mod 2; of every third the label comes later"""
 
 
 def an_order(t, known, last, rule="studies.zoo.fedbalancer:FedBalancer", settings="{}"):
@@ -44,13 +35,13 @@ def test_only_crowded_clients_look_and_only_at_samples_whose_label_is_known(tmp_
 
     settings = '{"easy": 0.0, "threshold": 0.5}'
     with closing(BufferStore(tmp_path / "b", 0, rules=[FedBalancer])) as store:
-        store.admit(an_order(1, 0, 3, settings=settings), Numbered(), look)
+        store.admit(an_order(1, 0, 3, settings=settings), NUMBERED, look)
         assert asked == []  # there is room for all
-        store.admit(an_order(2, 3, 6, settings=settings), Numbered(), look)
+        store.admit(an_order(2, 3, 6, settings=settings), NUMBERED, look)
         assert asked == [([0, 1, 3, 4], ("loss",))]
         assert {3, 4} <= set(store.positions("e"))  # those above half of the way from 0 to 4, and one by lot
         assert len(store.positions("e")) == 3
-        store.admit(an_order(2, 3, 6, settings=settings), Numbered(), look)  # the same order again
+        store.admit(an_order(2, 3, 6, settings=settings), NUMBERED, look)  # the same order again
         assert len(asked) == 1
 
 
@@ -60,7 +51,7 @@ def test_only_crowded_clients_look_and_only_at_samples_whose_label_is_known(tmp_
 def test_what_is_no_score_of_these_samples_is_refused_by_name(tmp_path, said):
     with closing(BufferStore(tmp_path / "b", 0, rules=[FedBalancer])) as store:
         with pytest.raises(SettingError, match=r"scores.loss: must be 1-dimensional, of 4 samples, and finite"):
-            store.admit(an_order(1, 0, 6), Numbered(), lambda samples, names: said)
+            store.admit(an_order(1, 0, 6), NUMBERED, lambda samples, names: said)
         assert list(store.admissions("e")) == []
 
 
