@@ -65,7 +65,7 @@ def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
     quiet_flower()
     from flwr.app import Array, ArrayRecord
 
-    from headgate.books.standing import standings_of
+    from headgate.books.statement import standings
     from headgate.flower.rounds import Discipline
     from headgate.flower.strategy import AdmissionStrategy
 
@@ -78,7 +78,7 @@ def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
             discipline=Discipline(gather=0.0),
         )
         strategy.start(grid, ArrayRecord({name: Array(array) for name, array in model.items()}))
-        stood = standings_of(strategy.store)
+        stood = standings(strategy.store)
         for one in stood:
             if one.ordered != one.paid + one.reserved + one.released:
                 sys.exit(f"the books do not agree: {one}")

@@ -1,5 +1,6 @@
 """Helpers of these tests are modules beside them; Flower reports nothing to anybody."""
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -12,16 +13,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 os.environ |= dict(ENVIRONMENT)
 
 
-@pytest.fixture
-def no_fsync(monkeypatch):
-    """For tests with many small files, in which no machine loses its power."""
+@pytest.fixture(autouse=True)
+def quick_and_quiet(monkeypatch):
+    """No machine loses its power here, and Flower's log, a line a round, would drown what a failing test says."""
     monkeypatch.setattr("headgate.books.durable.SYNCHRONOUS", "OFF")
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
-
-
-@pytest.fixture(autouse=True)
-def quiet_flower(monkeypatch):
-    """Flower's log, a line a round, would drown what a failing test says."""
-    import logging
-
     monkeypatch.setattr(logging.getLogger("flwr"), "disabled", True)

@@ -10,20 +10,16 @@ import json
 import os
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-import pytest
+from worlds import World
 
 from headgate.books.ledger_store import LEDGER, LedgerStore
-from headgate.books.replay import replay
-from headgate.control.controller import Controller
-from headgate.control.types import Report
 from headgate.experiment import load
 from headgate.flower.app.write import OWN, write_app
-from headgate.flower.buffer_store import BufferStore, stores_in
+from headgate.flower.buffer_store import stores_in
 from headgate.flower.deploy.deployment import Loopback
 from headgate.records.reader import CONFIG
 from headgate.records.tables import STATE
@@ -169,46 +165,31 @@ def playing(deployment, staged):
     assert not staged.failed, (staged.failed, deployment.said)
 
 
+class Deployed(World):
+    """What is left of a run in a deployment: its folder, and the stores of its clients."""
+
+    def __init__(self, out, folders):
+        self.folder, self.experiment = out, load(out / CONFIG)
+        self.paths = dict(each for folder in folders for each in stores_in(folder))
+        self.clients = range(self.experiment.system.clients)
+
+    def store(self):
+        return closing(LedgerStore(self.folder / LEDGER))
+
+    def store_of(self, client):
+        return self.paths[client]
+
+
 def audit(out, folders):
-    """The ledger and what clients bought. It, Z and buffers are those of a replay by control alone of what clients wrote."""
-    experiment = load(out / CONFIG)
-    store = LedgerStore(out / LEDGER)
-    buffers = [BufferStore(path, client) for client, path in sorted(each for folder in folders for each in stores_in(folder))]
-    assert [buffer.client for buffer in buffers] == list(range(experiment.system.clients))
-    bought = [{one.round: one.admitted for one in buffer.admissions(store.experiment)} for buffer in buffers]
-    controller = Controller(experiment.system, *experiment.policies.values(), 1, experiment.seeds)
-    ledger, rounds = controller.open(), store.rounds()
-    assert [past.round for past in rounds] == list(range(1, experiment.rounds + 1))
-    for past in rounds:
-        decided = controller.decide(ledger, past.price, np.array([past.reserved]), past.supply)
-        admitted, late, charge = np.zeros_like(decided.admitted), np.zeros_like(decided.admitted), 0.0
-        for row in sorted(store.orders(), key=lambda row: (row.client, row.round)):
-            t, client = row.round, row.client
-            if t == past.round:
-                assert row.ordered == decided.admitted[0, client]
-            if row.learned != past.round:
-                continue
-            real = bought[client].get(t, 0)
-            assert row.admitted == real, f"client {client} bought {real} in round {t}, and was charged for {row.admitted}"
-            if t == past.round:
-                admitted[0, client] = real
-            else:
-                late[0, client] += real
-                charge += row.price * real
-        ledger = controller.post(ledger, decided, Report(admitted, late, np.array([charge])))
-        assert ledger.debt[0] == past.debt, f"Z after round {past.round}"
-        assert ledger.spent[0] == past.spent
-    _, again = replay(store, controller)
-    assert again.debt.tobytes() == ledger.debt.tobytes()
-    # every sample that a client has bought is charged, at the price of its round, once
-    price = {past.round: float(past.price[0]) for past in rounds}
-    paid = sum(price[t] * count for own in bought for t, count in own.items())
-    assert ledger.spent[0] == pytest.approx(paid, rel=1e-12)
-    for client, buffer in enumerate(buffers):
-        state = buffer.state(store.experiment)
-        assert state.lost == 0
-        assert state.position == sum(bought[client].values()) == ledger.admitted[0, client]
-        assert buffer.positions(store.experiment) == list(range(ledger.dropped[0, client], ledger.admitted[0, client]))
+    """The run, which has come to its end, and whose accounts are those of a replay of what its clients wrote."""
+    found = Deployed(out, folders)
+    ledger = found.audit()
+    assert sorted(found.paths) == list(found.clients)
+    assert [past.round for past in found.rounds()] == list(range(1, found.experiment.rounds + 1))
+    assert found.outstanding() == []
+    for client in found.clients:
+        assert sum(found.admitted_by(client).values()) == ledger.admitted[0, client], "lost, or not charged"
+        assert len(found.held_by(client)) == ledger.occupancy[0, client]
     state = json.loads((out / STATE).read_text())
-    assert (state["round"], state["state"]) == (experiment.rounds, "finished")
-    return store, bought
+    assert (state["round"], state["state"]) == (found.experiment.rounds, "finished")
+    return found

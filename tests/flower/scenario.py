@@ -1,10 +1,14 @@
-"""Forty rounds on Flower in which everything changes, by a server and clients in one process that may be killed at any moment.
+"""Forty rounds on Flower in which everything changes, by a server and clients in one process that is killed ten times.
 
-python scenario.py FOLDER        plays on from where it was killed; prints the rounds that are settled
+python scenario.py FOLDER        each time it is killed, another process plays on from there
 """
 
 import logging
+import os
+import random
+import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -59,8 +63,25 @@ def play(folder):
         clients = [client for client in range(CLIENTS + (t >= 10)) if not (client == 3 and away)]
         world.grid.nodes = {100 + client: Node(app, client, {"headgate-keep": client != 1}) for client in clients}
         world.play(until=t + 1)
-        print(t + 1, flush=True)
+        (folder / "settled").write_text(str(t + 1))
+
+
+def main(folder):
+    moments, settled = random.Random(5), folder / "settled"
+    settled.write_text("0")
+    for _ in range(10):
+        wanted, child = int(settled.read_text() or 0) + moments.randint(1, 3), os.fork()
+        if child == 0:
+            play(folder)
+            os._exit(0)
+        while int(settled.read_text() or 0) < wanted:
+            assert os.waitpid(child, os.WNOHANG) == (0, 0), "it has come to an end by itself"
+            time.sleep(0.01)
+        time.sleep(moments.random() * 0.05)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    play(folder)
 
 
 if __name__ == "__main__":
-    play(Path(sys.argv[1]))
+    main(Path(sys.argv[1]))

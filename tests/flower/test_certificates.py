@@ -8,7 +8,6 @@ from collections import namedtuple
 from datetime import datetime, timedelta
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from headgate.errors import DataError, SettingError
@@ -57,12 +56,9 @@ def shaken(made, authority, name):
         thread.join()
 
 
-@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "fl.example.org", "10.0.0.7"])
-def test_a_client_that_trusts_the_authority_accepts_the_server_by_every_name(made, name):
-    assert shaken(made, made.authority, name) == "headgate SuperLink"
-
-
-def test_another_name_and_another_authority_are_refused(made, tmp_path):
+def test_a_client_that_trusts_the_authority_accepts_the_server_by_its_names_and_no_other(made, tmp_path):
+    for name in ("localhost", "127.0.0.1", "fl.example.org", "10.0.0.7"):
+        assert shaken(made, made.authority, name) == "headgate SuperLink"
     with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
         shaken(made, made.authority, "elsewhere.example.org")
     ensure_certificates(tmp_path)
@@ -80,12 +76,6 @@ def test_the_server_signs_nobody(made, tmp_path):
     chain.write_bytes(forged.server.read_bytes() + made.server.read_bytes())
     with pytest.raises(ssl.SSLCertVerificationError):
         shaken(forged._replace(server=chain), made.authority, "localhost")
-
-
-def test_private_keys_are_for_their_owner_alone(made, tmp_path):
-    make_key(tmp_path / "key")
-    for path in (made.authority_key, made.server_key, tmp_path / "key"):
-        assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_what_is_there_stays_and_a_further_name_is_signed_by_the_same_authority(tmp_path):
@@ -145,20 +135,18 @@ def test_without_the_authoritys_key_a_certificate_is_warned_of_and_then_refused(
         ensure_certificates(tmp_path)
     with pytest.raises(DataError, match=r"ca\.key: is not there"):
         ensure_certificates(tmp_path, ["fl.example.org"])
-
-
-def test_an_authority_that_has_expired_is_refused(tmp_path, in_days):
-    ensure_certificates(tmp_path)
     in_days(AUTHORITY_DAYS + 1)
     with pytest.raises(DataError, match=r"ca\.crt: expired on 20"):
         ensure_certificates(tmp_path)
 
 
-def test_a_node_key_is_a_p384_pair_in_the_form_of_openssh_and_is_never_replaced(tmp_path):
-    public = make_key(tmp_path / "nodes" / "3" / "key")
-    private = load_ssh_private_key((tmp_path / "nodes" / "3" / "key").read_bytes(), password=None)
-    assert isinstance(private, ec.EllipticCurvePrivateKey)
+def test_private_keys_are_for_their_owner_alone_and_a_node_key_is_never_replaced(made, tmp_path):
+    key = tmp_path / "nodes" / "3" / "key"
+    public = make_key(key)
+    for path in (made.authority_key, made.server_key, key):
+        assert path.stat().st_mode & 0o777 == 0o600
+    private = load_ssh_private_key(key.read_bytes(), password=None)
     assert private.curve.name == "secp384r1"
     assert load_ssh_public_key(public.read_bytes()) == private.public_key()
     with pytest.raises(DataError, match="exists already"):
-        make_key(tmp_path / "nodes" / "3" / "key")
+        make_key(key)

@@ -64,10 +64,10 @@ def sent_its_update(deployment, client):
 
 def charged(books, t):
     """In words, what the clients' books and the server's say of a round."""
-    rows, clients = books[0].orders(t), books[1]
+    rows = books.orders(t)
     late = [row for row in rows if row.learned not in (t, None)]
     told = [f"those of client {row.client} in round {row.learned}, at the price of round {t}" for row in late]
-    bought = sum(own.get(t, 0) for own in clients)
+    bought = sum(books.admitted_by(client).get(t, 0) for client in books.clients)
     paid = sum(row.admitted or 0 for row in rows)
     return f"round {t}: {bought} samples bought, {paid} charged" + (f", {' and '.join(told)}" if told else "")
 
@@ -137,8 +137,8 @@ def test_services_are_killed_and_everything_adds_up(killed):
     assert sum("submitted again" in line for line in deployment.said) == 1
     assert "nginx: ended (137)" in (deployment.folder / "nginx.log").read_text()
     assert "supernode-1: ended (137)" in (deployment.folder / "supernode-1.log").read_text()
-    assert all(sum(own.get(t, 0) for own in books[1]) > 0 for t in range(1, 4)), "every round admits something"
-    assert {row.client: row.learned for row in books[0].orders(1)}[1] > 1, "bought before the kill, told after it"
+    assert all(sum(row.admitted for row in books.orders(t)) > 0 for t in range(1, 4)), "every round admits something"
+    assert {row.client: row.learned for row in books.orders(1)}[1] > 1, "bought before the kill, told after it"
     write_row("SuperNode and nginx", "while its client trains", COMES_BACK, charged(books, 1))
     write_row("ServerApp", "while clients train", GOES_ON, charged(books, 2))
     write_row("a SuperNode with an unregistered key", "none", "refused", f"refused, Flower's code {REFUSED}")

@@ -11,7 +11,6 @@ from headgate.flower.buffer_store import HeldSample
 from headgate.flower.client import HeldSamples
 from headgate.records.reader import RunFolder
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
 ORDER = Order("e", 3, 0, 5, 7, 0, 0, 2, True)
 
 
@@ -91,3 +90,4 @@ def test_a_client_tells_the_means_of_what_it_has():
     assert held.loss_metrics([5.0, 1.0, 2.0]) == {"new_loss": 1.5, "held_loss": 5.0, "new_right": 0.0}
     assert held.loss_metrics([np.nan, 1.0, -1e-9]) == {"new_loss": 0.4999999995, "new_right": 0.5}
     assert HeldSamples([HeldSample(0, "0", b"", 0, 3)], ORDER).loss_metrics([1.0]) == {"new_loss": 1.0, "new_right": 0.0}
+    assert (held.keys, held.payloads, len(held), held[-1].key) == (["0", "1", "2"], [b""] * 3, 3, "2")

@@ -5,6 +5,8 @@ import secrets
 from contextlib import closing
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 from grids import SERVER, Node
 from worlds import World, an_experiment, counting_app, start
@@ -31,7 +33,7 @@ from headgate.flower.strategy import AdmissionStrategy
 
 
 @pytest.fixture
-def world(tmp_path, monkeypatch, no_fsync):
+def world(tmp_path, monkeypatch):
     """Three clients, each with the key that is registered for it."""
     world = World(tmp_path, an_experiment("fifo", 4), Discipline(gather=0.0, deadline=5.0, offences=2))
     monkeypatch.setenv(VARIABLE, str(tmp_path / FILE))
@@ -105,8 +107,7 @@ def test_answers_in_the_name_of_another_count_for_nothing_and_hurt_nobody(world)
     assert all("as client 0 (node 100)" in event.reason for event in world.events("forged"))
     assert world.events("rejected", "failed", "quarantined") == []
     assert trained(world) == {0, 1, 2}
-    with world.store() as store:
-        assert world.heard(store) == {0, 1, 2}
+    assert [world.row(m).heard for m in world.clients] == [4] * 3
     world.audit()
 
 
@@ -238,34 +239,27 @@ def test_every_byte_of_an_answer_is_signed(tmp_path):
     assert take_signature(answer(), 9, None) == "no key is registered for this client"
 
 
-def test_a_number_and_its_key_belong_together(tmp_path):
+def test_a_number_and_its_key_belong_together_and_a_lost_key_is_replaced(tmp_path):
     file = tmp_path / "own" / FILE
-    first, second = (make_key(tmp_path / name) for name in ("first", "second"))
-    bind_key(file, 0, first)
-    bind_key(file, 0, first)
+    first, second, third = (make_key(tmp_path / name) for name in ("first", "second", "third"))
+    for _ in range(2):
+        bind_key(file, 0, first)
     assert list(read_keys(file)) == [0]
-    assert os.stat(file).st_mode & 0o777 == 0o600
-    assert os.stat(file.parent).st_mode & 0o777 == 0o700
+    assert (os.stat(file).st_mode & 0o777, os.stat(file.parent).st_mode & 0o777) == (0o600, 0o700)
     with pytest.raises(DataError, match="client 0 has another key already"):
         bind_key(file, 0, second)
     with pytest.raises(DataError, match="client 0 has this key already"):
         bind_key(file, 1, first)
     bind_key(file, 1, second)
-    assert list(read_keys(file)) == [0, 1]
-
-
-def test_a_lost_key_is_replaced_and_nobodys_from_then_on(tmp_path):
-    file = tmp_path / FILE
-    first, second, third = (make_key(tmp_path / name) for name in ("first", "second", "third"))
-    bind_key(file, 0, first)
-    bind_key(file, 1, second)
     keys = ClientKeys(file)
-    lost, other = (written(keys.current()[client]) for client in (0, 1))
+    assert list(keys.current()) == [0, 1]
     with pytest.raises(DataError, match="client 1 has this key already"):
         bind_key(file, 0, second, replace=True)
     bind_key(file, 0, third, replace=True)
-    assert [written(key) for key in keys.current().values()] == [written(read_public_key(third)), other]
-    assert lost not in map(written, keys.current().values())
+    assert [written(key) for key in keys.current().values()] == [written(read_public_key(path)) for path in (third, second)]
+    file.write_text(f"0 {third.read_text()}1 {third.read_text()}")
+    with pytest.raises(DataError, match="two clients have the same key"):
+        read_keys(file)
 
 
 @pytest.mark.parametrize(
@@ -275,18 +269,6 @@ def test_a_file_that_is_none_of_keys_is_refused_in_one_line(tmp_path, text):
     (tmp_path / FILE).write_bytes(text)
     with pytest.raises(DataError, match=r"^[^\n]*clients\.keys: line 1[^\n]*$"):
         read_keys(tmp_path / FILE)
-
-
-def test_one_key_for_two_clients_is_refused(tmp_path):
-    public = make_key(tmp_path / "key").read_text()
-    (tmp_path / FILE).write_text(f"0 {public}1 {public}")
-    with pytest.raises(DataError, match="two clients have the same key"):
-        read_keys(tmp_path / FILE)
-
-
-def test_a_key_that_is_named_and_not_there_is_an_error_of_the_client(tmp_path):
-    with pytest.raises(SettingError, match="is no private key"):
-        read_private_key(tmp_path / "key")
 
 
 def test_the_id_of_a_question_cannot_be_guessed(world, monkeypatch):
@@ -304,3 +286,21 @@ def test_the_id_of_a_question_cannot_be_guessed(world, monkeypatch):
         monkeypatch.setattr("secrets.token_hex", lambda n, plain=secrets.token_hex: "e" if n == 8 else plain(n))
         assert world.play(1)
     assert len(ids) == len(set(ids)) == 2 * 2 * 3
+
+
+def test_files_of_keys_that_cannot_be_read(tmp_path):
+    for read in (read_public_key, lambda path: ClientKeys(path).current()):
+        with pytest.raises(DataError, match=r"nowhere: cannot be read \(No such file or directory\)"):
+            read(tmp_path / "nowhere")
+
+
+def test_keys_of_another_kind_are_refused(tmp_path):
+    with pytest.raises(SettingError, match="is no private key"):
+        read_private_key(tmp_path / "key")
+    other = Ed25519PrivateKey.generate()
+    (tmp_path / "key").write_bytes(other.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    (tmp_path / "key.pub").write_bytes(other.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    with pytest.raises(SettingError, match="must be an elliptic-curve key"):
+        read_private_key(tmp_path / "key")
+    with pytest.raises(DataError, match="must be an elliptic-curve key"):
+        read_public_key(tmp_path / "key.pub")

@@ -14,7 +14,6 @@ from headgate.books.accounts import Accounts
 from headgate.books.ledger_store import LedgerStore
 from headgate.books.messages import Receipt
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
 BUFFER = np.array([3, 2, 4])
 PRICES = st.builds(lambda digits, power: digits * 10.0**power, st.floats(0.01, 3.0), st.integers(-9, 3))
 

@@ -11,8 +11,6 @@ from worlds import World, an_experiment
 from headgate.errors import DataError, LedgerError
 from headgate.flower.rounds import Discipline
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
-
 
 def bought(world):
     """Samples that each client's own file says it has ever admitted, over all runs."""

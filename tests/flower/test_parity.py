@@ -26,10 +26,10 @@ from headgate.simulation.engine import Simulation
 
 ROUNDS = 5
 CUSTOMERS = str(Path(__file__).parents[2] / "examples" / "customers.toml")
-OWN = str(Path(__file__).with_name("own") / "recipe.toml")
+OWN = str(Path(__file__).parents[2] / "examples" / "mine.toml")
 SMALL = ["run.seeds=1", f"run.rounds={ROUNDS}", "training.dtype=float64", "training.steps=3", "system.buffers=[2, 3, 4]"]
 SMALL += ["system.clients=10", "system.budget=60.0", "policies.acdpp.kind=acdpp", "policies.acdpp.K=2"]
-FEW = [*SMALL, "system.clients=4", "system.budget=24.0"]
+FEW = [*SMALL, "system.clients=4", "system.budget=24.0", "run.rounds=3"]
 """for Flower's engine, which takes its time for every message: each of its two workers has two clients"""
 
 
@@ -85,124 +85,69 @@ def assert_same(task, folder, stores):
     np.testing.assert_allclose(flat, theta, rtol=1e-10, atol=1e-12)
 
 
+def play(policy, *more):
+    """Overrides for one policy with these settings."""
+    return ["run.policies=['one']", f"policies.one={{{policy}}}", *more]
+
+
+HEADGATE, LISTENING = "kind='headgate'", "kind='studies.zoo.listening:Listening'"
+CHANGES = ("data.concepts=['same', 'rotated']", "data.changes={kind='sudden', rounds=[3]}")
+ENDING = ("data.stream=stop", "data.partition=iid", "data.partition.per_client=4")
+FLOWING = "data={window=2, keep=3, partition='iid', stream={kind='markov', mixing=4, passing=3}}"
+SWAPPED = "data.concepts=['same', 'rotated', {kind='swapped', to=[1, 0, 3, 2, 5, 4, 7, 6, 9, 8]}]"
+PER_CLIENT = "prices={kind='per-client', common={kind='uniform', low=1, high=10}, factors=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2]}"
+BATCHES = ("training.batch_size=2", "training.momentum=0.5", "training.weight_decay=0.01")
 CASES = {
-    **{name: more for name, more in RUNS.items() if name != "own"},
-    "class-balanced": [
-        'run.policies=["headgate"]',
-        "policies.headgate.kind=headgate",
-        'policies.headgate.rule="class-balanced"',
-    ],
-    "a cohort of clients that look, in a world that changes": [
-        'run.policies=["headgate"]',
-        "policies.headgate={kind='headgate', rule='worlds:Unsure'}",
-        "training.cohort=4",
-        "data.concepts=['same', 'rotated']",
-        "data.changes={kind='sudden', rounds=[3]}",
-    ],
+    "headgate": play(HEADGATE),
+    "acdpp": play("kind='acdpp', K=2"),
+    "reservoir": play(f"{HEADGATE}, rule='reservoir'"),
+    "class-balanced": play(f"{HEADGATE}, rule='class-balanced'"),
+    "a cohort that looks, in a world that changes": play(f"{HEADGATE}, rule='worlds:Unsure'", "training.cohort=4", *CHANGES),
     **{
-        f"buying by {rule}": [
-            "run.policies=['one']",
-            f"policies.one={{kind='headgate', selection='{rule}'}}",
-            "data.window=3",
-            "data.keep=2",
-            "data.look=0.5",
-        ]
+        f"buying by {rule}": play(f"{HEADGATE}, selection='{rule}'", "data.window=3", "data.keep=2", "data.look=0.5")
         for rule in ("random", "entropy", "margin")
     },
-    "buying late in a world that changes, with a pool": [
-        "run.policies=['one']",
-        "policies.one={kind='headgate', rule='reservoir', selection='margin'}",
-        "data.window=2",
-        "data.keep=5",
-        "data.late=2",
-        "data.concepts=['same', 'rotated']",
-        "data.changes={kind='sudden', rounds=[3]}",
-    ],
-    "who looks is found out during the run": [
-        "run.policies=['one']",
-        "policies.one={kind='headgate', selection={kind='adaptive', level=0.3}}",
-        "data.window=3",
-        "data.look=0.2",
-    ],
-    "a stream that ends and is chosen from": [
-        "run.policies=['one']",
-        "policies.one={kind='headgate', selection='random'}",
-        "data.window=2",
-        "data.keep=3",
-        "data.stream=stop",
-        "data.partition=iid",
-        "data.partition.per_client=4",
-    ],
-    "a stream that ends": [
-        'run.policies=["headgate"]',
-        "data.stream=stop",
-        "data.partition=iid",
-        "data.partition.per_client=4",
-    ],
-    "a dependent stream": ['run.policies=["headgate"]', "data.stream={kind='markov', mixing=4}", "data.partition=iid"],
+    "buying late in a world that changes, with a pool": play(
+        f"{HEADGATE}, rule='reservoir', selection='margin'", "data.window=2", "data.keep=5", "data.late=2", *CHANGES
+    ),
+    "who looks is found out during the run": play(
+        f"{HEADGATE}, selection={{kind='adaptive', level=0.3}}", "data.window=3", "data.look=0.2"
+    ),
+    "a stream that ends and is chosen from": play(f"{HEADGATE}, selection='random'", "data.window=2", "data.keep=3", *ENDING),
+    "a stream that ends": play(HEADGATE, *ENDING),
+    "a dependent stream": play(HEADGATE, "data.stream={kind='markov', mixing=4}", "data.partition=iid"),
     **{
-        f"a dependent stream that flows, buying by {rule}": [
-            "run.policies=['one']",
-            f"policies.one={{kind='headgate', rule='class-balanced', selection='{rule}'}}",
-            "data={window=2, keep=3, partition='iid', stream={kind='markov', mixing=4, passing=3}}",
-        ]
+        f"a dependent stream that flows, buying by {rule}": play(
+            f"{HEADGATE}, rule='class-balanced', selection='{rule}'", FLOWING
+        )
         for rule in ("first", "random", "margin")
     },
-    "a cohort in mini-batches": [
-        'run.policies=["acdpp"]',
-        "training.cohort=4",
-        "training.batch_size=2",
-        "training.momentum=0.5",
-        "training.weight_decay=0.01",
-    ],
-    "a price for each client": [
-        'run.policies=["headgate"]',
-        "prices={kind='per-client', common={kind='uniform', low=1, high=10}, factors=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2]}",
-    ],
-    "momentum on the server": ['run.policies=["headgate"]', "server.kind=momentum", "server.momentum=0.5"],
-    "the adaptive server, held-out images and the mean of models": [
-        'run.policies=["headgate"]',
-        "server.kind=yogi",
+    "a cohort in mini-batches": play("kind='acdpp', K=2", "training.cohort=4", *BATCHES),
+    "a price for each client": play(HEADGATE, PER_CLIENT),
+    "momentum on the server": play(HEADGATE, "server.kind=momentum", "server.momentum=0.5"),
+    "the adaptive server, held-out images and the mean of models": play(
+        HEADGATE, "server.kind=yogi", "data.validation=0.2", "training.average=3"
+    ),
+    "a world that changes": play(
+        f"{HEADGATE}, rule='class-balanced'",
         "data.validation=0.2",
-        "training.average=3",
-    ],
-    "a world that changes": [
-        'run.policies=["headgate"]',
-        "policies.headgate.kind=headgate",
-        'policies.headgate.rule="class-balanced"',
-        "data.validation=0.2",
-        "data.concepts=['same', 'rotated', {kind='swapped', to=[1, 0, 3, 2, 5, 4, 7, 6, 9, 8]}]",
+        SWAPPED,
         "data.changes={kind='sudden', rounds=[2, 4], stagger=1}",
-    ],
-    "a policy that listens": [
-        'run.policies=["listening"]',
-        "policies.listening={kind='studies.zoo.listening:Listening', most=4}",
-    ],
-    "a policy on the alert in a world that changes": [
-        'run.policies=["alert"]',
-        "policies.alert.kind=alert",
-        "policies.alert.false_alarms=9",
-        "policies.alert.probe=0.2",
-        "data.concepts=['same', 'rotated']",
-        "data.changes={kind='sudden', rounds=[3]}",
-    ],
-    "RCCDA's rule": ['run.policies=["rccda"]', "policies.rccda.kind=studies.zoo.rccda:Rccda", "policies.rccda.probe=0.2"],
-    "a cohort that is listened to": [
-        'run.policies=["listening"]',
-        "policies.listening.kind=studies.zoo.listening:Listening",
-        "policies.listening.rule=reservoir",
-        "training.cohort=4",
-    ],
+    ),
+    "a policy that listens": play(f"{LISTENING}, most=4"),
+    "a policy on the alert in a world that changes": play("kind='alert', false_alarms=9, probe=0.2", *CHANGES),
+    "RCCDA's rule": play("kind='studies.zoo.rccda:Rccda', probe=0.2"),
+    "a cohort that is listened to": play(f"{LISTENING}, rule='reservoir'", "training.cohort=4"),
     "sample weights by age, labels late": ['run.policies=["constant"]', "objective={kind='fresh', share=0.8}", "data.late=1"],
-    "calibrated logits in mini-batches": ['run.policies=["headgate"]', "objective.kind=fedlc", "training.batch_size=2"],
-    "distillation": ['run.policies=["headgate"]', "objective.kind=fedntd"],
+    "calibrated logits in mini-batches": play(HEADGATE, "objective.kind=fedlc", "training.batch_size=2"),
+    "distillation": play(HEADGATE, "objective.kind=fedntd"),
     "free samples": ['run.policies=["hybrid"]', "training.aggregation=alpha"],
 }
 
 
 @pytest.mark.parametrize("case", [*sorted(CASES), "own", "a table of features"])
-def test_the_simulator_and_flower_do_the_same(case, tmp_path, no_fsync):
-    others = {"own": (OWN, SMALL), "a table of features": (CUSTOMERS, [*SMALL, 'run.policies=["headgate"]'])}
+def test_the_simulator_and_flower_do_the_same(case, tmp_path):
+    others = {"own": (OWN, [*SMALL, *RUNS["own"]]), "a table of features": (CUSTOMERS, [*SMALL, 'run.policies=["headgate"]'])}
     recipe, overrides = others[case] if case in others else ("digits", [*SMALL, *CASES[case]])
     task = task_of(recipe, tuple(overrides))
     app = recipe_client(recipe, overrides, store=tmp_path / "stores")
@@ -218,12 +163,12 @@ def test_the_simulator_and_flowers_simulation_engine_do_the_same(tmp_path):
     """With data, a model and a server update of one's own, and with a policy, a rule and prices of one's own, too."""
     script = Path(__file__).with_name("simulated.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), OWN, *FEW],
+        [sys.executable, str(script), "recipe", str(tmp_path), OWN, *FEW],
         env={**os.environ, **ENVIRONMENT, "FLWR_HOME": str(tmp_path / "home"), "RAY_prestart_worker_first_driver": "0"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (tmp_path / "done.json").exists(), done.stderr[-4000:]
+    assert (tmp_path / "done").exists(), done.stderr[-4000:]
     for name, more in RUNS.items():
         assert_same(task_of(OWN, (*FEW, *more)), tmp_path / name, tmp_path / "stores")

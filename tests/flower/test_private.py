@@ -1,9 +1,6 @@
 """What a run on Flower keeps is for its owner's eyes; two first starts of one folder leave one whole run."""
 
 import os
-import subprocess
-import sys
-import textwrap
 from contextlib import closing
 
 import pytest
@@ -41,19 +38,16 @@ def test_buffers_and_ledger_are_their_owners_alone(tmp_path, usual_umask):
     assert mode(tmp_path / "stores") == 0o700
 
 
-def test_a_file_that_others_may_read_is_closed(tmp_path, usual_umask):
+def test_a_file_that_others_may_read_is_closed_and_none_is_opened_through_a_link(tmp_path, usual_umask):
     path = tmp_path / "client.sqlite"
     BufferStore(path, 0).close()
     path.chmod(0o644)
     BufferStore(path, 0).close()
     assert mode(path) == 0o600
-
-
-def test_a_store_is_not_opened_through_a_link(tmp_path):
     (tmp_path / "victim").write_bytes(b"")
-    (tmp_path / "client.sqlite").symlink_to(tmp_path / "victim")
+    (tmp_path / "link.sqlite").symlink_to(tmp_path / "victim")
     with pytest.raises(DataError, match="cannot be opened"):
-        BufferStore(tmp_path / "client.sqlite", 0)
+        BufferStore(tmp_path / "link.sqlite", 0)
     assert (tmp_path / "victim").read_bytes() == b""
 
 
@@ -75,40 +69,3 @@ def test_a_folder_is_held_before_anything_in_it_is_looked_at(tmp_path, monkeypat
     monkeypatch.setattr(run_folder, "create", create)
     assert world.play()
     assert seen == ["as far as a first start has come"]
-
-
-def test_of_two_first_starts_at_once_one_plays_and_the_other_is_refused(tmp_path):
-    (tmp_path / "both.py").write_text(
-        textwrap.dedent("""
-        import sys
-        from headgate.errors import DataError
-        from headgate.experiment import load
-        from headgate.flower.strategy import AdmissionStrategy
-        experiment = load("digits", ['run.policies=["headgate"]', "run.seeds=1", "run.rounds=2"])
-        print("ready", flush=True)
-        sys.stdin.readline()
-        try:
-            strategy = AdmissionStrategy(experiment, "run")
-        except DataError as error:
-            print("refused:", error, flush=True)
-        else:
-            print("plays", flush=True)
-            sys.stdin.readline()
-        """)
-    )
-    command = [sys.executable, "both.py"]
-    both = [
-        subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        for _ in range(2)
-    ]
-    assert [process.stdout.readline() for process in both] == ["ready\n"] * 2
-    for process in both:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    said = sorted(process.stdout.readline() for process in both)
-    for process in both:
-        process.communicate("end\n")
-    assert said[0] == "plays\n"
-    assert "is being played by another process" in said[1]
-    assert (tmp_path / "run" / "config.toml").stat().st_size > 0
-    assert (tmp_path / "run" / "state.json").stat().st_size > 0

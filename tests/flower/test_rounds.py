@@ -16,8 +16,6 @@ from headgate.flower.roster import Roster
 from headgate.flower.rounds import Discipline
 from headgate.flower.strategy import AdmissionStrategy
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
-
 
 def test_without_a_quorum_the_model_stays_but_admissions_count(tmp_path):
     world = World(tmp_path, an_experiment("fifo", 3), Discipline(gather=0.0, quorum=3))
@@ -27,21 +25,11 @@ def test_without_a_quorum_the_model_stays_but_admissions_count(tmp_path):
     assert ledger.spent[0] > 0
     assert ledger.admitted[0, :2].sum() > 0
     with world.store() as store:
-        assert store.rounds()[0].sha256 == store.initial()[1]
+        assert store.rounds()[0].sha256 == (first := store.initial()[1])
     assert [event.reason for event in world.events("no quorum")] == ["2 valid answers, 3 are needed"]
     world.play()
-    with world.store() as store:
-        assert store.rounds()[1].sha256 != store.initial()[1]
+    assert world.rounds()[1].sha256 != first
     world.audit()
-
-
-def test_the_model_keeps_its_names_shapes_and_types(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 2))
-    with closing(world.strategy()) as strategy:
-        arrays = strategy.start(world.grid, start()).arrays
-    for name, array in start().items():
-        assert (arrays[name].numpy().shape, arrays[name].numpy().dtype) == (array.numpy().shape, array.numpy().dtype)
-    assert arrays["steps"].numpy() == 2
 
 
 def test_the_deadline_of_a_start_counts(tmp_path):
@@ -63,28 +51,16 @@ def test_a_round_in_which_nobody_has_a_sample_changes_nothing(tmp_path):
     assert world.events("rejected", "failed") == []
 
 
-def test_rounds_without_any_client_pass_and_cost_nothing(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 3))
-    everybody, world.grid.nodes = world.grid.nodes, {}
-    world.play(2)
-    world.grid.nodes = everybody
-    world.play()
-    ledger = world.audit()
-    with world.store() as store:
-        assert [past.metrics["admitted"] > 0 for past in store.rounds()] == [False, False, True]
-        assert {row.round for row in store.orders()} == {3}
-    assert ledger.t == 3
-
-
 def test_who_comes_later_and_who_comes_back_takes_part(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 6))
+    world = World(tmp_path, an_experiment("fifo", 7))
     everybody = dict(world.grid.nodes)
-    for t, there in enumerate([(0,), (0, 1), (1,), (0, 1, 2), (0, 2), (0, 1, 2)], 1):
+    for t, there in enumerate([(), (0,), (0, 1), (1,), (0, 1, 2), (0, 2), (0, 1, 2)], 1):
         world.grid.nodes = {node: one for node, one in everybody.items() if one.client in there}
         world.play(t)
         world.audit()
-    assert {(t, m) for t, m in world.grid.trained} >= {(1, 0), (2, 1), (4, 2), (6, 0), (6, 1), (6, 2)}
+    assert {(t, m) for t, m in world.grid.trained} >= {(2, 0), (3, 1), (5, 2), (7, 0), (7, 1), (7, 2)}
     assert world.grid.queries == 3  # each once, also by a new server process
+    assert (world.orders(1), world.rounds()[0].metrics["spend"]) == ([], 0)  # a round without any client passes
 
 
 def test_a_client_is_one_node_for_as_long_as_that_node_is_there(tmp_path):
@@ -138,19 +114,6 @@ def test_a_node_that_is_no_client_of_this_run_is_noted_and_left_alone(tmp_path):
     world.audit()
 
 
-def test_only_the_cohort_trains_but_everybody_admits(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 4, training={"cohort": 1}))
-    world.play()
-    ledger = world.audit()
-    assert np.all(ledger.admitted > 0)
-    with world.store() as store:
-        trained = 0
-        for m in world.clients:
-            with world.buffer(m) as buffer:
-                trained += sum(one.trained for one in buffer.admissions(store.experiment))
-    assert 1 <= trained <= 4
-
-
 def test_the_model_goes_only_to_those_who_train_or_look_at_samples_with_it(tmp_path):
     for rule, with_model in (("fifo", 4), ("worlds:Unsure", 12)):
         policy = {"fifo": {"kind": "headgate", "rule": rule}}
@@ -161,6 +124,7 @@ def test_the_model_goes_only_to_those_who_train_or_look_at_samples_with_it(tmp_p
         orders = [message for message in sent if message.metadata.message_type == "train"]
         assert len(orders) == 12
         assert sum("arrays" in message.content for message in orders) == with_model
+        assert np.all(world.audit().admitted > 0) or rule != "fifo", "everybody admits"
 
 
 def test_a_run_folder_belongs_to_its_settings_and_to_one_process(tmp_path):

@@ -1,20 +1,21 @@
 """A bad client's orders are settled by a rule, its quarantine can be lifted, and an honest answer is believed after any lie."""
 
+import json
 from contextlib import closing
 
 import numpy as np
 import pytest
 from hostile import with_arrays, with_receipt
+from typer.testing import CliRunner
 from worlds import World, an_experiment
 
+from headgate.books.accounts import closings
 from headgate.books.ledger_store import LedgerStore, Ordered
 from headgate.books.messages import Order, Receipt
-from headgate.books.receipts import closings
-from headgate.books.standing import lift, offences, standings
+from headgate.books.statement import standings
+from headgate.cli.commands import app
 from headgate.errors import DataError, SettingError
 from headgate.flower.rounds import Discipline
-
-pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
 def forged(admitted):
@@ -43,12 +44,10 @@ def test_a_client_that_hid_what_it_admitted_is_believed_when_it_tells(tmp_path):
     world = World(tmp_path, an_experiment("both", 3), prices=prices.get)
     world.grid.faults, world.grid.tamper = {(1, 0): "reply changed"}, forged(0)
     world.play(1)
-    with world.store() as store:
-        assert store.outstanding() == []  # nothing contradicts it
-        first = next(row for row in store.orders(1) if row.client == 0)
-        assert (first.admitted, store.clients()[0].offences) == (0, 0)
-    with world.buffer(0) as buffer:
-        hidden = buffer.state(world.name()).position
+    assert world.outstanding() == []  # nothing contradicts it
+    first = next(row for row in world.orders(1) if row.client == 0)
+    assert (first.admitted, world.row(0).offences) == (0, 0)
+    hidden = sum(world.admitted_by(0).values())
     assert hidden == first.ordered > 0
     world.play(2)
     ledger = world.audit()
@@ -97,12 +96,11 @@ def caught(tmp_path, tamper, rounds=6):
 def test_what_a_client_admitted_is_charged_at_its_quarantine_where_its_report_agrees(tmp_path):
     world = caught(tmp_path, with_arrays(w=np.full(2, np.nan)))
     world.audit()
-    with world.store() as store, world.buffer(1) as buffer:
-        assert store.outstanding() == []
-        paid = {row.round: row.admitted for row in store.orders() if row.client == 1}
-        assert paid == {one.round: one.admitted for one in buffer.admissions(store.experiment)}
-        assert {row.learned for row in store.orders() if row.client == 1} == {2}
-        assert not any(store.clients()[1][4:])
+    assert world.outstanding() == []
+    own = [row for row in world.orders() if row.client == 1]
+    assert {row.round: row.admitted for row in own} == world.admitted_by(1)
+    assert {row.learned for row in own} == {2}
+    assert not any(world.row(1)[4:])
     assert world.events("released") == []
 
 
@@ -112,26 +110,50 @@ def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it
     (event,) = world.events("released")
     assert event.reason == f"{sum(row.ordered for row in ordered)} samples ordered in rounds 1, 2"
     assert all(row.admitted == 0 for row in ordered)
-    stood = {one.client: one for one in standings(tmp_path / "run")}
+    with world.store() as store:
+        stood = {one.client: one for one in standings(store)}
     assert stood[1].quarantined
     assert (stood[1].reserved, stood[1].paid, stood[1].released, stood[1].money) == (0, 0, stood[1].ordered, 0.0)
     world.play(3)
     assert not [row for row in world.orders() if row.client == 1 and row.round == 3]
-    with closing(world.strategy()):  # also while a server plays the run
-        lift(tmp_path / "run", 1)
-    assert [event.kind for event in offences(tmp_path / "run")] == ["rejected", "rejected", "quarantined", "released", "lifted"]
+    with closing(world.strategy()), world.store() as store:  # also while a server plays the run
+        assert store.lift(1)
+    offences = world.events("rejected", "quarantined", "released", "lifted")
+    assert [event.kind for event in offences] == ["rejected", "rejected", "quarantined", "released", "lifted"]
     world.play(4)
     world.audit()
-    with world.store() as store, world.buffer(1) as buffer:
-        admissions = {one.round: one.admitted for one in buffer.admissions(store.experiment)}
-        for row in store.corrections():
-            assert (row.client, row.price) == (1, float(row.round))
-            assert row.admitted == admissions[row.round]
-        assert {row.round for row in store.corrections()} == {t for t in (1, 2) if admissions[t]}
-        assert store.clients()[1][:4] == (1, 4, 0, False)
-    stood = {one.client: one for one in standings(tmp_path / "run")}
+    admissions = world.admitted_by(1)
+    with world.store() as store:
+        corrected = {row.round: (row.client, row.price, row.admitted) for row in store.corrections()}
+        stood = {one.client: one for one in standings(store)}
+    assert corrected == {t: (1, float(t), admissions[t]) for t in (1, 2) if admissions[t]}
+    assert world.row(1)[:4] == (1, 4, 0, False)
     assert stood[1].paid == sum(admissions.values())
-    with pytest.raises(SettingError, match="client 1: is not in quarantine"):
-        lift(tmp_path / "run", 1)
+
+
+def headgate(*words):
+    done = CliRunner().invoke(app, ["flower", "clients", *map(str, words)], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.output
+
+
+def test_a_command_shows_clients_offences_and_money(tmp_path):
+    run = caught(tmp_path, with_receipt(position="\x1b[2J[red]")).folder / "run"
+    said = json.loads(headgate(run, "--format", "json"))
+    assert [(row["node"], row["quarantined"], row["offences"]) for row in said["clients"]] == [
+        (100, False, 0),
+        (101, True, 2),
+        (102, False, 0),
+    ]
+    assert all(row["ordered"] == row["paid"] + row["reserved"] + row["released"] for row in said["clients"])
+    assert said["clients"][1]["money"] == 0
+    assert {event["kind"] for event in said["offences"]} >= {"rejected", "quarantined"}
+    table = headgate(run)
+    assert "yes" in table
+    assert "round 2, client 1: quarantined: after 2 offences" in table
+    assert "\x1b" not in table
+    assert "[red]" in table, "what a client said is shown as it is, not as markup"
+    with pytest.raises(SettingError, match="client 0: is not in quarantine"):
+        headgate(run, "--lift", 0)
     with pytest.raises(DataError, match=r"holds no ledger\.sqlite"):
-        standings(tmp_path)
+        headgate(tmp_path)

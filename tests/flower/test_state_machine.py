@@ -1,10 +1,8 @@
 """A federation in which anything happens keeps its books: a few seconds of what `make fuzz` does for as long as one likes."""
 
-import pytest
 from federation import ACCIDENTS, COUNTS, Federation, main, several
 from hypothesis import settings
 
-pytestmark = pytest.mark.usefixtures("no_fsync")
 TestFederation = Federation.TestCase
 TestFederation.settings = settings(several(8), derandomize=True)
 

@@ -1,26 +1,25 @@
 """Each way in which an answer can be wrong: as much as is accepted passes, one more is rejected with its reason."""
 
 import io
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from flwr.app import MetricRecord
+from flwr.app import Message, MetricRecord, RecordDict
 from grids import FakeGrid
-from hostile import WRONG_REPORTS, WRONG_UPDATES, with_arrays, with_metrics
+from hostile import WRONG_REPORTS, WRONG_UPDATES, with_metrics
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib import format as npy
 from worlds import World, an_experiment
 
+from headgate.books.accounts import check_held, closings
 from headgate.books.ledger_store import Ordered
 from headgate.books.messages import Identity, Order, Receipt, from_wire, to_wire
-from headgate.books.receipts import check_held, closings
 from headgate.errors import DataError
 from headgate.flower.rounds import Discipline, evaluations
 from headgate.flower.validation import check_update, distance, numbers, read_array, read_arrays
-
-pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
 @pytest.mark.parametrize(
@@ -33,27 +32,12 @@ def test_a_wrong_answer_is_rejected_with_its_reason(tamper, reason, tmp_path):
     (event,) = world.events("rejected")
     assert (event.round, event.client) == (1, 0)
     assert reason in event.reason
-    with world.store() as store:
-        assert store.clients()[0].offences == 1
-        assert 0 in {row.client for row in store.outstanding()}  # it settled nothing
+    assert world.row(0).offences == 1
+    assert 0 in {row.client for row in world.outstanding()}  # it settled nothing
     world.play()
     world.audit()
-    with world.store() as store:
-        assert store.outstanding() == []
-        assert store.clients()[0].heard == 3
-
-
-def test_repeated_offences_end_in_quarantine(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 6), Discipline(gather=0.0, offences=2))
-    world.grid.faults = {(t, 1): "reply changed" for t in range(1, 6)}
-    world.grid.tamper = with_arrays(w=np.full(2, np.nan))
-    world.play()
-    assert [(event.round, event.client) for event in world.events("quarantined")] == [(2, 1)]
-    assert {t for t, m in world.grid.trained if m == 1} == {1, 2}  # it is told nothing more
-    with world.store() as store:
-        assert store.clients()[1].quarantined
-        assert not [row for row in store.orders() if row.client == 1 and row.round > 2]
-    world.audit()
+    assert world.outstanding() == []
+    assert world.row(0).heard == 3
 
 
 def test_an_error_is_recorded_but_no_offence(tmp_path):
@@ -95,33 +79,34 @@ def test_anything_else_is_refused_in_one_line(record):
             from_wire(Identity, record)
 
 
-def test_an_order_that_takes_back_is_refused():
-    record = to_wire(Order("e", 1, 0, 5, 5, 0, 0, 0, True))
-    assert from_wire(Order, record).last == 5
-    with pytest.raises(DataError, match=r"order\.last = 4: less than order\.known = 5"):
-        from_wire(Order, {**record, "last": 4})
+ORDER = Order("e", 1, 0, 5, 5, 0, 0, 0, True)
+TOLD = Receipt("e", 4, 0, (2, 4), (1, 1), 2, 2, 2, True, 0, 2, 2, 2, "")
 
 
-def test_lists_of_told_must_match():
-    record = to_wire(Receipt("e", 4, 0, (2, 4), (1, 1), 2, 2, 2, True, 0, 2, 2, 2, ""))
-    for changes, reason in (
-        ({"rounds": [2]}, "2 entries for 1 rounds"),
-        ({"rounds": [4, 2]}, "must ascend"),
-        ({"rounds": [2, 5]}, "must ascend up to round 4"),
-        ({"rounds": [2, "x"]}, "must be a whole number"),
-        ({"rounds": 7}, "must be a list of whole numbers"),
-        ({"trained": 1}, "must be true or false"),
-    ):
-        with pytest.raises(DataError, match=reason):
-            from_wire(Receipt, {**record, **changes})
+@pytest.mark.parametrize(
+    ("message", "changes", "reason"),
+    [
+        (ORDER, {"last": 4}, r"order\.last = 4: less than order\.known = 5"),
+        (TOLD, {"rounds": [2]}, "2 entries for 1 rounds"),
+        (TOLD, {"rounds": [4, 2]}, "must ascend"),
+        (TOLD, {"rounds": [2, 5]}, "must ascend up to round 4"),
+        (TOLD, {"rounds": [2, "x"]}, "must be a whole number"),
+        (TOLD, {"rounds": 7}, "must be a list of whole numbers"),
+        (TOLD, {"trained": 1}, "must be true or false"),
+        (TOLD, {"uses": 3, "squares": 4}, r"receipt\.uses \*\* 2 = 9: more than receipt\.distinct x receipt\.squares = 8"),
+    ],
+)
+def test_a_message_with_one_wrong_field_is_refused(message, changes, reason):
+    assert from_wire(type(message), to_wire(message)) == message
+    with pytest.raises(DataError, match=reason):
+        from_wire(type(message), {**to_wire(message), **changes})
 
 
 def test_one_clients_metrics_spoil_nobody_elses_mean(tmp_path):
     world = World(tmp_path, an_experiment("fifo", 1))
     world.grid.faults, world.grid.tamper = {(1, 0): "reply changed"}, with_metrics({"train_loss": float("nan"), "more": 1e300})
     world.play()
-    with world.store() as store:
-        assert store.rounds()[0].metrics["train_loss"] == 1.0
+    assert world.rounds()[0].metrics["train_loss"] == 1.0
     assert world.events("rejected") == []
 
 
@@ -142,14 +127,11 @@ JUDGED = [
 
 
 def evaluated(node, metrics):
-    from flwr.app import Message, RecordDict
-
     FakeGrid({})  # says who sends messages
-    asked = Message(RecordDict(), node, "evaluate")
-    return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=asked)
+    return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=Message(RecordDict(), node, "evaluate"))
 
 
-# the edges
+# arrays
 
 TWO = np.array([1.0, 2.0])
 
@@ -167,12 +149,8 @@ def packed(array, version=(1, 0)):
 
 def with_header_of(size):
     """`TWO` behind a header of so many bytes."""
-    text = b"{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }"
-    text = text.ljust(size - 11) + b"\n"
+    text = b"{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }".ljust(size - 11) + b"\n"
     return Packed(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + TWO.tobytes())
-
-
-# arrays
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0)])
@@ -181,22 +159,16 @@ def test_an_array_is_read_as_it_was_in_both_versions_of_its_form(version):
         assert read_array("w", packed(array, version), array).tolist() == array.tolist()
 
 
-def test_a_header_may_be_4096_bytes_long():
+def test_an_update_is_read_up_to_its_bounds():
     assert read_array("w", with_header_of(4096), TWO).tolist() == [1.0, 2.0]
     with pytest.raises(DataError, match="w has 4113 bytes, expected at most 4112"):
         read_array("w", with_header_of(4097), TWO)
-
-
-def test_as_many_names_as_the_model_has_are_not_enough():
     model = dict.fromkeys("abcd", TWO)
     with pytest.raises(DataError, match="names differ: d missing, e too many"):
         read_arrays({name: packed(TWO) for name in "abce"}, model)
     with pytest.raises(DataError, match="names differ: a, b, c missing, none too many"):
         read_arrays({}, model)
     assert list(read_arrays({name: packed(TWO) for name in "dcba"}, model)) == ["a", "b", "c", "d"]
-
-
-def test_no_number_of_an_update_is_beyond_ten_to_the_hundred():
     check_update({"w": np.array([1e100, -1e100])}, {"w": TWO})
     with pytest.raises(DataError, match=r"w holds numbers that are not finite, or beyond 1e\+100"):
         check_update({"w": np.array([0.0, -1.0001e100])}, {"w": TWO})
@@ -214,22 +186,15 @@ def some(count, prefix="m"):
     return {f"{prefix}{i}": 1.0 for i in range(count)}
 
 
-def test_an_answer_may_have_a_hundred_metrics_in_all():
-    assert len(numbers([some(100)])) == 100
+def test_an_answer_has_a_hundred_metrics_at_most_of_which_the_finite_numbers_count():
     assert len(numbers([some(60), some(40, "n")])) == 100
+    assert numbers([{"m" * 200: 2}]) == {"m" * 200: 2.0}
     for too_many in ([some(101)], [some(60), some(41, "n")]):
         with pytest.raises(DataError, match="its answer has more than 100 metrics"):
             numbers(too_many)
-
-
-def test_a_metrics_name_is_a_line_of_200_characters_at_most():
-    assert numbers([{"m" * 200: 2}]) == {"m" * 200: 2.0}
     for name in ("m" * 201, "two\nlines"):
         with pytest.raises(DataError, match="a metric's name is not one line of at most 200 printable characters"):
             numbers([{name: 2}])
-
-
-def test_of_metrics_the_finite_numbers_count():
     record = {"whole": 3, "most": -1e100, "more": 1.1e100, "nan": float("nan"), "yes": True, "list": [1.0], "word": "x"}
     assert numbers([record, {"real": 0.5}]) == {"whole": 3.0, "most": -1e100, "real": 0.5}
 
@@ -237,28 +202,27 @@ def test_of_metrics_the_finite_numbers_count():
 # what a client holds
 
 
-def holding(occupancy, lost=0, trained=False):
-    return Receipt("e", 1, 0, (1,), (0,), 9, occupancy, 0, trained, lost, 0, 0, 0, "")
+@pytest.mark.parametrize(
+    ("occupancy", "lost", "trained", "asked", "refused"),
+    [
+        (5, 0, False, True, None),
+        (5, 0, False, False, None),
+        (5, 0, True, True, None),
+        (5, 0, True, False, "trained without being asked to"),
+        (4, 0, False, True, "holds 4 samples, 5 were to be held"),
+        (6, 0, False, True, "holds 6 samples, 5 were to be held"),
+        (0, 1, False, True, None),  # less is believed where a store is gone
+        (5, 1, False, True, None),
+        (6, 1, False, True, "holds 6 samples, 5 were to be held"),
+    ],
+)
+def test_what_a_client_holds_and_did_must_be_what_was_ordered(occupancy, lost, trained, asked, refused):
+    told = Receipt("e", 1, 0, (1,), (0,), 9, occupancy, 0, trained, lost, 0, 0, 0, "")
+    with nullcontext() if refused is None else pytest.raises(DataError, match=refused):
+        check_held(told, Order("e", 1, 0, 9, 9, 0, 0, 0, asked), 5)
 
 
-def an_order(train):
-    return Order("e", 1, 0, 9, 9, 0, 0, 0, train)
-
-
-def test_less_than_was_to_be_held_is_believed_only_where_a_store_is_gone():
-    check_held(holding(5), an_order(True), 5)
-    for occupancy in (0, 4, 5):
-        check_held(holding(occupancy, lost=1), an_order(True), 5)
-    for told in (holding(4), holding(6), holding(6, lost=1), holding(6, lost=2)):
-        with pytest.raises(DataError, match=f"holds {told.occupancy} samples, 5 were to be held"):
-            check_held(told, an_order(True), 5)
-
-
-def test_only_who_was_asked_to_trains():
-    for trained, train in ((True, True), (False, True), (False, False)):
-        check_held(holding(5, trained=trained), an_order(train), 5)
-    with pytest.raises(DataError, match="trained without being asked to"):
-        check_held(holding(5, trained=True), an_order(False), 5)
+# samples on orders
 
 
 def test_an_open_order_that_an_answer_says_nothing_of_is_closed_with_nothing():
@@ -270,46 +234,39 @@ def test_an_open_order_that_an_answer_says_nothing_of_is_closed_with_nothing():
     assert (found.corrected, found.admitted) == ([], 2)
 
 
-# samples on orders that were closed before
-
-
 def settled(rounds, past, known, position, lasts=None):
     """What an answer in round 9 settles that tells of {round: admitted}; `known` are the samples that the server knew of."""
     rounds = {**rounds, 9: 0}
     told = Receipt("e", 9, 0, tuple(rounds), tuple(rounds.values()), position, position, 0, False, 0, 0, 0, 0, "")
     rows = {row.round: row for row in past}
-    ends = lasts or dict.fromkeys(rows, 100)
-    return closings(told, Order("e", 9, 0, known, 100, 0, 0, 0, True), {}, rows, ends)
+    return closings(told, Order("e", 9, 0, known, 100, 0, 0, 0, True), {}, rows, lasts or dict.fromkeys(rows, 100))
 
 
 def closed_order(t, admitted, ordered=5, free=0):
     return Ordered(t, 0, ordered, free, float(t), admitted, t)
 
 
-def test_a_sample_of_a_round_that_ordered_nothing_is_refused():
+@pytest.mark.parametrize(
+    ("rounds", "past", "known", "position", "corrected"),
+    [
+        # more than was known is charged on the order that it was admitted on
+        ({1: 2, 2: 3}, [closed_order(1, 1), closed_order(2, 1)], 2, 5, [(1, 1, 0, 1.0), (2, 2, 0, 4.0)]),
+        # no more is charged than a client has admitted in all
+        ({1: 2, 2: 2, 3: 0}, [closed_order(1, 1), closed_order(2, 1), closed_order(3, 1)], 3, 4, [(1, 1, 0, 1.0)]),
+        # what was free on an order is free once
+        ({1: 3, 2: 3}, [closed_order(1, 2, free=2), closed_order(2, 1, free=2)], 3, 6, [(1, 1, 0, 1.0), (2, 2, 1, 2.0)]),
+    ],
+)
+def test_samples_that_were_not_told_of_are_charged_on_closed_orders(rounds, past, known, position, corrected):
+    found = settled(rounds, past, known, position).corrected
+    assert [(row.round, row.admitted, row.free, row.charge) for row in found] == corrected
+    assert all(row.ordered == row.admitted for row in found)
+
+
+def test_no_order_goes_beyond_its_last_sample_counted_from_those_before_it():
     with pytest.raises(DataError, match="admitted 1 samples in round 3, 0 of 0 ordered ones were left"):
         settled({3: 1}, [], 0, 1)
-
-
-def test_an_order_goes_up_to_its_last_sample_counted_from_those_before_it():
     past = [closed_order(1, 0, ordered=2), closed_order(2, 0)]
     assert settled({1: 2, 2: 2}, past, 0, 4, {1: 2, 2: 4}).admitted == 4
     with pytest.raises(DataError, match="admitted 3 samples in round 2, 2 of 5 ordered ones were left"):
         settled({1: 2, 2: 3}, past, 0, 5, {1: 2, 2: 4})
-
-
-def test_more_than_was_known_is_charged_on_the_order_that_it_was_admitted_on():
-    found = settled({1: 2, 2: 3}, [closed_order(1, 1), closed_order(2, 1)], 2, 5)
-    assert [(row.round, row.ordered, row.admitted, row.charge) for row in found.corrected] == [(1, 1, 1, 1.0), (2, 2, 2, 4.0)]
-
-
-def test_no_more_is_charged_than_a_client_has_admitted_in_all():
-    past = [closed_order(1, 1), closed_order(2, 1), closed_order(3, 1)]
-    found = settled({1: 2, 2: 2, 3: 0}, past, 3, 4)
-    assert [(row.round, row.admitted) for row in found.corrected] == [(1, 1)]
-
-
-def test_what_was_free_on_an_order_is_free_once():
-    spent, left = closed_order(1, 2, free=2), closed_order(2, 1, free=2)
-    found = settled({1: 3, 2: 3}, [spent, left], 3, 6)
-    assert [(row.round, row.admitted, row.free, row.charge) for row in found.corrected] == [(1, 1, 0, 1.0), (2, 2, 1, 2.0)]

@@ -11,11 +11,8 @@ from worlds import POLICIES, World, an_experiment, counting_app
 from headgate.books.accounts import Accounts
 from headgate.cli.commands import app as headgate
 from headgate.flower import erase
-from headgate.flower.buffer_store import BufferStore
 from headgate.flower.rounds import Discipline
 from headgate.records.reader import RunFolder
-
-pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
@@ -47,15 +44,11 @@ def test_samples_of_a_run_that_is_over_are_removed_unless_they_are_kept_on_purpo
     app = counting_app(world.folder / "stores")
     world.grid.nodes = {100 + m: Node(app, m, {"headgate-keep": m == 0}) for m in world.clients}
     world.play(3)
-    payloads = {}
-    for m in (0, 1):
-        with world.buffer(m) as buffer:
-            payloads[m] = buffer.held(world.name())[-1].payload  # an interrupted run is not over
+    payload = world.held_by(1)[-1].payload  # an interrupted run is not over
     world.play()
-    with world.buffer(0) as kept, world.buffer(1) as emptied:
-        assert kept.held(world.name())
-        assert emptied.held(world.name()) == []
-    assert payloads[1] not in bytes_of(world, 1)
+    assert world.held_by(0)
+    assert world.held_by(1) == []
+    assert payload not in bytes_of(world, 1)
     assert RunFolder.open(tmp_path / "run").status == "finished"
 
 
@@ -67,13 +60,11 @@ def test_who_was_away_at_the_end_removes_them_when_the_run_is_started_again(tmp_
     world.play(2)
     del world.grid.nodes[101]
     world.play()
-    with world.buffer(1) as buffer:
-        assert buffer.held(world.name())
+    assert world.held_by(1)
     world.grid.nodes = nodes
     world.play()
-    with world.buffer(1) as buffer:
-        assert buffer.held(world.name()) == []
-        assert buffer.admissions(world.name()), "an order that comes late would buy again"
+    assert world.held_by(1) == []
+    assert world.admitted_by(1), "an order that comes late would buy again"
 
 
 def test_a_sample_is_erased_by_its_key_with_a_receipt_and_never_comes_back(tmp_path):
@@ -104,8 +95,7 @@ def test_an_app_erases_by_a_call(tmp_path, monkeypatch):
     world = World(tmp_path, an_experiment("fifo", 4))
     world.play(2)
     monkeypatch.setenv("HEADGATE_STORE", str(tmp_path / "stores"))
-    with world.buffer(1) as buffer:
-        keys = [sample.key for sample in buffer.held(world.name())]
+    keys = [sample.key for sample in world.held_by(1)]
     receipts = erase(keys)
     assert [len(each) for each in receipts.values()] == [len(keys)] * 3
     assert [receipt.samples for receipt in receipts[world.store_of(1)]] == [1] * len(keys)
@@ -117,13 +107,10 @@ def test_an_app_erases_by_a_call(tmp_path, monkeypatch):
 def test_stores_are_emptied_by_hand(tmp_path):
     world = World(tmp_path, an_experiment("fifo", 3))
     world.play(2)
-    with world.buffer(0) as buffer:
-        payloads = [sample.payload for sample in buffer.held(world.name())]
+    payloads = [sample.payload for sample in world.held_by(0)]
     told = CliRunner().invoke(headgate, ["flower", "forget", str(tmp_path / "stores")])
     assert told.exit_code == 0, told.output
-    for m in world.clients:
-        with closing(BufferStore(world.store_of(m), m)) as buffer:
-            assert buffer.held(world.name()) == []
+    assert [world.held_by(m) for m in world.clients] == [[]] * 3
     assert not any(payload in bytes_of(world, 0) for payload in payloads)
     told = CliRunner().invoke(headgate, ["flower", "forget", str(tmp_path)])
     assert told.exit_code != 0

@@ -57,7 +57,11 @@ def start():
     return ArrayRecord({"w": Array(np.zeros(2)), "steps": Array(np.zeros((), np.int64))})
 
 
-def counting_app(store, broken=frozenset(), limit=None, watch=None, loop=10**9):
+def added(message, model, samples):
+    return {"w": model["w"] + samples.mean(axis=0), "steps": model["steps"] + 1}
+
+
+def counting_app(store, broken=frozenset(), limit=None, watch=None, loop=10**9, mods=(), learn=added):
     """Sample i of a client is the array [i, 1]; training adds the mean of what is held. `broken` names (round, client)s in
     which the client breaks off after admission; no stream gives more than `limit` samples, and it begins again after `loop`."""
     app = ClientApp()
@@ -71,13 +75,12 @@ def counting_app(store, broken=frozenset(), limit=None, watch=None, loop=10**9):
 
         return CallableSource(sample)
 
-    @headgate_client(app, source=source, store=store, watch=watch)
+    @headgate_client(app, source=source, store=store, watch=watch, mods=mods)
     def train(message, context, held):
         if (held.order.round, held.order.client) in broken:
             raise RuntimeError("broke off")
-        arrays = message.content.array_records["arrays"]
-        samples, _ = held.arrays()
-        after = {"w": arrays["w"].numpy() + samples.mean(axis=0), "steps": arrays["steps"].numpy() + 1}
+        (arrays,) = message.content.array_records.values()
+        after = learn(message, {name: array.numpy() for name, array in arrays.items()}, held.arrays()[0])
         record = ArrayRecord({name: Array(np.asarray(array)) for name, array in after.items()})
         metrics = MetricRecord({"train_loss": 1.0, "num-examples": len(held)})
         return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
@@ -131,9 +134,31 @@ class World:
         with self.store() as store:
             return store.experiment
 
-    def orders(self):
+    def orders(self, t=None):
         with self.store() as store:
-            return store.orders()
+            return store.orders(t)
+
+    def outstanding(self):
+        with self.store() as store:
+            return store.outstanding()
+
+    def rounds(self):
+        with self.store() as store:
+            return store.rounds()
+
+    def row(self, client):
+        """What the server knows of a client."""
+        with self.store() as store:
+            return store.clients()[client]
+
+    def held_by(self, client):
+        with self.buffer(client) as buffer:
+            return buffer.held(self.name())
+
+    def admitted_by(self, client):
+        """Round → samples, by the client's own file."""
+        with self.buffer(client) as buffer:
+            return {one.round: one.admitted for one in buffer.admissions(self.name())}
 
     def heard(self, store):
         return {row.client for row in store.clients().values() if row.heard == store.settled}
@@ -169,7 +194,7 @@ class World:
                         assert ledger.admitted[0, m] == state.position
                         assert buffer.positions(name) == self.held(accounts, m)
             charged = sum(row.charge for row in (*store.orders(), *store.corrections()))
-            assert np.isclose(charged, ledger.spent[0], rtol=1e-12)
+            assert np.isclose(charged, ledger.spent[0], rtol=1e-12, atol=0)
             if next(iter(self.experiment.policies)) in WITHIN_BUDGET:
                 limit = accounts.system.money(accounts.t)
                 assert ledger.spent[0] + owing <= limit * (1 + 1e-12), "more was spent than there is"

@@ -7,7 +7,6 @@ from headgate.control.scores import scores_of
 from headgate.errors import InfeasibleError, SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
-from headgate.learning.models import Model
 from headgate.records.tables import LOOKS, METRICS
 from headgate.simulation.engine import Simulation
 

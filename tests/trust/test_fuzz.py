@@ -69,99 +69,82 @@ def files_of(folder, suffix=""):
     return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name.endswith(suffix)]
 
 
-def some(random, paths):
-    return random.choice(paths) if paths else None
-
-
-# ways to damage a folder; each tells what it did, or None where there is nothing to damage
+# ways to damage a folder; each says whether there was anything to damage
 
 
 def value_of_json(folder, random):
-    path = some(random, files_of(folder, ".json"))
+    path = random.choice(files_of(folder, ".json"))
     facts = changed(json.loads(path.read_text()), random)
     if random.random() < 0.7 and "seal" in facts:
         facts = sealed({key: value for key, value in facts.items() if key != "seal"})
     path.write_text(json.dumps(facts))
-    return path
+    return True
 
 
 def value_of_toml(folder, random):
-    path = some(random, files_of(folder, ".toml"))
+    """Vouched for, as by one who changes settings on purpose."""
+    path = random.choice(files_of(folder, ".toml"))
     try:
         text = tomli_w.dumps(changed(tomllib.loads(path.read_text()), random))
     except (TypeError, ValueError, RecursionError):
         text = path.read_text() + "\nx" + ".x" * 3000 + " = 1\n"
     path.write_text(text)
-    vouch(path)
-    return path
-
-
-def vouch(config):
-    """As one who changes settings on purpose would."""
-    beside = config.with_name("environment.json")
-    facts = json.loads(beside.read_text()) | {"config_sha256": hashlib.sha256(config.read_bytes()).hexdigest()}
+    beside = path.with_name("environment.json")
+    facts = json.loads(beside.read_text()) | {"config_sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     beside.write_text(json.dumps(sealed({key: value for key, value in facts.items() if key != "seal"})))
+    return True
 
 
 def some_bytes(folder, random):
-    path = some(random, [path for path in files_of(folder) if path.stat().st_size])
+    path = random.choice([path for path in files_of(folder) if path.stat().st_size])
     content = bytearray(path.read_bytes())
-    how = random.randrange(3)
+    at, how = random.randrange(len(content)), random.randrange(3)
     if how == 0:
-        content[random.randrange(len(content))] ^= 1 << random.randrange(8)
+        content[at] ^= 1 << random.randrange(8)
     elif how == 1:
-        del content[random.randrange(len(content)) :]
+        del content[at:]
     else:
-        content[random.randrange(len(content)) : 0] = random.randbytes(random.randrange(1, 50))
+        content[at:0] = random.randbytes(random.randrange(1, 50))
     path.write_bytes(content)
-    return path
+    return True
 
 
 def another_file(folder, random):
-    path = some(random, files_of(folder))
+    path, victim = random.choice(files_of(folder)), folder.parent / "victim.txt"
     path.unlink()
-    how = random.randrange(6)
-    if how == 0:
-        path.touch()
-    elif how == 1:
-        path.mkdir()
-    elif how == 2:
-        path.symlink_to(folder.parent / "victim.txt")
-    elif how == 3:
-        os.mkfifo(path)
-    elif how == 4:
-        os.link(folder.parent / "victim.txt", path)
-    return path
+    replace = [lambda: None, path.touch, path.mkdir, lambda: path.symlink_to(victim), lambda: os.mkfifo(path)]
+    random.choice([*replace, lambda: os.link(victim, path)])()
+    return True
 
 
 def another_folder(folder, random):
-    path = some(random, [path for path in sorted(folder.rglob("*")) if path.is_dir()])
-    if path is None:
-        return None
-    if random.random() < 0.5:
-        shutil.rmtree(path)
-        path.symlink_to(folder.parent / "victims")
-    else:
-        path.rename(path.with_name(random.choice(["00000099", "0x", "9" * 30, "-1", "~", "a\nb", ".hidden"])))
-    return path
+    folders = [path for path in sorted(folder.rglob("*")) if path.is_dir()]
+    if folders:
+        path = random.choice(folders)
+        if random.random() < 0.5:
+            shutil.rmtree(path)
+            path.symlink_to(folder.parent / "victims")
+        else:
+            path.rename(path.with_name(random.choice(["00000099", "0x", "9" * 30, "-1", "~", "a\nb", ".hidden"])))
+    return bool(folders)
 
 
 def parquet(folder, random):
-    path = some(random, files_of(folder, ".parquet"))
-    if path is None:
-        return None
-    frame = pl.read_parquet(path)
-    name = random.choice(frame.columns)
-    n = frame.height
-    odd = [{"a": 1}, [[1]], "x" * 100, float("nan"), 1e308, None, 2**62, True]
-    values = [random.choice(odd)] * n if random.random() < 0.9 else [[1] * 1_000_000] + [[1]] * (n - 1)
-    frame = frame.with_columns(pl.Series(name, values))
-    if random.random() < 0.3 and frame.estimated_size() < 100_000:
-        frame = pl.concat([frame] * 2000)
-    frame.write_parquet(path)
-    if random.random() < 0.7:
-        unvouched(folder)
-    return path
+    tables = files_of(folder, ".parquet")
+    if tables:
+        path = random.choice(tables)
+        frame = pl.read_parquet(path)
+        odd = [{"a": 1}, [[1]], "x" * 100, float("nan"), 1e308, None, 2**62, True]
+        values = [random.choice(odd)] * frame.height
+        if random.random() < 0.1:
+            values = [[1] * 1_000_000] + [[1]] * (frame.height - 1)
+        frame = frame.with_columns(pl.Series(random.choice(frame.columns), values))
+        if random.random() < 0.3 and frame.estimated_size() < 100_000:
+            frame = pl.concat([frame] * 2000)
+        frame.write_parquet(path)
+        if random.random() < 0.7:
+            unvouched(folder)
+    return bool(tables)
 
 
 DAMAGES = (value_of_json, value_of_toml, some_bytes, another_file, another_folder, parquet)
@@ -190,18 +173,17 @@ def page(folder):
         Json(answers.run_list(library, "", sort, "desc", 100, 0))
     assert "beside" in library.heads(), "a bad folder hid another"
     for name in [name for name in library.heads() if name != "beside"]:
-        for ask in (answers.detail, answers.curves):
-            refused(lambda own=ask, each=name: Json(own(library, each)))
-        refused(lambda each=name: Json(answers.clients(library, each, None, None)))
-        refused(lambda each=name: Json(answers.trace(library, each, None, None, 1, 1000)))
-        refused(lambda each=name: answers.table(library, each, "metrics"))
-
-
-def refused(ask):
-    try:
-        ask()
-    except HeadgateError as error:
-        in_one_line(error)
+        for ask in (
+            lambda name: Json(answers.detail(library, name)),
+            lambda name: Json(answers.curves(library, name)),
+            lambda name: Json(answers.clients(library, name, None, None)),
+            lambda name: Json(answers.trace(library, name, None, None, 1, 1000)),
+            lambda name: answers.table(library, name, "metrics"),
+        ):
+            try:
+                ask(name)
+            except HeadgateError as error:
+                in_one_line(error)
 
 
 def in_one_line(error):
@@ -227,7 +209,7 @@ def test_no_damage_makes_a_trace_or_reaches_outside(choose, kind, damage, read):
         (inside / "victim.txt").write_text("mine")
         folder = copied(kind, inside)
         shutil.copytree(made("finished"), inside / "beside")
-        assume(damage(folder, choose) is not None)
+        assume(damage(folder, choose))
         began = time.monotonic()
         try:
             found = read(folder)

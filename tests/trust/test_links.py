@@ -87,15 +87,3 @@ def test_the_writers_themselves(tmp_path, victim):
         assert (tmp_path / name).read_bytes() == b"new"
         assert not (tmp_path / name).is_symlink()
     assert [path.name for path in tmp_path.glob(".*")] == []
-
-
-def test_what_cannot_be_written_leaves_nothing(tmp_path):
-    def fails(file):
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
-
-    (tmp_path / "file").write_bytes(b"old")
-    with pytest.raises(OSError, match="No space left"):
-        replace_file(tmp_path / "file", fails)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-    assert (tmp_path / "file").read_bytes() == b"old"

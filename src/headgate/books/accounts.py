@@ -4,16 +4,15 @@ Nothing here knows of Flower or of a model. The ledger in memory is the replay o
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from headgate.books.ledger_store import ClientRow, Event, LedgerStore, Ordered, now
 from headgate.books.messages import NO_LIMIT, Ahead, Order, Receipt
-from headgate.books.receipts import Closings, check_address, check_held, closings
 from headgate.books.replay import check_orders, decided, replay, report_of, reserve
 from headgate.books.rules import stated, stated_choice
 from headgate.control.amendments import Amendment
@@ -24,7 +23,7 @@ from headgate.control.policy import AdmissionPolicy
 from headgate.control.prices import PriceProcess
 from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, System
-from headgate.errors import LedgerError, SettingError
+from headgate.errors import DataError, LedgerError, SettingError
 from headgate.experiment import Experiment
 from headgate.registry import SELECTION, Unnamed, table_of
 
@@ -81,6 +80,20 @@ def check_playable(experiment: Experiment) -> tuple[str, str, str]:
         raise Unnamed(f"policies.{name}: clients on Flower must know its {which} rule by name: {error}") from None
 
 
+class Closings(NamedTuple):
+    """What a report says about the orders to its client."""
+
+    closed: list[Ordered]
+    """open orders, with what was admitted on each"""
+    corrected: list[Ordered]
+    """samples on orders that were closed too low by an earlier answer, as orders of their own"""
+
+    @property
+    def admitted(self) -> int:
+        """Samples that the server had not known of."""
+        return sum(row.admitted or 0 for row in (*self.closed, *self.corrected))
+
+
 @dataclass(frozen=True)
 class Answer:
     """A client's answer, judged as a whole: it counts, or there is a reason why nothing of it does."""
@@ -132,6 +145,11 @@ class Accounts:
     def system(self) -> System:
         """What is given, by the latest amendment."""
         return self.controller.system
+
+    @property
+    def left(self) -> set[int]:
+        """Clients that have left."""
+        return set() if self.system.amended is None else set(self.system.amended.left)
 
     @property
     def asks(self) -> bool:
@@ -269,7 +287,9 @@ class Accounts:
 
     def judge(self, now: OpenRound, order: Order, receipt: Receipt | Ahead) -> Answer:
         """An answer whose report agrees with what was ordered; refused where it does not."""
-        check_address(receipt, order)
+        for name in ("experiment", "round", "client"):  # an answer to another order says nothing about this one
+            if (found := getattr(receipt, name)) != (wanted := getattr(order, name)):
+                raise DataError(f"answers as {name} {found}, was asked as {name} {wanted}")
         if isinstance(receipt, Ahead):
             reason = f"did not do this order: it has done orders up to round {receipt.newest}"
             return Answer(order.client, reason=reason, ahead=max(receipt.newest, now.t))
@@ -296,8 +316,7 @@ class Accounts:
         corrected: list[Ordered] = []
         clients: list[ClientRow] = []
         events: list[Event] = []
-        away = [row.client for row in self.clients.values() if row.quarantined]  # nothing of theirs stays open
-        away += [] if self.system.amended is None else self.system.amended.left
+        away = [*(row.client for row in self.clients.values() if row.quarantined), *self.left]  # nothing of theirs stays open
         for answer in answers:
             row, receipt = self.client(answer.client), answer.receipt
             caught = answer.offence and row.offences + 1 >= offences
@@ -326,9 +345,14 @@ class Accounts:
             clients.append(row)
         for client in away:
             closed += (rows := [row._replace(admitted=0, learned=now.t) for row in now.unheard(client)])
-            events += [released(now.t, client, rows)] if rows else []
+            if rows:  # their money is there for others again
+                what = (
+                    f"{sum(row.ordered for row in rows)} samples ordered in rounds {', '.join(str(row.round) for row in rows)}"
+                )
+                events.append(Event(now.t, client, "released", what))
         ledger = self.controller.post(now.before, now.orders, report_of(now.orders, [*closed, *corrected], losses))
-        return Settlement(now, ledger, closed, corrected, clients, events, losses)
+        known = {**self.clients, **{row.client: row for row in clients}}
+        return Settlement(now, ledger, closed, corrected, clients, events, known, losses)
 
     def commit(
         self,
@@ -337,12 +361,13 @@ class Accounts:
         metrics: Mapping[str, Any],
         by_client: Mapping[str, Any] | None,
         keys: Iterable[tuple[int, int, str]] = (),
+        events: Iterable[Event] = (),
     ) -> None:
-        """Write a settled round to disk, then change what is in memory."""
-        told = (done.closed, done.corrected, done.ledger, done.clients, done.events)
+        """Write a settled round to disk, with further events, then change what is in memory."""
+        told = (done.closed, done.corrected, done.ledger, done.clients, [*done.events, *events])
         self.store.settle(done.now.t, *told, parameters, metrics, by_client, keys)
         self.ledger = done.ledger
-        self.clients = {**self.clients, **{row.client: row for row in done.clients}}
+        self.clients = done.known
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,10 +380,9 @@ class Settlement:
     corrected: list[Ordered]
     clients: list[ClientRow]
     events: list[Event]
+    known: dict[int, ClientRow]
+    """all clients that were ever heard of, as they stand after it"""
     losses: Losses | None = None
-
-    def with_events(self, events: Iterable[Event]) -> "Settlement":
-        return replace(self, events=[*self.events, *events])
 
 
 def _late(t: int, closes: Closings) -> Iterable[Event]:
@@ -370,7 +394,52 @@ def _late(t: int, closes: Closings) -> Iterable[Event]:
         yield Event(t, row.client, "corrected", what)
 
 
-def released(t: int, client: int, rows: Collection[Ordered]) -> Event:
-    """Orders of a client in quarantine on which nothing is known: their money is there for others again."""
-    rounds = ", ".join(str(row.round) for row in rows)
-    return Event(t, client, "released", f"{sum(row.ordered for row in rows)} samples ordered in rounds {rounds}")
+def closings(
+    receipt: Receipt, order: Order, unheard: Mapping[int, Ordered], past: Mapping[int, Ordered], lasts: Mapping[int, int]
+) -> Closings:
+    """What a report settles; refused where it contradicts what was ordered.
+
+    `unheard` are the open orders by round; an answer settles all of them, since a client ignores orders older than its last.
+    `past` are closed orders of the rounds it tells of, and `lasts` says up to where they went. What is more on these than was
+    known is charged now, at their price; a claim that was paid stays paid.
+    """
+    said = dict(zip(receipt.rounds, receipt.admitted, strict=True))
+    before, more, position = 0, dict[int, int](), receipt.position - sum(receipt.admitted)
+    for t in sorted(said.keys() | unheard.keys()):
+        row, admitted = unheard.get(t) or past.get(t), said.get(t, 0)
+        known = (row.admitted or 0) if row is not None else 0
+        ordered = 0 if row is None else row.ordered
+        # an order says up to where: what was admitted since the last answer counts
+        left = max(min(ordered, lasts[t] - position) if t in past else ordered - before, 0)
+        if admitted > left:
+            raise DataError(f"admitted {admitted} samples in round {t}, {left} of {ordered} ordered ones were left")
+        before += admitted - known
+        position += admitted
+        if t in past and admitted > known:
+            more[t] = admitted - known
+    if receipt.position != order.known + before:
+        raise DataError(f"has ever admitted {receipt.position} samples, by its answers {order.known + before}")
+    closed = [row._replace(admitted=said.get(t, 0), learned=receipt.round) for t, row in sorted(unheard.items())]
+    owed = before - sum(row.admitted or 0 for row in closed)
+    if owed < 0:
+        raise DataError(f"takes back {-owed} samples that it told of before")
+    return Closings(closed, list(_corrected(past, more, owed, receipt.round)))
+
+
+def _corrected(past: Mapping[int, Ordered], more: Mapping[int, int], owed: int, now: int) -> Iterator[Ordered]:
+    """`owed` samples on the orders that were closed too low, the oldest first."""
+    for t, most in sorted(more.items()):
+        count, row = min(most, owed), past[t]
+        owed -= count
+        if count:
+            free = max(row.free - (row.admitted or 0), 0)
+            yield row._replace(ordered=count, free=min(free, count), admitted=count, learned=now)
+
+
+def check_held(receipt: Receipt, order: Order, expected: int) -> None:
+    """`expected` is what the client holds if it did as it says; less only by what it withdrew, or where a store is gone."""
+    expected -= receipt.withdrawn
+    if receipt.occupancy != expected if receipt.lost == 0 else receipt.occupancy > expected:
+        raise DataError(f"holds {receipt.occupancy} samples, {expected} were to be held")
+    if receipt.trained and not order.train:
+        raise DataError("trained without being asked to")

@@ -128,10 +128,6 @@ class Books:
         """What is given, by the latest amendment."""
         return self._accounts.system
 
-    @property
-    def _left(self) -> set[int]:
-        return set() if self.system.amended is None else set(self.system.amended.left)
-
     def begin(
         self,
         price: ArrayLike,
@@ -166,7 +162,7 @@ class Books:
         if self._store.begun() is None:
             self._accounts.take_up()
         clients = self.system.clients
-        there = sorted(set(range(clients) if present is None else present) - self._left)
+        there = sorted(set(range(clients) if present is None else present) - self._accounts.left)
         if not all(0 <= client < clients for client in there):
             raise SettingError(f"present = {there}: clients are 0 to {clients - 1}")
         paid: Floats = np.asarray(price, dtype=np.float64)
@@ -233,7 +229,7 @@ class Books:
         return self._now
 
     def _judged(self, now: OpenRound, client: int, told: Delivery) -> Answer:
-        if client in self._left or not 0 <= client < self.system.clients:
+        if client in self._accounts.left or not 0 <= client < self.system.clients:
             raise LedgerError(f"round {now.t}: client {client}: has left or is none")
         try:
             return self._accounts.judge(now, self._accounts.order(now, client), self._receipt(now, client, told))
@@ -259,12 +255,9 @@ class Books:
             occupancy=held,
             n=held,
             trained=False,
-            lost=0,
-            distinct=0,
-            uses=0,
-            squares=0,
             note="",
             withdrawn=told.erased,
+            **dict.fromkeys(("lost", "distinct", "uses", "squares"), 0),
         )
 
     def amend(self, by: str | None = None, why: str = "", **changes: Any) -> None:

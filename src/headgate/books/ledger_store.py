@@ -8,7 +8,6 @@ Where a client turns out to have admitted more than it told, the rest is a row o
 
 import json
 import secrets
-import sqlite3
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -48,8 +47,8 @@ class Ordered(NamedTuple):
         return self.price * max((self.admitted or 0) - self.free, 0)
 
 
-class SettledRound(NamedTuple):
-    """A round that is over."""
+class RoundRow(NamedTuple):
+    """A round whose orders were written, and perhaps sent. From `debt` on: what it came to, once it is settled."""
 
     round: int
     price: Floats
@@ -64,15 +63,6 @@ class SettledRound(NamedTuple):
     metrics: dict[str, Any]
     clients: dict[str, Any] | None
     """the row of the table of clients"""
-
-
-class BegunRound(NamedTuple):
-    """A round whose orders were written, and perhaps sent."""
-
-    round: int
-    price: Floats
-    reserved: float
-    supply: Supply
 
 
 class AmendmentRow(NamedTuple):
@@ -91,12 +81,9 @@ class AmendmentRow(NamedTuple):
 
     def stated(self) -> str:
         """The change in a line, as in `money 500`."""
-        of = "" if self.order is None else f" of round {self.order[0]}, client {self.order[1]}"
-        own = {name: value for name, value in asdict(self.change).items() if value != getattr(Amendment, name)}
-        return (
-            ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in own.items())
-            + of
-        )
+        own = changed(self.change).items()
+        said = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in own)
+        return said if self.order is None else f"{said} of round {self.order[0]}, client {self.order[1]}"
 
 
 class Event(NamedTuple):
@@ -201,7 +188,7 @@ class LedgerStore(Durable):
     ) -> None:
         """Write a round's price, what could be had, and its orders, before any of them is sent."""
         with self.transaction():
-            self._insert(
+            self._db.execute(
                 "INSERT INTO rounds (round, price, reserved, begun, supply, settled) VALUES (?, ?, ?, ?, ?, 0)",
                 (t, np.asarray(price, np.float64).tobytes(), reserved, begun or now(), _stated(supply)),
             )
@@ -281,24 +268,22 @@ class LedgerStore(Durable):
                 self._note([Event(self.settled, client, "lifted", "gets orders again")])
         return bool(done.rowcount)
 
-    def amend(self, change: Amendment, by: str, why: str, order: tuple[int, int] | None = None) -> AmendmentRow:
+    def amend(self, change: Amendment, by: str, why: str, order: tuple[int, int] | None = None) -> None:
         """Write an amendment, which holds from the round after the one that is begun or settled."""
         if not self.meta("keeps"):
             raise SettingError("the policy does not keep to its money: terms can be amended with one that does, as headgate")
-        table = changed(change)
         with self.transaction():
             t = int(self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0])
             if order is not None:
                 self._check_adjusted(order, change.adjust)
-            row = (t, now(), one_line(by), one_line(why), json.dumps(table), *(order or (None, None)))
-            done = self._db.execute(
+            row = (t, now(), one_line(by), one_line(why), json.dumps(changed(change)), *(order or (None, None)))
+            self._db.execute(
                 "INSERT INTO amendments (round, made, by, why, change, of_round, of_client) VALUES (?, ?, ?, ?, ?, ?, ?)", row
             )
-        return AmendmentRow(int(done.lastrowid or 0), row[0], row[1], row[2], row[3], change, order)
 
     def _check_adjusted(self, order: tuple[int, int], amount: float) -> None:
         t, client = order
-        rows = [*(row for row in self.orders(t) if row.client == client)]
+        rows = [row for row in self.orders(t) if row.client == client]
         if not rows:
             raise LedgerError(f"order = round {t}, client {client}: there is none")
         rows += [row for row in self.corrections() if row[:2] == order]
@@ -321,12 +306,6 @@ class LedgerStore(Durable):
             found.setdefault((t, client), []).append(key)
         return found
 
-    def _insert(self, statement: str, values: tuple[Any, ...]) -> None:
-        try:
-            self._db.execute(statement, values)
-        except sqlite3.IntegrityError:
-            raise LedgerError(f"round {values[0]}: was begun already") from None
-
     def remember_initial(self, parameters: str, sha256: str) -> None:
         """Which file holds the parameters before round 1."""
         with self.transaction():
@@ -343,23 +322,22 @@ class LedgerStore(Durable):
         """The last round that is over; 0 before the first."""
         return int(self._db.execute("SELECT coalesce(max(round), 0) FROM rounds WHERE settled = 1").fetchone()[0])
 
-    def begun(self) -> BegunRound | None:
+    def begun(self) -> RoundRow | None:
         """The round that was begun and is not settled."""
-        row = self._db.execute("SELECT round, price, reserved, supply FROM rounds WHERE settled = 0").fetchone()
-        return None if row is None else BegunRound(row[0], np.frombuffer(row[1]), row[2], _read(row[3]))
+        return next(iter(self.rounds(settled=False)), None)
 
-    def rounds(self, after: int = 0) -> list[SettledRound]:
+    def rounds(self, after: int = 0, settled: bool = True) -> list[RoundRow]:
         rows = self._db.execute(
             "SELECT round, price, reserved, begun, supply, debt, spent, parameters, sha256, metrics, clients "
-            "FROM rounds WHERE settled = 1 AND round > ? ORDER BY round",
-            (after,),
+            "FROM rounds WHERE settled = ? AND round > ? ORDER BY round",
+            (settled, after),
         )
         return [
-            SettledRound(*row)._replace(
+            RoundRow(*row)._replace(
                 price=np.frombuffer(row[1]),
                 supply=_read(row[4]),
-                metrics=json.loads(row[9]),
-                clients=None if row[10] is None else json.loads(row[10]),
+                metrics=json.loads(row[9] or "null"),
+                clients=json.loads(row[10] or "null"),
             )
             for row in rows
         ]

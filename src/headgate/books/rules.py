@@ -1,20 +1,33 @@
-"""Retention as an order states it: a window by age and room, or a rule that draws lots, by its name.
+"""Rules as an order states them: which samples stay (a window by age and room, or a rule by its name), and which are bought.
 
 Windows and the reservoir do not depend on how admissions were spread over rounds, so server and client agree on every sample
 held, also where the server heard of some late. Under the other rules they agree on how many; the class-balanced rule looks at
-labels, which only clients know.
+labels, which only clients know. A client chooses what it buys among its own samples, with the model that came with the order.
+What it looks at never leaves it: the answer tells how many were admitted, as without a choice.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 from headgate.books.messages import Order
 from headgate.control.retention import Retention, WindowRule
+from headgate.control.selection import Selection
 from headgate.errors import DataError
 from headgate.experiment import Experiment
-from headgate.registry import RETENTION, SELECTION, fill, nearest, table_of
+from headgate.limits import SAMPLES
+from headgate.limits import WINDOW as LONGEST
+from headgate.registry import RETENTION, SELECTION, Slot, fill, nearest, table_of
 
 WINDOW = "window"
+
+
+class StatedChoice(NamedTuple):
+    """What an order says about which samples to buy: a buying rule, the window, and how many a client may keep."""
+
+    rule: Selection
+    window: int
+    keep: int
 
 
 def stated(rule: Retention) -> tuple[str, str]:
@@ -34,20 +47,43 @@ def stated_choice(experiment: Experiment) -> str:
 
 
 def rule_of(order: Order, own: Collection[type] = ()) -> Retention | None:
-    """The rule that an order names; None: a window. A client knows the shipped ones and its `own`; it imports nothing."""
+    """The retention rule that an order names; None: a window."""
     if order.rule == WINDOW:
         return None
-    known = {
-        **RETENTION.kinds,
-        **{f"{kind.__module__}:{kind.__qualname__}": kind for kind in own if issubclass(kind, Retention)},
-    }
-    if order.rule not in known:
-        raise DataError(f"order.rule = {order.rule}: this client does not know it{nearest(order.rule, list(known))}")
-    try:
-        settings = json.loads(order.settings)
-    except ValueError:
-        settings = None
-    if not isinstance(settings, dict):
-        raise DataError(f"order.settings = {order.settings[:60]}: must be a JSON object")
-    made: Retention = fill(known[order.rule], {**settings, "capacity": order.limit}, "order.rule")
+    settings = _object("order.settings", order.settings)
+    made: Retention = _named(RETENTION, order.rule, {**settings, "capacity": order.limit}, "order.rule", own)
     return made
+
+
+def choice_of(order: Order, own: Collection[type] = ()) -> StatedChoice | None:
+    """Which samples an order says to buy; None: the next ones."""
+    if not order.choice:
+        return None
+    said = _object("order.choice", order.choice)
+    if said.keys() != {"rule", "window", "keep"} or not isinstance(said["rule"], dict):
+        raise DataError("order.choice: must be a JSON object with rule, window and keep")
+    for key, least, most in (("window", 1, LONGEST), ("keep", 0, SAMPLES)):
+        if type(said[key]) is not int or not least <= said[key] <= most:
+            raise DataError(f"order.choice: {key} must be a whole number, {least} to {most:,}")
+    rule: Selection = _named(SELECTION, str(said["rule"].pop("kind", "")), said["rule"], "order.choice.rule", own)
+    rule.check()
+    return StatedChoice(rule, said["window"], said["keep"])
+
+
+def _named(slot: Slot, kind: str, settings: Mapping[str, Any], where: str, own: Collection[type]) -> Any:
+    """A client knows the shipped rules and its `own`; it imports nothing."""
+    mine = {f"{each.__module__}:{each.__qualname__}": each for each in own if issubclass(each, slot.base)}
+    known = {**slot.kinds, **mine}
+    if kind not in known:
+        raise DataError(f"{where} = {kind[:60]}: this client does not know it{nearest(kind, list(known))}")
+    return fill(known[kind], settings, where)
+
+
+def _object(name: str, text: str) -> dict[str, Any]:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise DataError(f"{name} = {text[:60]}: must be a JSON object")
+    return said

@@ -229,13 +229,15 @@ def clients(
 
     from headgate.analysis.display import StackedTable, show
     from headgate.books.messages import one_line
-    from headgate.books.standing import lift as end_quarantine
-    from headgate.books.standing import nodes, offences, standings
+    from headgate.books.statement import opened, standings
 
-    for client in lift or ():
-        end_quarantine(folder, client)
-    found, said, there = standings(folder), offences(folder), nodes(folder)
-    rows: list[dict[str, Any]] = [{"node": there.get(each.client), **each._asdict()} for each in found]
+    with opened(folder) as store:
+        for client in lift or ():
+            if not store.lift(client):
+                raise SettingError(f"client {client}: is not in quarantine in {folder}")
+        there = {node.client: node.node for node in sorted(store.nodes(), key=lambda node: node.since)}
+        said = [event for event in store.events() if event.kind in OFFENCES]
+        rows: list[dict[str, Any]] = [{"node": there.get(each.client), **each._asdict()} for each in standings(store)]
     if format_ is Format.json:
         print_json({"clients": rows, "offences": [event._asdict() for event in said]})
         return
@@ -292,6 +294,8 @@ def _say(text: str) -> None:
     say(text, error=True)
 
 
+OFFENCES = ("rejected", "quarantined", "released", "lifted")
+"""events that tell how a client came to stand where it does"""
 LISTED = 20
 """offences that the table shows; JSON has them all"""
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from headgate.errors import SettingError
 
 if TYPE_CHECKING:
-    from headgate.books.replay import replay as replay
     from headgate.flower.buffer_store import erase as erase
     from headgate.flower.client import headgate_client as headgate_client
     from headgate.flower.client import signed as signed
@@ -20,18 +19,15 @@ if TYPE_CHECKING:
     from headgate.flower.strategy import AdmissionStrategy as AdmissionStrategy
     from headgate.flower.strategy import Gated as Gated
 
-_HOMES = {
-    "AdmissionStrategy": "strategy",
-    "DatasetSource": "sources",
-    "Discipline": "rounds",
-    "Gated": "strategy",
-    "erase": "buffer_store",
-    "headgate_client": "client",
-    "recipe_client": "recipe",
-    "recipe_server": "recipe",
-    "replay": "replay",
-    "signed": "client",
+_NAMES = {
+    "buffer_store": "erase",
+    "client": "headgate_client signed",
+    "recipe": "recipe_client recipe_server",
+    "rounds": "Discipline",
+    "sources": "DatasetSource",
+    "strategy": "AdmissionStrategy Gated",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 _EXTRAS = {"flwr": "flower", "torch": "sim"}
 """in which extra is what may be missing"""
 

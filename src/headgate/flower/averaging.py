@@ -1,24 +1,23 @@
-"""Averaging as the simulator does it, as one more strategy of Flower: the recipe's weights and server update."""
+"""Averaging as the simulator does it, for a strategy of Flower: the recipe's weights and server update."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
 from headgate.books.ledger_store import Event
-from headgate.books.messages import RECORD
 from headgate.control.types import Floats
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.flower.parameters import numpy_of, record_of
-from headgate.flower.rounds import Update, evaluations, mean_metrics
+from headgate.flower.rounds import Update
 from headgate.flower.senders import ClientGrid
-from headgate.flower.validation import NamedArrays, distance, numbers, read_arrays
+from headgate.flower.validation import NamedArrays, distance
 from headgate.learning.server import ServerUpdate, State, aggregation_weights, between, draw_cohort, newest_share
 from headgate.theory.labels import paper
 
@@ -31,7 +30,7 @@ FEWEST = 3
 
 
 class Averaging(FedAvg):
-    """The recipe's cohort, weights, server update and mean of models, in a `Gated`.
+    """The recipe's cohort, weights, server update and mean of models, in an `AdmissionStrategy`.
 
     Parameters
     ----------
@@ -48,10 +47,7 @@ class Averaging(FedAvg):
     def __init__(self, experiment: Experiment, norm_multiple: float, evaluates: bool = False) -> None:
         super().__init__(1.0, float(evaluates), 0, 0, 0)
         self.experiment, self.norm_multiple = experiment, norm_multiple
-        self._clients: dict[int, int] = {}
         self.model: NamedArrays = {}
-        self.events: list[Event] = []
-        """what is to be told of the last round"""
         self.state: State | None = None
         """of the server update"""
         self.mean: NamedArrays | None = None
@@ -68,41 +64,21 @@ class Averaging(FedAvg):
         messages = super().configure_train(server_round, arrays, config, grid)
         return [message for message in messages if (grid.clients or {})[message.metadata.dst_node_id] in cohort]
 
-    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        """To all clients that are there, or to none."""
-        assert isinstance(grid, ClientGrid)
-        messages = super().configure_evaluate(server_round, arrays, config, grid)
-        self._clients = dict(grid.clients or {})
-        return messages
-
-    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """What the server update makes of the mean, which is the model itself where nobody trained."""
-        updates = [self._update(reply) for reply in replies]
-        kept, self.events = updates, []
+    def combined(self, t: int, updates: Sequence[Update]) -> tuple[ArrayRecord, list[Event]]:
+        """What the server update makes of the mean, which is the model itself where nobody trained; and what is to be told."""
+        kept, events = list(updates), list[Event]()
         if self.norm_multiple:
-            kept, self.medians, self.events = capped(server_round, updates, self.model, self.norm_multiple, self.medians)
+            kept, self.medians, events = capped(t, updates, self.model, self.norm_multiple, self.medians)
         alpha = self.experiment.system.weight[[update.client for update in updates]]
         n = np.array([[update.n for update in updates]], dtype=np.int64)
         weights = aggregation_weights(self.experiment.training.aggregation, alpha[None], n)[0]
         mean = average(self.model, [update.model for update in kept], weights)
         rule = self.experiment.server
         state = rule.start(row(self.model)) if self.state is None else self.state
-        model, state = server_step(rule, server_round, self.model, mean, state)
+        model, state = server_step(rule, t, self.model, mean, state)
         self.state = state or None
-        self.mean = mean_of_models(server_round, self.mean or self.model, model, self.experiment.training.average)
-        return record_of(model), mean_metrics(updates)
-
-    def _update(self, reply: Message) -> Update:
-        told, (arrays,) = reply.content.config_records[RECORD], reply.content.array_records.values()
-        client, n = told["client"], told["n"]
-        assert isinstance(client, int)
-        assert isinstance(n, int)
-        return Update(client, n, read_arrays(arrays, self.model), numbers(reply.content.metric_records.values()))
-
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The mean of what clients measured, by their weights in the recipe."""
-        judged = evaluations(replies, self._clients)
-        return mean_metrics(judged, self.experiment.system.weight) if judged else None
+        self.mean = mean_of_models(t, self.mean or self.model, model, self.experiment.training.average)
+        return record_of(model), events
 
     def summary(self) -> None:
         """All there is to say is in the recipe."""
@@ -111,11 +87,10 @@ class Averaging(FedAvg):
 @paper("eq:global-aggregation")
 def average(model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats) -> dict[str, NDArray[Any]]:
     """θ + Σ w_m·(θ_m − θ), summed in float64 in the order of the updates. Whole numbers are rounded to whole numbers."""
+    if not updates:
+        return dict(model)
     after: dict[str, NDArray[Any]] = {}
     for name, start in model.items():
-        if not updates:
-            after[name] = start
-            continue
         base = start.astype(np.float64)
         total = np.zeros_like(base)
         for update, weight in zip(updates, weights, strict=True):

@@ -13,16 +13,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.books.durable import Durable, Watch
 from headgate.books.messages import NO_LIMIT, Order, Receipt
-from headgate.books.rules import rule_of
+from headgate.books.rules import StatedChoice, choice_of, rule_of
 from headgate.control.buffers import keeps_alone
+from headgate.control.randomness import Purpose
+from headgate.control.ranking import Candidates, chosen
 from headgate.control.retention import Retention
 from headgate.control.scores import WITHOUT_LABELS, Scores, checked_scores
+from headgate.control.selection import Selection
 from headgate.control.types import Ints
 from headgate.errors import DataError
-from headgate.flower.choices import StatedChoice, choice_of
 from headgate.flower.sources import HeldSample, Label, Sample, SampleScorer, Source
 
 VARIABLE = "HEADGATE_STORE"
@@ -144,8 +147,7 @@ class BufferStore(Durable):
         before_it = self.spare(order.experiment)
         before_it += [HeldSample(place, *sample, order.round) for place, sample in enumerate(fresh, looked)]
         many = min(wanted, len(before_it))
-        held = self.held(order.experiment) if choice.rule.beside_held else []
-        takes = choice.picks(order, before_it, held, many, look) if many else []
+        takes = self._picks(order, choice.rule, before_it, many, look) if many else []
         self._db.execute("INSERT OR REPLACE INTO looked VALUES (?, ?)", (order.experiment, looked + len(fresh)))
         self._db.execute("DELETE FROM spare WHERE experiment = ?", (order.experiment,))
         left = [sample for sample, taken in zip(before_it, takes, strict=True) if not taken]
@@ -156,6 +158,24 @@ class BufferStore(Durable):
         return [
             Sample(sample.key, sample.payload, sample.label) for sample, taken in zip(before_it, takes, strict=True) if taken
         ]
+
+    def _picks(
+        self, order: Order, rule: Selection, before_it: Sequence[HeldSample], many: int, look: SampleScorer | None
+    ) -> list[bool]:
+        """Which of the samples before the client are bought; `many` are. A rule sees no labels."""
+        position = np.array([[sample.position for sample in before_it]], dtype=np.int64)
+        room, seed, client = (np.array([[each]]) for each in (many, order.seed, order.client))
+        offered = Candidates(position, room, seed, client, purpose=Purpose.SELECTION)
+        if rule.looks:
+            unlabelled = [sample._replace(label=None) for sample in before_it]
+            offered = offered._replace(scores=_scores(rule, rule.scores, unlabelled, np.full((1, len(before_it)), True), look))
+        if rule.beside_held:
+            held = [sample._replace(label=None) for sample in self.held(order.experiment)]
+            there = np.full((1, len(held)), True)
+            features = _scores(rule, ("features",), held, there, look).features if held else np.zeros((1, 0, 0))
+            offered = offered._replace(held=features, held_there=there)
+        takes: list[bool] = chosen(rule, offered)[0].tolist()
+        return takes
 
     def _retain(self, order: Order, first: int, position: int, last: int, look: SampleScorer | None) -> int:
         """Drop what the rule drops; returns where the window begins now."""
@@ -172,23 +192,17 @@ class BufferStore(Durable):
         age = np.where(places >= position, 0, np.maximum(order.round - np.array([row[2] for row in rows], dtype=np.int64), 1))
         labels = _classes([row[1] for row in rows])
         crowded = len(rows) > order.limit and bool((age == 0).any())
-        scores = self._scores(order, rule, look) if rule.scores and crowded else None
+        scores = None
+        if rule.scores and crowded:  # of a sample whose label has not come what needs one is not known
+            blind = set(rule.scores) <= set(WITHOUT_LABELS)
+            known = np.array([blind or row[1] is not None for row in rows], dtype=bool)
+            scores = _scores(rule, rule.scores, self.held(order.experiment), known, look)
         stay = keeps_alone(rule, order.limit, order.seed, self.client, places, age, labels, scores)
         self._db.executemany(
             "DELETE FROM samples WHERE experiment = ? AND position = ?",
             [(order.experiment, int(place)) for place in places[~stay]],
         )
         return 0
-
-    def _scores(self, order: Order, rule: Retention, look: SampleScorer | None) -> Scores:
-        """Of all that is there. Of a sample whose label has not come what needs one is not known: all of it is 0 then."""
-        if look is None:
-            hint = "headgate_client(..., scores=...) says how"
-            raise DataError(f"order.rule = {order.rule}: looks at samples, which this client was not told to do: {hint}")
-        samples, blind = self.held(order.experiment), set(rule.scores) <= set(WITHOUT_LABELS)
-        known = np.array([blind or sample.label is not None for sample in samples], dtype=bool)
-        found = look([sample for sample, one in zip(samples, known, strict=True) if one], rule.scores)
-        return checked_scores(found, rule.scores, int(known.sum())).placed(known)
 
     def fill_in_labels(self, experiment: str, source: Source) -> None:
         """Labels that have come since their samples were admitted."""
@@ -248,7 +262,7 @@ class BufferStore(Durable):
     def _unheard(self, order: Order, position: int) -> list[Admission]:
         """What the server does not know: all since the last answer it has, and what went before where it knows of less."""
         found: list[Admission] = []
-        for one in self._newest_first(order.experiment):
+        for one in self.admissions(order.experiment):
             if one.round <= order.acknowledged and position <= order.known:
                 break
             found.append(one)
@@ -263,9 +277,9 @@ class BufferStore(Durable):
         ).fetchone()
         return ClientState(0, 0, 0, 0, 0) if row is None else ClientState(*row)
 
-    def held(self, experiment: str) -> list[HeldSample]:
+    def held(self, experiment: str, table: str = "samples") -> list[HeldSample]:
         rows = self._db.execute(
-            "SELECT position, key, payload, label, round FROM samples WHERE experiment = ? ORDER BY position", (experiment,)
+            f"SELECT position, key, payload, label, round FROM {table} WHERE experiment = ? ORDER BY position", (experiment,)
         )
         return [HeldSample(*row) for row in rows]
 
@@ -276,20 +290,15 @@ class BufferStore(Durable):
 
     def spare(self, experiment: str) -> list[HeldSample]:
         """Samples that it keeps without having bought them, at their places among those it has had before it."""
-        rows = self._db.execute(
-            "SELECT position, key, payload, label, round FROM spare WHERE experiment = ? ORDER BY position", (experiment,)
-        )
-        return [HeldSample(*row) for row in rows]
+        return self.held(experiment, "spare")
 
     def positions(self, experiment: str) -> list[int]:
         """Which of its admissions it holds, ascending."""
         rows = self._db.execute("SELECT position FROM samples WHERE experiment = ? ORDER BY position", (experiment,))
         return [position for (position,) in rows]
 
-    def admissions(self, experiment: str) -> list[Admission]:
-        return list(self._newest_first(experiment))[::-1]
-
-    def _newest_first(self, experiment: str) -> Iterator[Admission]:
+    def admissions(self, experiment: str) -> Iterator[Admission]:
+        """What was done on its orders, the newest first."""
         rows = self._db.execute(
             "SELECT round, admitted, trained, note FROM admissions WHERE experiment = ? AND client = ? ORDER BY round DESC",
             (experiment, self.client),
@@ -355,11 +364,8 @@ class BufferStore(Durable):
         return row or (0, 0)
 
     def _taken(self, experiment: str) -> Callable[[str], bool]:
-        def taken(key: str) -> bool:
-            found = self._db.execute("SELECT 1 FROM uses WHERE experiment = ? AND key = ?", (experiment, key)).fetchone()
-            return found is not None
-
-        return taken
+        asked = "SELECT 1 FROM uses WHERE experiment = ? AND key = ?"
+        return lambda key: self._db.execute(asked, (experiment, key)).fetchone() is not None
 
 
 def erase(keys: Collection[str], store: Path | str | None = None) -> dict[Path, list[Erasure]]:
@@ -401,6 +407,21 @@ def stores_in(folder: Path) -> list[tuple[int, Path]]:
     if not found:
         raise DataError(f"{folder}: holds no store of a client (client-00000.sqlite)")
     return sorted(found)
+
+
+def _scores(
+    rule: Retention | Selection,
+    asked: tuple[str, ...],
+    samples: Sequence[HeldSample],
+    known: NDArray[np.bool_],
+    look: SampleScorer | None,
+) -> Scores:
+    """Of these samples, in the shape of `known`; where that is false all of it is 0."""
+    if look is None:
+        hint = "headgate_client(..., scores=...) says how"
+        raise DataError(f"order: {type(rule).__name__} looks at samples, which this client was not told to do: {hint}")
+    found = look([sample for sample, one in zip(samples, known.flat, strict=True) if one], asked)
+    return checked_scores(found, asked, int(known.sum())).placed(known)
 
 
 def _classes(labels: Sequence[Label | None]) -> Ints:

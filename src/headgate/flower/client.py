@@ -128,8 +128,7 @@ def headgate_client(
         @app.query("identity")
         def identity(message: Message, context: Context) -> Message:
             with closing(open_store(context, store, watch)) as own:
-                said = Identity(own.client)
-            return _signed(Message(RecordDict({RECORD: ConfigRecord(to_wire(said))}), reply_to=message), context)
+                return _identity(own, message, context)
 
         @app.query("end")
         def end(message: Message, context: Context) -> Message:
@@ -137,55 +136,48 @@ def headgate_client(
             with closing(open_store(context, store, watch)) as own:
                 if not _keeps(context):
                     own.forget(ended.experiment)
-                said = Identity(own.client)
-            return _signed(Message(RecordDict({RECORD: ConfigRecord(to_wire(said))}), reply_to=message), context)
+                return _identity(own, message, context)
 
         @app.train()
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
             with closing(open_store(context, store, watch, rules(context) if callable(rules) else rules)) as own:
-                return _signed(_obey(order, own, _source(source, context), function, scores, mods, message, context), context)
+                return _signed(obey(order, own, message, context), context)
+
+        def obey(order: Order, own: BufferStore, message: Message, context: Context) -> Message:
+            if order.client != own.client:
+                raise DataError(f"order.client = {order.client}: this is client {own.client}")
+            samples: Source = source if hasattr(source, "read") else source(context)  # type: ignore[assignment]
+            if isinstance(samples, SourceInRounds):
+                samples = samples.in_round(order.round)
+
+            def look(shown: Sequence[HeldSample], asked: tuple[str, ...]) -> Scores:
+                assert scores is not None
+                return scores(message, context, HeldSamples(shown, order), asked)
+
+            if not own.admit(order, samples, None if scores is None else look):
+                ahead = Ahead(order.experiment, order.round, own.client, own.newest(order.experiment)[0])
+                return Message(RecordDict({RECORD: ConfigRecord(to_wire(ahead))}), reply_to=message)
+            own.fill_in_labels(order.experiment, samples)
+            ripe = order.round - order.late
+            labelled = [each for each in own.held(order.experiment) if each.label is not None and each.round <= ripe]
+            reply = Message(RecordDict(), reply_to=message)
+            if labelled and order.train:
+                held = HeldSamples(labelled, order)
+                reply = make_ffn(lambda asked, told: function(asked, told, held), list(mods))(_without_order(message), context)
+                if reply.has_error():  # of a mod: what was admitted is told with the next answer
+                    return reply
+                own.count_uses(order, [each.key for each in labelled])
+            reply.content[RECORD] = ConfigRecord(to_wire(own.receipt(order, len(labelled))))
+            return reply
 
         return function
 
     return decorate
 
 
-def _obey(
-    order: Order,
-    own: BufferStore,
-    source: Source,
-    function: Train,
-    scores: Scorer | None,
-    mods: Sequence[Mod],
-    message: Message,
-    context: Context,
-) -> Message:
-    if order.client != own.client:
-        raise DataError(f"order.client = {order.client}: this is client {own.client}")
-    if isinstance(source, SourceInRounds):
-        source = source.in_round(order.round)
-
-    def look(samples: Sequence[HeldSample], asked: tuple[str, ...]) -> Scores:
-        assert scores is not None
-        return scores(message, context, HeldSamples(samples, order), asked)
-
-    if not own.admit(order, source, None if scores is None else look):
-        ahead = Ahead(order.experiment, order.round, own.client, own.newest(order.experiment)[0])
-        return Message(RecordDict({RECORD: ConfigRecord(to_wire(ahead))}), reply_to=message)
-    own.fill_in_labels(order.experiment, source)
-    ripe = order.round - order.late
-    labelled = [sample for sample in own.held(order.experiment) if sample.label is not None and sample.round <= ripe]
-    reply = None
-    if labelled and order.train:
-        held = HeldSamples(labelled, order)
-        reply = make_ffn(lambda asked, told: function(asked, told, held), list(mods))(_without_order(message), context)
-        if reply.has_error():  # of a mod: what was admitted is told with the next answer
-            return reply
-        own.count_uses(order, [sample.key for sample in labelled])
-    content = RecordDict() if reply is None else reply.content
-    content[RECORD] = ConfigRecord(to_wire(own.receipt(order, len(labelled))))
-    return Message(content, reply_to=message) if reply is None else reply
+def _identity(own: BufferStore, message: Message, context: Context) -> Message:
+    return _signed(Message(RecordDict({RECORD: ConfigRecord(to_wire(Identity(own.client)))}), reply_to=message), context)
 
 
 def _without_order(message: Message) -> Message:
@@ -211,10 +203,7 @@ def _signed(reply: Message, context: Context) -> Message:
 
 
 def open_store(
-    context: Context,
-    folder: Path | str | None = None,
-    watch: Watch | None = None,
-    rules: Collection[type[Rule]] = (),
+    context: Context, folder: Path | str | None, watch: Watch | None, rules: Collection[type[Rule]] = ()
 ) -> BufferStore:
     """The store of the client that this node is."""
     client = context.node_config.get("partition-id")
@@ -227,7 +216,3 @@ def open_store(
 def _keeps(context: Context) -> bool:
     said = context.node_config.get("headgate-keep", os.environ.get(KEEP_VARIABLE, ""))
     return str(said).lower() in ("1", "true", "yes")
-
-
-def _source(source: Sources, context: Context) -> Source:
-    return source if hasattr(source, "read") else source(context)  # type: ignore[return-value]

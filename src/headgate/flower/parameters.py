@@ -15,7 +15,6 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as ProtoRecordDict
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from headgate.errors import DataError
@@ -127,10 +126,7 @@ def read_parameters(folder: Path, name: str, sha256: str) -> tuple[dict[str, NDA
         raise DataError(f"{path}: cannot be read ({error.strerror}); the run cannot be continued") from None
     if hashlib.sha256(content).hexdigest() != sha256:
         raise DataError(f"{path}: is damaged; the run cannot be continued")
-    try:
-        arrays = load(content)
-    except SafetensorError as error:
-        raise DataError(f"{path}: is damaged ({error}); the run cannot be continued") from None
+    arrays = load(content)
     said = ProtoRecordDict.FromString(arrays[MEMORY].tobytes()) if MEMORY in arrays else None
     model = {each: arrays[each] for each in json.loads(arrays[ORDER].tobytes())}
     return model, RecordDict() if said is None else recorddict_from_proto(said)
@@ -138,11 +134,9 @@ def read_parameters(folder: Path, name: str, sha256: str) -> tuple[dict[str, NDA
 
 def keep_only(folder: Path, names: Sequence[str]) -> None:
     """Older parameters go; what a killed writer left, too."""
-    for path in folder.glob("*"):
+    for path in folder.iterdir():
         if path.name not in names:
-            path.unlink(missing_ok=True)
-    for path in folder.glob(".*.partial"):
-        path.unlink(missing_ok=True)
+            path.unlink()
 
 
 def numpy_of(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:

@@ -6,7 +6,7 @@ model there and here.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from headgate.learning.local import schedule
 from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.server import draw_cohort
-from headgate.learning.streams import Stream, StreamRows
+from headgate.learning.streams import Stream
 from headgate.learning.torch_client import ClientSlopes, descend, last_layer, with_features
 from headgate.records.trackers import tracker_names
 from headgate.registry import shown_kind
@@ -80,11 +80,6 @@ class RecipeTask:
         return world_of(given.data, self.dataset, given.seeds[:1], given.system.clients)
 
     @cached_property
-    def seen(self) -> Dataset:
-        """What clients and judges see: the data set in every concept, where the world changes."""
-        return self.world.dataset
-
-    @cached_property
     def stream(self) -> Stream:
         """Where the world stands still."""
         data, clients = self.experiment.data, self.experiment.system.clients
@@ -95,13 +90,6 @@ class RecipeTask:
     def stream_in_rounds(self) -> Stream | DriftingStream:
         """The stream in every concept."""
         return self.world.stream(self.stream, self.experiment.rounds)
-
-    def served(self, client: int, positions: Ints, t: int | None) -> StreamRows:
-        """What comes at these positions of a client's stream when it is read in round t."""
-        clients = np.full_like(positions, client)
-        if t is None and (self.experiment.data.changes is not None or self.stream.rule.passing):
-            raise SettingError("data.changes, data.stream.passing: a stream that goes on by itself must be told the round")
-        return self.stream_in_rounds.at(clients, positions, self.world.at(t or 0)[0, clients])
 
     def model(self) -> nn.Module:
         return build_model(self.experiment.model, self.dataset.shape, len(self.dataset.classes)).to(self.dtype)
@@ -183,7 +171,7 @@ class RecipeTask:
         """Accuracy and mean loss on the test set, and accuracy on what was held out of the training images."""
         model, validation = self._loaded(arrays), bool(self.experiment.data.validation)
         shares = self.world.shares(t, self.experiment.system.weight)
-        sets, judged = sets_to_judge_by(shares, validation), self.seen.judged
+        sets, judged = sets_to_judge_by(shares, validation), self.world.dataset.judged
         scores = [np.array([value]) for place in sets for value in self._score(model, *judged[place])]
         of_all = judgement(sets, scores, shares)
         found = MetricRecord({"test_accuracy": float(of_all.accuracy[0]), "test_loss": float(of_all.loss[0])})
@@ -218,20 +206,21 @@ class RecipeSource:
 
     task: RecipeTask
     client: int
-    t: int | None = None
+    t: int = 1
     """the round in which it is read, which matters where the world changes"""
 
     def in_round(self, t: int) -> "RecipeSource":
         return replace(self, t=t)
 
     def read(self, cursor: int, count: int, taken: Taken) -> Batch:
-        stream, data = self.task.stream, self.task.seen
-        first = max(cursor, stream.rule.passing * ((self.t or 1) - 1))
+        stream, data = self.task.stream, self.task.world.dataset
+        first = max(cursor, stream.rule.passing * (self.t - 1))
         last = first + count
         if stream.rule.ends:
             last = max(min(last, int(stream.lengths[self.client])), first)
         positions: Ints = np.arange(first, last)
-        numbers, rows = self.task.served(self.client, positions, self.t)
+        clients = np.full_like(positions, self.client)
+        numbers, rows = self.task.stream_in_rounds.at(clients, positions, self.task.world.at(self.t)[0, clients])
         samples = [
             Sample(str(number), pack(data.train_images[row]), int(data.train_labels[row]))
             for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)
@@ -250,26 +239,28 @@ def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> RecipeTask:
 
 
 def recipe_client(
-    recipe: str | None = None, overrides: Sequence[str] = (), store: Path | str | None = None, watch: Watch | None = None
+    recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None, watch: Watch | None = None
 ) -> ClientApp:
-    """A ClientApp that admits and trains as the recipe says; what is left out is in the run's config."""
+    """A ClientApp that admits and trains as the recipe says."""
     app = ClientApp()
 
+    def own_task() -> RecipeTask:
+        return task_of(recipe, tuple(overrides))
+
     def own_source(context: Context) -> Source:
-        return RecipeSource(_task(context, recipe, overrides), int(context.node_config["partition-id"]))
+        return RecipeSource(own_task(), int(context.node_config["partition-id"]))
 
     def own_rules(context: Context) -> list[type[Retention | Selection]]:
-        given = _task(context, recipe, overrides).experiment
+        given = own_task().experiment
         buying = [type(policy.selection) for policy in given.policies.values() if policy.selection is not None]
         return [*(type(policy.retention(given.system)) for policy in given.policies.values()), *buying]
 
     def own_scores(message: Message, context: Context, held: HeldSamples, asked: tuple[str, ...]) -> Scores:
-        return _task(context, recipe, overrides).scores(message.content.array_records["arrays"], held, asked)
+        return own_task().scores(message.content.array_records["arrays"], held, asked)
 
     @headgate_client(app, source=own_source, store=store, watch=watch, rules=own_rules, scores=own_scores)
     def train(message: Message, context: Context, held: HeldSamples) -> Message:
-        task = _task(context, recipe, overrides)
-        arrays, told = task.train(message.content.array_records["arrays"], held, held.order)
+        arrays, told = own_task().train(message.content.array_records["arrays"], held, held.order)
         metrics = MetricRecord({**told, "num-examples": len(held)})
         return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
@@ -277,28 +268,28 @@ def recipe_client(
 
 
 def recipe_server(
-    recipe: str | None = None,
+    recipe: str,
     overrides: Sequence[str] = (),
     folder: Path | str | None = None,
-    discipline: Discipline | None = None,
-    finished: Callable[[Path], None] | None = None,
+    finished: Callable[[Path], object] | None = None,
 ) -> ServerApp:
-    """A ServerApp that plays the recipe into a run folder; what is left out is in the run's config.
+    """A ServerApp that plays the recipe into a run folder, or into the one that the run's config names as `out`.
 
-    `finished` is called with the run folder after the last round.
+    That config may have the fields of `Discipline`, too. `finished` is called with the run folder after the last round.
     """
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        task, told = _task(context, recipe, overrides), context.run_config
-        into = folder if folder is not None else told.get("out")
+        task, told = task_of(recipe, tuple(overrides)), context.run_config
+        into = folder or told.get("out")
         if not into:
             raise SettingError("run config out: must name the run folder")
         for policy in task.experiment.policies.values():
             for rule in (policy.retention(task.experiment.system), policy.selection):
                 task.last(task.model(), () if rule is None else rule.scores)
-        rules = discipline or discipline_of(told)
+        names = {own.name: own.name.replace("_", "-") for own in fields(Discipline)}
+        rules = Discipline(**{name: told[key] for name, key in names.items() if key in told})  # type: ignore[arg-type]
         track = tracker_names(str(told.get("track") or ""))
         strategy = AdmissionStrategy(task.experiment, str(into), discipline=rules, track=track)
         with closing(strategy):
@@ -307,22 +298,6 @@ def recipe_server(
             finished(Path(str(into)))
 
     return app
-
-
-def discipline_of(told: Mapping[str, Any]) -> Discipline:
-    """Round discipline as a run's config states it: deadline, quorum, gather, norm-cap, norm-multiple, offences."""
-    kinds = {"deadline": float, "quorum": int, "gather": float, "norm-cap": float, "norm-multiple": float, "offences": int}
-    stated = {name.replace("-", "_"): kind(told[name]) for name, kind in kinds.items() if name in told}
-    return Discipline(**stated)
-
-
-def _task(context: Context, recipe: str | None, overrides: Sequence[str]) -> RecipeTask:
-    told = context.run_config
-    name = recipe or str(told.get("recipe") or "")
-    if not name:
-        raise SettingError("run config recipe: must name a recipe or a .toml file")
-    more = tuple(each.strip() for each in str(told.get("set") or "").split(";") if each.strip())
-    return task_of(name, (*overrides, *more))
 
 
 def _record(tensors: Mapping[str, Tensor]) -> ArrayRecord:

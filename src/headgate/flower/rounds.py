@@ -69,6 +69,14 @@ class CheckedReplies:
     def valid(self) -> int:
         return sum(answer.reason is None for answer in self.answers)
 
+    def losses(self, clients: int) -> Losses:
+        """What clients reported of their samples' losses; not a number where they did not."""
+        told = Losses(*(np.full((1, clients), np.nan) for _ in Losses._fields))
+        for update in self.updates:
+            for name, each in zip((NEW_LOSS, HELD_LOSS, NEW_RIGHT), told.arrays, strict=True):
+                each[0, update.client] = update.metrics.get(name, np.nan)
+        return told
+
 
 def hear(
     accounts: Accounts,
@@ -83,17 +91,18 @@ def hear(
 
     Without `fixed_shapes` a client's arrays may have other shapes than the model's, as trees in bytes do.
     """
-    answers: dict[int, Answer] = {}
-    updates: dict[int, Update] = {}
-    events: list[Event] = []
+    silent = f"no answer within {discipline.deadline:g} s"
+    answers = {order.client: Answer(order.client, reason=silent) for order in sent.values()}
+    heard, updates, events = set[int](), dict[int, Update](), list[Event]()
     for reply in replies:
         order = sent.get(reply.metadata.src_node_id)
         if order is None:
             events.append(Event(now.t, -1, "unknown", f"node {reply.metadata.src_node_id} was not asked"))
             continue
-        if order.client in answers:
+        if order.client in heard:
             events.append(Event(now.t, order.client, "again", "answered twice; the first answer counts"))
             continue
+        heard.add(order.client)
         if reply.has_error():
             reason = one_line(f"error {reply.error.code}: {(reply.error.reason or '').strip() or 'no reason given'}")
             answers[order.client] = Answer(order.client, reason=reason)
@@ -101,9 +110,6 @@ def hear(
         answers[order.client], update = _judge(accounts, now, order, reply, model, discipline, fixed_shapes)
         if update is not None:
             updates[order.client] = update
-    for order in sent.values():
-        if order.client not in answers:
-            answers[order.client] = Answer(order.client, reason=f"no answer within {discipline.deadline:g} s")
     return CheckedReplies(
         [answers[client] for client in sorted(answers)], [updates[client] for client in sorted(updates)], events
     )
@@ -121,8 +127,10 @@ def _judge(
     """All of an answer is read here. Whatever fails in that is an offence of its client, and the run goes on."""
     answer = Answer(order.client)
     try:
-        record = _record(reply.content)
-        receipt = from_wire(Ahead, record) if "newest" in record else from_wire(Receipt, record)
+        record = reply.content.get(RECORD)
+        if not isinstance(record, ConfigRecord):
+            raise DataError(f"its answer has no record {RECORD}")
+        receipt = from_wire(Ahead, dict(record)) if "newest" in record else from_wire(Receipt, dict(record))
         answer = accounts.judge(now, order, receipt)
         if isinstance(receipt, Ahead) or not receipt.trained or receipt.n == 0:
             return answer, None
@@ -132,13 +140,6 @@ def _judge(
     except Exception as error:  # a stranger's bytes fail in many ways
         reason = f"its answer cannot be read ({type(error).__name__}: {error})"
     return replace(answer, reason=one_line(reason), offence=True), None
-
-
-def _record(content: RecordDict) -> dict[str, Any]:
-    record = content.get(RECORD)
-    if not isinstance(record, ConfigRecord):
-        raise DataError(f"its answer has no record {RECORD}")
-    return dict(record)
 
 
 def _update(
@@ -186,15 +187,6 @@ def _form(content: RecordDict) -> frozenset[tuple[str, frozenset[str]]]:
     """The names of all records of an answer but ours, and what they hold."""
     records: list[tuple[str, Any]] = [*content.array_records.items(), *content.metric_records.items()]
     return frozenset((name, frozenset(record)) for name, record in records)
-
-
-def losses_told(updates: Iterable[Update], clients: int) -> Losses:
-    """What clients told of their samples' losses; not a number where they did not."""
-    told = Losses(*(np.full((1, clients), np.nan) for _ in Losses._fields))
-    for update in updates:
-        for name, each in zip((NEW_LOSS, HELD_LOSS, NEW_RIGHT), told.arrays, strict=True):
-            each[0, update.client] = update.metrics.get(name, np.nan)
-    return told
 
 
 def evaluations(replies: Iterable[Message], asked: Mapping[int, int], weight: str = "num-examples") -> list[Update]:

@@ -15,7 +15,7 @@ from typing import Any
 from flwr.common import log
 
 from headgate.books.durable import Watch
-from headgate.books.ledger_store import LEDGER, LedgerStore, SettledRound
+from headgate.books.ledger_store import LEDGER, LedgerStore, RoundRow
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.experiment.sweep import differing
@@ -50,11 +50,8 @@ class RunRecord:
 
         `own_prices`: they come from a function of the user's, so their mean is not known.
         """
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            folder.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"{folder}: cannot be made ({error.strerror})") from None
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         held.take(folder, folder)
         if any(folder.iterdir()) and left_by_a_killed_start(folder):
             clear_killed_start(folder)
@@ -94,7 +91,7 @@ class RunRecord:
         self._writer.rewrite("metrics", [each.metrics for each in rounds])
         self._writer.rewrite("clients", [each.clients for each in rounds if each.clients is not None])
 
-    def append(self, done: SettledRound) -> None:
+    def append(self, done: RoundRow) -> None:
         self._writer.append("metrics", [done.metrics])
         self._writer.append("clients", [] if done.clients is None else [done.clients])
         if self._means is not None:

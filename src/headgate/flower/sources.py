@@ -194,7 +194,7 @@ class FolderSource:
             if len(samples) == count:
                 break
             if not taken(path.name):
-                samples.append(Sample(path.name, _content(path), self._label(path)))
+                samples.append(Sample(path.name, path.read_bytes(), self._label(path)))
         return Batch(samples, cursor + len(samples))
 
     def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
@@ -213,7 +213,7 @@ class FolderSource:
     @staticmethod
     def _label(path: Path) -> Label | None:
         beside = path.with_name(f"{path.name}.label")
-        return _plain(_content(beside).decode().strip()) if beside.is_file() else None
+        return _plain(beside.read_text().strip()) if beside.is_file() else None
 
 
 @dataclass(frozen=True)
@@ -273,26 +273,16 @@ class CsvSource(JsonLinesSource):
                 yield place, place + len(line) + 1, payload, value
 
 
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"source {path}: cannot be read ({error.strerror})") from None
-
-
 def _lines(path: Path, cursor: int) -> Iterator[tuple[int, bytes]]:
     """(where it begins, the line) of all complete lines after `cursor` bytes; empty ones are passed over."""
-    try:
-        with path.open("rb") as file:
-            file.seek(cursor)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return  # somebody is still writing it
-                if line.strip():
-                    yield cursor, line[:-1]
-                cursor += len(line)
-    except OSError as error:
-        raise DataError(f"source {path}: cannot be read ({error.strerror})") from None
+    with path.open("rb") as file:
+        file.seek(cursor)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return  # somebody is still writing it
+            if line.strip():
+                yield cursor, line[:-1]
+            cursor += len(line)
 
 
 def _object(path: Path, place: int, line: bytes) -> dict[str, Any]:

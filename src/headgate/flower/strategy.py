@@ -22,21 +22,14 @@ from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, RECORD, Ended, Order, to_wire
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.types import Floats, Ints, Ledger, Losses
+from headgate.control.types import Floats, Ints, Ledger
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.averaging import Averaging, in_type_of
 from headgate.flower.keys import NONCE, keys_of_the_deployment, nonce
-from headgate.flower.parameters import (
-    StrategyMemory,
-    keep_only,
-    numpy_of,
-    read_parameters,
-    record_of,
-    write_parameters,
-)
+from headgate.flower.parameters import StrategyMemory, keep_only, numpy_of, read_parameters, record_of, write_parameters
 from headgate.flower.roster import ANSWER_WITHIN, Roster
-from headgate.flower.rounds import CheckedReplies, Discipline, evaluations, for_any_strategy, hear, losses_told, mean_metrics
+from headgate.flower.rounds import CheckedReplies, Discipline, Update, evaluations, for_any_strategy, hear, mean_metrics
 from headgate.flower.run_folder import RunRecord
 from headgate.flower.senders import ClientGrid, TooFewNodes, guarded, sorted_out
 from headgate.flower.validation import NamedArrays
@@ -49,6 +42,7 @@ Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 FEW = 1_000
 """clients up to which what each admits and holds is recorded"""
 END = f"{MessageType.QUERY}.end"
+JUDGED = ("test_accuracy", "test_loss", "validation_accuracy")
 LISTED = 8
 """missing clients that the line of a round names"""
 
@@ -171,10 +165,8 @@ class Gated(Strategy):
                     result.evaluate_metrics_clientapp[t] = judged
         result.arrays = self._judged_arrays(arrays)
         for past in self.store.rounds():
-            judged_here = {name: past.metrics.get(name) for name in ("test_accuracy", "test_loss", "validation_accuracy")}
-            if any(value is not None for value in judged_here.values()):
-                kept = {name: value for name, value in judged_here.items() if value is not None}
-                result.evaluate_metrics_serverapp[past.round] = MetricRecord(kept)
+            if found := {name: past.metrics[name] for name in JUDGED if past.metrics.get(name) is not None}:
+                result.evaluate_metrics_serverapp[past.round] = MetricRecord(found)
         self._end(grid)
         return result
 
@@ -214,7 +206,7 @@ class Gated(Strategy):
         self._model, self._grid = self._typed(numpy_of(arrays)), grid
         there = self._roster.gather(grid, t, rules.quorum, rules.gather, rules.deadline)
         away = self._away()
-        gone = {client: node for client, node in there.items() if client in self._left() - self._dismissed}
+        gone = {client: node for client, node in there.items() if client in self.accounts.left - self._dismissed}
         self._dismiss(grid, gone.values())
         self._dismissed |= gone.keys()
         view = self._view(grid, t, {node: client for client, node in there.items() if client not in away}, rules.gather)
@@ -243,9 +235,8 @@ class Gated(Strategy):
         genuine, forged = sorted_out(now.t, self._messages, sent, replies, self._keys)
         heard = hear(self.accounts, now, self._sent, genuine, self._model, self.discipline, self._fixed_shapes)
         self.accounts.check_up_to_date(now, heard.answers)
-        losses = losses_told(heard.updates, self.experiment.system.clients) if self.accounts.asks else None
+        losses = heard.losses(self.experiment.system.clients) if self.accounts.asks else None
         done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
-        done = done.with_events([*forged, *heard.events])
         failure, moved, told = None, None, None
         try:
             moved, told, events = self._aggregated(now.t, heard)
@@ -260,7 +251,8 @@ class Gated(Strategy):
             if moved is not None:  # another strategy's start may change the model further: then what clients got is kept
                 kept = moved if self._started else self._model
                 file = write_parameters(self._record.parameters, now.t, kept, self._memory.now())
-            self.accounts.commit(done.with_events(events), file, metrics, self._clients(done))
+            events = [*forged, *heard.events, *events]
+            self.accounts.commit(done, file, metrics, self._clients(done), events=events)
             self._file, self._model, self._now, self._sent, self._messages = file, model, None, {}, []
             self._record.append(self.store.rounds(after=now.t - 1)[0])
             line = self._told(heard, metrics)
@@ -290,10 +282,10 @@ class Gated(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """What the inner strategy makes of the answers; with keys, of those that clients have signed."""
         genuine, forged = sorted_out(self.accounts.t, self._messages, self._asked, replies, self._keys)
-        judged, events = for_any_strategy(self.accounts.t, evaluations(genuine, self._asked, self._weight), self._weight)
+        found, events = self._evaluated(evaluations(genuine, self._asked, self._weight))
         if forged or events:
             self.store.note([*forged, *events])
-        return self.inner.aggregate_evaluate(self.accounts.t, judged) if judged else None
+        return found
 
     def summary(self) -> None:
         """Log what is played, and what the inner strategy says of itself."""
@@ -318,13 +310,9 @@ class Gated(Strategy):
                 self.inner.experiment = self.experiment
         return self.experiment.rounds
 
-    def _left(self) -> set[int]:
-        amended = self.accounts.system.amended
-        return set() if amended is None else set(amended.left)
-
     def _away(self) -> set[int]:
         """Clients that get no orders: those in quarantine, and those that have left."""
-        return self.store.quarantined() | self._left()
+        return self.store.quarantined() | self.accounts.left
 
     def _view(self, grid: Grid, t: int, nodes: dict[int, int] | None, patience: float) -> ClientGrid:
         """The grid for the inner strategy; `nodes` are those that are known to be there."""
@@ -363,6 +351,10 @@ class Gated(Strategy):
     def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
         replies, events = for_any_strategy(t, heard.updates, self._weight)
         return (*(self.inner.aggregate_train(t, replies) if replies else (None, None)), events)
+
+    def _evaluated(self, judged: list[Update]) -> tuple[MetricRecord | None, list[Event]]:
+        replies, events = for_any_strategy(self.accounts.t, judged, self._weight)
+        return (self.inner.aggregate_evaluate(self.accounts.t, replies) if replies else None), events
 
     def _typed(self, model: NamedArrays) -> NamedArrays:
         """With the types that the model began with: in Flower's averages whole numbers and float32 become float64."""
@@ -404,21 +396,16 @@ class Gated(Strategy):
         """Accuracy and loss by the user's function, under our names or those of Flower's examples."""
         due = t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
         found = self._evaluate(t, arrays) if self._evaluate is not None and due else None
-        given = {} if found is None else {name: float(value) for name, value in found.items() if np.isscalar(value)}  # type: ignore[arg-type]
-        return {
-            "test_accuracy": given.get("test_accuracy", given.get("accuracy")),
-            "test_loss": given.get("test_loss", given.get("loss")),
-            "validation_accuracy": given.get("validation_accuracy"),
-            **{
-                f"accuracy_{concept}": given.get(f"accuracy_{concept}") for concept in range(len(self.experiment.data.concepts))
-            },
-        }
+        told = {} if found is None else found
+        given: dict[str, float | None] = {name: float(value) for name, value in told.items() if np.isscalar(value)}  # type: ignore[arg-type]
+        given = {"test_accuracy": given.get("accuracy"), "test_loss": given.get("loss"), **given}
+        concepts = range(len(self.experiment.data.concepts))
+        return {name: given.get(name) for name in (*JUDGED, *(f"accuracy_{concept}" for concept in concepts))}
 
     def _metrics(self, done: Settlement, heard: CheckedReplies, judged: dict[str, float | None]) -> dict[str, Any]:
         """A row of the metrics, as the simulator's. N and n_eff are counted by the clients."""
         before, after, now = done.now.before, done.ledger, done.now
-        clients = {**self.accounts.clients, **{row.client: row for row in done.clients}}.values()
-        N, uses, squares = (sum(getattr(row, name) for row in clients) for name in ("distinct", "uses", "squares"))
+        N, uses, squares = (sum(getattr(row, name) for row in done.known.values()) for name in ("distinct", "uses", "squares"))
         n_eff = float(effective_sample_size(np.array(uses), np.array(squares)))
         trained = sum(update.n for update in heard.updates)
         bound = learning_error(np.array([trained]), np.array([N]), np.array([n_eff / N if N else 1.0]), self.experiment.bound)
@@ -446,7 +433,7 @@ class Gated(Strategy):
     def _held_now(self, done: Settlement) -> Ints:
         """What clients hold: by the ledger, without what they have withdrawn."""
         held: Ints = done.ledger.occupancy[0].copy()
-        for row in {**self.accounts.clients, **{row.client: row for row in done.clients}}.values():
+        for row in done.known.values():
             held[row.client] = max(held[row.client] - row.withdrawn, 0)
         return held
 
@@ -476,6 +463,7 @@ class Gated(Strategy):
         if clients > FEW:
             return None
         paid, rows = np.zeros(clients), [*done.closed, *done.corrected]
+        told = {} if done.losses is None else {NEW_LOSS: done.losses.new, HELD_LOSS: done.losses.held}
         np.add.at(paid, [order.client for order in rows], [order.charge for order in rows])
         return {
             "policy": self.accounts.policy,
@@ -484,7 +472,7 @@ class Gated(Strategy):
             "admitted": (done.ledger.admitted - done.now.before.admitted)[0].tolist(),
             "held": self._held_now(done).tolist(),
             "paid": paid.tolist() if done.now.orders.price.ndim == 2 else None,
-            **({} if done.losses is None else _recorded(done.losses)),
+            **{name: [None if np.isnan(loss) else loss for loss in each[0].tolist()] for name, each in told.items()},
         }
 
     def _told(self, heard: CheckedReplies, row: dict[str, Any]) -> str:
@@ -498,13 +486,6 @@ class Gated(Strategy):
             + ("" if row["test_accuracy"] is None else f", accuracy {row['test_accuracy']:.3f}")
             + (f"; no valid answer from clients {listed}" if missing else "")
         )
-
-
-def _recorded(losses: Losses) -> dict[str, list[float | None]]:
-    return {
-        name: [None if np.isnan(loss) else loss for loss in each[0].tolist()]
-        for name, each in ((NEW_LOSS, losses.new), (HELD_LOSS, losses.held))
-    }
 
 
 class AdmissionStrategy(Gated):
@@ -524,20 +505,21 @@ class AdmissionStrategy(Gated):
         folder: Path | str,
         *,
         discipline: Discipline | None = None,
-        prices: Callable[[int], ArrayLike] | None = None,
         client_evaluation: bool = False,
-        track: Sequence[str] = (),
-        watch: Callable[[str], None] | None = None,
+        **more: Any,
     ) -> None:
         experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
         self._averaging = Averaging(experiment, (discipline or Discipline()).norm_multiple, client_evaluation)
-        given: dict[str, Any] = {"discipline": discipline, "prices": prices, "track": track, "watch": watch}
-        super().__init__(self._averaging, experiment, folder, everyone=True, **given)
+        super().__init__(self._averaging, experiment, folder, discipline=discipline, everyone=True, **more)
 
     def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
         """A server update moves on also where nobody trained, and clients may tell different metrics."""
-        replies = [update.reply for update in heard.updates if update.reply is not None]
-        return (*self.inner.aggregate_train(t, replies), self._averaging.events)
+        arrays, events = self._averaging.combined(t, heard.updates)
+        return arrays, mean_metrics(heard.updates), events
+
+    def _evaluated(self, judged: list[Update]) -> tuple[MetricRecord | None, list[Event]]:
+        """The mean of what clients measured, by their weights in the recipe."""
+        return (mean_metrics(judged, self.experiment.system.weight) if judged else None), []
 
     def _judged_arrays(self, arrays: ArrayRecord) -> ArrayRecord:
         return arrays if self._averaging.mean is None else record_of(self._averaging.mean)

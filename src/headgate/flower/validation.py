@@ -3,9 +3,10 @@
 import io
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
+from flwr.app import Array
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
@@ -24,14 +25,7 @@ HUGE = 1e100
 """no number in an update is larger, so a mean of updates is finite; metrics beyond it are left out"""
 
 
-class PackedArray(Protocol):
-    """An array as it travels: Flower's `Array`."""
-
-    stype: str
-    data: bytes
-
-
-def read_arrays(packed: Mapping[str, PackedArray], model: NamedArrays, fixed_shapes: bool = True) -> dict[str, NDArray[Any]]:
+def read_arrays(packed: Mapping[str, Array], model: NamedArrays, fixed_shapes: bool = True) -> dict[str, NDArray[Any]]:
     """The arrays of an answer, each of the name, shape and type that the model has; nothing else is read, or copied.
 
     Without `fixed_shapes` shapes may be others, of at most `LONGEST` bytes.
@@ -44,7 +38,7 @@ def read_arrays(packed: Mapping[str, PackedArray], model: NamedArrays, fixed_sha
     return {name: read_array(name, packed[name], model[name], fixed_shapes) for name in model}
 
 
-def read_array(name: str, packed: PackedArray, expected: NDArray[Any], fixed_shape: bool = True) -> NDArray[Any]:
+def read_array(name: str, packed: Array, expected: NDArray[Any], fixed_shape: bool = True) -> NDArray[Any]:
     """The one form that is read is numpy's own for a single array; its size is looked at first."""
     data = packed.data
     if packed.stype != "numpy.ndarray" or not isinstance(data, bytes) or not data.startswith(npy.MAGIC_PREFIX):

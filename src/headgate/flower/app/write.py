@@ -3,7 +3,7 @@
 import keyword
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from modulefinder import ModuleFinder
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from headgate.errors import DataError, SettingError
-from headgate.experiment import Experiment, load
+from headgate.experiment import Experiment, load, named_outside
 from headgate.learning.partition import Pairs
 
 TEMPLATE = files("headgate.flower.app") / "template"
@@ -86,23 +86,13 @@ def own_modules(tables: Mapping[str, Any], folders: Sequence[Path]) -> dict[Path
     """
     roots = [folder.resolve() for folder in folders]
     finder = ModuleFinder(path=[str(root) for root in roots])
-    for name in dict.fromkeys(_named(tables)):
+    for name in named_outside(tables).values():
         try:
-            finder.import_hook(name)
+            finder.import_hook(name.partition(":")[0])
         except ImportError:  # not beside the recipe
             continue
     paths = [Path(file) for module in finder.modules.values() if (file := getattr(module, "__file__", None))]
     return {path.relative_to(root): path for path in paths for root in roots if path.is_relative_to(root)}
-
-
-def _named(tables: Any) -> Iterator[str]:
-    """Modules of every `kind = "module:Class"` in these tables."""
-    if isinstance(tables, Mapping):
-        kind = tables.get("kind")
-        if isinstance(kind, str) and ":" in kind:
-            yield kind.partition(":")[0]
-        for each in tables.values():
-            yield from _named(each)
 
 
 class AppSettings(NamedTuple):

@@ -6,6 +6,7 @@ from pathlib import Path
 from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
+from headgate.analysis.conclude import conclude
 from headgate.flower import AdmissionStrategy, Discipline
 
 from . import task
@@ -21,14 +22,8 @@ def main(grid: Grid, context: Context) -> None:
     with closing(AdmissionStrategy(recipe, str(said["out"]), discipline=discipline)) as strategy:
         start = ArrayRecord({name: Array(array) for name, array in task.start().items()})
         strategy.start(grid, start, evaluate_fn=evaluate)
-    finished(Path(str(said["out"])))
-
-
-def finished(folder: Path) -> None:
-    """What `headgate run` leaves, too: summary.json and report.html."""
-    from headgate.analysis.conclude import conclude
-
-    conclude([folder], folder)
+    folder = Path(str(said["out"]))
+    conclude([folder], folder)  # what `headgate run` leaves, too: summary.json and report.html
 
 
 def evaluate(t: int, arrays: ArrayRecord) -> MetricRecord:

@@ -2,14 +2,8 @@
 
 from pathlib import Path
 
+from headgate.analysis.conclude import conclude
 from headgate.flower import recipe_server
 
-
-def finished(folder: Path) -> None:
-    """What `headgate run` leaves, too: summary.json and report.html."""
-    from headgate.analysis.conclude import conclude
-
-    conclude([folder], folder)
-
-
-app = recipe_server(str(Path(__file__).with_name("recipe.toml")), finished=finished)
+recipe = str(Path(__file__).with_name("recipe.toml"))
+app = recipe_server(recipe, finished=lambda folder: conclude([folder], folder))  # summary.json and report.html
