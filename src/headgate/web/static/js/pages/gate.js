@@ -103,7 +103,7 @@ export async function open({ main, signal, name, query }) {
   }
 
   function choosers() {
-    const policies = name ? trace.policies : Object.keys(POLICIES).filter((one) => one !== "lookahead");
+    const policies = name ? trace.policies : Object.keys(POLICIES);
     const policy = h("select", { "aria-label": "Policy" }, policies.map((one) => h("option", { value: one, selected: one === trace.policy }, one)));
     policy.addEventListener("change", () => go(name ? address({ policy: policy.value, round: null }) : `/gate?${toQuery({ ...plan, policy: policy.value, K: policy.value === "acdpp" ? plan.K : null })}`));
     const runs = offered?.length > 0 && h("select", { "aria-label": "What is shown" }, h("option", { value: "", selected: !name }, "a rehearsal"), (offered.includes(name) || !name ? offered : [name, ...offered]).map((one) => h("option", { value: one, selected: one === name }, one)));
