@@ -42,10 +42,9 @@ class Attentive(Headgate):
 
     def wanted(self, view, memory):
         share, memory = super().wanted(view, memory)
-        told = (
-            {} if view.losses is None else {name: np.nan_to_num(each, nan=-1) for name, each in view.losses._asdict().items()}
-        )
-        return share, {**memory, **told}
+        if view.losses is not None:
+            memory = {**memory, **{name: np.nan_to_num(getattr(view.losses, name), nan=-1) for name in ("new", "held")}}
+        return share, memory
 
 
 def simulation(*settings, executor="reference"):
