@@ -25,7 +25,7 @@ BUDGETS = {
     "src/headgate/analysis": 3_605,
     "src/headgate/web": 1_965,
     "src/headgate/cli": 1_195,
-    "studies": 5_600,
+    "studies": 5_640,
     "tests": 32_035,
     "tools": 1_130,
 }

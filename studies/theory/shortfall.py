@@ -4,6 +4,7 @@ python -m studies.theory.shortfall
 python -m studies.theory.shortfall wander ROUNDS SEEDS
 python -m studies.theory.shortfall rounding ROUNDS
 python -m studies.theory.shortfall learning ROUNDS SEEDS
+python -m studies.theory.shortfall ages
 python -m studies.theory.shortfall shipped
 python -m studies.theory.shortfall series FILE.csv COLUMN
 
@@ -39,6 +40,8 @@ from headgate.simulation.schedule import perform
 from headgate.theory.bound import BoundConstants
 from studies import recipe
 from studies.zoo import windows
+from studies.zoo.age import Age
+from studies.zoo.hindsight import Hindsight
 
 LOW, HIGH = 1.0, 10.0
 HORIZONS, SEEDS = (100, 1000, 10_000), 100
@@ -169,11 +172,12 @@ class Series(Market):
         return np.asarray(self.values) * 5.5 / np.mean(self.values)
 
 
-def mean_age(admitted: NDArray[np.int64], places: int) -> float:
-    """Rounds since they were bought, of the samples held, first in, first out; over runs and rounds."""
-    after = np.cumsum(admitted, axis=-1)
-    older = [np.maximum(places - (after[:, k:] - after[:, : after.shape[1] - k]), 0) for k in range(1, after.shape[1])]
-    return float(sum(each.sum() for each in older) / (admitted.size * places))
+def mean_ages(admitted: NDArray[np.int64], places: int) -> NDArray[np.float64]:
+    """Rounds since they were bought, of the samples held after each round, (R, T): first in, first out of one buffer."""
+    after, older = np.cumsum(admitted, axis=-1), np.zeros(admitted.shape)
+    for k in range(1, after.shape[1]):
+        older[:, k:] += np.maximum(places - (after[:, k:] - after[:, :-k]), 0)
+    return older / places
 
 
 def compare(name: str, system: System, prices: PriceProcess, rounds: int) -> None:
@@ -186,7 +190,7 @@ def compare(name: str, system: System, prices: PriceProcess, rounds: int) -> Non
         if kind != KNOWN or prices.path(runs[:1], 1, 2).ndim == 2:
             found = rehearse(system, policy.resolved(context), prices, runs, rounds)
             left = 100 - 100 * found.spend.sum(axis=-1) / (system.budget * rounds)
-            samples, age = found.admitted.sum(axis=-1), mean_age(found.admitted, system.memory)
+            samples, age = found.admitted.sum(axis=-1), mean_ages(found.admitted, system.memory).mean()
             first = samples if first is None else first
             print(f"  {kind}: {cell(samples)}; {cell(samples - first)}; {age:.1f}; {left.mean():.1f}", flush=True)
 
@@ -201,6 +205,41 @@ def shipped() -> None:
     for name in ("ercot", "brent", "prices"):
         for point, experiment in sweep_points(recipe(f"better/{name}"), ()):
             compare(point or name, experiment.system, experiment.prices, experiment.rounds)
+
+
+AGES: dict[str, AdmissionPolicy] = {
+    "hindsight, least age": Hindsight(),
+    "hindsight, power 0.5": Hindsight(power=0.5),
+    "hindsight, most samples": Hindsight(power=0.0),
+    **{f"age, power {power:g}": Age(power=power) for power in (1.0, 0.5, 0.25)},
+    "headgate for nets": WANDER["headgate for nets"],
+    "headgate for linear models": WANDER["headgate"],
+    "an even spend": WANDER["the same money every round"],
+    "below the running median": WANDER["below the median"],
+}
+
+
+def ages() -> None:
+    """The tables of studies/theory/age.md."""
+    offers: dict[str, tuple[System, PriceProcess, NDArray[np.int64]]] = {
+        "even from 1 to 10": (System(BUFFERS, BUDGET, 100), Uniform(LOW, HIGH), np.arange(200))
+    }
+    for name in ("brent", "ercot", "cifar10"):
+        ((_, own),) = sweep_points(recipe(f"better/{name}"), ())
+        offers[f"better/{name}"] = own.system, own.prices, own.seeds
+    for name, (system, prices, seeds) in offers.items():
+        print(f"{name}, {len(seeds)} seeds: samples; paid for one; mean age in rounds; the same in the last tenth")
+        rounds, one_price = system.horizon or 0, prices.path(seeds[:1], 1, 2).ndim == 2
+        context = PolicyContext(system, prices, BoundConstants(), seeds, rounds)
+        for called, policy in AGES.items():
+            if one_price or not isinstance(policy, Age):
+                found = rehearse(system, policy.resolved(context), prices, seeds, rounds)
+                samples, old = found.admitted.sum(axis=-1), mean_ages(found.admitted, system.memory)
+                paid = found.spend.sum() / samples.sum()
+                mean = plus_minus(student(old.mean(axis=-1)), 2)
+                print(
+                    f"  {called}: {samples.mean():,.0f}; {paid:.2f}; {mean}; {old[:, -rounds // 10 :].mean():.1f}", flush=True
+                )
 
 
 def main() -> None:
@@ -260,6 +299,7 @@ def cell(found: NDArray[np.float64]) -> str:
 if __name__ == "__main__":
     asked = sys.argv[1:]
     commands: dict[str, Callable[..., None]] = {
+        "ages": ages,
         "learning": learning,
         "rounding": rounding,
         "series": series,
