@@ -43,15 +43,22 @@ def long_run(tmp_path_factory):
         yield tables(folder), models(folder)
 
 
-def begun(folder):
-    """A command that plays slowly, once two chunks of it have some rounds behind them."""
+@pytest.fixture
+def begun(tmp_path, long_run):
+    """A command that plays slowly, once two chunks of it have some rounds behind them, and its folder."""
+    folder = tmp_path / "run"
     words = [word for each in SLOW for word in ("--set", each)]
     command = [sys.executable, "-c", SCRIPT, "run", "digits", *words, "--processes", "2", "--progress", "none"]
     command += ["--out", str(folder)]
     Path("armed").touch()
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True)
-    until(lambda: sum(any((shard / "clients").glob("part-*")) for shard in shards_of(folder)) >= 2, process)
-    return process
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
+    ) as process:
+        try:
+            until(lambda: sum(any((shard / "clients").glob("part-*")) for shard in shards_of(folder)) >= 2, process)
+            yield process, folder
+        finally:
+            process.kill()
 
 
 def resumed(folder, processes):
@@ -87,15 +94,13 @@ def gone(pid):
 
 
 @linux
-def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, long_run):
-    folder = tmp_path / "run"
-    process = begun(folder)
+def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, begun, long_run):
+    process, folder = begun
     (run,) = look_for_runs(tmp_path)[0]
     assert run.status == "running"
     assert run.state["policies"] == ["hybrid", "acdpp"]
-    assert run.metrics().height > 20
+    until(lambda: min(run.metrics().height, run.clients().height) > 20, process)
     assert run.metrics()["t"].is_sorted()
-    assert run.clients().height > 20
     children = pids(folder)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=240)
@@ -113,9 +118,8 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, lon
 
 
 @linux
-def test_a_killed_child_is_named_and_the_others_stop_cleanly(tmp_path, long_run):
-    folder = tmp_path / "run"
-    process = begun(folder)
+def test_a_killed_child_is_named_and_the_others_stop_cleanly(begun, long_run):
+    process, folder = begun
     victim = pids(folder)[0]
     os.kill(victim, signal.SIGKILL)
     _, err = process.communicate(timeout=240)
@@ -128,9 +132,8 @@ def test_a_killed_child_is_named_and_the_others_stop_cleanly(tmp_path, long_run)
 
 
 @linux
-def test_children_of_a_killed_command_end_by_themselves(tmp_path, long_run):
-    folder = tmp_path / "run"
-    process = begun(folder)
+def test_children_of_a_killed_command_end_by_themselves(begun, long_run):
+    process, folder = begun
     children = pids(folder)
     assert len(children) == 2
     process.kill()
