@@ -25,7 +25,7 @@ PAGE = ROOT / "docs" / "understand" / "faults.md"
 HEAD = """\
 # Faults tried
 
-Which processes were killed when, and what became of money and samples.
+Which processes were killed and when, and whether money and samples stayed correct.
 
 Made by `python tools/faults.py`, which kills with SIGKILL and then looks at the books: the server's ledger, every
 client's own store, and Z by a replay through control alone. A fault that loses a sample, charges one twice or
