@@ -2,7 +2,7 @@
 One budget, from plan to report
 ===============================
 
-How to go from a budget to a decision: plan, rehearse, learn, compare, and read what came out.
+How to go from a budget to a decision: plan, rehearse, learn, compare, and read the results.
 
 You have ten devices that read digits. Each has room for about ten labelled images, a label costs between 1 and 10, and
 you may spend 40 a round for 20 rounds. Which policy, and what will you get?
@@ -73,13 +73,13 @@ spread(money, memory)
 # Learn
 # -----
 #
-# All policies and seeds in one call, into a folder. Stopped and called again, it goes on where it was.
+# All policies and seeds in one call, into a folder. If it is stopped and called again, it resumes.
 
 run = headgate.run(e, folder / "run", quiet=True)
 print(run)
 
 # %%
-# Accuracy over the money that was really spent is the fair picture: who spends faster must not look better for it.
+# Accuracy over the money that was really spent is the fair picture: a policy that spends faster must not look better for it.
 
 metrics = run.frame.filter(pl.col("test_accuracy").is_not_null())
 figure, (by_money,) = panels("Best test accuracy so far (%)", width=6.5, height=3.6)
@@ -103,7 +103,7 @@ spread(by_money)
 # Compare
 # -------
 #
-# One budget is one point. ``compare`` learns at several, checks both limits in every run and round, and says which
+# One budget is one point. ``compare`` learns at several, checks both limits in every run and round, and shows which
 # policies cannot be distinguished.
 
 compared = headgate.compare(e, budgets=[20, 40], out=folder / "compared", quiet=True)

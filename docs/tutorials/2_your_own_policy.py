@@ -25,11 +25,11 @@ folder = Path(tempfile.mkdtemp())
 # Three things to know
 # --------------------
 #
-# ``view`` is all that a server may know: the price, the debt, what was spent, what is held. ``AdmissionRequest``
-# is what the policy wants. Its memory is named arrays of fixed shape. Arrays lead with the runs of a batch, so one
-# policy object plays all seeds at once: work on whole arrays, and never on single numbers.
+# ``view`` is what a server may know: the price, the debt, what was spent, what is held. ``AdmissionRequest``
+# is what the policy asks for. Its memory is named arrays of fixed shape. Arrays lead with the runs of a batch, so one
+# policy object decides for all seeds at once: work on whole arrays, not on single numbers.
 #
-# This policy wants twice a rate while the price is at most its average so far.
+# This policy asks for twice a rate while the price is at most its average so far.
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +48,8 @@ class BelowAverage(AdmissionPolicy):
 
 
 # %%
-# Fields are settings: ``rate`` can be set in a recipe. ``check_policy`` plays it in many ways, and tells in one line what
-# is wrong: whether it is pure, causal, the same in any batch, resumable, truthful in its accounts.
+# Fields are settings: ``rate`` can be set in a recipe. ``check_policy`` runs it in many ways and says in one line what
+# is wrong. It checks that a policy is pure, causal, independent of the batch, resumable and correct in its accounts.
 
 check_policy(BelowAverage())
 
@@ -72,8 +72,8 @@ except SettingError as wrong:
 # Keeping the limits
 # ------------------
 #
-# Nothing holds ``BelowAverage`` to its budget. Who wants that subclasses ``BudgetedPolicy``, says which share of the places to
-# renew, and leaves the accounts to it: the money is never overdrawn, no buffer overfilled, whatever the prices are.
+# Nothing holds ``BelowAverage`` to its budget. A subclass of ``BudgetedPolicy`` returns the share of the places to renew
+# and leaves the accounts to its base class: the money is never overdrawn and no buffer overfilled, at any prices.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -96,7 +96,7 @@ check_policy(BelowAverageBuyer())
 # Rehearse
 # --------
 #
-# Objects are taken as they are. A second of rehearsal shows what each does with the money.
+# A rehearsal takes policy objects. In a second it shows what each does with the money.
 
 e = headgate.load("digits", "run.rounds=20", "run.seeds=10", 'run.policies=["headgate"]')
 e = e.with_policy("below average", BelowAverage()).with_policy("mine", BelowAverageBuyer())
@@ -116,7 +116,7 @@ spread(money, distinct)
 # At equal money
 # --------------
 #
-# Learning decides. ``compare`` gives each the same budgets and looks at what was really spent.
+# Accuracy decides. ``compare`` gives each policy the same budgets and reports what was really spent.
 
 yardsticks = headgate.load("digits", "run.rounds=20", "run.seeds=10", 'run.policies=["headgate", "constant", "oracle"]')
 compared = headgate.compare(yardsticks.with_policy("mine", BelowAverageBuyer()), [20, 55], folder / "compared", quiet=True)

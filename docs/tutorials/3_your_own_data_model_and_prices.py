@@ -36,7 +36,7 @@ np.savez(folder / "stripes.npz", x=images, y=labels)
 # A model: a class
 # ----------------
 #
-# What no file can say is a frozen data class whose fields are its settings. Its module lies beside the recipe, and the
+# What is not a file is a frozen data class whose fields are its settings. Its module is beside the recipe, and the
 # recipe names it as ``module:Class``. This model has one hidden layer.
 
 (folder / "shop.py").write_text('''
@@ -126,7 +126,7 @@ for axes in (prices, bought):
 spread(bought)
 
 # %%
-# Mistakes are told in one line, with the key, before anything runs.
+# A mistake is reported in one line, with the key, before anything runs.
 
 try:
     headgate.load(folder / "shop.toml", "prices.at_end=wrap")

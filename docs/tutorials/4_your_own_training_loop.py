@@ -2,9 +2,9 @@
 Your own training loop
 ======================
 
-How to let headgate decide inside a loop that you have already: three calls, no recipe, no run folder.
+How to let headgate decide inside an existing loop: three calls, no recipe, no run folder.
 
-You keep your model, your optimiser and your way of sending things around. headgate tells each round which samples of
+You keep your model, your optimiser and your way of sending things around. In each round headgate returns which samples of
 its stream each client holds, and keeps the accounts.
 """
 
@@ -24,7 +24,7 @@ from headgate.learning.datasets import load_dataset
 # -------------
 #
 # Ten clients with small buffers, 55 to spend in each of 60 rounds, and digits as data. A client's stream is the order in
-# which its samples come by.
+# which its samples arrive.
 
 rounds, clients = 60, 10
 system = System(buffer=np.resize([8, 9, 10, 11, 12], clients), budget=55.0, horizon=rounds)
@@ -56,7 +56,7 @@ def local_steps(model, x, y):
     return own
 
 
-def play(policy):
+def train(policy):
     controller = Controller(system, policy)
     ledger, model, accuracy = controller.open(), np.zeros((64, 10)), []
     for price in prices:
@@ -76,7 +76,7 @@ def play(policy):
 
 figure, (axes,) = panels("Best test accuracy so far (%)", width=6.5, height=3.4)
 for name, policy in {"constant": Constant(K=10, rate=10.0), "headgate": Headgate()}.items():
-    accuracy, ledger = play(policy)
+    accuracy, ledger = train(policy)
     print(f"{name}: {accuracy[-1]:.1f} %, spent {ledger.spent[0]:.0f} of {system.budget * rounds:.0f}")
     line(axes, np.arange(1, rounds + 1), accuracy, name)
 axes.set(xlabel="round", xlim=(0, 70), ylim=(50, None))
@@ -86,22 +86,22 @@ spread(axes)
 # Clients that do something else
 # ------------------------------
 #
-# A client that was away has admitted nothing. Say so, and it is neither charged nor owed later.
+# An absent client has admitted nothing. Report that, and it is neither charged nor owed later.
 
 controller = Controller(system, Headgate())
 ledger = controller.open()
 orders = controller.decide(ledger, 4.0)
-told = orders.admitted.copy()
-told[0, 3] = 0  # client 3 did not answer
-after = controller.post(ledger, orders, Report(told))
+reported = orders.admitted.copy()
+reported[0, 3] = 0  # client 3 did not answer
+after = controller.post(ledger, orders, Report(reported))
 print("ordered", orders.admitted[0], "charged for", after.admitted[0], "=", after.spent[0])
 
 # %%
 # Keep the ledger
 # ---------------
 #
-# A ledger is the whole memory of control. Write it to a file when you checkpoint your model; reading it back gives the
-# same orders in every round that follows.
+# A ledger is the complete state of control. Write it to a file when you checkpoint your model; a ledger that is read back
+# gives the same orders in every later round.
 
 path = Path(tempfile.mkdtemp()) / "ledger.npz"
 save_ledger(after, path)

@@ -4,7 +4,7 @@ From a laptop to a Flower deployment
 
 How the same experiment goes from the simulator to Flower's simulation engine, and from there to machines of their own.
 
-The recipe, the policy and the seed stay what they are, and so do the decisions: each client is told to admit the same
+The recipe, the policy and the seed stay the same, and so do the decisions: each client is ordered to admit the same
 samples in the same rounds, wherever it runs. This needs ``headgate[sim,flower]``.
 """
 
@@ -45,9 +45,9 @@ simulated = headgate.run(e, folder / "simulated", quiet=True)
 #
 # ``AdmissionStrategy`` takes the place of Flower's ``FedAvg``. ``recipe_client`` is a client that does what the recipe
 # says; ``headgate_client`` puts admission around a client that you have. ``headgate flower new DIR`` writes all of this as
-# an app for ``flwr run``. The engine wants a process of its own.
+# an app for ``flwr run``. The engine needs a process of its own.
 
-(folder / "play.py").write_text(f"""
+(folder / "simulate.py").write_text(f"""
 import os, warnings
 from pathlib import Path
 from headgate.flower.quiet import ENVIRONMENT
@@ -72,11 +72,11 @@ warnings.simplefilter("ignore")
 client = recipe_client("digits", list(settings), store=Path("stores").absolute())
 run_simulation(server, client, num_supernodes=3, backend_config={{"init_args": {{"num_cpus": 2}}}})
 """)
-played = subprocess.run(
-    [sys.executable, "play.py"], cwd=folder, env={**os.environ}, capture_output=True, text=True, check=False
+done = subprocess.run(
+    [sys.executable, "simulate.py"], cwd=folder, env={**os.environ}, capture_output=True, text=True, check=False
 )
-assert played.returncode == 0, played.stderr[-3000:]
-print(*re.findall(r"round \d of 6: .*", played.stderr), sep="\n")
+assert done.returncode == 0, done.stderr[-3000:]
+print(*re.findall(r"round \d of 6: .*", done.stderr), sep="\n")
 
 # %%
 # The same decisions
@@ -105,7 +105,7 @@ for own, rows in zip(axes, (ours, theirs), strict=True):
 # ---------------
 #
 # Two commands more. The first writes an app, the second brings up a SuperLink behind nginx and SuperNodes with
-# keys of their own on this machine, plays the app with a line a round, and ends every process that it started:
+# keys of their own on this machine, runs the app with a line a round, and ends every process that it started:
 #
 # .. code-block:: sh
 #
