@@ -3,7 +3,6 @@
 import csv
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from re import sub
@@ -20,9 +19,9 @@ from studies.paper.claims import ClaimRow, JudgedClaims, judge_all, row_from_jso
 from studies.paper.control import read_control
 from studies.paper.outcomes import curves_csv, policy_numbers, read_outcomes, sides_of
 from studies.paper.theory_checks import Checks
-from studies.paper.theory_claims import THEORY, rules_id, theory_rows
+from studies.paper.theory_claims import THEORY, of_checks, of_rates, of_runs, rules_id, theory_rows
 from studies.paper.verdicts import NOT_RUN, Finding
-from studies.theory.judge import ExcessRisk, outcome_numbers
+from studies.theory.excess_risk import ExcessRisk
 from studies.theory.rates import FITS, AtHorizon, Fit, MeasuredRates, draw_rates, fit_lines
 
 COMMAND = "python -m studies reproduce"
@@ -80,8 +79,9 @@ def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -
 def keep_theory(
     rates: MeasuredRates, checks: Checks, runs: Sequence[ExcessRisk], results: Path, quick: bool, took_s: float
 ) -> list[Path]:
-    """Write theory.json and excess_risk.json; `runs` are those with learning, beside which Theorem 1 is put."""
+    """Write theory.json; `runs` are those with learning, beside which Theorem 1 is put."""
     facts = facts_of_now(_command(THEORY, quick), took_s, quick)
+    found = {**of_rates(rates), **of_checks(rates, checks), **of_runs(runs)}
     numbers = {
         "study": THEORY,
         **facts,
@@ -90,10 +90,9 @@ def keep_theory(
         "phi": rates.phi,
         "fits": [vars(fit) for fit in rates.fits],
         "points": [vars(point) for point in rates.points],
-        "claims": [row_to_json(row) for row in theory_rows(rates, checks, runs, facts["command"])],
+        "claims": [row_to_json(row) for row in theory_rows(found, facts["command"])],
     }
-    risks = {**facts, "outcomes": [outcome_numbers(run) for run in runs]}
-    return write(results, {"theory.json": compact(numbers), "excess_risk.json": compact(risks)})
+    return write(results, {"theory.json": compact(numbers)})
 
 
 # the paper's experiments
@@ -199,10 +198,9 @@ def judged_claims(results: Path) -> tuple[JudgedClaims, dict[str, dict[str, Any]
     quick = any(numbers["quick"] for numbers in found.values())
     sides = {name: sides_of(found[name], read_control(results, name)) for name in found if name != THEORY}
     judged = judge_all(sides, lambda name: _command(name, quick))
-    known = {row.key: row for row in map(row_from_json, found.get(THEORY, {}).get("claims", []))}
-    for row in theory_rows(None, None, None, _command(THEORY, quick)):  # their words are those of now
-        own = known.get(row.key, row)
-        judged.rows.append(replace(row, written=own.written, released=own.released))
+    known = [row_from_json(raw) for raw in found.get(THEORY, {}).get("claims", [])]
+    findings = {row.key.removeprefix("theory-"): (row.written, row.released) for row in known}
+    judged.rows.extend(theory_rows(findings, _command(THEORY, quick)))
     return judged, found
 
 

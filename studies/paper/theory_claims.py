@@ -1,6 +1,6 @@
 """The claims of the theory: rates, formulas, and Theorem 1 beside runs with learning, each as a row of the table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -13,7 +13,7 @@ from studies.paper.claims import ClaimRow
 from studies.paper.errata.about_the_bound import FRESH
 from studies.paper.theory_checks import FIXED, GRAIN, OTHER, Checks
 from studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, VACUOUS, Finding, decide, joined, missing
-from studies.theory.judge import STRONG, ExcessRisk, Point, Stage, at_equal_spend, surrogate_ranks, variance_step
+from studies.theory.excess_risk import STRONG, ExcessRisk, Point, Stage, at_equal_spend, surrogate_ranks, variance_step
 from studies.theory.rates import LEEWAY, Fit, MeasuredRates
 
 THEORY = "theory"
@@ -32,22 +32,12 @@ def rules_id() -> str:
     return sha256(f"{THEORY_RULES}{CLAIMS['see']}".encode()).hexdigest()[:12]
 
 
-def theory_rows(
-    rates: MeasuredRates | None, checks: Checks | None, runs: Sequence[ExcessRisk] | None, command: str
-) -> list[ClaimRow]:
-    """All claims of the theory; what was not measured is marked so."""
-    found: dict[str, tuple[Finding, Finding]] = {}
-    fits = {fit.quantity: fit for fit in rates.fits} if rates is not None else {}
-    for name in ("regret", "cost_violation", "buffer_violation", "omega1", "omega2", "omega3"):
-        if name in fits:
-            found[name] = _exponent(fits[name], name), _untestable(RELEASED_RATES)
-    for key, name in (("sublinear", "regret"), ("vio-sublinear", "cost_violation")):
-        if name in fits:
-            found[key] = _sublinear(key, [(0.5, 0.5)], [fits[name]]), _untestable(RELEASED_RATES)
-    if rates is not None and checks is not None and rates.fits:
-        found |= _of_checks(rates, checks)
-    if runs:
-        found |= _of_runs(runs)
+Findings = Mapping[str, tuple[Finding, Finding]]
+"""by claim, as written and as released"""
+
+
+def theory_rows(found: Findings, command: str) -> list[ClaimRow]:
+    """All claims of the theory in the words of now; what was not measured is marked so."""
     none = missing(), missing()
     return [
         ClaimRow(f"theory-{key}", THEORY, text.format(V=FIXED[0], rho=FIXED[1]), place, paper, *found.get(key, none), command)
@@ -55,7 +45,21 @@ def theory_rows(
     ]
 
 
-# MeasuredRates
+def of_rates(rates: MeasuredRates) -> Findings:
+    fits = {fit.quantity: fit for fit in rates.fits}
+    found = {name: _exponent(fit, name) for name, fit in fits.items()}
+    for key, name in (("sublinear", "regret"), ("vio-sublinear", "cost_violation")):
+        if name in fits:
+            found[key] = _sublinear(key, [(rates.gamma, rates.phi)], [fits[name]])
+    return _as_written(found, RELEASED_RATES)
+
+
+def _as_written(found: Mapping[str, Finding], why: str) -> Findings:
+    """With the reason why they cannot be tested as released."""
+    return {key: (finding, _untestable(why)) for key, finding in found.items()}
+
+
+# rates and formulas
 
 
 def _value(fit: Fit) -> Estimate | None:
@@ -114,7 +118,7 @@ def _worst(pairs: Pairs, fits: Sequence[Fit], verdicts: Sequence[str], lines: bo
     return Finding(verdict, _value(worst), EXPONENT, note)
 
 
-def _of_checks(rates: MeasuredRates, checks: Checks) -> dict[str, tuple[Finding, Finding]]:
+def of_checks(rates: MeasuredRates, checks: Checks) -> Findings:
     every = (rates, *checks.other)
     pairs = [(one.gamma, one.phi) for one in every]
     regret, violation = (
@@ -135,8 +139,7 @@ def _of_checks(rates: MeasuredRates, checks: Checks) -> dict[str, tuple[Finding,
         "planned-buffer": _exponent(checks.planned, "", f"K = {chosen} at T = {horizons}: violation {kept} sample-rounds"),
         "lemma1": _lemma1(np.array([point.lemma1 for point in points])),
     }
-    made = {key: (finding, _untestable(RELEASED_RATES)) for key, finding in rates_alone.items()}
-    return made | {key: (finding, _untestable(RELEASED_FORMULA)) for key, finding in _formulas(checks).items()}
+    return {**_as_written(rates_alone, RELEASED_RATES), **_as_written(_formulas(checks), RELEASED_FORMULA)}
 
 
 def _lemma1(ratios: np.ndarray) -> Finding:
@@ -146,7 +149,7 @@ def _lemma1(ratios: np.ndarray) -> Finding:
     if len(finite) < len(ratios):
         note += f"; infinite at {len(ratios) - len(finite)} of them: memory was empty in a round"
     value = Estimate(float(finite.max()), float(finite.min()), float(finite.max())) if finite.size else None
-    return _computed(value, bool((ratios <= 1).all()), "left / right (range)", note)
+    return Finding(HOLDS if (ratios <= 1).all() else FAILS, value, "left / right (range)", note)
 
 
 def _formulas(checks: Checks) -> dict[str, Finding]:
@@ -165,12 +168,9 @@ def _formulas(checks: Checks) -> dict[str, Finding]:
     }
 
 
-def _computed(value: Estimate | None, kept: bool, unit: str, note: str) -> Finding:
-    return Finding(HOLDS if kept else FAILS, value, unit, note)
-
-
 def _exact(value: float, kept: bool, unit: str, *notes: str) -> Finding:
-    return _computed(Estimate(value, value, value), kept, unit, joined("computed, no chance in it", *notes))
+    note = joined("computed, no chance in it", *notes)
+    return Finding(HOLDS if kept else FAILS, Estimate(value, value, value), unit, note)
 
 
 def _untestable(why: str) -> Finding:
@@ -180,7 +180,7 @@ def _untestable(why: str) -> Finding:
 # Theorem 1 beside runs
 
 
-def _of_runs(runs: Sequence[ExcessRisk]) -> dict[str, tuple[Finding, Finding]]:
+def of_runs(runs: Sequence[ExcessRisk]) -> Findings:
     sides = [_bounds(runs, released=False), _bounds(runs, released=True)]
     steps = [(run.stages[0].lr * run.L, run.name) for run in runs]
     steepest, where = max(steps)
@@ -255,8 +255,8 @@ def _mismatch(runs: Sequence[ExcessRisk], released: bool) -> Finding:
     for run in runs:
         points = _chosen(run.stages[0], released)
         if points:
-            ratios = np.array([variance_step(points, seed).ratio for seed in range(len(points[0].n))])
-            broken = variance_step(points).broken
+            ratios = np.array([variance_step(points, seed)[1] for seed in range(len(points[0].n))])
+            broken, _ = variance_step(points)
             values.append((estimate(ratios), f"{run.name}: above in {100 * broken:.0f} % of rounds"))
     if not values:
         return missing()

@@ -18,7 +18,7 @@ from studies.comparisons import ALSO, BETTER, MEASURES, comparison, rows_in
 from studies.drift import DRIFT, MOVING, STREAMS, drift_content
 from studies.pages import read_numbers, write_page
 from studies.savings import BUDGETS, SAVINGS, savings_content
-from studies.selection import BUYING, CHOOSING, COMES_ROUND, SELECTION, bought, gaps_beside_lots
+from studies.selection import BUYING, COMES_ROUND, SELECTION, bought, gaps_beside_lots
 
 RESULTS = HOME / "results" / "better"
 KNOWN = (*BETTER, *ALSO, *SAVINGS, *DRIFT, *SELECTION)
@@ -95,8 +95,6 @@ def test_a_trial_of_the_whole_chain(tmp_path, studies):
     assert all(read_numbers(tmp_path / "results" / "better" / f"{name}.json")["quick"] for name in DRIFT)
     _, err = studies("reproduce", "drift", "--quiet", "--out", tmp_path, code=4)
     assert "real results would be mixed" in err
-    out, _ = studies("reproduce", "selection", "--list")
-    assert out.splitlines() == [comparison(name).command for name in (*SELECTION, *CHOOSING)]
 
 
 def row(policy, best, last, prices="markov"):

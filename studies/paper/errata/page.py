@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from headgate.analysis.pages import words
-from headgate.errors import SettingError
 from studies import HOME
 from studies.paper.errata import SHOWN, about_the_bound, about_the_rates, about_the_recursion, about_the_rule  # noqa: F401
 
@@ -17,13 +16,6 @@ TEST = re.compile(r"^def (test_(\d+)_\w+)", re.MULTILINE)
 PAGES = re.compile(r"studies/paper/(\w+\.md)|(docs/studies/\w+\.md)")
 LISTED: dict[str, Any] = words(__file__, "errata.toml")
 """what is right; each weight and its heading, the heaviest first; the errata, sorted by weight, whose numbers never change"""
-
-
-def numbered(number: int) -> dict[str, Any]:
-    """Return one erratum."""
-    if number not in SHOWN:
-        raise SettingError(f"erratum {number}: there are 1 to {len(SHOWN)}")
-    return next(each for each in LISTED["erratum"] if each["number"] == number)
 
 
 def counted() -> str:
@@ -77,7 +69,7 @@ def page() -> str:
         "Z. Zhao and B. Liang, *Adaptive Data Admission and Retention for Streaming Federated Learning*, 2026. Where its "
         f"text cannot be taken literally: {counted()}. Each was derived again from the paper's source; each has a test that "
         "fails if the erratum is untrue. Made by `python -m studies.paper.errata.page` from `errata.toml` beside the code that "
-        "computes the numbers; `python -m studies theory errata` prints the same. Report a wrong one as a bug."
+        "computes the numbers. Report a wrong one as a bug."
     )
     lines += ["", "## What is right", ""]
     for said in LISTED["right"]:

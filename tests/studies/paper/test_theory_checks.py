@@ -6,7 +6,7 @@ import pytest
 from headgate.experiment import load
 from headgate.theory.reuse import ck_uniformity
 from studies.paper import theory_checks
-from studies.paper.theory_claims import theory_rows
+from studies.paper.theory_claims import of_checks, of_rates, theory_rows
 from studies.paper.verdicts import FAILS, HOLDS, NOT_RUN, UNTESTABLE, VACUOUS
 from studies.theory.rates import measure
 
@@ -18,8 +18,7 @@ def checks():
 
 @pytest.fixture(scope="module")
 def rates():
-    experiment, policy = theory_checks.rehearsed(quick=True)
-    return measure(experiment, policy, theory_checks.check_horizons(quick=True), 0.5, 0.5)
+    return measure(*theory_checks.rehearsed(2), theory_checks.check_horizons(quick=True), 0.5, 0.5)
 
 
 def test_the_printed_uniformity_is_off_by_what_erratum_1_says():
@@ -36,7 +35,8 @@ def test_a_constant_memory_is_best_long_after_the_beginning():
 
 
 def test_every_check_becomes_a_row_with_its_number(rates, checks):
-    rows = {row.key.removeprefix("theory-"): row for row in theory_rows(rates, checks, None, "c")}
+    found = {**of_rates(rates), **of_checks(rates, checks)}
+    rows = {row.key.removeprefix("theory-"): row for row in theory_rows(found, "c")}
     assert (rows["corollary1"].written.verdict, rows["corollary2"].written.verdict) == (FAILS, FAILS)
     assert (rows["fresh"].written.verdict, rows["constant-n"].written.verdict) == (FAILS, HOLDS)
     assert rows["lemma1"].written.value.high == rows["lemma1"].written.value.mean
@@ -54,8 +54,7 @@ def test_every_check_becomes_a_row_with_its_number(rates, checks):
 def test_a_lemma_that_is_broken_once_is_broken(rates, checks):
     for broken in (1.01, np.inf):
         over = replace(rates.points[0], lemma1=broken)
-        rows = theory_rows(replace(rates, points=(over, *rates.points[1:])), checks, None, "c")
-        found = next(row for row in rows if row.key == "theory-lemma1").written
+        found, _ = of_checks(replace(rates, points=(over, *rates.points[1:])), checks)["lemma1"]
         assert found.verdict == FAILS
         assert np.isfinite(found.value.three).all()
     assert "infinite at 1 of" in found.note
@@ -65,7 +64,7 @@ def test_any_gamma_and_phi_is_asked_where_it_can_break(rates, checks):
     assert {(0.1, 0.8), (0.1, 0.9)} <= {(other.gamma, other.phi) for other in checks.other}
     broken = replace(checks.other[0].fits[1], exponent=1.3, low=1.2, high=1.4, holds=False)
     spoilt = replace(checks.other[0], fits=(checks.other[0].fits[0], broken, *checks.other[0].fits[2:]))
-    rows = {row.key: row.written for row in theory_rows(rates, replace(checks, other=(spoilt,)), None, "c")}
-    for key in ("theory-any-vio", "theory-any-vio-rate"):
-        assert (rows[key].verdict, rows[key].value.mean) == (FAILS, 1.3)
-        assert "(0.7, 0.3): 1.30" in rows[key].note
+    findings = of_checks(rates, replace(checks, other=(spoilt,)))
+    for found, _ in (findings["any-vio"], findings["any-vio-rate"]):
+        assert (found.verdict, found.value.mean) == (FAILS, 1.3)
+        assert "(0.7, 0.3): 1.30" in found.note
