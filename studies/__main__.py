@@ -139,22 +139,23 @@ def _paper(what: What, asked: _Options) -> list[Path]:
 
 def _measure_theory(asked: _Options) -> None:
     from headgate.learning.datasets import load_dataset
+    from studies.paper import theory_claims as claims
     from studies.paper.conclude import keep_theory
-    from studies.paper.theory_checks import OTHER, check, check_horizons, rehearsed
     from studies.theory.excess_risk import measure_risk
     from studies.theory.rates import horizons, measure
 
     began, quick = time.monotonic(), asked.quick
     Ts = horizons(10, 100) if quick else horizons(100, 31_623)
     with ticked(f"{len(Ts)} horizons", sum(Ts), asked.quiet) as tick:
-        rates = measure(*rehearsed(2 if quick else 10), Ts, 0.5, 0.5, tick=tick)
-    with ticked("other settings of V, rho and K", (len(OTHER) + 2) * sum(check_horizons(quick)), asked.quiet) as tick:
-        checks = check(quick, tick)
+        rates = measure(*claims.rehearsed(2 if quick else 10), Ts, 0.5, 0.5, tick=tick)
+    others = (len(claims.OTHER) + 2) * sum(claims.other_horizons(quick))
+    with ticked("other settings of V, rho and K", others, asked.quiet) as tick:
+        found = {**claims.of_rates(rates), **claims.of_other_settings(rates, quick, tick), **claims.of_formulas()}
     risks = []
     for name in ("digits",) if quick else ("digits", "mnist"):
         with counted(f"excess risk on {name}", asked.quiet) as count:
             risks.append(measure_risk(recipe(f"theory/{name}"), load_dataset(name), quick=quick, tick=count))
-    keep_theory(rates, checks, risks, asked.results, quick, time.monotonic() - began)
+    keep_theory(rates, {**found, **claims.of_runs(risks)}, asked.results, quick, time.monotonic() - began)
 
 
 def _comparisons(what: What, asked: _Options) -> list[Path]:

@@ -18,10 +18,8 @@ from studies.paper.batches import NAMES, RELEASED, WHOLE, WRITTEN, about, batche
 from studies.paper.claims import ClaimRow, JudgedClaims, judge_all, row_from_json, row_to_json
 from studies.paper.control import read_control
 from studies.paper.outcomes import curves_csv, policy_numbers, read_outcomes, sides_of
-from studies.paper.theory_checks import Checks
-from studies.paper.theory_claims import THEORY, of_checks, of_rates, of_runs, rules_id, theory_rows
+from studies.paper.theory_claims import THEORY, Findings, rules_id, theory_rows
 from studies.paper.verdicts import NOT_RUN, Finding
-from studies.theory.excess_risk import ExcessRisk
 from studies.theory.rates import FITS, AtHorizon, Fit, MeasuredRates, draw_rates, fit_lines
 
 COMMAND = "python -m studies reproduce"
@@ -76,12 +74,9 @@ def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -
     return write(results, {f"{data}.json": text, f"{data}.csv": "\n".join([head, *lines, ""])})
 
 
-def keep_theory(
-    rates: MeasuredRates, checks: Checks, runs: Sequence[ExcessRisk], results: Path, quick: bool, took_s: float
-) -> list[Path]:
-    """Write theory.json; `runs` are those with learning, beside which Theorem 1 is put."""
+def keep_theory(rates: MeasuredRates, found: Findings, results: Path, quick: bool, took_s: float) -> list[Path]:
+    """Write theory.json."""
     facts = facts_of_now(_command(THEORY, quick), took_s, quick)
-    found = {**of_rates(rates), **of_checks(rates, checks), **of_runs(runs)}
     numbers = {
         "study": THEORY,
         **facts,

@@ -3,9 +3,7 @@ import pytest
 
 from studies.paper.claims import OWN, claims, judge_all, study_rows
 from studies.paper.conclude import verdict_kind
-from studies.paper.theory_claims import FASTER, of_rates, theory_rows
 from studies.paper.verdicts import DIRECTION, FAILS, FAR, HOLDS, NOT_RUN, SIZE, UNTESTABLE
-from studies.theory.rates import Fit, MeasuredRates
 
 from ...analysis.made_up import BUDGET, ramp
 from .made_up_sides import side
@@ -117,22 +115,3 @@ def test_the_rule_within_budget_and_buffers_is_judged_against_constant_admission
     rows = study_rows("mnist", sides, "c")
     assert verdicts(rows, "written")["mnist-gain-fair"] == HOLDS
     assert verdicts(rows, "released")["mnist-gain-fair"] == FAILS
-
-
-def test_rates_become_rows():
-    fits = (
-        Fit("regret", 0.6, 0.59, 0.61, "O(T^0.5)", 0.5, False),
-        Fit("cost_violation", 0.4, 0.3, 0.5, "O(T^0.75)", 0.75, True),
-        Fit("buffer_violation", None, None, None, "O(1)", 0.0, True),
-        Fit("omega3", 0.6, 0.59, 0.61, "O(log T)", 0.1, False),
-    )
-    found = of_rates(MeasuredRates((), fits, 0.5, 0.5))
-    verdicts = {key: written.verdict for key, (written, _) in found.items()}
-    assert verdicts.pop("regret") == verdicts.pop("omega3") == FAILS  # proved by an erratum
-    assert found["regret"][0].value.three == pytest.approx([0.6, 0.59, 0.61])
-    assert verdicts == dict.fromkeys(("sublinear", "vio-sublinear", "cost_violation", "buffer_violation"), HOLDS)
-    assert {released.verdict for _, released in found.values()} == {UNTESTABLE}
-    rows = {row.key: row for row in theory_rows(found, "c")}
-    assert (rows["theory-regret"].written, rows["theory-omega1"].written.verdict) == (found["regret"][0], NOT_RUN)
-    steep = MeasuredRates((), (Fit("buffer_violation", 0.3, 0.2, 0.4, "O(1)", 0.0, False),), 0.5, 0.5)
-    assert of_rates(steep)["buffer_violation"][0].verdict == FASTER  # no slope refutes an O(·)
