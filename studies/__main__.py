@@ -153,7 +153,7 @@ def _measure_theory(asked: _Options) -> None:
         found = {**claims.of_rates(rates), **claims.of_other_settings(rates, quick, tick), **claims.of_formulas()}
     risks = []
     for name in ("digits",) if quick else ("digits", "mnist"):
-        with counted(f"excess risk on {name}", asked.quiet) as count:
+        with counted(f"excess risk on {name}", asked.quiet, unit="experiments") as count:
             risks.append(measure_risk(recipe(f"theory/{name}"), load_dataset(name), quick=quick, tick=count))
     keep_theory(rates, {**found, **claims.of_runs(risks)}, asked.results, quick, time.monotonic() - began)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -11,15 +11,13 @@ from headgate.analysis.curves import thinned
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.runs import Runs, read_finished
 from headgate.errors import DataError
-from studies.paper.batches import EQUAL, HORIZON, RELEASED, WRITTEN
+from studies.paper.batches import HORIZON, RELEASED, WRITTEN
 from studies.paper.control import Control, Controls
 
 POINTS = 50
 """of a curve that are kept"""
 STEP = 5
 """targets for which the first rounds are kept are multiples of so many %"""
-SomeSide = TypeVar("SomeSide")
-
 Outcomes = Mapping[tuple[str, str], Runs]
 """by (run folder's own name, policy)"""
 
@@ -75,12 +73,6 @@ def side_of(raw: Mapping[str, Any], control: Controls) -> Side:
         first=None if first is None else {int(target): rounds for target, rounds in first.items()},
         control=known,
     )
-
-
-def of_equal_means(found: Mapping[tuple[str, str], SomeSide], policy: str) -> SomeSide | None:
-    """Return a policy of the comparison at equal means, which borrows what it can from the flavour it is run in."""
-    home = WRITTEN if (EQUAL, "released") in found else RELEASED
-    return found.get((EQUAL, policy)) or found.get((home, policy))
 
 
 def policy_numbers(one: Runs) -> dict[str, Any]:

@@ -302,17 +302,14 @@ def measure_risk(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick 
     if first.training.lr > 1 / L:
         unit = 10.0 ** (np.floor(np.log10(1 / L)) - 1)  # two digits: a step size that can be typed
         plans.append((float(np.floor(1 / L / unit) * unit), max(seeds // 2, 1)))
-    of, done = len(cases) * rounds * len(plans), 0
-
-    def ticked() -> None:
-        nonlocal done
-        done += 1
-        tick(done, of)
-
-    stages = []
+    stages: list[Stage] = []
     for lr, count in plans:
         own = [replace(case, training=replace(case.training, lr=lr), seeds=case.seeds[:count]) for case in cases]
-        found, extremes = zip(*(_run(case, dataset, populations, optima, ticked) for case in own), strict=True)
+        played = []
+        for place, case in enumerate(own, start=1):
+            played.append(_run(case, dataset, populations, optima))
+            tick(len(stages) * len(own) + place, len(plans) * len(own))
+        found, extremes = zip(*played, strict=True)
         seen = Extremes(*(max(values) for values in zip(*extremes, strict=True)))
         estimated = estimate_constants(seen, L, lr, first.training.steps, rounds, float(optima[0].theta.numel()))
         stages.append(Stage(lr, tuple(point for points in found for point in points), seen, estimated))
@@ -320,7 +317,7 @@ def measure_risk(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick 
 
 
 def _run(
-    case: Experiment, dataset: Dataset, populations: Sequence[Population], optima: Sequence[Optimum], ticked: Callable[[], None]
+    case: Experiment, dataset: Dataset, populations: Sequence[Population], optima: Sequence[Optimum]
 ) -> tuple[list[Point], Extremes]:
     """All runs of one experiment, judged by the population and the best model of each seed."""
     simulation = Simulation(case, dataset, "cpu")
@@ -343,7 +340,6 @@ def _run(
         rows = simulation.step().metrics
         for key, table in record.items():
             table[..., t] = np.array([row[key] for row in rows], dtype=np.float64).reshape(len(names), S)
-        ticked()
     points = [
         Point(name, case.system.budget, excess[p], **{key: table[p] for key, table in record.items()})
         for p, name in enumerate(names)
