@@ -93,11 +93,8 @@ def _rounded(value: Any) -> Any:
 
 
 def rows_in(numbers: Mapping[str, Any]) -> Sequence[Row]:
-    """Return the rows that `keep_rows` or `headgate compare --pages` wrote; none where there are none."""
-    rows, columns = numbers.get("rows", []), numbers.get("columns")
-    if columns is None:
-        return rows if isinstance(rows, list) else []
-    made = [dict(zip(columns, values, strict=True)) for values in rows]
+    """Return the rows that `keep_rows` wrote; none where there are none."""
+    made = [dict(zip(numbers["columns"], values, strict=True)) for values in numbers.get("rows", ())]
     for row in made:
         row["unit"] = row.get("unit") or ""
         if row["learnt"] is None:

@@ -111,14 +111,14 @@ def paper_content(results: Path) -> StudyContent:
                 ]
             )
     header = ["data", "flavour", "policy", "seeds", "accuracy (%)", "money (% of the budget)", "fullest client: mean / peak"]
-    short = {name: _in_short(name, results) for name in found}
-    numbers = {"mnist": "", "cifar10": "", "imagenette": "", **short}
+    judged, _ = judged_claims(results)
+    numbers = {name: _in_short(name, judged.rows) if name in found else "" for name in NAMES}
     return StudyContent(table(header, lines), numbers, partial(draw_curves, results=results), _made(found.values()))
 
 
-def _in_short(name: str, results: Path) -> str:
+def _in_short(name: str, judged: Sequence[ClaimRow]) -> str:
     """The gain over constant admission in both flavours, what it cost, and what is left of it within both limits."""
-    rows = {row.key.removeprefix(f"{name}-"): row for row in judged_claims(results)[0].rows if row.study == name}
+    rows = {row.key.removeprefix(f"{name}-"): row for row in judged if row.study == name}
     said = []
     for flavour in (WRITTEN, RELEASED):
         gain, cost = (getattr(rows[key], flavour).value for key in ("gain-constant", "cost"))
