@@ -160,19 +160,19 @@ def _measure_theory(asked: _Options) -> None:
 
 def _comparisons(what: What, asked: _Options) -> list[Path]:
     """Run those comparisons that have no results yet, what needs a GPU only with one, and write the page."""
-    from studies import study_table
-    from studies.comparisons import comparison, keep_rows, not_run
+    from headgate.experiment import sweep_points
+    from studies.comparisons import about, command, keep_rows, not_run
     from studies.pages import write_page
     from studies.paper.batches import QUICK
 
     gpu = asked.has_gpu() or asked.quick
     names, query = _compared()[what]
     for name in not_run(names, asked.results, asked.quick):
-        trial = (*QUICK, *study_table(recipe(f"better/{name}")).get("quick", ()))
-        own = comparison(name, trial if asked.quick else ())
-        if gpu or not own.needs_gpu:
-            folders = asked.play(own.points, asked.out / "runs" / "better" / name)
-            keep_rows(folders, asked.results, name, own.command, asked.quick)
+        said = about(name)
+        if gpu or not said.get("needs_gpu"):
+            points = sweep_points(recipe(f"better/{name}"), (*QUICK, *said.get("quick", ())) if asked.quick else ())
+            folders = asked.play(points, asked.out / "runs" / "better" / name)
+            keep_rows(folders, asked.results, name, command(name, points), asked.quick)
     return write_page(what.value, query(asked.results), asked.out, asked.quick)
 
 

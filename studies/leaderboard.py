@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from headgate.analysis.comparison import Offer
 from headgate.analysis.formatting import DASH, plus_minus
@@ -18,23 +17,14 @@ OURS, BY = "headgate", "last"
 """the policy that is recommended, and the measure that policies are ranked by"""
 
 
-class Ranking(NamedTuple):
-    """A table of the leaderboard."""
+def ranked(rows: Mapping[str, Row]) -> tuple[list[str], dict[str, Difference | None]]:
+    """Return those who kept both limits, the best first and without references, and what the others are less the first.
 
-    names: list[str]
-    """of those who kept both limits, the best first; references are not ranked"""
-    gaps: Mapping[str, Difference | None]
-    """less the first's, seed by seed; p after Holm's correction over the ranked policies"""
-
-    def level(self) -> int:
-        """Return how many cannot be distinguished from the first."""
-        return sum(gap is None or gap.p is None or gap.p > 1 - DECIDED for gap in self.gaps.values())
-
-
-def ranked(rows: Mapping[str, Row]) -> Ranking:
+    That is taken seed by seed, with p after Holm's correction over the ranked policies.
+    """
     fair = [name for name, row in rows.items() if row["kept_limits"] and not row["reference"] and row[BY] is not None]
     names = sorted(fair, key=lambda name: float(rows[name][BY][0]), reverse=True)
-    return Ranking(names, holm({name: paired(rows[name], rows[names[0]], BY) for name in names[1:]}))
+    return names, holm({name: paired(rows[name], rows[names[0]], BY) for name in names[1:]})
 
 
 def leaderboard_content(folder: Path) -> StudyContent:
@@ -46,14 +36,14 @@ def leaderboard_content(folder: Path) -> StudyContent:
         for row in all_rows:
             tables.setdefault(Offer(row["prices"], row["budget"]), {})[row["policy"]] = row
         for offer, rows in tables.items():
-            ranks = ranked(rows)
-            if len(ranks.names) < 2:
+            ranks, behind = ranked(rows)
+            if len(ranks) < 2:
                 continue
-            gap, first, budget = ranks.gaps.get(OURS), ranks.names[0], offer.text(tables)
+            gap, first, budget = behind.get(OURS), ranks[0], offer.text(tables)
             names.append(f"{title(study)}, {budget}")
             gaps.append(gap)
-            place = f"{ranks.names.index(OURS) + 1} of {len(ranks.names)}" if OURS in ranks.names else DASH
-            level = f"{ranks.level()} of {len(ranks.names) - 1}"
+            place = f"{ranks.index(OURS) + 1} of {len(ranks)}" if OURS in ranks else DASH
+            level = f"{sum(not _apart(each) for each in behind.values())} of {len(behind)}"
             lines.append([escape(title(study)), escape(budget), _policy(first, rows[first]), level, place, _gap(gap)])
     header = ["data and model", "budget", f"first by {BY} (%)", "level with it"]
     header += [f"place of `{OURS}`", f"`{OURS}` less the first"]
@@ -74,7 +64,12 @@ def _policy(name: str, row: Row) -> str:
     return f"{code(name)}{lost} {plus_minus(Estimate(*row[BY]).scaled(100), 2)}"
 
 
+def _apart(gap: Difference | None) -> bool:
+    """Whether the two can be distinguished."""
+    return gap is not None and gap.p is not None and gap.p <= 1 - DECIDED
+
+
 def _gap(gap: Difference | None) -> str:
     """In points, with p; bold where the two differ clearly."""
-    bold = "**" if gap is not None and gap.p is not None and gap.p <= 1 - DECIDED else ""
+    bold = "**" if _apart(gap) else ""
     return f"{bold}{said(gap)}{bold}{p_text(gap)}"

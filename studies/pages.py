@@ -4,7 +4,6 @@ What a page says stands in pages.toml; a query fills in the numbers, the table a
 """
 
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
@@ -12,7 +11,7 @@ from textwrap import fill
 from typing import Any, NamedTuple
 
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import figure, page, this_code, words, write
+from headgate.analysis.pages import figure, page, words, write
 from headgate.errors import DataError
 
 WIDTH = 118
@@ -125,12 +124,6 @@ def of_one_sort(path: Path, quick: bool) -> dict[str, Any]:
         kinds = "real results, a trial run" if quick else "a trial run, real results"
         raise DataError(f"{path.parent}: holds {kinds} would be mixed with them; choose another --out or --pages")
     return known
-
-
-def facts_of_now(command: str, took_s: float, quick: bool) -> dict[str, Any]:
-    """Return what `facts_of` returns of runs, for what was computed just now on this machine."""
-    made = {"page_commit": this_code(), "commits": [this_code()], "dates": [time.strftime("%Y-%m-%d")], "devices": ["cpu"]}
-    return {"command": command, "quick": quick, **made, "computing_s": round(took_s, 1)}
 
 
 def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

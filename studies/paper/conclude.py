@@ -1,6 +1,7 @@
 """From finished runs to results, and from results to the pages of the paper: its experiments, its theory, its claims."""
 
 import csv
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -11,9 +12,9 @@ from typing import Any
 from headgate.analysis.curves import COLOURS
 from headgate.analysis.formatting import DASH, interval, percent
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import facts_of, runs_of, with_doubts, write
+from headgate.analysis.pages import facts_of, runs_of, this_code, with_doubts, write
 from headgate.records.reader import RunFolder
-from studies.pages import StudyContent, compact, facts_of_now, of_one_sort, read_numbers, table, wrapped_bullets
+from studies.pages import StudyContent, compact, of_one_sort, read_numbers, table, wrapped_bullets
 from studies.paper.batches import NAMES, RELEASED, WHOLE, WRITTEN, about, batches
 from studies.paper.claims import ClaimRow, JudgedClaims, judge_all, row_from_json, row_to_json
 from studies.paper.control import read_control
@@ -76,16 +77,20 @@ def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -
 
 def keep_theory(rates: MeasuredRates, found: Findings, results: Path, quick: bool, took_s: float) -> list[Path]:
     """Write theory.json."""
-    facts = facts_of_now(_command(THEORY, quick), took_s, quick)
+    command = _command(THEORY, quick)
+    made = {"page_commit": this_code(), "commits": [this_code()], "dates": [time.strftime("%Y-%m-%d")], "devices": ["cpu"]}
     numbers = {
         "study": THEORY,
-        **facts,
+        "command": command,
+        "quick": quick,
+        **made,
+        "computing_s": round(took_s, 1),
         "rules": rules_id(),
         "gamma": rates.gamma,
         "phi": rates.phi,
         "fits": [vars(fit) for fit in rates.fits],
         "points": [vars(point) for point in rates.points],
-        "claims": [row_to_json(row) for row in theory_rows(found, facts["command"])],
+        "claims": [row_to_json(row) for row in theory_rows(found, command)],
     }
     return write(results, {"theory.json": compact(numbers)})
 

@@ -187,7 +187,7 @@ def fit_points(points: Sequence[AtHorizon], name: str, claim: str, shape: Callab
 
 def _fit(name: str, T: Floats, value: Floats, claim: str, shape: Callable[[Floats], Floats]) -> Fit:
     """Least squares of log|value| on log T."""
-    tail = fitted(T)
+    tail = slice(max(min(len(T) // 2, len(T) - FITTED), 0), None)
     claimed = round(_slope(T[tail], shape(T[tail])), 3)
     y = np.abs(value[tail])
     none = Fit(name, None, None, None, claim, claimed, None)
@@ -203,11 +203,6 @@ def _fit(name: str, T: Floats, value: Floats, claim: str, shape: Callable[[Float
     low, high, line = float(local.min()), float(local.max()), claimed + LEEWAY
     holds = True if high <= line else False if low > line else None
     return Fit(name, _slope(T[tail], y), low, high, claim, claimed, holds)
-
-
-def fitted(horizons: Sequence[int] | Floats) -> slice:
-    """The horizons over which exponents are fitted."""
-    return slice(max(min(len(horizons) // 2, len(horizons) - FITTED), 0), None)
 
 
 def _slope(T: Floats, value: Floats) -> float:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.control.prices import KINDS
-from headgate.experiment import load
-from studies import HOME
+from headgate.experiment import load, sweep_points
+from studies import HOME, recipe
 from studies.better import beside_constant, in_hindsight
-from studies.comparisons import ALSO, BETTER, MEASURES, comparison, rows_in
+from studies.comparisons import ALSO, BETTER, MEASURES, about, command, rows_in
 from studies.drift import DRIFT
 from studies.pages import read_numbers, write_page
 from studies.savings import BUDGETS, SAVINGS, savings_content
@@ -20,19 +20,19 @@ from studies.selection import SELECTION
 
 RESULTS = HOME / "results" / "better"
 KNOWN = (*BETTER, *ALSO, *SAVINGS, *DRIFT, *SELECTION)
-NAMES = [name for name in KNOWN if (RESULTS / f"{name}.json").is_file() or not comparison(name).needs_gpu]
+NAMES = [name for name in KNOWN if (RESULTS / f"{name}.json").is_file() or not about(name).get("needs_gpu")]
 FOUND = {name: read_numbers(RESULTS / f"{name}.json") for name in NAMES}
 ROWS = {name: rows_in(numbers) for name, numbers in FOUND.items()}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_results_are_those_of_the_recipe(name):
-    own, rows = comparison(name), ROWS[name]
-    first = own.points[0][1]
-    assert FOUND[name]["command"] == own.command
-    assert load(shlex.split(own.command)[2]).name == name
+    points, rows = sweep_points(recipe(f"better/{name}")), ROWS[name]
+    first = points[0][1]
+    assert FOUND[name]["command"] == command(name, points)
+    assert load(shlex.split(FOUND[name]["command"])[2]).name == name
     assert list(dict.fromkeys(row["policy"] for row in rows)) == list(first.policies)
-    assert {row["budget"] for row in rows} == {point.system.budget for _, point in own.points}
+    assert {row["budget"] for row in rows} == {point.system.budget for _, point in points}
     assert {(row["rounds"], row["seeds"] + row["diverged"]) for row in rows} == {(first.rounds, len(first.seeds))}
     assert all(set(row["learnt"]) <= set(first.seeds.tolist()) for row in rows)
     for row in rows:
@@ -54,7 +54,7 @@ def test_results_are_small_and_every_file_is_of_a_recipe():
 
 
 def test_every_kind_of_price_is_compared_and_a_budget_is_a_tenth_of_full_buffers():
-    points = [point for name in ("ercot", "brent", "prices") for _, point in comparison(name).points]
+    points = [point for name in ("ercot", "brent", "prices") for _, point in sweep_points(recipe(f"better/{name}"))]
     assert {point.tables()["prices"]["kind"] for point in points} == KINDS.keys() - {"trace"}  # a trace is a user's file
     for point in points:
         full = point.prices.mean(point.rounds) * point.system.buffer.sum()
