@@ -13,12 +13,13 @@ from headgate.analysis.curves import COLOURS
 from headgate.analysis.formatting import DASH, interval, percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import facts_of, runs_of, this_code, with_doubts, write
+from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
 from studies.pages import StudyContent, compact, of_one_sort, read_numbers, table, wrapped_bullets
 from studies.paper.batches import NAMES, RELEASED, WHOLE, WRITTEN, about, batches
 from studies.paper.claims import ClaimRow, JudgedClaims, judge_all, row_from_json, row_to_json
 from studies.paper.control import read_control
-from studies.paper.outcomes import curves_csv, policy_numbers, read_outcomes, sides_of
+from studies.paper.outcomes import curves_csv, policy_numbers, sides_of
 from studies.paper.theory_claims import THEORY, Findings, rules_id, theory_rows
 from studies.paper.verdicts import NOT_RUN, Finding
 from studies.theory.rates import FITS, AtHorizon, Fit, MeasuredRates, draw_rates, fit_lines
@@ -54,7 +55,7 @@ def _command(name: str, quick: bool) -> str:
 
 def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -> list[Path]:
     """Write NAME.json, what every policy came to, and NAME.csv, its curve; what lies there of other run folders is kept."""
-    outcomes = read_outcomes(folders)
+    outcomes = [one for folder in folders for one in read_finished([folder])]
     opened = [RunFolder.open(folder) for folder in folders]
     before, other = read_numbers(results / f"{data}.json"), {run.name for run in batches(data)} - {run.name for run in opened}
     kept = {name: [each for each in before.get(name, []) if each["batch"] in other] for name in ("policies", "runs")}
@@ -64,7 +65,7 @@ def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -
     numbers = {
         "study": data,
         **facts,
-        "policies": [*kept["policies"], *(policy_numbers(outcome) for outcome in outcomes.values())],
+        "policies": [*kept["policies"], *map(policy_numbers, outcomes)],
         "runs": [*kept["runs"], *({"batch": each.name, "rounds": each.rounds, **each.environment} for each in opened)],
     }
     text = compact(numbers).replace(',{"batch"', ',\n{"batch"') + "\n"
