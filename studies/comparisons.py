@@ -1,7 +1,6 @@
 """The comparisons behind the pages, each a recipe better/NAME: what runs, and its rows, kept as one line each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from headgate.analysis.pages import facts_of, write
 from headgate.analysis.runs import read_finished
 from headgate.analysis.savings import Row, paired
 from headgate.errors import DataError
-from headgate.experiment import Experiment, sweep_points
+from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
 from studies import HOME, recipe, study_table
 from studies.pages import compact, of_one_sort, read_numbers
@@ -39,30 +38,21 @@ Found = Mapping[str, Sequence[Row]]
 """the rows of each comparison"""
 
 
-@dataclass(frozen=True)
-class ComparisonRecipe:
-    """A comparison, as its recipe states it."""
-
-    name: str
-    points: tuple[tuple[str, Experiment], ...]
-    needs_gpu: bool
-
-    @property
-    def command(self) -> str:
-        """The command that makes its numbers again, by themselves."""
-        one_price = len({prices_text(experiment.tables()["prices"]) for _, experiment in self.points}) == 1
-        money = ",".join(f"{experiment.system.budget:g}" for _, experiment in self.points) if one_price else "recipe"
-        return f"headgate compare studies/recipes/better/{self.name}.toml --budgets {money} --policies recipe --as-printed"
-
-
-@cache  # a page asks for the same ones again and again
-def comparison(name: str, overrides: tuple[str, ...] = ()) -> ComparisonRecipe:
-    file = recipe(f"better/{name}")
-    return ComparisonRecipe(name, tuple(sweep_points(file, overrides)), bool(study_table(file).get("needs_gpu")))
+@cache
+def about(name: str) -> dict[str, Any]:
+    """Return the table [study] of a comparison's recipe: `title`, `needs_gpu`, and `quick`, settings of a trial."""
+    return study_table(recipe(f"better/{name}"))
 
 
 def title(name: str) -> str:
-    return str(study_table(recipe(f"better/{name}"))["title"])
+    return str(about(name)["title"])
+
+
+def command(name: str, points: Sequence[tuple[str, Experiment]]) -> str:
+    """The command that makes its numbers again, by themselves."""
+    one_price = len({prices_text(experiment.tables()["prices"]) for _, experiment in points}) == 1
+    money = ",".join(f"{experiment.system.budget:g}" for _, experiment in points) if one_price else "recipe"
+    return f"headgate compare studies/recipes/better/{name}.toml --budgets {money} --policies recipe --as-printed"
 
 
 def not_run(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
@@ -93,11 +83,8 @@ def _rounded(value: Any) -> Any:
 
 
 def rows_in(numbers: Mapping[str, Any]) -> Sequence[Row]:
-    """Return the rows that `keep_rows` or `headgate compare --pages` wrote; none where there are none."""
-    rows, columns = numbers.get("rows", []), numbers.get("columns")
-    if columns is None:
-        return rows if isinstance(rows, list) else []
-    made = [dict(zip(columns, values, strict=True)) for values in rows]
+    """Return the rows that `keep_rows` wrote; none where there are none."""
+    made = [dict(zip(numbers["columns"], values, strict=True)) for values in numbers.get("rows", ())]
     for row in made:
         row["unit"] = row.get("unit") or ""
         if row["learnt"] is None:
@@ -108,7 +95,7 @@ def rows_in(numbers: Mapping[str, Any]) -> Sequence[Row]:
 def rows_of(names: Sequence[str], folder: Path) -> dict[str, Sequence[Row]]:
     """Return the rows of each comparison; refused where one that needs no GPU was not run."""
     found = {name: rows_in(read_numbers(folder / f"{name}.json")) for name in names}
-    if absent := [name for name, rows in found.items() if not rows and not comparison(name).needs_gpu]:
+    if absent := [name for name, rows in found.items() if not rows and not about(name).get("needs_gpu")]:
         raise DataError(f"{folder}: has no numbers of {listed(absent)}")
     return {name: rows for name, rows in found.items() if rows}
 

@@ -4,16 +4,14 @@ What a page says stands in pages.toml; a query fills in the numbers, the table a
 """
 
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from math import isnan
 from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import figure, page, this_code, words, write
+from headgate.analysis.pages import figure, page, words, write
 from headgate.errors import DataError
 
 WIDTH = 118
@@ -60,13 +58,17 @@ def write_page(name: str, found: StudyContent, folder: Path, quick: bool = False
 
 def _wrapped(text: str, found: StudyContent) -> str:
     said = text.format(**found.numbers)
-    return said if said.startswith(("|", "#")) else fill(said, WIDTH, break_long_words=False, break_on_hyphens=False)
+    return said if said.startswith(("|", "#")) else wrapped(said)
+
+
+def wrapped(text: str, bullet: str = "") -> str:
+    """Return a paragraph of Markdown, or an entry of a list, whose lines are short."""
+    how: Any = {"break_long_words": False, "break_on_hyphens": False}
+    return fill(bullet + text, WIDTH, subsequent_indent=" " * len(bullet), **how)
 
 
 def wrapped_bullets(said: Iterable[str]) -> str:
-    """Return a list of Markdown whose lines are short."""
-    how: Any = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
-    return "\n".join(fill(f"- {each}", WIDTH, **how) for each in said)
+    return "\n".join(wrapped(each, "- ") for each in said)
 
 
 Series = Mapping[str, Sequence[Estimate | None]]
@@ -77,32 +79,32 @@ def intervals(
     names: Sequence[str], series: Series, shows: str, line: float = 0.0, most: float = 100.0
 ) -> Callable[[Path], None]:
     """Return what draws a line for each name with a mark and its interval for each series; nothing is gained at `line`."""
-    return partial(_draw, names, series, shows, line, most)
 
+    def draw(path: Path) -> None:
+        import matplotlib.pyplot as plt
 
-def _draw(names: Sequence[str], series: Series, shows: str, line: float, most: float, path: Path) -> None:
-    import matplotlib.pyplot as plt
+        from headgate.analysis.curves import COLOURS
+        from headgate.analysis.figures import STYLE, save_figure
 
-    from headgate.analysis.curves import COLOURS
-    from headgate.analysis.figures import STYLE, save_figure
+        with plt.rc_context(STYLE):
+            drawn, axes = plt.subplots(figsize=(10.5, 0.34 * len(names) + 1.6), layout="constrained")
+            for i, (label, values) in enumerate(series.items()):
+                for place, one in ((place, one) for place, one in enumerate(values) if one is not None):
+                    y = place + 0.22 * (i - (len(series) - 1) / 2)
+                    if one.low is not None and one.high is not None:
+                        width = 0.8 if isnan(one.mean) else 1.5
+                        axes.plot([min(one.low, most), min(one.high, most)], [y, y], color=COLOURS[i], linewidth=width)
+                    if not isnan(one.mean):
+                        axes.plot(one.mean, y, "o", color=COLOURS[i], markersize=5)
+                axes.plot([], [], "o", color=COLOURS[i], label=label)
+            axes.axvline(line, color="black", linewidth=1, linestyle="--")
+            axes.set_yticks(range(len(names)), names, fontsize=9)
+            axes.invert_yaxis()
+            axes.set_xlabel(shows)
+            drawn.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(series))
+            save_figure(drawn, path)
 
-    with plt.rc_context(STYLE):
-        drawn, axes = plt.subplots(figsize=(10.5, 0.34 * len(names) + 1.6), layout="constrained")
-        for i, (label, values) in enumerate(series.items()):
-            for place, one in ((place, one) for place, one in enumerate(values) if one is not None):
-                y = place + 0.22 * (i - (len(series) - 1) / 2)
-                if one.low is not None and one.high is not None:
-                    width = 0.8 if isnan(one.mean) else 1.5
-                    axes.plot([min(one.low, most), min(one.high, most)], [y, y], color=COLOURS[i], linewidth=width)
-                if not isnan(one.mean):
-                    axes.plot(one.mean, y, "o", color=COLOURS[i], markersize=5)
-            axes.plot([], [], "o", color=COLOURS[i], label=label)
-        axes.axvline(line, color="black", linewidth=1, linestyle="--")
-        axes.set_yticks(range(len(names)), names, fontsize=9)
-        axes.invert_yaxis()
-        axes.set_xlabel(shows)
-        drawn.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(series))
-        save_figure(drawn, path)
+    return draw
 
 
 def compact(value: Any) -> str:
@@ -122,12 +124,6 @@ def of_one_sort(path: Path, quick: bool) -> dict[str, Any]:
         kinds = "real results, a trial run" if quick else "a trial run, real results"
         raise DataError(f"{path.parent}: holds {kinds} would be mixed with them; choose another --out or --pages")
     return known
-
-
-def facts_of_now(command: str, took_s: float, quick: bool) -> dict[str, Any]:
-    """Return what `facts_of` returns of runs, for what was computed just now on this machine."""
-    made = {"page_commit": this_code(), "commits": [this_code()], "dates": [time.strftime("%Y-%m-%d")], "devices": ["cpu"]}
-    return {"command": command, "quick": quick, **made, "computing_s": round(took_s, 1)}
 
 
 def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

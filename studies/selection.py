@@ -9,7 +9,7 @@ from headgate.analysis.limits import holm
 from headgate.analysis.savings import Row, paired
 from headgate.experiment import load
 from studies import recipe
-from studies.comparisons import Found, clear, rows_of, said, title
+from studies.comparisons import Found, at, clear, rows_of, said, title
 from studies.pages import StudyContent, intervals, table
 
 SELECTION = tuple(f"looking-{net}{world}" for net in ("", "lenet-", "cifar10-") for world in ("calm", "sudden"))
@@ -32,13 +32,15 @@ def measures(name: str) -> tuple[str, str]:
 def selection_content(folder: Path) -> StudyContent:
     found = rows_of(SELECTION, folder)
     data = load(recipe("better/looking-calm")).data
-    lines, places = [], []
+    lines, places, ahead = [], [], []
     series: dict[str, list[Estimate | None]] = {rule: [] for rule in BUYING}
     for name, rows in found.items():
         named = {row["policy"]: row for row in rows}
         for many in HOW_MANY:
             gaps = [gaps_beside_lots(rows, many, key) for key in measures(name)]
             places.append(f"{title(name)}, {many}")
+            if rules := [rule for rule, one in gaps[0].items() if clear(one) > 0]:
+                ahead.append(f"{title(name)} with {many} ({listed(rules)})")
             for rule in BUYING:
                 series[rule].append(gaps[0].get(rule))
             for rule in gaps[0]:
@@ -47,8 +49,20 @@ def selection_content(folder: Path) -> StudyContent:
                 lines.append([title(name), many, rule, *told, f"{bought(row):.0f}", f"{row['N']:.0f}"])
     header = ["data, model and world", "how many", "which to buy", "best or daily (points)", "last (points)", "bought", "N"]
     shows = "less the same policy that draws lots: best model, or accuracy day by day where the world moves (points)"
-    numbers = {**_numbers(found, data.window, data.look), **choices(rows_of(CHOOSING, folder))}
+    numbers = {
+        "window": data.window,
+        "look": f"{data.look:g}",
+        "seeds": found[SELECTION[0]][0]["seeds"],
+        "again": {rule: _trained_on(rule, found.get(COMES_ROUND, ())) for rule in ("entropy", "random")},
+        "ahead": "; ".join(ahead),
+        **choices(rows_of(CHOOSING, folder)),
+    }
     return StudyContent(table(header, lines), numbers, intervals(places, series, shows))
+
+
+def _trained_on(policy: str, rows: Sequence[Row]) -> str:
+    """How much of what it buys is bought for the first time; nothing where it was not run."""
+    return percent(at(rows, policy)["N"] / bought(at(rows, policy))) if rows else DASH
 
 
 def choices(found: Found) -> dict[str, object]:
@@ -70,24 +84,6 @@ def choices(found: Found) -> dict[str, object]:
     header += ["margin less lots, last", "adaptive less the better, last", "seeds"]
     near = sum(gap >= -NEAR for gap in gaps)
     return {"choices": table(header, lines), "worst": f"{-min(gaps):.2f}", "near": near, "cells": len(gaps)}
-
-
-def _numbers(found: Found, window: int, look: float) -> dict[str, object]:
-    named = {row["policy"]: row for row in found.get(COMES_ROUND, ())}
-    again = {rule: percent(named[rule]["N"] / bought(named[rule])) if named else DASH for rule in ("entropy", "random")}
-    ahead: list[str] = []
-    for name, rows in found.items():
-        for many in HOW_MANY:
-            key = measures(name)[0]
-            rules = [rule for rule, one in gaps_beside_lots(rows, many, key).items() if clear(one) > 0]
-            ahead += [f"{title(name)} with {many} ({listed(rules)})"] if rules else []
-    return {
-        "window": window,
-        "look": f"{look:g}",
-        "seeds": found[SELECTION[0]][0]["seeds"],
-        "again": again,
-        "ahead": "; ".join(ahead),
-    }
 
 
 def _named(many: str, rule: str) -> str:

@@ -10,14 +10,11 @@ ROOT = Path(__file__).parents[1]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
-def rows_of(page):
-    lines = (ROOT / "docs" / "understand" / page).read_text("utf-8").splitlines()
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
-
-
 def promises():
     """(promise, mechanism, tests) of each row of the tables."""
-    return [row for row in rows_of("guarantees.md") if row[0] != "promise"]
+    lines = (ROOT / "docs" / "understand" / "guarantees.md").read_text("utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    return [row for row in rows if row[0] != "promise"]
 
 
 @pytest.mark.parametrize("row", promises(), ids=lambda row: row[0][:60])
@@ -25,10 +22,6 @@ def test_a_promise_has_a_mechanism_and_a_test_that_is_there(row):
     promise, mechanism, tests = row
     assert promise
     assert mechanism
-    check_tests(tests)
-
-
-def check_tests(tests):
     named = NAMED.findall(tests)
     assert named, f"{tests}: names no test"
     for file, function in named:

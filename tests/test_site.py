@@ -87,34 +87,15 @@ def test_every_command_and_every_kind_stands_in_the_reference(site):
         assert f"\n{kind}¶" in recipes
 
 
-BROKEN = {
-    "page": ("[nowhere](nowhere.md)", "nowhere.md"),
-    "place": ("[nothing](#no-such-place)", "no-such-place"),
-    "name": (
-        "```{eval-rst}\n.. automodule:: silent\n   :members:\n   :undoc-members:\n```",
-        "silent.silent: a public function",
-    ),
-}
-"""what stands on a page, and what is said of it"""
-
-
-@pytest.fixture(scope="module")
-def broken(tmp_path_factory):
-    """A site with one page for each thing that is wrong, built once."""
-    folder = tmp_path_factory.mktemp("broken")
-    (folder / "silent.py").write_text('def spoken():\n    """Says something."""\n\n\ndef silent():\n    pass\n')
-    (folder / "index.md").write_text("# Three pages\n")
-    for name, (text, _) in BROKEN.items():
-        (folder / f"{name}.md").write_text(f"# One page\n\n{text}\n")
-    extensions = ["myst_parser", "sphinx.ext.autodoc", "undocumented"]
-    (folder / "conf.py").write_text(
-        f"import sys\nsys.path[:0] = [{str(DOCS / '_extensions')!r}, {str(folder)!r}]\nextensions = {extensions}\n"
-    )
-    return build(folder, folder / "site")
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_link_or_an_undocumented_name_fails(broken, name):
-    _, said = BROKEN[name]
-    assert broken.returncode == 1
-    assert any(said in line for line in broken.stderr.splitlines() if "WARNING" in line)  # each of which fails a build
+def test_a_broken_link_or_an_undocumented_name_fails(tmp_path):
+    (tmp_path / "silent.py").write_text('def spoken():\n    """Says something."""\n\n\ndef silent():\n    pass\n')
+    links = "[nowhere](nowhere.md) [nothing](#no-such-place)"
+    members = "```{eval-rst}\n.. automodule:: silent\n   :members:\n   :undoc-members:\n```"
+    (tmp_path / "index.md").write_text(f"# One page\n\n{links}\n\n{members}\n")
+    paths, extensions = [str(DOCS / "_extensions"), str(tmp_path)], ["myst_parser", "sphinx.ext.autodoc", "undocumented"]
+    (tmp_path / "conf.py").write_text(f"import sys\nsys.path[:0] = {paths}\nextensions = {extensions}\n")
+    done = build(tmp_path, tmp_path / "site")
+    assert done.returncode == 1
+    warned = [line for line in done.stderr.splitlines() if "WARNING" in line]  # each of which fails a build
+    for said in ("nowhere.md", "no-such-place", "silent.silent: a public function"):
+        assert [line for line in warned if said in line], said

@@ -1,11 +1,6 @@
-"""Makes docs/understand/benchmarks.md and its pictures from benchmarks/results/*.json.
-
-python tools/benchmarks.py           writes them
-python tools/benchmarks.py --check   exits with 1 if the page is not up to date
-"""
+"""Makes docs/understand/benchmarks.md and its pictures from benchmarks/results/*.json: python tools/benchmarks.py"""
 
 import json
-import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -207,19 +202,9 @@ def draw(result: Result, path: Path) -> None:
         save_figure(figure, path)
 
 
-def main() -> int:
-    results = load(RESULTS)
-    if "--check" in sys.argv[1:]:
-        if not PAGE.is_file() or PAGE.read_text("utf-8") != page(results):
-            print("docs/understand/benchmarks.md: out of date, run python tools/benchmarks.py")
-            return 1
-        return 0
-    PAGE.write_text(page(results), "utf-8")
-    for name in DRAWN:
-        if name in results:
-            draw(results[name], _figure(name))
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    found = load(RESULTS)
+    PAGE.write_text(page(found), "utf-8")
+    for name in DRAWN:
+        if name in found:
+            draw(found[name], _figure(name))

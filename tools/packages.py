@@ -1,13 +1,11 @@
 """Builds wheel and sdist, and tries both in a clean environment of every Python that is here.
 
 python tools/packages.py            all Pythons from 3.11 on that are found on the path or with pyenv
-python tools/packages.py --quick    this Python alone, and the wheel alone
-python tools/packages.py --oldest   this Python alone, the wheel alone, and the oldest versions that pyproject.toml allows
-python tools/packages.py --extras   likewise, but each extra that a user runs by itself, with its oldest versions and its newest
+python tools/packages.py --extras   this Python and the wheel alone: each extra that a user runs by itself
 
 Each environment gets headgate from the index that pip is configured with and runs the smoke test; without `--extras` it
-gets no extras. Without `--oldest` pip takes the newest versions there are. Words such as sim or torch==2.13.0 beside
-`--extras` say which extras alone, and what is held fast.
+gets no extras. The newest versions there are and the oldest that pyproject.toml allows are tried. Words such as sim or
+torch==2.13.0 beside `--extras` say which extras alone, and what is held fast.
 """
 
 import json
@@ -134,25 +132,22 @@ def each_extra(package: Path, words: Sequence[str]) -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    quick, old, extras = (f"--{name}" in words for name in ("quick", "oldest", "extras"))
     shutil.rmtree(DIST, ignore_errors=True)
     packages = build(DIST)
     for package in packages:
         print(f"{package.name}: {package.stat().st_size / 1e6:.2f} MB", flush=True)
     if packages[0].stat().st_size > MOST:
         sys.exit(f"{packages[0].name}: more than {MOST / 1e6:g} MB")
-    if extras:
+    if "--extras" in words:
         each_extra(packages[0], words)
         return
-    alone = quick or old
-    for python in [sys.executable] if alone else found():
-        for package in packages[:1] if alone else packages:
-            print(f"{package.name}: {python}, {'oldest' if old else 'newest'} versions …", flush=True)
-            attempt(python, package, oldest() if old else ())
+    for python in found():
+        for package in packages:
+            print(f"{package.name}: {python}, newest versions …", flush=True)
+            attempt(python, package)
             print(f"{package.name}: installed and tried with {python}", flush=True)
-    if not alone:
-        attempt(sys.executable, packages[0], oldest())
-        print(f"{packages[0].name}: tried with {', '.join(oldest())}", flush=True)
+    attempt(sys.executable, packages[0], oldest())
+    print(f"{packages[0].name}: tried with {', '.join(oldest())}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words
 from studies.paper import verdicts
 from studies.paper.batches import EQUAL, HORIZON, NAMES, OURS, RELEASED, SHARED_ORACLE, WRITTEN, about
-from studies.paper.outcomes import Side, Sides, of_equal_means
+from studies.paper.outcomes import Side, Sides
 from studies.paper.verdicts import ALPHA, FAR, REACH, UNTESTABLE, Finding, Judge, corrected, missing
 
 FAIR = {WRITTEN: (WRITTEN, "acdpp_capped"), RELEASED: (EQUAL, "released_fair")}
@@ -81,8 +81,9 @@ class Claim:
         """Whom it is about and whom they are compared with, of what is known by run folder and policy."""
         fair = FAIR[flavour] if batch == flavour else (batch, "acdpp_tuned")
         ours = found.get(fair if self.fair else (batch, self.subject or OURS[flavour]))
-        if self.fair and flavour == RELEASED:
-            return ours, of_equal_means(found, self.other)
+        if self.fair and flavour == RELEASED:  # at equal means, with what that borrows from the flavour it is run in
+            home = WRITTEN if (EQUAL, "released") in found else RELEASED
+            return ours, found.get((EQUAL, self.other)) or found.get((home, self.other))
         return ours, self._of(found, flavour, batch, self.other)
 
     def _of(self, found: Sides, flavour: str, batch: str, policy: str) -> Side | None:

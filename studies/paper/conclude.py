@@ -1,9 +1,9 @@
 """From finished runs to results, and from results to the pages of the paper: its experiments, its theory, its claims."""
 
 import csv
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from re import sub
@@ -12,17 +12,16 @@ from typing import Any
 from headgate.analysis.curves import COLOURS
 from headgate.analysis.formatting import DASH, interval, percent
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import facts_of, runs_of, with_doubts, write
+from headgate.analysis.pages import facts_of, runs_of, this_code, with_doubts, write
+from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
-from studies.pages import StudyContent, compact, facts_of_now, of_one_sort, read_numbers, table, wrapped_bullets
+from studies.pages import StudyContent, compact, of_one_sort, read_numbers, table, wrapped_bullets
 from studies.paper.batches import NAMES, RELEASED, WHOLE, WRITTEN, about, batches
 from studies.paper.claims import ClaimRow, JudgedClaims, judge_all, row_from_json, row_to_json
 from studies.paper.control import read_control
-from studies.paper.outcomes import curves_csv, policy_numbers, read_outcomes, sides_of
-from studies.paper.theory_checks import Checks
-from studies.paper.theory_claims import THEORY, rules_id, theory_rows
+from studies.paper.outcomes import curves_csv, policy_numbers, sides_of
+from studies.paper.theory_claims import THEORY, Findings, rules_id, theory_rows
 from studies.paper.verdicts import NOT_RUN, Finding
-from studies.theory.judge import ExcessRisk, outcome_numbers
 from studies.theory.rates import FITS, AtHorizon, Fit, MeasuredRates, draw_rates, fit_lines
 
 COMMAND = "python -m studies reproduce"
@@ -56,7 +55,7 @@ def _command(name: str, quick: bool) -> str:
 
 def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -> list[Path]:
     """Write NAME.json, what every policy came to, and NAME.csv, its curve; what lies there of other run folders is kept."""
-    outcomes = read_outcomes(folders)
+    outcomes = [one for folder in folders for one in read_finished([folder])]
     opened = [RunFolder.open(folder) for folder in folders]
     before, other = read_numbers(results / f"{data}.json"), {run.name for run in batches(data)} - {run.name for run in opened}
     kept = {name: [each for each in before.get(name, []) if each["batch"] in other] for name in ("policies", "runs")}
@@ -66,7 +65,7 @@ def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -
     numbers = {
         "study": data,
         **facts,
-        "policies": [*kept["policies"], *(policy_numbers(outcome) for outcome in outcomes.values())],
+        "policies": [*kept["policies"], *map(policy_numbers, outcomes)],
         "runs": [*kept["runs"], *({"batch": each.name, "rounds": each.rounds, **each.environment} for each in opened)],
     }
     text = compact(numbers).replace(',{"batch"', ',\n{"batch"') + "\n"
@@ -77,23 +76,24 @@ def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -
     return write(results, {f"{data}.json": text, f"{data}.csv": "\n".join([head, *lines, ""])})
 
 
-def keep_theory(
-    rates: MeasuredRates, checks: Checks, runs: Sequence[ExcessRisk], results: Path, quick: bool, took_s: float
-) -> list[Path]:
-    """Write theory.json and excess_risk.json; `runs` are those with learning, beside which Theorem 1 is put."""
-    facts = facts_of_now(_command(THEORY, quick), took_s, quick)
+def keep_theory(rates: MeasuredRates, found: Findings, results: Path, quick: bool, took_s: float) -> list[Path]:
+    """Write theory.json."""
+    command = _command(THEORY, quick)
+    made = {"page_commit": this_code(), "commits": [this_code()], "dates": [time.strftime("%Y-%m-%d")], "devices": ["cpu"]}
     numbers = {
         "study": THEORY,
-        **facts,
+        "command": command,
+        "quick": quick,
+        **made,
+        "computing_s": round(took_s, 1),
         "rules": rules_id(),
         "gamma": rates.gamma,
         "phi": rates.phi,
         "fits": [vars(fit) for fit in rates.fits],
         "points": [vars(point) for point in rates.points],
-        "claims": [row_to_json(row) for row in theory_rows(rates, checks, runs, facts["command"])],
+        "claims": [row_to_json(row) for row in theory_rows(found, command)],
     }
-    risks = {**facts, "outcomes": [outcome_numbers(run) for run in runs]}
-    return write(results, {"theory.json": compact(numbers), "excess_risk.json": compact(risks)})
+    return write(results, {"theory.json": compact(numbers)})
 
 
 # the paper's experiments
@@ -117,14 +117,14 @@ def paper_content(results: Path) -> StudyContent:
                 ]
             )
     header = ["data", "flavour", "policy", "seeds", "accuracy (%)", "money (% of the budget)", "fullest client: mean / peak"]
-    short = {name: _in_short(name, results) for name in found}
-    numbers = {"mnist": "", "cifar10": "", "imagenette": "", **short}
+    judged, _ = judged_claims(results)
+    numbers = {name: _in_short(name, judged.rows) if name in found else "" for name in NAMES}
     return StudyContent(table(header, lines), numbers, partial(draw_curves, results=results), _made(found.values()))
 
 
-def _in_short(name: str, results: Path) -> str:
+def _in_short(name: str, judged: Sequence[ClaimRow]) -> str:
     """The gain over constant admission in both flavours, what it cost, and what is left of it within both limits."""
-    rows = {row.key.removeprefix(f"{name}-"): row for row in judged_claims(results)[0].rows if row.study == name}
+    rows = {row.key.removeprefix(f"{name}-"): row for row in judged if row.study == name}
     said = []
     for flavour in (WRITTEN, RELEASED):
         gain, cost = (getattr(rows[key], flavour).value for key in ("gain-constant", "cost"))
@@ -199,10 +199,9 @@ def judged_claims(results: Path) -> tuple[JudgedClaims, dict[str, dict[str, Any]
     quick = any(numbers["quick"] for numbers in found.values())
     sides = {name: sides_of(found[name], read_control(results, name)) for name in found if name != THEORY}
     judged = judge_all(sides, lambda name: _command(name, quick))
-    known = {row.key: row for row in map(row_from_json, found.get(THEORY, {}).get("claims", []))}
-    for row in theory_rows(None, None, None, _command(THEORY, quick)):  # their words are those of now
-        own = known.get(row.key, row)
-        judged.rows.append(replace(row, written=own.written, released=own.released))
+    known = [row_from_json(raw) for raw in found.get(THEORY, {}).get("claims", [])]
+    findings = {row.key.removeprefix("theory-"): (row.written, row.released) for row in known}
+    judged.rows.extend(theory_rows(findings, _command(THEORY, quick)))
     return judged, found
 
 

@@ -65,13 +65,11 @@ def rehearse_study(data: str, pages: Path, quick: bool, tick: Callable[[int, int
     """Rehearse what control.json does not know yet, or knows with other settings, and write it there."""
     known = read_numbers(pages / FILE)
     before = {each["settings"]: each for each in known.get(data, [])}
-    wanted = list(_wanted(data, quick))
-    made = []
-    for done, (batch, policy, experiment) in enumerate(wanted):
-        tick(done, len(wanted))
-        settings = _settings(batch, policy, experiment, _runs(quick))
-        made.append(before.get(settings) or asdict(_rehearsed(batch, policy, experiment, _runs(quick), settings)))
-    tick(len(wanted), len(wanted))
+    wanted, runs, made = list(_wanted(data, quick)), QUICK_RUNS if quick else RUNS, []
+    for batch, policy, experiment in wanted:
+        settings = _settings(batch, policy, experiment, runs)
+        made.append(before.get(settings) or asdict(_rehearsed(batch, policy, experiment, runs, settings)))
+        tick(len(made), len(wanted))
     write(pages, {FILE: compact({**known, data: made})})
 
 
@@ -83,10 +81,6 @@ def read_control(pages: Path, data: str) -> dict[tuple[str, str], list[Control]]
         one = Control(**plain)
         found.setdefault((one.batch, one.policy), []).append(one)
     return found
-
-
-def _runs(quick: bool) -> int:
-    return QUICK_RUNS if quick else RUNS
 
 
 def _wanted(data: str, quick: bool) -> Iterator[tuple[str, str, Experiment]]:

@@ -2,31 +2,21 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from headgate.analysis.curves import thinned
 from headgate.analysis.intervals import Estimate, Floats, estimate
-from headgate.analysis.runs import Runs, read_finished
+from headgate.analysis.runs import Runs
 from headgate.errors import DataError
-from studies.paper.batches import EQUAL, HORIZON, RELEASED, WRITTEN
+from studies.paper.batches import HORIZON, RELEASED, WRITTEN
 from studies.paper.control import Control, Controls
 
 POINTS = 50
 """of a curve that are kept"""
 STEP = 5
 """targets for which the first rounds are kept are multiples of so many %"""
-SomeSide = TypeVar("SomeSide")
-
-Outcomes = Mapping[tuple[str, str], Runs]
-"""by (run folder's own name, policy)"""
-
-
-def read_outcomes(folders: Sequence[Path]) -> dict[tuple[str, str], Runs]:
-    """Every policy of the given folders."""
-    return {(one.folder, one.policy): one for folder in folders for one in read_finished([folder])}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +67,6 @@ def side_of(raw: Mapping[str, Any], control: Controls) -> Side:
     )
 
 
-def of_equal_means(found: Mapping[tuple[str, str], SomeSide], policy: str) -> SomeSide | None:
-    """Return a policy of the comparison at equal means, which borrows what it can from the flavour it is run in."""
-    home = WRITTEN if (EQUAL, "released") in found else RELEASED
-    return found.get((EQUAL, policy)) or found.get((home, policy))
-
-
 def policy_numbers(one: Runs) -> dict[str, Any]:
     """What a policy came to; the seeds one by one where claims are judged by them."""
     if one.held is None:
@@ -122,11 +106,11 @@ def _plain(value: Estimate) -> list[float | None]:
     return [None if each is None else round(each, 5) for each in value.three]
 
 
-def curves_csv(outcomes: Outcomes, quick: bool) -> str:
+def curves_csv(outcomes: Sequence[Runs], quick: bool) -> str:
     """Mean and interval at the evaluated rounds of every policy, thinned evenly where there are many."""
     lines = ["kind,batch,policy,round,accuracy,low,high,spent,n,debt"]
     kind = "trial" if quick else "result"
-    for one in (one for one in outcomes.values() if one.learnt):
+    for one in (one for one in outcomes if one.learnt):
         means = [values.mean(axis=0) for values in (one.spent, one.column("n"), one.column("debt"))]
         for place in thinned(len(one.t), POINTS):
             t, best = one.t[place], estimate(one.curve[:, place])

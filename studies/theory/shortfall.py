@@ -6,17 +6,14 @@ python -m studies.theory.shortfall rounding ROUNDS
 python -m studies.theory.shortfall learning ROUNDS SEEDS
 python -m studies.theory.shortfall ages
 python -m studies.theory.shortfall shipped
-python -m studies.theory.shortfall series FILE.csv COLUMN
 
 Prices are even from 1 to 10, ten clients have 100 places, the budget is 55 a round. The distance to T·B̄·F(θ*) is measured by
 the identity (I), whose parts do not depend on whether the prices of a seed were lucky. A second table compares with the most
 that anybody who knows all prices could buy, also where prices take few values. It takes about ten minutes.
 """
 
-import csv
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -33,15 +30,14 @@ from headgate.control.policies import Below, Clairvoyant, Headgate
 from headgate.control.policies.budgeted import headgate as limits
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Markov, PriceProcess, Uniform, UniformInteger
-from headgate.control.prices.recorded import Market
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.experiment import sweep_points
 from headgate.simulation.schedule import perform
 from headgate.theory.bound import BoundConstants
 from studies import recipe
-from studies.zoo import windows
 from studies.zoo.age import Age
 from studies.zoo.hindsight import Hindsight
+from studies.zoo.windows import Windows
 
 LOW, HIGH = 1.0, 10.0
 HORIZONS, SEEDS = (100, 1000, 10_000), 100
@@ -85,22 +81,21 @@ def short(price: NDArray[np.float64], bought: NDArray[np.int64], places: float, 
     return np.asarray(wrong + (budget * price.shape[-1] - (price * bought).sum(axis=-1)) / limit)
 
 
-def played(policy: AdmissionPolicy, prices: PriceProcess, budget: float, rounds: int, seeds: int) -> Rehearsal:
-    system, runs = System(BUFFERS, budget, rounds), np.arange(seeds)
-    return rehearse(
-        system, policy.resolved(PolicyContext(system, prices, BoundConstants(), runs, rounds)), prices, runs, rounds
-    )
+def played(policy: AdmissionPolicy, prices: PriceProcess, budget: float, rounds: int, runs: NDArray[np.int64]) -> Rehearsal:
+    system = System(BUFFERS, budget, rounds)
+    context = PolicyContext(system, prices, BoundConstants(), runs, rounds)
+    return rehearse(system, policy.resolved(context), prices, runs, rounds)
 
 
 def measured(policy: AdmissionPolicy, rounds: int, seeds: int, places: float | None = None) -> NDArray[np.float64]:
     """Of the ceiling of all places, or of those that a round may renew."""
-    found = played(policy, Uniform(LOW, HIGH), BUDGET, rounds, seeds)
+    found = played(policy, Uniform(LOW, HIGH), BUDGET, rounds, np.arange(seeds))
     return short(found.price, found.admitted, float(BUFFERS.sum()) if places is None else places, BUDGET)
 
 
 def behind(policy: AdmissionPolicy, prices: PriceProcess, budget: float, rounds: int, seeds: int) -> NDArray[np.float64]:
     """How many samples fewer than the most that the prices of each seed allow, (R,)."""
-    runs = (played(each, prices, budget, rounds, seeds) for each in (Clairvoyant(aim="samples"), policy))
+    runs = (played(each, prices, budget, rounds, np.arange(seeds)) for each in (Clairvoyant(aim="samples"), policy))
     most, own = (run.admitted.sum(axis=-1) for run in runs)
     return np.asarray(most - own)
 
@@ -121,55 +116,39 @@ POLICIES: dict[str, AdmissionPolicy] = {
     "the latest 64": Headgate(early=0.0, remember=64),
     "all prices known": Clairvoyant(aim="samples", fill=8.0),
 }
-
-
-KNOWN = "all prices known"
 WANDER: dict[str, AdmissionPolicy] = {
     "headgate": Headgate(smooth=0.0),
-    "windows": windows.Windows(smooth=0.0),
+    "windows": Windows(smooth=0.0),
     "headgate, the latest 8": Headgate(smooth=0.0, remember=8),
     "headgate for nets": Headgate(smooth=0.25, ahead=5.0),
-    "windows for nets": windows.Windows(smooth=0.25, ahead=5.0),
+    "windows for nets": Windows(smooth=0.25, ahead=5.0),
     "the same money every round": Below(quantile=1.0),
     "below the median": Below(),
-    KNOWN: Clairvoyant(aim="samples"),
+    "all prices known": Clairvoyant(aim="samples"),
+}
+AGES: dict[str, AdmissionPolicy] = {
+    "headgate for linear models": WANDER["headgate"],
+    "headgate for nets": WANDER["headgate for nets"],
+    "hindsight, least age": Hindsight(),
+    "hindsight, power 0.5": Hindsight(power=0.5),
+    "hindsight, most samples": Hindsight(power=0.0),
+    **{f"age, power {power:g}": Age(power=power) for power in (1.0, 0.5, 0.25)},
+    "an even spend": WANDER["the same money every round"],
+    "below the running median": WANDER["below the median"],
 }
 
 
-def false_alarms(rounds: int, seeds: int, at_once: int = 100) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The seeds in which `windows` takes even prices for prices that wander, and how many samples that costs each."""
-    system, won = System(BUFFERS, BUDGET, rounds), np.zeros(seeds, dtype=np.bool_)
-    for first in range(0, seeds, at_once):
-        own = np.arange(first, min(first + at_once, seeds))
-        memory, path = windows.unseen(len(own)), Uniform(LOW, HIGH).path(own, 1, rounds + 1)
-        for t in range(1, rounds + 1):
-            memory = windows.observe(memory, path[:, t - 1].copy(), t, system)
-        won[own] = memory["wander"]
-    wrong = np.flatnonzero(won)
-    bought = [
-        rehearse(system, WANDER[each], Uniform(LOW, HIGH), wrong, rounds).admitted.sum(axis=-1)
-        for each in ("headgate", "windows")
-        if wrong.size
-    ]
-    return wrong, np.asarray(bought[0] - bought[1], dtype=np.float64) if bought else np.zeros(0)
-
-
-def wander(rounds: str, seeds: str) -> None:
-    wrong, fewer = false_alarms(int(rounds), int(seeds))
-    mean, least, most = fewer.sum() / int(seeds), fewer.min(initial=0.0), fewer.max(initial=0.0)
-    print(f"windows under even prices, {rounds} rounds: {wrong.size} false alarms in {seeds} seeds")
-    print(f"samples fewer than headgate: {mean:.2f} on average, from {least:.0f} to {most:.0f}")
-
-
-@dataclass(frozen=True)
-class Series(Market):
-    """Recorded prices, of mean 5.5; every seed begins at another one."""
-
-    values: tuple[float, ...] = ()
-
-    @property
-    def _prices(self) -> NDArray[np.float64]:
-        return np.asarray(self.values) * 5.5 / np.mean(self.values)
+def wander(rounds: str, seeds: str, at_once: int = 100) -> None:
+    """In how many seeds `windows` takes even prices for prices that wander, and how many samples that costs each."""
+    fewer, most = np.zeros(0), int(seeds)
+    for first in range(0, most, at_once):
+        runs = np.arange(first, min(first + at_once, most))
+        alone, own = (played(WANDER[each], Uniform(LOW, HIGH), BUDGET, int(rounds), runs) for each in ("headgate", "windows"))
+        wrong = own.ledger.memory["wander"]
+        fewer = np.append(fewer, (alone.admitted - own.admitted)[wrong].sum(axis=-1))
+    print(f"windows under even prices, {rounds} rounds: {fewer.size} false alarms in {seeds} seeds")
+    ends = f"from {fewer.min(initial=0.0):.0f} to {fewer.max(initial=0.0):.0f}"
+    print(f"samples fewer than headgate: {fewer.sum() / most:.2f} on average, {ends}")
 
 
 def mean_ages(admitted: NDArray[np.int64], places: int) -> NDArray[np.float64]:
@@ -180,66 +159,38 @@ def mean_ages(admitted: NDArray[np.int64], places: int) -> NDArray[np.float64]:
     return older / places
 
 
-def compare(name: str, system: System, prices: PriceProcess, rounds: int) -> None:
-    """Samples, mean age and money left, 200 seeds from 5000 on."""
-    runs = np.arange(5000, 5200)
+def compare(
+    name: str, policies: dict[str, AdmissionPolicy], system: System, prices: PriceProcess, runs: NDArray[np.int64]
+) -> None:
+    """Print what each policy buys and how old it grows; what takes one price alone is left out where clients have their own."""
+    rounds, first = system.horizon or 0, None
     context = PolicyContext(system, prices, BoundConstants(), runs, rounds)
-    first: NDArray[np.int64] | None = None
-    print(f"{name}: samples; more than headgate, seed by seed; their mean age in rounds; money left (%)")
-    for kind, policy in WANDER.items():
-        if kind != KNOWN or prices.path(runs[:1], 1, 2).ndim == 2:
+    print(f"{name}, {len(runs)} seeds: samples; more than the first rule, seed by seed; paid for one; money left (%);")
+    print("  their mean age in rounds; the same in the last tenth")
+    for called, policy in policies.items():
+        if prices.path(runs[:1], 1, 2).ndim == 2 or type(policy) not in (Age, Clairvoyant):
             found = rehearse(system, policy.resolved(context), prices, runs, rounds)
-            left = 100 - 100 * found.spend.sum(axis=-1) / (system.budget * rounds)
-            samples, age = found.admitted.sum(axis=-1), mean_ages(found.admitted, system.memory).mean()
+            samples, spend = found.admitted.sum(axis=-1), found.spend.sum(axis=-1)
             first = samples if first is None else first
-            print(f"  {kind}: {cell(samples)}; {cell(samples - first)}; {age:.1f}; {left.mean():.1f}", flush=True)
-
-
-def series(file: str, column: str) -> None:
-    with open(file, newline="", encoding="utf-8") as lines:
-        values = tuple(float(row[column]) for row in csv.DictReader(lines) if row[column])
-    compare(f"{len(values)} prices", System(BUFFERS, BUDGET, 100), Series(values=values), 100)
+            ages, left = mean_ages(found.admitted, system.memory), 100 - 100 * spend.mean() / (system.budget * rounds)
+            age, late = plus_minus(student(ages.mean(axis=-1)), 2), ages[:, -rounds // 10 :].mean()
+            paid = f"{spend.sum() / samples.sum():.2f}; {left:.1f}"
+            print(f"  {called}: {cell(samples)}; {cell(samples - first)}; {paid}; {age}; {late:.1f}", flush=True)
 
 
 def shipped() -> None:
+    """Print the table of prices that wander, of studies/theory/theorem.md."""
     for name in ("ercot", "brent", "prices"):
-        for point, experiment in sweep_points(recipe(f"better/{name}"), ()):
-            compare(point or name, experiment.system, experiment.prices, experiment.rounds)
-
-
-AGES: dict[str, AdmissionPolicy] = {
-    "hindsight, least age": Hindsight(),
-    "hindsight, power 0.5": Hindsight(power=0.5),
-    "hindsight, most samples": Hindsight(power=0.0),
-    **{f"age, power {power:g}": Age(power=power) for power in (1.0, 0.5, 0.25)},
-    "headgate for nets": WANDER["headgate for nets"],
-    "headgate for linear models": WANDER["headgate"],
-    "an even spend": WANDER["the same money every round"],
-    "below the running median": WANDER["below the median"],
-}
+        for point, own in sweep_points(recipe(f"better/{name}"), ()):
+            compare(point or name, WANDER, own.system, own.prices, np.arange(5000, 5200))
 
 
 def ages() -> None:
-    """The tables of studies/theory/age.md."""
-    offers: dict[str, tuple[System, PriceProcess, NDArray[np.int64]]] = {
-        "even from 1 to 10": (System(BUFFERS, BUDGET, 100), Uniform(LOW, HIGH), np.arange(200))
-    }
+    """Print the tables of studies/theory/age.md."""
+    compare("even from 1 to 10", AGES, System(BUFFERS, BUDGET, 100), Uniform(LOW, HIGH), np.arange(200))
     for name in ("brent", "ercot", "cifar10"):
         ((_, own),) = sweep_points(recipe(f"better/{name}"), ())
-        offers[f"better/{name}"] = own.system, own.prices, own.seeds
-    for name, (system, prices, seeds) in offers.items():
-        print(f"{name}, {len(seeds)} seeds: samples; paid for one; mean age in rounds; the same in the last tenth")
-        rounds, one_price = system.horizon or 0, prices.path(seeds[:1], 1, 2).ndim == 2
-        context = PolicyContext(system, prices, BoundConstants(), seeds, rounds)
-        for called, policy in AGES.items():
-            if one_price or not isinstance(policy, Age):
-                found = rehearse(system, policy.resolved(context), prices, seeds, rounds)
-                samples, old = found.admitted.sum(axis=-1), mean_ages(found.admitted, system.memory)
-                paid = found.spend.sum() / samples.sum()
-                mean = plus_minus(student(old.mean(axis=-1)), 2)
-                print(
-                    f"  {called}: {samples.mean():,.0f}; {paid:.2f}; {mean}; {old[:, -rounds // 10 :].mean():.1f}", flush=True
-                )
+        compare(f"better/{name}", AGES, own.system, own.prices, own.seeds)
 
 
 def main() -> None:
@@ -298,12 +249,5 @@ def cell(found: NDArray[np.float64]) -> str:
 
 if __name__ == "__main__":
     asked = sys.argv[1:]
-    commands: dict[str, Callable[..., None]] = {
-        "ages": ages,
-        "learning": learning,
-        "rounding": rounding,
-        "series": series,
-        "shipped": shipped,
-        "wander": wander,
-    }
+    commands: dict[str, Callable[..., None]] = {each.__name__: each for each in (ages, learning, rounding, shipped, wander)}
     commands[asked[0]](*asked[1:]) if asked else main()

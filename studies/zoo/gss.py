@@ -19,7 +19,6 @@ from headgate.control.retention import Capacity, Retention
 from headgate.control.types import Bools, Floats, Ints, System
 from headgate.errors import SettingError
 from headgate.limits import SAMPLES, check_memory
-from studies.zoo.gradients import gradient_cosines
 
 FIRST = 0.1
 """the score of a sample that is compared with none"""
@@ -57,7 +56,7 @@ class GSS(Retention):
     def rank(self, candidates: Candidates) -> Bools | Floats:
         if candidates.scores is None:
             return candidates.draw()
-        cosine = gradient_cosines(candidates.scores)
+        cosine = gradient_cosines(candidates.scores.error, candidates.scores.features)
         inside, comes = candidates.there & ~candidates.new, np.flatnonzero((candidates.there & candidates.new).any(axis=0))
         at = candidates.position[:, comes]
         challenged, duel = candidates.draw(at), candidates.draw(at, again=1)
@@ -82,6 +81,16 @@ class GSS(Retention):
         """Some of those in memory, by lot; all where they are no more than a batch."""
         order = np.argsort(np.where(inside, lot, np.inf), axis=1, kind="stable")
         return inside & (places_in(order) < self.batch)
+
+
+def gradient_cosines(error: Floats | None, features: Floats | None) -> Floats:
+    """Return the cosines of the gradients, error ⊗ features, of each client's samples, (C, W, W); 0 with one of no length."""
+    assert error is not None
+    assert features is not None
+    products = (error @ error.transpose(0, 2, 1)) * (features @ features.transpose(0, 2, 1))
+    squared = np.diagonal(products, axis1=1, axis2=2)
+    lengths = np.sqrt(squared[:, :, None] * squared[:, None])
+    return np.clip(np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0), -1.0, 1.0)
 
 
 def _scores(cosine: Floats, among: Bools) -> Floats:

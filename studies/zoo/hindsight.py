@@ -31,8 +31,6 @@ class Hindsight(Clairvoyant):
     power: float = 1.0
     crowding: float = 0.0
     """a tenth of the places, renewed in a round in which a share j of the others is, feels the price c(t)·(1 + crowding·j)"""
-    late: float = 0.0
-    """ages in round t count by (t/T)^late"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,7 +51,7 @@ class Hindsight(Clairvoyant):
         prices = prices.reshape(*prices.shape[:2], -1).swapaxes(1, 2)  # (R, M or 1, T)
         first = np.minimum((prices[..., 0] * places).sum(axis=-1), self.most_in_first_round(system))
         money = system.budget * prices.shape[-1] - first
-        waiting = waits(prices.shape[-1], self.power, self.late)
+        waiting = waits(prices.shape[-1], self.power)
         high = np.full(len(prices), waiting.max() / max(float(prices.min()), 1e-6))
         low, enclosed = high * 1e-30, dict[str, tuple[Floats, Floats]]()
         for _ in range(HALVINGS):
@@ -82,10 +80,10 @@ class Hindsight(Clairvoyant):
         return np.asarray(parts.mean(axis=0).reshape(costs.shape))
 
 
-def waits(rounds: int, power: float, late: float = 0.0) -> Floats:
+def waits(rounds: int, power: float) -> Floats:
     """What it costs to keep what was bought in round i until round j, (T, T + 1), where the last column is the end."""
     age = np.arange(rounds) - np.arange(rounds)[:, None]
-    cost = np.where(age > 0, np.maximum(age, 1.0) ** power, 0.0) * (np.arange(1, rounds + 1) / rounds) ** late
+    cost = np.where(age > 0, np.maximum(age, 1.0) ** power, 0.0)
     return np.concatenate([np.zeros((rounds, 1)), cost.cumsum(axis=-1)], axis=-1)
 
 

@@ -1,6 +1,5 @@
 """The comparisons: results are of the recipes, rows survive their file, and pages conclude what the rows say."""
 
-import re
 import shlex
 from pathlib import Path
 
@@ -8,33 +7,32 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from headgate.control.prices import KINDS
-from headgate.experiment import load
-from studies import HOME
+from headgate.experiment import load, sweep_points
+from studies import HOME, recipe
 from studies.better import beside_constant, in_hindsight
-from studies.comparisons import ALSO, BETTER, MEASURES, comparison, rows_in
-from studies.drift import DRIFT, MOVING, STREAMS, drift_content
+from studies.comparisons import ALSO, BETTER, MEASURES, about, command, rows_in
+from studies.drift import DRIFT
 from studies.pages import read_numbers, write_page
 from studies.savings import BUDGETS, SAVINGS, savings_content
-from studies.selection import BUYING, CHOOSING, COMES_ROUND, SELECTION, bought, gaps_beside_lots
+from studies.selection import SELECTION
 
 RESULTS = HOME / "results" / "better"
 KNOWN = (*BETTER, *ALSO, *SAVINGS, *DRIFT, *SELECTION)
-NAMES = [name for name in KNOWN if (RESULTS / f"{name}.json").is_file() or not comparison(name).needs_gpu]
+NAMES = [name for name in KNOWN if (RESULTS / f"{name}.json").is_file() or not about(name).get("needs_gpu")]
 FOUND = {name: read_numbers(RESULTS / f"{name}.json") for name in NAMES}
 ROWS = {name: rows_in(numbers) for name, numbers in FOUND.items()}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_results_are_those_of_the_recipe(name):
-    own, rows = comparison(name), ROWS[name]
-    first = own.points[0][1]
-    assert FOUND[name]["command"] == own.command
-    assert load(shlex.split(own.command)[2]).name == name
+    points, rows = sweep_points(recipe(f"better/{name}")), ROWS[name]
+    first = points[0][1]
+    assert FOUND[name]["command"] == command(name, points)
+    assert load(shlex.split(FOUND[name]["command"])[2]).name == name
     assert list(dict.fromkeys(row["policy"] for row in rows)) == list(first.policies)
-    assert {row["budget"] for row in rows} == {point.system.budget for _, point in own.points}
+    assert {row["budget"] for row in rows} == {point.system.budget for _, point in points}
     assert {(row["rounds"], row["seeds"] + row["diverged"]) for row in rows} == {(first.rounds, len(first.seeds))}
     assert all(set(row["learnt"]) <= set(first.seeds.tolist()) for row in rows)
     for row in rows:
@@ -56,7 +54,7 @@ def test_results_are_small_and_every_file_is_of_a_recipe():
 
 
 def test_every_kind_of_price_is_compared_and_a_budget_is_a_tenth_of_full_buffers():
-    points = [point for name in ("ercot", "brent", "prices") for _, point in comparison(name).points]
+    points = [point for name in ("ercot", "brent", "prices") for _, point in sweep_points(recipe(f"better/{name}"))]
     assert {point.tables()["prices"]["kind"] for point in points} == KINDS.keys() - {"trace"}  # a trace is a user's file
     for point in points:
         full = point.prices.mean(point.rounds) * point.system.buffer.sum()
@@ -82,7 +80,6 @@ def test_rows_are_read_as_they_were_kept(values, first):
     for i, (row, own) in enumerate(zip(rows, values, strict=True)):
         learnt = [first, first + 1, first + 2] if i % 2 else [first, first + 2, first + 5]
         assert (row["policy"], row["learnt"], row["last_by_seed"], row["unit"]) == (f"p{i}", learnt, own, "")
-    assert rows_in({"rows": [{"policy": "as it is"}]}) == [{"policy": "as it is"}]
 
 
 def test_a_trial_of_the_whole_chain(tmp_path, studies):
@@ -95,8 +92,6 @@ def test_a_trial_of_the_whole_chain(tmp_path, studies):
     assert all(read_numbers(tmp_path / "results" / "better" / f"{name}.json")["quick"] for name in DRIFT)
     _, err = studies("reproduce", "drift", "--quiet", "--out", tmp_path, code=4)
     assert "real results would be mixed" in err
-    out, _ = studies("reproduce", "selection", "--list")
-    assert out.splitlines() == [comparison(name).command for name in (*SELECTION, *CHOOSING)]
 
 
 def row(policy, best, last, prices="markov"):
@@ -127,62 +122,6 @@ def test_the_best_schedule_is_chosen_on_other_seeds_than_it_is_judged_on():
     found = in_hindsight(own, [lucky, best], "last")
     assert (found.schedule, round(found.closed.mean, 6), round(found.of_it.mean, 6)) == ("best", 0.666667, 0.5)
     assert in_hindsight(own, [row("lucky", 0.9, 0.9), row("best", 0.8, 0.8)], "last").schedule == "lucky"
-
-
-# worlds that move
-
-
-def test_p_is_corrected_for_the_number_of_worlds_and_counts_are_of_intervals():
-    """Beside `headgate`: p and counts as the page has them, against Holm's rule and Student's test written out."""
-    rows = {name: {one["policy"]: one for one in ROWS[name]} for name in MOVING}
-    tests = {
-        key: [stats.ttest_rel(own["alert"][f"{key}_by_seed"], own["headgate"][f"{key}_by_seed"]) for own in rows.values()]
-        for key in ("length", "last")
-    }
-    own = [test.pvalue for test in tests["length"]]
-    corrected = [min(1.0, max((len(own) - k) * q for k, q in enumerate(sorted(q for q in own if q <= p)))) for p in own]
-    found = drift_content(RESULTS)
-    said = [line.split("|")[5] for line in found.table.splitlines() if line.split("|")[2] == " `headgate` "]
-    told = [float(re.search(r"\(p [=<] ([\d.]+)\)", cell)[1]) for cell in said]
-    assert [max(p, 0.001) for p in corrected] == pytest.approx(told, rel=0.06)
-    lower = sum(test.confidence_interval(0.95).high < 0 for test in tests["last"])
-    assert found.numbers["headgate"].endswith(f" and {lower}")
-
-
-def test_dependent_streams_are_put_beside_each_other_seed_by_seed():
-    found, gaps = drift_content(RESULTS), {}
-    for name in STREAMS:
-        by_seed = {one["policy"]: np.array(one["last_by_seed"]) for one in ROWS[name]}
-        assert all(one["kept_limits"] for one in ROWS[name])
-        gaps[name] = 100 * (by_seed["class-balanced"] - by_seed["headgate"])
-        half = stats.t.ppf(0.975, len(gaps[name]) - 1) * stats.sem(gaps[name])
-        assert found.numbers["streams"][f"{name} last class balance"] == f"{gaps[name].mean():+.2f} ± {half:.2f}".replace(
-            "-", "−"
-        )
-    assert gaps["streams-50"].mean() > 2 > gaps["streams-1"].mean()
-
-
-# which samples to buy
-
-
-def test_rules_are_put_beside_lots_seed_by_seed():
-    noisy = [0.81, 0.79, 0.80, 0.82]
-    rows = [{"policy": name, "learnt": [1, 2, 3, 4], "best_by_seed": noisy} for name in ("random", *BUYING[1:])]
-    rows.append({"policy": BUYING[0], "learnt": [2, 3, 4, 5], "best_by_seed": [0.80, 0.82, 0.83, 0.1]})
-    gaps = gaps_beside_lots(rows, "headgate", "best")
-    assert list(gaps) == list(BUYING)
-    assert (round(gaps[BUYING[0]].mean, 6), gaps[BUYING[0]].runs) == (1.333333, 3)
-    assert all(gaps[rule].mean == 0 for rule in BUYING[1:])
-
-
-def test_looks_are_in_the_price_of_a_label_and_rules_buy_again_where_a_stream_comes_round():
-    for name in SELECTION:
-        price = {one["policy"]: one["price_offered"] for one in ROWS[name]}
-        assert price["margin"] == pytest.approx(price["random"] + 0.4, abs=1e-4)  # four looks at 0.1 for each label
-    rows = {one["policy"]: one for one in ROWS[COMES_ROUND]}
-    assert bought(rows["headgate"]) == pytest.approx(rows["headgate"]["N"], rel=1e-3)  # first come: nobody has seen all
-    assert bought(rows["margin"]) / bought(rows["random"]) == pytest.approx(7 / 8, abs=0.01)  # looks cost an eighth
-    assert all(rows[rule]["N"] < 0.83 * bought(rows[rule]) for rule in (*BUYING, "random"))
 
 
 # money for the same accuracy

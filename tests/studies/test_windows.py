@@ -47,7 +47,7 @@ def test_over_all_orders_of_any_prices_the_bet_neither_wins_nor_loses(prices):
 @pytest.mark.parametrize("prices", [Uniform(1, 10), UniformInteger(1, 10)])
 def test_without_order_all_prices_count_but_in_one_run_of_a_hundred(prices):
     """Ville's inequality: the bet is won with a probability of at most 1/T. Where it is not, headgate buys as ever."""
-    alone, auto = (bought(each(), prices, seeds=400) for each in (Headgate, Windows))
+    alone, auto = (bought(each(), prices, seeds=200) for each in (Headgate, Windows))
     won = auto.ledger.memory["wander"]
     assert won.mean() <= 0.02
     assert np.array_equal(alone.admitted[~won], auto.admitted[~won])
@@ -106,10 +106,3 @@ def test_the_newest_of_a_longer_memory_are_those_of_a_shorter_one(prices, count)
     assert latest_prices.deserved(windows.newest(long, count), today, spend) == pytest.approx(
         latest_prices.deserved(short, today, spend)
     )
-
-
-def test_where_prices_double_for_good_a_window_is_the_better_buyer():
-    prices = Trace(tuple(np.concatenate([np.linspace(4, 8, 60), 8 + np.sin(np.arange(40))])))
-    memory = bought(Windows(), prices, seeds=1).ledger.memory
-    assert memory["wander"][0]
-    assert memory["window"][0] < len(windows.WINDOWS)

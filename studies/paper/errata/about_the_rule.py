@@ -11,7 +11,7 @@ from headgate.theory.drift import admission_interval
 from headgate.theory.interval import held, occupancy_ceiling
 from headgate.theory.reuse import ck_counts, ck_uniformity
 from studies.paper.errata import Numbers, shows
-from studies.paper.errata.acdpp_path import after_a_burst
+from studies.paper.errata.about_the_rates import after_a_burst
 
 Floats = NDArray[np.float64]
 

@@ -1,15 +1,14 @@
 """Makes studies/paper/errata.md from errata.toml, the numbers computed now, and tests: python -m studies.paper.errata.page"""
 
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from headgate.analysis.pages import words
-from headgate.errors import SettingError
 from studies import HOME
-from studies.paper.errata import SHOWN, about_the_bound, about_the_rates, about_the_recursion, about_the_rule  # noqa: F401
+from studies.pages import wrapped
+from studies.paper.errata import SHOWN, about_the_bound, about_the_rates, about_the_rule  # noqa: F401
 
 ROOT = HOME.parent
 PAGE = ROOT / "studies" / "paper" / "errata.md"
@@ -17,13 +16,6 @@ TEST = re.compile(r"^def (test_(\d+)_\w+)", re.MULTILINE)
 PAGES = re.compile(r"studies/paper/(\w+\.md)|(docs/studies/\w+\.md)")
 LISTED: dict[str, Any] = words(__file__, "errata.toml")
 """what is right; each weight and its heading, the heaviest first; the errata, sorted by weight, whose numbers never change"""
-
-
-def numbered(number: int) -> dict[str, Any]:
-    """Return one erratum."""
-    if number not in SHOWN:
-        raise SettingError(f"erratum {number}: there are 1 to {len(SHOWN)}")
-    return next(each for each in LISTED["erratum"] if each["number"] == number)
 
 
 def counted() -> str:
@@ -43,11 +35,9 @@ def numbered_tests() -> dict[int, list[str]]:
     return found
 
 
-def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
-    """Return the lines of a paragraph; other pages that are named become links."""
-    linked = PAGES.sub(lambda found: "[{0}]({0})".format(found[1] or f"../../{found[2]}"), text)
-    how: Any = {"initial_indent": first, "subsequent_indent": rest, "break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(linked, 118, **how)
+def linked(text: str, bullet: str = "") -> str:
+    """Return a paragraph in which other pages that are named are links."""
+    return wrapped(PAGES.sub(lambda found: "[{0}]({0})".format(found[1] or f"../../{found[2]}"), text), bullet)
 
 
 def entry(each: dict[str, Any], tests: Sequence[str] = ()) -> list[str]:
@@ -60,7 +50,7 @@ def entry(each: dict[str, Any], tests: Sequence[str] = ()) -> list[str]:
         f"Shown by: {numbers}.",
         *([f"Test: {', '.join(f'`{name}`' for name in tests)}"] if tests else []),
     ]
-    lines = [line for text in said for line in wrapped(text, "- ", "  ")]
+    lines = [linked(text, "- ") for text in said]
     return [f"### {each['number']}. {each['title']}", "", f"*{each['place']}*", "", *lines, ""]
 
 
@@ -73,15 +63,13 @@ def _short(value: float) -> str:
 def page() -> str:
     tests = numbered_tests()
     lines = ["# Errata of the paper", "", "What is wrong or missing in the paper, why, and what of it survives.", ""]
-    lines += wrapped(
+    intro = (
         "Z. Zhao and B. Liang, *Adaptive Data Admission and Retention for Streaming Federated Learning*, 2026. Where its "
         f"text cannot be taken literally: {counted()}. Each was derived again from the paper's source; each has a test that "
         "fails if the erratum is untrue. Made by `python -m studies.paper.errata.page` from `errata.toml` beside the code that "
-        "computes the numbers; `python -m studies theory errata` prints the same. Report a wrong one as a bug."
+        "computes the numbers. Report a wrong one as a bug."
     )
-    lines += ["", "## What is right", ""]
-    for said in LISTED["right"]:
-        lines += wrapped(said, "- ", "  ")
+    lines += [linked(intro), "", "## What is right", "", *(linked(said, "- ") for said in LISTED["right"])]
     for weight, heading in LISTED["weights"].items():
         own = [each for each in LISTED["erratum"] if each["weight"] == weight]
         lines += ["", f"## {heading} ({len(own)})", ""]

@@ -7,7 +7,6 @@ import pytest
 
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
-from headgate.experiment import load
 from studies.paper.batches import EQUAL, NAMES, RATES, RELEASED, WRITTEN, about, batches, recipes_of
 
 KNOWN = json.loads((Path(__file__).parent / "batches.json").read_text("utf-8"))
@@ -93,8 +92,3 @@ def test_a_data_set_is_known_by_name():
     assert all(about(name)["differs"] for name in NAMES)
     with pytest.raises(SettingError, match="study cifar: must be one of mnist"):
         recipes_of("cifar")
-
-
-@pytest.mark.parametrize(("part", "file"), [each for data in NAMES for each in recipes_of(data)])
-def test_a_recipe_of_a_study_is_one_like_any_other(part, file):
-    assert load(file).name == part

@@ -48,7 +48,7 @@ def test_every_page_is_written_and_marked_as_a_trial(out):
 def test_every_claim_has_a_verdict_and_a_command_and_survives_json(out):
     together = json.loads((out / "results" / "paper" / "claims.json").read_text("utf-8"))
     rows = {row["key"]: row for row in together["claims"]}
-    wanted = {claim.key for claim in claims()} | {row.key for row in theory_rows(None, None, None, "")}
+    wanted = {claim.key for claim in claims()} | {row.key for row in theory_rows({}, "")}
     assert rows.keys() == wanted
     for row in rows.values():
         assert row["command"] == f"python -m studies reproduce {row['study']} --quick"

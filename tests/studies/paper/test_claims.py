@@ -3,9 +3,7 @@ import pytest
 
 from studies.paper.claims import OWN, claims, judge_all, study_rows
 from studies.paper.conclude import verdict_kind
-from studies.paper.theory_claims import FASTER, theory_rows
 from studies.paper.verdicts import DIRECTION, FAILS, FAR, HOLDS, NOT_RUN, SIZE, UNTESTABLE
-from studies.theory.rates import Fit, MeasuredRates
 
 from ...analysis.made_up import BUDGET, ramp
 from .made_up_sides import side
@@ -117,24 +115,3 @@ def test_the_rule_within_budget_and_buffers_is_judged_against_constant_admission
     rows = study_rows("mnist", sides, "c")
     assert verdicts(rows, "written")["mnist-gain-fair"] == HOLDS
     assert verdicts(rows, "released")["mnist-gain-fair"] == FAILS
-
-
-def test_rates_become_rows():
-    fits = (
-        Fit("regret", 0.6, 0.59, 0.61, "O(T^0.5)", 0.5, False),
-        Fit("cost_violation", 0.4, 0.3, 0.5, "O(T^0.75)", 0.75, True),
-        Fit("buffer_violation", None, None, None, "O(1)", 0.0, True),
-        Fit("omega3", 0.6, 0.59, 0.61, "O(log T)", 0.1, False),
-    )
-    rows = {row.key: row for row in theory_rows(MeasuredRates((), fits, 0.5, 0.5), None, None, "c")}
-    assert rows["theory-sublinear"].written.verdict == HOLDS
-    assert rows["theory-regret"].written.verdict == rows["theory-omega3"].written.verdict == FAILS  # proved by an erratum
-    assert rows["theory-regret"].written.value.three == pytest.approx([0.6, 0.59, 0.61])
-    assert rows["theory-cost_violation"].written.verdict == HOLDS
-    assert rows["theory-buffer_violation"].written.verdict == HOLDS
-    assert rows["theory-omega1"].written.verdict == NOT_RUN
-    measured = [row for row in rows.values() if row.written.verdict != NOT_RUN]
-    assert {row.released.verdict for row in measured} == {UNTESTABLE}
-    steep = MeasuredRates((), (Fit("buffer_violation", 0.3, 0.2, 0.4, "O(1)", 0.0, False),), 0.5, 0.5)
-    verdicts = {row.key: row.written.verdict for row in theory_rows(steep, None, None, "c")}
-    assert verdicts["theory-buffer_violation"] == FASTER  # no slope refutes an O(·)

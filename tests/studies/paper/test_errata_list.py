@@ -24,13 +24,6 @@ def test_pages_say_the_counts_of_the_list(name):
     assert counted() in said
 
 
-def test_the_command_prints_some_of_the_list_and_refuses_a_number_that_is_none(studies):
-    out, _ = studies("theory", "errata", "1", "7")
-    assert "0.9419" in out
-    assert "61.11" in out
-    assert "erratum 99" in studies("theory", "errata", "99", code=2)[1]
-
-
 def test_the_letter_names_every_error_and_no_other_with_a_number_that_shows_it():
     text = (ROOT / "studies" / "paper" / "letter.md").read_text("utf-8")
     entries = {int(entry[1]): entry[0] for entry in re.finditer(r"^- \*\*Erratum (\d+),.*?(?=^- |^## )", text, re.M | re.S)}

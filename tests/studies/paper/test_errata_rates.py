@@ -10,7 +10,6 @@ from headgate.theory import comparison as c
 from headgate.theory.bound import BoundConstants, penalty
 from headgate.theory.drift import admission_interval, debt_update
 from studies.paper.errata import about_the_rates as errata
-from studies.paper.errata.acdpp_path import acdpp_path
 
 k = BoundConstants()
 
@@ -90,7 +89,7 @@ def test_21_the_path_is_that_of_the_rule():
     """The first round takes Λ_max, blind to its cost; every Λ minimises J on its interval, and Z is the replay of it."""
     T, rate, rho, V = 60, 10.0, 0.95, 30.0
     price = np.random.default_rng(3).uniform(1, 10, (1, T))
-    path = acdpp_path(price, np.array([T]), 10, rate, np.array([rho]), np.array([V]), 55.0, k)
+    path = errata.acdpp_path(price, np.array([T]), 10, rate, np.array([rho]), np.array([V]), 55.0, k)
     debt = np.zeros(1)
     for t in range(1, T + 1):
         lo, hi = admission_interval(t, rate, rho)

@@ -3,7 +3,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headgate.analysis.intervals import estimate
 from headgate.analysis.runs import gaps
 from studies.pages import compact
 from studies.paper import verdicts
@@ -52,33 +51,24 @@ def test_one_seed_is_not_enough():
     assert verdicts.gain(side("a", [[0.9]]), side("b", [[0.5]]), 1.0).verdict == UNTESTABLE
 
 
-def test_speed_is_a_ratio_of_first_rounds():
-    found = verdicts.faster(side("acdpp", ramp(5)), side("constant", ramp(10)), 2.0, 0.8)
-    assert found.verdict == HOLDS
-    assert found.value.mean == pytest.approx(2.0)
-    assert "rounds 5.0 and 10.0" in found.note
-    assert verdicts.faster(side("acdpp", ramp(5)), side("constant", ramp(10)), 3.5, 0.8).verdict == DIRECTION
-    assert verdicts.faster(side("acdpp", ramp(10)), side("constant", ramp(5)), 3.5, 0.8).verdict == FAILS
-
-
-def test_a_target_that_the_other_never_reaches_gives_a_lower_bound():
-    found = verdicts.faster(side("acdpp", ramp(5)), side("constant", ramp(10, top=0.6)), 8.0, 0.8)
-    assert (found.verdict, found.at_least, found.value.high) == (HOLDS, True, None)  # it cannot refute a larger one
-    assert found.value.mean == pytest.approx(21 / 5)
-    assert "4 of 4 runs of constant never get there" in found.note
-
-
-def test_a_target_that_only_the_other_reaches_does_not_hold():
-    found = verdicts.faster(side("acdpp", ramp(5, top=0.6)), side("constant", ramp(10)), 2.0, 0.8)
-    assert found.verdict == FAILS
-    assert "4 of 4 runs of acdpp never get there" in found.note
-
-
-def test_a_target_that_nobody_reaches_decides_nothing():
-    found = verdicts.faster(side("acdpp", ramp(5, top=0.58)), side("constant", ramp(10, top=0.47)), 2.0, 0.8)
-    assert (found.verdict, found.value, found.tests) == (UNTESTABLE, None, ())
-    assert "no run reaches 80 %" in found.note
-    assert "constant ends at 47.0 %" in found.note
+@pytest.mark.parametrize(
+    ("ours", "other", "claimed", "verdict", "value", "said"),
+    [
+        ((5, 0.9), (10, 0.9), 2.0, HOLDS, 2.0, "rounds 5.0 and 10.0"),
+        ((5, 0.9), (10, 0.9), 3.5, DIRECTION, 2.0, ""),
+        ((10, 0.9), (5, 0.9), 3.5, FAILS, 0.5, ""),
+        ((5, 0.9), (10, 0.6), 8.0, HOLDS, 21 / 5, "4 of 4 runs of constant never get there"),  # it cannot refute a larger one
+        ((5, 0.6), (10, 0.9), 2.0, FAILS, 10 / 21, "4 of 4 runs of acdpp never get there"),
+        ((5, 0.58), (10, 0.47), 2.0, UNTESTABLE, None, "no run reaches 80 % in 20 rounds"),
+    ],
+)
+def test_speed_is_a_ratio_of_first_rounds(ours, other, claimed, verdict, value, said):
+    made = (side(name, ramp(at, top=top)) for name, (at, top) in (("acdpp", ours), ("constant", other)))
+    found = verdicts.faster(*made, claimed, 0.8)
+    assert (found.verdict, found.value and round(found.value.mean, 6)) == (verdict, value and round(value, 6))
+    assert said in found.note
+    assert found.at_least == (other[1] < 0.8 <= ours[1])
+    assert (found.value is None or found.value.high is None) == (other[1] < 0.8)
 
 
 def test_sooner_is_asked_at_the_highest_target_that_every_run_reaches():
@@ -163,15 +153,7 @@ def test_what_is_not_finite_never_gets_into_json():
         compact({"value": float("inf")})
 
 
-# Numbers
-
-
-def test_seeds_are_paired_by_name_not_by_place():
+def test_seeds_are_paired_by_name_not_by_place_and_running_bests_of_different_rounds_are_not_compared():
     ours = outcome("a", [[0.5], [0.7], [0.9]], seeds=(0, 1, 2))
-    other = outcome("b", [[0.6], [0.8]], seeds=(1, 2))
-    found = estimate(gaps(ours, other))
-    assert (found.mean, found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.1))
-
-
-def test_running_bests_of_different_rounds_are_not_compared():
+    assert gaps(ours, outcome("b", [[0.6], [0.8]], seeds=(1, 2))) == pytest.approx([0.1, 0.1])
     assert gaps(outcome("a", [[0.5, 0.6]]), outcome("b", [[0.6]], every=2)).size == 0
