@@ -75,7 +75,7 @@ class RunWriter:
         return facts
 
     def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write rows as the next part of a table, as JSON: workers are forked, and polars hangs in a forked process."""
+        """Write rows as the next part of a table."""
         if not rows:
             return
         name, content = part_name(table, max(row["t"] for row in rows)), json.dumps(rows).encode()
