@@ -89,7 +89,7 @@ def run(
             processes=processes,
             trust=trust or (),
             tick=lambda done, total: bar.update(task, completed=done, total=total),
-            watch=watching.watch if watching.wanted else None,
+            watch=watching.watch if trackers or show is Show.json else None,
             say=bar.console.print if show is Show.bar else None,
         )
     show_and_conclude(runs, folder, format_, wide)

@@ -1,16 +1,17 @@
 """Reading run folders, also while they are being written. What is damaged is refused in one line that names the file."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel, Field, ValidationError
 
 from headgate.control.types import System
 from headgate.errors import DataError, SettingError
@@ -35,7 +36,6 @@ from headgate.registry import fill
 
 CONFIG, ENVIRONMENT = "config.toml", "environment.json"
 CHECKPOINTS, HEAD = "checkpoints", "checkpoint.json"
-STATES = ("running", "finished", "interrupted")
 CHECKSUMS = "tables"
 """of the state of a finished run: the checksum of each of its tables"""
 MEAN_PRICE = "mean_price"
@@ -240,9 +240,33 @@ def config_errors(folder: Path) -> Iterator[None]:
         raise DataError(f"{folder / CONFIG}: {error}") from None
 
 
+class _LostRun(BaseModel, strict=True):
+    policy: str
+    seed: int
+
+
+class _State(BaseModel, strict=True):
+    """What a state must have for `RunFolder`; it may have more."""
+
+    state: Literal["running", "finished", "interrupted"]
+    round: int
+    rounds: int = Field(ge=0, le=ROUNDS)
+    pid: int
+    policies: list[str] = Field(min_length=1)
+    seeds: list[int] = Field(min_length=1)
+    diverged: list[_LostRun]
+    guessing: list[_LostRun]
+
+
 def read_state(folder: Path) -> dict[str, Any]:
     state = read_sealed(folder / STATE)
-    check_state(folder / STATE, state)
+    state |= {key: [] for key in ("diverged", "guessing") if key not in state}
+    try:
+        _State.model_validate(state)
+    except ValidationError as error:
+        key = str(error.errors()[0]["loc"][0])
+        raise DataError(f"{folder / STATE}: {key} = {shown(state.get(key))} is not what a state says") from None
+    check_count(folder / STATE, state["policies"], state["seeds"])
     return state
 
 
@@ -307,42 +331,7 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def check_state(path: Path, state: dict[str, Any]) -> None:
-    """Refuse a state that does not say what `RunFolder` needs to know."""
-    for key in ("diverged", "guessing"):
-        state.setdefault(key, [])
-    for key, fits in STATE_KEYS.items():
-        if not fits(state.get(key)):
-            raise DataError(f"{path}: {key} = {shown(state.get(key))} is not what a state says")
-    check_count(path, state["policies"], state["seeds"])
-
-
 def check_count(path: Path, policies: Sequence[str], seeds: Sequence[int]) -> None:
     """Refuse more runs than a folder may have."""
     if len(policies) * len(seeds) > RUNS:
         raise DataError(f"{path}: {len(policies):,} policies and {len(seeds):,} seeds are more than {RUNS:,} runs")
-
-
-def _list_of(fits: Callable[[Any], bool], least: int = 0) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and len(value) >= least and all(map(fits, value))
-
-
-def _lost_run(one: Any) -> bool:
-    return isinstance(one, dict) and isinstance(one.get("policy"), str) and _whole(one.get("seed"))
-
-
-STATE_KEYS: dict[str, Callable[[Any], bool]] = {
-    "state": lambda value: value in STATES,
-    "round": _whole,
-    "rounds": lambda value: _whole(value) and 0 <= value <= ROUNDS,
-    "pid": _whole,
-    "policies": _list_of(lambda one: isinstance(one, str), 1),
-    "seeds": _list_of(_whole, 1),
-    "diverged": _list_of(_lost_run),
-    "guessing": _list_of(_lost_run),
-}
-"""what a state must have, and what each must be"""
