@@ -93,7 +93,7 @@ def _rounded(value: Any) -> Any:
 
 
 def rows_in(numbers: Mapping[str, Any]) -> Sequence[Row]:
-    """Return the rows that `keep_rows` or `headgate compare --pages` wrote; none where there are none."""
+    """Return the rows that `keep_rows` or `headgate compare` wrote; none where there are none."""
     rows, columns = numbers.get("rows", []), numbers.get("columns")
     if columns is None:
         return rows if isinstance(rows, list) else []

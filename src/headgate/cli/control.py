@@ -229,7 +229,6 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Runs and page; default: compared/NAME. What is finished there is used.")
     ] = None,
-    pages: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the page here, as NAME.json and NAME.svg.")] = None,
     as_printed: Annotated[
         bool, typer.Option("--as-printed", help="Leave policies as they are, also those that break their limits.")
     ] = False,
@@ -242,7 +241,7 @@ def compare(
     RECIPE is a name from `headgate recipes` or a TOML file. Every policy is held to the money and the buffers: it buys nothing
     more once C·T is spent, and no client holds more than its buffer. References, such as the oracle, are not held. Every policy
     is tested against constant admission, seed by seed. Writes compare.json, compare.svg and report.html.
-    Ctrl-C loses nothing: the same command goes on. With other --policies or --budgets it plays what is not there yet.
+    Ctrl-C loses nothing: the same command goes on. With other --budgets it plays those that are not there yet.
     """
     from headgate.analysis.display import show
     from headgate.experiment import recipe_names
@@ -264,7 +263,6 @@ def compare(
         device=device,
         processes=processes,
         quiet=quiet or format_ is Format.json,
-        page=None if pages is None else (pages, experiment.name),
         command=_command(recipe, money, {"--policies": policies, "--rounds": rounds, "--seeds": seeds}, set_ or [], as_printed),
         as_printed=as_printed,
     )
@@ -273,7 +271,7 @@ def compare(
         print_json({"savings": found.saved_against() if rival else [], "rows": found.rows})
     else:
         show(*(found.wide() if wide else found.render()))
-    say(f"report: {found.report}" if found.report else f"wrote {found.path}", error=format_ is Format.json)
+    say(f"report: {found.report}", error=format_ is Format.json)
 
 
 def _budgets(said: str | None, own: float) -> list[float]:
