@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import tomli
 
@@ -24,7 +24,7 @@ LARGEST = 2**63
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def opened(path: Path) -> Iterator[io.BufferedReader]:
     """Open a plain file to be read: a link is not followed, a pipe not waited for."""
     with open(_descriptor(path)[0], "rb") as file:
         try:

@@ -57,6 +57,16 @@ class RunFolder:
     sweep: str | None = None
     tables: dict[str, pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
     """of a finished run, those that are in memory"""
+    rounds: int = field(init=False)
+    """T, the rounds asked for"""
+    policies: list[str] = field(init=False)
+    seeds: list[int] = field(init=False)
+    runs: list[tuple[str, int]] = field(init=False)
+    """(policy, seed) of all runs"""
+    lost: frozenset[tuple[str, int]] = field(init=False)
+    """(policy, seed) of the runs whose model diverged: they have no learning numbers, but their money and memory count"""
+    most_rows: int = field(init=False)
+    """rows that a table of the whole run has"""
 
     @classmethod
     def open(cls, path: Path | str) -> "RunFolder":
@@ -82,8 +92,13 @@ class RunFolder:
         return run
 
     def __post_init__(self) -> None:
-        if not self.name:
-            object.__setattr__(self, "name", self.path.resolve().name)
+        known, policies, seeds = self.state, list(dict.fromkeys(self.state["policies"])), list(self.state["seeds"])
+        facts: dict[str, Any] = {"rounds": int(known["rounds"]), "policies": policies, "seeds": seeds}
+        facts["runs"] = [(policy, seed) for policy in policies for seed in seeds]
+        facts["lost"] = frozenset((one["policy"], one["seed"]) for one in known["diverged"])
+        facts["most_rows"] = len(facts["runs"]) * facts["rounds"]
+        for name, value in (facts | {"name": self.name or self.path.resolve().name}).items():
+            object.__setattr__(self, name, value)
 
     @cached_property
     def system(self) -> System:
@@ -102,11 +117,6 @@ class RunFolder:
         return self.system.budget
 
     @property
-    def rounds(self) -> int:
-        """T, the rounds asked for."""
-        return int(self.state["rounds"])
-
-    @property
     def status(self) -> str:
         """The state, or diverged where all models are lost. A run that says "running" while its process is gone was
         interrupted; that is known on the machine it runs on."""
@@ -122,24 +132,6 @@ class RunFolder:
             return datetime.fromisoformat(str(self.environment.get("started"))).timestamp()
         except (ValueError, OverflowError, OSError):
             return 0.0
-
-    @cached_property
-    def policies(self) -> list[str]:
-        return list(dict.fromkeys(self.state["policies"]))
-
-    @property
-    def seeds(self) -> list[int]:
-        return list(self.state["seeds"])
-
-    @cached_property
-    def runs(self) -> list[tuple[str, int]]:
-        """(policy, seed) of all runs."""
-        return [(policy, seed) for policy in self.policies for seed in self.seeds]
-
-    @cached_property
-    def lost(self) -> frozenset[tuple[str, int]]:
-        """(policy, seed) of the runs whose model diverged: they have no learning numbers, but their money and memory count."""
-        return frozenset((one["policy"], one["seed"]) for one in self.state["diverged"])
 
     def kind(self, section: str) -> str | None:
         """Return the kind of [data] or [model]."""
@@ -204,11 +196,6 @@ class RunFolder:
         data = self.config.get("data")
         told: Mapping[str, Any] = data if isinstance(data, dict) else {}
         return (*MEASURED, *((CHANGED,) if "changes" in told else ()), *(LOOKS if told.get("window", 1) != 1 else ()))
-
-    @property
-    def most_rows(self) -> int:
-        """Rows that a table of the whole run has."""
-        return len(self.runs) * self.rounds
 
     @property
     def _sums(self) -> dict[Path, str]:

@@ -26,11 +26,8 @@ def checksum(content: bytes) -> str:
 
 def file_checksum(path: Path) -> str:
     """Return the checksum of a file of any size."""
-    digest = hashlib.blake2b(digest_size=16)
     with opened(path) as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -233,15 +233,11 @@ def _remove_others(checkpoint: Path) -> None:
 
 
 @cache
-def commit() -> str | None:
+def commit(package: Path = Path(headgate.__file__).parent) -> str | None:
     """The commit of the checkout that the package lies in, "+changes" where files under src differ from it.
 
     None where it lies in none (an installed package may lie in somebody's checkout, which does not track it).
     """
-    return commit_of(Path(headgate.__file__).parent)
-
-
-def commit_of(package: Path) -> str | None:
     try:
         _git(package, "ls-files", "--error-unmatch", "__init__.py")
         found = _git(package, "rev-parse", "--short", "HEAD")

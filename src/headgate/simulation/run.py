@@ -46,7 +46,14 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
         others = hold_out(dataset, experiment.data.validation), experiment.seeds[1:], simulation.world
         for _ in streams_of(experiment, *others, tried=True):
             pass
-    facts: dict[str, Any] = {"environment": _environment(simulation), "at_first": simulation.learner.executor.at_first}
+    environment = {
+        **simulation.learner.facts(),
+        "threads": 1,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        MEAN_PRICE: experiment.prices.mean(experiment.rounds),
+        **({"commit": made_by} if (made_by := commit()) else {}),
+    }
+    facts: dict[str, Any] = {"environment": environment, "at_first": simulation.learner.executor.at_first}
     if simulation.learner.device == "cpu":
         return facts, simulation if whole else None
     facts |= _memory(experiment, simulation, math.prod(dataset.shape), dataset.train_images.itemsize)
@@ -66,16 +73,6 @@ def _memory(experiment: Experiment, one: Simulation, pixels: int, itself: int) -
     run = executor.bytes_of_run(int(experiment.system.memory), clients, experiment.training.local())
     size = theta.shape[1], clients, theta.dtype.itemsize
     return {"footprint": asdict(footprint(images, pixels, itself, *size, EVALUATED, executor.memory, run))}
-
-
-def _environment(simulation: Simulation) -> dict[str, Any]:
-    return {
-        **simulation.learner.facts(),
-        "threads": 1,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        MEAN_PRICE: simulation.experiment.prices.mean(simulation.experiment.rounds),
-        **({"commit": made_by} if (made_by := commit()) else {}),
-    }
 
 
 def resume(
@@ -108,14 +105,7 @@ def play_folder(
         held.take(folder / CONFIG, folder)
         checkpoint = Checkpoint(folder)
         simulation, writer = resume(experiment or load(folder / CONFIG), dataset, checkpoint, device)
-        with simulation.learner.one_thread():
-            return play_rounds(simulation, writer, tick, stop=stop)
-
-
-def play_new(folder: Path, simulation: Simulation, tick: Tick, stop: Callable[[], bool]) -> dict[str, Any]:
-    """Play all rounds of a run whose folder this process has just made, and holds; return its last state."""
-    with simulation.learner.one_thread():
-        return play_rounds(simulation, RunWriter(folder), tick, stop=stop)
+        return play_rounds(simulation, writer, tick, stop=stop)
 
 
 def play_rounds(
@@ -135,7 +125,7 @@ def play_rounds(
         elapsed = round(time.monotonic() - began, 3)
         return writer.state(state, simulation.t, rounds, elapsed_s=elapsed, **_facts(simulation))
 
-    with disk_errors(writer.folder):
+    with disk_errors(writer.folder), simulation.learner.one_thread():
         state = note("running")
         try:
             while simulation.t < rounds:

@@ -75,7 +75,7 @@ class InProcess:
 
         Chunks are folders, with their experiments where these need not be read from there.
         """
-        from headgate.simulation.run import play_folder, play_new
+        from headgate.simulation.run import RunWriter, play_folder, play_rounds
 
         for folder, experiment in chunks.items():
             if stop():
@@ -84,7 +84,7 @@ class InProcess:
             try:
                 if self._ready is not None and self._ready.experiment is experiment:
                     simulation, self._ready = self._ready, None
-                    progress.states[folder] = play_new(folder, simulation, tick, stop)
+                    progress.states[folder] = play_rounds(simulation, RunWriter(folder), tick, stop=stop)
                 else:
                     own = experiment or load(folder / CONFIG)
                     progress.states[folder] = play_folder(folder, own, self._datasets.of(own.data), device, tick, stop)
