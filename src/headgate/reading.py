@@ -17,10 +17,7 @@ import tomli
 
 from headgate.errors import DataError
 from headgate.escaping import one_line
-from headgate.limits import DEPTH, JSON, RECIPE, check_memory
-
-LARGEST = 2**63
-"""whole numbers stay below"""
+from headgate.limits import JSON, RECIPE, check_memory
 
 
 @contextmanager
@@ -80,11 +77,9 @@ def read_toml(path: Path, most: int = RECIPE) -> dict[str, Any]:
 def parse_toml(text: str, name: str) -> dict[str, Any]:
     """Return the tables of a text; `name` is its name in errors."""
     try:
-        tables = tomli.loads(text)
+        return tomli.loads(text)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is no TOMLDecodeError
         raise DataError(f"{name}: not valid TOML ({one_line(error, 200)})") from None
-    _check(name, tables, infinite=True)
-    return tables
 
 
 def read_object(path: Path, most: int = JSON) -> dict[str, Any]:
@@ -96,34 +91,7 @@ def read_object(path: Path, most: int = JSON) -> dict[str, Any]:
         raise DataError(f"{path}: not valid JSON ({one_line(error, 200)})") from None
     if not isinstance(value, dict):
         raise DataError(f"{path}: must hold a JSON object")
-    _check(str(path), value)
     return value
-
-
-def _check(name: str, value: Any, infinite: bool = False) -> None:
-    """Refuse what JSON, a file name or a machine's numbers cannot hold, wherever it stands."""
-    level = [value]
-    for _ in range(DEPTH + 2):
-        below: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                below += each.values()
-            elif isinstance(each, list):
-                below += each
-            elif isinstance(each, int):
-                if not -LARGEST <= each < LARGEST:
-                    raise DataError(f"{name}: holds a whole number of more than 64 bits")
-            elif isinstance(each, float):
-                if not infinite and (each != each or abs(each) == float("inf")):
-                    raise DataError(f"{name}: holds {each}, which is no finite number")
-            elif not (each is None or isinstance(each, str)):
-                raise DataError(f"{name}: holds a {type(each).__name__}, which no setting is")
-            elif each is not None and "\0" in each:
-                raise DataError(f"{name}: holds a text with a zero byte")
-        if not below:
-            return
-        level = below
-    raise DataError(f"{name}: holds tables or lists more than {DEPTH} deep")
 
 
 def check_parquet(path: Path, content: bytes | None = None, most: int | None = None) -> int:

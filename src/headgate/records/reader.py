@@ -239,6 +239,7 @@ class _State(BaseModel, strict=True):
     round: int
     rounds: int = Field(ge=0, le=ROUNDS)
     pid: int
+    elapsed_s: float = Field(0.0, ge=0, allow_inf_nan=False)
     policies: list[str] = Field(min_length=1)
     seeds: list[int] = Field(min_length=1)
     diverged: list[_LostRun]
