@@ -23,43 +23,27 @@ from headgate.limits import JSON, RECIPE, check_memory
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedReader]:
     """Open a plain file to be read: a link is not followed, a pipe not waited for."""
-    with open(_descriptor(path)[0], "rb") as file:
-        try:
-            yield file
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-
-
-def read_bytes(path: Path, most: int = RECIPE) -> bytes:
-    """Return all of a plain file, likewise."""
-    descriptor, size = _descriptor(path)
-    try:
-        content = os.read(descriptor, min(size, most) + 1)  # small files are read in one go, and lists read many
-        while len(content) <= most and (more := os.read(descriptor, 2**20)):
-            content += more
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    finally:
-        os.close(descriptor)
-    if len(content) > most:
-        raise DataError(f"{path}: is larger than {most / 2**20:,.0f} MiB, the most that is read of it here")
-    return content
-
-
-def _descriptor(path: Path) -> tuple[int, int]:
-    """Of a plain file, and how large it is."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise DataError(f"{path}: cannot be read (it is no plain file)")
+        with open(descriptor, "rb") as file:
+            yield file
     except OSError as error:
         why = "it is a link" if error.errno == errno.ELOOP else error.strerror
         raise DataError(f"{path}: cannot be read ({why})") from None
     except ValueError:
         raise DataError(f"{str(path)!r}: is no name of a file") from None
-    seen = os.fstat(descriptor)
-    if not stat.S_ISREG(seen.st_mode):
-        os.close(descriptor)
-        raise DataError(f"{path}: cannot be read (it is no plain file)")
-    return descriptor, seen.st_size
+
+
+def read_bytes(path: Path, most: int = RECIPE) -> bytes:
+    """Return all of a plain file, likewise."""
+    with opened(path) as file:
+        content = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
+    if len(content) > most:
+        raise DataError(f"{path}: is larger than {most / 2**20:,.0f} MiB, the most that is read of it here")
+    return content
 
 
 def read_text(path: Path, most: int = RECIPE) -> str:

@@ -84,9 +84,10 @@ class Experiment:
         for name, policy in self.policies.items():
             before, made = self.stated.get(name, (policy, None))
             own = before if policy is made else policy  # one that was put in its place is taken as it is
+            check_is_policy(own, f"policies.{name}")
             given = self.given_for(own)
             if self.system.budget * self.rounds < given.mean_price:
-                looks = self.price_of_looks(own)
+                looks = self.data.price_of_looks(own.selection)
                 raise InfeasibleError(f"data.look = {self.data.look:g}: with looks for {looks:g} the budget buys no label")
             stated[name] = own, _completed(name, own, given, self.data)
         object.__setattr__(self, "stated", stated)
@@ -117,12 +118,8 @@ class Experiment:
 
     def given_for(self, policy: AdmissionPolicy) -> PolicyContext:
         """The same at the prices that a policy pays: where its clients look before they buy, each label takes looks, too."""
-        looks = self.price_of_looks(policy)
+        looks = self.data.price_of_looks(policy.selection)
         return replace(self.given, prices=WithLooks(self.prices, looks)) if looks else self.given
-
-    def price_of_looks(self, policy: AdmissionPolicy) -> float:
-        """What a policy's clients pay for looks with every label."""
-        return self.data.price_of_looks(getattr(policy, "selection", None))
 
     @property
     def price_per_client(self) -> bool:
@@ -242,7 +239,6 @@ def _completed(name: str, policy: AdmissionPolicy, given: PolicyContext, data: D
     Refuses a buying rule that is none or asks for labels, a rule that looks at labels before they come, and what does not fit
     the system or memory.
     """
-    check_is_policy(policy, f"policies.{name}")
     try:
         made = policy.resolved(given)
         rule = made.selection

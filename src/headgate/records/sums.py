@@ -32,19 +32,16 @@ def file_checksum(path: Path) -> str:
 
 def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same with a seal."""
-    return {**facts, SEAL: _seal(facts)}
+    unsealed = {key: facts[key] for key in facts if key != SEAL}
+    return {**facts, SEAL: checksum(json.dumps(unsealed, sort_keys=True).encode())}
 
 
 def read_sealed(path: Path, most: int = JSON) -> dict[str, Any]:
     """Read a JSON object without its seal, which is checked where there is one."""
     facts = read_object(path, most)
-    if facts.pop(SEAL, None) not in (None, _seal(facts)):
+    if facts.pop(SEAL, None) not in (None, sealed(facts)[SEAL]):
         raise DataError(f"{path}: is not what was written, its checksum differs")
     return facts
-
-
-def _seal(facts: Mapping[str, Any]) -> str:
-    return checksum(json.dumps({key: facts[key] for key in facts if key != SEAL}, sort_keys=True).encode())
 
 
 SCORED = "scored"
