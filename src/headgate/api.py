@@ -165,8 +165,6 @@ class RehearsalResult(Displayed):
     experiment: Experiment
     results: Mapping[str, Rehearsal]
     """by policy"""
-    interrupted: bool = False
-    """after Ctrl-C: the rounds done so far are there"""
 
     @cached_property
     def frame(self) -> "pl.DataFrame":
@@ -211,11 +209,7 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
         for name, policy in e.policies.items():
             bar.update(task, description=f"{name}, {len(e.seeds)} seeds")
             tick = every(lambda done: bar.advance(task, done))
-            result = rehearse_policy(e.system, policy, e.given_for(policy).prices, e.seeds, e.rounds, tick)
-            if result.rounds:
-                results[name] = result
-            if result.rounds < e.rounds:
-                return RehearsalResult(experiment, results, interrupted=True)
+            results[name] = rehearse_policy(e.system, policy, e.given_for(policy).prices, e.seeds, e.rounds, tick)
     return RehearsalResult(experiment, results)
 
 

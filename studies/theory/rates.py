@@ -99,10 +99,7 @@ def measure(
     tick: Callable[[int], None] = lambda t: None,
     grain: int = 1,
 ) -> MeasuredRates:
-    """ACDPP on the recipe's system with V = T^gamma and ρ = 1 − T^−phi, for every horizon; `grain` as in `measure_points`.
-
-    After Ctrl-C the horizons done so far come back; fits need three.
-    """
+    """ACDPP on the recipe's system with V = T^gamma and ρ = 1 − T^−phi, for every horizon; `grain` as in `measure_points`."""
     claims = claimed_rates(gamma, phi)
 
     def choose(system: System, T: int) -> Setting:
@@ -140,8 +137,6 @@ def measure_points(
         system = replace(fine.system, horizon=T)
         tuned = replace(policy, K=with_.K, rate=with_.rate, V=with_.V, rho=with_.rho, bound=fine.bound)
         result = rehearse(system, tuned, costs, fine.seeds, T, tick)
-        if result.rounds < T:
-            break
         found = _point(fine, system, with_, result)
         over = {name: getattr(found, name) / grain for name in ("cost_violation", "buffer_violation")}
         points.append(replace(found, V=found.V / grain**2, **over))

@@ -9,7 +9,7 @@ import typer
 
 import headgate
 from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, played, print_json, recipe_overrides, say, status
-from headgate.errors import Interrupted, SettingError
+from headgate.errors import SettingError
 
 
 def recipes(
@@ -111,22 +111,18 @@ def rehearse(
     experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, policies))
     _check_files(out, figure)
     done = headgate.rehearse(experiment, quiet)
-    if done.results:
-        if out is not None:
-            write(done.frame, out)
-        if figure is not None:
-            from headgate.analysis.figures import draw_rehearsal
+    if out is not None:
+        write(done.frame, out)
+    if figure is not None:
+        from headgate.analysis.figures import draw_rehearsal
 
-            draw_rehearsal(experiment, done.results, figure)
-        if format_ is Format.json:
-            print_json([each.to_dict() for each in done.summary])
-        else:
-            show(*done.render())
-        for path in filter(None, (out, figure)):
-            say(f"wrote {path}", error=True)
-    if done.interrupted:
-        kept = ", ".join(f"{name} {result.rounds}/{experiment.rounds} rounds" for name, result in done.results.items())
-        raise Interrupted(f"interrupted; kept: {kept or 'nothing, no round was complete'}")
+        draw_rehearsal(experiment, done.results, figure)
+    if format_ is Format.json:
+        print_json([each.to_dict() for each in done.summary])
+    else:
+        show(*done.render())
+    for path in filter(None, (out, figure)):
+        say(f"wrote {path}", error=True)
 
 
 def _check_files(out: Path | None, figure: Path | None) -> None:

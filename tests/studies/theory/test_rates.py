@@ -70,18 +70,6 @@ def test_horizons():
         horizons(100, 500)
 
 
-def test_an_interruption_keeps_the_horizons_that_are_done():
-    e = load("mnist", ["run.seeds=2"])
-
-    def stop(t):
-        if t == 60:
-            raise KeyboardInterrupt
-
-    rates = measure(e, e.policies["acdpp"], [20, 30, 40, 80], 0.5, 0.5, tick=stop)
-    assert [point.T for point in rates.points] == [20, 30, 40]
-    assert len(rates.fits) == 6
-
-
 def test_what_has_no_exponent_says_why():
     T = np.geomspace(100, 1000, 3)
     grows = _fit("buffer_violation", T, np.array([0.0, 24.0, 329.0]), "O(1)", np.ones_like)
