@@ -6,10 +6,9 @@ again.
 
 import hashlib
 import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from headgate.errors import DataError
 from headgate.limits import JSON
@@ -42,29 +41,3 @@ def read_sealed(path: Path, most: int = JSON) -> dict[str, Any]:
     if facts.pop(SEAL, None) not in (None, sealed(facts)[SEAL]):
         raise DataError(f"{path}: is not what was written, its checksum differs")
     return facts
-
-
-SCORED = "scored"
-"""its name in a state"""
-
-
-class Scored(NamedTuple):
-    """Samples of which a model was asked something, counted as often as it was asked."""
-
-    samples: int = 0
-    seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for a state; nothing where no model was asked."""
-        return {SCORED: {"samples": self.samples, "seconds": round(self.seconds, 3)}} if self.samples else {}
-
-
-def read_scored(states: Iterable[Mapping[str, Any]]) -> Scored:
-    """Of all these states together; what cannot be meant counts as nothing."""
-    samples, seconds = 0, 0.0
-    for state in states:
-        said = state.get(SCORED)
-        own = [said.get(key) if isinstance(said, dict) else None for key in Scored._fields]
-        if all(isinstance(each, int | float) and math.isfinite(each) and 0 <= each < 2**63 for each in own):
-            samples, seconds = samples + int(own[0] or 0), seconds + float(own[1] or 0.0)
-    return Scored(samples, seconds)

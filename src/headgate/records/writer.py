@@ -167,11 +167,6 @@ class Checkpoint:
     def t(self) -> int:
         return int(self.head["t"])
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What was known of the runs at this point."""
-        return dict(self.head.get("facts", {}))
-
     def tensors(self) -> dict[str, Any]:
         """Return the arrays of the simulation."""
         from safetensors import SafetensorError

@@ -9,7 +9,6 @@ and the reading of its results; not where a policy listens to what samples lose,
 them, for then control waits for the round.
 """
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -37,7 +36,6 @@ from headgate.learning.purchases import (
 )
 from headgate.learning.server import aggregation_weights, draw_cohort
 from headgate.learning.streams import Stream
-from headgate.records.sums import Scored
 from headgate.simulation.executors.gram import one_thread
 from headgate.simulation.learner import RoundSamples, learner_of
 from headgate.simulation.rounds import FEW, Hearing, Prepared, Round, client_rows, metric_rows
@@ -82,8 +80,6 @@ class Simulation:
         self.world = world_of(given.data, dataset, self.seeds, system.clients)
         self.learner = learner_of(given, self.world.dataset, device, executor)
         self.streams = list(streams_of(given, dataset, self.seeds, self.world))
-        self.scored = Scored()
-        """how often models were asked about samples, and how long that took; it goes on with a run that is resumed"""
         self.sources = {name: self._source(name) for name in self.names}
         self._known: PurchaseTable | None = None
         self.controllers = {name: self._controller(name) for name in self.names}
@@ -136,10 +132,7 @@ class Simulation:
         ends = np.stack([stream.lengths for stream in self.streams]) if data.stream.ends else None
 
         def score(asked: tuple[str, ...], seeds: Ints, rows: Ints) -> Scores:
-            began = time.perf_counter()
-            found = self.learner.scores(self.models, asked, seeds + first, rows)
-            self.scored = Scored(self.scored.samples + len(rows), self.scored.seconds + time.perf_counter() - began)
-            return found
+            return self.learner.scores(self.models, asked, seeds + first, rows)
 
         shared = self.streams, ends, self.learner.dataset.train_labels, score, self.experiment.system.clients
         rule = self.experiment.policies[name].selection

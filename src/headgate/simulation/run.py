@@ -17,7 +17,6 @@ from headgate.experiment import Experiment, load
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.records.reader import CONFIG, MEAN_PRICE
 from headgate.records.shards import disk_errors, resume_command
-from headgate.records.sums import read_scored
 from headgate.records.writer import Checkpoint, RunWriter, commit
 from headgate.registry import in_one_line
 from headgate.simulation.cut import choose_device, footprint, give_back, most_runs, runs_of
@@ -88,7 +87,6 @@ def resume(
         ledgers = {name: checkpoint.ledger(name, each) for name, each in simulation.controllers.items()}
         try:
             simulation.restore(checkpoint.t, checkpoint.tensors(), ledgers)
-            simulation.scored = read_scored([checkpoint.facts])
         except (LookupError, ValueError, TypeError, RuntimeError) as error:  # of another model, or made up
             raise DataError(f"{checkpoint.path}: does not fit the run ({in_one_line(error)}); it cannot be continued") from None
     return simulation, RunWriter(checkpoint.folder, parts)
@@ -164,5 +162,4 @@ def _facts(simulation: Simulation) -> dict[str, Any]:
         "diverged": [{**run, "t": int(t)} for run, t in zip(runs, simulation.diverged, strict=True) if t],
         "guessing": [run for run, lost in zip(runs, simulation.guessing, strict=True) if lost],
         **({"note": note} if note else {}),
-        **simulation.scored.to_dict(),
     }
