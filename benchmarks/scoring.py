@@ -40,19 +40,29 @@ class Turns:
         self.simulation = Simulation(experiment, self.dataset, "cpu")
         self.times: list[float] = []
         self.looked: list[float] = []
+        self.samples, self.seconds = 0, 0.0
+        learner = self.simulation.learner
+        scores = learner.scores
+
+        def watched(models: Any, asked: Any, runs: Any, rows: Any) -> Any:
+            began = time.perf_counter()
+            found = scores(models, asked, runs, rows)
+            self.samples, self.seconds = self.samples + len(rows), self.seconds + time.perf_counter() - began
+            return found
+
+        learner.scores = watched
 
     def play(self, rounds: int) -> None:
-        before, began = self.simulation.scored.seconds, time.perf_counter()
-        with self.simulation.learner.threads(1):
+        before, began = self.seconds, time.perf_counter()
+        with self.simulation.learner.one_thread():
             for _ in range(rounds):
                 self.simulation.step()
         self.times.append((time.perf_counter() - began) / rounds)
-        self.looked.append((self.simulation.scored.seconds - before) / rounds)
+        self.looked.append((self.seconds - before) / rounds)
 
     def told(self, rule: str) -> dict[str, Any]:
         share = 100 * sum(self.looked[1:]) / sum(self.times[1:])
-        scored = self.simulation.scored.samples / self.simulation.t
-        return way(rule, self.times[1:], scored=rounded(scored), **{"share_%": rounded(share)})
+        return way(rule, self.times[1:], scored=rounded(self.samples / self.simulation.t), **{"share_%": rounded(share)})
 
 
 def measure(model: str, rounds: int, repeats: int, dataset: Dataset | None) -> tuple[dict[str, Any], Dataset]:

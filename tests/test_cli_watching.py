@@ -92,7 +92,7 @@ def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, m
     assert sorted(each[:2] for each in notes.told[1:-1]) == [
         (policy, t) for policy in ("constant", "hybrid") for t in range(1, 5)
     ]
-    assert not watching._means[folder]._waiting
+    assert not watching._runs[folder][1]._waiting
 
 
 def test_lines_name_the_run_its_policies_and_the_round(tmp_path):

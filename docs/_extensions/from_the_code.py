@@ -15,8 +15,6 @@ from docutils import nodes
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 
-from headgate.field_docs import TITLE
-
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): ""}
 SLOTS = {
     "policy": "headgate.registry:POLICY",
@@ -94,7 +92,7 @@ def keys(kind: type) -> list[str]:
 
 def prose(kind: type) -> str:
     """A docstring as Markdown: text that is indented is shown as it is, and so are doctests."""
-    said = re.sub(rf"\n\s*(>>>|{TITLE}).*", "", kind.__doc__ or "", flags=re.DOTALL)
+    said = re.sub(r"\n\s*>>>.*", "", kind.__doc__ or "", flags=re.DOTALL)
     return "\n\n".join(" ".join(each.split()) for each in said.split("\n\n")).strip()
 
 
@@ -156,14 +154,7 @@ def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def leave_fields_to_themselves(app, what, name, obj, options, lines):
-    """On the site each field of a class has an entry of its own."""
-    if TITLE in lines:
-        del lines[lines.index(TITLE) :]
-
-
 def setup(app):
-    app.connect("autodoc-process-docstring", leave_fields_to_themselves)
     for name, directive in (("commands", Commands), ("kinds", Kinds), ("keys", Keys)):
         app.add_directive(name, directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

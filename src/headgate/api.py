@@ -165,8 +165,6 @@ class RehearsalResult(Displayed):
     experiment: Experiment
     results: Mapping[str, Rehearsal]
     """by policy"""
-    interrupted: bool = False
-    """after Ctrl-C: the rounds done so far are there"""
 
     @cached_property
     def frame(self) -> "pl.DataFrame":
@@ -211,11 +209,7 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
         for name, policy in e.policies.items():
             bar.update(task, description=f"{name}, {len(e.seeds)} seeds")
             tick = every(lambda done: bar.advance(task, done))
-            result = rehearse_policy(e.system, policy, e.given_for(policy).prices, e.seeds, e.rounds, tick)
-            if result.rounds:
-                results[name] = result
-            if result.rounds < e.rounds:
-                return RehearsalResult(experiment, results, interrupted=True)
+            results[name] = rehearse_policy(e.system, policy, e.given_for(policy).prices, e.seeds, e.rounds, tick)
     return RehearsalResult(experiment, results)
 
 
@@ -374,7 +368,6 @@ def compare(
     device: str = "auto",
     processes: int | None = None,
     quiet: bool = False,
-    page: tuple[Path, str] | None = None,
     command: str = "headgate.compare",
     as_printed: bool = False,
 ) -> Comparison:
@@ -389,10 +382,7 @@ def compare(
     budgets : sequence of float, optional
         Money a round; by default 0.25, 0.5, 1 and 2 times the experiment's.
     out : str or pathlib.Path, optional
-        Folder of runs, page and report; by default compared/NAME. What is finished there is used, so that a policy or a
-        budget can be added later.
-    page : tuple, optional
-        Where else the page is written: a folder and a name.
+        Folder of runs and report; by default compared/NAME. What is finished there is used: budgets can be added later.
     as_printed : bool
         Leave policies as they are, also those that break their limits.
 
@@ -401,25 +391,18 @@ def compare(
     Comparison
         It shows itself; `money_for` and `saved_against` answer further questions.
     """
-    from headgate.simulation.schedule import find_finished, in_order, perform
+    from headgate.simulation.schedule import perform
 
     _check_loaded(experiment)
     points = _at_budgets(experiment, budgets) if isinstance(experiment, Experiment) else list(experiment)
     points = points if as_printed else [(label, point.held()) for label, point in points]
     folder = Path(out) if out is not None else Path("compared") / points[0][1].name
-    held, left = find_finished(points, folder)
     with counted("learning", quiet) as tick:
         try:
-            done = perform(left, folder, device=device, processes=processes, tick=tick) if left else []
+            runs = perform(points, folder, device=device, processes=processes, tick=tick)
         except Interrupted as stop:
             raise Interrupted(stop.what, "nothing is lost, the same command goes on") from None
-    played = {run.path: list(experiment.policies) for run, (_, experiment) in zip(done, left, strict=True)}
-    where, name = page if page is not None else (folder, "compare")
-    where.mkdir(parents=True, exist_ok=True)
-    order = list(dict.fromkeys(name for _, experiment in points for name in experiment.policies))
-    own = experiment.system.budget if isinstance(experiment, Experiment) else None
-    runs = in_order(points, {**held, **played})
-    return conclude_comparison(runs, order, where, name, command, own, report=page is None)
+    return conclude_comparison(runs, folder, command, experiment.system.budget if isinstance(experiment, Experiment) else None)
 
 
 def _at_budgets(experiment: Experiment, budgets: Sequence[float] | None) -> Points:

@@ -49,7 +49,7 @@ TABLE = 128 * 2**20
 RECIPE = 32 * 2**20
 """bytes of a recipe"""
 DEPTH = 20
-"""tables and lists within one another"""
+"""keys within one another that an override names"""
 TEXT = 10_000
 """characters of a text in a table of one's own"""
 

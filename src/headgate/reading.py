@@ -11,58 +11,39 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import tomli
 
 from headgate.errors import DataError
 from headgate.escaping import one_line
-from headgate.limits import DEPTH, JSON, RECIPE, check_memory
-
-LARGEST = 2**63
-"""whole numbers stay below"""
+from headgate.limits import JSON, RECIPE, check_memory
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def opened(path: Path) -> Iterator[io.BufferedReader]:
     """Open a plain file to be read: a link is not followed, a pipe not waited for."""
-    with open(_descriptor(path)[0], "rb") as file:
-        try:
-            yield file
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-
-
-def read_bytes(path: Path, most: int = RECIPE) -> bytes:
-    """Return all of a plain file, likewise."""
-    descriptor, size = _descriptor(path)
-    try:
-        content = os.read(descriptor, min(size, most) + 1)  # small files are read in one go, and lists read many
-        while len(content) <= most and (more := os.read(descriptor, 2**20)):
-            content += more
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    finally:
-        os.close(descriptor)
-    if len(content) > most:
-        raise DataError(f"{path}: is larger than {most / 2**20:,.0f} MiB, the most that is read of it here")
-    return content
-
-
-def _descriptor(path: Path) -> tuple[int, int]:
-    """Of a plain file, and how large it is."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise DataError(f"{path}: cannot be read (it is no plain file)")
+        with open(descriptor, "rb") as file:
+            yield file
     except OSError as error:
         why = "it is a link" if error.errno == errno.ELOOP else error.strerror
         raise DataError(f"{path}: cannot be read ({why})") from None
     except ValueError:
         raise DataError(f"{str(path)!r}: is no name of a file") from None
-    seen = os.fstat(descriptor)
-    if not stat.S_ISREG(seen.st_mode):
-        os.close(descriptor)
-        raise DataError(f"{path}: cannot be read (it is no plain file)")
-    return descriptor, seen.st_size
+
+
+def read_bytes(path: Path, most: int = RECIPE) -> bytes:
+    """Return all of a plain file, likewise."""
+    with opened(path) as file:
+        content = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
+    if len(content) > most:
+        raise DataError(f"{path}: is larger than {most / 2**20:,.0f} MiB, the most that is read of it here")
+    return content
 
 
 def read_text(path: Path, most: int = RECIPE) -> str:
@@ -80,11 +61,9 @@ def read_toml(path: Path, most: int = RECIPE) -> dict[str, Any]:
 def parse_toml(text: str, name: str) -> dict[str, Any]:
     """Return the tables of a text; `name` is its name in errors."""
     try:
-        tables = tomli.loads(text)
+        return tomli.loads(text)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is no TOMLDecodeError
         raise DataError(f"{name}: not valid TOML ({one_line(error, 200)})") from None
-    _check(name, tables, infinite=True)
-    return tables
 
 
 def read_object(path: Path, most: int = JSON) -> dict[str, Any]:
@@ -96,34 +75,7 @@ def read_object(path: Path, most: int = JSON) -> dict[str, Any]:
         raise DataError(f"{path}: not valid JSON ({one_line(error, 200)})") from None
     if not isinstance(value, dict):
         raise DataError(f"{path}: must hold a JSON object")
-    _check(str(path), value)
     return value
-
-
-def _check(name: str, value: Any, infinite: bool = False) -> None:
-    """Refuse what JSON, a file name or a machine's numbers cannot hold, wherever it stands."""
-    level = [value]
-    for _ in range(DEPTH + 2):
-        below: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                below += each.values()
-            elif isinstance(each, list):
-                below += each
-            elif isinstance(each, int):
-                if not -LARGEST <= each < LARGEST:
-                    raise DataError(f"{name}: holds a whole number of more than 64 bits")
-            elif isinstance(each, float):
-                if not infinite and (each != each or abs(each) == float("inf")):
-                    raise DataError(f"{name}: holds {each}, which is no finite number")
-            elif not (each is None or isinstance(each, str)):
-                raise DataError(f"{name}: holds a {type(each).__name__}, which no setting is")
-            elif each is not None and "\0" in each:
-                raise DataError(f"{name}: holds a text with a zero byte")
-        if not below:
-            return
-        level = below
-    raise DataError(f"{name}: holds tables or lists more than {DEPTH} deep")
 
 
 def check_parquet(path: Path, content: bytes | None = None, most: int | None = None) -> int:

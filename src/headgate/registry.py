@@ -87,30 +87,27 @@ SELECTION = Slot("buying rule", selection.Selection, selection.KINDS)
 # from a table to a part
 
 
-def make(slot: Slot, said: Any, where: str, search: Search = OWN) -> Any:
-    """The part that a recipe describes: a kind, a table with `kind`, or the part itself. `where` is its key."""
+def make(slot: Slot, said: Any, where: str, search: Search = OWN, usual: str | None = None) -> Any:
+    """The part that a recipe describes: a kind, a table with `kind`, or the part itself.
+
+    `where` is its key; `usual` is the kind of a table that names none.
+    """
     if isinstance(said, slot.base):
         return said
     if isinstance(said, str):
         said = {"kind": said}
     if not isinstance(said, Mapping):
         raise SettingError(f"{where} = {shown(said)}: must be a {slot.name}: its kind, or a section with `kind`")
-    kind, settings = said.get("kind"), {key: value for key, value in said.items() if key != "kind"}
-    if isinstance(kind, str) and ":" in kind and slot.outside is not None:
-        search.check(f"{where}.kind", kind)
-        return slot.outside(kind, settings, search.folder)
-    return fill(find(slot, kind, where, search), settings, where, search)
-
-
-def find(slot: Slot, kind: Any, where: str, search: Search = OWN) -> type:
-    """The class of that kind, or behind `module:Class`; refused where it is not what the slot needs."""
+    kind, settings = said.get("kind", usual), {key: value for key, value in said.items() if key != "kind"}
     if isinstance(kind, str) and kind in slot.kinds:
-        return slot.kinds[kind]
+        return fill(slot.kinds[kind], settings, where, search)
     if not isinstance(kind, str) or ":" not in kind:
-        said = shown(kind)
-        raise SettingError(f"{where}.kind = {said}: no such {slot.name}{nearest(said, list(slot.kinds))}, or module:Class")
+        known = nearest(shown(kind), list(slot.kinds))
+        raise SettingError(f"{where}.kind = {shown(kind)}: no such {slot.name}{known}, or module:Class")
     search.check(f"{where}.kind", kind)
-    return find_outside(f"{where}.kind", kind, (slot.base,), search.folder)
+    if slot.outside is not None:
+        return slot.outside(kind, settings, search.folder)
+    return fill(find_outside(f"{where}.kind", kind, (slot.base,), search.folder), settings, where, search)
 
 
 def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = OWN) -> Any:
@@ -125,7 +122,8 @@ def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = O
         raise SettingError(f"{where}: {kind.__name__} must be a data class to have settings")
     for name, value in values.items():
         key, hint = f"{where}.{name}", _settings_of(kind)[name]
-        members = (*get_args(hint)[:1], Ellipsis) if get_origin(hint) is tuple else _members(hint)
+        origin, args = get_origin(hint), get_args(hint)
+        members = (args[0], Ellipsis) if origin is tuple else args if origin in (Union, UnionType) else (hint,)
         slot = next((SLOTS[each] for each in members if each in SLOTS), None)
         nested = next((each for each in members if isinstance(each, type) and is_dataclass(each)), None)
         if value is None:
@@ -231,10 +229,6 @@ def _checked_hint(hint: Any, infinite: bool) -> Any:
     if origin is tuple:
         return tuple[tuple(each if each is Ellipsis else _checked_hint(each, infinite) for each in args)]  # type: ignore[misc]
     return hint
-
-
-def _members(hint: Any) -> Sequence[Any]:
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
 @cache

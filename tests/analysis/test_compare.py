@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import headgate
 from headgate.analysis.runs import read_finished
 from headgate.cli.commands import app
-from headgate.errors import Interrupted, SettingError
+from headgate.errors import DataError, Interrupted, SettingError
 from headgate.records.tables import points_of
 
 SMALL = ["--rounds", "6", "--seeds", "3", "--quiet"]
@@ -109,10 +109,16 @@ def test_what_is_finished_is_not_run_again(compared):
     assert (len(told["rows"]), len(told["savings"])) == (8, 4)
 
 
-def test_pages_go_where_they_are_asked_to(compared, tmp_path):
-    _, words, _ = compared
-    call(*words, "--pages", str(tmp_path / "pages"))
-    assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == ["digits.json", "digits.svg"]
+def test_budgets_are_added_later_and_nothing_to_what_was_run_otherwise(tmp_path):
+    e = headgate.load("digits", "run.rounds=3", "run.seeds=2", 'run.policies=["constant", "headgate"]')
+    headgate.compare(e, [20], tmp_path / "grown", quiet=True)
+    whole, grown = (headgate.compare(e, [20, 55], tmp_path / name, quiet=True) for name in ("whole", "grown"))
+    assert grown.rows == whole.rows
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for other in (e.only(["constant"]), headgate.load("digits", "run.rounds=4")):
+        with pytest.raises(DataError, match=r"was begun with other settings \(.*choose another folder"):
+            headgate.compare(other, [20], tmp_path / "grown", quiet=True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_a_stop_says_that_the_same_command_goes_on(tmp_path, monkeypatch):

@@ -46,18 +46,6 @@ def test_prices_do_not_depend_on_the_block_they_are_fetched_in(monkeypatch):
     assert np.array_equal(one.price, other.price)
 
 
-def test_an_interruption_keeps_the_rounds_that_are_done():
-    def stop(t):
-        if t == 12:
-            raise KeyboardInterrupt
-
-    result = rehearse(a_system(), Constant(rate=3, K=4), Uniform(1, 10), np.arange(2), 40, tick=stop)
-    whole = rehearse(a_system(), Constant(rate=3, K=4), Uniform(1, 10), np.arange(2), 40)
-    assert result.rounds == result.ledger.t == 12
-    assert np.array_equal(result.n_eff, whole.n_eff[:, :12])
-    assert np.array_equal(result.occupancy.sum(axis=-1), whole.n[:, :12].sum(axis=-1))
-
-
 @pytest.mark.paper("lem:dpp-T-slot-upper", "eq:dpp-T-slot-upper", "eq:omega-master")
 @pytest.mark.parametrize("rho", [0.8, 0.9, 0.95])
 def test_lemma_1_and_the_chain_hold_in_a_rehearsal(rho):

@@ -27,19 +27,6 @@ def test_every_kind_needs_no_settings_and_keeps_the_money(kind):
     assert result.N[:, -1].min() >= 100
 
 
-def test_settings_reach_the_policy():
-    settings = [
-        'run.policies=["headgate"]',
-        "policies.headgate.early=0.25",
-        "policies.headgate.rule={kind='kstep', K=7, capacity='buffer'}",
-    ]
-    policy = load("mnist", [*settings, "policies.headgate.fill=0.0", "policies.headgate.fairness=0.5"]).policies["headgate"]
-    assert (policy.early, policy.fill, policy.fairness) == (0.25, 0.0, 0.5)
-    assert type(policy.rule) is KStep
-    assert (policy.rule.K, policy.rule.capacity) == (7, "buffer")
-    assert load("mnist", ['run.policies=["threshold"]', "policies.threshold.limit=3.0"]).policies["threshold"].limit == 3.0
-
-
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", [*BUYERS, "constant"])
 def test_every_buyer_and_constant_take_every_rule(kind, rule):
@@ -73,14 +60,6 @@ def test_the_same_is_bought_under_every_rule(kind):
         result = rehearse(experiment.system, experiment.policies[kind], experiment.prices, experiment.seeds, 15)
         bought.append((result.admitted.tolist(), result.spend.tolist(), result.n.tolist()))
     assert all(each == bought[0] for each in bought)
-
-
-def test_a_seed_draws_the_same_in_any_rehearsal():
-    experiment = recipe("headgate", "rule=reservoir")
-    policy, seeds = experiment.policies["headgate"], np.array([4, 2])
-    both = rehearse(experiment.system, policy, experiment.prices, seeds, 15)
-    alone = rehearse(experiment.system, policy, experiment.prices, seeds[1:], 15)
-    assert np.array_equal(both.ledger.places[1], alone.ledger.places[0])
 
 
 def test_capacity_and_age():

@@ -17,7 +17,7 @@ from headgate.records.trackers import Tracker, make_trackers
 CONFIG = {
     "system": {"budget": 2.5, "clients": 3},
     "seeds": [1, 2],
-    "policies": [{"name": "dpp"}, {"name": "ac-dpp"}],
+    "policies": {"ac-dpp": {"K": 2}},
     "data": None,
     **{f"key{number}": number for number in range(120)},  # more than MLflow takes at once
 }
@@ -50,8 +50,8 @@ ACCURACIES = [(1, pytest.approx(0.1)), (3, pytest.approx(0.3))]
 
 def test_trackers_are_made_by_name_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    names = [type(tracker).__name__ for tracker in make_trackers(["wandb", "tensorboard", "wandb", "mlflow"])]
-    assert names == ["WeightsAndBiases", "TensorBoard", "MLflow"]
+    names = [tracker.kind for tracker in make_trackers(["wandb", "tensorboard", "wandb", "mlflow"])]
+    assert names == ["wandb", "tensorboard", "mlflow"]
     assert make_trackers([]) == []
 
 
@@ -131,14 +131,8 @@ def check_mlflow(client: Any) -> None:
         assert found.info.status == "FINISHED"
         assert found.data.tags["mlflow.parentRunId"] == parent
         assert found.data.tags["policy"] == policy
-        assert len(found.data.params) == 127
-        settings = {
-            "system.budget": "2.5",
-            "system.clients": "3",
-            "seeds": "[1, 2]",
-            "policies.1.name": "ac-dpp",
-            "data": "None",
-        }
+        assert len(found.data.params) == 126
+        settings = {"system.budget": "2.5", "seeds": "[1, 2]", "policies.ac-dpp.K": "2", "data": "None"}
         assert settings.items() <= found.data.params.items()
         history = {key: client.get_metric_history(found.info.run_id, key) for key in ("loss", "test_accuracy")}
         assert [(metric.step, metric.value) for metric in history["loss"]] == LOSSES[policy]

@@ -72,7 +72,7 @@ def test_linear_models_are_judged_by_features_as_defined():
     labels, theta = rng.integers(0, 3, 50), rng.normal(0, 1, (5, task.size))
     weight, bias = theta[:, :12].reshape(5, 3, 4), theta[:, 12:]
     logits = np.einsum("rcd,nd->rnc", weight, (images.reshape(50, 4) - 0.5) / 2) + bias[:, None]
-    accuracy, loss = Judged(task, images.astype(np.float32), labels).score(theta)
+    accuracy, loss = Judged(task, images.astype(np.float32), labels)(theta)
     np.testing.assert_array_equal(accuracy, (logits.argmax(axis=2) == labels).mean(axis=1))
     chosen = np.take_along_axis(logits, labels[None, :, None], 2)[..., 0]
     np.testing.assert_allclose(loss, (np.logaddexp.reduce(logits, axis=2) - chosen).mean(axis=1), rtol=1e-6)
@@ -102,7 +102,7 @@ def test_rules_that_look_see_features_as_the_model_does(here, model):
     for _ in range(8):
         own.step()
         slow.step()
-    assert own.scored.samples > 50
+    assert own.looks
     assert np.array_equal(before, own.learner.dataset.train_images)
     rows, runs = np.arange(40), np.arange(40) % 2
     asked = ("loss", "error", "features")

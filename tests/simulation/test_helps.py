@@ -27,7 +27,7 @@ def test_the_mean_model_is_judged_and_never_trained_on(executor):
         assert np.array_equal(plain.theta, averaged.theta)
         mean += newest_share(t, 3.0) * (plain.theta - mean)
         learner = averaged.learner
-        accuracy, loss = map(learner.read, learner.judge(learner._put(mean)))
+        accuracy, loss = map(learner.read, learner.judges[0](learner._put(mean)))
         assert [row["test_accuracy"] for row in metrics] == pytest.approx(accuracy.tolist())
         assert [row["test_loss"] for row in metrics] == pytest.approx(loss.tolist())
 

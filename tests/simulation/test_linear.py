@@ -52,20 +52,20 @@ def test_models_are_judged_as_defined(dtype, cut, monkeypatch):
     judged, theta = case(dtype)
     expected = plain(judged.task, judged.images, judged.labels, theta)
     for _ in range(2):
-        accuracy, loss = judged.score(theta)
+        accuracy, loss = judged(theta)
         np.testing.assert_array_equal(accuracy, expected[0])
         np.testing.assert_allclose(loss, expected[1], rtol=2e-6 if dtype == "float32" else 1e-12)
         assert accuracy[0] == accuracy[1] == (judged.labels == 0).mean()
-        (alone,) = judged.score(theta[3:4])[1]
+        (alone,) = judged(theta[3:4])[1]
         assert alone == pytest.approx(loss[3], rel=1e-6)
 
 
 def test_a_model_is_judged_to_the_same_bits_whatever_is_beside_it():
     judged, theta = case("float32")
     with one_thread():
-        together = judged.score(theta)
+        together = judged(theta)
         for r in range(RUNS):
-            for all_runs, own in zip(together, judged.score(theta[r : r + 1]), strict=True):
+            for all_runs, own in zip(together, judged(theta[r : r + 1]), strict=True):
                 assert all_runs[r] == own[0]
 
 
@@ -76,5 +76,5 @@ def test_nor_do_bits_hang_on_it_where_images_are_large():
     judged = Judged(task, rng.integers(0, 256, (160, *task.shape), dtype=np.uint8), np.full(160, 3))
     theta = rng.normal(0, 0.2, (RUNS, task.size)).astype("float32")
     with one_thread():
-        together = judged.score(theta)[1]
-        assert together.tolist() == [float(judged.score(theta[r : r + 1])[1][0]) for r in range(RUNS)]
+        together = judged(theta)[1]
+        assert together.tolist() == [float(judged(theta[r : r + 1])[1][0]) for r in range(RUNS)]

@@ -1,6 +1,5 @@
 """What models say of samples, judged by torch a sample at a time; and runs whose rules look at it."""
 
-import json
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
@@ -19,11 +18,9 @@ from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.models import Model
 from headgate.learning.networks import build_model
-from headgate.records.sums import Scored, read_scored
 from headgate.simulation import engine
 from headgate.simulation.engine import Simulation
 from headgate.simulation.learner import learner_of
-from headgate.simulation.schedule import perform
 
 DATA = load_dataset("digits")
 MARGINS = ((0, 0), (0, 0), (10, 10), (10, 10))
@@ -222,14 +219,11 @@ def test_where_the_world_changes_a_held_sample_is_judged_as_it_was_when_it_came(
     assert both > 2  # of both concepts at once
 
 
-def test_where_nobody_looks_nothing_is_asked(monkeypatch, tmp_path):
+def test_where_nobody_looks_nothing_is_asked(monkeypatch):
     own = Simulation(load("digits", SMALL), DATA)
     monkeypatch.setattr(own.learner, "scores", lambda *_: pytest.fail("nobody asked"))
     for _ in range(6):
         own.step()
-    assert own.scored == Scored()
-    perform(load("digits", SMALL), tmp_path / "run", processes=1)
-    assert "scored" not in json.loads((tmp_path / "run" / "state.json").read_text())
 
 
 def test_control_waits_for_the_model_where_a_rule_looks_or_a_policy_listens(monkeypatch):
@@ -264,8 +258,3 @@ def test_a_run_that_broke_down_goes_on_keeping_as_many():
             own.step()
     assert own.diverged.any()
     assert (own.ledgers["looks"].occupancy <= own.experiment.system.buffer).all()
-
-
-@pytest.mark.parametrize("said", [None, 3, {}, {"samples": "1", "seconds": 2}, {"samples": 1, "seconds": float("inf")}])
-def test_what_a_state_cannot_mean_counts_as_nothing(said):
-    assert read_scored([{"scored": said}, {"scored": {"samples": 2, "seconds": 0.5}}, {}]) == Scored(2, 0.5)

@@ -48,7 +48,6 @@ BAD = {
     "5,000 digits": lambda folder: (folder / "state.json").write_text('{"round": ' + "9" * 5000 + "}"),
     "deep JSON": lambda folder: (folder / "environment.json").write_text('{"a":' * 100000 + "1" + "}" * 100000),
     "deep arrays": lambda folder: in_config(folder, "[system]", "x = " + "[" * 5000 + "]" * 5000 + "\n[system]"),
-    "a date": lambda folder: in_config(folder, "[system]", "x = 2026-11-15\n[system]"),
     "many runs": lambda folder: in_state(folder, policies=[str(i) for i in range(3000)], seeds=list(range(3000))),
     "no policies": lambda folder: in_state(folder, policies=[]),
     "no seeds": lambda folder: in_state(folder, seeds=[]),

@@ -209,28 +209,20 @@ def test_a_token_is_made_where_one_is_needed_or_comes_from_where_nobody_sees_it(
     made = token_for("0.0.0.0")
     assert len(made) >= 32
     assert made != token_for("0.0.0.0")
-    assert token_for("127.0.0.1", TOKEN) == TOKEN
     assert link_to("10.1.2.3", 80, TOKEN) == f"http://10.1.2.3:80/?token={TOKEN}"
     monkeypatch.setenv("HEADGATE_TOKEN", "from-the-environment")
     (tmp_path / "token").write_text("from-a-file-0123456789\n", "utf-8")
     assert token_for("127.0.0.1") == "from-the-environment"
-    assert token_for("127.0.0.1", None, tmp_path / "token") == "from-a-file-0123456789"
-    assert token_for("127.0.0.1", TOKEN) == TOKEN
+    assert token_for("127.0.0.1", tmp_path / "token") == "from-a-file-0123456789"
 
 
-@pytest.mark.parametrize(
-    ("option", "file", "says"),
-    [
-        ("short", None, "--token: must be 16 to 200 letters"),
-        ("with blanks and so on", None, "--token: must be 16 to 200 letters"),
-        ("semi;colon;semi;colon", None, "--token: must be 16 to 200 letters"),
-        (TOKEN, Path("token"), "only one of them"),
-        (None, Path("no-such-file"), "cannot be read"),
-    ],
-)
-def test_tokens_that_are_none_are_refused(option, file, says):
-    with pytest.raises(SettingError, match=says):
-        token_for("127.0.0.1", option, file)
+@pytest.mark.parametrize("token", ["short", "with blanks and so on", "semi;colon;semi;colon"])
+def test_tokens_that_are_none_are_refused(monkeypatch, token):
+    monkeypatch.setenv("HEADGATE_TOKEN", token)
+    with pytest.raises(SettingError, match="token: must be 16 to 200 letters"):
+        token_for("127.0.0.1")
+    with pytest.raises(SettingError, match="--token-file no-such-file: cannot be read"):
+        token_for("127.0.0.1", Path("no-such-file"))
 
 
 def test_ports_and_hosts_that_cannot_be_used():

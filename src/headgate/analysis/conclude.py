@@ -1,7 +1,7 @@
 """What finished runs leave beside their rows: summary.json and report.html, or the numbers and figure of a comparison."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,9 @@ from headgate.analysis import comparison
 from headgate.analysis.display import Displayed
 from headgate.analysis.formatting import jsonable
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import as_json, facts_of, write, write_whole
+from headgate.analysis.pages import as_json, facts_of, write_whole
 from headgate.analysis.report import write_report
-from headgate.analysis.runs import Runs, read_finished, read_runs
+from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.savings import Saving, chosen_budget, money_for, savings
 from headgate.analysis.summary import summarise
 from headgate.errors import SettingError
@@ -109,27 +109,16 @@ class Comparison(Displayed):
         return comparison.comparison_wide(self.runs)
 
 
-def conclude_comparison(
-    runs: Mapping[Path, Sequence[str]],
-    order: Sequence[str],
-    folder: Path,
-    name: str,
-    command: str,
-    budget: float | None,
-    report: bool,
-) -> Comparison:
-    """Write NAME.json and NAME.svg into `folder`, and report.html where asked for. `runs` says which policies of each run
-    folder are meant, `order` how they follow; `budget` is the one at which policies are shown."""
+def conclude_comparison(runs: Sequence[RunFolder], folder: Path, command: str, budget: float | None) -> Comparison:
+    """Write compare.json, compare.svg and report.html into `folder`; `budget` is the one at which policies are shown."""
     from headgate.analysis.figures import draw_comparison
 
-    meant = {(path.name, policy) for path, policies in runs.items() for policy in policies}
-    found, folders = read_finished(list(runs)), [RunFolder.open(run) for run in runs]
-    found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
+    order = list(dict.fromkeys(name for run in runs for name in run.policies))
+    found = sorted(read_runs(runs), key=lambda one: order.index(one.policy))
     rows = comparison.rows(found)  # refuses what cannot be compared before anything is written
-    facts = facts_of(command, folders)
-    saved = chosen_budget(savings(rows), budget) if comparison.one_price(found) else []
-    write(folder, {f"{name}.json": as_json({**facts, "rows": rows})})
+    path = folder / "compare.json"
+    write_whole("comparison", path, as_json({**facts_of(command, runs), "rows": rows}).encode())
     if comparison.one_price(found):
-        draw_comparison(rows, saved, folder / f"{name}.svg")
-    made = write_report(folders, folder / "report.html", folders[0].target, found, budget) if report else None
-    return Comparison(folder / f"{name}.json", found, rows, budget, made)
+        draw_comparison(rows, chosen_budget(savings(rows), budget), folder / "compare.svg")
+    page = write_report(runs, folder / "report.html", runs[0].target, found, budget)
+    return Comparison(path, found, rows, budget, page)

@@ -22,7 +22,6 @@ from headgate.analysis.savings import Saving, amount, chosen_budget, needed, sav
 from headgate.analysis.summary import Column, PolicySummary, breakdown_note, columns, summarise
 from headgate.errors import SettingError
 from headgate.records.reader import RunFolder
-from headgate.records.sums import read_scored
 
 
 def write_report(
@@ -112,7 +111,7 @@ def _facts(run: RunFolder, named: bool) -> str:
         "diverged": f"all models diverged, round {state['round']} of {run.rounds}",
     }[run.status]
     machine = [environment[key] for key in ("executor", "device", "dtype") if environment.get(key)]
-    took, looks = state.get("elapsed_s"), read_scored([state])
+    took = state.get("elapsed_s")
     facts = [
         ("State", status),
         ("Policies", len(state["policies"])),
@@ -123,7 +122,6 @@ def _facts(run: RunFolder, named: bool) -> str:
         ("Model", run.kind("model") or ""),
         ("Computed with", ", ".join(map(str, machine))),
         ("Time", duration(float(took)) if isinstance(took, int | float) and 0 <= took < math.inf else ""),
-        ("Looking at samples", f"{looks.samples:,} in {duration(looks.seconds)}" if looks.samples else ""),
     ]
     items = "".join(f"<div><dt>{_escape(key)}</dt><dd>{_escape(value)}</dd></div>" for key, value in facts if value != "")
     heading = f'<h2 class="run">{_escape(run.name)}</h2>' if named else ""

@@ -139,7 +139,7 @@ class Accounts:
         ((name, policy),), seed = experiment.policies.items(), int(experiment.seeds[0])
         asks = policy.hears or bool(experiment.training.losses)
         fixed = {"rule": rule, "settings": settings, "losses": asks, "choice": choice, "late": experiment.data.late}
-        return cls(store, experiment.system, policy, seed, experiment.price_of_looks(policy), fixed, name)
+        return cls(store, experiment.system, policy, seed, experiment.data.price_of_looks(policy.selection), fixed, name)
 
     @property
     def system(self) -> System:

@@ -20,14 +20,12 @@ from headgate.control.prices import PriceProcess
 from headgate.control.supply import Supply
 from headgate.control.types import Floats, Ledger, System
 from headgate.errors import DataError, LedgerError, SettingError
-from headgate.field_docs import fields_in_help
 from headgate.writing import FolderLock
 
 NEVER = 2**31
 """offences: a client whose reports are refused is not quarantined here"""
 
 
-@fields_in_help
 class Purchase(NamedTuple):
     """What one client is to admit in a round, and which samples of its stream it is to hold then."""
 
@@ -55,7 +53,6 @@ class Purchase(NamedTuple):
         return range(max(self.oldest, self.first - (self.last - position)), position)
 
 
-@fields_in_help
 class Delivery(NamedTuple):
     """What a client has done."""
 

@@ -9,7 +9,7 @@ import typer
 
 import headgate
 from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, played, print_json, recipe_overrides, say, status
-from headgate.errors import Interrupted, SettingError
+from headgate.errors import SettingError
 
 
 def recipes(
@@ -111,22 +111,18 @@ def rehearse(
     experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, policies))
     _check_files(out, figure)
     done = headgate.rehearse(experiment, quiet)
-    if done.results:
-        if out is not None:
-            write(done.frame, out)
-        if figure is not None:
-            from headgate.analysis.figures import draw_rehearsal
+    if out is not None:
+        write(done.frame, out)
+    if figure is not None:
+        from headgate.analysis.figures import draw_rehearsal
 
-            draw_rehearsal(experiment, done.results, figure)
-        if format_ is Format.json:
-            print_json([each.to_dict() for each in done.summary])
-        else:
-            show(*done.render())
-        for path in filter(None, (out, figure)):
-            say(f"wrote {path}", error=True)
-    if done.interrupted:
-        kept = ", ".join(f"{name} {result.rounds}/{experiment.rounds} rounds" for name, result in done.results.items())
-        raise Interrupted(f"interrupted; kept: {kept or 'nothing, no round was complete'}")
+        draw_rehearsal(experiment, done.results, figure)
+    if format_ is Format.json:
+        print_json([each.to_dict() for each in done.summary])
+    else:
+        show(*done.render())
+    for path in filter(None, (out, figure)):
+        say(f"wrote {path}", error=True)
 
 
 def _check_files(out: Path | None, figure: Path | None) -> None:
@@ -229,7 +225,6 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Runs and page; default: compared/NAME. What is finished there is used.")
     ] = None,
-    pages: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the page here, as NAME.json and NAME.svg.")] = None,
     as_printed: Annotated[
         bool, typer.Option("--as-printed", help="Leave policies as they are, also those that break their limits.")
     ] = False,
@@ -242,7 +237,7 @@ def compare(
     RECIPE is a name from `headgate recipes` or a TOML file. Every policy is held to the money and the buffers: it buys nothing
     more once C·T is spent, and no client holds more than its buffer. References, such as the oracle, are not held. Every policy
     is tested against constant admission, seed by seed. Writes compare.json, compare.svg and report.html.
-    Ctrl-C loses nothing: the same command goes on. With other --policies or --budgets it plays what is not there yet.
+    Ctrl-C loses nothing: the same command goes on. With other --budgets it plays those that are not there yet.
     """
     from headgate.analysis.display import show
     from headgate.experiment import recipe_names
@@ -264,7 +259,6 @@ def compare(
         device=device,
         processes=processes,
         quiet=quiet or format_ is Format.json,
-        page=None if pages is None else (pages, experiment.name),
         command=_command(recipe, money, {"--policies": policies, "--rounds": rounds, "--seeds": seeds}, set_ or [], as_printed),
         as_printed=as_printed,
     )
@@ -273,7 +267,7 @@ def compare(
         print_json({"savings": found.saved_against() if rival else [], "rows": found.rows})
     else:
         show(*(found.wide() if wide else found.render()))
-    say(f"report: {found.report}" if found.report else f"wrote {found.path}", error=format_ is Format.json)
+    say(f"report: {found.report}", error=format_ is Format.json)
 
 
 def _budgets(said: str | None, own: float) -> list[float]:

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 from headgate.control.types import LEDGER_ARRAYS, Amended, Contents, Ledger, System, Terms
 from headgate.errors import LedgerError, SettingError
-from headgate.field_docs import fields_in_help
 from headgate.limits import ROUNDS, SAMPLES
 
 
-@fields_in_help
 @dataclass(frozen=True)
 class Amendment:
     """What changes from the next round on. What is left out stays as it is."""

@@ -9,7 +9,7 @@ from headgate.control.policies.drift.dpp import Acdpp
 from headgate.control.policies.operating_point import OPEN_END, better_of_corollary
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.rehearse import Rehearsal, rehearse
-from headgate.control.types import Floats, Ints, System
+from headgate.control.types import Floats, System
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import Benchmark, ck_bound, optimal_K, oracle_bound, saturated
@@ -112,17 +112,10 @@ def plan(
         gamma, phi = policy.gamma if gamma is None else gamma, policy.phi if phi is None else phi
         return _plan_acdpp(given, replace(policy, gamma=gamma, phi=phi), tick)
     policy = policy.resolved(given)
-    result = _whole(given, policy, given.seeds, given.rounds, tick)
+    result = rehearse(given.system, policy, given.prices, given.seeds, given.rounds, tick)
     bounds, oracle = _bounds(result, given)
     why = "its settings are as stated, or follow from the system and the prices"
     return Plan(policy, result, float(bounds.mean()), oracle, why)
-
-
-def _whole(given: PolicyContext, policy: AdmissionPolicy, seeds: Ints, rounds: int, tick: Callable[[int], None]) -> Rehearsal:
-    result = rehearse(given.system, policy, given.prices, seeds, rounds, tick)
-    if result.rounds < rounds:
-        raise KeyboardInterrupt
-    return result
 
 
 def _bounds(result: Rehearsal, given: PolicyContext) -> tuple[Floats, float]:
@@ -150,7 +143,7 @@ def _plan_acdpp(given: PolicyContext, policy: Acdpp, tick: Callable[[int], None]
     batch = replace(
         chosen_by, K=np.repeat([point.K for point in points], repeat), rate=np.repeat([point.rate for point in points], repeat)
     )
-    result = _whole(given, batch, np.tile(seeds, len(points)), rounds, tick)
+    result = rehearse(system, batch, given.prices, np.tile(seeds, len(points)), rounds, tick)
     bounds, oracle = _bounds(result, given)
     rows = [slice(i * repeat, (i + 1) * repeat) for i in range(len(points))]
     candidates = tuple(_candidate(point, result.of_runs(own), bounds[own], k) for point, own in zip(points, rows, strict=True))

@@ -11,12 +11,10 @@ from headgate.control.selection import Selection
 from headgate.control.types import AdmissionRequest, Arrays, Ints, System, View
 from headgate.errors import SettingError
 from headgate.escaping import shown
-from headgate.field_docs import fields_in_help
 from headgate.theory.bound import BoundConstants
 from headgate.theory.labels import paper
 
 
-@fields_in_help
 @dataclass(frozen=True, eq=False)
 class PolicyContext:
     """What the settings that a policy was not given are worked out from."""

@@ -16,13 +16,11 @@ from headgate.control.randomness import Purpose, uniform
 from headgate.control.scores import NAMES, Scores
 from headgate.control.types import Bools, Floats, Ints
 from headgate.errors import SettingError
-from headgate.field_docs import fields_in_help
 
 NOBODY = np.iinfo(np.int64).max
 """the group of an empty place"""
 
 
-@fields_in_help
 class Candidates(NamedTuple):
     """Samples that some clients choose from, a client a row, (C, W)."""
 

@@ -96,7 +96,7 @@ def rehearse(
     by_client: bool = False,
 ) -> Rehearsal:
     """`rounds` rounds for every seed at once. `tick` is called after each round. `by_client` keeps what every
-    client admitted and held in every round. After Ctrl-C the rounds done so far come back."""
+    client admitted and held in every round."""
     R, T, M = len(seeds), rounds, system.clients
     check_memory(f"rounds = {T}: {R} runs of so many rounds take", R * T * (BY_ROUND + (32 * M if by_client else 0)))
     controller = Controller(system, policy, R, seeds)
@@ -104,35 +104,29 @@ def rehearse(
     money = {name: np.empty((T, R)) for name in ("price", "debt", "spend")}
     counts = {name: np.zeros((T, R), dtype=np.int64) for name in ("admitted", "n", "N", "free", "peak_excess")}
     uses, squared = np.zeros((2, T, R), dtype=np.int64)
-    none = np.zeros((R, M), dtype=np.int64)
+    occupancy, peak = np.zeros((2, R, M), dtype=np.int64)
     clients = np.zeros((2, T, R, M), dtype=np.int64) if by_client else None
-    reached = ledger, none, none  # one name, so that an interruption cannot tear it
     path = np.empty((R, 0))
-    try:
-        for i in range(T):
-            ledger, occupancy, peak = reached
-            if i % BLOCK == 0:
-                path = prices.path(seeds, i + 1, min(i + BLOCK, T) + 1)
-            orders = controller.decide(ledger, np.ascontiguousarray(path[:, i % BLOCK]))
-            after = controller.post(ledger, orders)
-            held = after.occupancy
-            money["price"][i] = orders.price if orders.price.ndim == 1 else orders.price.mean(axis=-1)
-            money["debt"][i], money["spend"][i] = ledger.debt, orders.charge(orders.admitted)
-            counts["admitted"][i], counts["n"][i] = orders.admitted.sum(axis=-1), held.sum(axis=-1)
-            counts["N"][i], counts["peak_excess"][i] = after.distinct, (held - system.buffer).max(axis=-1)
-            uses[i], squared[i] = after.uses, after.squared_uses
-            if orders.free is not None:
-                counts["free"][i] = orders.free.sum(axis=-1)
-            if clients is not None:
-                clients[:, i] = orders.admitted, held
-            reached = after, occupancy + held, np.maximum(peak, held)
-            tick(after.t)
-    except KeyboardInterrupt:
-        pass
-    ledger, occupancy, peak = reached
+    for i in range(T):
+        if i % BLOCK == 0:
+            path = prices.path(seeds, i + 1, min(i + BLOCK, T) + 1)
+        orders = controller.decide(ledger, np.ascontiguousarray(path[:, i % BLOCK]))
+        after = controller.post(ledger, orders)
+        held = after.occupancy
+        money["price"][i] = orders.price if orders.price.ndim == 1 else orders.price.mean(axis=-1)
+        money["debt"][i], money["spend"][i] = ledger.debt, orders.charge(orders.admitted)
+        counts["admitted"][i], counts["n"][i] = orders.admitted.sum(axis=-1), held.sum(axis=-1)
+        counts["N"][i], counts["peak_excess"][i] = after.distinct, (held - system.buffer).max(axis=-1)
+        uses[i], squared[i] = after.uses, after.squared_uses
+        if orders.free is not None:
+            counts["free"][i] = orders.free.sum(axis=-1)
+        if clients is not None:
+            clients[:, i] = orders.admitted, held
+        ledger, occupancy, peak = after, occupancy + held, np.maximum(peak, held)
+        tick(after.t)
 
     def by_run(rounds_first: NDArray[Any]) -> NDArray[Any]:
-        return np.ascontiguousarray(np.moveaxis(rounds_first[: ledger.t], 0, 1))
+        return np.ascontiguousarray(np.moveaxis(rounds_first, 0, 1))
 
     return Rehearsal(
         system=system,

@@ -8,10 +8,8 @@ from numpy.typing import ArrayLike
 from headgate.control.checks import whole_numbers
 from headgate.control.types import Ints, System
 from headgate.errors import SettingError
-from headgate.field_docs import fields_in_help
 
 
-@fields_in_help
 class Supply(NamedTuple):
     """What can be had in a round.
 

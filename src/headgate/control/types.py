@@ -19,7 +19,6 @@ from headgate.control.checks import positive, whole_numbers
 from headgate.control.scores import ScoresAt
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
-from headgate.field_docs import fields_in_help
 from headgate.limits import SAMPLES
 
 Ints = NDArray[np.int64]
@@ -31,7 +30,6 @@ Arrays = Mapping[str, NDArray[Any]]
 """Explicit state: named arrays, never changed in place."""
 
 
-@fields_in_help
 class Amended(NamedTuple):
     """What amendments have made of a system that was opened with other terms."""
 
@@ -45,7 +43,6 @@ class Amended(NamedTuple):
     """whether nothing is bought for now"""
 
 
-@fields_in_help
 @dataclass(frozen=True, eq=False)
 class System:
     """What is given: buffers B_m, the budget C per round, the horizon T (None: open-ended), weights α_m."""
@@ -145,7 +142,6 @@ HALF = float(np.log(2))
 """the loss of a sample to whose class the model gives ½"""
 
 
-@fields_in_help
 class Losses(NamedTuple):
     """What clients' samples lost in a round, on average, under the model that the server sent: before any local step.
 
@@ -169,7 +165,6 @@ class Losses(NamedTuple):
         return Losses(*(each[rows] for each in self.arrays))
 
 
-@fields_in_help
 class View(NamedTuple):
     """All that a server may know when it decides round t."""
 
@@ -221,7 +216,6 @@ class View(NamedTuple):
         return np.asarray(np.maximum(self.system.buffer - self.kept_by_client, 0))
 
 
-@fields_in_help
 class AdmissionRequest(NamedTuple):
     """What a policy wants in a round. The total is real and is made whole, with its remainder carried."""
 
@@ -235,7 +229,6 @@ class AdmissionRequest(NamedTuple):
     """the same, but not paid for, (R, M)"""
 
 
-@fields_in_help
 @dataclass(frozen=True, eq=False)
 class Orders:
     """Round t: client m admits up to last−1 of its stream and holds last−first samples. Saying it twice admits nothing twice.
@@ -273,7 +266,6 @@ class Orders:
         return np.asarray((self.price if self.price.ndim == 2 else self.price[:, None]) * self.bought(admitted))
 
 
-@fields_in_help
 class Report(NamedTuple):
     """What clients really did, where it is not what they were ordered to do, and what their samples lost."""
 
@@ -287,7 +279,6 @@ class Report(NamedTuple):
     """kept for a policy that listens"""
 
 
-@fields_in_help
 class Contents(NamedTuple):
     """What is known of the samples in the clients' memories, beside how many they are.
 
@@ -305,7 +296,6 @@ class Contents(NamedTuple):
     """their classes, (R, M, B)"""
 
 
-@fields_in_help
 @dataclass(frozen=True, eq=False)
 class Ledger:
     """A run's whole memory after round t: what was spent, admitted and used, and what policy and clients hold."""
@@ -387,7 +377,6 @@ Labels = Callable[[Ints, Ints, Ints], Ints]
 """(runs, clients, positions) → the class of each sample"""
 
 
-@fields_in_help
 class Streams(NamedTuple):
     """Whose streams they are: for rules that draw lots, look at classes or at what a model says of samples."""
 

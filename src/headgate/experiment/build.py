@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from headgate.control.buffers import BY_CLIENT
 from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.experiment.experiment import IN_PROCESS, Experiment
 from headgate.experiment.recipes import overridden, read_recipe
-from headgate.experiment.sections import RunTable, SystemTable, Training, check_sizes
+from headgate.experiment.sections import RunTable, SystemTable, Training
 from headgate.learning.data import DATA, Data
 from headgate.learning.models import MODEL
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.server import SERVER
+from headgate.limits import check_memory
 from headgate.registry import POLICY, PRICES, Search, Untrusted, fill, make, nearest
 from headgate.theory.bound import BoundConstants
 
@@ -53,9 +55,10 @@ def build(
     folder = folder if run.folder is None else Path(run.folder).resolve()
     horizon = None if run.horizon == "open" else run.rounds if run.horizon is None else run.horizon
     stated: SystemTable = fill(SystemTable, tables.get("system", {}), "system")
-    check_sizes(stated, run)
+    wanted = stated.count * run.seeds * BY_CLIENT
+    check_memory(f"system.clients = {stated.count}: {run.seeds} runs of so many clients take", wanted)
     system = stated.system(horizon)
-    bound: BoundConstants = _bound(tables.get("bound", {}))
+    bound: BoundConstants = fill(BoundConstants, tables.get("bound", {}), "bound")
     sections = tables.get("policies", {})
     search = Search(folder, trusted)
     for each in sections.keys() - set(run.policies):  # what is not played is not imported, but its keys are checked
@@ -70,31 +73,19 @@ def build(
         seeds=np.array(run.all_seeds, dtype=np.int64),
         bound=bound,
         data=_data(tables.get("data", {}), search),
-        model=make(MODEL, {"kind": "logistic"} | _table(tables.get("model", {})), "model", search),
+        model=make(MODEL, tables.get("model", {}), "model", search, "logistic"),
         training=fill(Training, tables.get("training", {}), "training"),
-        server=make(SERVER, {"kind": "average"} | _table(tables.get("server", {})), "server", search),
-        objective=make(OBJECTIVE, {"kind": "plain"} | _table(tables.get("objective", {})), "objective", search),
+        server=make(SERVER, tables.get("server", {}), "server", search, "average"),
+        objective=make(OBJECTIVE, tables.get("objective", {}), "objective", search, "plain"),
         folder=folder if folder is not None and named_outside(tables) else None,
     )
 
 
-def _table(said: Any) -> dict[str, Any]:
-    return {"kind": said} if isinstance(said, str) else dict(said)
-
-
-def _bound(table: Mapping[str, Any]) -> BoundConstants:
-    try:
-        made: BoundConstants = fill(BoundConstants, table, "bound")
-    except SettingError as error:
-        raise SettingError(str(error).replace("bound.bound.", "bound.")) from None
-    return made
-
-
 def _data(table: Mapping[str, Any], search: Search) -> Data:
     """[data]: a source's own settings stand beside those of `Data`."""
-    source = {"kind": "digits"} | {key: value for key, value in table.items() if key not in DEALT}
+    source = {key: value for key, value in table.items() if key not in DEALT}
     own = {key: value for key, value in table.items() if key in DEALT}
-    made: Data = fill(Data, {"source": make(DATA, source, "data", search), **own}, "data", search)
+    made: Data = fill(Data, {"source": make(DATA, source, "data", search, "digits"), **own}, "data", search)
     return made
 
 

@@ -66,7 +66,11 @@ class Experiment:
         if cohort is not None and not 1 <= cohort <= self.system.clients:
             raise SettingError(f"training.cohort = {cohort}: must be 1 to {self.system.clients}, the number of clients")
         self.objective.check(self.training.local(), cohort)
-        _check_changes(self.data, self.system.clients)
+        if self.data.changes is not None:
+            try:
+                self.data.changes.check(len(self.data.concepts), self.system.clients)
+            except SettingError as error:
+                raise SettingError(f"data.changes.{error}") from None
         object.__setattr__(self, "seeds", seeds)
         given = self.given
         if given.mean_price <= 0:
@@ -80,9 +84,10 @@ class Experiment:
         for name, policy in self.policies.items():
             before, made = self.stated.get(name, (policy, None))
             own = before if policy is made else policy  # one that was put in its place is taken as it is
+            check_is_policy(own, f"policies.{name}")
             given = self.given_for(own)
             if self.system.budget * self.rounds < given.mean_price:
-                looks = self.price_of_looks(own)
+                looks = self.data.price_of_looks(own.selection)
                 raise InfeasibleError(f"data.look = {self.data.look:g}: with looks for {looks:g} the budget buys no label")
             stated[name] = own, _completed(name, own, given, self.data)
         object.__setattr__(self, "stated", stated)
@@ -113,12 +118,8 @@ class Experiment:
 
     def given_for(self, policy: AdmissionPolicy) -> PolicyContext:
         """The same at the prices that a policy pays: where its clients look before they buy, each label takes looks, too."""
-        looks = self.price_of_looks(policy)
+        looks = self.data.price_of_looks(policy.selection)
         return replace(self.given, prices=WithLooks(self.prices, looks)) if looks else self.given
-
-    def price_of_looks(self, policy: AdmissionPolicy) -> float:
-        """What a policy's clients pay for looks with every label."""
-        return self.data.price_of_looks(getattr(policy, "selection", None))
 
     @property
     def price_per_client(self) -> bool:
@@ -232,33 +233,24 @@ class Experiment:
         return written, unnamed
 
 
-def _check_changes(data: Data, clients: int) -> None:
-    """Refuses changes of the world that do not fit its concepts and clients."""
-    if data.changes is not None:
-        try:
-            data.changes.check(len(data.concepts), clients)
-        except SettingError as error:
-            raise SettingError(f"data.changes.{error}") from None
-
-
-def _check_rules(policy: AdmissionPolicy, given: PolicyContext, data: Data) -> None:
-    """Refuses a buying rule that is none or asks for labels, and a rule that looks at labels before they come."""
-    rule = policy.selection
-    if rule is not None:
-        if not isinstance(rule, Selection):
-            raise SettingError(f"selection = {rule!r}: must be a Selection, as in headgate.control.ByEntropy()")
-        rule.check()
-    kept_by = policy.retention(given.system) if data.late and callable(policy.retention) else None
-    if isinstance(kept_by, Retention) and (kept_by.by_class or not {*kept_by.scores} <= {*WITHOUT_LABELS}):
-        raise SettingError(f"retention: {type(kept_by).__name__} looks at labels, which come late (data.late = {data.late})")
-
-
 def _completed(name: str, policy: AdmissionPolicy, given: PolicyContext, data: Data) -> AdmissionPolicy:
-    check_is_policy(policy, f"policies.{name}")
+    """The policy with its settings worked out.
+
+    Refuses a buying rule that is none or asks for labels, a rule that looks at labels before they come, and what does not fit
+    the system or memory.
+    """
     try:
         made = policy.resolved(given)
-        _check_rules(made, given, data)
-        Controller(given.system, made, len(given.seeds), given.seeds)  # refuses what does not fit the system, or memory
+        rule = made.selection
+        if rule is not None:
+            if not isinstance(rule, Selection):
+                raise SettingError(f"selection = {rule!r}: must be a Selection, as in headgate.control.ByEntropy()")
+            rule.check()
+        kept_by = made.retention(given.system) if data.late and callable(made.retention) else None
+        if isinstance(kept_by, Retention) and (kept_by.by_class or not {*kept_by.scores} <= {*WITHOUT_LABELS}):
+            late = f"looks at labels, which come late (data.late = {data.late})"
+            raise SettingError(f"retention: {type(kept_by).__name__} {late}")
+        Controller(given.system, made, len(given.seeds), given.seeds)
         return made
     except SettingError as error:
         raise SettingError(f"policies.{name}.{error}") from None

@@ -5,12 +5,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headgate.control.buffers import BY_CLIENT
 from headgate.control.checks import zero_or_more
 from headgate.control.types import System
 from headgate.errors import SettingError, require
 from headgate.learning.local import LocalTraining
-from headgate.limits import CLIENTS, ROUNDS, SEEDS, check_memory
+from headgate.limits import CLIENTS, ROUNDS, SEEDS
 
 
 @dataclass(frozen=True)
@@ -87,12 +86,6 @@ class RunTable:
     def runs(self) -> list[tuple[str, int]]:
         """(policy, seed) of each."""
         return [(policy, seed) for policy in dict.fromkeys(self.policies) for seed in self.all_seeds]
-
-
-def check_sizes(system: SystemTable, run: RunTable) -> None:
-    """Before memory is taken for any client of any run."""
-    wanted = system.count * run.seeds * BY_CLIENT
-    check_memory(f"system.clients = {system.count}: {run.seeds} runs of so many clients take", wanted)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,17 @@
 """Reading run folders, also while they are being written. What is damaged is refused in one line that names the file."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel, Field, ValidationError
 
 from headgate.control.types import System
 from headgate.errors import DataError, SettingError
@@ -35,7 +36,6 @@ from headgate.registry import fill
 
 CONFIG, ENVIRONMENT = "config.toml", "environment.json"
 CHECKPOINTS, HEAD = "checkpoints", "checkpoint.json"
-STATES = ("running", "finished", "interrupted")
 CHECKSUMS = "tables"
 """of the state of a finished run: the checksum of each of its tables"""
 MEAN_PRICE = "mean_price"
@@ -57,6 +57,16 @@ class RunFolder:
     sweep: str | None = None
     tables: dict[str, pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
     """of a finished run, those that are in memory"""
+    rounds: int = field(init=False)
+    """T, the rounds asked for"""
+    policies: list[str] = field(init=False)
+    seeds: list[int] = field(init=False)
+    runs: list[tuple[str, int]] = field(init=False)
+    """(policy, seed) of all runs"""
+    lost: frozenset[tuple[str, int]] = field(init=False)
+    """(policy, seed) of the runs whose model diverged: they have no learning numbers, but their money and memory count"""
+    most_rows: int = field(init=False)
+    """rows that a table of the whole run has"""
 
     @classmethod
     def open(cls, path: Path | str) -> "RunFolder":
@@ -82,8 +92,13 @@ class RunFolder:
         return run
 
     def __post_init__(self) -> None:
-        if not self.name:
-            object.__setattr__(self, "name", self.path.resolve().name)
+        known, policies, seeds = self.state, list(dict.fromkeys(self.state["policies"])), list(self.state["seeds"])
+        facts: dict[str, Any] = {"rounds": int(known["rounds"]), "policies": policies, "seeds": seeds}
+        facts["runs"] = [(policy, seed) for policy in policies for seed in seeds]
+        facts["lost"] = frozenset((one["policy"], one["seed"]) for one in known["diverged"])
+        facts["most_rows"] = len(facts["runs"]) * facts["rounds"]
+        for name, value in (facts | {"name": self.name or self.path.resolve().name}).items():
+            object.__setattr__(self, name, value)
 
     @cached_property
     def system(self) -> System:
@@ -102,11 +117,6 @@ class RunFolder:
         return self.system.budget
 
     @property
-    def rounds(self) -> int:
-        """T, the rounds asked for."""
-        return int(self.state["rounds"])
-
-    @property
     def status(self) -> str:
         """The state, or diverged where all models are lost. A run that says "running" while its process is gone was
         interrupted; that is known on the machine it runs on."""
@@ -122,24 +132,6 @@ class RunFolder:
             return datetime.fromisoformat(str(self.environment.get("started"))).timestamp()
         except (ValueError, OverflowError, OSError):
             return 0.0
-
-    @cached_property
-    def policies(self) -> list[str]:
-        return list(dict.fromkeys(self.state["policies"]))
-
-    @property
-    def seeds(self) -> list[int]:
-        return list(self.state["seeds"])
-
-    @cached_property
-    def runs(self) -> list[tuple[str, int]]:
-        """(policy, seed) of all runs."""
-        return [(policy, seed) for policy in self.policies for seed in self.seeds]
-
-    @cached_property
-    def lost(self) -> frozenset[tuple[str, int]]:
-        """(policy, seed) of the runs whose model diverged: they have no learning numbers, but their money and memory count."""
-        return frozenset((one["policy"], one["seed"]) for one in self.state["diverged"])
 
     def kind(self, section: str) -> str | None:
         """Return the kind of [data] or [model]."""
@@ -206,11 +198,6 @@ class RunFolder:
         return (*MEASURED, *((CHANGED,) if "changes" in told else ()), *(LOOKS if told.get("window", 1) != 1 else ()))
 
     @property
-    def most_rows(self) -> int:
-        """Rows that a table of the whole run has."""
-        return len(self.runs) * self.rounds
-
-    @property
     def _sums(self) -> dict[Path, str]:
         """The checksums of what was written: of a finished run in its state, of one that nobody plays in its checkpoints."""
         if self.state["state"] == "finished":
@@ -240,9 +227,34 @@ def config_errors(folder: Path) -> Iterator[None]:
         raise DataError(f"{folder / CONFIG}: {error}") from None
 
 
+class _LostRun(BaseModel, strict=True):
+    policy: str
+    seed: int
+
+
+class _State(BaseModel, strict=True):
+    """What a state must have for `RunFolder`; it may have more."""
+
+    state: Literal["running", "finished", "interrupted"]
+    round: int
+    rounds: int = Field(ge=0, le=ROUNDS)
+    pid: int
+    elapsed_s: float = Field(0.0, ge=0, allow_inf_nan=False)
+    policies: list[str] = Field(min_length=1)
+    seeds: list[int] = Field(min_length=1)
+    diverged: list[_LostRun]
+    guessing: list[_LostRun]
+
+
 def read_state(folder: Path) -> dict[str, Any]:
     state = read_sealed(folder / STATE)
-    check_state(folder / STATE, state)
+    state |= {key: [] for key in ("diverged", "guessing") if key not in state}
+    try:
+        _State.model_validate(state)
+    except ValidationError as error:
+        key = str(error.errors()[0]["loc"][0])
+        raise DataError(f"{folder / STATE}: {key} = {shown(state.get(key))} is not what a state says") from None
+    check_count(folder / STATE, state["policies"], state["seeds"])
     return state
 
 
@@ -307,42 +319,7 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def check_state(path: Path, state: dict[str, Any]) -> None:
-    """Refuse a state that does not say what `RunFolder` needs to know."""
-    for key in ("diverged", "guessing"):
-        state.setdefault(key, [])
-    for key, fits in STATE_KEYS.items():
-        if not fits(state.get(key)):
-            raise DataError(f"{path}: {key} = {shown(state.get(key))} is not what a state says")
-    check_count(path, state["policies"], state["seeds"])
-
-
 def check_count(path: Path, policies: Sequence[str], seeds: Sequence[int]) -> None:
     """Refuse more runs than a folder may have."""
     if len(policies) * len(seeds) > RUNS:
         raise DataError(f"{path}: {len(policies):,} policies and {len(seeds):,} seeds are more than {RUNS:,} runs")
-
-
-def _list_of(fits: Callable[[Any], bool], least: int = 0) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and len(value) >= least and all(map(fits, value))
-
-
-def _lost_run(one: Any) -> bool:
-    return isinstance(one, dict) and isinstance(one.get("policy"), str) and _whole(one.get("seed"))
-
-
-STATE_KEYS: dict[str, Callable[[Any], bool]] = {
-    "state": lambda value: value in STATES,
-    "round": _whole,
-    "rounds": lambda value: _whole(value) and 0 <= value <= ROUNDS,
-    "pid": _whole,
-    "policies": _list_of(lambda one: isinstance(one, str), 1),
-    "seeds": _list_of(_whole, 1),
-    "diverged": _list_of(_lost_run),
-    "guessing": _list_of(_lost_run),
-}
-"""what a state must have, and what each must be"""

@@ -28,14 +28,11 @@ class Rows:
         self._values: NDArray[Any] = np.zeros((0, max(0, rounds), columns), dtype=dtype)
         self._seen = np.zeros(self._values.shape[:2], dtype=bool)
         self._reached = np.zeros(0, dtype=np.int64)
+        self.itemsize = self._values.itemsize
 
     @property
     def nbytes(self) -> int:
         return self._values.nbytes + self._seen.nbytes
-
-    @property
-    def itemsize(self) -> int:
-        return self._values.itemsize
 
     def put(self, runs: Sequence[Run], which: NDArray[Any], t: NDArray[np.int64], values: NDArray[Any]) -> None:
         """Take rows of the runs `which`, by their place in `runs`. A round written twice counts as last written."""
@@ -148,7 +145,10 @@ class Follower:
                 values[:, place] = frame[name].cast(pl.Float64).to_numpy()
         if (np.abs(values) > BEYOND).any():
             raise DataError(f"{path}: is damaged, it holds a number beyond {BEYOND:g}")
-        runs, which = _numbered(frame)
+        names, seeds = frame["policy"].cast(pl.Categorical).to_physical().to_numpy(), frame["seed"].to_numpy()
+        least, span = int(seeds.min(initial=0)), int(np.ptp(seeds)) + 1 if seeds.size else 1
+        _, first, which = np.unique(names * np.int64(span) + (seeds - least), return_index=True, return_inverse=True)
+        runs = [(frame["policy"][place], int(seeds[place])) for place in first.tolist()]
         try:
             self.rows.put(runs, which, frame["t"].to_numpy(), values)
         except DataError as error:
@@ -167,12 +167,3 @@ class Follower:
             raise DataError(f"{path}: {name} is less than nothing for some client")
         kind = pl.Float64() if self.rows.itemsize == 8 else pl.Int32()
         return frame, values.cast(kind).to_numpy().reshape(-1, self.clients)
-
-
-def _numbered(frame: pl.DataFrame) -> tuple[list[Run], NDArray[Any]]:
-    """Return the runs of a table, and for each row the number of its run."""
-    policies, seeds = frame["policy"].cast(pl.Categorical).to_physical().to_numpy(), frame["seed"].to_numpy()
-    least, span = int(seeds.min(initial=0)), int(np.ptp(seeds)) + 1 if seeds.size else 1
-    _, first, which = np.unique(policies * np.int64(span) + (seeds - least), return_index=True, return_inverse=True)
-    names = frame["policy"]
-    return [(names[place], int(seeds[place])) for place in first.tolist()], which

@@ -28,7 +28,6 @@ from headgate.records.reader import (
     read_head,
     read_state,
 )
-from headgate.records.sums import read_scored
 from headgate.records.tables import (
     SHARDS,
     STATE,
@@ -105,8 +104,7 @@ def write_state(run: RunFolder, state: str, t: int, elapsed: float) -> RunFolder
     """Write the state of a run in shards, put together from theirs; return the run with it."""
     lost: dict[str, list[dict[str, Any]]] = {"diverged": [], "guessing": []}
     note: dict[str, str] = {}
-    states = [read_state(shard) for shard in shard_folders(run.path) if (shard / STATE).exists()]
-    for each in states:
+    for each in (read_state(shard) for shard in shard_folders(run.path) if (shard / STATE).exists()):
         for key, runs in lost.items():
             runs += each[key]
         if "note" in each:
@@ -114,7 +112,7 @@ def write_state(run: RunFolder, state: str, t: int, elapsed: float) -> RunFolder
     places = {name: place for place, name in enumerate(run.policies)}
     for runs in lost.values():
         runs.sort(key=lambda one: (places.get(one["policy"], len(places)), one["seed"]))
-    known = {"policies": run.policies, "seeds": run.seeds, **lost, **note, **read_scored(states).to_dict()}
+    known = {"policies": run.policies, "seeds": run.seeds, **lost, **note}
     return replace(run, state=RunWriter(run.path).state(state, t, run.rounds, elapsed_s=round(elapsed, 3), **known))
 
 

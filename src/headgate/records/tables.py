@@ -63,8 +63,8 @@ MEASURED = tuple(name for name in METRICS if name not in KEY)
 OPTIONAL = ("excess", "validation_accuracy", CHANGED, *LOOKS)
 """columns of the metrics that not every run records"""
 
-UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, OverflowError)
-"""what polars raises for a file that it cannot read"""
+UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, OverflowError, ValueError, RecursionError)
+"""what polars and json raise for a file that they cannot read"""
 
 
 def kind_of(table: str, column: str) -> pl.DataType | None:
@@ -165,7 +165,12 @@ def read_table(
         raise DataError(f"{path}: is not what was written, its checksum differs")
     try:
         if path.suffix == ".json":
-            frame = frame_of_rows(_rows_of_part(path, content, most), table)
+            rows = json.loads(content)
+            if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+                raise DataError(f"{path}: is damaged, it holds other things than rows")
+            if most is not None and len(rows) > most:
+                raise DataError(f"{path}: {len(rows):,} rows; at most {most:,}")
+            frame = frame_of_rows(rows, table)
         else:
             if most is not None:
                 check_parquet(path, content, most)
@@ -184,18 +189,6 @@ def read_table(
     if any(frame[name].null_count() for name in KEY):
         raise DataError(f"{path}: is damaged, policy, seed or t is empty")
     return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
-
-
-def _rows_of_part(path: Path, content: bytes, most: int | None) -> list[dict[str, Any]]:
-    try:
-        rows = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is damaged ({one_line(error, 200)})") from None
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{path}: is damaged, it holds other things than rows")
-    if most is not None and len(rows) > most:
-        raise DataError(f"{path}: {len(rows):,} rows; at most {most:,}")
-    return rows
 
 
 def whole_table(

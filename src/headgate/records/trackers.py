@@ -3,7 +3,6 @@
 Each is imported when it is started, so that nobody needs a library whose logger was not asked for.
 """
 
-import importlib
 import importlib.util
 import json
 import math
@@ -11,57 +10,52 @@ import os
 import re
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from headgate.errors import SettingError
 from headgate.escaping import one_line
+from headgate.experiment.sweep import dotted
 from headgate.records.reader import RunFolder
 from headgate.writing import check_no_link
 
 FOLDERS = ("tensorboard", "mlflow", "wandb")
 """of a run folder in which they write"""
 Row = Mapping[str, Any]
+Log = Callable[[int, Mapping[str, float]], object]
+"""takes a round and what is known after it"""
+Begin = Callable[[str], Log]
+"""begins the run of a policy"""
 
 
-class Tracker(ABC):
+class Tracker:
     """A logger: started once, told of every round of every policy, closed once. It has a run for each policy."""
 
-    def __init__(self) -> None:
-        self._runs: dict[str, Any] = {}
+    def __init__(self, kind: str) -> None:
+        self.kind, self._logs, self._ends = kind, dict[str, Log](), ExitStack()
 
-    @abstractmethod
     def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
         """Gets ready to log the experiment `name`, into `folder` where it writes files; refuses where it cannot."""
-
-    @abstractmethod
-    def _begin(self, policy: str) -> Any:
-        """The run of a policy."""
-
-    @abstractmethod
-    def _write(self, run: Any, t: int, values: Mapping[str, float]) -> None:
-        """What is known of it after round `t`."""
-
-    @abstractmethod
-    def _end(self, run: Any) -> None:
-        """Writes what is still held back."""
+        simple = str | int | float | None
+        settings = {key: value if isinstance(value, simple) else str(value) for key, value in dotted(config)}
+        self._begin = _TRACKERS[self.kind](name, settings, folder, self._ends)
 
     def log(self, policy: str, t: int, values: Mapping[str, float | None]) -> None:
         """Means over seeds of one policy after round `t`; NaN and None are left out."""
         known = {name: float(value) for name, value in values.items() if value is not None and not math.isnan(value)}
         if known:
-            if policy not in self._runs:
-                self._runs[policy] = self._begin(policy)
-            self._write(self._runs[policy], t, known)
+            if policy not in self._logs:
+                self._logs[policy] = self._begin(policy)
+            self._logs[policy](t, known)
 
     def close(self) -> None:
         """Ends all runs; more than once, or without a start, is no harm."""
-        while self._runs:
-            self._end(self._runs.popitem()[1])
+        self._ends.close()
 
 
 def tracker_names(text: str) -> list[str]:
@@ -78,126 +72,94 @@ def make_trackers(names: Sequence[str]) -> list[Tracker]:
         if name not in sys.modules and importlib.util.find_spec(name) is None:
             package = "wandb" if name == "wandb" else "'headgate[track]'"
             raise SettingError(f"--track {name}: is not installed; pip install {package}")
-    return [_TRACKERS[name]() for name in dict.fromkeys(names)]
+    return [Tracker(name) for name in dict.fromkeys(names)]
 
 
-class TensorBoard(Tracker):
+def _tensorboard(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
     """Event files in folder/tensorboard/POLICY, the metrics' names as tags; neither torch nor TensorFlow is needed."""
+    # What torch.utils.tensorboard is built on; tensorboard.summary.Writer calls itself experimental.
+    event = import_module("tensorboard.compat.proto.event_pb2").Event
+    summary = import_module("tensorboard.compat.proto.summary_pb2").Summary
+    make_writer = import_module("tensorboard.summary.writer.event_file_writer").EventFileWriter
 
-    def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
-        # What torch.utils.tensorboard is built on; tensorboard.summary.Writer calls itself experimental.
-        self._event = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
-        self._summary = importlib.import_module("tensorboard.compat.proto.summary_pb2").Summary
-        self._make_writer = importlib.import_module("tensorboard.summary.writer.event_file_writer").EventFileWriter
-        self._folder = folder / "tensorboard"
-
-    def _begin(self, policy: str) -> Any:
+    def begin(policy: str) -> Log:
         # TensorBoard's own 120 seconds from one flush to the next are long for someone who watches.
-        return self._make_writer(str(self._folder / quote(policy, " ()+,=")), flush_secs=10)
+        run = make_writer(str(folder / "tensorboard" / quote(policy, " ()+,=")), flush_secs=10)
+        ends.callback(run.close)
 
-    def _write(self, run: Any, t: int, values: Mapping[str, float]) -> None:
-        scalars = [self._summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
-        run.add_event(self._event(wall_time=time.time(), step=t, summary=self._summary(value=scalars)))
+        def log(t: int, values: Mapping[str, float]) -> None:
+            scalars = [summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+            run.add_event(event(wall_time=time.time(), step=t, summary=summary(value=scalars)))
 
-    def _end(self, run: Any) -> None:
-        run.close()
+        return log
+
+    return begin
 
 
-class MLflow(Tracker):
+def _mlflow(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
     """One run for each policy, all below one run of the experiment `name`; every run has the settings as parameters.
 
     They go to $MLFLOW_TRACKING_URI, otherwise to files in folder/mlflow.
     """
+    # MLflow reports its use to its makers from the moment it is imported. Logging a run is no consent to that.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    # Of MLflow's local stores only the one of plain files comes with mlflow-skinny; its databases need the whole
+    # of MLflow. Newer versions open it only for those who say that they mean it.
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow, entities = import_module("mlflow"), import_module("mlflow.entities")
+    where = os.environ.get("MLFLOW_TRACKING_URI") or (folder / "mlflow").absolute().as_uri()
 
-    _AT_ONCE = 100
-    """parameters, the most that MLflow takes in one call"""
+    def plain(key: str) -> str:
+        return re.sub(r"[^\w.-]+", "_", key)[:250]
 
-    def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
-        # MLflow reports its use to its makers from the moment it is imported. Logging a run is no consent to that.
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        # Of MLflow's local stores only the one of plain files comes with mlflow-skinny; its databases need the whole
-        # of MLflow. Newer versions open it only for those who say that they mean it.
-        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-        mlflow = importlib.import_module("mlflow")
-        self._entities = importlib.import_module("mlflow.entities")
-        self._settings = flatten(config)
-        where = os.environ.get("MLFLOW_TRACKING_URI") or (folder / "mlflow").absolute().as_uri()
-        try:
-            self._client = mlflow.MlflowClient(tracking_uri=where)
-            known = self._client.get_experiment_by_name(name)
-            self._experiment = known.experiment_id if known is not None else self._client.create_experiment(name)
-            self._parent = self._create(name, self._settings, {})
-        except mlflow.MlflowException as error:
-            raise SettingError(f"--track mlflow: {one_line(error)}") from None
-        self._runs[""] = self._parent
-
-    def _create(self, title: str, settings: Mapping[str, Any], tags: Mapping[str, str]) -> str:
-        run = str(self._client.create_run(self._experiment, run_name=title, tags=tags).info.run_id)
-        params = [self._entities.Param(_mlflow_name(key), str(value)) for key, value in settings.items()]
-        for first in range(0, len(params), self._AT_ONCE):
-            self._client.log_batch(run, params=params[first : first + self._AT_ONCE])
+    def create(title: str, settings: Row, tags: Mapping[str, str]) -> str:
+        run = str(client.create_run(experiment, run_name=title, tags=tags).info.run_id)
+        ends.callback(client.set_terminated, run)
+        params = [entities.Param(plain(key), str(value)) for key, value in settings.items()]
+        for first in range(0, len(params), 100):  # the most that MLflow takes in one call
+            client.log_batch(run, params=params[first : first + 100])
         return run
 
-    def _begin(self, policy: str) -> Any:
-        tags = {"mlflow.parentRunId": self._parent, "policy": policy}
-        return self._create(policy, {**self._settings, "policy": policy}, tags)
+    def begin(policy: str) -> Log:
+        run = create(policy, {**settings, "policy": policy}, {"mlflow.parentRunId": parent, "policy": policy})
 
-    def _write(self, run: Any, t: int, values: Mapping[str, float]) -> None:
-        now = time.time_ns() // 1_000_000
-        metrics = [self._entities.Metric(_mlflow_name(key), value, now, t) for key, value in values.items()]
-        self._client.log_batch(run, metrics=metrics)
+        def log(t: int, values: Mapping[str, float]) -> None:
+            now = time.time_ns() // 1_000_000
+            client.log_batch(run, metrics=[entities.Metric(plain(key), value, now, t) for key, value in values.items()])
 
-    def _end(self, run: Any) -> None:
-        self._client.set_terminated(run)
+        return log
+
+    try:
+        client = mlflow.MlflowClient(tracking_uri=where)
+        known = client.get_experiment_by_name(name)
+        experiment = known.experiment_id if known is not None else client.create_experiment(name)
+        parent = create(name, settings, {})
+    except mlflow.MlflowException as error:
+        raise SettingError(f"--track mlflow: {one_line(error)}") from None
+    return begin
 
 
-class WeightsAndBiases(Tracker):
+def _wandb(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
     """One run for each policy in the group `name`. Mode, project and account are those of the user's environment."""
+    wandb = import_module("wandb")
+    folder.mkdir(parents=True, exist_ok=True)  # wandb writes elsewhere where its folder is missing
 
-    def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
-        self._wandb = importlib.import_module("wandb")
-        folder.mkdir(parents=True, exist_ok=True)  # wandb writes elsewhere where its folder is missing
-        self._group, self._settings, self._folder = name, flatten(config), folder
-
-    def _begin(self, policy: str) -> Any:
-        return self._wandb.init(
+    def begin(policy: str) -> Log:
+        run = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or "headgate",
-            group=self._group,
+            group=name,
             name=policy,
-            config={**self._settings, "policy": policy},
-            dir=str(self._folder),
+            config={**settings, "policy": policy},
+            dir=str(folder),
             reinit="create_new",  # the policies take turns, none of their runs is over before the last round
         )
+        ends.callback(run.finish)
+        return lambda t, values: run.log(values, step=t)
 
-    def _write(self, run: Any, t: int, values: Mapping[str, float]) -> None:
-        run.log(values, step=t)
-
-    def _end(self, run: Any) -> None:
-        run.finish()
+    return begin
 
 
-_TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WeightsAndBiases}
-
-
-def flatten(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Nested settings with dots in their names; what is no number, truth value or text becomes text.
-
-    >>> flatten({"learning": {"rate": 0.1}, "seeds": [1, 2], "policies": [{"name": "dpp"}]})
-    {'learning.rate': 0.1, 'seeds': '[1, 2]', 'policies.0.name': 'dpp'}
-    """
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-            value = {str(place): item for place, item in enumerate(value)}
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{above}{key}.")
-        else:
-            flat[f"{above}{key}"] = value if isinstance(value, str | int | float | None) else str(value)
-    return flat
-
-
-def _mlflow_name(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", name)[:250]
+_TRACKERS = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}
 
 
 # who tells them
@@ -236,34 +198,24 @@ class SeedMeans:
             tracker.close()
 
 
-class Watching:
+class Watching(ExitStack):
     """Told of every round that a part of a run has finished."""
 
     def __init__(self, trackers: Sequence[str], say: Callable[[str], None] | None = None) -> None:
+        super().__init__()
         self.names, self.say = trackers, say
-        self.wanted = bool(trackers) or say is not None
-        self._runs: dict[Path, RunFolder] = {}
-        self._means: dict[Path, SeedMeans] = {}
-
-    def __enter__(self) -> "Watching":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for means in self._means.values():
-            means.close()
+        self._runs: dict[Path, tuple[RunFolder, SeedMeans]] = {}
 
     def watch(self, folder: Path, rows: Sequence[Row]) -> None:
         """No rows: the run is about to be played, and what its parts have done before is on disk."""
         if folder not in self._runs:
-            self._runs[folder] = RunFolder.open(folder)
-            if self.names:
-                self._means[folder] = SeedMeans(self._runs[folder], make_trackers(self.names))
-        if not rows:
-            return
-        if self.say is not None:
-            self.say(_line(self._runs[folder], rows))
-        if self.names:
-            self._means[folder].add(rows)
+            run = RunFolder.open(folder)
+            self._runs[folder] = run, SeedMeans(run, make_trackers(self.names))
+            self.callback(self._runs[folder][1].close)
+        run, means = self._runs[folder]
+        means.add(rows)
+        if rows and self.say is not None:
+            self.say(_line(run, rows))
 
 
 def _line(run: RunFolder, rows: Sequence[Row]) -> str:

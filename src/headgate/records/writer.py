@@ -75,7 +75,7 @@ class RunWriter:
         return facts
 
     def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write rows as the next part of a table, as JSON: workers are forked, and polars hangs in a forked process."""
+        """Write rows as the next part of a table."""
         if not rows:
             return
         name, content = part_name(table, max(row["t"] for row in rows)), json.dumps(rows).encode()
@@ -167,11 +167,6 @@ class Checkpoint:
     def t(self) -> int:
         return int(self.head["t"])
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What was known of the runs at this point."""
-        return dict(self.head.get("facts", {}))
-
     def tensors(self) -> dict[str, Any]:
         """Return the arrays of the simulation."""
         from safetensors import SafetensorError
@@ -233,15 +228,11 @@ def _remove_others(checkpoint: Path) -> None:
 
 
 @cache
-def commit() -> str | None:
+def commit(package: Path = Path(headgate.__file__).parent) -> str | None:
     """The commit of the checkout that the package lies in, "+changes" where files under src differ from it.
 
     None where it lies in none (an installed package may lie in somebody's checkout, which does not track it).
     """
-    return commit_of(Path(headgate.__file__).parent)
-
-
-def commit_of(package: Path) -> str | None:
     try:
         _git(package, "ls-files", "--error-unmatch", "__init__.py")
         found = _git(package, "rev-parse", "--short", "HEAD")

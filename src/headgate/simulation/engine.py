@@ -9,7 +9,6 @@ and the reading of its results; not where a policy listens to what samples lose,
 them, for then control waits for the round.
 """
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -37,7 +36,6 @@ from headgate.learning.purchases import (
 )
 from headgate.learning.server import aggregation_weights, draw_cohort
 from headgate.learning.streams import Stream
-from headgate.records.sums import Scored
 from headgate.simulation.executors.gram import one_thread
 from headgate.simulation.learner import RoundSamples, learner_of
 from headgate.simulation.rounds import FEW, Hearing, Prepared, Round, client_rows, metric_rows
@@ -82,15 +80,13 @@ class Simulation:
         self.world = world_of(given.data, dataset, self.seeds, system.clients)
         self.learner = learner_of(given, self.world.dataset, device, executor)
         self.streams = list(streams_of(given, dataset, self.seeds, self.world))
-        self.scored = Scored()
-        """how often models were asked about samples, and how long that took; it goes on with a run that is resumed"""
         self.sources = {name: self._source(name) for name in self.names}
         self._known: PurchaseTable | None = None
         self.controllers = {name: self._controller(name) for name in self.names}
         rules = {name: controller.buffers.rule for name, controller in self.controllers.items()}
         buying = {name: policy.selection for name, policy in given.policies.items() if given.data.chooses(policy.selection)}
         for name, rule in (*rules.items(), *buying.items()):
-            if rule is not None:
+            if rule is not None and rule.scores:
                 self.learner.check_scores(rule.scores, f"{type(rule).__name__} (policies.{name})")
         self.looking = any(source.looks for source in self.sources.values())
         """whether some clients look before they buy"""
@@ -105,9 +101,9 @@ class Simulation:
         self.chance = 1.0 / len(dataset.classes)
         last = given.prices.path(self.seeds, given.rounds, given.rounds + 1)  # refused here where prices end too early
         self._block = max(1, PRICES // last.size)
-        self._first = 1
-        self.prices = self._prices_from(1)
+        self._first, self.prices = 1, last[:0]
         """of a block of rounds, in which round `_first` comes first, and every seed, (T, S), or every client, too, (T, S, M)"""
+        self._price(1)
         self.listening = [name for name in self.names if given.policies[name].hears]
         asked = [bool(training.losses) or name in self.listening for name in self.names]
         self.hearing = Hearing(self.learner, asked, len(self.seeds), system.clients)
@@ -127,7 +123,7 @@ class Simulation:
             self.seeds,
             lambda *asked: source.labels_at(self._known, *asked),
             lambda *asked: source.scores_at(self._known, *asked),
-            self.experiment.price_of_looks(policy),
+            self.experiment.data.price_of_looks(policy.selection),
         )
 
     def _source(self, name: str) -> StreamSource:
@@ -136,10 +132,7 @@ class Simulation:
         ends = np.stack([stream.lengths for stream in self.streams]) if data.stream.ends else None
 
         def score(asked: tuple[str, ...], seeds: Ints, rows: Ints) -> Scores:
-            began = time.perf_counter()
-            found = self.learner.scores(self.models, asked, seeds + first, rows)
-            self.scored = Scored(self.scored.samples + len(rows), self.scored.seconds + time.perf_counter() - began)
-            return found
+            return self.learner.scores(self.models, asked, seeds + first, rows)
 
         shared = self.streams, ends, self.learner.dataset.train_labels, score, self.experiment.system.clients
         rule = self.experiment.policies[name].selection
@@ -208,14 +201,10 @@ class Simulation:
 
     def _price(self, t: int) -> Floats:
         if not 0 <= t - self._first < len(self.prices):
-            self._first = t
-            self.prices = self._prices_from(t)
+            path = self.experiment.prices.path(self.seeds, t, min(t + self._block, self.experiment.rounds + 1))
+            self._first, self.prices = t, np.ascontiguousarray(np.moveaxis(path, 1, 0))
         price: Floats = self.prices[t - self._first]
         return price
-
-    def _prices_from(self, t: int) -> Floats:
-        stop = min(t + self._block, self.experiment.rounds + 1)
-        return np.ascontiguousarray(np.moveaxis(self.experiment.prices.path(self.seeds, t, stop), 1, 0))
 
     def _training_clients(self, t: int) -> Ints:
         """Who trains in round t, for every seed, (S, clients that train)."""

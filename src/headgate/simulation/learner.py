@@ -2,7 +2,7 @@
 the one on torch, which is imported only where it is needed."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -63,6 +63,8 @@ class Learner(ABC):
 
     arrays: Any
     executor: Executor[Any]
+    judges: Sequence[Callable[[Array], tuple[Array, Array]]]
+    """of each set of `Dataset.judged`: (accuracy (R,), mean cross-entropy (R,)) of models"""
     device = "cpu"
 
     def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
@@ -98,7 +100,7 @@ class Learner(ABC):
         theta = here.where(broken[:, None], models.theta, theta)
         eta = given.training.average
         mean = theta if eta is None else self._between(models.mean, theta, newest_share(t, eta))
-        results = [broken, train_loss, *(values for place in judge for values in self.judge(mean, place))]
+        results = [broken, train_loss, *(values for place in judge for values in self.judges[place](mean))]
         return Models(theta, mean, server, clients), here.stack([here.asarray(each, dtype=here.float64) for each in results])
 
     def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Array:
@@ -154,10 +156,6 @@ class Learner(ABC):
     def _factors(self, batch: RoundSamples) -> Array | None:
         """How much each sample counts, where that depends on when it came; None: all count alike."""
         return None if batch.new is None else self._put(self.training.objective.factors(batch.new, batch.offsets))
-
-    @abstractmethod
-    def judge(self, theta: Array, place: int = 0) -> tuple[Array, Array]:
-        """(accuracy (R,), mean cross-entropy (R,)) of the models on the set at this place of `Dataset.judged`."""
 
     @abstractmethod
     def read(self, array: Array) -> NDArray[Any]:

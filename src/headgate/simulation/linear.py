@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,7 @@ class Judged:
         self.task, self.images, self.labels = task, images, labels
         self._kept: list[Alike] = []
 
-    def score(self, theta: Floats) -> tuple[Floats, Floats]:
+    def __call__(self, theta: Floats) -> tuple[Floats, Floats]:
         """Accuracy (R,) and mean cross-entropy (R,); all models together are one matrix."""
         weight = self.task.of_bytes(theta)
         hits, losses, done = np.zeros(len(theta), np.int64), np.empty((len(theta), len(self.labels))), 0
@@ -111,6 +110,7 @@ class LinearLearner(Learner):
 
     arrays = np
     executor: Gram
+    one_thread = staticmethod(one_thread)
 
     def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
         super().__init__(experiment, dataset)
@@ -120,7 +120,7 @@ class LinearLearner(Learner):
         self.task = LinearTask(dataset.shape, len(dataset.classes), *scale, self.dtype, unit=dataset.unit)
         Gram.cost(self.task, self.training)  # which refuses what it does not do
         self.executor = Gram(self.task)
-        self._judged = [Judged(self.task, *own) for own in dataset.judged]
+        self.judges = [Judged(self.task, *own) for own in dataset.judged]
 
     def launch(
         self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: Sequence[int]
@@ -139,14 +139,8 @@ class LinearLearner(Learner):
     def check_scores(self, asked: tuple[str, ...], whose: str) -> None:
         """All can be asked: the last layer is the only one."""
 
-    def judge(self, theta: Floats, place: int = 0) -> tuple[Floats, Floats]:
-        return self._judged[place].score(theta)
-
     def read(self, array: NDArray[Any]) -> NDArray[Any]:
         return array
-
-    def one_thread(self) -> AbstractContextManager[None]:
-        return one_thread()
 
     def facts(self) -> dict[str, Any]:
         return {"executor": self.executor.name, "device": "cpu", "dtype": self.dtype.name}

@@ -61,13 +61,10 @@ class NetLearner(Learner):
             return torch.from_numpy(np.ascontiguousarray(images)).to(where), torch.from_numpy(labels).to(where)
 
         self.images, self.labels = there(dataset.train_images, dataset.train_labels)
-        self.evaluators = [Evaluator(task, *there(*own), executor=self.executor) for own in dataset.judged]
-
-    def judge(self, theta: Tensor, place: int = 0) -> tuple[Tensor, Tensor]:
-        return self.evaluators[place](theta)
+        self.judges: list[Evaluator] = [Evaluator(task, *there(*own), executor=self.executor) for own in dataset.judged]
 
     def check_scores(self, asked: tuple[str, ...], whose: str) -> None:
-        if "features" in asked and self.evaluators[0].last is None:
+        if "features" in asked and self.judges[0].last is None:
             kind = self.experiment.model.kind
             raise SettingError(f"model.kind = {kind}: does not end with a linear layer, of which {whose} needs the gradients")
 
@@ -102,11 +99,11 @@ class NetLearner(Learner):
         return RaggedBatch(images, self.labels.index_select(0, rows), batch.offsets, self._factors(batch))
 
     def _losses(self, theta: Tensor, batch: RaggedBatch) -> Tensor:
-        return -log_chances(self.evaluators[0].answers(theta, batch.images)[0], batch.labels).view(-1)
+        return -log_chances(self.judges[0].answers(theta, batch.images)[0], batch.labels).view(-1)
 
     def _answers(self, theta: Tensor, rows: Ints, features: bool) -> tuple[Tensor, Tensor | None]:
         images = self.images.index_select(0, to_device(rows, self.task.device))
-        return self.evaluators[0].answers(theta, images, features)
+        return self.judges[0].answers(theta, images, features)
 
     def _put(self, values: NDArray[Any]) -> Tensor:
         return to_device(values, self.task.device).to(self.task.dtype)

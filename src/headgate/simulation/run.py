@@ -17,7 +17,6 @@ from headgate.experiment import Experiment, load
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.records.reader import CONFIG, MEAN_PRICE
 from headgate.records.shards import disk_errors, resume_command
-from headgate.records.sums import read_scored
 from headgate.records.writer import Checkpoint, RunWriter, commit
 from headgate.registry import in_one_line
 from headgate.simulation.cut import choose_device, footprint, give_back, most_runs, runs_of
@@ -46,7 +45,14 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
         others = hold_out(dataset, experiment.data.validation), experiment.seeds[1:], simulation.world
         for _ in streams_of(experiment, *others, tried=True):
             pass
-    facts: dict[str, Any] = {"environment": _environment(simulation), "at_first": simulation.learner.executor.at_first}
+    environment = {
+        **simulation.learner.facts(),
+        "threads": 1,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        MEAN_PRICE: experiment.prices.mean(experiment.rounds),
+        **({"commit": made_by} if (made_by := commit()) else {}),
+    }
+    facts: dict[str, Any] = {"environment": environment, "at_first": simulation.learner.executor.at_first}
     if simulation.learner.device == "cpu":
         return facts, simulation if whole else None
     facts |= _memory(experiment, simulation, math.prod(dataset.shape), dataset.train_images.itemsize)
@@ -68,16 +74,6 @@ def _memory(experiment: Experiment, one: Simulation, pixels: int, itself: int) -
     return {"footprint": asdict(footprint(images, pixels, itself, *size, EVALUATED, executor.memory, run))}
 
 
-def _environment(simulation: Simulation) -> dict[str, Any]:
-    return {
-        **simulation.learner.facts(),
-        "threads": 1,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        MEAN_PRICE: simulation.experiment.prices.mean(simulation.experiment.rounds),
-        **({"commit": made_by} if (made_by := commit()) else {}),
-    }
-
-
 def resume(
     experiment: Experiment, dataset: Dataset, checkpoint: Checkpoint, device: str = "auto"
 ) -> tuple[Simulation, RunWriter]:
@@ -91,7 +87,6 @@ def resume(
         ledgers = {name: checkpoint.ledger(name, each) for name, each in simulation.controllers.items()}
         try:
             simulation.restore(checkpoint.t, checkpoint.tensors(), ledgers)
-            simulation.scored = read_scored([checkpoint.facts])
         except (LookupError, ValueError, TypeError, RuntimeError) as error:  # of another model, or made up
             raise DataError(f"{checkpoint.path}: does not fit the run ({in_one_line(error)}); it cannot be continued") from None
     return simulation, RunWriter(checkpoint.folder, parts)
@@ -108,14 +103,7 @@ def play_folder(
         held.take(folder / CONFIG, folder)
         checkpoint = Checkpoint(folder)
         simulation, writer = resume(experiment or load(folder / CONFIG), dataset, checkpoint, device)
-        with simulation.learner.one_thread():
-            return play_rounds(simulation, writer, tick, stop=stop)
-
-
-def play_new(folder: Path, simulation: Simulation, tick: Tick, stop: Callable[[], bool]) -> dict[str, Any]:
-    """Play all rounds of a run whose folder this process has just made, and holds; return its last state."""
-    with simulation.learner.one_thread():
-        return play_rounds(simulation, RunWriter(folder), tick, stop=stop)
+        return play_rounds(simulation, writer, tick, stop=stop)
 
 
 def play_rounds(
@@ -135,7 +123,7 @@ def play_rounds(
         elapsed = round(time.monotonic() - began, 3)
         return writer.state(state, simulation.t, rounds, elapsed_s=elapsed, **_facts(simulation))
 
-    with disk_errors(writer.folder):
+    with disk_errors(writer.folder), simulation.learner.one_thread():
         state = note("running")
         try:
             while simulation.t < rounds:
@@ -174,5 +162,4 @@ def _facts(simulation: Simulation) -> dict[str, Any]:
         "diverged": [{**run, "t": int(t)} for run, t in zip(runs, simulation.diverged, strict=True) if t],
         "guessing": [run for run, lost in zip(runs, simulation.guessing, strict=True) if lost],
         **({"note": note} if note else {}),
-        **simulation.scored.to_dict(),
     }

@@ -1,35 +1,30 @@
 """Workers that play chunks: this process, or single-thread processes beside it."""
 
-import json
 import os
-import select
 import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate import errors
 from headgate.errors import HeadgateError, Interrupted, SettingError
-from headgate.experiment import Experiment, load
+from headgate.experiment import Experiment, build, load
 from headgate.learning.data import Data
 from headgate.records.reader import CONFIG
 from headgate.simulation.cut import give_back
 
 if TYPE_CHECKING:
     from headgate.simulation.engine import Simulation
-    from headgate.simulation.run import Tick
     from headgate.simulation.schedule import ChunkProgress
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 LOOK = 0.2
 """seconds between looks at what the chunks have written"""
-LONGEST = 2000
-"""bytes of a message: with its chunk's name it must fit into the 4,096 that a pipe takes in one piece"""
 
 
 class ChunkError(HeadgateError):
@@ -41,7 +36,7 @@ class ChunkError(HeadgateError):
 
 
 def cores() -> int:
-    """Return how many this process may use. Forking a process that has imported torch is safe on Linux only."""
+    """Return how many this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
@@ -80,159 +75,175 @@ class InProcess:
 
         Chunks are folders, with their experiments where these need not be read from there.
         """
+        from headgate.simulation.run import RunWriter, play_folder, play_rounds
+
         for folder, experiment in chunks.items():
             if stop():
                 raise Interrupted("interrupted")
+            tick = partial(progress.played, folder)
             try:
-                tick = partial(progress.played, folder)
-                progress.states[folder] = self._play(folder, experiment, device, tick, stop)
+                if self._ready is not None and self._ready.experiment is experiment:
+                    simulation, self._ready = self._ready, None
+                    progress.states[folder] = play_rounds(simulation, RunWriter(folder), tick, stop=stop)
+                else:
+                    own = experiment or load(folder / CONFIG)
+                    progress.states[folder] = play_folder(folder, own, self._datasets.of(own.data), device, tick, stop)
             except Interrupted:
                 raise
             except HeadgateError as error:
                 raise ChunkError(folder, error) from None
             give_back(device)
 
-    def _play(
-        self, folder: Path, experiment: Experiment | None, device: str, tick: "Tick", stop: Callable[[], bool]
-    ) -> dict[str, Any]:
-        from headgate.simulation.run import play_folder, play_new
-
-        if self._ready is not None and self._ready.experiment is experiment:
-            simulation, self._ready = self._ready, None
-            return play_new(folder, simulation, tick, stop)
-        experiment = experiment or load(folder / CONFIG)
-        return play_folder(folder, experiment, self._datasets.of(experiment.data), device, tick, stop)
-
     def close(self) -> None:
         self._datasets.clear()
 
 
 class Processes:
-    """Children of a fork server, as many at a time as asked for."""
+    """Processes beside this one, each of which plays one chunk after the other."""
 
     def __init__(self, processes: int) -> None:
         if sys.platform != "linux":
             raise SettingError(f"--processes {processes}: more than one needs Linux")
         self.processes, self.where = processes, f"on {processes} processes"
-        self._answers, given = os.pipe()
-        path = os.pathsep.join(each for each in sys.path if each)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in the new process until it is ready to answer
-        try:
-            self._server = subprocess.Popen(
-                [sys.executable, "-m", "headgate.simulation.forkserver", str(given)],
-                stdin=subprocess.PIPE,
-                pass_fds=[given],
-                env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
-                start_new_session=True,  # Ctrl-C at the terminal is the parent's business
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.close(given)
-        self._half, self._at_work = b"", False
+        self._children = [_Child()]
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
-        self._ask(do="examine", settings=experiment.tables(), device=device, executor=executor)
-        answer = next(self._hear(lambda: None, lambda: False))
-        self._at_work = False
-        if "error" in answer:
-            raise error_from(answer["error"])
-        return dict(answer["facts"])
+        self._children[0].ask("examine", experiment.tables(), device, executor)
+        facts, error = self._children[0].answer()
+        if error is not None:
+            raise error
+        return dict(facts)
 
     def execute(
         self, chunks: Mapping[Path, Experiment | None], device: str, progress: "ChunkProgress", stop: Callable[[], bool]
     ) -> None:
-        self._ask(do="play", folders=[str(folder) for folder in chunks], device=device, processes=self.processes)
-        why: dict[str, HeadgateError] = {}
-        for answer in self._hear(progress.look, stop):
-            folder = answer.get("folder", "")
-            if "error" in answer:
-                why[folder] = error_from(answer["error"])
-            elif (status := answer.get("status", 0)) < 0:
-                name = signal.Signals(-status).name
-                why[folder] = HeadgateError(f"its process was ended by {name}, perhaps for want of memory")
-            elif status > 0 and folder not in why:
-                why[folder] = HeadgateError(f"its process ended with {status} and did not say why")
-            if not folder:  # the last answer
+        waiting, why, stopping = list(chunks), dict[Path, HeadgateError](), False
+        while True:
+            while waiting and not stopping and (free := self._free()) is not None:
+                free.ask("play", waiting.pop(0), device)
+            at_work: dict[Any, _Child] = {child.connection: child for child in self._children if child.asked}
+            if not at_work:
                 break
-        self._at_work = False
-        raise_first(why)
+            for child in at_work.values() if stopping else ():
+                child.stop()
+            for connection in wait(list(at_work), LOOK):
+                folder = at_work[connection].asked[1]
+                if (error := at_work[connection].answer()[1]) is not None:
+                    why[folder] = error
+            progress.look()
+            stopping = stopping or bool(why) or stop()
+        for folder, error in sorted(why.items(), key=lambda one: isinstance(one[1], Interrupted)):
+            raise error if isinstance(error, Interrupted) else ChunkError(folder, error)
+
+    def _free(self) -> "_Child | None":
+        found = next((child for child in self._children if not child.asked), None)
+        if found is None and len(self._children) < self.processes:
+            found = _Child()
+            self._children.append(found)
+        return found
 
     def close(self) -> None:
-        """End the server, which ends without a parent. One still at work, because something went wrong here, is killed; its
-        children finish their rounds and end."""
-        assert self._server.stdin is not None
-        if self._at_work:
-            self._server.kill()
-        with suppress(BrokenPipeError):  # it is gone already
-            self._server.stdin.close()
-        os.close(self._answers)
-        self._server.wait()
-
-    def _ask(self, **question: Any) -> None:
-        assert self._server.stdin is not None
-        try:
-            self._server.stdin.write(json.dumps(question).encode() + b"\n")
-            self._server.stdin.flush()
-        except BrokenPipeError:
-            raise self._gone() from None
-        self._at_work = True
-
-    def _hear(self, look: Callable[[], None], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-        passed_on = False
-        while True:
-            look()
-            if stop() and not passed_on:
-                self._server.send_signal(signal.SIGINT)
-                passed_on = True
-            if select.select([self._answers], [], [], LOOK)[0]:
-                new = os.read(self._answers, 1 << 16)
-                if not new:
-                    raise self._gone(passed_on)
-                *lines, self._half = (self._half + new).split(b"\n")
-                yield from (json.loads(line) for line in lines)
-            elif self._server.poll() is not None:
-                raise self._gone(passed_on)
-
-    def _gone(self, stopped: bool = False) -> HeadgateError:
-        if stopped:
-            return Interrupted("interrupted")
-        return HeadgateError(f"the process that starts the others ended with {self._server.wait()}")
+        """End the processes; those that play finish their round first."""
+        for child in self._children:
+            child.end()
+        for child in self._children:
+            child.process.wait()
 
 
 Worker = InProcess | Processes
 
 
-def error_message(error: BaseException) -> list[str]:
-    """Return an error as it goes over a pipe, short enough for one piece.
+class _Child:
+    """A process that answers one question at a time (see `serve`)."""
 
-    One that is not headgate's own leaves its trace on stderr.
-    """
+    def __init__(self) -> None:
+        self.connection, given = Pipe()
+        path = os.pathsep.join(each for each in sys.path if each)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in the new process until it plays
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "headgate.simulation.workers", str(given.fileno())],
+                pass_fds=[given.fileno()],
+                env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+                start_new_session=True,  # Ctrl-C at the terminal is the parent's business
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        given.close()
+        self.asked: tuple[Any, ...] = ()
+        self._stopped = False
+
+    def ask(self, *question: Any) -> None:
+        self.asked = question
+        with suppress(OSError):  # it is gone, and `answer` says so
+            self.connection.send(question)
+
+    def answer(self) -> tuple[Any, HeadgateError | None]:
+        """Return what it answered, or the error that it met: its end, too."""
+        self.asked = ()
+        try:
+            found: tuple[Any, HeadgateError | None] = self.connection.recv()
+            return found
+        except (EOFError, OSError):
+            status = self.process.wait()
+        if status < 0:
+            name = signal.Signals(-status).name
+            return None, HeadgateError(f"its process was ended by {name}, perhaps for want of memory")
+        return None, HeadgateError(f"its process ended with {status} and did not say why")
+
+    def stop(self) -> None:
+        """Have it finish its round and no more."""
+        if not self._stopped:
+            self.process.send_signal(signal.SIGINT)
+        self._stopped = True
+
+    def end(self) -> None:
+        if self.asked[:1] == ("play",):
+            self.stop()
+        elif self.asked:
+            self.process.kill()
+        self.connection.close()
+
+
+def serve(connection: Connection) -> None:
+    """Answer the parent's questions until it closes the connection or is gone: then a round that is played is finished."""
+    from headgate.simulation.run import examine, play_folder
+
+    datasets, parent = Datasets(), os.getppid()
+
+    def answer(do: str, what: Any, device: str, *more: str) -> Any:
+        if do == "examine":
+            experiment = build("", what)
+            return examine(experiment, datasets.of(experiment.data), device, *more)[0]
+        experiment = load(what / CONFIG)
+        dataset = datasets.of(experiment.data)
+        with stop_requested() as stop:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            try:
+                play_folder(what, experiment, dataset, device, lambda done: None, lambda: stop() or os.getppid() != parent)
+            finally:
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+    with suppress(EOFError, OSError):  # the parent has ended
+        while True:
+            question = connection.recv()
+            facts, failed = None, None
+            try:
+                facts = answer(*question)
+            except (Exception, KeyboardInterrupt) as error:
+                failed = _sendable(error)
+            connection.send((facts, failed))
+
+
+def _sendable(error: BaseException) -> HeadgateError:
+    """The error as the parent can read it: one that is not headgate's own leaves its trace on stderr."""
     if isinstance(error, KeyboardInterrupt):
-        error = Interrupted("interrupted")
+        return Interrupted("interrupted")
     if not isinstance(error, HeadgateError):
         traceback.print_exception(error)
-    text = " ".join(str(error).split())
-    while len(json.dumps(text)) > LONGEST:
-        text = text[: 3 * len(text) // 4]
-    return [type(error).__name__, text]
-
-
-def error_from(message: Sequence[str]) -> HeadgateError:
-    """Return the error that a process sent."""
-    kind, text = message
-    found = getattr(errors, kind, None)
-    if isinstance(found, type) and issubclass(found, HeadgateError):
-        return found(text)
-    return HeadgateError(f"{kind}: {text}")
-
-
-def raise_first(why: Mapping[str, HeadgateError]) -> None:
-    """Raise the first error that is one; else that a chunk was interrupted."""
-    for folder, error in why.items():
-        if not isinstance(error, Interrupted):
-            raise ChunkError(Path(folder), error) if folder else error
-    for error in why.values():
-        raise error
+    elif type(error).__module__.startswith("headgate."):
+        return error
+    return HeadgateError(f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 
 @contextmanager
@@ -255,3 +266,10 @@ def stop_requested() -> Iterator[Callable[[], bool]]:
         yield lambda: noted
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+if __name__ == "__main__":
+    serve(Connection(int(sys.argv[1])))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # all is written and sent: taking torch apart first would keep the parent waiting

@@ -49,9 +49,9 @@ class BoundConstants:
                 continue
             if not isfinite(value) or value < 0 or (name == "pdim" and value == 0):
                 wanted = "positive" if name == "pdim" else "zero or more"
-                raise SettingError(f"bound.{name} = {value}: must be a finite number, {wanted}")
+                raise SettingError(f"{name} = {value}: must be a finite number, {wanted}")
             if value > NUMBER or 0 < value < TINY:
-                raise SettingError(f"bound.{name} = {value:g}: must not be beyond {NUMBER:g}, nor below {TINY:g} unless 0")
+                raise SettingError(f"{name} = {value:g}: must not be beyond {NUMBER:g}, nor below {TINY:g} unless 0")
 
     @property
     def penalty_step(self) -> float:

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.theory.bound import penalty
 from studies.theory.rates import _fit, finer, horizons, measure
@@ -62,17 +61,6 @@ def test_parts_of_a_sample_change_nothing_but_the_rounding():
     empty, never = (measure(e, e.policies["acdpp"], [300, 600, 3162], 0.1, 0.9, grain=grain) for grain in (1, 1000))
     assert np.isinf(empty.points[-1].regret)
     assert np.isfinite(never.points[-1].regret)
-
-
-def test_an_interruption_writes_nothing():
-    e = load("mnist", ["run.seeds=2"])
-
-    def stop(t):
-        if t == 15:
-            raise KeyboardInterrupt
-
-    with pytest.raises(Interrupted):
-        measure(e, e.policies["acdpp"], horizons(10, 100), 0.5, 0.5, tick=stop)
 
 
 def test_what_has_no_exponent_says_why():
