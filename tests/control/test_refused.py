@@ -7,7 +7,6 @@ import pytest
 
 from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, System
 from headgate.control.policies import Acdpp, Constant
-from headgate.control.policies.operating_point import highest_rate
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Uniform
 from headgate.control.retention import Retention
@@ -120,4 +119,4 @@ def test_a_setting_that_is_still_to_be_worked_out_is_named():
 def test_a_sample_is_kept_for_a_round_at_least():
     given = PolicyContext(SYSTEM, Uniform(1, 10), BoundConstants(), np.arange(2), 20)
     with pytest.raises(SettingError, match="K = 0: a sample must be kept for at least one round"):
-        highest_rate(0, given)
+        given.highest_rate(0)

@@ -53,7 +53,7 @@ ANY_PRICE = {
     "below": {"quantile": SOME, **BUYING},
     "held": {"policy": st.sampled_from([{"kind": "hybrid", "K": 2}, {"kind": "constant", "rate": 2.5}])},
     "headgate": {"early": SOME, "smooth": SOME, "fairness": SOME, **BUYING},
-    "alert": {"false_alarms": SOME, "reserve": SOME, "probe": SOME, "smooth": SOME, **BUYING},
+    "alert": {"false_alarms": SOME, "probe": SOME, "smooth": SOME, **BUYING},
     "resolving": {"fairness": SOME, **BUYING},
     "threshold": {"limit": st.one_of(st.floats(0, 9), st.just(float("inf"))), "share": SOME, **BUYING},
     "constant": {"rate": st.floats(0.5, 9), "K": K, "rule": RULE, "capacity": CAPACITY},

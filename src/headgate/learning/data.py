@@ -10,7 +10,7 @@ from headgate.control.checks import checksum, inside_unit, zero_or_more
 from headgate.control.selection import FirstCome, Selection
 from headgate.errors import SettingError, require
 from headgate.escaping import shown
-from headgate.learning.concepts import THRESHOLD, Concept, DriftKind, above, features
+from headgate.learning.concepts import Concept, DriftKind
 from headgate.learning.partition import Pairs, Partition
 from headgate.learning.streams import RESHUFFLE, Reshuffle
 from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW, memory
@@ -60,21 +60,6 @@ class Cifar10(Shipped):
 @dataclass(frozen=True)
 class Imagenette(Shipped):
     """Ten easy classes of ImageNet."""
-
-
-@dataclass(frozen=True)
-class Sea(DataSource):
-    """Made, not read: three features of which two decide, a fifth of the samples for testing. No images, but kept as such."""
-
-    count: int = 12_000
-
-    def __post_init__(self) -> None:
-        require(10 <= self.count <= 1_000_000, "count", self.count, "10 to 1,000,000 samples")
-
-    def load(self) -> tuple[Any, ...]:
-        samples, test = features(self.count), self.count // 5
-        labels = above(samples, THRESHOLD)
-        return samples[test:], labels[test:], samples[:test], labels[:test]
 
 
 @dataclass(frozen=True)
@@ -144,7 +129,7 @@ class OwnData(DataSource):
 TABLES = (".csv", ".parquet", ".npz")
 BOUGHT = ("concepts", "window", "look", "keep", "late")
 """settings of [data] that are written down where they say something"""
-KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "sea": Sea, "table": TableFile}
+KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "table": TableFile}
 DATA = Slot("data set", DataSource, KINDS, OwnData)
 
 

@@ -205,13 +205,10 @@ def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:
 
 
 def available(folder: Path | None = None) -> list[DatasetEntry]:
-    """What there is under each known name, without decoding images: what `load_dataset` would find, and what is made."""
-    from headgate.learning.data import Sea  # which needs this module
-
-    digits, test = _load_digits(), Sea().count // 5
+    """What there is under each known name, without decoding images: what `load_dataset` would find."""
+    digits = _load_digits()
     embedded = DatasetEntry("digits", None, "with headgate", len(digits.train_labels), len(digits.test_labels))
-    made = DatasetEntry("sea", None, "made, not read", Sea().count - test, test)
-    return [embedded, *(_look(name, folder or data_folder()) for name in _KNOWN), made]
+    return [embedded, *(_look(name, folder or data_folder()) for name in _KNOWN)]
 
 
 def _look(name: str, root: Path) -> DatasetEntry:

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from headgate.control.checks import inside_unit, positive, zero_or_more
 from headgate.control.policies.budgeted.purse import within_purse
 from headgate.control.policies.drift.argmin import Objective, argmin_on
-from headgate.control.policies.operating_point import better_of_corollary, highest_rate
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, KStep, Retention, capacity_of
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
@@ -116,7 +115,7 @@ class Dpp(AdmissionPolicy):
     def resolved(self, given: PolicyContext) -> Self:
         horizon = given.system.horizon
         V = self.V if self.V is not None or horizon is None else max(horizon, 2) ** self.gamma
-        K = better_of_corollary(given.system, given.mean_price, given.bound).K if self.K is None else self.K
+        K = given.better_K() if self.K is None else self.K
         return replace(self, K=K, V=V, bound=self.bound or given.bound)
 
     def retention(self, system: System) -> Retention:
@@ -177,7 +176,7 @@ class Acdpp(Dpp):
         known = super().resolved(given)
         horizon = given.system.horizon
         rho = self.rho if self.rho is not None or horizon is None else 1.0 - max(horizon, 2) ** -self.phi
-        return replace(known, rate=highest_rate(int(known.required("K")), given) if self.rate is None else self.rate, rho=rho)
+        return replace(known, rate=given.highest_rate(int(known.required("K"))) if self.rate is None else self.rate, rho=rho)
 
     def interval(self, view: View) -> tuple[Floats, Floats]:
         rho = self.rho if self.rho is not None else 1.0 - horizon_at(view) ** -self.phi
