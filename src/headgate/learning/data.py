@@ -15,7 +15,7 @@ from headgate.learning.partition import Pairs, Partition
 from headgate.learning.streams import RESHUFFLE, Reshuffle
 from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW, memory
 from headgate.reading import read_bytes
-from headgate.registry import Search, Slot, call_outside, fill, find_outside, settings_of, shown_kind
+from headgate.registry import Slot, call_outside, settings_of, shown_kind
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import Dataset
@@ -108,29 +108,11 @@ class TableFile(DataSource):
         return arrays_of(self._contents(), self.label, self.features, 0.2 if self.test is None else self.test)
 
 
-@dataclass(frozen=True)
-class OwnData(DataSource):
-    """A user's `module:Class`, a `DataSource`, imported when the data are read."""
-
-    name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    folder: Path | None = None
-
-    @property
-    def kind(self) -> str:
-        return self.name
-
-    def load(self) -> Any:
-        made_by = find_outside("data.kind", self.name, (DataSource,), self.folder)
-        part: DataSource = fill(made_by, self.settings, "data", Search(self.folder))
-        return call_outside("data.kind", self.name, part.load, folder=self.folder)
-
-
 TABLES = (".csv", ".parquet", ".npz")
 BOUGHT = ("concepts", "window", "look", "keep", "late")
 """settings of [data] that are written down where they say something"""
 KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "table": TableFile}
-DATA = Slot("data set", DataSource, KINDS, OwnData)
+DATA = Slot("data set", DataSource, KINDS)
 
 
 @dataclass(frozen=True)
@@ -190,7 +172,7 @@ class Data:
         """All of it, before anything is held out."""
         from headgate.learning.datasets import dataset_of
 
-        return dataset_of(self.kind, self.source.load())
+        return dataset_of(self.kind, call_outside("data.kind", self.kind, self.source.load))
 
     def table(self) -> dict[str, Any]:
         said = settings_of(self)
