@@ -88,12 +88,12 @@ def test_the_distance_to_the_ceiling_grows_like_a_logarithm_and_a_window_adds_a_
                 Clairvoyant(aim="samples", fill=8.0),
             )
         ]
-        for rounds in (120, 1200)
+        for rounds in (120, 720)
     }
-    learnt, narrow, wide, known = np.subtract(by_rounds[1200], by_rounds[120])
+    learnt, narrow, wide, known = np.subtract(by_rounds[720], by_rounds[120])
     assert abs(known) < 30
-    assert 0 < learnt < 30 * np.log(10)
-    assert narrow - learnt > 3 * (wide - learnt) > 300
+    assert 0 < learnt < 30 * np.log(6)
+    assert narrow - learnt > 3 * (wide - learnt) > 180
 
 
 def test_the_constant_that_is_proven_is_the_one_on_the_page():

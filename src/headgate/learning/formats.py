@@ -227,22 +227,16 @@ def decode_all(pictures: Sequence[Encoded], channels: int) -> Pixels:
 
     Decoding starts in the hope of one size: where sizes differ, the first few pictures already tell.
     """
-    pixels = _decode_to(None, pictures, channels)
-    if pixels is None:
-        pixels = _decode_to(SIZE, pictures, channels)
-    assert pixels is not None
-    return pixels
-
-
-def _decode_to(size: int | None, pictures: Sequence[Encoded], channels: int) -> Pixels | None:
-    """None: their sizes differ."""
     made: list[Pixels] = []
-    for picture in pictures:
+    size = None
+    while len(made) < len(pictures):
+        picture = pictures[len(made)]
         made.append(decode(picture.name, picture.data, channels, size))
         if made[-1].shape != made[0].shape:
-            return None
-        check_memory(f"{picture.name} and {len(made) - 1} pictures before it take", len(made) * made[0].nbytes)
-    return np.stack(made) if made else np.empty((0, channels, 1, 1), np.uint8)
+            made, size = [], SIZE
+        else:
+            check_memory(f"{picture.name} and {len(made) - 1} pictures before it take", len(made) * made[0].nbytes)
+    return np.stack(made)
 
 
 def decode(name: str, data: bytes | Path, channels: int, size: int | None = None) -> Pixels:

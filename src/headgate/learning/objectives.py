@@ -8,15 +8,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.control.checks import positive
+from headgate.control.types import Bools, Floats, Ints
 from headgate.errors import require
 from headgate.registry import Slot
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 class LocalAnswers(NamedTuple):
