@@ -32,8 +32,6 @@ CONCEPTS = 256
 """between which a world changes"""
 WINDOW = 1_000
 """samples that a client has before it for each label that it buys"""
-CHANGES_FILE = 4 * 2**20
-"""bytes of a file that says who is in which concept when"""
 COLUMNS = 100_000
 """of a table of one's own"""
 CLASSES = 1_000

@@ -12,7 +12,7 @@ from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.formatting import interval
 from headgate.analysis.intervals import Estimate
 from headgate.control.policies import Acdpp
-from headgate.control.policies.operating_point import better_of_corollary
+from headgate.control.policy import better_of_corollary
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import Floats, System
 from headgate.experiment import Experiment

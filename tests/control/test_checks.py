@@ -1,6 +1,5 @@
 """What a setting may be, and that a refusal names the setting and its value."""
 
-import numpy as np
 import pytest
 
 from headgate.control.checks import inside_unit, positive, whole_numbers, zero_or_more
@@ -30,13 +29,3 @@ MIXED = [[1], [1, 2]]
 def test_a_setting_is_refused_by_name(check, value, wanted):
     with pytest.raises(SettingError, match=rf"^rate = .*: {wanted}$"):
         check("rate", value)
-
-
-def test_what_may_be_is_let_through():
-    positive("rate", 1e-100)
-    zero_or_more("rate", [0, 1e15])
-    inside_unit("rate", np.array([0.5, 0.1]))
-    made = whole_numbers("places", [3.0, 4])
-    assert made.dtype == np.int64
-    assert made.tolist() == [3, 4]
-    assert whole_numbers("places", []).size == 0

@@ -23,7 +23,7 @@ BUDGETED = {
     "headgate, smooth": p.Headgate(smooth=1.0, ahead=2.0),
     "headgate, classes": p.Headgate(rule=r.ClassBalanced(BUFFER)),
     "headgate, by age": p.Headgate(rule=r.KStep(3, capacity="buffer")),
-    "alert": p.Alert(false_alarms=5.0, probe=0.3, reserve=0.5),
+    "alert": p.Alert(false_alarms=5.0, probe=0.3),
     "threshold": p.Threshold(limit=4.0, share=0.5),
     "resolving": p.Resolving(rule=r.Reservoir(2)),
     "below": p.Below(),
@@ -152,7 +152,7 @@ NAN = float("nan")
 BAD = [
     (p.Headgate, {}, {"early": [1.5], "turnover": [0, 1.5], "remember": [0], "overdraft": [-1], "fairness": [-0.1, 2]}),
     (p.Headgate, {}, {"fill": [-1.0], "smooth": [-0.1, 1.1, NAN], "ahead": [-1.0, NAN]}),
-    (p.Alert, {}, {"false_alarms": [0.0], "reserve": [1.0, -0.1], "probe": [1.5]}),
+    (p.Alert, {}, {"false_alarms": [0.0], "probe": [1.5]}),
     (p.Threshold, {}, {"limit": [-1.0, NAN], "share": [-0.1, 1.1], "fill": [-1.0]}),
     (p.Random, {}, {"chance": [-0.1, 1.1]}),
     (p.Pacing, {}, {"step": [0.0], "initial": [-1.0]}),

@@ -64,7 +64,7 @@ def test_what_is_tolerated_does_not_grow_with_the_horizon():
     candidates = planned([8, 9, 10, 11, 12] * 2, 55.0, 100).candidates
     told = tuple(replace(c, buffer_violation=50.0 if c.K == 10 else 0.0) for c in candidates)
     for rounds in (100, 10_000):
-        chosen, why = _choose(told, Benchmark(10, 10.0), system, 5.5, rounds, k.pdim)
+        chosen, why = _choose(told, 10, system, 5.5, rounds, k.pdim)
         assert chosen.K == 9
         assert "K = 10 has the least rehearsed bound but broke the buffers" in why
 

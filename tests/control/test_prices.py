@@ -68,8 +68,8 @@ def test_a_trace_that_ends_early_says_so_or_starts_over():
         ("a.csv", "day\n1\n", 'no column "price"; its header names "day"'),
         ("a.csv", "cost\n", "holds no prices"),
         ("a.csv", "cost\n0\n0\n", "every price is zero"),
-        ("a.csv", b"\xff\xfe\x00", "cannot be read as CSV"),
-        ("a.parquet", b"not parquet", "cannot be read as parquet"),
+        ("a.csv", b"\xff\xfe\x00", "cannot be read as csv"),
+        ("a.parquet", b"not parquet", "is damaged"),
         ("a.txt", "cost\n1\n", "must end in .csv or .parquet"),
     ],
 )

@@ -7,7 +7,6 @@ import pytest
 
 from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, System
 from headgate.control.policies import Acdpp, Constant
-from headgate.control.policies.operating_point import highest_rate
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Uniform
 from headgate.control.retention import Retention
@@ -79,8 +78,6 @@ def refuses(view, memory):
             lambda view, memory: (AdmissionRequest(np.ones(2)), memory),
             "round 1: Own asked for an array of .*; needs one total for each run",
         ),
-        (lambda view, memory: (AdmissionRequest(np.array([-1.0])), memory), "round 1: Own asked for .* samples"),
-        (lambda view, memory: (AdmissionRequest(np.array([1e19])), memory), r"round 1: Own asked for 1e\+19 samples; at most"),
         *(
             (
                 lambda view, memory, key=key: (AdmissionRequest(np.ones(1), **{key: np.ones(3, int)}), memory),
@@ -99,7 +96,7 @@ def test_an_ask_that_cannot_be_meant_names_round_and_policy(said, message):
 @pytest.mark.parametrize("total", [-1.0, np.nan, 1e19])
 def test_one_run_for_which_nonsense_is_asked_is_enough(total):
     controller = Controller(SYSTEM, Own(lambda view, memory: (AdmissionRequest(np.array([1.0, total])), memory)), 2)
-    with pytest.raises(SettingError, match=r"round 1: Own asked for .* samples"):
+    with pytest.raises(SettingError, match=r"round 1: Own asked for .* samples; (must be finite|at most)"):
         controller.decide(controller.open(), 1.0)
 
 
@@ -120,4 +117,4 @@ def test_a_setting_that_is_still_to_be_worked_out_is_named():
 def test_a_sample_is_kept_for_a_round_at_least():
     given = PolicyContext(SYSTEM, Uniform(1, 10), BoundConstants(), np.arange(2), 20)
     with pytest.raises(SettingError, match="K = 0: a sample must be kept for at least one round"):
-        highest_rate(0, given)
+        given.highest_rate(0)

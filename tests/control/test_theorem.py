@@ -88,12 +88,12 @@ def test_the_distance_to_the_ceiling_grows_like_a_logarithm_and_a_window_adds_a_
                 Clairvoyant(aim="samples", fill=8.0),
             )
         ]
-        for rounds in (120, 1200)
+        for rounds in (120, 720)
     }
-    learnt, narrow, wide, known = np.subtract(by_rounds[1200], by_rounds[120])
+    learnt, narrow, wide, known = np.subtract(by_rounds[720], by_rounds[120])
     assert abs(known) < 30
-    assert 0 < learnt < 30 * np.log(10)
-    assert narrow - learnt > 3 * (wide - learnt) > 300
+    assert 0 < learnt < 30 * np.log(6)
+    assert narrow - learnt > 3 * (wide - learnt) > 180
 
 
 def test_the_constant_that_is_proven_is_the_one_on_the_page():
@@ -111,8 +111,8 @@ THREE = Markov((1.0, 2.0, 9.0), ((0.05, 0.5, 0.45),) * 3)
 )
 def test_where_prices_take_few_values_the_distance_to_hindsight_does_not_grow(prices, budget):
     """At degenerate budgets (two prices 50, three 5 and 105, ten 60), and where buying nothing would meet the floor."""
-    short = [theorem.behind(Headgate(early=0.0), prices, budget, rounds, 24).mean() for rounds in (512, 2048)]
-    assert short[1] < short[0] + 80  # a share at the limit in every round: twice as much with two prices and 50
+    short = [theorem.behind(Headgate(early=0.0), prices, budget, rounds, 24).mean() for rounds in (320, 1280)]
+    assert short[1] < short[0] + 80  # a share at the limit in every round: by 99 to 711 at 50, 60 and 105
 
 
 @given(

@@ -53,7 +53,7 @@ ANY_PRICE = {
     "below": {"quantile": SOME, **BUYING},
     "held": {"policy": st.sampled_from([{"kind": "hybrid", "K": 2}, {"kind": "constant", "rate": 2.5}])},
     "headgate": {"early": SOME, "smooth": SOME, "fairness": SOME, **BUYING},
-    "alert": {"false_alarms": SOME, "reserve": SOME, "probe": SOME, "smooth": SOME, **BUYING},
+    "alert": {"false_alarms": SOME, "probe": SOME, "smooth": SOME, **BUYING},
     "resolving": {"fairness": SOME, **BUYING},
     "threshold": {"limit": st.one_of(st.floats(0, 9), st.just(float("inf"))), "share": SOME, **BUYING},
     "constant": {"rate": st.floats(0.5, 9), "K": K, "rule": RULE, "capacity": CAPACITY},
@@ -128,9 +128,6 @@ OBJECTIVES = {
     "plain": table("plain", {}),
     "fresh": table("fresh", {}, share=SOME),
     "fedlc": table("fedlc", {}, tau=SOME, vacant=SOME),
-    "fedrs": table("fedrs", {}, alpha=SOME),
-    "fedntd": table("fedntd", {}, beta=SOME, tau=SOME),
-    "scaffold": table("scaffold", {}),
 }
 
 
@@ -157,8 +154,6 @@ def recipes(draw):
     at_end = prices.get("common", prices)
     if horizon is not None and not (at_end.get("file") and horizon == 40):  # the file has no more than 12 prices
         run["horizon"] = horizon
-    objective = draw(st.one_of(*OBJECTIVES.values()))
-    cohort = {} if objective["kind"] == "scaffold" else {"cohort": st.just(3)}
     return {
         "system": system,
         "prices": prices,
@@ -167,8 +162,8 @@ def recipes(draw):
         "policies": {f"my {name}": {"kind": name, **draw(settings_of(name, known[name]))} for name in names},
         "data": {"partition": draw(st.one_of(*PARTITIONS.values())), "stream": draw(st.one_of(*STREAMS.values()))},
         "server": draw(st.one_of(*SERVERS.values())),
-        "objective": objective,
-        "training": draw(st.fixed_dictionaries({}, optional={"lr": SOME, "average": SOME, **cohort})),
+        "objective": draw(st.one_of(*OBJECTIVES.values())),
+        "training": draw(st.fixed_dictionaries({}, optional={"lr": SOME, "average": SOME, "cohort": st.just(3)})),
     }
 
 

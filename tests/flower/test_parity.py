@@ -140,7 +140,6 @@ CASES = {
     "a cohort that is listened to": play(f"{LISTENING}, rule='reservoir'", "training.cohort=4"),
     "sample weights by age, labels late": ['run.policies=["constant"]', "objective={kind='fresh', share=0.8}", "data.late=1"],
     "calibrated logits in mini-batches": play(HEADGATE, "objective.kind=fedlc", "training.batch_size=2"),
-    "distillation": play(HEADGATE, "objective.kind=fedntd"),
     "free samples": ['run.policies=["hybrid"]', "training.aggregation=alpha"],
 }
 

@@ -64,7 +64,7 @@ RECIPES = {
     "recurring changes": ("digits", *CONCEPTS, 'data.changes={kind="recurring", every=1, order=[3, 1]}'),
     "gradual changes": ("digits", *CONCEPTS, 'data.changes={kind="gradual", start=1, stop=4, order=[0, 2]}'),
     "late labels": ("digits", "data.late=1"),
-    "objectives": ("digits", 'sweep.objective.kind=["plain", "fresh", "fedlc", "fedrs", "fedntd", "scaffold"]'),
+    "objectives": ("digits", 'sweep.objective.kind=["plain", "fresh", "fedlc"]'),
     "server updates": ("digits", 'sweep.server.kind=["momentum", "adam", "yogi"]'),
     "cohort": ("digits", "training.cohort=4", 'sweep.training.aggregation=["memory", "alpha", "uniform"]'),
     "batches": ("digits", "training.batch_size=2", "training.momentum=0.5", "training.weight_decay=0.01"),

@@ -1,6 +1,9 @@
 """Every objective as its paper states it: a loss of one sample, number by number, for torch to differentiate."""
 
 import math
+from dataclasses import dataclass
+
+from headgate.learning.objectives import LocalObjective
 
 
 def plain(z, received, y, held):
@@ -14,20 +17,18 @@ def fedlc(z, received, y, held, tau=1.0, vacant=1.0):
     return -(own[y] - _log_sum(list(own.values())))
 
 
-def fedrs(z, received, y, held, alpha=0.5):
-    own = [z[c] if n else alpha * z[c] for c, n in enumerate(held)]
-    return -(own[y] - _log_sum(own))
+@dataclass(frozen=True)
+class Pulled(LocalObjective):
+    """One of a user's own: answers are pulled to those of the received model."""
+
+    pull: float = 0.5
+
+    def slope(self, at):
+        return super().slope(at) + self.pull * (at.logits - at.received)
 
 
-def fedntd(z, received, y, held, beta=1.0, tau=3.0):
-    """Σ over the classes but y of q_g·log(q_g/q_l), times β·τ²."""
-    others = [c for c in range(len(z)) if c != y]
-    ours, theirs = ([logits[c] / tau for c in others] for logits in (z, received))
-    divergence = 0.0
-    for mine, its in zip(ours, theirs, strict=True):
-        log_l, log_g = mine - _log_sum(ours), its - _log_sum(theirs)
-        divergence = divergence + log_g.exp() * (log_g - log_l)
-    return plain(z, received, y, held) + beta * tau**2 * divergence
+def pulled(z, received, y, held, pull=0.5):
+    return plain(z, received, y, held) + pull / 2 * ((z - received) ** 2).sum()
 
 
 def share_of_fresh(new, share):

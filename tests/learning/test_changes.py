@@ -1,4 +1,4 @@
-"""Who is in which concept when: the makers against what they say, and files of strangers."""
+"""Who is in which concept when: the makers against what they say."""
 
 from dataclasses import dataclass
 
@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from headgate.control.randomness import Purpose, uniform
-from headgate.errors import DataError, SettingError
+from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.learning.concepts import ConceptSchedule, DriftKind, FromFile, Gradual, Recurring, Sudden, matrix_of
-from headgate.limits import CHANGES_FILE
+from headgate.learning.concepts import ConceptSchedule, DriftKind, Gradual, Recurring, Sudden
 
 CLIENTS, TWO = np.arange(4), 'data.concepts=["same", "rotated"]'
 
@@ -44,51 +43,6 @@ def test_a_gradual_change_is_as_likely_as_it_says_and_drawn_by_address():
     assert np.array_equal(changes.at(5, 15, clients[7:9]), changes.at(5, 15, clients)[7:9])
 
 
-def test_a_file_as_feddrift_has_them(tmp_path):
-    """Rows time, columns clients, whole numbers between blanks: what numpy.savetxt writes with fmt="%u"."""
-    rows = np.array([[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 2, 0]])
-    np.savetxt(tmp_path / "A.cp", rows, fmt="%u")
-    changes = FromFile(file=str(tmp_path / "A.cp"), every=2)
-    changes.check(concepts=3, clients=4)
-    assert np.array_equal(matrix(changes, 7), rows[[0, 0, 1, 1, 2, 2, 2]])  # the last row stays
-
-
-@pytest.mark.parametrize("text", ["", "0 0\n0 0 0\n", "0 1.5\n", "0 -1\n", "0 256\n", "0 x\n", "0 " + "9" * 5000 + "\n"])
-def test_a_file_that_is_none_is_refused_by_name(text):
-    with pytest.raises(DataError, match=r"^mine\.cp: ") as error:
-        matrix_of(text, "mine.cp")
-    assert len(str(error.value)) < 300
-
-
-def test_files_are_bounded_never_followed_through_links_and_refused_when_they_were_changed(tmp_path):
-    (tmp_path / "large.cp").write_text("0 " * (CHANGES_FILE // 2 + 1))
-    with pytest.raises(DataError, match=r"large\.cp: is larger than 4 MiB"):
-        FromFile(file=str(tmp_path / "large.cp"))
-    (tmp_path / "a.cp").write_text("0 1\n")
-    (tmp_path / "link.cp").symlink_to(tmp_path / "a.cp")
-    with pytest.raises(DataError, match="it is a link"):
-        FromFile(file=str(tmp_path / "link.cp"))
-    changes = FromFile(file=str(tmp_path / "a.cp"))
-    assert FromFile(file=str(tmp_path / "a.cp"), sha256=changes.sha256) == changes
-    (tmp_path / "a.cp").write_text("1 1\n")
-    with pytest.raises(DataError, match="was changed since the run began"):
-        FromFile(file=str(tmp_path / "a.cp"), sha256=changes.sha256)
-
-
-def test_a_recipe_names_the_file_beside_it(tmp_path):
-    (tmp_path / "a.cp").write_text("0 0 0\n0 1 1\n")
-    recipe = 'base = "digits"\n[system]\nbuffers = [8, 8, 8]\n[data]\nconcepts = ["same", "rotated"]\n'
-    (tmp_path / "own.toml").write_text(f'{recipe}changes = {{ kind = "file", file = "a.cp", every = 5 }}\n')
-    made = load(tmp_path / "own.toml")
-    again = load(made.tables())
-    assert again.data == made.data
-    assert again.data.changes.at(0, 6, np.arange(3)).tolist() == [0, 1, 1]
-    with pytest.raises(DataError, match=r"a\.cp: has 3 columns for 10 clients"):
-        load(tmp_path / "own.toml", ["system.clients=10"])
-    with pytest.raises(DataError, match=r"a\.cp: concept 1 in row 2; data\.concepts has 0 to 0"):
-        load(tmp_path / "own.toml", ['data.concepts=["same"]'])
-
-
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -106,13 +60,12 @@ def test_a_recipe_names_the_file_beside_it(tmp_path):
         (["data.changes={kind='gradual', start=9, stop=9}"], "data.changes.start = 9"),
         (["data.changes={kind='recurring', every=0}"], "data.changes.every = 0"),
         (["data.changes={kind='recurring', every=5, stagger=-1}"], "data.changes.stagger = -1"),
-        (["data.changes={kind='file', file='nowhere.cp'}"], "nowhere.cp: cannot be read"),
         ([TWO, "data.changes={kind='sudden', rounds=[5, 9]}"], "order: names concept 2; data.concepts has 0 to 1"),
         ([TWO, "data.changes={kind='sudden', rounds=[5], clients=[10]}"], "clients: names client 10; there are 0 to 9"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(settings, said):
-    with pytest.raises((SettingError, DataError)) as error:
+    with pytest.raises(SettingError) as error:
         load("digits", settings)
     assert said in str(error.value)
 

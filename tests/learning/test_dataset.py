@@ -162,12 +162,6 @@ def test_numbers_of_any_kind_are_features(kind):
     np.testing.assert_array_equal(made(table).train_images, made(table.astype(float)).train_images)
 
 
-def test_features_are_held_out_as_images_are():
-    data = hold_out(made(np.arange(40.0).reshape(20, 2), labels=np.arange(20) % 2), 0.2)
-    assert data.validation_images.shape == (4, 1, 1, 2)
-    assert len(data.train_images) == 16
-
-
 @pytest.mark.parametrize(
     ("train", "test", "message"),
     [

@@ -7,9 +7,8 @@ import pytest
 
 from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.learning.concepts import Concept, OfClasses, Prior, Rotated, SeaThreshold, Swapped
-from headgate.learning.data import Sea
-from headgate.learning.datasets import dataset_of, hold_out, load_dataset
+from headgate.learning.concepts import Concept, OfClasses, Prior, Rotated, Swapped
+from headgate.learning.datasets import hold_out, load_dataset
 from headgate.learning.drift import DriftingData
 from headgate.learning.streams import RESHUFFLE, Stop, Stream
 
@@ -48,19 +47,6 @@ def test_classes_that_are_called_otherwise_or_are_not_there():
         OfClasses((9,)).shares(3)
     with pytest.raises(SettingError, match="has 2 shares, the data set has 3 classes"):
         Prior((0.5, 1.0)).shares(3)
-
-
-def test_sea_as_street_and_kim_state_it():
-    """Three features from 0 to 10; the first two decide, the third does not."""
-    made = dataset_of("sea", Sea(count=5000).load())
-    assert (made.shape, len(made.train_labels), len(made.test_labels)) == ((1, 1, 3), 4000, 1000)
-    x = made.train_images.reshape(-1, 3) / 25.5
-    assert (x.min(), x.max()) == (0, 10)
-    assert np.array_equal(made.train_labels, x[:, 0] + x[:, 1] > 8)
-    assert made.train_labels.mean() == pytest.approx(0.68, abs=0.02)  # 1 − 8²/200
-    assert np.array_equal(SeaThreshold(9.5).labels(made.train_images, made.train_labels), x[:, 0] + x[:, 1] > 9.5)
-    with pytest.raises(SettingError, match="is a concept of the data set sea"):
-        SeaThreshold(9.0).labels(DIGITS.train_images, DIGITS.train_labels)
 
 
 def test_one_data_set_holds_every_look_once():

@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.learning.objectives import (
-    CalibratedLogits,
-    ControlVariates,
-    FreshShare,
-    LocalAnswers,
-    NotTrueDistillation,
-    PlainLoss,
-    RestrictedSoftmax,
-)
+from headgate.learning.objectives import CalibratedLogits, FreshShare, LocalAnswers, PlainLoss
 from headgate.learning.torch_client import ClientSlopes
 
 from . import losses_written_out as written
@@ -24,19 +16,13 @@ from . import losses_written_out as written
 UNIT = st.one_of(st.floats(0, 1), st.sampled_from([0.1, 0.3, 0.7]))  # of which float32 would be another number
 OBJECTIVES = st.one_of(
     st.just((PlainLoss(), written.plain, {})),
-    st.just((ControlVariates(), written.plain, {})),  # what it adds to gradients is no loss of a sample
     st.builds(lambda share: (FreshShare(share), written.plain, {}), UNIT),
     st.builds(
         lambda tau, vacant: (CalibratedLogits(tau, vacant), written.fedlc, {"tau": tau, "vacant": vacant}),
         st.floats(0.01, 20),
         st.sampled_from([0.0, 1e-3, 0.5, 1.0]),
     ),
-    st.builds(lambda alpha: (RestrictedSoftmax(alpha), written.fedrs, {"alpha": alpha}), UNIT),
-    st.builds(
-        lambda beta, tau: (NotTrueDistillation(beta, tau), written.fedntd, {"beta": beta, "tau": tau}),
-        st.floats(0, 3),
-        st.floats(0.3, 5),
-    ),
+    st.builds(lambda pull: (written.Pulled(pull), written.pulled, {"pull": pull}), UNIT),
 )
 
 
@@ -91,10 +77,10 @@ def test_slopes_of_some_samples_know_what_classes_the_client_holds_in_all():
     """Of a mini-batch of one class, the other one is not vacant."""
     torch.manual_seed(0)
     received, logits, labels = torch.randn(4, 3, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64), [0, 0, 1, 1]
-    made = ClientSlopes(RestrictedSoftmax(0.0), received, torch.tensor(labels), torch.tensor([1.0, 2.0, 0.5, 0.5]).double())
+    made = ClientSlopes(CalibratedLogits(2.0, 0.1), received, torch.tensor(labels), torch.tensor([1.0, 2.0, 0.5, 0.5]).double())
     rows = np.array([0, 1])
     here = logits.clone().requires_grad_()
-    total = sum(factor * written.fedrs(here[i], None, 0, [2, 2, 0], alpha=0.0) for i, factor in enumerate((1.0, 2.0)))
+    total = sum(factor * written.fedlc(here[i], None, 0, [2, 2, 0], 2.0, 0.1) for i, factor in enumerate((1.0, 2.0)))
     (expected,) = torch.autograd.grad(total / 2, here)
     torch.testing.assert_close(made(logits, rows), expected)
 
@@ -105,10 +91,8 @@ def test_slopes_of_some_samples_know_what_classes_the_client_holds_in_all():
         ('objective={kind = "fedlk"}', "objective.kind = fedlk: no such objective; did you mean fedlc?"),
         ('objective={kind = "plain", tau = 1.0}', "objective.tau: unknown key"),
         ('objective={kind = "fresh", share = 1.5}', "objective.share = 1.5: must be 0 to 1"),
-        ('objective={kind = "fedrs", alpha = -0.1}', "objective.alpha = -0.1: must be 0 to 1"),
         ('objective={kind = "fedlc", tau = 0}', "objective.tau = 0"),
         ('objective={kind = "fedlc", vacant = 2.0}', "objective.vacant = 2.0: must be 0 to 1"),
-        ('objective={kind = "fedntd", beta = -1.0}', "objective.beta = -1.0"),
         ('objective={kind = "os:system"}', "objective.kind = os:system: must be a class, a subclass of LocalObjective"),
     ],
 )
@@ -116,13 +100,6 @@ def test_bad_settings_are_named(setting, message):
     with pytest.raises(SettingError) as refusal:
         load("digits", [setting])
     assert message in str(refusal.value)
-
-
-@pytest.mark.parametrize("setting", ["batch_size=4", "cohort=3", "momentum=0.5", "weight_decay=0.1"])
-def test_what_does_not_go_with_control_variates_is_refused_by_name(setting):
-    name, value = setting.split("=")
-    with pytest.raises(SettingError, match=rf"^training\.{name} = {value}: does not go with objective.kind = scaffold"):
-        load("digits", [f"training.{setting}", "objective.kind=scaffold"])
 
 
 def test_where_nothing_is_said_nothing_is_written():

@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from headgate.errors import DataError, SettingError
-from headgate.learning.data import Data, OwnData
+from headgate.learning.data import DATA, Data
 from headgate.learning.datasets import Dataset, channel_statistics
+from headgate.registry import make
 
 from .said import one_line
 
@@ -19,7 +20,7 @@ Bytes = NDArray[np.uint8]
 
 
 def read(name: str) -> Dataset:
-    return Data(OwnData(name)).load()
+    return Data(make(DATA, name, "data")).load()
 
 
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> str:

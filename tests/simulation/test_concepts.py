@@ -142,20 +142,3 @@ def test_a_cohort_of_many_clients_in_a_world_that_changes():
     rows = played(simulation_of(THREE, "data.changes={kind='sudden', rounds=[3]}", *more))
     assert [row["changed"] for row in rows[::2]] == pytest.approx([0, 0, 1, 0])
     assert rows[-1]["accuracy_1"] == rows[-1]["test_accuracy"]
-
-
-def test_sea_is_learnt_by_logistic_regression_and_forgotten_when_its_threshold_moves():
-    e = load(
-        "digits",
-        [
-            "data={kind='sea', concepts=[{kind='threshold', threshold=7.0}, {kind='threshold', threshold=9.5}]}",
-            "data.changes={kind='sudden', rounds=[31]}",
-            "run.rounds=31",
-            "run.seeds=3",
-            "run.policies=['headgate']",
-        ],
-    )
-    rows = played(Simulation(e, e.data.load()))
-    before, after = ([row["test_accuracy"] for row in rows if row["t"] == t] for t in (30, 31))
-    assert min(before) > 0.9
-    assert max(after) < min(before)

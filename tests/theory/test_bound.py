@@ -101,3 +101,7 @@ def test_constants_that_no_square_or_inverse_stands_are_refused(value):
     with pytest.raises(SettingError, match=r"bound\.sigma = .*: must not be beyond 1e\+15, nor below 1e-100 unless 0"):
         BoundConstants(sigma=value)
     assert BoundConstants(sigma=0.0).sigma == 0
+
+
+def test_next_to_nothing_is_worth_everything_without_a_warning():
+    assert float(penalty_slope(1e-160, 2e-160, K)) == -np.inf

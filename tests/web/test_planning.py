@@ -14,7 +14,7 @@ from headgate.analysis.formatting import jsonable
 from headgate.analysis.rehearsal import summarise_rehearsal
 from headgate.analysis.tables import plan_json
 from headgate.control.plan import plan
-from headgate.control.policies.references.foresight import foresee
+from headgate.control.policies.references.clairvoyant import foresee
 from headgate.control.rehearse import rehearse
 from headgate.errors import HeadgateError
 from headgate.experiment import build

@@ -89,16 +89,8 @@ def _state(row: dict[str, Any]) -> str:
 
 
 def dataset_tables(found: Sequence["DatasetEntry"], folder: Path) -> list[RenderableType]:
-    lines = [
-        [
-            each.name,
-            each.format or DASH,
-            *(DASH if count is None else f"{count:,}" for count in (each.train, each.test)),
-            each.problem or str(each.path or "embedded"),
-        ]
-        for each in found
-    ]
-    return [StackedTable(f"data sets in {folder}", ("name", "format", "train", "test", "where, or why not"), lines)]
+    lines = [[each.name, each.format or DASH, each.problem or str(each.path or "embedded")] for each in found]
+    return [StackedTable(f"data sets in {folder}", ("name", "format", "where, or why not"), lines)]
 
 
 POINT = ("K", "rate", "V", "rho")

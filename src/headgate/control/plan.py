@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headgate.control.policies.drift.dpp import Acdpp
-from headgate.control.policies.operating_point import OPEN_END, better_of_corollary
-from headgate.control.policy import AdmissionPolicy, PolicyContext
+from headgate.control.policy import OPEN_END, AdmissionPolicy, PolicyContext
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import Floats, System
 from headgate.errors import SettingError
@@ -147,7 +146,7 @@ def _plan_acdpp(given: PolicyContext, policy: Acdpp, tick: Callable[[int], None]
     bounds, oracle = _bounds(result, given)
     rows = [slice(i * repeat, (i + 1) * repeat) for i in range(len(points))]
     candidates = tuple(_candidate(point, result.of_runs(own), bounds[own], k) for point, own in zip(points, rows, strict=True))
-    chosen, why = _choose(candidates, better_of_corollary(system, mean_price, k), system, mean_price, rounds, k.pdim)
+    chosen, why = _choose(candidates, given.better_K(), system, mean_price, rounds, k.pdim)
     own = result.of_runs(rows[candidates.index(chosen)])
     made = replace(chosen_by, K=chosen.K, rate=chosen.rate)
     return Plan(made, own, chosen.bound, oracle, why, candidates, corollary, search)
@@ -172,7 +171,7 @@ def _fullest(result: Rehearsal) -> int:
 
 
 def _choose(
-    candidates: tuple[Candidate, ...], corollary: Benchmark, system: System, mean_price: float, rounds: int, pdim: float
+    candidates: tuple[Candidate, ...], corollary: int, system: System, mean_price: float, rounds: int, pdim: float
 ) -> tuple[Candidate, str]:
     """The best candidate that keeps the buffers on average, and one sentence why."""
     # a tenth of the room of one round, however many there are: the luck of the seeds, and O(1) as Remark 3 has it
@@ -180,7 +179,7 @@ def _choose(
     best = min(keeping or candidates, key=lambda c: c.bound)
     why = f"K = {best.K} has the least rehearsed bound of all K tried"
     if system.budget * rounds < pdim * mean_price:
-        best = next(c for c in candidates if c.K == corollary.K)
+        best = next(c for c in candidates if corollary == c.K)
         why = f"the budget buys fewer samples than Pdim = {pdim:g}, where the bound cannot tell, so Corollary 2 decides"
     elif not keeping:
         why += "; none of them kept the buffers on average, so set a burst cap or a capacity"

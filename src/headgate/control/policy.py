@@ -12,7 +12,18 @@ from headgate.control.types import AdmissionRequest, Arrays, Ints, System, View
 from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.theory.bound import BoundConstants
+from headgate.theory.comparison import Benchmark, ck_bound, optimal_K, saturated
 from headgate.theory.labels import paper
+
+OPEN_END = 1000
+"""rounds over which an open-ended run is judged"""
+
+
+def better_of_corollary(system: System, mean_price: float, k: BoundConstants) -> Benchmark:
+    """Return the better of Corollary 2's two candidates, judged by Ē_T(π^CK)."""
+    rounds = system.horizon or OPEN_END
+    candidates = optimal_K(mean_price, system.buffer, system.budget)
+    return min(candidates, key=lambda point: ck_bound(point.K, point.rate, rounds, k).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +42,17 @@ class PolicyContext:
     def mean_price(self) -> float:
         """c̄"""
         return self.prices.mean(self.system.horizon)
+
+    def better_K(self) -> int:
+        """Return Corollary 2's K, for a policy that was given none."""
+        return better_of_corollary(self.system, self.mean_price, self.bound).K
+
+    def highest_rate(self, K: int, buffer: Ints | None = None) -> float:
+        """Return the Λ̄ at which the money or the places, of all clients or of those with these buffers, are used up."""
+        if K < 1:
+            raise SettingError(f"K = {K}: a sample must be kept for at least one round")
+        own = self.system.buffer if buffer is None else buffer
+        return saturated(K, self.mean_price, own, self.system.budget).rate
 
 
 @paper("eq:joint-policy")

@@ -65,7 +65,6 @@ class Experiment:
         cohort = self.training.cohort
         if cohort is not None and not 1 <= cohort <= self.system.clients:
             raise SettingError(f"training.cohort = {cohort}: must be 1 to {self.system.clients}, the number of clients")
-        self.objective.check(self.training.local(), cohort)
         if self.data.changes is not None:
             try:
                 self.data.changes.check(len(self.data.concepts), self.system.clients)

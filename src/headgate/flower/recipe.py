@@ -36,12 +36,10 @@ from headgate.learning.drift import DriftingStream, World, judgement, sets_to_ju
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.local import schedule
 from headgate.learning.networks import Flat, build_model, initial_parameters
-from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.server import draw_cohort
 from headgate.learning.streams import Stream
 from headgate.learning.torch_client import ClientSlopes, descend, last_layer, with_features
 from headgate.records.trackers import tracker_names
-from headgate.registry import shown_kind
 
 DTYPES = {"auto": torch.float32, "float32": torch.float32, "float64": torch.float64}
 EVALUATED = 2_000
@@ -58,9 +56,6 @@ class RecipeTask:
     def __post_init__(self) -> None:
         if shift := self.experiment.training.shift:
             raise SettingError(f"training.shift = {shift}: the simulator alone does that; leave it out on Flower")
-        if self.experiment.objective.controls:
-            kind = shown_kind(OBJECTIVE, self.experiment.objective)
-            raise SettingError(f"objective.kind = {kind}: the simulator alone does that; leave it out on Flower")
 
     @property
     def seed(self) -> int:

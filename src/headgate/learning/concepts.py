@@ -4,44 +4,19 @@ Draws are addressed, so all policies of a seed meet the same changes, and nothin
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.control.checks import checksum
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
-from headgate.errors import DataError, SettingError, require
-from headgate.escaping import one_line
-from headgate.limits import CHANGES_FILE, CONCEPTS
-from headgate.reading import read_text
+from headgate.errors import SettingError, require
 from headgate.registry import Slot
 
 if TYPE_CHECKING:  # polars, which reads some of the formats, is not needed to plan
     from headgate.learning.formats import Labels, Pixels
-
-THRESHOLD = 8.0
-"""of the first of the paper's four concepts; then come 9, 7 and 9.5"""
-PER_BYTE = 25.5
-
-
-def features(count: int) -> "Pixels":
-    """Each of the 256 values of a feature equally likely, (count, 1, 1, 3)."""
-    draws = uniform(0, Purpose.GENERATED, np.arange(3 * count))
-    return (256 * draws).astype(np.uint8).reshape(count, 1, 1, 3)
-
-
-def above(samples: "Pixels", threshold: float) -> "Labels":
-    """Class 1 where the first two features add up to more than the threshold, else class 0.
-
-    >>> above(np.array([[[[102, 102, 0]]], [[[102, 103, 9]]]], np.uint8), 8.0).tolist()
-    [0, 1]
-    """
-    deciding = samples.reshape(len(samples), 3)[:, :2].sum(axis=1, dtype=np.int64)
-    return np.asarray(deciding > threshold * PER_BYTE, dtype=np.int64)
 
 
 class Concept:
@@ -134,22 +109,10 @@ class Prior(Concept):
         return np.array(self.weights)
 
 
-@dataclass(frozen=True)
-class SeaThreshold(Concept):
-    """Of the data set `sea`: class 1 is where the first two features add up to more than this."""
-
-    threshold: float
-
-    def labels(self, images: "Pixels", labels: "Labels") -> "Labels":
-        if images.shape[1:] != (1, 1, 3):
-            raise SettingError("kind = threshold: is a concept of the data set sea")
-        return above(images, self.threshold)
-
-
 CONCEPT = Slot(
     "concept",
     Concept,
-    {"same": Same, "rotated": Rotated, "swapped": Swapped, "classes": OfClasses, "prior": Prior, "threshold": SeaThreshold},
+    {"same": Same, "rotated": Rotated, "swapped": Swapped, "classes": OfClasses, "prior": Prior},
 )
 
 
@@ -309,52 +272,4 @@ class Recurring(_InOrder):
         return np.asarray(np.maximum(own - 1, 0) // self.every % len(self.order))
 
 
-@dataclass(frozen=True, kw_only=True)
-class FromFile(DriftKind):
-    """A change-point matrix as a file of text: a row for each time, a column for each client, entries are concepts.
-
-    That is the format of FedDrift's `.cp` files (github.com/microsoft/FedDrift, data/changepoints). A row lasts `every`
-    rounds, and the last one stays.
-    """
-
-    file: str = field(metadata={"path": True})
-    """relative to the recipe that names it"""
-    every: int = 1
-    sha256: str | None = None
-    """of the file; another content is refused"""
-    _rows: Ints = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        require(self.every >= 1, "every", self.every, "rounds, 1 or more")
-        text = read_text(Path(self.file), CHANGES_FILE)
-        object.__setattr__(self, "sha256", checksum(self.file, self.sha256, text.encode()))
-        object.__setattr__(self, "_rows", matrix_of(text, self.file))
-
-    def check(self, concepts: int, clients: int) -> None:
-        if self._rows.shape[1] != clients:
-            raise DataError(f"{self.file}: has {self._rows.shape[1]} columns for {clients} clients")
-        if (most := int(self._rows.max())) >= concepts:
-            row = int(np.flatnonzero((self._rows == most).any(axis=1))[0])
-            raise DataError(f"{self.file}: concept {most} in row {row + 1}; data.concepts has 0 to {concepts - 1}")
-
-    def at(self, seed: int, t: int, clients: Ints) -> Ints:
-        return np.asarray(self._rows[min((t - 1) // self.every, len(self._rows) - 1)][clients])
-
-
-def matrix_of(text: str, name: str) -> Ints:
-    """Rows of whole numbers between blanks; what stands behind a # is passed over, and so are empty lines.
-
-    >>> matrix_of("0 0 # calm\\n0 1\\n", "two.cp").tolist()
-    [[0, 0], [0, 1]]
-    """
-    lines = [line for line in text.splitlines() if line.partition("#")[0].strip()]
-    try:
-        rows = np.loadtxt(lines, np.int64, ndmin=2) if lines else np.zeros((0, 0), np.int64)
-    except (ValueError, OverflowError) as error:
-        raise DataError(f"{name}: is no matrix of concepts ({one_line(error, 200)})") from None
-    if not rows.size or rows.min() < 0 or rows.max() >= CONCEPTS:
-        raise DataError(f"{name}: must hold numbers of concepts, 0 to {CONCEPTS - 1}, a row for each time")
-    return rows
-
-
-CHANGES = Slot("change", DriftKind, {"sudden": Sudden, "gradual": Gradual, "recurring": Recurring, "file": FromFile})
+CHANGES = Slot("change", DriftKind, {"sudden": Sudden, "gradual": Gradual, "recurring": Recurring})

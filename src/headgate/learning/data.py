@@ -10,12 +10,12 @@ from headgate.control.checks import checksum, inside_unit, zero_or_more
 from headgate.control.selection import FirstCome, Selection
 from headgate.errors import SettingError, require
 from headgate.escaping import shown
-from headgate.learning.concepts import THRESHOLD, Concept, DriftKind, above, features
+from headgate.learning.concepts import Concept, DriftKind
 from headgate.learning.partition import Pairs, Partition
 from headgate.learning.streams import RESHUFFLE, Reshuffle
 from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW, memory
 from headgate.reading import read_bytes
-from headgate.registry import Search, Slot, call_outside, fill, find_outside, settings_of, shown_kind
+from headgate.registry import Slot, call_outside, settings_of, shown_kind
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import Dataset
@@ -60,21 +60,6 @@ class Cifar10(Shipped):
 @dataclass(frozen=True)
 class Imagenette(Shipped):
     """Ten easy classes of ImageNet."""
-
-
-@dataclass(frozen=True)
-class Sea(DataSource):
-    """Made, not read: three features of which two decide, a fifth of the samples for testing. No images, but kept as such."""
-
-    count: int = 12_000
-
-    def __post_init__(self) -> None:
-        require(10 <= self.count <= 1_000_000, "count", self.count, "10 to 1,000,000 samples")
-
-    def load(self) -> tuple[Any, ...]:
-        samples, test = features(self.count), self.count // 5
-        labels = above(samples, THRESHOLD)
-        return samples[test:], labels[test:], samples[:test], labels[:test]
 
 
 @dataclass(frozen=True)
@@ -123,29 +108,11 @@ class TableFile(DataSource):
         return arrays_of(self._contents(), self.label, self.features, 0.2 if self.test is None else self.test)
 
 
-@dataclass(frozen=True)
-class OwnData(DataSource):
-    """A user's `module:Class`, a `DataSource`, imported when the data are read."""
-
-    name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    folder: Path | None = None
-
-    @property
-    def kind(self) -> str:
-        return self.name
-
-    def load(self) -> Any:
-        made_by = find_outside("data.kind", self.name, (DataSource,), self.folder)
-        part: DataSource = fill(made_by, self.settings, "data", Search(self.folder))
-        return call_outside("data.kind", self.name, part.load, folder=self.folder)
-
-
 TABLES = (".csv", ".parquet", ".npz")
 BOUGHT = ("concepts", "window", "look", "keep", "late")
 """settings of [data] that are written down where they say something"""
-KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "sea": Sea, "table": TableFile}
-DATA = Slot("data set", DataSource, KINDS, OwnData)
+KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "table": TableFile}
+DATA = Slot("data set", DataSource, KINDS)
 
 
 @dataclass(frozen=True)
@@ -205,7 +172,7 @@ class Data:
         """All of it, before anything is held out."""
         from headgate.learning.datasets import dataset_of
 
-        return dataset_of(self.kind, self.source.load())
+        return dataset_of(self.kind, call_outside("data.kind", self.kind, self.source.load))
 
     def table(self) -> dict[str, Any]:
         said = settings_of(self)

@@ -111,13 +111,11 @@ class Dataset:
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """A line of the list of data sets: where it lies, how, and how much; or why it cannot be read."""
+    """A line of the list of data sets: where it lies and how, or why it is not there."""
 
     name: str
     path: Path | None = None
     format: str | None = None
-    train: int | None = None
-    test: int | None = None
     problem: str | None = None
 
 
@@ -205,21 +203,15 @@ def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:
 
 
 def available(folder: Path | None = None) -> list[DatasetEntry]:
-    """What there is under each known name, without decoding images: what `load_dataset` would find, and what is made."""
-    from headgate.learning.data import Sea  # which needs this module
-
-    digits, test = _load_digits(), Sea().count // 5
-    embedded = DatasetEntry("digits", None, "with headgate", len(digits.train_labels), len(digits.test_labels))
-    made = DatasetEntry("sea", None, "made, not read", Sea().count - test, test)
-    return [embedded, *(_look(name, folder or data_folder()) for name in _KNOWN), made]
-
-
-def _look(name: str, root: Path) -> DatasetEntry:
-    try:
-        path, source = _find(name, root)
-        return DatasetEntry(name, path, source.format, *source.counts())
-    except (DataError, OSError) as error:
-        return DatasetEntry(name, problem=str(error))
+    """What there is under each known name, without reading it: what `load_dataset` would find."""
+    entries = [DatasetEntry("digits", format="with headgate")]
+    for name in _KNOWN:
+        try:
+            path, source = _find(name, folder or data_folder())
+            entries.append(DatasetEntry(name, path, source.format))
+        except (DataError, OSError) as error:
+            entries.append(DatasetEntry(name, problem=str(error)))
+    return entries
 
 
 def hold_out(dataset: Dataset, fraction: float) -> Dataset:

@@ -64,20 +64,12 @@ class PictureFiles(ABC):
         """The splits among the files of this layout below `folder`."""
 
     @abstractmethod
-    def count(self, files: Sequence[Path]) -> int:
-        """Images of a split, without decoding any of them."""
-
-    @abstractmethod
     def read_split(self, files: Sequence[Path], classes: int) -> Split:
         """All that the files of a split hold, with labels of so many classes."""
 
     def classes(self) -> tuple[str, ...] | None:
         """Class names, where the files give them."""
         return None
-
-    def counts(self) -> tuple[int, int]:
-        """Training and test images, without decoding any of them."""
-        return self.count(self.train), self.count(self.test)
 
     def read(self, channels: int, classes: int) -> tuple[Split, Split]:
         """Training and test rows, with `channels` (1 or 3) where the layout leaves it open.
@@ -134,18 +126,10 @@ class IdxFiles(PictureFiles):
             raise DataError(f"{folder}: needs idx files of images and of labels for training and for test, found {names}")
         return cls((found[True, "3"], found[True, "1"]), (found[False, "3"], found[False, "1"]))
 
-    def count(self, files: Sequence[Path]) -> int:
-        lengths = []
-        for path in files:
-            with _opened(path) as file:
-                lengths.append(_shape(file)[0])
-        if lengths[0] != lengths[1]:
-            raise DataError(f"{files[1]}: {lengths[1]} labels for the {lengths[0]} images of {files[0].name}")
-        return lengths[0]
-
     def read_split(self, files: Sequence[Path], classes: int) -> Split:
-        self.count(files)
         images, labels = (read_idx(path) for path in files)
+        if len(images) != len(labels):
+            raise DataError(f"{files[1]}: {len(labels)} labels for the {len(images)} images of {files[0].name}")
         return Split(images[:, np.newaxis], checked_labels(files[1], labels, classes))
 
 
@@ -182,7 +166,7 @@ def _shape(file: IO[bytes]) -> tuple[int, ...]:
 
 
 class CifarRecords(PictureFiles):
-    """Batches of records: the label, then 32 x 32 pixels in red, green and blue planes. Class names may lie beside them."""
+    """Batches of records: the label, then 32 x 32 pixels in red, green and blue planes."""
 
     format = "cifar-10-batches-bin"
     record = 3073
@@ -194,13 +178,6 @@ class CifarRecords(PictureFiles):
         if not train or not test:
             raise DataError(f"{folder}: {cls.format} without {'test' if train else 'training'} batches")
         return cls(train, test)
-
-    def classes(self) -> tuple[str, ...] | None:
-        meta = self.train[0].with_name("batches.meta.txt")
-        return tuple(meta.read_text("utf-8", "replace").split()) or None if meta.is_file() else None
-
-    def count(self, files: Sequence[Path]) -> int:
-        return sum(path.stat().st_size // self.record for path in files)
 
     def read_split(self, files: Sequence[Path], classes: int) -> Split:
         images, labels = [], []
@@ -236,9 +213,6 @@ class ImageFolder(PictureFiles):
     def classes(self) -> tuple[str, ...]:
         return tuple(sorted({path.parent.name for path in self.train}))
 
-    def count(self, files: Sequence[Path]) -> int:
-        return len(files)
-
     def read_split(self, files: Sequence[Path], classes: int) -> Split:
         numbers = {name: number for number, name in enumerate(self.classes())}
         for path in files:
@@ -253,22 +227,16 @@ def decode_all(pictures: Sequence[Encoded], channels: int) -> Pixels:
 
     Decoding starts in the hope of one size: where sizes differ, the first few pictures already tell.
     """
-    pixels = _decode_to(None, pictures, channels)
-    if pixels is None:
-        pixels = _decode_to(SIZE, pictures, channels)
-    assert pixels is not None
-    return pixels
-
-
-def _decode_to(size: int | None, pictures: Sequence[Encoded], channels: int) -> Pixels | None:
-    """None: their sizes differ."""
     made: list[Pixels] = []
-    for picture in pictures:
+    size = None
+    while len(made) < len(pictures):
+        picture = pictures[len(made)]
         made.append(decode(picture.name, picture.data, channels, size))
         if made[-1].shape != made[0].shape:
-            return None
-        check_memory(f"{picture.name} and {len(made) - 1} pictures before it take", len(made) * made[0].nbytes)
-    return np.stack(made) if made else np.empty((0, channels, 1, 1), np.uint8)
+            made, size = [], SIZE
+        else:
+            check_memory(f"{picture.name} and {len(made) - 1} pictures before it take", len(made) * made[0].nbytes)
+    return np.stack(made)
 
 
 def decode(name: str, data: bytes | Path, channels: int, size: int | None = None) -> Pixels:

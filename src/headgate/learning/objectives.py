@@ -5,21 +5,14 @@ that takes objectives. Arrays have the classes first, (K, …), and then the sam
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from headgate.control.checks import positive, zero_or_more
-from headgate.errors import SettingError, require
+from headgate.control.checks import positive
+from headgate.control.types import Bools, Floats, Ints
+from headgate.errors import require
 from headgate.registry import Slot
-
-if TYPE_CHECKING:
-    from headgate.learning.local import LocalTraining
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 class LocalAnswers(NamedTuple):
@@ -41,8 +34,6 @@ class LocalObjective:
 
     by_age: ClassVar[bool] = False
     """whether `factors` are asked for"""
-    controls: ClassVar[bool] = False
-    """whether clients correct each step by what they and the others remember (`simulation.learner`)"""
 
     def slope(self, at: LocalAnswers) -> Any:
         """By how much each sample's loss changes with each of the model's answers, (K, …)."""
@@ -54,9 +45,6 @@ class LocalObjective:
         `new` says which samples were admitted in this round, or got their labels in it where these come late.
         """
         return np.ones(len(new))
-
-    def check(self, local: "LocalTraining", cohort: int | None) -> None:
-        """Refuses local training that it does not go with."""
 
 
 @dataclass(frozen=True)
@@ -112,69 +100,6 @@ class CalibratedLogits(LocalObjective):
         return softmax(at.logits - self.tau * held**-0.25, at.arrays) - at.truth
 
 
-@dataclass(frozen=True)
-class RestrictedSoftmax(LocalObjective):
-    """FedRS (Li and Zhan 2021): cross-entropy in which logits of classes that the client has no sample of are scaled by
-    `alpha`.
-
-    Ours: the whole logit is scaled, a bias included.
-    """
-
-    alpha: float = 0.5
-
-    def __post_init__(self) -> None:
-        require(0 <= self.alpha <= 1, "alpha", self.alpha, "0 to 1")
-
-    def slope(self, at: LocalAnswers) -> Any:
-        scale = at.arrays.where(at.held > 0, at.held * 0 + 1, self.alpha)
-        return scale * (softmax(scale * at.logits, at.arrays) - at.truth)
-
-
-@dataclass(frozen=True)
-class NotTrueDistillation(LocalObjective):
-    """FedNTD (Lee et al. 2022): cross-entropy, and beta·tau² times the divergence of what the received model says of the
-    classes that are not the true one from what the client's says, both at temperature tau.
-
-    tau² is not in their formula; published implementations have it.
-    """
-
-    beta: float = 1.0
-    tau: float = 3.0
-
-    def __post_init__(self) -> None:
-        zero_or_more("beta", self.beta)
-        positive("tau", self.tau)
-
-    def slope(self, at: LocalAnswers) -> Any:
-        plain = super().slope(at)
-        if len(at.logits) < 2:
-            return plain
-        ours, theirs = (
-            softmax(at.arrays.where(at.truth > 0, -float("inf"), logits / self.tau), at.arrays)
-            for logits in (at.logits, at.received)
-        )
-        return plain + self.beta * self.tau * (ours - theirs)
-
-
-@dataclass(frozen=True)
-class ControlVariates(LocalObjective):
-    """SCAFFOLD (Karimireddy et al. 2020, option II): to each gradient a client adds the mean of all clients' last gradients
-    less its own, its own being the mean over its steps of the round.
-
-    Ours: the mean has the weights of the server's average, so that the corrections of a round cancel in it; the server's step
-    is the recipe's. In the simulator alone; full batch, without momentum, weight decay or a cohort. What clients remember is
-    as large as all their models.
-    """
-
-    controls: ClassVar[bool] = True
-
-    def check(self, local: "LocalTraining", cohort: int | None) -> None:
-        stated = {"batch_size": local.batch_size, "cohort": cohort, "momentum": local.momentum}
-        for name, value in {**stated, "weight_decay": local.weight_decay}.items():
-            if value:
-                raise SettingError(f"training.{name} = {value}: does not go with objective.kind = scaffold; leave it out")
-
-
 def softmax(logits: Any, arrays: Any) -> Any:
     """Over the first axis; a logit of −∞ has no share.
 
@@ -185,15 +110,4 @@ def softmax(logits: Any, arrays: Any) -> Any:
     return powers / powers.sum(0)
 
 
-OBJECTIVE = Slot(
-    "objective",
-    LocalObjective,
-    {
-        "plain": PlainLoss,
-        "fresh": FreshShare,
-        "fedlc": CalibratedLogits,
-        "fedrs": RestrictedSoftmax,
-        "fedntd": NotTrueDistillation,
-        "scaffold": ControlVariates,
-    },
-)
+OBJECTIVE = Slot("objective", LocalObjective, {"plain": PlainLoss, "fresh": FreshShare, "fedlc": CalibratedLogits})

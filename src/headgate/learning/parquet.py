@@ -1,6 +1,5 @@
 """Parquet as on the hub: rows of an encoded picture and a label."""
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -44,21 +43,6 @@ class ParquetFiles(PictureFiles):
                 return cls(train, test)
         names = ", ".join(path.name for path in files)
         raise DataError(f"{folder}: needs train*.parquet and test*.parquet or validation*.parquet, found {names}")
-
-    def classes(self) -> tuple[str, ...] | None:
-        """Class names from the hub's metadata of the first file, where it has them."""
-        path = self.train[0]
-        _, label = _image_and_label(path)
-        with naming(path):
-            said = pl.read_parquet_metadata(path).get("huggingface")
-            names = json.loads(said)["info"]["features"][label].get("names") if said else None
-            return tuple(map(str, names)) if names else None
-
-    def count(self, files: Sequence[Path]) -> int:
-        """From the footers alone; the columns are checked too, so that a listing does not promise what reading refuses."""
-        for path in files:
-            _image_and_label(path)
-        return sum(map(check_parquet, files))
 
     def read_split(self, files: Sequence[Path], classes: int) -> Split:
         frames, pictures = [], []

@@ -14,15 +14,12 @@ from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset
-from headgate.learning.local import LocalTraining
 from headgate.learning.models import Logistic
 from headgate.learning.server import State, newest_share
-from headgate.limits import check_memory
 from headgate.simulation.executors.executor import Array, Executor, RaggedBatch
 
 EVALUATED = 2_000
 """test images at once: bounds memory"""
-CONTROLS = "controls"
 
 
 class Models(NamedTuple):
@@ -34,8 +31,6 @@ class Models(NamedTuple):
     """of the models so far, where it is asked for, else theta: what is evaluated"""
     server: State
     """what the server update remembers"""
-    clients: State
-    """what clients remember from round to round, (R, M, P), where their objective has them remember something"""
 
 
 class RoundSamples(NamedTuple):
@@ -73,10 +68,7 @@ class Learner(ABC):
     def start(self, seeds: Sequence[int]) -> Models:
         """Before round 1: one model for each seed."""
         theta = self._beginning(seeds)
-        clients = {}
-        if self.training.objective.controls:
-            clients[CONTROLS] = no_controls(self.arrays, theta, self.experiment.system.clients)
-        return Models(theta, theta, self.experiment.server.start(theta), clients)
+        return Models(theta, theta, self.experiment.server.start(theta))
 
     def launch(
         self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: Sequence[int]
@@ -88,20 +80,14 @@ class Learner(ABC):
         """
         given, here = self.experiment, self.arrays
         work = self._ragged(batch), self._put(batch.weights), self.training, seeds, t
-        clients = models.clients
-        if self.training.objective.controls:
-            known = models.theta, clients[CONTROLS], *work
-            theta, train_loss, controls = advance_with_controls(self.executor, here, *known)
-            clients = {CONTROLS: controls}
-        else:
-            theta, train_loss = self.executor.advance(models.theta, *work)
+        theta, train_loss = self.executor.advance(models.theta, *work)
         theta, server = given.server.step(t, models.theta, theta, models.server)
         broken = ~here.isfinite(theta).all(1)
         theta = here.where(broken[:, None], models.theta, theta)
         eta = given.training.average
         mean = theta if eta is None else self._between(models.mean, theta, newest_share(t, eta))
         results = [broken, train_loss, *(values for place in judge for values in self.judges[place](mean))]
-        return Models(theta, mean, server, clients), here.stack([here.asarray(each, dtype=here.float64) for each in results])
+        return Models(theta, mean, server), here.stack([here.asarray(each, dtype=here.float64) for each in results])
 
     def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Array:
         """What the samples of these runs lose under the models before the round, one after the other; `read` waits for it.
@@ -136,7 +122,6 @@ class Learner(ABC):
         """All that `restored` needs."""
         mean = {} if models.mean is models.theta else {"mean": models.mean}
         named = {"theta": models.theta, **mean, **{f"server.{name}": array for name, array in models.server.items()}}
-        named |= {f"clients.{name}": array for name, array in models.clients.items()}
         return {name: np.ascontiguousarray(self.read(array)) for name, array in named.items()}
 
     def restored(self, tensors: Mapping[str, NDArray[Any]], like: Models) -> Models:
@@ -149,9 +134,7 @@ class Learner(ABC):
 
         theta = put("theta", like.theta)
         mean = put("mean", like.theta) if "mean" in tensors else theta
-        states = ((kind, getattr(like, kind)) for kind in ("server", "clients"))
-        kept = [{name: put(f"{kind}.{name}", array) for name, array in state.items()} for kind, state in states]
-        return Models(theta, mean, *kept)
+        return Models(theta, mean, {name: put(f"server.{name}", array) for name, array in like.server.items()})
 
     def _factors(self, batch: RoundSamples) -> Array | None:
         """How much each sample counts, where that depends on when it came; None: all count alike."""
@@ -205,49 +188,3 @@ def learner_of(experiment: Experiment, dataset: Dataset, device: str, executor: 
     except ModuleNotFoundError as error:
         raise SettingError(f"this needs {error.name}: pip install 'headgate[sim]'") from None
     return NetLearner(experiment, dataset, device, executor)
-
-
-def no_controls(arrays: Any, theta: Array, clients: int) -> Array:
-    """Before round 1: what every client of every run remembers, (R, M, P); refused where that takes too much memory."""
-    runs, size = theta.shape
-    said = f"objective.kind = scaffold: what {clients} clients of {runs} runs remember, and their models, take"
-    check_memory(said, 5 * clients * theta.nbytes)
-    return arrays.broadcast_to(theta[:, None], (runs, clients, size)) * 0
-
-
-def advance_with_controls(
-    executor: Executor[Any],
-    arrays: Any,
-    theta: Array,
-    controls: Array,
-    batch: RaggedBatch,
-    weights: Array,
-    training: LocalTraining,
-    seeds: Sequence[int],
-    t: int,
-) -> tuple[Array, Array, Array]:
-    """The models after round t, (R, P), each run's loss before it, (R,), and what clients remember then, (R, M, P).
-
-    A client that has no sample, or is of a run that broke down, remembers what it did.
-    """
-    _, clients, size = controls.shape
-    common = (weights[:, :, None] * controls).sum(1)[:, None]
-    start = arrays.broadcast_to(theta[:, None], controls.shape).reshape(-1, size)
-    trains = weights != 0
-    alone = arrays.where(trains, 1.0, weights).reshape(-1, 1)
-    each = [seed for seed in seeds for _ in range(clients)]
-    tilt = (common - controls).reshape(-1, size)
-    ends, losses = executor.advance(start, batch, alone, training, each, t, tilt)
-    moves = ends.reshape(controls.shape) - theta[:, None]
-    after = theta + (weights[:, :, None] * moves).sum(1)
-    found = controls - common - moves / (training.lr * training.steps)
-    return after, _mean(arrays, losses, batch, weights), arrays.where(trains[:, :, None], found, controls)
-
-
-def _mean(arrays: Any, losses: Array, batch: RaggedBatch, weights: Array) -> Array:
-    """Of all samples of a run, from the means of its clients; nan where there is none."""
-    sizes = np.diff(batch.offsets).reshape(tuple(weights.shape)).astype(np.float64)
-    shares = arrays.asarray(sizes / sizes.sum(axis=1, keepdims=True), dtype=losses.dtype)
-    if hasattr(shares, "to"):
-        shares = shares.to(losses.device)
-    return arrays.where(shares == 0, shares, shares * losses.reshape(weights.shape)).sum(1)

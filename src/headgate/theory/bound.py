@@ -64,7 +64,7 @@ def mismatch(n: ArrayLike, N_eff: ArrayLike) -> Floats:
     n, N_eff = np.asarray(n, dtype=np.float64), np.asarray(N_eff, dtype=np.float64)
     gap = np.maximum(N_eff - n, 0.0)
     product = n * N_eff
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where(product > 0, gap / product, np.inf)
 
 
@@ -107,7 +107,7 @@ def penalty_slope(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
     uneven = mismatch(n, N)
     u = np.maximum(N, k.pdim) / k.pdim
     log_u = np.log(u)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         convex = -(1.0 / n + 1.0 / N) * (0.5 * k.D * k.sigma * np.sqrt(uneven) + k.penalty_step * k.sigma**2 * uneven)
     convex = np.where(uneven > 0, np.where(np.isinf(uneven), -np.inf, convex), 0.0)
     return np.asarray(convex - 5.0 * k.loss / k.pdim * log_u / (u * np.sqrt(u * (1.0 + log_u))))
@@ -117,13 +117,13 @@ def penalty_curvature(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> tuple[Fl
     """d²p/dΛ² in two parts: of the mismatch terms (never negative) and of the pseudo-dimension term."""
     n, N = np.asarray(n, dtype=np.float64), np.asarray(N, dtype=np.float64)
     uneven = mismatch(n, N)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         a, b = 1.0 / n, 1.0 / N
         of_root = k.D * k.sigma * np.sqrt(uneven) * (0.75 * (a * a + b * b) + 0.5 * a * b)
         of_linear = 2.0 * k.penalty_step * k.sigma**2 * uneven * (a * a + a * b + b * b)
     convex = np.where(uneven > 0, of_root + of_linear, 0.0)
     u = N / k.pdim
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         log_u = np.log(u)
         bend = 2.5 * k.loss / k.pdim**2 * (3.0 * log_u**2 + 2.0 * log_u - 2.0) / (u * (1.0 + log_u)) ** 1.5 / u
     return convex, np.where(u >= 1.0, bend, 0.0)

@@ -27,7 +27,7 @@ from headgate.analysis.tables import POINT, plan_json
 from headgate.control.controller import Controller
 from headgate.control.plan import Plan, plan
 from headgate.control.policies import BudgetedPolicy
-from headgate.control.policies.references.foresight import foresee
+from headgate.control.policies.references.clairvoyant import foresee
 from headgate.control.prices import Trace
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.errors import DataError, InfeasibleError, SettingError

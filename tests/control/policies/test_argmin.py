@@ -1,4 +1,4 @@
-"""The argmin is global: never worse than a grid of 100,000 points, for any state, interval and constants."""
+"""The argmin is global: never worse than a grid of 20,000 points, for any state, interval and constants."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from headgate.control.policies.references.released import released_penalty
 from headgate.control.types import System, View
 from headgate.theory.bound import BoundConstants
 
-GRID = 100_001
+GRID = 20_001
 
 
 def state(debt, price, budget):

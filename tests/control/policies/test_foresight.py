@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.control import PolicyContext, System
 from headgate.control.policies import Clairvoyant, Headgate, Resolving
-from headgate.control.policies.references.foresight import _follow, _levels, convex_minorant, foresee, round_cost
+from headgate.control.policies.references.clairvoyant import _follow, _levels, convex_minorant, foresee, round_cost
 from headgate.control.prices import Uniform, UniformInteger
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError

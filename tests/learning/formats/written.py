@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,6 @@ def write_binary(folder: Path, sample: Sample) -> None:
     }.items():
         records = np.concatenate([labels[:, None].astype(np.uint8), images.reshape(len(images), -1)], axis=1)
         (folder / name).write_bytes(records.tobytes())
-    (folder / "batches.meta.txt").write_text("\n".join(CIFAR_CLASSES) + "\n\n")
 
 
 def encoded(image: Bytes, kind: str = "PNG") -> bytes:
@@ -83,24 +81,17 @@ def parquet_frame(
     return pl.DataFrame({image: rows, label: labels.tolist()})
 
 
-def hub_metadata(classes: list[str], label: str = "label") -> dict[str, str]:
-    return {"huggingface": json.dumps({"info": {"features": {label: {"names": classes, "_type": "ClassLabel"}}}})}
-
-
 def write_parquet(folder: Path, sample: Sample, names: tuple[str, str] = ("train.parquet", "test.parquet"), **how: Any) -> None:
-    metadata = hub_metadata(how.pop("classes"), how.get("label", "label")) if "classes" in how else None
     for name, (images, labels) in zip(names, sample.splits.values(), strict=True):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        parquet_frame(images, labels, **how).write_parquet(folder / name, metadata=metadata)
+        parquet_frame(images, labels, **how).write_parquet(folder / name)
 
 
 def read(folder: Path, channels: int = 3) -> tuple[Split, Split]:
-    """What `folder` holds, read as ten classes; the counts promised beforehand are those read."""
+    """What `folder` holds, read as ten classes."""
     source = recognise(folder)
     assert source is not None
-    train, test = source.read(channels, 10)
-    assert source.counts() == (len(train.images), len(test.images))
-    return train, test
+    return source.read(channels, 10)
 
 
 def layout(folder: Path) -> tuple[str, tuple[str, ...] | None]:

@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 from torch.func import functional_call
 
 from headgate.learning.local import LocalTraining, schedule
-from headgate.learning.objectives import (
-    CalibratedLogits,
-    ControlVariates,
-    FreshShare,
-    NotTrueDistillation,
-    PlainLoss,
-    RestrictedSoftmax,
-)
+from headgate.learning.objectives import CalibratedLogits, FreshShare, PlainLoss
 from headgate.learning.torch_client import ClientSlopes
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
@@ -40,9 +33,7 @@ OBJECTIVES = {
     "fresh": (FreshShare(0.8), written.plain),
     "fedlc": (CalibratedLogits(2.0, 0.1), written.fedlc),
     "fedlc, left out": (CalibratedLogits(0.5, 0.0), written.fedlc),
-    "fedrs": (RestrictedSoftmax(0.3), written.fedrs),
-    "fedntd": (NotTrueDistillation(0.7, 2.0), written.fedntd),
-    "scaffold": (ControlVariates(), written.plain),
+    "one's own": (written.Pulled(0.7), written.pulled),
 }
 TAKING = {
     "gram": (Gram, [linear, linear_without_bias]),
@@ -59,11 +50,11 @@ def factored(case, share=0.8, seed=0):
     return case._replace(packed=case.packed._replace(factors=torch.from_numpy(factors).to(case.theta.dtype)))
 
 
-def played(case, executor, training, tilt=None):
-    return executor.advance(case.theta, case.packed, case.weights, training, case.seeds, 3, tilt)
+def played(case, executor, training):
+    return executor.advance(case.theta, case.packed, case.weights, training, case.seeds, 3)
 
 
-def by_written_losses(case, training, loss, tilt=None):
+def by_written_losses(case, training, loss):
     """Client by client, and loss by loss, differentiated by torch; what the server makes of it."""
     task, packed, after = case.task, case.packed, case.theta.clone()
     said = {name: value for name, value in vars(training.objective).items() if loss is not written.plain}
@@ -87,7 +78,7 @@ def by_written_losses(case, training, loss, tilt=None):
                     factors = [1.0] * len(some) if packed.factors is None else packed.factors[first:last][some].tolist()
                     mean = sum(f * each for f, each in zip(factors, losses, strict=True)) / len(some)
                 (gradient,) = torch.autograd.grad(mean, local)
-                gradient = gradient + (0 if tilt is None else tilt[r]) + training.weight_decay * local.detach()
+                gradient = gradient + training.weight_decay * local.detach()
                 velocity = training.momentum * velocity + gradient
                 local = local.detach() - training.lr * velocity
             after[r] += share * (local.detach() - start)
@@ -100,11 +91,10 @@ def test_the_reference_descends_the_loss_that_the_paper_writes(name, model):
     objective, loss = OBJECTIVES[name]
     case = world(model(), [[3, 0, 4]])
     case = factored(case) if objective.by_age else case
-    tilt = torch.randn_like(case.theta) if objective.controls else None
     for training in (LocalTraining(0.3, 3), LocalTraining(0.2, 2, 0.5, 0.01, batch_size=2)):
         training = replace(training, objective=objective)
-        after, before = played(case, Reference(case.task), training, tilt)
-        expected = by_written_losses(case, training, loss, tilt)
+        after, before = played(case, Reference(case.task), training)
+        expected = by_written_losses(case, training, loss)
         assert (after - expected).abs().max() <= 1e-10 * (expected - case.theta).abs().max()
         plain = played(case._replace(packed=case.packed._replace(factors=None)), Reference(case.task), LocalTraining(0.3, 1))
         torch.testing.assert_close(before, plain[1])  # what is told of the round is cross-entropy, whatever is minimised
@@ -117,10 +107,9 @@ def test_executors_do_what_the_reference_does(kind, model, name, steps, momentum
     objective = OBJECTIVES[name][0]
     case = world(model(), THREE_RUNS)
     case = factored(case) if objective.by_age else case
-    tilt = 0.3 * torch.randn_like(case.theta) if objective.controls else None
     training = LocalTraining(0.3, steps, momentum, decay, objective=objective)
     executor = TAKING[kind][0](case.task)
-    given, judged = played(case, executor, training, tilt), played(case, Reference(case.task), training, tilt)
+    given, judged = played(case, executor, training), played(case, Reference(case.task), training)
     assert_same(given, judged, case.theta)
 
 
@@ -151,7 +140,7 @@ def test_mini_batches_and_weight_decay(name):
 def test_a_settings_value_that_changes_nothing_is_cross_entropy():
     case = world(tanh_net(), ONE_RUN)
     judged = played(case, Reference(case.task), LocalTraining(0.3, 4))
-    for objective in (RestrictedSoftmax(1.0), NotTrueDistillation(0.0), FreshShare(0.5), ControlVariates()):
+    for objective in (written.Pulled(0.0), FreshShare(0.5)):
         training = LocalTraining(0.3, 4, objective=objective)
         assert_same(played(case, FlatLoop(case.task), training), judged, case.theta)
 

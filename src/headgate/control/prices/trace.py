@@ -1,7 +1,6 @@
 """Recorded prices, from Python or from a column of a CSV or parquet file."""
 
-import csv
-from collections.abc import Sequence
+import io
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +12,7 @@ from headgate.control.checks import checksum
 from headgate.control.prices.processes import PriceProcess
 from headgate.control.types import Floats, Ints
 from headgate.errors import DataError, SettingError
-from headgate.escaping import shown
+from headgate.escaping import one_line, shown
 from headgate.limits import NUMBER, PRICES
 from headgate.reading import check_parquet
 
@@ -65,11 +64,11 @@ class Trace(PriceProcess):
         path = Path(self.file)
         if not path.is_file():
             raise DataError(f"file = {path}: no such file")
-        readers = {".csv": _csv_column, ".parquet": _parquet_column}
-        if path.suffix not in readers:
+        if path.suffix not in (".csv", ".parquet"):
             raise DataError(f"file = {path}: must end in .csv or .parquet")
-        values = np.asarray(readers[path.suffix](path, self.column), dtype=np.float64)
-        object.__setattr__(self, "sha256", checksum(path, self.sha256, path.read_bytes()))
+        content = path.read_bytes()
+        values = np.array(_column(path, content, self.column), dtype=np.float64)
+        object.__setattr__(self, "sha256", checksum(path, self.sha256, content))
         return values
 
     def _upto(self, stop: int) -> Floats:
@@ -90,47 +89,35 @@ class Trace(PriceProcess):
         return mean
 
 
-def _column(path: Path, asked: str | None, there: Sequence[str]) -> str:
-    """The column that is meant; refused where it is not there."""
-    wanted = ("price", "cost") if asked is None else (asked,)
-    for name in wanted:
-        if name in there:
-            return name
-    named = ", ".join(f'"{name}"' for name in there) or "nothing"
-    raise DataError(f'{path}: no column "{wanted[0]}"; its header names {shown(named, 300)}')
-
-
-def _csv_column(path: Path, asked: str | None) -> Sequence[float]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.DictReader(file)
-            column = _column(path, asked, rows.fieldnames or ())
-            prices = []
-            for number, row in enumerate(rows, start=1):
-                if number > PRICES:
-                    raise DataError(f"{path}: more than {PRICES:,} prices")
-                try:
-                    prices.append(float(row[column] or ""))
-                except ValueError:
-                    raise DataError(
-                        f'{path}: "{shown(row[column])}" in row {number} of column "{column}" is not a number'
-                    ) from None
-            return prices
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error})") from None
-
-
-def _parquet_column(path: Path, asked: str | None) -> Sequence[float]:
+def _column(path: Path, content: bytes, asked: str | None) -> list[float]:
+    """The prices in a file; not a number where one is missing."""
     import polars
 
+    kind = path.suffix[1:]
     try:
-        columns = polars.read_parquet_schema(path)
-        column = _column(path, asked, list(columns))
-        if not columns[column].is_numeric():
-            raise DataError(f'{path}: column "{column}" holds {columns[column]}, not numbers')
-        check_parquet(path, most=PRICES)
-        lazy = polars.scan_parquet(path, glob=False, hive_partitioning=False)
-        values = lazy.select(column).collect()[column].cast(polars.Float64)
-    except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        raise DataError(f"{path}: cannot be read as parquet ({str(error).splitlines()[0]})") from None
+        if kind == "csv":
+            frame = polars.read_csv(content.decode().encode(), infer_schema=False, n_rows=PRICES + 1).lazy()
+        else:
+            check_parquet(path, content, most=PRICES)
+            frame = polars.scan_parquet(io.BytesIO(content))
+        columns = frame.collect_schema().names()
+        wanted = ("price", "cost") if asked is None else (asked,)
+        name = next((each for each in wanted if each in columns), None)
+        if name is None:
+            named = ", ".join(f'"{each}"' for each in columns) or "nothing"
+            raise DataError(f'{path}: no column "{wanted[0]}"; its header names {shown(named, 300)}')
+        column = frame.select(name).collect()[name]
+        if kind == "csv":
+            column = column.fill_null("").str.strip_chars()
+            odd = column.cast(polars.Float64, strict=False).is_null()
+            if odd.any():
+                row = int(odd.arg_max() or 0)
+                raise DataError(f'{path}: "{shown(column[row])}" in row {row + 1} of column "{name}" is not a number')
+        elif not column.dtype.is_numeric():
+            raise DataError(f'{path}: column "{name}" holds {column.dtype}, not numbers')
+        values = column.cast(polars.Float64)
+    except (OSError, ValueError, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+        raise DataError(f"{path}: cannot be read as {kind} ({one_line(error, 200)})") from None
+    if len(values) > PRICES:
+        raise DataError(f"{path}: more than {PRICES:,} prices")
     return [float("nan") if value is None else value for value in values.to_list()]

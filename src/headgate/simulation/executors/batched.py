@@ -68,7 +68,7 @@ class Batched(Executor[Task]):
         return 0.3 if task.device.type == "cuda" else 1.3
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, batch, weights, training, *_, tilt = work
+        theta, batch, weights, training, *_ = work
         runs, clients = weights.shape
         sizes, shares = np.diff(batch.offsets), weights.reshape(-1)
         images, labels = batch.images.to(self.task.device), batch.labels.to(self.task.device)
@@ -80,8 +80,7 @@ class Batched(Executor[Task]):
                 inputs: Inputs = (theta[own // clients], images[rows], labels[rows])
                 inputs += (real / real.sum(dim=1, keepdim=True).clamp(min=1),)
                 if not training.plain:
-                    factors = torch.ones_like(real) if batch.factors is None else batch.factors[rows]
-                    inputs += (factors, torch.zeros_like(inputs[0]) if tilt is None else tilt[own // clients])
+                    inputs += (torch.ones_like(real) if batch.factors is None else batch.factors[rows],)
                 moves, before = self._train(inputs, training)
                 own = own[: len(members)]
                 losses[own] = before[: len(members)]
@@ -122,9 +121,9 @@ class Batched(Executor[Task]):
 
     def _descend_slopes(self, inputs: Inputs, training: LocalTraining) -> Outputs:
         """The same down another objective; a client's answers depend on its own parameters, so one pass back serves all."""
-        start, pixels, labels, share, factors, tilt = inputs
+        start, pixels, labels, share, factors = inputs
         images, parameters = self.task.normalised(pixels), self._parameters(start)
-        places, added = list(parameters.values()), list(self.task.flat.views(tilt).values())
+        places = list(parameters.values())
         velocity = [torch.zeros_like(place) for place in places if training.momentum]
         truth = one_hot(labels, self.task.classes).movedim(2, 0).to(start.dtype)
         held = (truth * (share > 0)).sum(2, keepdim=True).expand_as(truth)
@@ -137,7 +136,7 @@ class Batched(Executor[Task]):
             received = here if received is None else received
             slope = training.objective.slope(LocalAnswers(here, received, truth, held, torch)) * (share * factors)
             change = torch.autograd.grad(logits, list(own.values()), slope.movedim(0, 2), materialize_grads=True)
-            descend(places, velocity, torch._foreach_add(change, added), training)
+            descend(places, velocity, change, training)
         assert received is not None  # there is at least one step
         before = (cross_entropy(received.movedim(0, 1), labels, reduction="none") * share).sum(dim=1)
         return torch.cat([place.flatten(1) for place in places], dim=1) - start, before

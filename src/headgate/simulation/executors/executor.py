@@ -45,8 +45,6 @@ class Work(NamedTuple):
     seeds: Sequence[int]
     """(R,)"""
     t: int
-    tilt: Array | None = None
-    """(R, P) what is added to each gradient of a run; None: nothing"""
 
 
 class TrainingTask(ABC):
@@ -137,10 +135,9 @@ class Executor(ABC, Generic[Task]):
         training: LocalTraining,
         seeds: Sequence[int],
         t: int,
-        tilt: Array | None = None,
     ) -> tuple[Array, Array]:
         """Check what belongs together, then `train`."""
-        work = Work(theta, batch, weights, training, seeds, t, tilt)
+        work = Work(theta, batch, weights, training, seeds, t)
         self.task.check(work)
         return self.train(work)
 
@@ -167,6 +164,6 @@ class Executor(ABC, Generic[Task]):
 
     @classmethod
     def need_plain_loss(cls, training: LocalTraining) -> None:
-        """Refuse other objectives than cross-entropy, factors and tilts."""
+        """Refuse other objectives than cross-entropy."""
         if not training.plain:
             raise cls.refused(f"plain cross-entropy only, objective.kind = {shown_kind(OBJECTIVE, training.objective)}")

@@ -38,7 +38,7 @@ class FlatLoop(Executor[Task]):
         return 1.0
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, batch, weights, training, seeds, t, tilt = work
+        theta, batch, weights, training, seeds, t = work
         clients, offsets, shares = weights.shape[1], batch.offsets.tolist(), weights.tolist()
         after, losses = theta.clone(), []
         with native_kernels():
@@ -54,9 +54,8 @@ class FlatLoop(Executor[Task]):
                     if share == 0:
                         total += n * self._loss(images[own], labels[own])
                         continue
-                    factors, added = batch.factors, None if tilt is None else tilt[r]
-                    beside = None if factors is None else factors[own], added
-                    total += n * self._descend(images[own], labels[own], beside, training, seed, m, t)
+                    factors = None if batch.factors is None else batch.factors[own]
+                    total += n * self._descend(images[own], labels[own], factors, training, seed, m, t)
                     after[r].add_(self.vector - start, alpha=share)
                 samples = offsets[(r + 1) * clients] - offsets[r * clients]
                 losses.append(total / samples)  # 0/0 is nan
@@ -70,23 +69,19 @@ class FlatLoop(Executor[Task]):
         self,
         images: Tensor,
         labels: Tensor,
-        beside: tuple[Tensor | None, Tensor | None],
+        factors: Tensor | None,
         training: LocalTraining,
         seed: int,
         client: int,
         t: int,
     ) -> Tensor:
-        """Move the vector by the client's local training; return the loss of all its samples before that.
-
-        `beside` are the samples' factors and what is added to each gradient, where the objective has them.
-        """
-        (factors, tilt), before, slopes = beside, None, None
+        """Move the vector by the client's local training; return the loss of all its samples before that."""
+        before, slopes = None, None
         if not training.plain or training.batch_size is not None:
             with torch.no_grad():
                 received = self.model(images)
             before = cross_entropy(received, labels)
             slopes = None if training.plain else ClientSlopes(training.objective, received, labels, factors)
-        added = [] if tilt is None else list(self.task.flat.views(tilt).values())
         velocity = [torch.zeros_like(place) for place in self.places if training.momentum]
         for rows in schedule(training, seed, client, t, len(labels)):
             with torch.enable_grad():
@@ -95,6 +90,6 @@ class FlatLoop(Executor[Task]):
             before = loss.detach() if before is None else before
             slope = None if slopes is None else slopes(logits, rows)
             change = torch.autograd.grad(loss, self.parameters, slope, materialize_grads=True)
-            descend(self.places, velocity, torch._foreach_add(change, added) if added else change, training)
+            descend(self.places, velocity, change, training)
         assert before is not None  # there is at least one step
         return before

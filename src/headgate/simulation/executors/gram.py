@@ -123,13 +123,13 @@ class Gram(Executor[Any]):
 
         images, labels, offsets, factors = work.batch
         batch = RaggedBatch(plain(images), plain(labels), offsets, plain(factors))
-        given = work._replace(theta=plain(work.theta), batch=batch, weights=plain(work.weights), tilt=plain(work.tilt))
+        given = work._replace(theta=plain(work.theta), batch=batch, weights=plain(work.weights))
         with one_thread():
             after, losses = self._train(given)
         return torch.from_numpy(after), torch.from_numpy(losses)
 
     def _train(self, work: Work) -> tuple[Floats, Floats]:
-        models, (images, labels, offsets, factors), weights, training, *_, tilt = work
+        models, (images, labels, offsets, factors), weights, training, *_ = work
         if labels.size and labels.view(np.uint64).max() >= self.linear.classes:  # a negative one is huge there
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.linear.classes}")
         runs, sizes = slices(offsets[:: weights.shape[1]]), offsets[1:] - offsets[:-1]
@@ -141,17 +141,13 @@ class Gram(Executor[Any]):
             if training.plain:
                 moves, losses = self._descended(logits, labels, sizes, weights, training, spans)
             else:
-                tilts = None if tilt is None else self._answered(tilt, samples, runs)
-                moves, losses = descended_by_slopes(logits, labels, sizes, weights, training, spans, factors, tilts)
+                moves, losses = descended_by_slopes(logits, labels, sizes, weights, training, spans, factors)
             held = sizes.reshape(weights.shape).sum(axis=1)
             means = np.bincount(np.arange(len(held)).repeat(held), losses, minlength=len(held)) / held  # 0/0 is nan
             after = self._moved(models, samples, moves, runs)
-            received, tilted = shares_after(training)[-1]
-            trained = (weights * (sizes.reshape(weights.shape) > 0)).sum(axis=1, keepdims=True)
             if training.weight_decay:
-                after += np.where(trained == 0, 0, (received - 1) * trained) * models
-            if tilt is not None:
-                after += tilted * trained * tilt
+                trained = (weights * (sizes.reshape(weights.shape) > 0)).sum(axis=1, keepdims=True)
+                after += np.where(trained == 0, 0, (shares_after(training)[-1] - 1) * trained) * models
         return after, means.astype(after.dtype)
 
     def _measured(
@@ -209,7 +205,7 @@ class Gram(Executor[Any]):
             if step:
                 for moved, gram, place in places:
                     np.matmul(moved, gram, place)
-                here += received[step][0] * logits if training.weight_decay else logits
+                here += received[step] * logits if training.weight_decay else logits
             here -= np.maximum.reduce(here, axis=0, out=factor)
             if not step:
                 here.take(own, None, losses, "clip")  # as they are inside, there is nothing to clip, nor to look for
@@ -227,12 +223,6 @@ class Gram(Executor[Any]):
             total += velocity if training.momentum else here
         total *= weight.repeat(sizes)
         return total, losses
-
-    def _answered(self, models: Floats, samples: Floats, runs: list[slice]) -> Floats:
-        """What the models of their runs say to samples, (classes, S)."""
-        weight, bias = self.linear.matrices(models)
-        said = [weight[r] @ samples[run].T + (0 if bias is None else bias[r]) for r, run in enumerate(runs)]
-        return np.concatenate(said, axis=1)
 
     def _moved(self, models: Floats, samples: Floats, moves: Floats, runs: list[slice]) -> Floats:
         """The models after their samples' moves: one product for each run."""
@@ -254,12 +244,11 @@ def descended_by_slopes(
     training: LocalTraining,
     bins: list[tuple[slice, Floats]],
     factors: Floats | None,
-    tilts: Floats | None,
 ) -> tuple[Floats, Floats]:
     """What each sample adds to its run's model, as a factor for each class, (classes, S), and its cross-entropy before, (S,).
 
     `logits` (classes, S) are the received models', `sizes` those of the clients, `bins` the Gram matrices of neighbouring
-    samples, `tilts` (classes, S) what the tilt of a run, taken for a model, answers to them.
+    samples.
     """
     weight = weights.reshape(-1)
     # A client of weight 0 stands still: what it would have become is worth exactly nothing.
@@ -275,10 +264,7 @@ def descended_by_slopes(
         if step:
             for span, gram in bins:
                 np.matmul(total[:, span], gram, here[:, span])
-            received, tilted = shares[step]
-            here += received * logits
-            if tilts is not None:
-                here += tilted * tilts
+            here += shares[step] * logits
         change = training.objective.slope(LocalAnswers(here, logits, truth, held, np)) * share
         if training.weight_decay:
             change -= training.lr * training.weight_decay * total
@@ -291,23 +277,19 @@ def descended_by_slopes(
     return total, most + np.log(np.exp(logits - most).sum(axis=0)) - (truth * logits).sum(axis=0)
 
 
-def shares_after(training: LocalTraining) -> list[tuple[float, float]]:
-    """Return by how much a client's model is the received one and the tilt, before and after each step.
+def shares_after(training: LocalTraining) -> list[float]:
+    """Return how much of a client's model is the received one, before and after each step.
 
-    Weight decay shrinks a model towards zero, so the model is received·(the received one) + tilted·tilt + what its samples
-    add. Without it the received model stays whole.
+    Weight decay shrinks a model towards zero, so the model is a share of the received one and what its samples add.
 
     >>> shares_after(LocalTraining(lr=0.5, steps=2, weight_decay=0.5))
-    [(1.0, 0.0), (0.75, -0.5), (0.5625, -0.875)]
+    [1.0, 0.75, 0.5625]
     """
-    received, tilted, made = 1.0, 0.0, [(1.0, 0.0)]
-    shrinking = pulling = 0.0
+    shares, shrinking = [1.0], 0.0
     for _ in range(training.steps):
-        shrinking = training.momentum * shrinking - training.lr * training.weight_decay * received
-        pulling = training.momentum * pulling - training.lr * (1 + training.weight_decay * tilted)
-        received, tilted = received + shrinking, tilted + pulling
-        made.append((received, tilted))
-    return made
+        shrinking = training.momentum * shrinking - training.lr * training.weight_decay * shares[-1]
+        shares.append(shares[-1] + shrinking)
+    return shares
 
 
 def _classes_held(labels: Ints, sizes: Ints, classes: int) -> Ints:

@@ -36,7 +36,7 @@ class Reference(Executor[Task]):
         return 2.0
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, batch, weights, training, seeds, t, tilt = work
+        theta, batch, weights, training, seeds, t = work
         runs, clients = weights.shape
         models, losses = [], []
         for r in range(runs):
@@ -58,8 +58,6 @@ class Reference(Executor[Task]):
                         gradient = local_gradient(self.model, local, images[rows], labels[rows])
                     else:
                         gradient = gradient_by_slopes(self.model, local, images[rows], partial(slopes, rows=rows))
-                    if tilt is not None:
-                        gradient = gradient + tilt[r].double()
                     local, velocity = descend(local, velocity, gradient, training)
                 update = update + weights[r, m].double() * (local - start)
             models.append(start + update)

@@ -51,7 +51,7 @@ class CudaStreams(Executor[Task]):
         return 0.1 if task.bfloat16 else 0.2
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, batch, weights, training, seeds, t, _ = work
+        theta, batch, weights, training, seeds, t = work
         clients, offsets = weights.shape[1], batch.offsets.tolist()
         images, labels = batch.images.to(self.task.device), batch.labels.to(self.task.device)
         after, losses = theta.clone(), []

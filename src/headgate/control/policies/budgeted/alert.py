@@ -14,7 +14,6 @@ import numpy as np
 from headgate.control.checks import a_share, positive
 from headgate.control.policies.budgeted.headgate import Headgate
 from headgate.control.types import Arrays, Bools, Floats, System, View
-from headgate.errors import SettingError
 
 OPEN = 100
 """rounds to which `false_alarms` refers where the end is open"""
@@ -47,8 +46,6 @@ class Alert(Headgate):
     listens: ClassVar[bool] = True
     false_alarms: float = 0.3
     """how many to expect at most, in all rounds of a world that does not change; with an open end in 100 rounds"""
-    reserve: float = 0.0
-    """the part of a calm round's money that is kept back for alarms; what no alarm takes is spent by the end"""
     probe: float = 0.02
     """the share of the places that is bought after four rounds without a purchase, to hear of a change before the next low
     price, and 20 times as much after samples that lost three times the usual; 0: what low prices bring is all that is heard"""
@@ -56,8 +53,6 @@ class Alert(Headgate):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive("false_alarms", self.false_alarms)
-        if not 0 <= self.reserve < 1:
-            raise SettingError(f"reserve = {self.reserve}: must be 0 or more and below 1")
         a_share("probe", self.probe)
 
     def start(self, system: System, runs: int) -> Arrays:
@@ -76,10 +71,6 @@ class Alert(Headgate):
         probe = np.where(closer, CLOSER * self.probe, np.where(quiet >= QUIET, self.probe, 0.0))
         least = np.minimum(np.maximum(stale, probe), 1.0) * self.turnover
         return np.maximum(share, least if view.price.ndim == 1 else least[:, None]), memory
-
-    def allowed(self, view: View, memory: Arrays) -> Floats:
-        """Headgate's money, less the reserve."""
-        return np.asarray(super().allowed(view, memory) * (1.0 - self.reserve))
 
     def _listen(self, view: View, memory: Arrays) -> tuple[Arrays, Floats]:
         """The memory with what was heard: whether it rings, whether an alarm is on, and how many samples had been admitted

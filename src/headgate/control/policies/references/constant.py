@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from headgate.control.checks import positive
 from headgate.control.policies.budgeted.purse import within_purse
-from headgate.control.policies.operating_point import highest_rate, operating_point
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, KStep, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
@@ -42,7 +41,8 @@ class Constant(AdmissionPolicy):
             KStep(self.K, capacity=self.capacity)  # refuses a bad K or capacity now
 
     def resolved(self, given: PolicyContext) -> Self:
-        K, rate = operating_point(self.K, self.rate, given)  # type: ignore[arg-type]  # one per run has both
+        K = given.better_K() if self.K is None else self.K
+        rate = given.highest_rate(K) if self.rate is None else self.rate  # type: ignore[arg-type]  # one per run has both
         return replace(self, K=K, rate=rate)
 
     def retention(self, system: System) -> Retention:
@@ -85,7 +85,7 @@ class Hybrid(AdmissionPolicy):
         stale = tuple(range((clients + 1) // 2, clients)) if self.stale is None else self.stale
         fresh = given.system.buffer[~replace(self, stale=stale).mask(given.system)]
         K = optimal_K(given.mean_price, fresh, given.system.budget)[0].K if self.K is None else self.K
-        return replace(self, stale=stale, K=K, rate=highest_rate(K, given, fresh) if self.rate is None else self.rate)
+        return replace(self, stale=stale, K=K, rate=given.highest_rate(K, fresh) if self.rate is None else self.rate)
 
     def mask(self, system: System) -> NDArray[np.bool_]:
         """Which clients are stale, (M,)."""
