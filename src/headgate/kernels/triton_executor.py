@@ -25,6 +25,8 @@ from headgate.simulation.executors.types import LARGE, Task, recording, rung, to
 
 WIDE = 1024
 """numbers of a vector that one program copies or sums"""
+WIDEST = 128
+"""channels of a convolution of a stack that one program keeps at a time"""
 
 
 class Room(NamedTuple):
@@ -276,6 +278,8 @@ def _room(offsets: Ints, clients: int, first: int, last: int) -> Room:
 
 def _stack(task: Task) -> StackNet | None:
     try:
-        return read_stack(task)
+        net = read_stack(task)
     except SettingError:
         return None
+    narrow = all(max(each.inward, each.outward) <= WIDEST for each in net.convolutions)
+    return net if narrow else None

@@ -212,7 +212,7 @@ def tiny_stack():
         nn.Tanh(),
         nn.Flatten(),
         nn.Linear(27, 4),
-        nn.Sigmoid(),
+        nn.Tanh(),
         nn.Linear(4, 5, bias=False),
     )
 
