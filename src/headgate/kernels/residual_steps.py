@@ -28,7 +28,7 @@ class Workspace(Space):
     def __init__(self, net: ResidualNet, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(net, room, momentum, dtype, device)
         self.precision = "ieee" if dtype == torch.float32 else "tf32"
-        self.itemsize, self.half = dtype.itemsize, net.affine
+        self.itemsize = dtype.itemsize
         self.boxes = dtype == torch.bfloat16 and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
         made = {
             name: torch.empty(count, size, dtype=kind, device=device)

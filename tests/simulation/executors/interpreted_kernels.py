@@ -267,27 +267,6 @@ def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch)
     assert len(made) == 2
 
 
-def test_out_of_memory_is_tried_again_with_fewer_runs_at_once(monkeypatch):
-    """As where somebody else takes memory that was free a moment ago. A single run cannot be cut: then it is said."""
-    plain, most = TritonKernels._space, 2
-
-    def space(self, room, momentum):
-        if room.samples > most:
-            raise torch.OutOfMemoryError("as if")
-        return plain(self, room, momentum)
-
-    task, theta, packed, weights = world([[1], [2], [1], [1]], tiny_stack)
-    whole, _ = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
-    monkeypatch.setattr(TritonKernels, "_space", space)
-    executor = TritonKernels(task)
-    again, _ = executor.advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
-    assert torch.equal(whole, again)
-    assert executor.memory is not None
-    most = 1
-    with pytest.raises(torch.OutOfMemoryError):
-        TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
-
-
 def test_a_run_that_has_broken_down_leaves_the_others_alone():
     task, theta, packed, weights = world([[1], [1]], tiny_stack)
     alone, _ = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
