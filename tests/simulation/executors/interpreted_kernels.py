@@ -22,6 +22,8 @@ from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 
+from .worlds import block
+
 SIZES = [3, 0, 1]  # more than fills a tile, nothing, less than one
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
 BUILTIN = {}
@@ -185,11 +187,6 @@ def test_normalisation_mish_and_pool(pool, add, at_once):
         to_inputs, to_scales = torch.autograd.grad(made, [inputs, scales], image(slope[own]))
         close(dx[own], rows(to_inputs), 1e-4)
         close(d_affine[own].sum(dim=0), to_scales, 1e-4)
-
-
-def block(inward, outward):
-    norm = nn.GroupNorm(8, outward)
-    return nn.Sequential(nn.Conv2d(inward, outward, 3, padding=1, bias=False), norm, nn.Mish())
 
 
 def tiny_net():

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections import OrderedDict
 from dataclasses import replace
 
 import numpy as np
@@ -63,7 +62,6 @@ def case(name, make, shape, long=False):
     return pytest.param(make, shape, id=name, marks=[pytest.mark.long] if long else [])
 
 
-BENT = nn.Tanh()
 NETS = [
     case("like_lenet", like_lenet, GREY),
     case("like_lenet in colour", lambda: like_lenet(3), (3, 8, 8), long=True),
@@ -77,10 +75,6 @@ NETS = [
                                     nn.Linear(6, CLASSES)), GREY),
     case("one_layer", net(nn.Flatten(), nn.Linear(192, CLASSES)), (3, 8, 8)),
     case("wide_rows", wide_rows, (1, 18, 17)),
-    case("named_layers", lambda: nn.Sequential(OrderedDict(seen=nn.Conv2d(1, 3, 3), flat=nn.Flatten(),
-                                                           said=nn.Linear(48, CLASSES))), (1, 6, 6)),
-    case("one_activation_for_all", lambda: nn.Sequential(nn.Conv2d(1, 3, 3), BENT, nn.Flatten(), nn.Linear(48, 5), BENT,
-                                                         nn.Linear(5, CLASSES)), (1, 6, 6)),
     # convolutions that take two and four pixels as one with more outputs, the first in two groups
     case("seen_together", net(nn.Conv2d(1, 14, 9, padding=4), nn.ReLU(), nn.Conv2d(14, 1, 5), nn.MaxPool2d(2), nn.ReLU(),
                               nn.Flatten(), nn.Linear(4, CLASSES)), (1, 9, 8), long=True),

@@ -1,7 +1,5 @@
 """What the Triton kernels work on: the net read off a module, its parameters in another order, tiles and memory."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 import torch
@@ -17,12 +15,7 @@ from headgate.learning.models import ResNet9
 from headgate.learning.networks import Residual, build_model
 from headgate.simulation.executors.types import Task
 
-with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
-
-
-def block(inward, outward, groups=8):
-    norm = nn.GroupNorm(groups, outward)
-    return nn.Sequential(nn.Conv2d(inward, outward, 3, padding=1, bias=False), norm, nn.Mish())
+from .worlds import block, with_triton
 
 
 def head(channels):

@@ -1,7 +1,5 @@
 """Stacks of convolutions and linear layers, as `compiled` and the Triton kernels read them, and the latter hold them."""
 
-import importlib.util
-
 import pytest
 import torch
 from torch import nn
@@ -12,9 +10,7 @@ from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
 from headgate.simulation.executors.types import Task
 
-from .worlds import CLASSES, task_of
-
-with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+from .worlds import CLASSES, task_of, with_triton
 
 
 def lenet():

@@ -1,6 +1,5 @@
 """The Triton kernels by way of Triton's interpreter, in a process of its own."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -8,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from .worlds import with_triton
+
 ALL = pytest.param("", marks=pytest.mark.long)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+@with_triton
 @pytest.mark.parametrize("which", ["reference and training1 or logits or 9-True", ALL], ids=["some", "all"])
 def test_the_kernels_do_what_torch_does(which):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-W", "ignore::RuntimeWarning"]

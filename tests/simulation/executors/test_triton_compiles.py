@@ -1,10 +1,10 @@
 """The Triton kernels, compiled for a GPU that need not be there: the interpreter takes what a compiler refuses."""
 
-import importlib.util
-
 import pytest
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+from .worlds import with_triton
+
+pytestmark = with_triton
 FLOATS, BYTES, INTS, INT, FLOAT = "*fp32", "*u8", "*i32", "i32", "fp32"
 TYPES = {
     **dict.fromkeys(("x", "theta", "y", "slope", "wide_slope", "dx", "velocity", "logits", "losses"), FLOATS),
