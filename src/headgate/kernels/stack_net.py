@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-import torch
 from torch import Tensor, nn
 
 from headgate.errors import SettingError
@@ -100,9 +99,6 @@ class StackNet:
             for layer in self.layers
         ]
         return [*framed, self.classes]
-
-    def to(self, device: torch.device) -> "StackNet":
-        return self
 
     def packed(self, theta: Tensor) -> Tensor:
         return theta.contiguous()
