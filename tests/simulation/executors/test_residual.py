@@ -112,7 +112,7 @@ def test_a_workspace_takes_the_memory_it_was_said_to_take():
             space = Workspace(net, room, momentum, dtype, torch.device("cpu"))
             held = [*space.inputs, *space.raw, *space.means, *space.scales, *space.slopes, space.raw_slope, space.d_affine]
             held += [space.features, space.logits, space.losses, space.labels, space.master, space.low, space.velocity]
-            held += [winner for winner in space.winners if winner is not None]
+            held += space.winners
             taken = {each.data_ptr(): each.nbytes for each in held}
             assert sum(taken.values()) == bytes_needed(net, room, momentum, dtype)
 
