@@ -78,8 +78,6 @@ bench: $(READY)   # each leaves its results in benchmarks/results; `make pages` 
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/page.py
 	$(BIN)/python benchmarks/page_soak.py
-	$(BIN)/python benchmarks/flower_overhead.py
-	$(BIN)/python benchmarks/flower_server.py
 	$(BIN)/python benchmarks/flower_soak.py
 
 bench-gpu: $(READY)

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from headgate.errors import SettingError
 from headgate.kernels.compiled_shapes import BLOCK, LANES, SAMPLES, SLACK, Grid, Window, rounded, zeros
+from headgate.kernels.stack_net import DenseLayer, PooledConvolution, read_stack, refuse
 from headgate.learning.local import LocalTraining, schedule
 from headgate.simulation.executors.executor import Executor, Ints, Work
-from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
 Floats = NDArray[Any]
@@ -106,11 +105,11 @@ class RoomPlan:
 
 @dataclass(frozen=True)
 class Convolution:
-    """With the pooling and the ReLU that follow it."""
+    """With the pooling and the activation that follow it."""
 
+    layer: PooledConvolution
     window: Window
     start: int
-    biased: bool
 
     @property
     def after(self) -> Grid:
@@ -132,7 +131,7 @@ class Convolution:
         """What it calls forward, and back; `wanted`: also the slope of x."""
         window, tile, kernels, (weight, bias) = self.window, self.window.tile, space.kernels, parameters(space.theta, self)
         pool, outputs, pixels = window.pool, self.after.channels, self.after.height * self.after.width
-        table = space.take("floats", tile.groups * (window.k * tile.terms + 1) * tile.vectors * tile.lanes)
+        table = space.take("floats", tile.groups * window.k * tile.terms * tile.vectors * tile.lanes)
         bands = space.take("floats", pool * pool * self.after.width * outputs + SLACK)
         chosen = space.take("marks", space.most * pixels * outputs + SLACK)
         forward = Call(kernels.convolution(window), (x.values, weight, bias, table, bands, out.values, chosen))
@@ -142,7 +141,7 @@ class Convolution:
         many = max(samples * rows * self.after.width, outputs) + 1
         values, places, shifts = space.take("floats", many), space.take("ints", many), space.take("ints", pool * pool)
         given = (x.values, out.values, out.slopes, *parameters(space.slope, self), values, chosen, places, shifts)
-        backward = [Call(kernels.slope_of_convolution(window), (*given, int(self.biased)))]
+        backward = [Call(kernels.slope_of_convolution(window), (*given, int(self.layer.bias is not None)))]
         if wanted:
             moved = space.take("floats", window.moved + SLACK)
             args = (weight, out.slopes, x.slopes, moved, values, chosen, places, shifts)
@@ -152,15 +151,12 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Linear:
-    """With the ReLU that follows it."""
+    """With the activation that follows it."""
 
-    relu: bool
+    layer: DenseLayer
     before: Grid
     after: Grid
     start: int
-    biased: bool
-    order: Ints
-    """where each of torch's features lies"""
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -168,39 +164,31 @@ class Linear:
         return outputs * self.before.pitch, outputs
 
     def places(self) -> Ints:
-        places: Ints = np.arange(self.after.channels)[:, None] * self.before.pitch + self.order
+        """torch flattens channel by channel; here the channels of a pixel lie side by side."""
+        before = self.before
+        o, c, y, x = np.ogrid[: self.after.channels, : before.channels, : before.height, : before.width]
+        places: Ints = o * before.pitch + (y * before.width + x) * before.channels + c
         return places.reshape(-1)
 
     def calls(self, space: RoomPlan, x: Between, out: Between, wanted: bool) -> tuple[Call, list[Call]]:
         kernels, (weight, bias) = space.kernels, parameters(space.theta, self)
-        shape = (self.before.pitch, self.after.pitch, self.sizes[1])
-        forward = Call(kernels.linear, (x.values, weight, bias, out.values, *shape, int(self.relu)))
+        shape, kind = (self.before.pitch, self.after.pitch, self.sizes[1]), self.layer.activation
+        forward = Call(kernels.linear, (x.values, weight, bias, out.values, *shape, kind))
         given = (x.values, out.values, out.slopes, *parameters(space.slope, self))
-        backward = [Call(kernels.slope_of_linear, (*given, *shape, int(self.relu), int(self.biased)))]
+        backward = [Call(kernels.slope_of_linear, (*given, *shape, kind, int(self.layer.bias is not None)))]
         if wanted:
-            nothing = space.take("floats", BLOCK)
-            backward += [Call(kernels.slope_of_features, (weight, out.slopes, x.slopes, nothing, *shape))]
+            backward += [Call(kernels.slope_of_features, (weight, out.slopes, x.slopes, *shape))]
         return forward, backward
 
 
-@dataclass(frozen=True)
-class Tanh:
-    after: Grid
-
-    def calls(self, space: RoomPlan, x: Between, out: Between, wanted: bool) -> tuple[Call, list[Call]]:
-        back = [Call(space.kernels.tanh_slope, (out.values, out.slopes, x.slopes, self.after.pitch))]
-        return Call(space.kernels.tanh, (x.values, out.values, self.after.pitch)), back if wanted else []
+Layer = Convolution | Linear
 
 
-Layer = Convolution | Linear | Tanh
-
-
-def parameters(vector: int, layer: Convolution | Linear) -> tuple[int, int]:
+def parameters(vector: int, layer: Layer) -> tuple[int, int]:
     """Where a layer's weight and bias begin in a vector of all parameters."""
     return vector + layer.start, vector + layer.start + layer.sizes[0]
 
 
-COMPILED = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.MaxPool2d, nn.Flatten)
 MOST_NUMBERS = 1 << 20
 """What the kernels of all convolutions may see of a sample; LeNet's see 35 thousand. More is better done by others."""
 MOST_PARAMETERS = 1 << 21
@@ -214,13 +202,9 @@ class Net:
     grid: Grid
     """of the images"""
     layers: tuple[Layer, ...]
-    first: int
-    """the first layer that learns: the slope of what comes before is not wanted"""
     places: Ints
     """(P,) where each parameter goes"""
     size: int
-    order: Ints
-    """(classes,) where each logit lies"""
 
     def own(self, theta: Floats) -> Floats:
         """Models (R, P) in the layers' order, (R, size)."""
@@ -236,12 +220,12 @@ class Net:
         x = samples = space.place(self.grid)
         for number, layer in enumerate(self.layers):
             out = space.place(layer.after)
-            forward, back = layer.calls(space, x, out, number > self.first)
+            forward, back = layer.calls(space, x, out, number > 0)
             calls.append(forward)
-            backward = (back if learning and number >= self.first else []) + backward
+            backward = (back if learning else []) + backward
             x = out
         where = (space.theta, space.slope, space.velocity, rates, scale, shift, samples.values, x.values, x.slopes)
-        how = (self.size, self.grid.start, self.grid.row, self.grid.pitch, x.grid.pitch, len(self.order))
+        how = (self.size, self.grid.start, self.grid.row, self.grid.pitch, x.grid.pitch, x.grid.channels)
         calls += backward
         numbers = np.zeros((len(calls), max(len(call.args) for call in calls)), np.int64)
         for row, call in zip(numbers, calls, strict=True):
@@ -252,124 +236,29 @@ class Net:
 
 def read_net(task: Task) -> Net:
     """The task's model; a SettingError says what is not of this form."""
-    model = task.model
-    if not is_chain(model):
-        said = f"{type(model).__name__} does not"
-        raise _refused(f"a model must do its layers one after the other, as a torch.nn.Sequential does; {said}")
-    modules = _pooled_first(list(model))
-    shapes = _shapes(modules, task.shape)
-    if shapes[-1] != (task.classes,):
-        raise _refused(f"the model gives {'x'.join(map(str, shapes[-1]))}, must give {task.classes} numbers for a sample")
-    seen = sum(
-        module.in_channels * module.kernel_size[0] ** 2 * math.prod(shape[1:])
-        for module, shape in zip(modules, shapes[1:], strict=True)
-        if isinstance(module, nn.Conv2d)
-    )
+    stack = read_stack(task)
+    seen = sum(each.inward * each.kernel**2 * math.prod(each.made) for each in stack.convolutions)
     if seen > MOST_NUMBERS:
-        raise _refused(f"made for small images, this model's kernels see {seen} numbers of a sample (at most {MOST_NUMBERS})")
-    if task.flat.size > MOST_PARAMETERS:
-        raise _refused(f"made for small models, this one has {task.flat.size} parameters (at most {MOST_PARAMETERS})")
-    net = _joined(modules, shapes)
-    if len(net.places) != task.flat.size:
-        raise _refused("two layers of the model share parameters, or one has others than a weight and a bias")
-    return net
-
-
-def _joined(modules: list[nn.Module], shapes: list[tuple[int, ...]]) -> Net:
-    """Layers of modules, of which some take in those that follow."""
-    pads = [_padding_after(modules, place) for place in range(-1, len(modules))]
-    grids = [Grid(*shape, pad=pad) if len(shape) == 3 else Grid(shape[0]) for shape, pad in zip(shapes, pads, strict=True)]
-    layers: list[Layer] = []
-    learning, places, start = -1, list[Ints](), 0
-    order = np.arange(math.prod(shapes[0]))
-    place = 0
-    while place < len(modules):
-        module, before, pool = modules[place], grids[place], 1
-        following = [*modules[place + 1 :], None, None]
-        if isinstance(module, nn.Flatten):
-            order = _order(shapes[place]) if len(shapes[place]) == 3 else order
-        elif isinstance(module, nn.Tanh):
-            layers.append(Tanh(grids[place + 1]))
-        elif isinstance(module, nn.Conv2d | nn.Linear):
-            if isinstance(module, nn.Conv2d) and isinstance(following[0], nn.MaxPool2d):
-                pool, place = side(following.pop(0).kernel_size), place + 1  # type: ignore[union-attr, arg-type]
-            relu = isinstance(following[0], nn.ReLU)
-            place += relu
-            after, biased = grids[place + 1], module.bias is not None
-            layer: Convolution | Linear
-            if isinstance(module, nn.Conv2d):
-                layer = Convolution(Window(module.kernel_size[0], pool, relu, before, after), start, biased)
-            else:
-                layer = Linear(relu, before, after, start, biased, order)
-                order = np.arange(module.out_features)
-            places += [start + layer.places()]
-            start += layer.sizes[0]
-            places += [start + np.arange(after.channels)] if biased else []
-            start += layer.sizes[1]
-            learning = len(layers) if learning < 0 else learning
-            layers.append(layer)
+        refuse(f"made for small images, this model's kernels see {seen} numbers of a sample (at most {MOST_NUMBERS})")
+    if stack.size > MOST_PARAMETERS:
+        refuse(f"made for small models, this one has {stack.size} parameters (at most {MOST_PARAMETERS})")
+    grid = before = Grid(*task.shape, pad=stack.frame(0))
+    layers, places, start = list[Layer](), np.empty(stack.size, np.int64), 0
+    for i, each in enumerate(stack.layers):
+        layer: Layer
+        if isinstance(each, PooledConvolution):
+            after = Grid(each.outward, *each.out, pad=stack.frame(i + 1))
+            layer = Convolution(each, Window(each.kernel, each.pool, each.activation, before, after), start)
         else:
-            follows = "Conv2d" if isinstance(module, nn.MaxPool2d) else "Conv2d or Linear"
-            raise _refused(f"{module} must follow a {follows}")
-        place += 1
-    return Net(grids[0], tuple(layers), learning, np.concatenate(places or [order[:0]]), start, order)
-
-
-def _padding_after(modules: list[nn.Module], place: int) -> int:
-    """The zeros that the next convolution wants around what a layer gives; activations keep them zeros."""
-    for module in modules[place + 1 :]:
-        if isinstance(module, nn.Conv2d):
-            return int(module.padding[0])
-        if not isinstance(module, nn.ReLU | nn.Tanh):
-            break
-    return 0
-
-
-def _order(shape: tuple[int, ...]) -> Ints:
-    """Where each feature lies that torch flattens channel by channel."""
-    c, y, x = np.ogrid[: shape[0], : shape[1], : shape[2]]
-    order: Ints = (y * shape[2] + x) * shape[0] + c
-    return order.reshape(-1)
-
-
-def _pooled_first(modules: list[nn.Module]) -> list[nn.Module]:
-    """A ReLU or tanh before a MaxPool2d comes after it: both rise, so what they do is the same, on fewer numbers."""
-    for i in range(len(modules) - 1):
-        if type(modules[i]) in (nn.ReLU, nn.Tanh) and type(modules[i + 1]) is nn.MaxPool2d:
-            modules[i], modules[i + 1] = modules[i + 1], modules[i]
-    return modules
-
-
-def _shapes(modules: list[nn.Module], shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The shape of a sample before each module and after the last."""
-    shapes = [tuple(shape)]
-    for module in modules:
-        _check_layer(module)
-        fits = is_plain(module) and not (isinstance(module, nn.Linear) and len(shapes[-1]) > 1)
-        try:
-            like = next(module.parameters(), torch.empty(0))
-            with torch.no_grad():
-                after = module(like.new_zeros(1, *shapes[-1])).shape[1:] if fits else None
-        except RuntimeError:
-            after = None
-        if after is None:
-            raise _refused(f"{module} does not take what comes before it ({'x'.join(map(str, shapes[-1]))})")
-        shapes.append(tuple(after))
-    return shapes
-
-
-def _check_layer(module: nn.Module) -> None:
-    if type(module) not in COMPILED:
-        *known, last = (kind.__name__ for kind in COMPILED)
-        raise _refused(f"the model has a {type(module).__name__}, only {', '.join(known)} and {last} are compiled")
-    if isinstance(module, nn.Conv2d) and not is_plain(module):
-        raise _refused(f"{module} must be square, of stride 1 and one group, padded with zeros")
-    if isinstance(module, nn.MaxPool2d) and not is_plain(module):
-        raise _refused(f"{module} must have square windows side by side, without padding")
-
-
-def _refused(why: str) -> SettingError:
-    return SettingError(f"--executor compiled: {why}")
+            after = Grid(each.outward)
+            layer = Linear(each, before, after, start)
+        own = layer.places()
+        places[each.weight : each.weight + len(own)] = start + own
+        if each.bias is not None:
+            places[each.bias : each.bias + each.outward] = start + layer.sizes[0] + np.arange(each.outward)
+        start, before = start + sum(layer.sizes), after
+        layers.append(layer)
+    return Net(grid, tuple(layers), places, start)
 
 
 CHUNK = 64
@@ -387,12 +276,11 @@ class _Job(NamedTuple):
     share: float
     images: NDArray[Any]
     labels: Ints
-    """where the logits of the true classes lie"""
     batches: Batches
 
 
 class Compiled(Executor[Task]):
-    """For a Sequential of the layers in COMPILED, on the CPU.
+    """For the nets of `stack_net`, on the CPU.
 
     A run's numbers depend neither on the runs beside it nor on the number of threads, to the bit.
     """
@@ -424,7 +312,7 @@ class Compiled(Executor[Task]):
         labels = batch.labels.numpy()
         if labels.size and not (labels.min() >= 0 and labels.max() < self.task.classes):
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
-        jobs = list(_jobs(work, self.net.order[labels]))
+        jobs = list(_jobs(work))
         models, losses = self.net.own(theta.detach().numpy()), np.zeros(len(theta))
         after = models.copy()
         with np.errstate(all="ignore"):  # a run that has broken down is the caller's business
@@ -447,7 +335,7 @@ class Compiled(Executor[Task]):
 
             def answer(start: int, room: ClientRoom) -> None:
                 rows = np.arange(start, min(start + CHUNK, len(bytes_)))
-                self.kernels.answer(room, program, bytes_, rows, models, self.net.order, given)
+                self.kernels.answer(room, program, bytes_, rows, models, given)
 
             for _ in _spread(answer, starts, rooms):
                 pass
@@ -490,9 +378,10 @@ class Compiled(Executor[Task]):
         self._kept[learning] = kept
 
 
-def _jobs(work: Work, labels: Ints) -> Iterator[_Job]:
-    """The clients that have samples; `labels` says where the logits of the true classes lie."""
-    images, offsets, training = work.batch.images.numpy(), work.batch.offsets.tolist(), work.training
+def _jobs(work: Work) -> Iterator[_Job]:
+    """The clients that have samples."""
+    images, labels = work.batch.images.numpy(), work.batch.labels.numpy()
+    offsets, training = work.batch.offsets.tolist(), work.training
     for segment, share in enumerate(work.weights.detach().reshape(-1).tolist()):
         own = slice(offsets[segment], offsets[segment + 1])
         if own.stop > own.start:

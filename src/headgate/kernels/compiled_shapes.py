@@ -90,11 +90,11 @@ class VectorTile(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """A convolution of stride 1, the pooling by pool x pool windows after it (1 for none), and the ReLU after that."""
+    """A convolution of stride 1, the pooling by pool x pool windows after it (1 for none), and the activation after that."""
 
     k: int
     pool: int
-    relu: bool
+    activation: int
     before: Grid
     after: Grid
 

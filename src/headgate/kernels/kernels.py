@@ -15,6 +15,7 @@ from numba import njit
 from headgate.kernels.compiled import Batches, ClientRoom, Program
 from headgate.kernels.compiled_shapes import BLOCK, LANES, LONG, LONG_WIDE, SAMPLES, WIDE, Window
 from headgate.kernels.kernel_calls import Kernel, call, compiled
+from headgate.kernels.stack_net import RELU, TANH
 from headgate.kernels.vectors import add_scaled, dots, largest, multiply, outer
 from headgate.simulation.executors.executor import Ints
 
@@ -28,35 +29,24 @@ kernel = Kernel
 
 
 @njit(error_model="numpy")
-def rectify(values: Floats, count: int) -> None:
+def activate(values: Floats, count: int, kind: int) -> None:
     """In place: of two arrays numba would have to ask whether they are one."""
     zero = values.dtype.type(0)
-    for i in range(count):
+    for i in range(count if kind == RELU else 0):
         here = values[i]
         values[i] = zero if here <= zero else here
+    for i in range(count if kind == TANH else 0):
+        values[i] = np.tanh(values[i])
 
 
 @njit(error_model="numpy")
-def rectify_slope(out: Floats, slope: Floats, count: int) -> None:
-    zero = out.dtype.type(0)
-    for i in range(count):
+def activate_slope(out: Floats, slope: Floats, count: int, kind: int) -> None:
+    zero, one = out.dtype.type(0), out.dtype.type(1)
+    for i in range(count if kind == RELU else 0):
         here = slope[i]
         slope[i] = zero if out[i] <= zero else here
-
-
-@kernel
-def tanh(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    x, out = floats[args[0] :], floats[args[1] :]
-    for i in range(n * args[2]):
-        out[i] = np.tanh(x[i])
-
-
-@kernel
-def tanh_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    out, slope, x_slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
-    one = out.dtype.type(1)
-    for i in range(n * args[3]):
-        x_slope[i] = slope[i] * (one - out[i] * out[i])
+    for i in range(count if kind == TANH else 0):
+        slope[i] *= one - out[i] * out[i]
 
 
 # convolution, with the pooling that follows it
@@ -64,7 +54,7 @@ def tanh_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> 
 
 @cache
 def convolution(window: Window) -> Kernel:
-    k, pool, relu, before, after = window.k, window.pool, int(window.relu), window.before, window.after
+    k, pool, kind, before, after = window.k, window.pool, window.activation, window.before, window.after
     inputs, row, pitch = before.channels, before.row, before.pitch
     outputs, high, wide = after.channels, after.height, after.width
     out_start, out_row, out_pitch = after.start, after.row, after.pitch
@@ -77,11 +67,9 @@ def convolution(window: Window) -> Kernel:
         """`table` and `bands` are for its own use, the table zeros at first."""
         x, weight, bias = floats[args[0] :], floats[args[1] :], floats[args[2] :]
         table, bands, out, chosen = floats[args[3] :], floats[args[4] :], floats[args[5] :], marks[args[6] :]
-        biases = groups * k * terms * lanes
         for pixel in range(together):
             for o in range(outputs):
                 place = pixel * outputs + o
-                table[biases + place] = bias[o]
                 for i in range(k):
                     at = ((place // lanes * k + i) * terms + pixel * inputs) * lanes + place % lanes
                     for j in range(k * inputs):
@@ -95,16 +83,16 @@ def convolution(window: Window) -> Kernel:
                         for group in range(groups - 1, -1, -1):  # what sticks out of the last is overwritten by the first
                             multiply(
                                 width, places, vectors, tail, k, whole, x, at, together * inputs, row,
-                                table, group * k * terms * lanes, lanes, table, biases + group * lanes,
-                                bands, to + group * lanes, together * outputs,
+                                table, group * k * terms * lanes, lanes, bands, to + group * lanes, together * outputs,
                             )  # fmt: skip
                 to, which = s * out_pitch + out_start + y * out_row, (s * high + y) * wide * outputs
                 for z in range(wide):
                     from_, o = z * pool * outputs, z * outputs
-                    largest(pool, fits, relu, bands, from_, columns * outputs, outputs, out, to + o, chosen, which + o)
+                    largest(pool, fits, bands, from_, columns * outputs, outputs, bias, out, to + o, chosen, which + o)
                 to += wide * outputs
                 for j in range(behind):
                     out[to + j] = 0
+        activate(out, n * out_pitch, kind)
 
     return Kernel(forward, window)
 
@@ -129,7 +117,7 @@ def collect(
 
 @cache
 def slope_of_convolution(window: Window) -> Kernel:
-    k, pool, relu, before, after = window.k, window.pool, int(window.relu), window.before, window.after
+    k, pool, kind, before, after = window.k, window.pool, window.activation, window.before, window.after
     inputs, row, pitch = before.channels, before.row, before.pitch
     outputs, high, wide = after.channels, after.height, after.width
     out_start, out_row, out_pitch = after.start, after.row, after.pitch
@@ -140,8 +128,7 @@ def slope_of_convolution(window: Window) -> Kernel:
         x, out, slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
         weights, bias, values = floats[args[3] :], floats[args[4] :], floats[args[5] :]
         chosen, places, shifts, biased = marks[args[6] :], ints[args[7] :], ints[args[8] :], args[9]
-        if relu:
-            rectify_slope(out, slope, n * out_pitch)
+        activate_slope(out, slope, n * out_pitch, kind)
         for pixel in range(pool * pool):
             shifts[pixel] = pixel // pool * row + pixel % pool * inputs
         for i in range(outputs * k * run):
@@ -213,22 +200,20 @@ def slope_of_images(window: Window) -> Kernel:
 @kernel
 def linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
     x, weight, bias, out = floats[args[0] :], floats[args[1] :], floats[args[2] :], floats[args[3] :]
-    pitch, out_pitch, outputs, rectified = args[4], args[5], args[6], args[7]
+    pitch, out_pitch, outputs, kind = args[4], args[5], args[6], args[7]
     for q in range(0, outputs, LANES):
         for s in range(0, n, WIDE):
             to = s * out_pitch + q
             dots(LONG, WIDE, pitch // LONG, x, s * pitch, pitch, weight, q * pitch, pitch, bias, q, out, to, out_pitch)
-    if rectified:
-        rectify(out, n * out_pitch)
+    activate(out, n * out_pitch, kind)
 
 
 @kernel
 def slope_of_linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
     x, out, slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
     weights, bias = floats[args[3] :], floats[args[4] :]
-    pitch, out_pitch, outputs, rectified, biased = args[5], args[6], args[7], args[8], args[9]
-    if rectified:
-        rectify_slope(out, slope, n * out_pitch)
+    pitch, out_pitch, outputs, kind, biased = args[5], args[6], args[7], args[8], args[9]
+    activate_slope(out, slope, n * out_pitch, kind)
     for o in range(outputs):
         bias[o] = 0
     for s in range(n if biased else 0):
@@ -241,14 +226,13 @@ def slope_of_linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int
 
 @kernel
 def slope_of_features(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    """`nothing` is zeros, as many as a block is wide."""
-    weight, slope, x_slope, nothing = floats[args[0] :], floats[args[1] :], floats[args[2] :], floats[args[3] :]
-    pitch, out_pitch, outputs = args[4], args[5], args[6]
+    weight, slope, x_slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
+    pitch, out_pitch, outputs = args[3], args[4], args[5]
     for i in range(0, pitch, BLOCK):
         for s in range(0, n, SAMPLES):
             multiply(
                 LONG, SAMPLES, LONG_WIDE, 0, 1, outputs // LANES, slope, s * out_pitch, out_pitch, 0,
-                weight, i, pitch, nothing, 0, x_slope, s * pitch + i, pitch,
+                weight, i, pitch, x_slope, s * pitch + i, pitch,
             )  # fmt: skip
 
 
@@ -261,8 +245,7 @@ def train(
 ) -> float:
     """All steps of a client from the model `begun`; `move` is then its share of how far they went, or empty if not wanted.
 
-    Gives the sum of the losses before, of all samples that are looked at for that or in the first step. `labels` says where
-    the logits of the true classes lie.
+    Gives the sum of the losses before, of all samples that are looked at for that or in the first step.
     """
     ends, floats = program.ends, room.floats
     theta, slope, velocity, rates = floats[ends[0] :], floats[ends[1] :], floats[ends[2] :], floats[ends[3] :]
@@ -292,8 +275,8 @@ def train(
 
 
 @compiled
-def answer(room: ClientRoom, program: Program, images: Any, rows: Ints, models: Floats, order: Ints, out: Floats) -> None:
-    """What each of the models (R, size) says to some of the images: out[r, row, :], each logit from where it lies."""
+def answer(room: ClientRoom, program: Program, images: Any, rows: Ints, models: Floats, out: Floats) -> None:
+    """What each of the models (R, size) says to some of the images: out[r, row, :]."""
     ends, floats = program.ends, room.floats
     theta, scale, shift = floats[ends[0] :], floats[ends[4] :], floats[ends[5] :]
     samples, logits = floats[ends[6] :], floats[ends[7] :]
@@ -305,8 +288,8 @@ def answer(room: ClientRoom, program: Program, images: Any, rows: Ints, models: 
         for step in range(program.forward):
             call(program.addresses[step], room.floats, room.marks, room.ints, program.numbers[step], len(rows))
         for i in range(len(rows)):
-            for c in range(len(order)):
-                out[r, rows[i], c] = logits[i * logits_pitch + order[c]]
+            for c in range(out.shape[2]):
+                out[r, rows[i], c] = logits[i * logits_pitch + c]
 
 
 @njit(error_model="numpy")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from headgate.errors import SettingError
+from headgate.learning.models import Shape
 from headgate.learning.networks import Flat, Residual
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
@@ -88,15 +89,18 @@ class ResidualNet:
 def read_blocks(task: Task) -> ResidualNet:
     """The task's model; a SettingError says what is not of this form."""
     flat, found = Flat(task.model), _Found()
-    channels, height, width = task.shape
-    layers = list(_layers(task.model))
-    if len(layers) < 4 or not _is_head(layers[-3:], task.classes):
+    *layers, average, flatten, linear = [nn.Identity()] * 3 + list(_layers(task.model))
+    if not (
+        isinstance(average, nn.AdaptiveAvgPool2d)
+        and average.output_size in (1, (1, 1))
+        and isinstance(flatten, nn.Flatten)
+        and is_plain(flatten)
+        and type(linear) is nn.Linear
+        and linear.bias is not None
+        and linear.out_features == task.classes
+    ):
         refuse("the model must end in AdaptiveAvgPool2d(1), Flatten and Linear")
-    _read(layers[:-3], found, channels, height, width)
-    linear = layers[-1]
-    assert isinstance(linear, nn.Linear)  # as _is_head has seen
-    if linear.in_features != found.blocks[-1].outward:
-        refuse(f"a Linear of {linear.in_features} features after {found.blocks[-1].outward} channels")
+    _read(layers[3:], found, task.shape)
     named = {id(parameter): name for name, parameter in task.model.named_parameters()}
     numbers = flat.views(torch.arange(flat.size))
 
@@ -135,60 +139,48 @@ def _layers(module: nn.Module) -> Iterator[nn.Module]:
         yield module
 
 
-def _read(layers: list[nn.Module], found: _Found, channels: int, height: int, width: int) -> tuple[int, int, int]:
+def _read(layers: list[nn.Module], found: _Found, shape: Shape) -> Shape:
     """Adds the blocks in these layers; the shape after them."""
-    place = 0
-    while place < len(layers):
-        layer = layers[place]
+    while layers:
+        layer, blocks, first = layers.pop(0), found.blocks, len(found.blocks)
         if type(layer) is Residual:
-            first, shape = len(found.blocks), (channels, height, width)
-            if first == 0:
-                refuse("the model begins with a Residual")
-            if _read(list(_layers(layer.f)), found, *shape) != shape:
-                refuse("a Residual that changes the shape")
-            if any(block.added is not None for block in found.blocks[first:]):
-                refuse("a Residual in a Residual")
-            found.blocks[-1] = replace(found.blocks[-1], added=first)
-            place += 1
-        elif type(layer) is nn.MaxPool2d:
-            halves = is_plain(layer) and side(layer.kernel_size) == 2
-            # a pool of a sum would have to send its slope two ways
-            if not found.blocks or found.blocks[-1].pool or found.blocks[-1].added is not None or not halves:
+            same = first > 0 and _read(list(_layers(layer.f)), found, shape) == shape
+            if not same or not blocks[first:] or any(block.added is not None for block in blocks[first:]):
                 refuse(f"{layer} where it stands")
-            if height % 2 or width % 2:
-                refuse(f"a max-pool of {height}x{width}")
-            found.blocks[-1] = replace(found.blocks[-1], pool=True)
-            height, width, place = height // 2, width // 2, place + 1
+            blocks[-1] = replace(blocks[-1], added=first)
+        elif type(layer) is nn.MaxPool2d:
+            halves = is_plain(layer) and side(layer.kernel_size) == 2 and shape[1] % 2 == shape[2] % 2 == 0
+            # a pool of a sum would have to send its slope two ways
+            if not halves or not blocks or blocks[-1].pool or blocks[-1].added is not None:
+                refuse(f"{layer} where it stands")
+            blocks[-1] = replace(blocks[-1], pool=True)
+            shape = (shape[0], shape[1] // 2, shape[2] // 2)
         else:
-            _add_block(layers[place : place + 3], found, channels, height, width)
-            channels, place = found.blocks[-1].outward, place + 3
-    return channels, height, width
+            shape = _add_block([layer, *layers[:2]], found, shape)
+            del layers[:2]
+    return shape
 
 
-def _add_block(layers: list[nn.Module], found: _Found, channels: int, height: int, width: int) -> None:
+def _add_block(layers: list[nn.Module], found: _Found, shape: Shape) -> Shape:
     if [type(each) for each in layers] != [nn.Conv2d, nn.GroupNorm, nn.Mish]:
         refuse(f"{', '.join(type(each).__name__ for each in layers)} instead of Conv2d, GroupNorm, Mish")
-    convolution, norm, _ = layers
+    convolution, norm, channels = layers[0], layers[1], shape[0]
     assert isinstance(convolution, nn.Conv2d)
     assert isinstance(norm, nn.GroupNorm)
     asked = (convolution.kernel_size, convolution.padding, convolution.bias)
-    if asked != ((3, 3), (1, 1), None) or not is_plain(convolution):
-        refuse(f"{convolution}, must be 3x3 with padding=1 and bias=False")
+    spread = channels % 32 != 0
+    if asked != ((3, 3), (1, 1), None) or not is_plain(convolution) or (spread and found.blocks):
+        refuse(f"{convolution}, must be 3x3 with padding=1 and bias=False, behind the first on a multiple of 32 channels")
     outward, group = convolution.out_channels, norm.num_channels // norm.num_groups
-    if convolution.in_channels != channels or norm.num_channels != outward:
-        refuse(f"{norm} after {convolution} on {channels} channels")
     if outward % 32 or group & (group - 1) or group > 64 or outward % max(group, 32) or not norm.affine:
         refuse(f"{norm}, must be affine on a multiple of 32 channels, in groups of 1, 2, 4, ..., 64")
-    spread = channels % 32 != 0
-    if spread and found.blocks:
-        refuse(f"{convolution}, channels must be multiples of 32")
     found.blocks.append(
         Block(
             inward=-(-9 * channels // 16) * 16 if spread else channels,
             outward=outward,
             taps=1 if spread else 9,
-            height=height,
-            width=width,
+            height=shape[1],
+            width=shape[2],
             group=group,
             eps=norm.eps,
             weights=sum(block.taps * block.inward * block.outward for block in found.blocks),
@@ -197,25 +189,13 @@ def _add_block(layers: list[nn.Module], found: _Found, channels: int, height: in
     )
     found.weights.append(convolution.weight)
     found.affine += [norm.weight, norm.bias]
+    return outward, shape[1], shape[2]
 
 
 def _by_tap(numbers: Tensor, block: Block, none: int) -> Tensor:
     """(outward, inward, 3, 3) as a flat [tap, inward, outward], filled up where a block takes more than there is."""
     rows = numbers.permute(2, 3, 1, 0).reshape(-1, block.outward)
     return pad(rows, (0, 0, 0, block.taps * block.inward - len(rows)), value=none).flatten()
-
-
-def _is_head(layers: list[nn.Module], classes: int) -> bool:
-    average, flatten, linear = layers
-    return (
-        type(average) is nn.AdaptiveAvgPool2d
-        and average.output_size in (1, (1, 1))
-        and type(flatten) is nn.Flatten
-        and is_plain(flatten)
-        and type(linear) is nn.Linear
-        and linear.out_features == classes
-        and linear.bias is not None
-    )
 
 
 def refuse(reason: str) -> NoReturn:

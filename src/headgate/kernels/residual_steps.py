@@ -28,7 +28,7 @@ class Workspace(Space):
     def __init__(self, net: ResidualNet, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(net, room, momentum, dtype, device)
         self.precision = "ieee" if dtype == torch.float32 else "tf32"
-        self.itemsize, self.half = dtype.itemsize, net.affine
+        self.itemsize, self._classes = dtype.itemsize, 1 << (net.classes - 1).bit_length()
         self.boxes = dtype == torch.bfloat16 and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
         made = {
             name: torch.empty(count, size, dtype=kind, device=device)
@@ -40,7 +40,8 @@ class Workspace(Space):
         self.inputs[0].zero_()  # channels that only fill up stay 0
         self.raw = [made[f"raw {i}"] for i in blocks]
         """what each block's convolution makes"""
-        self.winners = [made.get(f"winner {i}") for i in blocks]
+        self.winners = [made.get(f"winner {i}", self.raw[i]) for i in blocks]
+        """a kernel wants an array also where it does not look at it"""
         self.means, self.scales = ([made[f"{name} {i}"] for i in blocks] for name in ("mean", "scale"))
         self.slopes = [made[f"slope {i}"] for i in range(3)]
         """with respect to a block's output, to its input, and one kept for the beginning of a residual"""
@@ -53,7 +54,7 @@ class Workspace(Space):
         self.layout = [
             *dict.fromkeys((block.positions, tile_for(kind, block, self.itemsize).rows) for kind, block in self._convolutions())
         ]
-        lengths = [room.clients + 1, room.samples, *(2 * self._count(room, each) for each in self.layout)]
+        lengths = [room.clients + 1, room.samples, *(2 * count_tiles(*room, *each) for each in self.layout)]
         # one piece, so that one copy fills it
         self.tables = torch.full((sum(lengths),), -1, dtype=torch.int32, device=device)
         self.offsets, self.owner, *tables = torch.split_with_sizes(self.tables, lengths)
@@ -61,7 +62,7 @@ class Workspace(Space):
 
     def set_tables(self, offsets: Ints) -> None:
         """Which samples are whose."""
-        parts = [tiles(offsets, *each, self._count(self.room, each)).ravel() for each in self.layout]
+        parts = [tiles(offsets, *each, count_tiles(*self.room, *each)).ravel() for each in self.layout]
         whole = np.concatenate([*whose(offsets, self.room), *parts]).astype(np.int32)
         self.tables.copy_(to_device(whole, self.device))
 
@@ -99,7 +100,7 @@ class Workspace(Space):
             strip = strip_for(block)
             norms.norm_mish[(room.samples * (block.outward // strip.channels),)](
                 self.raw[i], self._affine(block), self.inputs[i if block.added is None else block.added],
-                self.inputs[i + 1], self._winner(i), self.means[i], self.scales[i], self.owner, self.net.size, block.eps,
+                self.inputs[i + 1], self.winners[i], self.means[i], self.scales[i], self.owner, self.net.size, block.eps,
                 block.positions, block.width, block.outward, block.group, block.pool, block.added is not None,
                 training is not None, *strip, num_warps=4,
             )  # fmt: skip
@@ -115,13 +116,17 @@ class Workspace(Space):
         """Everything goes down its gradient; weights after the slopes that need them as they were."""
         rates = (training.lr, training.momentum, training.weight_decay)
         moving = training.momentum > 0
-        self._descend_head(room, rates, moving)
+        own, last = slice(self.net.head, None), self.net.channels
+        kernels.descend_head[last // 32, room.clients](
+            self.features, self.logits, self.master[:, own], self.velocity[:, own], self.offsets, self.net.size, *rates,
+            last, self.net.classes, moving, self._classes, 32,
+        )  # fmt: skip
         now, kept = 0, None  # which slope is that of the block's output, and which waits for a residual's beginning
         for i in range(len(self.net.blocks) - 1, -1, -1):
             block = self.net.blocks[i]
             strip = strip_for(block)
             norms.norm_mish_slope[(room.samples * (block.outward // strip.channels),)](
-                self.raw[i], self.slopes[now], self._affine(block), self._winner(i), self.means[i], self.scales[i],
+                self.raw[i], self.slopes[now], self._affine(block), self.winners[i], self.means[i], self.scales[i],
                 self.raw_slope, self.d_affine[:, block.affine :], self.owner, self.net.size, self.net.head - self.net.affine,
                 block.positions, block.width, block.outward, block.group, block.pool, *strip, num_warps=4,
             )  # fmt: skip
@@ -133,13 +138,16 @@ class Workspace(Space):
                 self._convolve(room, "backward", block, self.raw_slope, self.slopes[free], added)
                 now, kept = free, kept if added is None else None
             self._descend_convolution(room, i, rates, moving)
-        self._descend_affine(room, rates, moving)
+        own, size = slice(self.net.affine, self.net.head), self.net.head - self.net.affine
+        kernels.descend_affine[-(-size // 128), room.clients](
+            self.d_affine, self.master[:, own], self.velocity[:, own], self.offsets, self.net.size, *rates, size, moving, 128
+        )
 
     def _convolve(self, room: Room, kind: Kind, block: Block, x: Tensor, y: Tensor, added: Tensor | None) -> None:
         tile = tile_for(kind, block, self.itemsize)
         each, backward = (block.positions, tile.rows), kind == "backward"
         inward, outward = (block.outward, block.inward) if backward else (block.inward, block.outward)
-        grid, given = (self._count(room, each) * (outward // tile.columns),), self.low[:, block.weights :]
+        grid, given = (count_tiles(*room, *each) * (outward // tile.columns),), self.low[:, block.weights :]
         where = (y, y if added is None else added, *self.tile_tables[each], self.offsets)
         shape = (block.height, block.width, inward, outward, block.taps, backward, added is not None, *tile[:3])
         if self._boxed(block, tile.rows):
@@ -170,19 +178,6 @@ class Workspace(Space):
         else:
             kernels.descend_convolution[grid](*given, self.precision, num_warps=tile.warps, num_stages=tile.stages)
 
-    def _descend_affine(self, room: Room, rates: tuple[float, float, float], moving: bool) -> None:
-        own, size = slice(self.net.affine, self.net.head), self.net.head - self.net.affine
-        kernels.descend_affine[-(-size // 128), room.clients](
-            self.d_affine, self.master[:, own], self.velocity[:, own], self.offsets, self.net.size, *rates, size, moving, 128
-        )
-
-    def _descend_head(self, room: Room, rates: tuple[float, float, float], moving: bool) -> None:
-        own = slice(self.net.head, None)
-        kernels.descend_head[self.net.channels // 32, room.clients](
-            self.features, self.logits, self.master[:, own], self.velocity[:, own], self.offsets, self.net.size, *rates,
-            self.net.channels, self.net.classes, moving, self._classes, 32,
-        )  # fmt: skip
-
     # sizes
 
     def _convolutions(self) -> Iterator[tuple[Kind, Block]]:
@@ -202,19 +197,8 @@ class Workspace(Space):
         taken = [max(1, rows // block.positions), min(block.height, rows // block.width), block.width, deep]
         return TensorDescriptor(x, shape, strides, taken)
 
-    def _count(self, room: Room, each: tuple[int, int]) -> int:
-        return count_tiles(room.samples, room.clients, *each)
-
     def _affine(self, block: Block) -> Tensor:
         return self.master[:, self.net.affine + block.affine :]
-
-    def _winner(self, i: int) -> Tensor:
-        winner = self.winners[i]
-        return self.raw[i] if winner is None else winner
-
-    @property
-    def _classes(self) -> int:
-        return 1 << (self.net.classes - 1).bit_length()
 
 
 def _arrays(net: ResidualNet, room: Room, momentum: bool, dtype: torch.dtype) -> Iterator[tuple[str, int, int, torch.dtype]]:

@@ -1,19 +1,19 @@
-"""A stack of convolutions and linear layers, read off a module, as the packed kernels take it."""
+"""A stack of convolutions and linear layers, read off a module: for `compiled`, and for the Triton kernels of stacks."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
-import torch
 from torch import Tensor, nn
 
-from headgate.kernels.residual_net import refuse
+from headgate.errors import SettingError
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
-ACTIVATIONS: dict[type[nn.Module], int] = {nn.ReLU: 1, nn.Tanh: 2, nn.Sigmoid: 3}
+RELU, TANH = 1, 2
+ACTIVATIONS: dict[type[nn.Module], int] = {nn.ReLU: RELU, nn.Tanh: TANH}
 """rising, so that the maximum of a pool may be taken first; the number is the kernels'"""
-WIDEST = 128
-"""channels of a convolution that one program keeps at a time"""
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,14 @@ class DenseLayer:
         return self.outward
 
 
+StackLayer = PooledConvolution | DenseLayer
+
+
 @dataclass(frozen=True)
 class StackNet:
     """Convolutions, then linear layers; the last one makes the logits."""
 
-    layers: tuple[PooledConvolution | DenseLayer, ...]
+    layers: tuple[StackLayer, ...]
     classes: int
     size: int
     """of a flat vector"""
@@ -97,9 +100,6 @@ class StackNet:
         ]
         return [*framed, self.classes]
 
-    def to(self, device: torch.device) -> "StackNet":
-        return self
-
     def packed(self, theta: Tensor) -> Tensor:
         return theta.contiguous()
 
@@ -111,50 +111,55 @@ def read_stack(task: Task) -> StackNet:
     """The task's model; a SettingError says what is not of this form."""
     model = task.model
     if not is_chain(model):
-        refuse(f"the model must be a Sequential, it is a {type(model).__name__}")
-    named = {id(parameter): start for parameter, start in zip(model.parameters(), task.flat.starts, strict=False)}
+        refuse(f"the model must do its layers one after the other, as a Sequential does; {type(model).__name__} does not")
+    starts = {id(parameter): start for parameter, start in zip(model.parameters(), task.flat.starts, strict=False)}
     parts = [part for part in model if type(part) is not nn.Identity]
-    if sum(len(list(part.parameters())) for part in parts) != len(named):
+    if sum(len(list(part.parameters())) for part in parts) != len(starts):
         refuse("a parameter of the model is shared")
-    layers = tuple(_layers(parts, task.shape, named))
+    layers = tuple(_layers(parts, task.shape, starts))
     last = layers[-1] if layers else None
     if not isinstance(last, DenseLayer) or last.activation or last.outward != task.classes:
         refuse(f"the model must end in a Linear of {task.classes}")
     return StackNet(layers, task.classes, task.flat.size)
 
 
-def _layers(
-    parts: list[nn.Module], shape: tuple[int, int, int], named: dict[int, int]
-) -> Iterator[PooledConvolution | DenseLayer]:
-    inward, image = shape[0], shape[1:]
-    flat, place = False, 0
-    while place < len(parts):
-        part = parts[place]
-        follow = [type(each) for each in parts[place + 1 : place + 3]]
-        place += 1
+def _layers(parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[int, int]) -> Iterator[StackLayer]:
+    inward, image, flat = shape[0], shape[1:], False
+    while parts:
+        part = parts.pop(0)
         if type(part) is nn.Flatten and is_plain(part) and not flat:
-            inward, flat = inward * image[0] * image[1], True
+            inward, flat = inward * math.prod(image), True
             continue
-        weight, bias = (named.get(id(getattr(part, name, None))) for name in ("weight", "bias"))
-        layer: PooledConvolution | DenseLayer
+        weight, bias = (starts.get(id(getattr(part, name, None))) for name in ("weight", "bias"))
+        layer: StackLayer
         if type(part) is nn.Conv2d and is_plain(part) and not flat and weight is not None:
-            layer = PooledConvolution(
-                inward, *image, part.out_channels, side(part.kernel_size), side(part.padding), weight, bias
-            )
-            if max(inward, layer.outward) > WIDEST or layer.padding >= layer.kernel or min(layer.made) < 1:
-                refuse(f"{part}, must have at most {WIDEST} channels, and a padding below its kernel")
+            kernel, padding = side(part.kernel_size), side(part.padding)
+            layer = PooledConvolution(inward, *image, part.out_channels, kernel, padding, weight, bias)
+            if padding >= kernel:
+                refuse(f"{part}, must have a padding below its kernel")
         elif type(part) is nn.Linear and flat and weight is not None:
             layer = DenseLayer(inward, part.out_features, weight, bias)
         else:
             refuse(f"{part} where it stands")
-        if follow and follow[0] in ACTIVATIONS:
-            layer, place = replace(layer, activation=ACTIVATIONS[follow.pop(0)]), place + 1
+        while parts and type(parts[0]) in (*ACTIVATIONS, nn.MaxPool2d):
+            layer = _followed(layer, parts.pop(0))
         if isinstance(layer, PooledConvolution):
-            if follow and follow[0] is nn.MaxPool2d:
-                pool = parts[place]
-                if not is_plain(pool) or side(pool.kernel_size) != 2:  # type: ignore[arg-type]
-                    refuse(f"{pool} where it stands")
-                layer, place = replace(layer, pool=2), place + 1
             image = layer.out
         inward = layer.outward
         yield layer
+
+
+def _followed(layer: StackLayer, part: nn.Module) -> StackLayer:
+    """The layer with the activation or the pool that comes behind it, in either order."""
+    if isinstance(layer, PooledConvolution) and isinstance(part, nn.MaxPool2d):
+        if layer.pool > 1 or not is_plain(part) or side(part.kernel_size) != 2:
+            refuse(f"{part} where it stands")
+        return replace(layer, pool=2)
+    if layer.activation or type(part) not in ACTIVATIONS:
+        refuse(f"{part} where it stands")
+    return replace(layer, activation=ACTIVATIONS[type(part)])
+
+
+def refuse(reason: str) -> NoReturn:
+    """In the name of `compiled`: to a net that is no stack `triton` says what a residual net must be."""
+    raise SettingError(f"--executor compiled: {reason}")

@@ -10,7 +10,7 @@ round of forty LeNets takes 21.9 ms, and 5,930 by a lean loop; one of ResNet-9 1
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,19 +25,13 @@ from headgate.simulation.executors.types import LARGE, Task, recording, rung, to
 
 WIDE = 1024
 """numbers of a vector that one program copies or sums"""
+WIDEST = 128
+"""channels of a convolution of a stack that one program keeps at a time"""
 
 
 class Room(NamedTuple):
     samples: int
     clients: int
-
-
-class Sized(Protocol):
-    """A model as kernels take it."""
-
-    @property
-    def size(self) -> int:
-        """Of a packed vector."""
 
 
 class Space(ABC):
@@ -51,10 +45,10 @@ class Space(ABC):
     """the clients' vectors; `low` their beginnings in a shorter type, or the same"""
     low: Tensor
     velocity: Tensor
-    half = 0
-    """how long a vector of `low` is"""
 
-    def __init__(self, net: Sized, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, net: ResidualNet | StackNet, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device
+    ) -> None:
         from headgate.kernels import triton_kernels  # which need triton
 
         self.runs = triton_kernels
@@ -82,10 +76,12 @@ class Space(ABC):
 
     def spread(self, start: Tensor, run_of: Ints, momentum: bool) -> None:
         """Every client starts from its run's model, at rest."""
-        self.runs.spread[-(-self.net.size // WIDE), len(run_of)](
-            start, self.master, self.velocity, self.low, self._table(run_of), self.net.size, self.half,
-            momentum, self.low is not self.master, WIDE,
-        )  # fmt: skip
+        clients = len(run_of)
+        torch.index_select(start, 0, self._table(run_of), out=self.master[:clients])
+        if momentum:
+            self.velocity[:clients].zero_()
+        if self.low is not self.master:
+            self.low[:clients] = self.master[:clients, : self.low.shape[1]]
 
     def average(self, start: Tensor, shares: Tensor, run_offsets: Ints, after: Tensor) -> None:
         """Each run's model plus its clients' moves times their shares."""
@@ -151,18 +147,8 @@ class TritonKernels(Executor[Task]):
         runs, clients = weights.shape
         start = self.net.packed(theta.detach())
         after, means = torch.empty_like(start), theta.new_empty(runs)
-        done = 0
-        while done < runs:
-            first, last = next(self._chunks(batch.offsets, clients, training, done))
-            try:
-                self._train_runs(first, last, work, start, after, means)
-                done = last
-            except torch.OutOfMemoryError:
-                if last - first == 1:
-                    raise
-                half = self._bytes(_room(batch.offsets, clients, first, last), training.momentum > 0) // 2
-            if done < last:  # and no longer in the hands of the error
-                self._take_less(half)
+        for first, last in self._chunks(batch.offsets, clients, training):
+            self._train_runs(first, last, work, start, after, means)
         return self.net.flat(after), means
 
     def _train_runs(self, first: int, last: int, work: Work, start: Tensor, after: Tensor, means: Tensor) -> None:
@@ -238,20 +224,13 @@ class TritonKernels(Executor[Task]):
         self.workspace = self._space(room, momentum)
         return self.workspace
 
-    def _take_less(self, memory: int) -> None:
-        """From here on: somebody else has taken what was there when the memory was looked at."""
-        self.memory, self.workspace = memory, None
-        self._recorded.clear()
-        if self.task.device.type == "cuda":
-            torch.cuda.empty_cache()
-
-    def _chunks(self, offsets: Ints, clients: int, training: LocalTraining, first: int = 0) -> Iterator[tuple[int, int]]:
-        """Consecutive runs that fit into the memory, from the run `first` on."""
+    def _chunks(self, offsets: Ints, clients: int, training: LocalTraining) -> Iterator[tuple[int, int]]:
+        """Consecutive runs that fit into the memory."""
         if self.memory is None and self.task.device.type == "cuda":
             free, _ = torch.cuda.mem_get_info(self.task.device)
             own = torch.cuda.memory_reserved(self.task.device) - torch.cuda.memory_allocated(self.task.device)
             self.memory = int(SPARE * (free + own))
-        runs = (len(offsets) - 1) // clients
+        first, runs = 0, (len(offsets) - 1) // clients
         momentum = training.momentum > 0
         if self.memory is not None and self._bytes(_room(offsets, clients, first, runs), momentum) > self.memory:
             for last in range(first + 1, runs):
@@ -276,6 +255,8 @@ def _room(offsets: Ints, clients: int, first: int, last: int) -> Room:
 
 def _stack(task: Task) -> StackNet | None:
     try:
-        return read_stack(task)
+        net = read_stack(task)
     except SettingError:
         return None
+    narrow = all(max(each.inward, each.outward) <= WIDEST for each in net.convolutions)
+    return net if narrow else None

@@ -216,25 +216,6 @@ def descend_head(
 
 
 @triton.jit
-def spread(
-    start, master, velocity, low, run_of, size, low_size, MOMENTUM: tl.constexpr, LOW: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Every client starts from its run's model, at rest."""
-    client = tl.program_id(1)
-    run = tl.load(run_of + client)
-    if run >= 0:
-        column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        value = tl.load(start + run.to(tl.int64) * size + column, mask=column < size, other=0.0)
-        wide = client.to(tl.int64) * size + column
-        tl.store(master + wide, value, mask=column < size)
-        if MOMENTUM:
-            tl.store(velocity + wide, tl.zeros((BLOCK,), dtype=tl.float32), mask=column < size)
-        if LOW:
-            own = low + client.to(tl.int64) * low_size + column
-            tl.store(own, value.to(low.dtype.element_ty), mask=column < low_size)
-
-
-@triton.jit
 def average(start, master, shares, run_offsets, after, size, BLOCK: tl.constexpr):
     """Each run's model plus its clients' moves times their shares; one of share 0 adds nothing, not even a nan."""
     run = tl.program_id(1)

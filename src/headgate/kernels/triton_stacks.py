@@ -23,8 +23,6 @@ def _active(value, KIND: tl.constexpr):
         value = tl.where(value != value, value, tl.maximum(value, 0.0))  # a nan stays one
     elif KIND == 2:
         value = 2.0 * tl.sigmoid(2.0 * value) - 1.0
-    elif KIND == 3:
-        value = tl.sigmoid(value)
     return value
 
 
@@ -35,8 +33,6 @@ def _steep(value, KIND: tl.constexpr):
         value = tl.where(value > 0, 1.0, 0.0)
     elif KIND == 2:
         value = 1.0 - value * value
-    elif KIND == 3:
-        value = value * (1.0 - value)
     else:
         value = tl.full(value.shape, 1.0, dtype=tl.float32)
     return value

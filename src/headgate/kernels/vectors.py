@@ -76,12 +76,9 @@ class _Code:
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """a·b + c"""
-        return self._call("llvm.fma", a, b, c)
-
-    def _call(self, name: str, *vectors: Value) -> Value:
-        kind = ir.FunctionType(self.vector, [self.vector] * len(vectors))
-        known = cgutils.get_or_insert_function(self.builder.module, kind, f"{name}.{self.suffix}")
-        return self.builder.call(known, vectors)
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        known = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.fma.{self.suffix}")
+        return self.builder.call(known, (a, b, c))
 
     def loop(self, count: Value, carried: list[Value], body: Callable[[Value, list[Value]], list[Value]]) -> list[Value]:
         """What is carried after body(i, carried) -> carried has been done `count` times."""
@@ -137,8 +134,8 @@ def _inlined(constants: int) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 
 @_inlined(4)
-def multiply(code, W, P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, bias, bias_at, out, out_at, out_step):
-    """out[p, :] = Σ_t a[p, t]·b[t, :] + bias[:] for P rows of V vectors, each of W numbers.
+def multiply(code, W, P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, out, out_at, out_step):
+    """out[p, :] = Σ_t a[p, t]·b[t, :] for P rows of V vectors, each of W numbers.
 
     The terms t come in `runs` of `whole` times LANES and TAIL numbers of a, the runs `a_run` apart.
     """
@@ -166,10 +163,9 @@ def multiply(code, W, P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, 
         return terms(code.at(first, code.builder.mul(whole, _INDEX(LANES))), b, sums, TAIL) if TAIL else [b, *sums]
 
     _, *sums = code.loop(runs, [code.at(b, b_at), *[code.zero] * len(block)], run)
-    added = [code.load(code.at(bias, bias_at, W * v)) for v in range(V)]  # last, as torch does: equals stay equals
     rows = code.rows(code.at(out, out_at), out_step, P)
     for (p, v), total in zip(block, sums, strict=True):
-        code.store(code.builder.fadd(total, added[v]), code.at(rows[p], W * v))
+        code.store(total, code.at(rows[p], W * v))
 
 
 @_inlined(2)
@@ -238,11 +234,11 @@ def outer(code, W, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_
             code.store(sums[lane * V + v], code.at(row, W * v))
 
 
-@_inlined(3)
-def largest(code, K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chosen_at):
-    """The largest of K x K pixels of V vectors, and which it is: the first of several; nan if any is.
+@_inlined(2)
+def largest(code, K, V, x, x_at, x_row, x_pixel, bias, out, out_at, chosen, chosen_at):
+    """The largest of K x K pixels of V vectors, plus the bias, and which it is: the first of several; nan if any is.
 
-    `chosen` holds uint16. If RELU is 1, what is negative is given as 0.
+    `chosen` holds uint16.
     """
     builder, whole = code.builder, ir.VectorType(_SMALL, LANES)
     pixels = [pixel for row in code.rows(code.at(x, x_at), x_row, K) for pixel in code.rows(row, x_pixel, K)]
@@ -253,10 +249,9 @@ def largest(code, K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chos
             more = builder.fcmp_ordered(">", here, best)
             which = builder.select(more, ir.Constant(whole, [number] * LANES), which)
             best = builder.select(more, here, best)
-        if RELU:
-            best = builder.select(builder.fcmp_ordered("<=", best, code.zero), code.zero, best)
         for one, other in zip(seen[::2], seen[1::2] + seen[-1:] * (len(seen) % 2), strict=True):
             best = builder.select(builder.fcmp_unordered("uno", one, other), code.lost, best)
+        best = builder.fadd(best, code.load(code.at(bias, LANES * v)))
         code.store(best, code.at(out, out_at, LANES * v))
         short = builder.trunc(which, ir.VectorType(ir.IntType(16), LANES))
         code.store(short, code.at(chosen, chosen_at, LANES * v), aligned=2)

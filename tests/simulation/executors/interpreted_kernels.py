@@ -22,6 +22,8 @@ from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 
+from .worlds import block
+
 SIZES = [3, 0, 1]  # more than fills a tile, nothing, less than one
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
 BUILTIN = {}
@@ -187,11 +189,6 @@ def test_normalisation_mish_and_pool(pool, add, at_once):
         close(d_affine[own].sum(dim=0), to_scales, 1e-4)
 
 
-def block(inward, outward):
-    norm = nn.GroupNorm(8, outward)
-    return nn.Sequential(nn.Conv2d(inward, outward, 3, padding=1, bias=False), norm, nn.Mish())
-
-
 def tiny_net():
     return nn.Sequential(
         block(3, 32),
@@ -212,7 +209,7 @@ def tiny_stack():
         nn.Tanh(),
         nn.Flatten(),
         nn.Linear(27, 4),
-        nn.Sigmoid(),
+        nn.Tanh(),
         nn.Linear(4, 5, bias=False),
     )
 
@@ -265,27 +262,6 @@ def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch)
     executor.memory = 1
     executor.advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
     assert len(made) == 2
-
-
-def test_out_of_memory_is_tried_again_with_fewer_runs_at_once(monkeypatch):
-    """As where somebody else takes memory that was free a moment ago. A single run cannot be cut: then it is said."""
-    plain, most = TritonKernels._space, 2
-
-    def space(self, room, momentum):
-        if room.samples > most:
-            raise torch.OutOfMemoryError("as if")
-        return plain(self, room, momentum)
-
-    task, theta, packed, weights = world([[1], [2], [1], [1]], tiny_stack)
-    whole, _ = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
-    monkeypatch.setattr(TritonKernels, "_space", space)
-    executor = TritonKernels(task)
-    again, _ = executor.advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
-    assert torch.equal(whole, again)
-    assert executor.memory is not None
-    most = 1
-    with pytest.raises(torch.OutOfMemoryError):
-        TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
 
 
 def test_a_run_that_has_broken_down_leaves_the_others_alone():

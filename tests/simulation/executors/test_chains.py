@@ -53,7 +53,7 @@ def test_a_forward_of_ones_own_is_done_and_not_its_layers(make, altered):
     for name in ("gram", "compiled"):
         with pytest.raises(SettingError):
             choose(case.task, training, name)
-    with pytest.raises(SettingError):
+    with pytest.raises(SettingError, match="as a Sequential does; "):
         read_stack(case.task)
 
 

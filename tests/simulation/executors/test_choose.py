@@ -1,6 +1,5 @@
 """Which executor is chosen, which are refused and why, and how one of one's own comes in."""
 
-import importlib.util
 from functools import cache
 from importlib.metadata import EntryPoint
 
@@ -29,10 +28,10 @@ from .worlds import (
     tanh_net,
     task_of,
     tiny_convolution,
+    with_triton,
     world,
 )
 
-with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 ON_CUDA = torch.device("cuda")
 OTHER = {"objective": CalibratedLogits()}
 

@@ -1,7 +1,5 @@
 """The executors for CUDA against the reference, on a GPU."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 import torch
@@ -15,23 +13,18 @@ from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 from headgate.simulation.nets import Evaluator
 
+from .worlds import block, with_triton
+
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
     pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),  # torch's compiler still uses it itself
 ]
-with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 SIZES = [[3, 0, 1, 5, 9], [0, 0, 0, 0, 0], [1, 2, 0, 9, 4]]
-
-
-def block(inward, outward):
-    return nn.Sequential(
-        nn.Conv2d(inward, outward, 3, padding=1, bias=False), nn.GroupNorm(16, outward), nn.Mish()
-    )  # fmt: skip
 
 
 def residual_net():
     return nn.Sequential(
-        block(3, 32), block(32, 64), nn.MaxPool2d(2), Residual(block(64, 64), block(64, 64)),
+        block(3, 32, 16), block(32, 64, 16), nn.MaxPool2d(2), Residual(block(64, 64, 16), block(64, 64, 16)),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
     )  # fmt: skip
 
@@ -101,20 +94,15 @@ def test_stacks_as_the_reference(training):
 
 
 @with_triton
-def test_evaluation_of_a_stack_is_that_of_the_model():
-    task, theta, packed, _ = world(build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28))
-    executor = choose(task, LocalTraining(0.1, 1))
-    own = Evaluator(task, packed.images, packed.labels, executor)(theta)
-    plain = Evaluator(task, packed.images, packed.labels)(theta)
-    torch.testing.assert_close(own[1], plain[1], rtol=1e-5, atol=0)
-    assert torch.equal(own[0], plain[0])
-
-
-@with_triton
-def test_evaluation_with_the_packed_kernels_is_that_of_the_model():
-    task, theta, packed, _ = world(residual_net(), (3, 16, 16))
+@pytest.mark.parametrize(
+    ("model", "shape", "tolerance", "wrong"),
+    [(build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28), 1e-5, 0), (residual_net(), (3, 16, 16), 1e-4, 1)],
+    ids=["stack", "residual"],
+)
+def test_evaluation_is_that_of_the_model(model, shape, tolerance, wrong):
+    task, theta, packed, _ = world(model, shape)
     executor = choose(task, LocalTraining(0.1, 1), "triton")
     own = Evaluator(task, packed.images, packed.labels, executor)(theta)
     plain = Evaluator(task, packed.images, packed.labels)(theta)
-    torch.testing.assert_close(own[1], plain[1], rtol=1e-4, atol=0)
-    assert (own[0] - plain[0]).abs().max() <= 1 / len(packed.labels)
+    torch.testing.assert_close(own[1], plain[1], rtol=tolerance, atol=0)
+    assert (own[0] - plain[0]).abs().max() <= wrong / len(packed.labels)

@@ -1,6 +1,4 @@
-"""Stacks of convolutions and linear layers, as the Triton kernels read and hold them."""
-
-import importlib.util
+"""Stacks of convolutions and linear layers, as `compiled` and the Triton kernels read them, and the latter hold them."""
 
 import pytest
 import torch
@@ -12,9 +10,7 @@ from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
 from headgate.simulation.executors.types import Task
 
-from .worlds import CLASSES, task_of
-
-with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+from .worlds import CLASSES, task_of, with_triton
 
 
 def lenet():
@@ -40,22 +36,43 @@ def test_a_layer_without_parameters_may_come_twice():
     assert [layer.activation for layer in read_stack(task_of(model, (1, 4, 4))).layers] == [2, 2, 0]
 
 
+def between(*layers):
+    """Some layers that keep 2x6x6, and what makes a model of them."""
+    return nn.Sequential(nn.Conv2d(2, 2, 1), *layers, nn.Flatten(), nn.Linear(72, CLASSES))
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (nn.Sequential(nn.Conv2d(2, 3, 3, stride=2), nn.Flatten(), nn.Linear(12, 4)), "Conv2d"),
-        (nn.Sequential(nn.Conv2d(2, 3, 3), nn.GroupNorm(1, 3), nn.Flatten(), nn.Linear(48, 4)), "GroupNorm"),
-        (nn.Sequential(nn.Conv2d(2, 3, 3), nn.MaxPool2d(2, stride=1), nn.Flatten(), nn.Linear(27, 4)), "MaxPool2d"),
-        (nn.Sequential(nn.Conv2d(2, 3, 3), nn.MaxPool2d(4), nn.Flatten(), nn.Linear(3, 4)), "MaxPool2d"),
-        (nn.Sequential(nn.Conv2d(2, 3, 2, padding=2), nn.Flatten(), nn.Linear(243, 4)), "padding below its kernel"),
-        (nn.Sequential(nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten()), nn.Linear(48, 4)), "Sequential"),
+        (between(nn.Conv2d(2, 2, 3, stride=2)), "Conv2d"),
+        (between(nn.Conv2d(2, 2, 3, padding=2, dilation=2)), "Conv2d"),
+        (between(nn.Conv2d(2, 2, 3, padding=1, groups=2)), "Conv2d"),
+        (between(nn.Conv2d(2, 2, 3, padding="same")), "Conv2d"),
+        (between(nn.Conv2d(2, 2, (3, 1), padding=(1, 0))), "Conv2d"),
+        (between(nn.Conv2d(2, 2, 3, padding=1, padding_mode="circular")), "Conv2d"),
+        (between(nn.Conv2d(2, 3, 2, padding=2)), "padding below its kernel"),
+        (between(nn.GroupNorm(1, 2)), "GroupNorm"),
+        (between(nn.Sequential(nn.ReLU())), "Sequential"),
+        (between(nn.AvgPool2d(1)), "AvgPool2d"),
+        (between(nn.MaxPool2d(2, stride=1)), "MaxPool2d"),
+        (between(nn.MaxPool2d(2, ceil_mode=True)), "MaxPool2d"),
+        (between(nn.MaxPool2d((1, 2))), "MaxPool2d"),
+        (between(nn.MaxPool2d(3)), "MaxPool2d"),
+        (between(nn.MaxPool2d(2), nn.MaxPool2d(2)), "MaxPool2d"),
+        (between(nn.Tanh(), nn.ReLU()), "ReLU"),
+        (between(nn.Sigmoid()), "Sigmoid"),
+        (nn.Sequential(nn.Tanh(), *between()), "Tanh"),
+        (nn.Sequential(nn.MaxPool2d(2), *between()), "MaxPool2d"),
+        (nn.Sequential(nn.Conv2d(2, 1, 1), nn.Flatten(2), nn.Linear(36, CLASSES)), "Flatten"),
+        (between(nn.Linear(6, 6)), "Linear"),
+        (nn.Sequential(nn.Conv2d(2, 4, 6), nn.Flatten()), "must end in a Linear of 4"),
         (nn.Sequential(nn.Flatten(), nn.Linear(72, 7)), "must end in a Linear of 4"),
         (nn.Sequential(nn.Flatten(), nn.Linear(72, 4), nn.ReLU()), "must end in a Linear of 4"),
-        (nn.Flatten(), "must be a Sequential"),
+        (nn.Flatten(), "as a Sequential does; Flatten does not"),
     ],
 )
 def test_other_nets_are_refused(model, reason):
-    with pytest.raises(SettingError, match=rf"^--executor triton: .*{reason}"):
+    with pytest.raises(SettingError, match=rf"^--executor compiled: .*{reason}"):
         read_stack(task_of(model))
 
 

@@ -1,5 +1,6 @@
 """Small models, random buffers and the executors of every kind: what these tests are played with."""
 
+import importlib.util
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import Task
 
+with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 SHAPE, CLASSES = (2, 6, 6), 4
 MEAN, STD = (0.1, 0.4, 0.3), (0.3, 0.2, 0.25)  # of the channels, as many as there are
 ONE_RUN = [[4, 0, 1, 11, 7]]
@@ -54,6 +56,12 @@ def pooled_net():
         nn.ReLU(),
         nn.Linear(5, CLASSES),
     )
+
+
+def block(inward, outward, groups=8):
+    """Of a residual net."""
+    norm = nn.GroupNorm(groups, outward)
+    return nn.Sequential(nn.Conv2d(inward, outward, 3, padding=1, bias=False), norm, nn.Mish())
 
 
 KINDS = {

@@ -53,7 +53,7 @@ class Batched(Executor[Task]):
         self.graphs = cuda
         self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
         self.gradients = vmap(grad_and_value(self._loss))
-        self.answers = vmap(self._answer)
+        self.answers = vmap(lambda parameters, images: functional_call(self.model, parameters, (images,)))
         # One pool for all graphs: they never run at the same time, and a result is used before the next one runs.
         self._pool = torch.cuda.graph_pool_handle() if cuda else None
         self._recorded: OrderedDict[tuple[object, ...], _Recorded] = OrderedDict()
@@ -94,51 +94,36 @@ class Batched(Executor[Task]):
         logits = functional_call(self.model, parameters, (images,))
         return (cross_entropy(logits, labels, reduction="none") * share).sum()
 
-    def _answer(self, parameters: dict[str, Tensor], images: Tensor) -> Tensor:
-        said: Tensor = functional_call(self.model, parameters, (images,))
-        return said
-
     def _descend(self, inputs: Inputs, training: LocalTraining) -> Outputs:
         """All steps of a group's clients."""
-        if not training.plain:
-            return self._descend_slopes(inputs, training)
-        start, pixels, labels, share = inputs
-        images, parameters = self.task.normalised(pixels), self._parameters(start)
+        start, pixels, labels, share, *factors = inputs
+        images = self.task.normalised(pixels)
+        # a tensor for each parameter, not views of one: products and convolutions want them contiguous
+        views = self.task.flat.views(start).items()
+        parameters = {name: view.clone(memory_format=torch.contiguous_format) for name, view in views}
         places = list(parameters.values())
         velocity = [torch.zeros_like(place) for place in places if training.momentum]
         before = None
+        if factors:
+            truth = one_hot(labels, self.task.classes).movedim(2, 0).to(start.dtype)
+            held, received = (truth * (share > 0)).sum(2, keepdim=True).expand_as(truth), None
         for _ in range(training.steps):
-            gradients, loss = self.gradients(parameters, images, labels, share)
-            before = loss if before is None else before
-            descend(places, velocity, [gradients[name] for name in parameters], training)
-        assert before is not None  # there is at least one step
-        return torch.cat([place.flatten(1) for place in places], dim=1) - start, before
-
-    def _parameters(self, start: Tensor) -> dict[str, Tensor]:
-        """A tensor for each parameter, not views of one: products and convolutions want them contiguous."""
-        views = self.task.flat.views(start).items()
-        return {name: view.clone(memory_format=torch.contiguous_format) for name, view in views}
-
-    def _descend_slopes(self, inputs: Inputs, training: LocalTraining) -> Outputs:
-        """The same down another objective; a client's answers depend on its own parameters, so one pass back serves all."""
-        start, pixels, labels, share, factors = inputs
-        images, parameters = self.task.normalised(pixels), self._parameters(start)
-        places = list(parameters.values())
-        velocity = [torch.zeros_like(place) for place in places if training.momentum]
-        truth = one_hot(labels, self.task.classes).movedim(2, 0).to(start.dtype)
-        held = (truth * (share > 0)).sum(2, keepdim=True).expand_as(truth)
-        received = None
-        for _ in range(training.steps):
-            with torch.enable_grad():
+            if not factors:
+                gradients, loss = self.gradients(parameters, images, labels, share)
+                before = loss if before is None else before
+                descend(places, velocity, [gradients[name] for name in parameters], training)
+                continue
+            with torch.enable_grad():  # a client's answers depend on its own parameters, so one pass back serves all
                 own = {name: place.detach().requires_grad_() for name, place in parameters.items()}
                 logits = self.answers(own, images)
             here = logits.detach().movedim(2, 0)
-            received = here if received is None else received
-            slope = training.objective.slope(LocalAnswers(here, received, truth, held, torch)) * (share * factors)
+            if received is None:
+                received = here
+                before = (cross_entropy(here.movedim(0, 1), labels, reduction="none") * share).sum(dim=1)
+            slope = training.objective.slope(LocalAnswers(here, received, truth, held, torch)) * (share * factors[0])
             change = torch.autograd.grad(logits, list(own.values()), slope.movedim(0, 2), materialize_grads=True)
             descend(places, velocity, change, training)
-        assert received is not None  # there is at least one step
-        before = (cross_entropy(received.movedim(0, 1), labels, reduction="none") * share).sum(dim=1)
+        assert before is not None  # there is at least one step
         return torch.cat([place.flatten(1) for place in places], dim=1) - start, before
 
     def _train(self, inputs: Inputs, training: LocalTraining) -> Outputs:

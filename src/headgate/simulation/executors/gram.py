@@ -138,10 +138,7 @@ class Gram(Executor[Any]):
         with np.errstate(all="ignore"):
             samples, logits, grams = self._measured(models, images, runs, bins, slices(offsets))
             spans = list(zip(bins, grams, strict=True))
-            if training.plain:
-                moves, losses = self._descended(logits, labels, sizes, weights, training, spans)
-            else:
-                moves, losses = descended_by_slopes(logits, labels, sizes, weights, training, spans, factors)
+            moves, losses = _descended(logits, labels, sizes, weights, training, spans, factors)
             held = sizes.reshape(weights.shape).sum(axis=1)
             means = np.bincount(np.arange(len(held)).repeat(held), losses, minlength=len(held)) / held  # 0/0 is nan
             after = self._moved(models, samples, moves, runs)
@@ -183,47 +180,6 @@ class Gram(Executor[Any]):
                 break
         return gram
 
-    def _descended(
-        self,
-        logits: Floats,
-        labels: Ints,
-        sizes: Ints,
-        weights: Floats,
-        training: LocalTraining,
-        bins: list[tuple[slice, Floats]],
-    ) -> tuple[Floats, Floats]:
-        """What each sample adds to its run's model, as a factor for each class, (classes, S), and its loss before, (S,)."""
-        weight = weights.reshape(-1)
-        # A client of weight 0 stands still: what it would have become is worth exactly nothing.
-        share = (-training.lr * (weight != 0) / sizes).astype(logits.dtype).repeat(sizes)
-        here, total, truth, velocity = logits.copy(), *np.zeros((3, *logits.shape), logits.dtype)
-        own = labels * len(labels) + np.arange(len(labels))  # of each sample, where its class is
-        truth.put(own, share)
-        places = [(total[:, span], gram, here[:, span]) for span, gram in bins]
-        factor, losses, received = np.empty_like(share), np.empty_like(share), shares_after(training)
-        for step in range(training.steps):
-            if step:
-                for moved, gram, place in places:
-                    np.matmul(moved, gram, place)
-                here += received[step] * logits if training.weight_decay else logits
-            here -= np.maximum.reduce(here, axis=0, out=factor)
-            if not step:
-                here.take(own, None, losses, "clip")  # as they are inside, there is nothing to clip, nor to look for
-            np.exp(here, here)
-            np.add.reduce(here, axis=0, out=factor)
-            if not step:
-                np.subtract(np.log(factor), losses, losses)
-            here *= np.divide(share, factor, factor)
-            here -= truth
-            if training.weight_decay:
-                here -= training.lr * training.weight_decay * total
-            if training.momentum:
-                velocity *= training.momentum
-                velocity += here
-            total += velocity if training.momentum else here
-        total *= weight.repeat(sizes)
-        return total, losses
-
     def _moved(self, models: Floats, samples: Floats, moves: Floats, runs: list[slice]) -> Floats:
         """The models after their samples' moves: one product for each run."""
         after = np.empty(models.shape, models.dtype)
@@ -236,7 +192,7 @@ class Gram(Executor[Any]):
         return after
 
 
-def descended_by_slopes(
+def _descended(
     logits: Floats,
     labels: Ints,
     sizes: Ints,
@@ -248,33 +204,48 @@ def descended_by_slopes(
     """What each sample adds to its run's model, as a factor for each class, (classes, S), and its cross-entropy before, (S,).
 
     `logits` (classes, S) are the received models', `sizes` those of the clients, `bins` the Gram matrices of neighbouring
-    samples.
+    samples. Cross-entropy is descended in place, which takes three quarters of the time of any other objective.
     """
-    weight = weights.reshape(-1)
+    weight, plain = weights.reshape(-1), training.plain
     # A client of weight 0 stands still: what it would have become is worth exactly nothing.
-    share = np.repeat((-training.lr * (weight != 0) / sizes).astype(logits.dtype), sizes)
+    share = (-training.lr * (weight != 0) / sizes).astype(logits.dtype).repeat(sizes)
     if factors is not None:
         share *= factors
-    truth = np.zeros_like(logits)
-    truth[labels, np.arange(len(labels))] = 1
-    held = np.repeat(_classes_held(labels, sizes, len(logits)).astype(logits.dtype), sizes, axis=1)
-    here, velocity, total = logits.copy(), np.zeros_like(logits), np.zeros_like(logits)
-    shares = shares_after(training)
+    here, total, truth, velocity = logits.copy(), *np.zeros((3, *logits.shape), logits.dtype)
+    own = labels * len(labels) + np.arange(len(labels))  # of each sample, where its class is
+    truth.put(own, share if plain else 1)
+    held = None if plain else _classes_held(labels, sizes, len(logits)).astype(logits.dtype).repeat(sizes, axis=1)
+    places = [(total[:, span], gram, here[:, span]) for span, gram in bins]
+    factor, losses, shares = np.empty_like(share), np.empty_like(share), shares_after(training)
+    if not plain:
+        np.maximum.reduce(logits, axis=0, out=factor)
+        losses = factor + np.log(np.exp(logits - factor).sum(axis=0)) - logits.take(own)
     for step in range(training.steps):
         if step:
-            for span, gram in bins:
-                np.matmul(total[:, span], gram, here[:, span])
-            here += shares[step] * logits
-        change = training.objective.slope(LocalAnswers(here, logits, truth, held, np)) * share
+            for moved, gram, place in places:
+                np.matmul(moved, gram, place)
+            here += shares[step] * logits if training.weight_decay else logits
+        if plain:
+            change = here
+            here -= np.maximum.reduce(here, axis=0, out=factor)
+            if not step:
+                here.take(own, None, losses, "clip")  # as they are inside, there is nothing to clip, nor to look for
+            np.exp(here, here)
+            np.add.reduce(here, axis=0, out=factor)
+            if not step:
+                np.subtract(np.log(factor), losses, losses)
+            here *= np.divide(share, factor, factor)
+            here -= truth
+        else:
+            change = training.objective.slope(LocalAnswers(here, logits, truth, held, np)) * share
         if training.weight_decay:
             change -= training.lr * training.weight_decay * total
         if training.momentum:
-            velocity = training.momentum * velocity + change
-            change = velocity
-        total += change
-    total *= np.repeat(weight, sizes)
-    most = logits.max(axis=0)
-    return total, most + np.log(np.exp(logits - most).sum(axis=0)) - (truth * logits).sum(axis=0)
+            velocity *= training.momentum
+            velocity += change
+        total += velocity if training.momentum else change
+    total *= weight.repeat(sizes)
+    return total, losses
 
 
 def shares_after(training: LocalTraining) -> list[float]:

@@ -126,40 +126,22 @@ class Group(NamedTuple):
 
 
 def grouped(offsets: Ints, chosen: Ints, overhead: float) -> list[Group]:
-    """The chosen segments, none empty, in groups that waste little: filled-up rows + `overhead` for each group.
+    """The chosen segments, none empty, in groups from the largest down: a group that fills up more than `overhead` rows is cut.
 
     `overhead` says how many rows cost as much as handling one more group.
 
     >>> [group.rows.tolist() for group in grouped(np.array([0, 1, 2, 4, 9]), np.arange(4), overhead=2)]
-    [[[0, 0], [1, 1], [2, 3]], [[4, 5, 6, 7, 8]]]
+    [[[4, 5, 6, 7, 8]], [[0, 0], [1, 1], [2, 3]]]
     """
     sizes = offsets[chosen + 1] - offsets[chosen]
     order = np.argsort(sizes, kind="stable")
     chosen, sizes = chosen[order], sizes[order]
-    groups = []
-    for first, last in _cuts(sizes, overhead):
-        members, length = chosen[first:last], sizes[first:last, None]
-        place = np.arange(sizes[last - 1])
+    groups, last = [], len(sizes)
+    while last:
+        filled_up = np.cumsum(sizes[last - 1] - sizes[:last][::-1])
+        first = last - int(np.searchsorted(filled_up, overhead, "right"))
+        members, length, place = chosen[first:last], sizes[first:last, None], np.arange(sizes[last - 1])
         rows = offsets[members, None] + np.minimum(place, length - 1)
         groups.append(Group(members, rows, place < length))
+        last = first
     return groups
-
-
-def _cuts(sizes: Ints, overhead: float) -> list[tuple[int, int]]:
-    """Where to cut ascending sizes: the best of all ways, found size by size from the best of all shorter ones."""
-    if len(sizes) == 0:
-        return []
-    if len(sizes) * sizes[-1] - sizes.sum() <= overhead:
-        return [(0, len(sizes))]  # a second group would cost more than it saves
-    edges = np.concatenate([[0], np.flatnonzero(np.diff(sizes)) + 1, [len(sizes)]])
-    distinct = sizes[edges[:-1]]
-    best, came_from = np.zeros(len(edges)), np.zeros(len(edges), dtype=np.int64)
-    for j in range(1, len(edges)):
-        costs = best[:j] + (edges[j] - edges[:j]) * distinct[j - 1] + overhead
-        came_from[j] = np.argmin(costs)
-        best[j] = costs[came_from[j]]
-    cuts, j = [], len(edges) - 1
-    while j > 0:
-        cuts.append((int(edges[came_from[j]]), int(edges[j])))
-        j = int(came_from[j])
-    return cuts[::-1]
