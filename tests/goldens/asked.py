@@ -58,7 +58,7 @@ RECIPES = {
         "data.window=4",
         "data.look=0.05",
         "data.keep=2",
-        *_each("selection", ("first", "random", "entropy", "margin", "vessal", "coreset")),
+        *_each("selection", ("random", "entropy", "margin", "vessal", "coreset")),
     ),
     "sudden changes": ("digits", *CONCEPTS, 'data.changes={kind="sudden", rounds=[2, 3], order=[0, 1, 2], stagger=1}'),
     "recurring changes": ("digits", *CONCEPTS, 'data.changes={kind="recurring", every=1, order=[3, 1]}'),

@@ -12,6 +12,6 @@ from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.ranking import Candidates, RankingRule
 from headgate.control.retention import ClassBalanced, Fifo, KStep, Reservoir, Retention
 from headgate.control.scores import Scores
-from headgate.control.selection import Adaptive, ByEntropy, ByLot, ByMargin, FirstCome, Selection
+from headgate.control.selection import Adaptive, ByEntropy, ByLot, ByMargin, Selection
 from headgate.control.supply import Supply
 from headgate.control.types import AdmissionRequest, Ledger, Losses, Orders, Report, System, View

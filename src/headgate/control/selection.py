@@ -56,17 +56,6 @@ class Selection(RankingRule):
 
 
 @dataclass(frozen=True, eq=False)
-class FirstCome(Selection):
-    """The next samples of the stream: what every client buys without a rule.
-
-    It needs no window and passes over nothing, so a run with it is the run without any rule.
-    """
-
-    def rank(self, candidates: Candidates) -> NDArray[Any]:
-        return np.zeros(candidates.position.shape)
-
-
-@dataclass(frozen=True, eq=False)
 class ByLot(Selection):
     """Each choice among the samples of the window is equally likely. It looks at none of them, so it pays for labels alone.
 
@@ -170,7 +159,6 @@ class Adaptive(ByMargin):
 
 
 KINDS: dict[str, type[Selection]] = {
-    "first": FirstCome,
     "random": ByLot,
     "entropy": ByEntropy,
     "margin": ByMargin,

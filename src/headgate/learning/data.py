@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headgate.control.checks import checksum, inside_unit, zero_or_more
-from headgate.control.selection import FirstCome, Selection
+from headgate.control.selection import Selection
 from headgate.errors import SettingError, require
 from headgate.escaping import shown
 from headgate.learning.concepts import Concept, DriftKind
@@ -157,7 +157,7 @@ class Data:
 
     def chooses(self, rule: Selection | None) -> bool:
         """Whether clients have a choice under this buying rule."""
-        return self.window > 1 and isinstance(rule, Selection) and type(rule) is not FirstCome
+        return self.window > 1 and rule is not None
 
     def price_of_looks(self, rule: Selection | None) -> float:
         """What is paid for looks with every label: a whole window of them, where the rule has a choice and looks."""

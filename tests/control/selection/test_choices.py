@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headgate.control.randomness import Purpose
 from headgate.control.ranking import Candidates, chosen
 from headgate.control.scores import Scores
-from headgate.control.selection import KINDS, ByLot, FirstCome, Selection
+from headgate.control.selection import KINDS, ByLot, Selection
 from headgate.errors import SettingError
 
 
@@ -55,7 +55,6 @@ def test_lots_are_fair_and_of_their_address():
     assert np.abs(takes.mean(axis=0) - 0.25).max() < 0.03
     later = offered._replace(position=offered.position + 8)
     assert not np.array_equal(chosen(ByLot(), later), takes)
-    assert np.array_equal(chosen(FirstCome(), offered), np.tile([True] * 2 + [False] * 6, (3000, 1)))
     assert np.unique(offered._replace(position=offered.position - 100).draw()).size == offered.position.size
 
 
