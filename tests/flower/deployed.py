@@ -40,24 +40,22 @@ def by(point):
         time.sleep(0.1)
 
 
-class Grid:
+def grid(grid):
     """The grid, with a place before orders are sent and one after the answers have come."""
+    plain = grid.send_and_receive
 
-    def __init__(self, grid):
-        self.grid = grid
-
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages, **more):
+    def send_and_receive(messages, **more):
         messages = list(messages)
         orders = messages and messages[0].metadata.message_type == "train"
         if orders:
             by(f"ordered-{messages[0].metadata.group_id}")
-        replies = list(self.grid.send_and_receive(messages, **more))
+        replies = list(plain(messages, **more))
         if orders:
             by(f"heard-{messages[0].metadata.group_id}")
         return replies
+
+    grid.send_and_receive = send_and_receive
+    return grid
 '''
 
 LIVELY = """
@@ -118,7 +116,7 @@ def stage(folder, nodes, rounds):
             "    after = ",
             "    passing.by(f\"client-{context.node_config['partition-id']}-{message.metadata.group_id}\")\n    after = ",
         ),
-        "server_app.py": ("strategy.start(grid,", "strategy.start(passing.Grid(grid),"),
+        "server_app.py": ("strategy.start(grid,", "strategy.start(passing.grid(grid),"),
     }
     for name, (old, new) in edits.items():
         text = (package / name).read_text()

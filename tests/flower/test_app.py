@@ -274,7 +274,7 @@ def test_scripts_units_and_compose_run_flowers_own_programs_behind_nginx(headgat
         assert all(f"{key}={value}" in texts[f"{name}.sh"] for key, value in ENVIRONMENT.items())
         assert "Restart=always" in texts[f"headgate-{name}.service"]
     assert "flower-superlink --host 127.0.0.1 --port 7001 --isolation process --enable-supernode-auth" in texts["superlink.sh"]
-    settings = 'headgate-store="{0}/a node/store" headgate-key="{0}/node.key" headgate-keep=true'
+    settings = 'headgate-store="{0}/a node/store" headgate-keep=true'
     assert settings.format(tmp_path) in texts["supernode-3.sh"]
     assert "listen 0.0.0.0:7000 ssl;" in texts["nginx.conf"]
     assert "OnCalendar=daily" in texts["headgate-certificates.timer"]

@@ -11,7 +11,6 @@ from headgate.errors import SettingError
 if TYPE_CHECKING:
     from headgate.flower.buffer_store import erase as erase
     from headgate.flower.client import headgate_client as headgate_client
-    from headgate.flower.client import signed as signed
     from headgate.flower.recipe import recipe_client as recipe_client
     from headgate.flower.recipe import recipe_server as recipe_server
     from headgate.flower.rounds import Discipline as Discipline
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "buffer_store": "erase",
-    "client": "headgate_client signed",
+    "client": "headgate_client",
     "recipe": "recipe_client recipe_server",
     "rounds": "Discipline",
     "sources": "DatasetSource",

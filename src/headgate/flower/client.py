@@ -5,11 +5,7 @@
         ...
 
 takes the place of `@app.train()`. The function is called with the samples to train on, and not where there are none; a record
-of what was admitted is added to its reply. Where clients have keys, what else an app answers is signed by a mod of Flower's:
-
-    @app.evaluate(mods=[signed])
-    def evaluate(message, context):
-        ...
+of what was admitted is added to its reply.
 """
 
 import os
@@ -22,7 +18,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.client.mod import make_ffn
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable, Mod
+from flwr.clientapp.typing import Mod
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.books.durable import Watch
@@ -33,7 +29,6 @@ from headgate.control.selection import Selection
 from headgate.control.types import HALF
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore, store_folder, store_name
-from headgate.flower.keys import NONCE, read_private_key, sign
 from headgate.flower.sources import HeldSample, Label, Source, SourceInRounds, unpack
 
 Rule = Retention | Selection
@@ -41,9 +36,8 @@ Train = Callable[[Message, Context, "HeldSamples"], Message]
 Scorer = Callable[[Message, Context, "HeldSamples", tuple[str, ...]], Scores]
 Sources = Source | Callable[[Context], Source]
 Rules = Collection[type[Rule]] | Callable[[Context], Collection[type[Rule]]]
-KEY_VARIABLE, KEEP_VARIABLE = "HEADGATE_KEY", "HEADGATE_KEEP"
-"""where a client's private key is, and whether it keeps the samples of a run that is over, unless the node's settings
-`headgate-key` and `headgate-keep` say it"""
+KEEP_VARIABLE = "HEADGATE_KEEP"
+"""whether a client keeps the samples of a run that is over, unless the node's setting `headgate-keep` says it"""
 
 
 class HeldSamples(Sequence[HeldSample]):
@@ -128,7 +122,7 @@ def headgate_client(
         @app.query("identity")
         def identity(message: Message, context: Context) -> Message:
             with closing(open_store(context, store, watch)) as own:
-                return _identity(own, message, context)
+                return _identity(own, message)
 
         @app.query("end")
         def end(message: Message, context: Context) -> Message:
@@ -136,13 +130,13 @@ def headgate_client(
             with closing(open_store(context, store, watch)) as own:
                 if not _keeps(context):
                     own.forget(ended.experiment)
-                return _identity(own, message, context)
+                return _identity(own, message)
 
         @app.train()
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
             with closing(open_store(context, store, watch, rules(context) if callable(rules) else rules)) as own:
-                return _signed(obey(order, own, message, context), context)
+                return obey(order, own, message, context)
 
         def obey(order: Order, own: BufferStore, message: Message, context: Context) -> Message:
             if order.client != own.client:
@@ -176,30 +170,14 @@ def headgate_client(
     return decorate
 
 
-def _identity(own: BufferStore, message: Message, context: Context) -> Message:
-    return _signed(Message(RecordDict({RECORD: ConfigRecord(to_wire(Identity(own.client)))}), reply_to=message), context)
+def _identity(own: BufferStore, message: Message) -> Message:
+    return Message(RecordDict({RECORD: ConfigRecord(to_wire(Identity(own.client)))}), reply_to=message)
 
 
 def _without_order(message: Message) -> Message:
     """As the inner strategy made it."""
-    content = RecordDict({name: record for name, record in message.content.items() if name not in (RECORD, NONCE)})
+    content = RecordDict({name: record for name, record in message.content.items() if not name.startswith(RECORD)})
     return Message(content=content, metadata=message.metadata)  # type: ignore[call-overload, no-any-return]
-
-
-def signed(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """A mod for functions of an app: their answers are this client's, and to the question that was asked."""
-    reply = call_next(message, context)
-    if reply.has_content() and NONCE in message.content:
-        reply.content[NONCE] = message.content[NONCE]
-    return _signed(reply, context)
-
-
-def _signed(reply: Message, context: Context) -> Message:
-    """By the key of this node, where it has one."""
-    path = context.node_config.get("headgate-key") or os.environ.get(KEY_VARIABLE)
-    if path and reply.has_content():
-        sign(reply.content, context.node_id, read_private_key(Path(str(path))))
-    return reply
 
 
 def open_store(

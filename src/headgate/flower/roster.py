@@ -1,19 +1,21 @@
 """Who is there: which client each node of the grid is.
 
-Flower tells the server nothing but node ids, so every new node is asked once. In a deployment with keys the answer counts only
-if the client's own key signed it. A client is one node for as long as that node is there: a later claim never takes its place.
+In a deployment with keys a node is the client whose key it has. Without them every new node is asked once, and believed. A
+client is one node for as long as that node is there: a later claim never takes its place.
 """
 
 import time
 from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from headgate.books.ledger_store import Event, LedgerStore, Node
-from headgate.books.messages import RECORD, Identity, from_wire
+from headgate.books.messages import NONCE, RECORD, Identity, from_wire
 from headgate.errors import DataError
-from headgate.flower.keys import NONCE, ClientKeys, nonce, take_signature
+from headgate.flower.keys import read_keys
+from headgate.flower.senders import nonce
 
 IDENTITY = f"{MessageType.QUERY}.identity"
 ANSWER_WITHIN = 120.0
@@ -27,11 +29,11 @@ NEVER = 0.0
 class Roster:
     """The nodes that have said who they are; kept in the store, so that a restarted server need not ask again.
 
-    `keys` are those of the deployment; None: there are none, and nodes are believed.
+    `keys` is the file of the deployment's keys; None: there is none, and nodes are believed.
     """
 
     def __init__(
-        self, store: LedgerStore, clients: int, keys: ClientKeys | None = None, sleep: Callable[[float], None] = time.sleep
+        self, store: LedgerStore, clients: int, keys: Path | None = None, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._store, self.clients, self._keys, self._sleep = store, clients, keys, sleep
         self._nodes: dict[int, Node] = {}
@@ -52,19 +54,35 @@ class Roster:
             self._sleep(min(PAUSE, left))
 
     def look(self, grid: Grid, t: int, answer_within: float) -> dict[int, int]:
-        """Client → node of all who are there now; nodes that are new are asked who they are."""
+        """Client → node of all who are there now."""
         self._looks += 1
+        there = self._asked(grid, t, answer_within) if self._keys is None else self._by_key(grid, self._keys)
+        claims: dict[int, list[Node]] = {}
+        for node in there:
+            claim = self._nodes.get(node)
+            if claim is not None and claim.client < self.clients:
+                claims.setdefault(claim.client, []).append(claim)
+        return {client: self._holder(claims[client]).node for client in sorted(claims)}
+
+    def _by_key(self, grid: Grid, keys: Path) -> list[int]:
+        """The nodes with a client's key."""
+        numbers = {key: client for client, key in read_keys(keys).items()}
+        found = {info.node_id: numbers[info.public_key] for info in grid.get_nodes() if info.public_key in numbers}
+        new = [Node(node, client, NEVER) for node, client in found.items() if self._client_of(node) != client]
+        if new:
+            self._remember(new)
+        return sorted(found)
+
+    def _asked(self, grid: Grid, t: int, answer_within: float) -> list[int]:
+        """All nodes; those that are new are asked who they are."""
         there = sorted(set(grid.get_node_ids()))
         new = [node for node in there if node not in self._nodes and self._not_before.get(node, 0) <= self._looks]
         if new:
             self._ask(grid, t, new, answer_within)
-        known = None if self._keys is None else self._keys.current()
-        claims: dict[int, list[Node]] = {}
-        for node in there:
-            claim = self._nodes.get(node)
-            if claim is not None and claim.client < self.clients and (known is None or claim.client in known):
-                claims.setdefault(claim.client, []).append(claim)
-        return {client: self._holder(claims[client]).node for client in sorted(claims)}
+        return there
+
+    def _client_of(self, node: int) -> int | None:
+        return self._nodes[node].client if node in self._nodes else None
 
     def _holder(self, claims: list[Node]) -> Node:
         """Of the nodes there that claim a client: the one that was it last, and from now on again."""
@@ -97,7 +115,7 @@ class Roster:
             if node not in asked or node in found or reply.has_error():
                 continue
             try:
-                found[node] = Node(node, self._client(node, reply.content), NEVER)
+                found[node] = Node(node, self._claimed(reply.content), NEVER)
             except Exception as error:  # a stranger's bytes fail in many ways
                 events.append(Event(t, -1, "unknown", f"node {node}: {error}"))
         for silent in asked - found.keys():  # asked again, but less and less often
@@ -108,11 +126,9 @@ class Roster:
         if events:
             self._store.note(events)
 
-    def _client(self, node: int, content: RecordDict) -> int:
+    def _claimed(self, content: RecordDict) -> int:
         """Which client a node is by its answer."""
         client = from_wire(Identity, dict(content[RECORD])).client
         if client >= self.clients:
             raise DataError(f"identity.client = {client}: there are {self.clients} clients, from 0 on")
-        if self._keys is not None and (reason := take_signature(content, node, self._keys.current().get(client))):
-            raise DataError(f"identity.client = {client}: {reason}")
         return client

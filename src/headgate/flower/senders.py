@@ -1,19 +1,16 @@
-"""Whose answer a reply is, and the grid as strategies see it.
+"""Whose answer a reply is, and the grid as strategies see it."""
 
-An error of Flower's own names the message that it answers, any other reply is signed.
-"""
-
+import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import httpx
-from flwr.app import ConfigRecord, Error, Message, MessageType, Metadata
-from flwr.app.message import make_message
+from flwr.app import ConfigRecord, Error, Message, RecordDict
+from flwr.app.message import remove_content_from_message
+from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
 from flwr.serverapp import Grid
-
-from headgate.books.ledger_store import Event
-from headgate.flower.keys import NONCE, ClientKeys, take_signature
 
 SETTLED = 2.0
 """seconds for which an inner strategy sees the same clients, and the least that it may wait for more"""
@@ -53,81 +50,55 @@ class ClientGrid:
         return getattr(self._grid, name)
 
 
-def sorted_out(
-    t: int, messages: Sequence[Message], sent: Mapping[int, int], replies: Iterable[Message], keys: ClientKeys | None
-) -> tuple[list[Message], list[Event]]:
-    """The replies that may be heard, each with the node it is of, and what is to be told of the others.
-
-    `sent` says which client each node is that was asked. An error can be put into anybody's mouth, so errors come last: an
-    answer that came as well counts before them.
-    """
-    asked = {message.metadata.message_id: message for message in messages if message.metadata.message_id}
-    questions = {message.metadata.dst_node_id: message for message in messages}
-    known = {} if keys is None else keys.current()
-    answers, errors, events = [], [], []
-    for reply in replies:
-        if reply.has_error():
-            question = asked.get(reply.metadata.reply_to_message_id)  # where a node is gone, Flower answers in its place
-            errors.append(reply if question is None else Message(reply.error, reply_to=question))
-            continue
-        node = reply.metadata.src_node_id
-        client = sent.get(node)
-        if keys is not None and client is not None:
-            reason = take_signature(reply.content, node, known.get(client))
-            if reason is None and not _answers(reply, questions[node]):
-                reason = "answers another question"
-            if reason is not None:
-                events.append(Event(t, -1, "forged", f"an answer as client {client} (node {node}): {reason}"))
-                continue
-        answers.append(reply)
-    return [*answers, *errors], events
-
-
-def _answers(reply: Message, question: Message) -> bool:
-    """Whether it says that it is to this question; what clients tell of an order names its round, and may leave that to it."""
-    said = reply.content.pop(NONCE, None)
-    if said is None:
-        return question.metadata.message_type != MessageType.EVALUATE
-    return isinstance(said, ConfigRecord) and dict(said) == dict(question.content.config_records[NONCE])
+def nonce() -> ConfigRecord:
+    """A record that makes the id of a message, its hash, one that nobody can guess: whoever knows the id may answer."""
+    return ConfigRecord({"nonce": secrets.token_hex(16)})
 
 
 def guarded(grid: Grid) -> Grid:
-    """The grid, in which an answer that cannot be read is an error of its sender and not the end of the run.
+    """The grid, changed so that a reply is by the node that was asked, and one that cannot be read is that node's failure.
 
-    Flower builds messages from the bytes that nodes sent while it pulls them, all at once and unguarded. Here each is pulled
-    by itself. An answer that never comes whole is one that does not come.
+    The SuperLink takes an answer only from who knows the id of the question, and only the node that was asked is told it. But
+    Flower's grid hands on what a message says of itself, also such as answer nothing, and builds all of them at once from the
+    bytes that nodes sent, unguarded. Here the answer to each question is pulled by itself and becomes a reply to it. An answer
+    that never comes whole is one that does not come.
     """
     from flwr.superlink.grid import HttpGrid  # the SuperLink's half of Flower: two seconds, which no client needs
 
-    if not isinstance(grid, HttpGrid):
+    if not isinstance(grid, HttpGrid) or "pull_messages" in vars(grid):
         return grid
-    plain = grid.pull_messages
+    push, pull, questions = grid.push_messages, grid.pull_messages, dict[str, Message]()
+
+    def push_messages(messages: Iterable[Message]) -> Iterable[str]:
+        messages = list(messages)
+        ids = push(messages)
+        questions.update({each.metadata.message_id: remove_content_from_message(each) for each in messages})
+        return ids
 
     def pull_messages(message_ids: Iterable[str]) -> list[Message]:
-        replies: list[Message] = []
+        link, replies = grid._runtime_client, list[Message]()
+        if "PullMessages" not in vars(link):
+            vars(link)["PullMessages"] = partial(_answers_alone, link.PullMessages)
         for asked in sorted(message_ids):
+            found: list[RecordDict | Error] = []
             try:
-                replies += plain([asked])
+                found += [each.error if each.has_error() else each.content for each in pull([asked])]
             except httpx.HTTPError:  # between us and the SuperLink
                 raise
             except Exception as error:  # a stranger's bytes fail in many ways
-                replies.append(_unreadable(asked, error))
+                found.append(Error(0, f"its answer cannot be read ({type(error).__name__})"))
+            replies += [Message(each, reply_to=questions[asked]) for each in found]
         return replies
 
-    grid.pull_messages = pull_messages  # type: ignore[method-assign]
+    vars(grid).update(push_messages=push_messages, pull_messages=pull_messages)
     return grid
 
 
-def _unreadable(asked: str, error: Exception) -> Message:
-    metadata = Metadata(
-        run_id=0,
-        message_id="",
-        src_node_id=0,
-        dst_node_id=0,
-        reply_to_message_id=asked,
-        group_id="",
-        created_at=time.time(),
-        ttl=1.0,
-        message_type=MessageType.QUERY,
-    )
-    return make_message(metadata, error=Error(0, f"its answer cannot be read ({type(error).__name__})"))
+def _answers_alone(
+    pull: Callable[[PullAppMessagesRequest], PullAppMessagesResponse], request: PullAppMessagesRequest
+) -> PullAppMessagesResponse:
+    """What was asked for: nodes can also put messages there that answer nothing."""
+    found = pull(request)
+    both = zip(found.messages_list, found.message_object_trees, strict=True)
+    kept = [each for each in both if each[0].metadata.reply_to_message_id in request.message_ids]
+    return PullAppMessagesResponse(messages_list=[each for each, _ in kept], message_object_trees=[tree for _, tree in kept])

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -138,14 +139,14 @@ class Loopback(ExitStack):
         self._end()  # what a process that was killed has left behind
         for warning in ensure_certificates(self.folder / "certificates"):
             self.say(warning)
-        write_server(self.link, self.folder / "certificates", f"127.0.0.1:{self.port}", free_port())
+        write_server(self.link, self.folder / "certificates", f"127.0.0.1:{self.port}", inside := free_port())
         for name in SERVER:  # workers of nginx could not be found by the variable
             self.start(name, self.link, *(["-g", "master_process off;"] if name == "nginx" else []))
-        self.await_that(lambda: flwr(self.link, "supernode", "list", NAME), "SuperLink")
+        self.await_that(lambda: _listens(inside), "SuperLink")  # to ask it by flwr takes a processor for seconds
         for client in range(self.nodes):
             self.start_node(client)
         self.say(f"SuperLink behind nginx at https://127.0.0.1:{self.port}, {self.nodes} SuperNodes; logs in {self.folder}")
-        self.await_that(lambda: str(flwr(self.link, "supernode", "list", NAME)).count("'online'") == self.nodes, "SuperNodes")
+        self.await_that(lambda: str(flwr(self.link, "supernode", "list", NAME)).count("'online'") == self.nodes, "nodes", 3)
 
     def start_node(self, client: int, registered: bool = True) -> None:
         """Start the SuperNode of a client, with a key that is made and registered if need be."""
@@ -164,14 +165,14 @@ class Loopback(ExitStack):
             own: Any = {"env": {**os.environ, **self.more}, "umask": 0o077, "stdin": subprocess.DEVNULL}
             subprocess.run(command, check=True, stdout=log, stderr=log, **own)
 
-    def await_that(self, condition: Callable[[], Any], what: str) -> Any:
+    def await_that(self, condition: Callable[[], Any], what: str, pause: float = 0.5) -> Any:
         """Wait for a condition and return its value. What fails meanwhile is tried again."""
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             with suppress(HeadgateError):
                 if found := condition():
                     return found
-            time.sleep(0.5)
+            time.sleep(pause)
         raise HeadgateError(f"{what}: not there within {PATIENCE:g} s; logs in {self.folder}")
 
     def _end(self) -> None:
@@ -195,7 +196,7 @@ class Loopback(ExitStack):
     def run(self, app: Path, out: Path, settings: Mapping[str, Any] | None = None) -> None:
         """Submit an app and follow it to its end. A ServerApp that is lost is submitted again and goes on."""
         config = " ".join(f"{key}={json.dumps(value)}" for key, value in {"out": str(out), **(settings or {})}.items())
-        run, status, line = "", "", _line(out)
+        run, status, line, looks = "", "", _line(out), count(1)
 
         def now() -> str:
             return str(flwr(self.link, "ls", NAME, "--run-id", run)["runs"][0]["status"])
@@ -203,7 +204,10 @@ class Loopback(ExitStack):
         while not status.startswith("finished"):
             run = str(flwr(self.link, "run", str(app), NAME, "--run-config", config)["run-id"])
             self.say(f"run {run}: submitted")
-            self.await_that(lambda: any(self.running(SERVER_APP)) or now().startswith("finished"), f"ServerApp of run {run}")
+            self.await_that(
+                lambda: any(self.running(SERVER_APP)) or (next(looks) % 20 == 0 and now().startswith("finished")),
+                f"ServerApp of run {run}",
+            )
             while any(self.running(SERVER_APP)) or line != _line(out):
                 if line != (line := _line(out)):
                     self.say(line)
@@ -218,6 +222,12 @@ class Loopback(ExitStack):
 
 def _line(out: Path) -> str:
     return str(read_object(out / STATE).get("told", "")) if (out / STATE).is_file() else ""
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
 
 
 def free_port() -> int:
