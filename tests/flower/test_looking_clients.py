@@ -90,5 +90,5 @@ def test_a_model_that_ends_otherwise_is_refused_before_the_run(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     task = task_of("digits", (*SMALL, "model.kind=soft_model:Soft"))
     with pytest.raises(SettingError, match=r"model.kind = soft_model:Soft: does not end with a linear layer"):
-        task.last(task.model(), ("features",))
-    assert task.last(task.model(), ("loss",)) is None
+        task.learner.check_scores(("features",), "GSS")
+    task.learner.check_scores(("loss",), "FedBalancer")

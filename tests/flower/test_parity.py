@@ -81,7 +81,7 @@ def assert_same(task, folder, stores):
             assert [int(sample.key) for sample in held] == numbers.tolist()
         last = store.rounds()[-1]
     model = read_parameters(folder / PARAMETERS, last.parameters, last.sha256)[0]
-    flat = np.concatenate([model[name].ravel() for name, _ in task.model().named_parameters()])
+    flat = np.concatenate([model[name].ravel() for name in task.learner.task.flat.shapes])
     np.testing.assert_allclose(flat, theta, rtol=1e-10, atol=1e-12)
 
 

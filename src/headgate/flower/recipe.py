@@ -9,15 +9,13 @@ from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch import Tensor
 
 from headgate.books.durable import Watch
 from headgate.books.messages import Order
@@ -29,23 +27,17 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.client import HeldSamples, headgate_client
 from headgate.flower.rounds import Discipline
-from headgate.flower.sources import Batch, Label, Sample, Source, Taken, pack, unpack
+from headgate.flower.sources import Batch, Label, Sample, Source, Taken, pack
 from headgate.flower.strategy import AdmissionStrategy
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.drift import DriftingStream, World, judgement, sets_to_judge_by, world_of
-from headgate.learning.formats import Labels, Pixels
-from headgate.learning.local import schedule
-from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.server import draw_cohort
 from headgate.learning.streams import Stream
-from headgate.learning.torch_client import ClientSlopes, descend, last_layer, with_features
 from headgate.records.trackers import tracker_names
 from headgate.registry import shown_kind
-
-DTYPES = {"auto": torch.float32, "float32": torch.float32, "float64": torch.float64}
-EVALUATED = 2_000
-"""test images at once"""
+from headgate.simulation.executors.executor import RaggedBatch
+from headgate.simulation.nets import NetLearner
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +59,6 @@ class RecipeTask:
         return int(self.experiment.seeds[0])
 
     @cached_property
-    def dtype(self) -> torch.dtype:
-        name = self.experiment.training.dtype
-        if name not in DTYPES:
-            raise SettingError(f"training.dtype = {name}: clients on Flower compute in float32 or float64")
-        return DTYPES[name]
-
-    @cached_property
     def world(self) -> World:
         """The data set in every concept, and who is in which when."""
         given = self.experiment
@@ -91,73 +76,36 @@ class RecipeTask:
         """The stream in every concept."""
         return self.world.stream(self.stream, self.experiment.rounds)
 
-    def model(self) -> nn.Module:
-        return build_model(self.experiment.model, self.dataset.shape, len(self.dataset.classes)).to(self.dtype)
+    @cached_property
+    def learner(self) -> NetLearner:
+        """Trains and judges as the simulator does, by plain torch: other executors compile, and a client is a new process."""
+        return NetLearner(self.experiment, self.world.dataset, "cpu", "flat")
 
     def start(self) -> ArrayRecord:
         """The model before round 1."""
-        flat = Flat(self.model())
-        shape, classes = self.dataset.shape, len(self.dataset.classes)
-        vector = initial_parameters(self.experiment.model, shape, classes, self.seed).to(self.dtype)
-        return _record(flat.views(vector))
-
-    def normalised(self, images: np.ndarray[Any, Any]) -> Tensor:
-        mean, std = (torch.tensor(x, dtype=self.dtype).view(-1, 1, 1) for x in (self.dataset.mean, self.dataset.std))
-        return (torch.from_numpy(images).to(self.dtype) / self.dataset.unit - mean) / std
+        return self._record(self.learner.start([self.seed]).theta)
 
     def train(self, arrays: ArrayRecord, held: HeldSamples, order: Order) -> tuple[ArrayRecord, dict[str, float]]:
         """The model after local training, and the loss of what is held before it; by parts where the server asks."""
-        model = self._loaded(arrays)
-        images, labels = held.arrays()
-        x, y = self.normalised(images), torch.from_numpy(labels.astype(np.int64))
-        with torch.no_grad():
-            logits = model(x)
-            told = {"train_loss": float(cross_entropy(logits, y))}
-            if order.losses:
-                told |= held.loss_metrics(cross_entropy(logits, y, reduction="none").numpy())
-        own = self.experiment.local
-        slopes = None if own.plain else ClientSlopes(own.objective, logits, y, self._factors(held))
-        parameters = list[Tensor](model.parameters())
-        velocity = [torch.zeros_like(each) for each in parameters]
-        for rows in schedule(own, self.seed, self._place(order), order.round, len(y)):
-            answers = model(x[rows])
-            if slopes is None:
-                change = torch.autograd.grad(cross_entropy(answers, y[rows]), parameters, materialize_grads=True)
-            else:
-                change = torch.autograd.grad(answers, parameters, slopes(answers, rows), materialize_grads=True)
-            with torch.no_grad():
-                descend(parameters, velocity, change, own)
-        return _record(dict(model.named_parameters())), told
-
-    def _factors(self, held: HeldSamples) -> Tensor | None:
-        """How much each sample counts, if that depends on when it came; None: all count alike."""
-        if not self.experiment.objective.by_age:
-            return None
-        return torch.from_numpy(self.experiment.objective.factors(held.new, np.array([0, len(held)]))).to(self.dtype)
+        theta, objective = self._theta(arrays), self.experiment.objective
+        images, labels = (torch.from_numpy(each) for each in held.arrays())
+        factors = objective.factors(held.new, np.array([0, len(held)])) if objective.by_age else None
+        before = self._place(order)  # clients that train beside it, here without samples
+        offsets, weights = np.array([0] * (before + 1) + [len(held)]), torch.zeros(1, before + 1, dtype=theta.dtype)
+        weights[0, before] = 1
+        batch = RaggedBatch(images, labels, offsets, None if factors is None else torch.from_numpy(factors).to(theta.dtype))
+        after, loss = self.learner.executor.advance(theta, batch, weights, self.experiment.local, [self.seed], order.round)
+        told = {"train_loss": float(loss[0])}
+        if order.losses:
+            told |= held.loss_metrics(self.learner._losses(theta, batch).numpy())
+        return self._record(after), told
 
     def scores(self, arrays: ArrayRecord, held: HeldSamples, asked: tuple[str, ...]) -> Scores:
         """What the model that came says of samples, as the simulator's learners do."""
-        model = self._loaded(arrays)
-        images = np.stack([unpack(payload) for payload in held.payloads])
-        features, layer = None, self.last(model, asked)
-        with torch.no_grad():
-            if layer is None:
-                logits: Tensor = model(self.normalised(images))
-            else:
-                logits, inputs = with_features(layer, lambda: model(self.normalised(images)))
-                features = inputs.numpy()
+        images = torch.from_numpy(np.stack(held.items()))
+        logits, features = self.learner.evaluators[0].answers(self._theta(arrays), images, "features" in asked)
         labels = np.array(held.labels, dtype=np.int64) if len(held.labels) == len(held) else None
-        return scores_of(asked, logits.numpy(), labels, features)
-
-    def last(self, model: nn.Module, asked: tuple[str, ...]) -> nn.Linear | None:
-        """The linear layer that the model ends with, where gradients are asked for; refused where it ends otherwise."""
-        if "features" not in asked:
-            return None
-        layer = last_layer(model, self.dataset.shape)
-        if layer is None:
-            kind = self.experiment.model.kind
-            raise SettingError(f"model.kind = {kind}: does not end with a linear layer, of which a rule needs the gradients")
-        return layer
+        return scores_of(asked, logits.numpy(), labels, None if features is None else features.numpy())
 
     def _place(self, order: Order) -> int:
         """The client's place among those that train, by which its mini-batches are drawn."""
@@ -169,10 +117,10 @@ class RecipeTask:
 
     def evaluate(self, t: int, arrays: ArrayRecord) -> MetricRecord:
         """Accuracy and mean loss on the test set, and accuracy on what was held out of the training images."""
-        model, validation = self._loaded(arrays), bool(self.experiment.data.validation)
+        theta, validation = self._theta(arrays), bool(self.experiment.data.validation)
         shares = self.world.shares(t, self.experiment.system.weight)
-        sets, judged = sets_to_judge_by(shares, validation), self.world.dataset.judged
-        scores = [np.array([value]) for place in sets for value in self._score(model, *judged[place])]
+        sets = sets_to_judge_by(shares, validation)
+        scores = [values.double().numpy() for place in sets for values in self.learner.judge(theta, place)]
         of_all = judgement(sets, scores, shares)
         found = MetricRecord({"test_accuracy": float(of_all.accuracy[0]), "test_loss": float(of_all.loss[0])})
         if validation:
@@ -182,22 +130,15 @@ class RecipeTask:
                 found[f"accuracy_{concept}"] = accuracy
         return found
 
-    def _score(self, model: nn.Module, images: Pixels, labels: Labels) -> tuple[float, float]:
-        hits, loss = 0, 0.0
-        with torch.no_grad():
-            for first in range(0, len(labels), EVALUATED):
-                y = torch.from_numpy(labels[first : first + EVALUATED])
-                logits = model(self.normalised(images[first : first + EVALUATED]))
-                hits += int((logits.argmax(dim=1) == y).sum())
-                loss += float(cross_entropy(logits, y, reduction="sum"))
-        return hits / len(labels), loss / len(labels)
+    def _theta(self, arrays: ArrayRecord) -> Tensor:
+        """The model as one row."""
+        task = self.learner.task
+        own: Tensor = task.flat.vector({name: torch.from_numpy(array.numpy().copy()) for name, array in arrays.items()})
+        return own.to(task.dtype)[None]
 
-    def _loaded(self, arrays: ArrayRecord) -> nn.Module:
-        model = self.model()
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.copy_(torch.from_numpy(arrays[name].numpy().copy()))
-        return model
+    def _record(self, theta: Tensor) -> ArrayRecord:
+        views = self.learner.task.flat.views(theta[0])
+        return ArrayRecord({name: Array(view.numpy().copy()) for name, view in views.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +228,7 @@ def recipe_server(
             raise SettingError("run config out: must name the run folder")
         for policy in task.experiment.policies.values():
             for rule in (policy.retention(task.experiment.system), policy.selection):
-                task.last(task.model(), () if rule is None else rule.scores)
+                task.learner.check_scores(() if rule is None else rule.scores, type(rule).__name__)
         names = {own.name: own.name.replace("_", "-") for own in fields(Discipline)}
         rules = Discipline(**{name: told[key] for name, key in names.items() if key in told})  # type: ignore[arg-type]
         track = tracker_names(str(told.get("track") or ""))
@@ -298,7 +239,3 @@ def recipe_server(
             finished(Path(str(into)))
 
     return app
-
-
-def _record(tensors: Mapping[str, Tensor]) -> ArrayRecord:
-    return ArrayRecord({name: Array(tensor.detach().numpy().copy()) for name, tensor in tensors.items()})
