@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.books.accounts import replay, reserve
 from headgate.books.ledger_store import LedgerStore, Ordered
-from headgate.books.replay import replay, reserve
 from headgate.control import Controller, System
 from headgate.control.policies import Headgate
 from headgate.errors import LedgerError

@@ -21,7 +21,6 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.books.durable import Watch
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, NEW_RIGHT, RECORD, Ahead, Ended, Identity, Order, from_wire, to_wire
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores
@@ -93,7 +92,6 @@ def headgate_client(
     app: ClientApp,
     source: Sources,
     store: Path | str | None = None,
-    watch: Watch | None = None,
     rules: Rules = (),
     scores: Scorer | None = None,
     mods: Sequence[Mod] = (),
@@ -121,13 +119,13 @@ def headgate_client(
     def decorate(function: Train) -> Train:
         @app.query("identity")
         def identity(message: Message, context: Context) -> Message:
-            with closing(open_store(context, store, watch)) as own:
+            with closing(open_store(context, store)) as own:
                 return _identity(own, message)
 
         @app.query("end")
         def end(message: Message, context: Context) -> Message:
             ended = from_wire(Ended, dict(message.content.config_records[RECORD]))
-            with closing(open_store(context, store, watch)) as own:
+            with closing(open_store(context, store)) as own:
                 if not _keeps(context):
                     own.forget(ended.experiment)
                 return _identity(own, message)
@@ -135,7 +133,7 @@ def headgate_client(
         @app.train()
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
-            with closing(open_store(context, store, watch, rules(context) if callable(rules) else rules)) as own:
+            with closing(open_store(context, store, rules(context) if callable(rules) else rules)) as own:
                 return obey(order, own, message, context)
 
         def obey(order: Order, own: BufferStore, message: Message, context: Context) -> Message:
@@ -180,15 +178,13 @@ def _without_order(message: Message) -> Message:
     return Message(content=content, metadata=message.metadata)  # type: ignore[call-overload, no-any-return]
 
 
-def open_store(
-    context: Context, folder: Path | str | None, watch: Watch | None, rules: Collection[type[Rule]] = ()
-) -> BufferStore:
+def open_store(context: Context, folder: Path | str | None, rules: Collection[type[Rule]] = ()) -> BufferStore:
     """The store of the client that this node is."""
     client = context.node_config.get("partition-id")
     if isinstance(client, bool) or not isinstance(client, int) or client < 0:
         raise SettingError(f"node_config partition-id = {client!r}: must be the client's number, from 0 on")
     home = store_folder(folder or context.node_config.get("headgate-store"))
-    return BufferStore(home / store_name(client), client, watch, rules)
+    return BufferStore(home / store_name(client), client, rules)
 
 
 def _keeps(context: Context) -> bool:

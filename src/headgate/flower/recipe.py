@@ -4,7 +4,7 @@ Everything is drawn as the simulator draws it, so that the same recipe and seed 
 model there and here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
@@ -17,7 +17,6 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
-from headgate.books.durable import Watch
 from headgate.books.messages import Order
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores, scores_of
@@ -179,9 +178,7 @@ def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> RecipeTask:
     return RecipeTask(experiment, hold_out(experiment.data.load(), experiment.data.validation))
 
 
-def recipe_client(
-    recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None, watch: Watch | None = None
-) -> ClientApp:
+def recipe_client(recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None) -> ClientApp:
     """A ClientApp that admits and trains as the recipe says."""
     app = ClientApp()
 
@@ -199,7 +196,7 @@ def recipe_client(
     def own_scores(message: Message, context: Context, held: HeldSamples, asked: tuple[str, ...]) -> Scores:
         return own_task().scores(message.content.array_records["arrays"], held, asked)
 
-    @headgate_client(app, source=own_source, store=store, watch=watch, rules=own_rules, scores=own_scores)
+    @headgate_client(app, source=own_source, store=store, rules=own_rules, scores=own_scores)
     def train(message: Message, context: Context, held: HeldSamples) -> Message:
         arrays, told = own_task().train(message.content.array_records["arrays"], held, held.order)
         metrics = MetricRecord({**told, "num-examples": len(held)})
@@ -208,23 +205,20 @@ def recipe_client(
     return app
 
 
-def recipe_server(
-    recipe: str,
-    overrides: Sequence[str] = (),
-    folder: Path | str | None = None,
-    finished: Callable[[Path], object] | None = None,
-) -> ServerApp:
+def recipe_server(recipe: str, overrides: Sequence[str] = (), folder: Path | str | None = None) -> ServerApp:
     """A ServerApp that plays the recipe into a run folder, or into the one that the run's config names as `out`.
 
-    That config may have the fields of `Discipline`, too. `finished` is called with the run folder after the last round.
+    That config may have the fields of `Discipline`, too. In the end there are a summary and a report, as of `headgate run`.
     """
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
+        from headgate.analysis.conclude import conclude  # which clients do not need
+
         task, told = task_of(recipe, tuple(overrides)), context.run_config
-        into = folder or told.get("out")
-        if not into:
+        into = Path(str(folder or told.get("out") or ""))
+        if into == Path():
             raise SettingError("run config out: must name the run folder")
         for policy in task.experiment.policies.values():
             for rule in (policy.retention(task.experiment.system), policy.selection):
@@ -232,10 +226,9 @@ def recipe_server(
         names = {own.name: own.name.replace("_", "-") for own in fields(Discipline)}
         rules = Discipline(**{name: told[key] for name, key in names.items() if key in told})  # type: ignore[arg-type]
         track = tracker_names(str(told.get("track") or ""))
-        strategy = AdmissionStrategy(task.experiment, str(into), discipline=rules, track=track)
+        strategy = AdmissionStrategy(task.experiment, into, discipline=rules, track=track)
         with closing(strategy):
             strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
-        if finished is not None:
-            finished(Path(str(into)))
+        conclude([into], into)
 
     return app

@@ -14,7 +14,6 @@ from typing import Any
 
 from flwr.common import log
 
-from headgate.books.durable import Watch
 from headgate.books.ledger_store import LEDGER, LedgerStore, RoundRow
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
@@ -66,14 +65,14 @@ class RunRecord:
     def parameters(self) -> Path:
         return self.folder / PARAMETERS
 
-    def ledger(self, watch: Watch | None) -> LedgerStore:
+    def ledger(self) -> LedgerStore:
         """The ledger; refused where it is gone, or older than the rest of the folder: the run would buy again."""
         path, played = self.folder / LEDGER, 0
         if not path.exists() and self.parameters.exists():  # which are made after it
             raise DataError(f"{path}: is missing, though the run has begun; put it back, or choose another folder")
         with suppress(DataError):  # a state that is damaged will be written again
             played = int(read_state(self.folder)["round"])
-        self._store = store = LedgerStore(path, watch)
+        self._store = store = LedgerStore(path)
         if (known := store.settled) < played:  # what a round came to is in the ledger first
             store.close()
             raise DataError(f"{path}: knows {known} rounds, {STATE} tells of {played}; put the newest copy in its place")

@@ -30,10 +30,18 @@ from headgate.flower.averaging import Averaging, in_type_of
 from headgate.flower.keys import VARIABLE
 from headgate.flower.parameters import StrategyMemory, keep_only, numpy_of, read_parameters, record_of, write_parameters
 from headgate.flower.roster import ANSWER_WITHIN, Roster
-from headgate.flower.rounds import CheckedReplies, Discipline, Update, evaluations, for_any_strategy, hear, mean_metrics
+from headgate.flower.rounds import (
+    CheckedReplies,
+    Discipline,
+    NamedArrays,
+    Update,
+    evaluations,
+    for_any_strategy,
+    hear,
+    mean_metrics,
+)
 from headgate.flower.run_folder import RunRecord
 from headgate.flower.senders import ClientGrid, TooFewNodes, guarded, nonce
-from headgate.flower.validation import NamedArrays
 from headgate.learning.concepts import ConceptSchedule
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
@@ -88,7 +96,6 @@ class Gated(Strategy):
         everyone: bool = False,
         fixed_shapes: bool | None = None,
         track: Sequence[str] = (),
-        watch: Callable[[str], None] | None = None,
     ) -> None:
         experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
         self.inner, self.experiment, self.discipline = inner, experiment, discipline or Discipline()
@@ -103,7 +110,7 @@ class Gated(Strategy):
             with on_disk(Path(folder)):
                 self._record = RunRecord.open(Path(folder), experiment, self._held, own_prices=prices is not None)
             self._record.track(track, self._held)
-            self.store = self._record.ledger(watch)
+            self.store = self._record.ledger()
             self._held.callback(self.store.close)
             self.accounts = Accounts.of(experiment, self.store)
         except BaseException:

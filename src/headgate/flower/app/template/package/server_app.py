@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from headgate.analysis.conclude import conclude
 from headgate.flower import recipe_server
 
-recipe = str(Path(__file__).with_name("recipe.toml"))
-app = recipe_server(recipe, finished=lambda folder: conclude([folder], folder))  # summary.json and report.html
+app = recipe_server(str(Path(__file__).with_name("recipe.toml")))
