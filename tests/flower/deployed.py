@@ -3,7 +3,8 @@
 It is the one that `headgate flower new --training own` writes. A process can be killed at the place that is meant, however
 slow the machine is. SuperNodes of these tests give a sign of life every ten seconds, not every thirty: a killed one is
 missed after twenty, not after a minute. Flower gives apps half a minute to start by the same number, so all others keep it:
-where an app takes longer than that to start, Flower starts it anew, for ever.
+where an app takes longer than that to start, Flower starts it anew, for ever. SuperNodes and the server look for messages
+twice a second, not every three seconds.
 """
 
 import json
@@ -60,6 +61,11 @@ def grid(grid):
 
 LIVELY = """
 import sys
+import time
+
+if any(word.endswith(("flower-supernode", "flwr-serverapp")) for word in sys.orig_argv):
+    plain = time.sleep
+    time.sleep = lambda seconds: plain(0.5 if seconds == 3 else seconds)
 
 if any(word.endswith("flower-supernode") for word in sys.orig_argv):
     import flwr.supercore.heartbeat

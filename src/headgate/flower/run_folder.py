@@ -16,7 +16,7 @@ from flwr.common import log
 
 from headgate.books.ledger_store import LEDGER, LedgerStore, RoundRow
 from headgate.errors import DataError
-from headgate.experiment import Experiment, load, named_outside
+from headgate.experiment import Experiment
 from headgate.experiment.sweep import differing
 from headgate.reading import read_toml
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, RunFolder, read_state
@@ -129,18 +129,13 @@ def _check_same(folder: Path, experiment: Experiment) -> None:
         raise DataError(f"{folder}: holds a run of the simulator; choose another folder")
     for key, reason in experiment.unnamed.items():
         raise DataError(f"{folder}: cannot be continued, {key} is known to the process that began it alone: {reason}")
-    if read_toml(folder / CONFIG) == experiment.tables():
-        return  # nothing need be made of them to know that they are the same
-    known = named_outside(experiment.tables()).values()  # what else its settings name is not imported
-    begun, wanted = _settings(load(folder / CONFIG, trusted=known)), _settings(experiment)
+    begun, wanted = (
+        {**tables, "run": {key: value for key, value in tables["run"].items() if key != "folder"}}
+        for tables in (read_toml(folder / CONFIG), experiment.tables())
+    )
     if begun != wanted:
         other = f"was begun with other settings ({differing(begun, wanted)})"
         raise DataError(f"{folder}: {other}; choose another folder, or go on with its config.toml")
-
-
-def _settings(experiment: Experiment) -> dict[str, Any]:
-    tables = experiment.tables()
-    return {**tables, "run": {key: value for key, value in tables["run"].items() if key != "folder"}}
 
 
 def _environment(mean_price: float | None) -> dict[str, Any]:
