@@ -104,7 +104,8 @@ def killed(tmp_path_factory):
         deployment.start_node(staged.nodes, registered=False)
         log = deployment.folder / f"supernode-{staged.nodes}.log"
         with playing(deployment, staged):
-            patiently(lambda: f"Exit Code: {REFUSED}" in log.read_text("utf-8", "replace"), "the stranger's end")
+            patiently(lambda: "supernode-2: ended (" in log.read_text("utf-8", "replace"), "the stranger's end")
+            assert f"Exit Code: {REFUSED}" in log.read_text("utf-8", "replace")
             for pid in [*deployment.running(f"node-{staged.nodes}/")]:  # it is not started again
                 os.kill(pid, signal.SIGKILL)
             staged.await_point("client-1-1")
