@@ -26,9 +26,9 @@ from typing import Any
 from machine import RESULTS, ratios, rounded, say, way, write
 
 from headgate.experiment import Experiment, load
+from headgate.flower import ENVIRONMENT
 from headgate.flower.app.write import OURS, OWN, package_name, write_app
 from headgate.flower.deploy.deployment import Loopback
-from headgate.flower.quiet import ENVIRONMENT
 
 FEW, MANY = 4, 10
 SIMULATOR, SIMULATION, DEPLOYMENT = "headgate's simulator", "Flower's simulation engine", "Flower's deployment engine"

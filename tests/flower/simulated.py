@@ -10,7 +10,7 @@ import tomllib
 import warnings
 from pathlib import Path
 
-from headgate.flower.quiet import ENVIRONMENT
+from headgate.flower import ENVIRONMENT
 
 os.environ |= {**ENVIRONMENT, "HEADGATE_KEEP": "true"}  # before Flower is imported; workers inherit it
 

@@ -25,9 +25,9 @@ from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.cli import main
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
+from headgate.flower import ENVIRONMENT
 from headgate.flower.app.write import AROUND, FILES, OURS, OWN, TEMPLATE, app_settings, package_name, single, write_app
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.quiet import ENVIRONMENT
 from headgate.learning.partition import Dirichlet, Iid
 from headgate.records.reader import RunFolder
 from headgate.simulation.schedule import perform
@@ -123,7 +123,7 @@ def play(app, monkeypatch, store, clients):
     nodes = {100 + m: Node(client.app, m, {"headgate-store": str(store)}) for m in range(clients)}
     context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=config)
     server.app(FakeGrid(nodes, config), context)
-    return RunFolder.open(app_settings(app).out)
+    return RunFolder.open(app_settings(app)[1])
 
 
 @pytest.mark.parametrize("training", [OURS, OWN])

@@ -13,9 +13,9 @@ from simulated import RUNS
 
 from headgate.books.accounts import Accounts
 from headgate.books.ledger_store import LEDGER, LedgerStore
+from headgate.flower import ENVIRONMENT
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.parameters import read_parameters
-from headgate.flower.quiet import ENVIRONMENT
 from headgate.flower.recipe import recipe_client, task_of
 from headgate.flower.rounds import Discipline
 from headgate.flower.run_folder import PARAMETERS

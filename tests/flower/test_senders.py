@@ -15,7 +15,7 @@ from flwr.superlink.grid import HttpGrid
 from grids import SERVER, FakeGrid
 
 from headgate.books.messages import RECORD
-from headgate.flower.senders import guarded
+from headgate.flower.roster import guarded
 
 HOSTILE = [
     b"Message  5\x00hello",

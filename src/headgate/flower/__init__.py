@@ -3,6 +3,7 @@
 Names are imported when they are asked for: the stores need no Flower, and a client of one's own no torch.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from headgate.flower.strategy import AdmissionStrategy as AdmissionStrategy
     from headgate.flower.strategy import Gated as Gated
 
+ENVIRONMENT: Mapping[str, str] = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""of everything that starts Flower: nothing is reported to anybody, and nothing is fetched"""
 _NAMES = {
     "buffer_store": "erase",
     "client": "headgate_client",

@@ -29,7 +29,7 @@ from headgate.experiment import Experiment, load
 from headgate.flower.averaging import Averaging, in_type_of
 from headgate.flower.keys import VARIABLE
 from headgate.flower.parameters import StrategyMemory, keep_only, numpy_of, read_parameters, record_of, write_parameters
-from headgate.flower.roster import ANSWER_WITHIN, Roster
+from headgate.flower.roster import ANSWER_WITHIN, ClientGrid, Roster, TooFewNodes, guarded, nonce
 from headgate.flower.rounds import (
     CheckedReplies,
     Discipline,
@@ -41,7 +41,6 @@ from headgate.flower.rounds import (
     mean_metrics,
 )
 from headgate.flower.run_folder import RunRecord
-from headgate.flower.senders import ClientGrid, TooFewNodes, guarded, nonce
 from headgate.learning.concepts import ConceptSchedule
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size

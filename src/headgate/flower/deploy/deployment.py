@@ -23,9 +23,9 @@ from string import Template
 from typing import Any
 
 from headgate.errors import HeadgateError, SettingError
+from headgate.flower import ENVIRONMENT
 from headgate.flower.deploy.certificates import ensure_certificates
 from headgate.flower.keys import FILE, bind_key, make_key
-from headgate.flower.quiet import ENVIRONMENT
 from headgate.reading import read_object
 from headgate.records.tables import STATE
 from headgate.writing import FolderLock
