@@ -73,7 +73,8 @@ class Roster:
         """The nodes with a client's key."""
         numbers = {key: client for client, key in read_keys(keys).items()}
         found = {info.node_id: numbers[info.public_key] for info in grid.get_nodes() if info.public_key in numbers}
-        new = [Node(node, client, NEVER) for node, client in found.items() if self._client_of(node) != client]
+        known = {each.node: each.client for each in self._nodes.values()}
+        new = [Node(node, client, NEVER) for node, client in found.items() if known.get(node) != client]
         if new:
             self._remember(new)
         return sorted(found)
@@ -85,9 +86,6 @@ class Roster:
         if new:
             self._ask(grid, t, new, answer_within)
         return there
-
-    def _client_of(self, node: int) -> int | None:
-        return self._nodes[node].client if node in self._nodes else None
 
     def _holder(self, claims: list[Node]) -> Node:
         """Of the nodes there that claim a client: the one that was it last, and from now on again."""

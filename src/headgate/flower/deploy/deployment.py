@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from importlib.resources import files
-from itertools import count
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -142,7 +141,7 @@ class Loopback(ExitStack):
         write_server(self.link, self.folder / "certificates", f"127.0.0.1:{self.port}", inside := free_port())
         for name in SERVER:  # workers of nginx could not be found by the variable
             self.start(name, self.link, *(["-g", "master_process off;"] if name == "nginx" else []))
-        self.await_that(lambda: _listens(inside), "SuperLink")  # to ask it by flwr takes a processor for seconds
+        self.await_that(lambda: socket.create_connection(("127.0.0.1", inside), 1), "SuperLink").close()
         for client in range(self.nodes):
             self.start_node(client)
         self.say(f"SuperLink behind nginx at https://127.0.0.1:{self.port}, {self.nodes} SuperNodes; logs in {self.folder}")
@@ -169,7 +168,7 @@ class Loopback(ExitStack):
         """Wait for a condition and return its value. What fails meanwhile is tried again."""
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
-            with suppress(HeadgateError):
+            with suppress(HeadgateError, OSError):
                 if found := condition():
                     return found
             time.sleep(pause)
@@ -196,7 +195,7 @@ class Loopback(ExitStack):
     def run(self, app: Path, out: Path, settings: Mapping[str, Any] | None = None) -> None:
         """Submit an app and follow it to its end. A ServerApp that is lost is submitted again and goes on."""
         config = " ".join(f"{key}={json.dumps(value)}" for key, value in {"out": str(out), **(settings or {})}.items())
-        run, status, line, looks = "", "", _line(out), count(1)
+        run, status, line = "", "", _line(out)
 
         def now() -> str:
             return str(flwr(self.link, "ls", NAME, "--run-id", run)["runs"][0]["status"])
@@ -204,10 +203,7 @@ class Loopback(ExitStack):
         while not status.startswith("finished"):
             run = str(flwr(self.link, "run", str(app), NAME, "--run-config", config)["run-id"])
             self.say(f"run {run}: submitted")
-            self.await_that(
-                lambda: any(self.running(SERVER_APP)) or (next(looks) % 20 == 0 and now().startswith("finished")),
-                f"ServerApp of run {run}",
-            )
+            self.await_that(lambda: any(self.running(SERVER_APP)) or now().startswith("finished"), f"ServerApp of run {run}", 2)
             while any(self.running(SERVER_APP)) or line != _line(out):
                 if line != (line := _line(out)):
                     self.say(line)
@@ -222,12 +218,6 @@ class Loopback(ExitStack):
 
 def _line(out: Path) -> str:
     return str(read_object(out / STATE).get("told", "")) if (out / STATE).is_file() else ""
-
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
 
 
 def free_port() -> int:
