@@ -12,7 +12,8 @@ from pathlib import Path
 
 from headgate.flower import ENVIRONMENT
 
-os.environ |= {**ENVIRONMENT, "HEADGATE_KEEP": "true"}  # before Flower is imported; workers inherit it
+# before Flower is imported; workers inherit it, and none is started that nobody needs
+os.environ |= {**ENVIRONMENT, "HEADGATE_KEEP": "true", "RAY_prestart_worker_first_driver": "0"}
 
 from flwr.app import Context
 from flwr.clientapp import ClientApp

@@ -164,7 +164,7 @@ def test_the_simulator_and_flowers_simulation_engine_do_the_same(tmp_path):
     script = Path(__file__).with_name("simulated.py")
     done = subprocess.run(
         [sys.executable, str(script), "recipe", str(tmp_path), OWN, *FEW],
-        env={**os.environ, **ENVIRONMENT, "FLWR_HOME": str(tmp_path / "home"), "RAY_prestart_worker_first_driver": "0"},
+        env={**os.environ, **ENVIRONMENT, "FLWR_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
         check=False,
