@@ -37,7 +37,8 @@ class Paper:
 
     def PushMessages(self, request):
         self.asked += [each.metadata for each in request.messages_list]
-        return PushAppMessagesResponse(message_ids=[each.metadata.message_id for each in request.messages_list])
+        ids = {each.metadata.dst_node_id: each.metadata.message_id for each in request.messages_list}
+        return PushAppMessagesResponse(message_ids=[id if node in self.replies else "" for node, id in ids.items()])
 
     def PullMessages(self, request):
         said = PullAppMessagesResponse()
@@ -104,7 +105,7 @@ def test_a_reply_is_by_the_node_that_was_asked_whatever_it_says():
     assert {each.metadata.message_type for each in heard} == {"train"}
 
 
-def test_what_answers_nothing_is_not_heard():
+def test_what_answers_nothing_is_not_heard_and_who_is_gone_is_not_waited_for():
     """A registered node can leave such messages with Flower's SuperLink, in the name of anybody."""
     assert sent(Paper({}, [said(7, 101)])) == []
     (heard,) = sent(Paper({100: said(0, 100)}, [said(7, 101), said(8, SERVER)]))
@@ -126,7 +127,7 @@ def test_a_superlink_that_is_away_is_no_clients_failure():
             raise httpx.ConnectError("away")
 
     with pytest.raises(httpx.ConnectError):
-        sent(Away())
+        sent(Away({100: said(0, 100)}))
 
 
 def test_another_grid_stays_as_it_is():

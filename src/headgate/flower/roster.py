@@ -189,7 +189,7 @@ def guarded(grid: Grid) -> Grid:
 
     def push_messages(messages: Iterable[Message]) -> Iterable[str]:
         messages = list(messages)
-        ids = push(messages)
+        ids = [each for each in push(messages) if each]  # none where a node is not there any more
         questions.update({each.metadata.message_id: remove_content_from_message(each) for each in messages})
         return ids
 
