@@ -15,7 +15,7 @@ FIRST_NODE = 1000
 
 def quiet_flower() -> None:
     """Before anything of Flower is imported."""
-    from headgate.flower.quiet import ENVIRONMENT
+    from headgate.flower import ENVIRONMENT
 
     os.environ |= dict(ENVIRONMENT)
     logging.getLogger("flwr").disabled = True

@@ -58,7 +58,7 @@ def _foreign(folder):
 
 def _flower(folder, place):
     """At the level of messages, as the tests of Flower do."""
-    from headgate.flower.quiet import ENVIRONMENT
+    from headgate.flower import ENVIRONMENT
 
     os.environ |= dict(ENVIRONMENT)
     sys.path.insert(0, str(Path(__file__).parent / "flower"))

@@ -50,7 +50,7 @@ simulated = headgate.run(e, folder / "simulated", quiet=True)
 (folder / "simulate.py").write_text(f"""
 import os, warnings
 from pathlib import Path
-from headgate.flower.quiet import ENVIRONMENT
+from headgate.flower import ENVIRONMENT
 
 os.environ |= dict(ENVIRONMENT)  # no telemetry, no update check: before Flower is imported
 

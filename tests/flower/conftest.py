@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.flower.quiet import ENVIRONMENT
+from headgate.flower import ENVIRONMENT
 
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ |= dict(ENVIRONMENT)

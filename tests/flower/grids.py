@@ -10,6 +10,7 @@ from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -27,6 +28,7 @@ class Node:
     app: Any
     client: int
     config: dict[str, Any] = field(default_factory=dict)
+    key: bytes = b""
 
     def context(self, node: int, run_config: dict[str, Any]) -> Context:
         config = {"partition-id": self.client, "headgate-keep": True, **self.config}
@@ -48,6 +50,9 @@ class FakeGrid(Grid):
 
     def get_node_ids(self) -> list[int]:
         return list(self.nodes)
+
+    def get_nodes(self) -> list[NodeInfo]:
+        return [NodeInfo(node_id=node, public_key=own.key) for node, own in self.nodes.items()]
 
     def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
         replies: list[Message] = []

@@ -13,25 +13,27 @@ import logging
 import os
 import random
 import signal
+import sqlite3
 import sys
 import time
 from collections import Counter
-from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from grids import FakeGrid, Node
-from worlds import World, an_experiment, counting_app, same_ledgers, start
+from grids import FakeGrid
+from worlds import World, an_experiment, same_ledgers
 
-from headgate.flower.strategy import AdmissionStrategy
+from headgate.books.ledger_store import LEDGER
+from headgate.flower.buffer_store import store_name
 from headgate.records.writer import commit
 
 ROUNDS, SERVED = 3, 2
 """rounds of a run; where the server is killed at every statement two have them all, the first round's and a later one's"""
-EXPECTED = "exactly once"
+EXPECTED, STORE = "exactly once", store_name(0)
 
 
 def die() -> None:
@@ -51,6 +53,18 @@ class Killer:
             die()
 
 
+def watched(name: str, watch):
+    """sqlite3.connect, by which every statement to the file of this name goes to `watch` before it is executed."""
+
+    def connect(path, *words, plain=sqlite3.connect, **more):
+        db = plain(path, *words, **more)
+        if Path(path).name == name:
+            db.set_trace_callback(watch)
+        return db
+
+    return connect
+
+
 def in_a_child(function, *args, kill_after: float | None = None) -> bool:
     """Whether a child that does this was killed: by itself, or by us after so many seconds."""
     sys.stdout.flush()
@@ -67,21 +81,26 @@ def in_a_child(function, *args, kill_after: float | None = None) -> bool:
 
 
 class DyingClient(FakeGrid):
-    """The node of client 0 dies on its order of round 2; its answer never comes."""
+    """The node of client 0 dies on its order of round 2, before statement number `at`; its answer never comes."""
 
-    def __init__(self, nodes, killer_app) -> None:
+    def __init__(self, nodes, at: int) -> None:
         super().__init__(nodes)
-        self.killer_app, self.killed = killer_app, None
+        self.at, self.killed = at, None
 
     def deliver(self, message):
-        node = message.metadata.dst_node_id
-        if message.metadata.message_type == "train" and message.metadata.group_id == "2" and self.nodes[node].client == 0:
-            living, self.nodes = self.nodes, {node: Node(self.killer_app, 0)}
-            self.killed = in_a_child(super().deliver, message)
-            self.nodes = living
+        if (
+            message.metadata.message_type == "train"
+            and message.metadata.group_id == "2"
+            and message.metadata.dst_node_id == 100
+        ):
+            self.killed = in_a_child(self.deliver_and_die, message)
             if self.killed:
                 raise Silence
         return super().deliver(message)
+
+    def deliver_and_die(self, message):
+        sqlite3.connect = watched(STORE, Killer(self.at))
+        super().deliver(message)
 
     def _send(self, message, node):
         try:
@@ -115,15 +134,14 @@ def client_rows(policy: str):
     with TemporaryDirectory() as folder:
         world = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
         counter = Killer()
-        world.grid.nodes[100] = Node(counting_app(world.folder / "stores", watch=counter), 0)
         world.play(1)
-        counter.seen.clear()
-        world.play(2)
+        with patch("sqlite3.connect", watched(STORE, counter)):
+            world.play(2)
         statements = counter.seen[:]
     for at, statement in enumerate(statements, 1):
         with TemporaryDirectory() as folder:
             world = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
-            world.grid = DyingClient(world.grid.nodes, counting_app(world.folder / "stores", watch=Killer(at)))
+            world.grid = DyingClient(world.grid.nodes, at)
             world.play(2)
 
             def check(world=world):
@@ -175,14 +193,9 @@ def serve_and_die(world: World, kind: str, at: int, note: Path) -> None:
             return place(path, target)
 
         Path.replace = replace
-    strategy = AdmissionStrategy(
-        world.experiment,
-        world.folder / "run",
-        discipline=world.discipline,
-        watch=(lambda statement: watch(" ".join(statement.split()[:3]))) if kind == "statement" else None,
-    )
-    with closing(strategy):
-        strategy.start(world.grid, start())
+    else:
+        sqlite3.connect = watched(LEDGER, lambda statement: watch(" ".join(statement.split()[:3])))
+    world.play()
 
 
 def random_rows(policy: str, kills: int, seed: int):

@@ -12,7 +12,7 @@ from worlds import World, an_experiment, counting_app
 from headgate.books.accounts import Accounts
 from headgate.books.statement import amend, opened, statement
 from headgate.control import Amendment
-from headgate.flower.quiet import ENVIRONMENT
+from headgate.flower import ENVIRONMENT
 
 
 def test_a_run_takes_up_amendments_with_its_next_round(tmp_path):

@@ -25,9 +25,9 @@ from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.cli import main
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
+from headgate.flower import ENVIRONMENT
 from headgate.flower.app.write import AROUND, FILES, OURS, OWN, TEMPLATE, app_settings, package_name, single, write_app
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.quiet import ENVIRONMENT
 from headgate.learning.partition import Dirichlet, Iid
 from headgate.records.reader import RunFolder
 from headgate.simulation.schedule import perform
@@ -123,7 +123,7 @@ def play(app, monkeypatch, store, clients):
     nodes = {100 + m: Node(client.app, m, {"headgate-store": str(store)}) for m in range(clients)}
     context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=config)
     server.app(FakeGrid(nodes, config), context)
-    return RunFolder.open(app_settings(app).out)
+    return RunFolder.open(app_settings(app)[1])
 
 
 @pytest.mark.parametrize("training", [OURS, OWN])
@@ -274,7 +274,7 @@ def test_scripts_units_and_compose_run_flowers_own_programs_behind_nginx(headgat
         assert all(f"{key}={value}" in texts[f"{name}.sh"] for key, value in ENVIRONMENT.items())
         assert "Restart=always" in texts[f"headgate-{name}.service"]
     assert "flower-superlink --host 127.0.0.1 --port 7001 --isolation process --enable-supernode-auth" in texts["superlink.sh"]
-    settings = 'headgate-store="{0}/a node/store" headgate-key="{0}/node.key" headgate-keep=true'
+    settings = 'headgate-store="{0}/a node/store" headgate-keep=true'
     assert settings.format(tmp_path) in texts["supernode-3.sh"]
     assert "listen 0.0.0.0:7000 ssl;" in texts["nginx.conf"]
     assert "OnCalendar=daily" in texts["headgate-certificates.timer"]

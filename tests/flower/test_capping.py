@@ -11,9 +11,8 @@ from worlds import World, an_experiment, counting_app, start
 
 from headgate.errors import DataError
 from headgate.flower.averaging import UNKNOWN, capped
-from headgate.flower.rounds import Discipline, Update
+from headgate.flower.rounds import Discipline, Update, check_update
 from headgate.flower.strategy import AdmissionStrategy
-from headgate.flower.validation import check_update
 from headgate.records.reader import RunFolder
 
 NOTHING_KNOWN = [UNKNOWN, UNKNOWN]

@@ -10,15 +10,23 @@ import signal
 import ssl
 import subprocess
 import sys
+from base64 import b64encode
 from pathlib import Path
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from deployed import audit, brought_up, patiently, playing, stage
+from flwr.common.constant import TIMESTAMP_HEADER
+from flwr.proto.fleet_pb2 import PullMessagesRequest
+from flwr.proto.node_pb2 import Node
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.date import now
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
-from headgate.flower.deploy.deployment import AGAIN, SERVER_APP
+from headgate.flower.deploy.deployment import AGAIN, NAME, SERVER_APP, flwr
 
 pytestmark = [
     pytest.mark.deploy,
@@ -92,13 +100,14 @@ def killed(tmp_path_factory):
     staged = stage(folder, nodes=2, rounds=3)  # a client takes a process a round
     staged.hold("client-1-1", "client-0-2", "heard-2")
     with brought_up(folder, staged) as deployment:
-        deployment.asked = strangers_attempts(deployment)
+        deployment.asked, deployment.pulled = strangers_attempts(deployment), attempts_of_client_0(deployment)
         deployment.start_node(staged.nodes, registered=False)
         log = deployment.folder / f"supernode-{staged.nodes}.log"
-        patiently(lambda: f"Exit Code: {REFUSED}" in log.read_text("utf-8", "replace"), "the stranger's end")
-        for pid in [*deployment.running(f"node-{staged.nodes}/")]:  # it is not started again
-            os.kill(pid, signal.SIGKILL)
         with playing(deployment, staged):
+            patiently(lambda: "supernode-2: ended (" in log.read_text("utf-8", "replace"), "the stranger's end")
+            assert f"Exit Code: {REFUSED}" in log.read_text("utf-8", "replace")
+            for pid in [*deployment.running(f"node-{staged.nodes}/")]:  # it is not started again
+                os.kill(pid, signal.SIGKILL)
             staged.await_point("client-1-1")
             patiently(lambda: sent_its_update(deployment, 0), "the answer of client 0")
             kill(deployment, "supernode-1", "flower-supernode")
@@ -115,12 +124,26 @@ def killed(tmp_path_factory):
 
 def strangers_attempts(deployment):
     """The status for each thing that a user may ask a SuperLink for, and for an unsigned request of a node, through nginx."""
-    authority = deployment.folder / "certificates" / "ca.crt"
-    with httpx.Client(
-        verify=ssl.create_default_context(cafile=authority), headers={"content-type": PROTOBUF_MEDIA_TYPE}
-    ) as ask:
-        where = f"https://127.0.0.1:{deployment.port}"
-        return {path: ask.post(where + path, content=b"").status_code for _, path in PROTOBUF_REQUEST_TYPES}
+    with through_nginx(deployment) as ask:
+        return {path: ask.post(path, content=b"").status_code for _, path in PROTOBUF_REQUEST_TYPES}
+
+
+def attempts_of_client_0(deployment):
+    """The statuses with its key where it asks for the messages to each node."""
+    key, time = load_ssh_private_key((deployment.folder / "node-0" / "key").read_bytes(), None), now().isoformat()
+    signed = {FLEET_HTTP_PUBLIC_KEY_HEADER: public_key_to_bytes(key.public_key())}
+    signed[FLEET_HTTP_SIGNATURE_HEADER] = sign_message(key, time.encode())
+    headers = {TIMESTAMP_HEADER: time, **{name: b64encode(value).decode() for name, value in signed.items()}}
+    with through_nginx(deployment) as ask:
+        nodes = [int(each["node-id"]) for each in flwr(deployment.link, "supernode", "list", NAME)["nodes"]]
+        wanted = [PullMessagesRequest(node=Node(node_id=node)).SerializeToString() for node in nodes]
+        return [ask.post("/v1/fleet/pull-messages", content=each, headers=headers).status_code for each in wanted]
+
+
+def through_nginx(deployment):
+    trusting = ssl.create_default_context(cafile=deployment.folder / "certificates" / "ca.crt")
+    where, kind = f"https://127.0.0.1:{deployment.port}", {"content-type": PROTOBUF_MEDIA_TYPE}
+    return httpx.Client(verify=trusting, base_url=where, headers=kind)
 
 
 def test_with_the_certificate_alone_nobody_gets_anything(killed):
@@ -128,6 +151,12 @@ def test_with_the_certificate_alone_nobody_gets_anything(killed):
     nodes = {path for path in deployment.asked if path.startswith("/v1/fleet/") and "register" not in path}
     assert {code for path, code in deployment.asked.items() if path in nodes} == {401}
     assert {code for path, code in deployment.asked.items() if path not in nodes} == {404}
+
+
+def test_no_client_is_told_what_another_is_asked(killed):
+    """So it does not know the id of the question, and cannot answer it."""
+    _, deployment = killed
+    assert sorted(deployment.pulled) == [200, 401]
 
 
 def test_services_are_killed_and_everything_adds_up(killed):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headgate.flower.quiet import ENVIRONMENT
+from headgate.flower import ENVIRONMENT
 
 
 def killed(out, *words):

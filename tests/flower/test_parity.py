@@ -1,8 +1,5 @@
 """The same recipe and seed in the simulator and on Flower: the same admissions, prices, debts and buffers, the same model."""
 
-import os
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +12,6 @@ from headgate.books.accounts import Accounts
 from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.parameters import read_parameters
-from headgate.flower.quiet import ENVIRONMENT
 from headgate.flower.recipe import recipe_client, task_of
 from headgate.flower.rounds import Discipline
 from headgate.flower.run_folder import PARAMETERS
@@ -29,8 +25,6 @@ CUSTOMERS = str(Path(__file__).parents[2] / "examples" / "customers.toml")
 OWN = str(Path(__file__).parents[2] / "examples" / "mine.toml")
 SMALL = ["run.seeds=1", f"run.rounds={ROUNDS}", "training.dtype=float64", "training.steps=3", "system.buffers=[2, 3, 4]"]
 SMALL += ["system.clients=10", "system.budget=60.0", "policies.acdpp.kind=acdpp", "policies.acdpp.K=2"]
-FEW = [*SMALL, "system.clients=4", "system.budget=24.0", "run.rounds=3"]
-"""for Flower's engine, which takes its time for every message: each of its two workers has two clients"""
 
 
 def simulated(task):
@@ -156,18 +150,3 @@ def test_the_simulator_and_flower_do_the_same(case, tmp_path):
             strategy.start(grid, task.start(), num_rounds=until, evaluate_fn=task.evaluate)
         task_of.cache_clear()
     assert_same(task, tmp_path / "run", tmp_path / "stores")
-
-
-def test_the_simulator_and_flowers_simulation_engine_do_the_same(tmp_path):
-    """With data, a model and a server update of one's own, and with a policy, a rule and prices of one's own, too."""
-    script = Path(__file__).with_name("simulated.py")
-    done = subprocess.run(
-        [sys.executable, str(script), "recipe", str(tmp_path), OWN, *FEW],
-        env={**os.environ, **ENVIRONMENT, "FLWR_HOME": str(tmp_path / "home"), "RAY_prestart_worker_first_driver": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (tmp_path / "done").exists(), done.stderr[-4000:]
-    for name, more in RUNS.items():
-        assert_same(task_of(OWN, (*FEW, *more)), tmp_path / name, tmp_path / "stores")

@@ -86,15 +86,16 @@ def test_a_client_is_one_node_for_as_long_as_that_node_is_there(tmp_path):
     world.audit()
 
 
-def test_nobody_is_waited_for_for_ever_and_silent_nodes_are_asked_less_and_less(tmp_path):
+def test_nobody_is_waited_for_for_ever_and_silent_nodes_are_asked_less_and_less(tmp_path, monkeypatch):
     waits = []
+    monkeypatch.setattr("time.sleep", waits.append)
     with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
 
         def silent(message, context):
             raise RuntimeError
 
         grid = FakeGrid({7: Node(silent, 0)})
-        roster = Roster(store, 1, sleep=waits.append)
+        roster = Roster(store, 1)
         for _ in range(20):
             assert roster.look(grid, 1, answer_within=1.0) == {}
         assert grid.queries == 4  # on looks 1, 3, 7 and 15

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from headgate.errors import DataError
 from headgate.flower.sources import (
     CallableSource,
-    CsvSource,
     DatasetSource,
     FolderSource,
     JsonLinesSource,
@@ -42,11 +41,6 @@ def drawn(source, portions):
 def lines(path, count):
     path.write_text("".join(json.dumps({"x": i, "label": i % 3}) + "\n" for i in range(count)), "utf-8")
     return JsonLinesSource(path)
-
-
-def rows(path, count):
-    path.write_text("x,label\n" + "".join(f"{i},{i % 3}\n" for i in range(count)), "utf-8")
-    return CsvSource(path)
 
 
 def files(path, count):
@@ -100,7 +94,6 @@ class Streamed:
 
 SOURCES = {
     "lines": lines,
-    "rows": rows,
     "files": files,
     "a function": lambda path, count: CallableSource(lambda i: Sample(str(i), pack(i), i % 3) if i < count else None),
     "arrays": mapped,
@@ -121,23 +114,16 @@ def test_every_sample_comes_once_and_in_order(make, portions, count, tmp_path_fa
     assert len({sample.key for sample in samples}) == wanted
 
 
-@pytest.mark.parametrize(
-    ("kind", "begun", "rest", "found"),
-    [
-        (JsonLinesSource, '{"x": 1, "label": 0}\n{"x": 2, "la', 'bel": 1}\n\n{"x": 3, "label": 2}\n', {1: 2, 2: 3}),
-        (CsvSource, 'x,label\n1,0\n"a, b",', "cat\n", {"cat": "a, b"}),
-    ],
-)
-def test_a_line_counts_when_its_end_is_there(tmp_path, kind, begun, rest, found):
+def test_a_line_counts_when_its_end_is_there(tmp_path):
     path = tmp_path / "it"
-    path.write_text(begun)
-    source = kind(path)
+    path.write_text('{"x": 1, "label": 0}\n{"x": 2, "la')
+    source = JsonLinesSource(path)
     first = source.read(0, 9, NEVER)
     assert len(first.samples) == 1
     with path.open("a") as file:
-        file.write(rest)
+        file.write('bel": 1}\n\n{"x": 3, "label": 2}\n')
     second = source.read(first.cursor, 9, NEVER)
-    assert {sample.label: json.loads(sample.payload)["x"] for sample in second.samples} == found
+    assert {sample.label: json.loads(sample.payload)["x"] for sample in second.samples} == {1: 2, 2: 3}
     assert source.read(second.cursor, 9, NEVER).samples == []
 
 
@@ -148,12 +134,6 @@ def test_labels_may_come_later(tmp_path):
     assert source.labels(["a"]) == {}
     (tmp_path / "labels.jsonl").write_text('{"key": "a", "label": 3}\n{"key": "z", "label": 1}\n{"key": "a"')
     assert source.labels(["a"]) == {"a": 3}
-
-    (tmp_path / "it.csv").write_text("key,x,label\na,1,\nb,2,7\n")
-    csv = CsvSource(tmp_path / "it.csv", later=tmp_path / "labels.csv")
-    assert [sample.label for sample in csv.read(0, 9, NEVER).samples] == [None, 7]
-    (tmp_path / "labels.csv").write_text("key,label\na,0.5\n")
-    assert csv.labels(["a", "b"]) == {"a": 0.5}
 
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "one.png").write_bytes(b"1")
@@ -194,10 +174,7 @@ def test_what_is_damaged_is_refused_in_one_line(tmp_path):
         path.write_text(text)
         with pytest.raises(DataError, match=reason):
             JsonLinesSource(path).read(0, 1, NEVER)
-    (tmp_path / "it.csv").write_text("x,label\n1,2,3\n")
-    with pytest.raises(DataError, match="has 3 entries for 2 columns"):
-        CsvSource(tmp_path / "it.csv").read(0, 1, NEVER)
-    for source in (FolderSource(tmp_path / "no"), JsonLinesSource(tmp_path / "no"), CsvSource(tmp_path / "no")):
+    for source in (FolderSource(tmp_path / "no"), JsonLinesSource(tmp_path / "no")):
         with pytest.raises((DataError, FileNotFoundError), match="no"):
             source.read(0, 1, NEVER)
     with pytest.raises(DataError, match="holds no array"):

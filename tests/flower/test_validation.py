@@ -18,8 +18,7 @@ from headgate.books.accounts import check_held, closings
 from headgate.books.ledger_store import Ordered
 from headgate.books.messages import Identity, Order, Receipt, from_wire, to_wire
 from headgate.errors import DataError
-from headgate.flower.rounds import Discipline, evaluations
-from headgate.flower.validation import check_update, distance, numbers, read_array, read_arrays
+from headgate.flower.rounds import Discipline, check_update, distance, evaluations, numbers, read_array, read_arrays
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def added(message, model, samples):
     return {"w": model["w"] + samples.mean(axis=0), "steps": model["steps"] + 1}
 
 
-def counting_app(store, broken=frozenset(), limit=None, watch=None, loop=10**9, mods=(), learn=added):
+def counting_app(store, broken=frozenset(), limit=None, loop=10**9, mods=(), learn=added):
     """Sample i of a client is the array [i, 1]; training adds the mean of what is held. `broken` names (round, client)s in
     which the client breaks off after admission; no stream gives more than `limit` samples, and it begins again after `loop`."""
     app = ClientApp()
@@ -75,7 +75,7 @@ def counting_app(store, broken=frozenset(), limit=None, watch=None, loop=10**9, 
 
         return CallableSource(sample)
 
-    @headgate_client(app, source=source, store=store, watch=watch, mods=mods)
+    @headgate_client(app, source=source, store=store, mods=mods)
     def train(message, context, held):
         if (held.order.round, held.order.client) in broken:
             raise RuntimeError("broke off")

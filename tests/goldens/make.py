@@ -208,7 +208,7 @@ def parameters(network, executor="reference"):
 @contextlib.contextmanager
 def _federation(policy):
     """One of those that the tests of Flower are played with; their own conftest puts their helpers on the path, too."""
-    from headgate.flower.quiet import ENVIRONMENT
+    from headgate.flower import ENVIRONMENT
 
     if (own := str(ROOT / "tests" / "flower")) not in sys.path:
         sys.path.insert(0, own)

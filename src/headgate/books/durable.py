@@ -2,14 +2,12 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from headgate.errors import DataError
 
-Watch = Callable[[str], None]
-"""a callback that gets every statement before it is executed"""
 SYNCHRONOUS = "FULL"
 """a commit is on disk when it returns"""
 PATIENCE = 60.0
@@ -38,14 +36,13 @@ class Durable:
     """statements that make the tables, each of which does nothing where they are there"""
     format: str
 
-    def __init__(self, path: Path | str, watch: Watch | None = None) -> None:
+    def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         try:
             _private(self.path)
             self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise DataError(f"{self.path}: cannot be opened ({getattr(error, 'strerror', None) or error})") from None
-        self._db.set_trace_callback(watch)
         try:
             with self._said():
                 self._db.execute("PRAGMA journal_mode = WAL")

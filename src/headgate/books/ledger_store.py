@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,11 @@ from headgate.books.durable import Durable
 from headgate.books.messages import one_line
 from headgate.control.amendments import Amendment
 from headgate.control.supply import EVERYTHING, Supply
-from headgate.control.types import Floats, Ledger, Losses, System, Terms
+from headgate.control.types import Floats, Losses, System, Terms
 from headgate.errors import LedgerError, SettingError
+
+if TYPE_CHECKING:
+    from headgate.books.accounts import Settlement
 
 LEDGER = "ledger.sqlite"
 """name of the file in a run folder"""
@@ -198,11 +201,7 @@ class LedgerStore(Durable):
 
     def settle(
         self,
-        t: int,
-        closed: Iterable[Ordered],
-        corrected: Iterable[Ordered],
-        ledger: Ledger,
-        clients: Iterable[ClientRow],
+        done: "Settlement",
         events: Iterable[Event],
         parameters: tuple[str, str],
         metrics: Mapping[str, Any],
@@ -210,19 +209,20 @@ class LedgerStore(Durable):
         keys: Iterable[tuple[int, int, str]] = (),
     ) -> None:
         """Write all that a round came to, in one transaction."""
+        t, ledger = done.ledger.t, done.ledger
         with self.transaction():
-            for row in closed:
-                done = self._db.execute(
+            for row in done.closed:
+                written = self._db.execute(
                     "UPDATE orders SET admitted = ?, learned = ? WHERE round = ? AND client = ? AND admitted IS NULL",
                     (row.admitted, row.learned, row.round, row.client),
                 )
-                if done.rowcount != 1:
+                if written.rowcount != 1:
                     raise LedgerError(f"round {t}: the order of round {row.round} to client {row.client} is closed already")
-            self._db.executemany("INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", list(corrected))
-            self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(clients))
+            self._db.executemany("INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", list(done.corrected))
+            self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(done.clients))
             self._note(events)
             self._db.executemany("INSERT INTO samples VALUES (?, ?, ?)", list(keys))
-            done = self._db.execute(
+            written = self._db.execute(
                 "UPDATE rounds SET settled = 1, debt = ?, spent = ?, parameters = ?, sha256 = ?, metrics = ?, "
                 "clients = ? WHERE round = ? AND settled = 0",
                 (
@@ -234,7 +234,7 @@ class LedgerStore(Durable):
                     t,
                 ),
             )
-            if done.rowcount != 1:
+            if written.rowcount != 1:
                 raise LedgerError(f"round {t}: is not open, so it cannot be settled")
             if ledger.losses is not None:
                 self._db.execute(

@@ -13,6 +13,8 @@ from headgate.errors import DataError
 
 RECORD = "headgate"
 """the name of our record beside the arrays and metrics of a message"""
+NONCE = "headgate-nonce"
+"""the record of a question that nobody but its receiver has seen"""
 NEW_LOSS, HELD_LOSS, NEW_RIGHT = "new_loss", "held_loss", "new_right"
 """metrics of a reply, where the order asks for them"""
 NO_LIMIT = 0

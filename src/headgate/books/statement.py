@@ -9,8 +9,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headgate.books.accounts import reserve
 from headgate.books.ledger_store import LEDGER, AmendmentRow, LedgerStore, Ordered
-from headgate.books.replay import reserve
 from headgate.control.amendments import Amendment, amended
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError

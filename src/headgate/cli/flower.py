@@ -94,20 +94,20 @@ def deploy_example(
         raise SettingError(f"--nodes {nodes}: at least one is needed")
     if not (folder / "pyproject.toml").is_file():
         write_app(folder, recipe, recipe_overrides(set_, rounds, None, None), policy, nodes, training.value)
-    app = app_settings(folder)
-    if app.clients != nodes:
-        raise SettingError(f"--nodes {nodes}: the app in {folder} has {app.clients} clients")
-    if (app.out / "metrics.parquet").is_file():  # it is written after the last round
-        _say(f"{app.out}: all its rounds are played, so nothing is left to do; a new folder begins another run")
+    clients, out = app_settings(folder)
+    if clients != nodes:
+        raise SettingError(f"--nodes {nodes}: the app in {folder} has {clients} clients")
+    if (out / "metrics.parquet").is_file():  # it is written after the last round
+        _say(f"{out}: all its rounds are played, so nothing is left to do; a new folder begins another run")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a service manager sends it: processes end as by Ctrl-C
     try:
         with Loopback(folder / "deployment", nodes, _say) as deployment:
             deployment.bring_up()
-            deployment.run(folder, app.out)
+            deployment.run(folder, out)
     except KeyboardInterrupt:
-        raise Interrupted(f"stopped; the same command goes on with {app.out}") from None
-    say(f"run folder: {app.out}")
-    show_and_conclude([app.out], app.out)
+        raise Interrupted(f"stopped; the same command goes on with {out}") from None
+    say(f"run folder: {out}")
+    show_and_conclude([out], out)
 
 
 @commands.command()

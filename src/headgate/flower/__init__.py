@@ -3,6 +3,7 @@
 Names are imported when they are asked for: the stores need no Flower, and a client of one's own no torch.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from headgate.errors import SettingError
 if TYPE_CHECKING:
     from headgate.flower.buffer_store import erase as erase
     from headgate.flower.client import headgate_client as headgate_client
-    from headgate.flower.client import signed as signed
     from headgate.flower.recipe import recipe_client as recipe_client
     from headgate.flower.recipe import recipe_server as recipe_server
     from headgate.flower.rounds import Discipline as Discipline
@@ -19,9 +19,17 @@ if TYPE_CHECKING:
     from headgate.flower.strategy import AdmissionStrategy as AdmissionStrategy
     from headgate.flower.strategy import Gated as Gated
 
+ENVIRONMENT: Mapping[str, str] = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""of everything that starts Flower: nothing is reported to anybody, and nothing is fetched"""
 _NAMES = {
     "buffer_store": "erase",
-    "client": "headgate_client signed",
+    "client": "headgate_client",
     "recipe": "recipe_client recipe_server",
     "rounds": "Discipline",
     "sources": "DatasetSource",

@@ -15,9 +15,8 @@ from headgate.control.types import Floats
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.flower.parameters import numpy_of, record_of
-from headgate.flower.rounds import Update
-from headgate.flower.senders import ClientGrid
-from headgate.flower.validation import NamedArrays, distance
+from headgate.flower.roster import ClientGrid
+from headgate.flower.rounds import NamedArrays, Update, distance
 from headgate.learning.server import ServerUpdate, State, aggregation_weights, between, draw_cohort, newest_share
 from headgate.theory.labels import paper
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.books.durable import Durable, Watch
+from headgate.books.durable import Durable
 from headgate.books.messages import NO_LIMIT, Order, Receipt
 from headgate.books.rules import StatedChoice, choice_of, rule_of
 from headgate.control.buffers import keeps_alone
@@ -85,10 +85,10 @@ class BufferStore(Durable):
         "CREATE TABLE IF NOT EXISTS erasures (key TEXT PRIMARY KEY, time TEXT NOT NULL, samples INTEGER NOT NULL)",
     )
 
-    def __init__(self, path: Path | str, client: int, watch: Watch | None = None, rules: Collection[type] = ()) -> None:
+    def __init__(self, path: Path | str, client: int, rules: Collection[type] = ()) -> None:
         """`rules`: retention and buying rules of the client's own, beside the shipped ones."""
         self.client, self.rules = client, rules
-        super().__init__(path, watch)
+        super().__init__(path)
 
     def _opened(self) -> None:
         self._db.execute("PRAGMA secure_delete = ON")  # the bytes of what leaves are overwritten

@@ -5,11 +5,7 @@
         ...
 
 takes the place of `@app.train()`. The function is called with the samples to train on, and not where there are none; a record
-of what was admitted is added to its reply. Where clients have keys, what else an app answers is signed by a mod of Flower's:
-
-    @app.evaluate(mods=[signed])
-    def evaluate(message, context):
-        ...
+of what was admitted is added to its reply.
 """
 
 import os
@@ -22,10 +18,9 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.client.mod import make_ffn
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable, Mod
+from flwr.clientapp.typing import Mod
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.books.durable import Watch
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, NEW_RIGHT, RECORD, Ahead, Ended, Identity, Order, from_wire, to_wire
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores
@@ -33,7 +28,6 @@ from headgate.control.selection import Selection
 from headgate.control.types import HALF
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore, store_folder, store_name
-from headgate.flower.keys import NONCE, read_private_key, sign
 from headgate.flower.sources import HeldSample, Label, Source, SourceInRounds, unpack
 
 Rule = Retention | Selection
@@ -41,9 +35,8 @@ Train = Callable[[Message, Context, "HeldSamples"], Message]
 Scorer = Callable[[Message, Context, "HeldSamples", tuple[str, ...]], Scores]
 Sources = Source | Callable[[Context], Source]
 Rules = Collection[type[Rule]] | Callable[[Context], Collection[type[Rule]]]
-KEY_VARIABLE, KEEP_VARIABLE = "HEADGATE_KEY", "HEADGATE_KEEP"
-"""where a client's private key is, and whether it keeps the samples of a run that is over, unless the node's settings
-`headgate-key` and `headgate-keep` say it"""
+KEEP_VARIABLE = "HEADGATE_KEEP"
+"""whether a client keeps the samples of a run that is over, unless the node's setting `headgate-keep` says it"""
 
 
 class HeldSamples(Sequence[HeldSample]):
@@ -99,7 +92,6 @@ def headgate_client(
     app: ClientApp,
     source: Sources,
     store: Path | str | None = None,
-    watch: Watch | None = None,
     rules: Rules = (),
     scores: Scorer | None = None,
     mods: Sequence[Mod] = (),
@@ -127,22 +119,22 @@ def headgate_client(
     def decorate(function: Train) -> Train:
         @app.query("identity")
         def identity(message: Message, context: Context) -> Message:
-            with closing(open_store(context, store, watch)) as own:
-                return _identity(own, message, context)
+            with closing(open_store(context, store)) as own:
+                return _identity(own, message)
 
         @app.query("end")
         def end(message: Message, context: Context) -> Message:
             ended = from_wire(Ended, dict(message.content.config_records[RECORD]))
-            with closing(open_store(context, store, watch)) as own:
+            with closing(open_store(context, store)) as own:
                 if not _keeps(context):
                     own.forget(ended.experiment)
-                return _identity(own, message, context)
+                return _identity(own, message)
 
         @app.train()
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
-            with closing(open_store(context, store, watch, rules(context) if callable(rules) else rules)) as own:
-                return _signed(obey(order, own, message, context), context)
+            with closing(open_store(context, store, rules(context) if callable(rules) else rules)) as own:
+                return obey(order, own, message, context)
 
         def obey(order: Order, own: BufferStore, message: Message, context: Context) -> Message:
             if order.client != own.client:
@@ -176,41 +168,23 @@ def headgate_client(
     return decorate
 
 
-def _identity(own: BufferStore, message: Message, context: Context) -> Message:
-    return _signed(Message(RecordDict({RECORD: ConfigRecord(to_wire(Identity(own.client)))}), reply_to=message), context)
+def _identity(own: BufferStore, message: Message) -> Message:
+    return Message(RecordDict({RECORD: ConfigRecord(to_wire(Identity(own.client)))}), reply_to=message)
 
 
 def _without_order(message: Message) -> Message:
     """As the inner strategy made it."""
-    content = RecordDict({name: record for name, record in message.content.items() if name not in (RECORD, NONCE)})
+    content = RecordDict({name: record for name, record in message.content.items() if not name.startswith(RECORD)})
     return Message(content=content, metadata=message.metadata)  # type: ignore[call-overload, no-any-return]
 
 
-def signed(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """A mod for functions of an app: their answers are this client's, and to the question that was asked."""
-    reply = call_next(message, context)
-    if reply.has_content() and NONCE in message.content:
-        reply.content[NONCE] = message.content[NONCE]
-    return _signed(reply, context)
-
-
-def _signed(reply: Message, context: Context) -> Message:
-    """By the key of this node, where it has one."""
-    path = context.node_config.get("headgate-key") or os.environ.get(KEY_VARIABLE)
-    if path and reply.has_content():
-        sign(reply.content, context.node_id, read_private_key(Path(str(path))))
-    return reply
-
-
-def open_store(
-    context: Context, folder: Path | str | None, watch: Watch | None, rules: Collection[type[Rule]] = ()
-) -> BufferStore:
+def open_store(context: Context, folder: Path | str | None, rules: Collection[type[Rule]] = ()) -> BufferStore:
     """The store of the client that this node is."""
     client = context.node_config.get("partition-id")
     if isinstance(client, bool) or not isinstance(client, int) or client < 0:
         raise SettingError(f"node_config partition-id = {client!r}: must be the client's number, from 0 on")
     home = store_folder(folder or context.node_config.get("headgate-store"))
-    return BufferStore(home / store_name(client), client, watch, rules)
+    return BufferStore(home / store_name(client), client, rules)
 
 
 def _keeps(context: Context) -> bool:

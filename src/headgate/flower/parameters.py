@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from headgate.errors import DataError
-from headgate.flower.validation import NamedArrays
+from headgate.flower.rounds import NamedArrays
 from headgate.writing import replace_file, sync
 
 NUMPY = np.ndarray | np.generic

@@ -19,7 +19,6 @@ from flwr.serverapp import Grid, ServerApp
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from headgate.books.durable import Watch
 from headgate.books.messages import Order
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores, scores_of
@@ -233,9 +232,7 @@ def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> RecipeTask:
     return RecipeTask(experiment, hold_out(experiment.data.load(), experiment.data.validation))
 
 
-def recipe_client(
-    recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None, watch: Watch | None = None
-) -> ClientApp:
+def recipe_client(recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None) -> ClientApp:
     """A ClientApp that admits and trains as the recipe says."""
     app = ClientApp()
 
@@ -253,7 +250,7 @@ def recipe_client(
     def own_scores(message: Message, context: Context, held: HeldSamples, asked: tuple[str, ...]) -> Scores:
         return own_task().scores(message.content.array_records["arrays"], held, asked)
 
-    @headgate_client(app, source=own_source, store=store, watch=watch, rules=own_rules, scores=own_scores)
+    @headgate_client(app, source=own_source, store=store, rules=own_rules, scores=own_scores)
     def train(message: Message, context: Context, held: HeldSamples) -> Message:
         arrays, told = own_task().train(message.content.array_records["arrays"], held, held.order)
         metrics = MetricRecord({**told, "num-examples": len(held)})

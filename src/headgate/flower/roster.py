@@ -1,25 +1,34 @@
-"""Who is there: which client each node of the grid is.
+"""Who is there, which client each node of the grid is, and whose answer a reply is.
 
-Flower tells the server nothing but node ids, so every new node is asked once. In a deployment with keys the answer counts only
-if the client's own key signed it. A client is one node for as long as that node is there: a later claim never takes its place.
+In a deployment with keys a node is the client whose key it has. Without them every new node is asked once, and believed. A
+client is one node for as long as that node is there: a later claim never takes its place.
 """
 
+import secrets
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from flwr.app import Message, MessageType, RecordDict
+import httpx
+from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
+from flwr.app.message import remove_content_from_message
+from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
 from flwr.serverapp import Grid
 
 from headgate.books.ledger_store import Event, LedgerStore, Node
-from headgate.books.messages import RECORD, Identity, from_wire
+from headgate.books.messages import NONCE, RECORD, Identity, from_wire
 from headgate.errors import DataError
-from headgate.flower.keys import NONCE, ClientKeys, nonce, take_signature
+from headgate.flower.keys import read_keys
 
 IDENTITY = f"{MessageType.QUERY}.identity"
 ANSWER_WITHIN = 120.0
 """seconds for a node to say who it is, where a round has as many"""
 PAUSE = 1.0
 """seconds between two looks while clients are waited for"""
+SETTLED = 2.0
+"""seconds for which an inner strategy sees the same clients, and the least that it may wait for more"""
 NEVER = 0.0
 """the turn of a node that claims a client and has not yet been it; nodes that have been it are counted in their order"""
 
@@ -27,13 +36,11 @@ NEVER = 0.0
 class Roster:
     """The nodes that have said who they are; kept in the store, so that a restarted server need not ask again.
 
-    `keys` are those of the deployment; None: there are none, and nodes are believed.
+    `keys` is the file of the deployment's keys; None: there is none, and nodes are believed.
     """
 
-    def __init__(
-        self, store: LedgerStore, clients: int, keys: ClientKeys | None = None, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        self._store, self.clients, self._keys, self._sleep = store, clients, keys, sleep
+    def __init__(self, store: LedgerStore, clients: int, keys: Path | None = None) -> None:
+        self._store, self.clients, self._keys = store, clients, keys
         self._nodes: dict[int, Node] = {}
         self._turns: dict[int, float] = {}
         self._know(store.nodes())
@@ -49,22 +56,36 @@ class Roster:
             left = end - time.monotonic()
             if len(there) >= wanted or left <= 0:
                 return there
-            self._sleep(min(PAUSE, left))
+            time.sleep(min(PAUSE, left))
 
     def look(self, grid: Grid, t: int, answer_within: float) -> dict[int, int]:
-        """Client → node of all who are there now; nodes that are new are asked who they are."""
+        """Client → node of all who are there now."""
         self._looks += 1
+        there = self._asked(grid, t, answer_within) if self._keys is None else self._by_key(grid, self._keys)
+        claims: dict[int, list[Node]] = {}
+        for node in there:
+            claim = self._nodes.get(node)
+            if claim is not None and claim.client < self.clients:
+                claims.setdefault(claim.client, []).append(claim)
+        return {client: self._holder(claims[client]).node for client in sorted(claims)}
+
+    def _by_key(self, grid: Grid, keys: Path) -> list[int]:
+        """The nodes with a client's key."""
+        numbers = {key: client for client, key in read_keys(keys).items()}
+        found = {info.node_id: numbers[info.public_key] for info in grid.get_nodes() if info.public_key in numbers}
+        known = {each.node: each.client for each in self._nodes.values()}
+        new = [Node(node, client, NEVER) for node, client in found.items() if known.get(node) != client]
+        if new:
+            self._remember(new)
+        return sorted(found)
+
+    def _asked(self, grid: Grid, t: int, answer_within: float) -> list[int]:
+        """All nodes; those that are new are asked who they are."""
         there = sorted(set(grid.get_node_ids()))
         new = [node for node in there if node not in self._nodes and self._not_before.get(node, 0) <= self._looks]
         if new:
             self._ask(grid, t, new, answer_within)
-        known = None if self._keys is None else self._keys.current()
-        claims: dict[int, list[Node]] = {}
-        for node in there:
-            claim = self._nodes.get(node)
-            if claim is not None and claim.client < self.clients and (known is None or claim.client in known):
-                claims.setdefault(claim.client, []).append(claim)
-        return {client: self._holder(claims[client]).node for client in sorted(claims)}
+        return there
 
     def _holder(self, claims: list[Node]) -> Node:
         """Of the nodes there that claim a client: the one that was it last, and from now on again."""
@@ -97,7 +118,7 @@ class Roster:
             if node not in asked or node in found or reply.has_error():
                 continue
             try:
-                found[node] = Node(node, self._client(node, reply.content), NEVER)
+                found[node] = Node(node, self._claimed(reply.content), NEVER)
             except Exception as error:  # a stranger's bytes fail in many ways
                 events.append(Event(t, -1, "unknown", f"node {node}: {error}"))
         for silent in asked - found.keys():  # asked again, but less and less often
@@ -108,11 +129,94 @@ class Roster:
         if events:
             self._store.note(events)
 
-    def _client(self, node: int, content: RecordDict) -> int:
+    def _claimed(self, content: RecordDict) -> int:
         """Which client a node is by its answer."""
         client = from_wire(Identity, dict(content[RECORD])).client
         if client >= self.clients:
             raise DataError(f"identity.client = {client}: there are {self.clients} clients, from 0 on")
-        if self._keys is not None and (reason := take_signature(content, node, self._keys.current().get(client))):
-            raise DataError(f"identity.client = {client}: {reason}")
         return client
+
+
+# the grid
+
+
+class TooFewNodes(Exception):
+    """An inner strategy has waited for more clients than are there."""
+
+
+class ClientGrid:
+    """The grid as an inner strategy sees it: only nodes that are clients in good standing, and no wait without an end.
+
+    `look` says which node each client is that is there now. After `patience` seconds there is an end: Flower's strategies ask
+    again and again.
+    """
+
+    def __init__(self, grid: Grid, look: Callable[[], Mapping[int, int]], patience: float) -> None:
+        self._grid, self._look, self._began, self._patience = grid, look, time.monotonic(), max(patience, SETTLED)
+        self.clients: dict[int, int] | None = None
+        """node → client"""
+
+    def get_node_ids(self) -> list[int]:
+        waited = time.monotonic() - self._began
+        if waited > self._patience:
+            raise TooFewNodes(f"waited {waited:.0f} s for more than {len(self.clients or ())} clients")
+        if self.clients is None or waited > SETTLED:
+            self.clients = {node: client for client, node in self._look().items()}
+        return list(self.clients)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+
+def nonce() -> ConfigRecord:
+    """A record that makes the id of a message, its hash, one that nobody can guess: whoever knows the id may answer."""
+    return ConfigRecord({"nonce": secrets.token_hex(16)})
+
+
+def guarded(grid: Grid) -> Grid:
+    """The grid, changed so that a reply is by the node that was asked, and one that cannot be read is that node's failure.
+
+    The SuperLink takes an answer only from who knows the id of the question, and only the node that was asked is told it. But
+    Flower's grid hands on what a message says of itself, also such as answer nothing, and builds all of them at once from the
+    bytes that nodes sent, unguarded. Here the answer to each question is pulled by itself and becomes a reply to it. An answer
+    that never comes whole is one that does not come.
+    """
+    from flwr.superlink.grid import HttpGrid  # the SuperLink's half of Flower: two seconds, which no client needs
+
+    if not isinstance(grid, HttpGrid) or "pull_messages" in vars(grid):
+        return grid
+    push, pull, questions = grid.push_messages, grid.pull_messages, dict[str, Message]()
+
+    def push_messages(messages: Iterable[Message]) -> Iterable[str]:
+        messages = list(messages)
+        ids = [each for each in push(messages) if each]  # none where a node is not there any more
+        questions.update({each.metadata.message_id: remove_content_from_message(each) for each in messages})
+        return ids
+
+    def pull_messages(message_ids: Iterable[str]) -> list[Message]:
+        link, replies = grid._runtime_client, list[Message]()
+        if "PullMessages" not in vars(link):
+            vars(link)["PullMessages"] = partial(_answers_alone, link.PullMessages)
+        for asked in sorted(message_ids):
+            found: list[RecordDict | Error] = []
+            try:
+                found += [each.error if each.has_error() else each.content for each in pull([asked])]
+            except httpx.HTTPError:  # between us and the SuperLink
+                raise
+            except Exception as error:  # a stranger's bytes fail in many ways
+                found.append(Error(0, f"its answer cannot be read ({type(error).__name__})"))
+            replies += [Message(each, reply_to=questions[asked]) for each in found]
+        return replies
+
+    vars(grid).update(push_messages=push_messages, pull_messages=pull_messages)
+    return grid
+
+
+def _answers_alone(
+    pull: Callable[[PullAppMessagesRequest], PullAppMessagesResponse], request: PullAppMessagesRequest
+) -> PullAppMessagesResponse:
+    """What was asked for: nodes can also put messages there that answer nothing."""
+    found = pull(request)
+    both = zip(found.messages_list, found.message_object_trees, strict=True)
+    kept = [each for each in both if each[0].metadata.reply_to_message_id in request.message_ids]
+    return PullAppMessagesResponse(messages_list=[each for each, _ in kept], message_object_trees=[tree for _, tree in kept])

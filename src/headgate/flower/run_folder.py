@@ -14,10 +14,9 @@ from typing import Any
 
 from flwr.common import log
 
-from headgate.books.durable import Watch
 from headgate.books.ledger_store import LEDGER, LedgerStore, RoundRow
 from headgate.errors import DataError
-from headgate.experiment import Experiment, load, named_outside
+from headgate.experiment import Experiment
 from headgate.experiment.sweep import differing
 from headgate.reading import read_toml
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, RunFolder, read_state
@@ -66,14 +65,14 @@ class RunRecord:
     def parameters(self) -> Path:
         return self.folder / PARAMETERS
 
-    def ledger(self, watch: Watch | None) -> LedgerStore:
+    def ledger(self) -> LedgerStore:
         """The ledger; refused where it is gone, or older than the rest of the folder: the run would buy again."""
         path, played = self.folder / LEDGER, 0
         if not path.exists() and self.parameters.exists():  # which are made after it
             raise DataError(f"{path}: is missing, though the run has begun; put it back, or choose another folder")
         with suppress(DataError):  # a state that is damaged will be written again
             played = int(read_state(self.folder)["round"])
-        self._store = store = LedgerStore(path, watch)
+        self._store = store = LedgerStore(path)
         if (known := store.settled) < played:  # what a round came to is in the ledger first
             store.close()
             raise DataError(f"{path}: knows {known} rounds, {STATE} tells of {played}; put the newest copy in its place")
@@ -130,18 +129,13 @@ def _check_same(folder: Path, experiment: Experiment) -> None:
         raise DataError(f"{folder}: holds a run of the simulator; choose another folder")
     for key, reason in experiment.unnamed.items():
         raise DataError(f"{folder}: cannot be continued, {key} is known to the process that began it alone: {reason}")
-    if read_toml(folder / CONFIG) == experiment.tables():
-        return  # nothing need be made of them to know that they are the same
-    known = named_outside(experiment.tables()).values()  # what else its settings name is not imported
-    begun, wanted = _settings(load(folder / CONFIG, trusted=known)), _settings(experiment)
+    begun, wanted = (
+        {**tables, "run": {key: value for key, value in tables["run"].items() if key != "folder"}}
+        for tables in (read_toml(folder / CONFIG), experiment.tables())
+    )
     if begun != wanted:
         other = f"was begun with other settings ({differing(begun, wanted)})"
         raise DataError(f"{folder}: {other}; choose another folder, or go on with its config.toml")
-
-
-def _settings(experiment: Experiment) -> dict[str, Any]:
-    tables = experiment.tables()
-    return {**tables, "run": {key: value for key, value in tables["run"].items() if key != "folder"}}
 
 
 def _environment(mean_price: float | None) -> dict[str, Any]:

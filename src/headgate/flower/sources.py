@@ -1,13 +1,13 @@
-"""Where a client's samples come from: a data set, a function, a folder that fills up, a file of JSON lines or CSV that grows.
+"""Where a client's samples come from: a data set, a function, a folder that fills up, a file of JSON lines that grows.
 
 A source is asked for the samples after a cursor and tells the new cursor, which is stored together with the samples: what
 was admitted before a crash is never asked for again, and what was not is not skipped. Labels may come later than samples.
 """
 
-import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -189,26 +189,21 @@ class FolderSource:
     pattern: str = "*"
 
     def read(self, cursor: int, count: int, taken: Taken) -> Batch:
-        samples: list[Sample] = []
-        for path in self._files():
-            if len(samples) == count:
-                break
-            if not taken(path.name):
-                samples.append(Sample(path.name, path.read_bytes(), self._label(path)))
+        new = islice((path for path in self._files() if not taken(path.name)), count)
+        samples = [Sample(path.name, path.read_bytes(), self._label(path)) for path in new]
         return Batch(samples, cursor + len(samples))
 
     def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
         found = {key: self._label(Path(self.path) / key) for key in keys}
         return {key: label for key, label in found.items() if label is not None}
 
-    def _files(self) -> Iterator[Path]:
+    def _files(self) -> list[Path]:
         folder = Path(self.path)
         if not folder.is_dir():
             raise DataError(f"source {folder}: no such folder")
         files = [path for path in folder.glob(self.pattern) if path.is_file() and not path.name.startswith(".")]
-        yield from sorted(
-            (path for path in files if path.suffix != ".label"), key=lambda path: (path.stat().st_mtime_ns, path.name)
-        )
+        came = {path: (path.stat().st_mtime_ns, path.name) for path in files if path.suffix != ".label"}
+        return sorted(came, key=came.__getitem__)
 
     @staticmethod
     def _label(path: Path) -> Label | None:
@@ -230,69 +225,34 @@ class JsonLinesSource:
 
     def read(self, cursor: int, count: int, taken: Taken) -> Batch:
         samples: list[Sample] = []
-        for place, end, payload, value in self._rows(Path(self.path), cursor):
-            if len(samples) == count:
-                break
-            samples.append(Sample(str(value.get("key", place)), payload, _label_of(self.path, value.get(self.label))))
-            cursor = end
+        for place, line, value in islice(_rows(Path(self.path), cursor), count):
+            samples.append(Sample(str(value.get("key", place)), line, _label_of(self.path, value.get(self.label))))
+            cursor = place + len(line) + 1
         return Batch(samples, cursor)
 
     def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
         if self.later is None or not Path(self.later).is_file():
             return {}
-        rows = {str(value.get("key")): value.get("label") for *_, value in self._rows(Path(self.later), 0)}
+        rows = {str(value.get("key")): value.get("label") for *_, value in _rows(Path(self.later), 0)}
         found = {key: _label_of(self.later, rows.get(key)) for key in keys}
         return {key: label for key, label in found.items() if label is not None}
 
-    def _rows(self, path: Path, cursor: int) -> Iterator[tuple[int, int, bytes, dict[str, Any]]]:
-        """(where it begins, where it ends, payload, fields)."""
-        for place, line in _lines(path, cursor):
-            yield place, place + len(line) + 1, line, _object(path, place, line)
 
-
-@dataclass(frozen=True)
-class CsvSource(JsonLinesSource):
-    """Rows of a CSV file with a header, which is only ever appended to; a row is one line, and counts when its end is there.
-
-    `label` names the column of the label; where it is empty, it may come later as a row of the CSV file `later` with the
-    columns `key` and `label`. The payload is the row as a JSON object.
-    """
-
-    def _rows(self, path: Path, cursor: int) -> Iterator[tuple[int, int, bytes, dict[str, Any]]]:
-        header: list[str] | None = None
-        for place, line in _lines(path, 0):
-            row = next(csv.reader([line.decode()]), [])
-            if header is None:
-                header = row
-            elif place >= cursor:
-                if len(row) != len(header):
-                    raise DataError(f"source {path}: the row at {place} has {len(row)} entries for {len(header)} columns")
-                value: dict[str, Any] = dict(zip(header, row, strict=True))
-                payload = json.dumps(value).encode()
-                value |= {name: _plain(value[name]) if value[name] else None for name in (self.label, "label") if name in value}
-                yield place, place + len(line) + 1, payload, value
-
-
-def _lines(path: Path, cursor: int) -> Iterator[tuple[int, bytes]]:
-    """(where it begins, the line) of all complete lines after `cursor` bytes; empty ones are passed over."""
+def _rows(path: Path, cursor: int) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+    """(where it begins, the line, its object) of all complete lines after `cursor` bytes; empty ones are passed over."""
     with path.open("rb") as file:
         file.seek(cursor)
         for line in file:
             if not line.endswith(b"\n"):
                 return  # somebody is still writing it
             if line.strip():
-                yield cursor, line[:-1]
+                value = None
+                with suppress(ValueError):
+                    value = json.loads(line)
+                if not isinstance(value, dict):
+                    raise DataError(f"source {path}: the line at byte {cursor} is not a JSON object")
+                yield cursor, line[:-1], value
             cursor += len(line)
-
-
-def _object(path: Path, place: int, line: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise DataError(f"source {path}: the line at byte {place} is not a JSON object")
-    return value
 
 
 def _label_of(path: Path | str, value: Any) -> Label | None:

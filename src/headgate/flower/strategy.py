@@ -4,6 +4,7 @@ The inner strategy samples clients, configures and averages; it knows nothing of
 differences: it goes on where the run folder stands, and every wait has a limit.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from logging import INFO, WARNING
@@ -20,19 +21,26 @@ from numpy.typing import ArrayLike
 from headgate.books.accounts import Accounts, OpenRound, Settlement, check_playable
 from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
-from headgate.books.messages import HELD_LOSS, NEW_LOSS, RECORD, Ended, Order, to_wire
+from headgate.books.messages import HELD_LOSS, NEW_LOSS, NONCE, RECORD, Ended, Order, to_wire
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.types import Floats, Ints, Ledger
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.averaging import Averaging, in_type_of
-from headgate.flower.keys import NONCE, keys_of_the_deployment, nonce
+from headgate.flower.keys import VARIABLE
 from headgate.flower.parameters import StrategyMemory, keep_only, numpy_of, read_parameters, record_of, write_parameters
-from headgate.flower.roster import ANSWER_WITHIN, Roster
-from headgate.flower.rounds import CheckedReplies, Discipline, Update, evaluations, for_any_strategy, hear, mean_metrics
+from headgate.flower.roster import ANSWER_WITHIN, ClientGrid, Roster, TooFewNodes, guarded, nonce
+from headgate.flower.rounds import (
+    CheckedReplies,
+    Discipline,
+    NamedArrays,
+    Update,
+    evaluations,
+    for_any_strategy,
+    hear,
+    mean_metrics,
+)
 from headgate.flower.run_folder import RunRecord
-from headgate.flower.senders import ClientGrid, TooFewNodes, guarded, sorted_out
-from headgate.flower.validation import NamedArrays
 from headgate.learning.concepts import ConceptSchedule
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
@@ -87,7 +95,6 @@ class Gated(Strategy):
         everyone: bool = False,
         fixed_shapes: bool | None = None,
         track: Sequence[str] = (),
-        watch: Callable[[str], None] | None = None,
     ) -> None:
         experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
         self.inner, self.experiment, self.discipline = inner, experiment, discipline or Discipline()
@@ -97,19 +104,19 @@ class Gated(Strategy):
         self._prices, self._everyone = prices, everyone
         self._fixed_shapes = not _of_trees(inner) if fixed_shapes is None else fixed_shapes
         self._memory, self._weight = StrategyMemory(inner), getattr(inner, "weighted_by_key", "num-examples")
-        self._keys = keys_of_the_deployment()
         self._held = FolderLock()
         try:
             with on_disk(Path(folder)):
                 self._record = RunRecord.open(Path(folder), experiment, self._held, own_prices=prices is not None)
             self._record.track(track, self._held)
-            self.store = self._record.ledger(watch)
+            self.store = self._record.ledger()
             self._held.callback(self.store.close)
             self.accounts = Accounts.of(experiment, self.store)
         except BaseException:
             self._held.close()
             raise
-        self._roster = Roster(self.store, experiment.system.clients, self._keys)
+        keys = os.environ.get(VARIABLE)
+        self._roster = Roster(self.store, experiment.system.clients, Path(keys) if keys else None)
         self._evaluate: Evaluate | None = None
         self._started, self._grid = False, cast(Grid, None)
         self._dismissed: set[int] = set()
@@ -118,7 +125,6 @@ class Gated(Strategy):
         self._now: OpenRound | None = None
         self._sent: dict[int, Order] = {}
         self._asked: dict[int, int] = {}
-        self._messages: list[Message] = []
 
     @property
     def ledger(self) -> Ledger:
@@ -193,7 +199,7 @@ class Gated(Strategy):
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         """The inner strategy's messages, each with its client's order, which is on disk before it is sent."""
         t, rules = self.accounts.t + 1, self.discipline
-        self._messages, self._sent, self._now = [], {}, None
+        self._sent, self._now = {}, None
         self._up_to_date()
         if t > self.experiment.rounds:
             log(WARNING, "headgate: all rounds of the recipe (run.rounds = %s) are over; nothing is ordered", t - 1)
@@ -203,7 +209,7 @@ class Gated(Strategy):
                 hint = "hand start() the arrays that Gated.continue_from() returns"
                 raise SettingError(f"initial_arrays: the run stands at round {self.accounts.t}; {hint}")
             self.continue_from(arrays)
-        self._model, self._grid = self._typed(numpy_of(arrays)), grid
+        self._model, self._grid = self._typed(numpy_of(arrays)), guarded(grid)
         there = self._roster.gather(grid, t, rules.quorum, rules.gather, rules.deadline)
         away = self._away()
         gone = {client: node for client, node in there.items() if client in self.accounts.left - self._dismissed}
@@ -217,12 +223,12 @@ class Gated(Strategy):
             drawn = {}
             self.store.note([Event(t, -1, "no training", str(error))])
         clients = {node: client for node, client in _by_client(view).items() if node in drawn or self._everyone}
-        self._now = self.accounts.begin(self._price(t), set(clients.values()))
+        self._now, messages = self.accounts.begin(self._price(t), set(clients.values())), list[Message]()
         for node, client in clients.items():
             self._sent[node] = order = self.accounts.order(self._now, client, node in drawn)
             message = drawn.get(node) or Message(self._bare(t, config), node, MessageType.TRAIN)
-            self._messages.append(self._message(t, message, **{RECORD: ConfigRecord(to_wire(order))}))
-        return self._messages
+            messages.append(self._message(t, message, **{RECORD: ConfigRecord(to_wire(order))}))
+        return messages
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Settle the round: what was admitted, by every answer; the model, if there are answers enough."""
@@ -231,9 +237,7 @@ class Gated(Strategy):
             if self.accounts.t < self.experiment.rounds:
                 raise SettingError(f"server_round = {server_round}: no orders were given for it")
             return None, None
-        sent = {node: order.client for node, order in self._sent.items()}
-        genuine, forged = sorted_out(now.t, self._messages, sent, replies, self._keys)
-        heard = hear(self.accounts, now, self._sent, genuine, self._model, self.discipline, self._fixed_shapes)
+        heard = hear(self.accounts, now, self._sent, replies, self._model, self.discipline, self._fixed_shapes)
         self.accounts.check_up_to_date(now, heard.answers)
         losses = heard.losses(self.experiment.system.clients) if self.accounts.asks else None
         done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
@@ -251,9 +255,8 @@ class Gated(Strategy):
             if moved is not None:  # another strategy's start may change the model further: then what clients got is kept
                 kept = moved if self._started else self._model
                 file = write_parameters(self._record.parameters, now.t, kept, self._memory.now())
-            events = [*forged, *heard.events, *events]
-            self.accounts.commit(done, file, metrics, self._clients(done), events=events)
-            self._file, self._model, self._now, self._sent, self._messages = file, model, None, {}, []
+            self.accounts.commit(done, file, metrics, self._clients(done), events=[*heard.events, *events])
+            self._file, self._model, self._now, self._sent = file, model, None, {}
             self._record.append(self.store.rounds(after=now.t - 1)[0])
             line = self._told(heard, metrics)
             self._record.state("running", now.t, line)
@@ -276,15 +279,13 @@ class Gated(Strategy):
             log(WARNING, "headgate: round %s is not evaluated by clients: %s", t, error)
             return []
         self._asked = {node: client for node, client in _by_client(view).items() if node in drawn}
-        self._messages = [self._message(t, drawn[node]) for node in self._asked]
-        return self._messages
+        return [self._message(t, drawn[node]) for node in self._asked]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """What the inner strategy makes of the answers; with keys, of those that clients have signed."""
-        genuine, forged = sorted_out(self.accounts.t, self._messages, self._asked, replies, self._keys)
-        found, events = self._evaluated(evaluations(genuine, self._asked, self._weight))
-        if forged or events:
-            self.store.note([*forged, *events])
+        """What the inner strategy makes of the answers."""
+        found, events = self._evaluated(evaluations(replies, self._asked, self._weight))
+        if events:
+            self.store.note(events)
         return found
 
     def summary(self) -> None:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from modulefinder import ModuleFinder
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
 import tomli_w
 
@@ -95,20 +95,13 @@ def own_modules(tables: Mapping[str, Any], folders: Sequence[Path]) -> dict[Path
     return {path.relative_to(root): path for path in paths for root in roots if path.is_relative_to(root)}
 
 
-class AppSettings(NamedTuple):
-    """What a written app says of itself."""
-
-    clients: int
-    out: Path
-
-
-def app_settings(folder: Path) -> AppSettings:
-    """Read an app back; its files may have been edited since."""
+def app_settings(folder: Path) -> tuple[int, Path]:
+    """Clients and run folder of an app that was written; its files may have been edited since."""
     try:
         own = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["tool"]["flwr"]["app"]
         package = str(own["components"]["serverapp"]).partition(".")[0]
         experiment = load(str(folder / package / "recipe.toml"))
-        return AppSettings(experiment.system.clients, Path(own["config"]["out"]))
+        return experiment.system.clients, Path(own["config"]["out"])
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: is no app made by headgate flower new ({error})") from None
 

@@ -22,9 +22,9 @@ from string import Template
 from typing import Any
 
 from headgate.errors import HeadgateError, SettingError
+from headgate.flower import ENVIRONMENT
 from headgate.flower.deploy.certificates import ensure_certificates
 from headgate.flower.keys import FILE, bind_key, make_key
-from headgate.flower.quiet import ENVIRONMENT
 from headgate.reading import read_object
 from headgate.records.tables import STATE
 from headgate.writing import FolderLock
@@ -138,14 +138,14 @@ class Loopback(ExitStack):
         self._end()  # what a process that was killed has left behind
         for warning in ensure_certificates(self.folder / "certificates"):
             self.say(warning)
-        write_server(self.link, self.folder / "certificates", f"127.0.0.1:{self.port}", free_port())
+        write_server(self.link, self.folder / "certificates", f"127.0.0.1:{self.port}", inside := free_port())
         for name in SERVER:  # workers of nginx could not be found by the variable
             self.start(name, self.link, *(["-g", "master_process off;"] if name == "nginx" else []))
-        self.await_that(lambda: flwr(self.link, "supernode", "list", NAME), "SuperLink")
+        self.await_that(lambda: socket.create_connection(("127.0.0.1", inside), 1), "SuperLink").close()
         for client in range(self.nodes):
             self.start_node(client)
         self.say(f"SuperLink behind nginx at https://127.0.0.1:{self.port}, {self.nodes} SuperNodes; logs in {self.folder}")
-        self.await_that(lambda: str(flwr(self.link, "supernode", "list", NAME)).count("'online'") == self.nodes, "SuperNodes")
+        self.await_that(lambda: str(flwr(self.link, "supernode", "list", NAME)).count("'online'") == self.nodes, "nodes", 3)
 
     def start_node(self, client: int, registered: bool = True) -> None:
         """Start the SuperNode of a client, with a key that is made and registered if need be."""
@@ -164,14 +164,14 @@ class Loopback(ExitStack):
             own: Any = {"env": {**os.environ, **self.more}, "umask": 0o077, "stdin": subprocess.DEVNULL}
             subprocess.run(command, check=True, stdout=log, stderr=log, **own)
 
-    def await_that(self, condition: Callable[[], Any], what: str) -> Any:
+    def await_that(self, condition: Callable[[], Any], what: str, pause: float = 0.5) -> Any:
         """Wait for a condition and return its value. What fails meanwhile is tried again."""
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
-            with suppress(HeadgateError):
+            with suppress(HeadgateError, OSError):
                 if found := condition():
                     return found
-            time.sleep(0.5)
+            time.sleep(pause)
         raise HeadgateError(f"{what}: not there within {PATIENCE:g} s; logs in {self.folder}")
 
     def _end(self) -> None:
@@ -203,7 +203,7 @@ class Loopback(ExitStack):
         while not status.startswith("finished"):
             run = str(flwr(self.link, "run", str(app), NAME, "--run-config", config)["run-id"])
             self.say(f"run {run}: submitted")
-            self.await_that(lambda: any(self.running(SERVER_APP)) or now().startswith("finished"), f"ServerApp of run {run}")
+            self.await_that(lambda: any(self.running(SERVER_APP)) or now().startswith("finished"), f"ServerApp of run {run}", 2)
             while any(self.running(SERVER_APP)) or line != _line(out):
                 if line != (line := _line(out)):
                     self.say(line)
