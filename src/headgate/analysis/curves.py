@@ -40,7 +40,11 @@ def line_styles(policies: Sequence[Runs]) -> list[LineStyle]:
     names, runs = list(dict.fromkeys(p.policy for p in policies)), list(dict.fromkeys(p.folder for p in policies))
     if len(names) <= len(COLOURS) and len(runs) <= len(DASHES):
         return [LineStyle(names.index(p.policy), runs.index(p.folder)) for p in policies]
-    return [LineStyle(i % len(COLOURS), i // len(COLOURS) % len(DASHES)) for i in range(len(policies))]
+    return [one_style(i) for i in range(len(policies))]
+
+
+def one_style(place: int) -> LineStyle:
+    return LineStyle(place % len(COLOURS), place // len(COLOURS) % len(DASHES))
 
 
 class Curve(NamedTuple):

@@ -140,7 +140,6 @@ def report(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page; default: report.html in the first folder.")
     ] = None,
-    figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Also draw the figures as SVG and PNG.")] = None,
     target: Annotated[
         float | None, typer.Option(help="Test accuracy whose first round is reported; default: the recipe's.")
     ] = None,
@@ -158,11 +157,6 @@ def report(
     if not page.parent.is_dir():
         raise DataError(f"--out {page}: there is no folder {page.parent}")
     say(write_report(found, page, target if target is not None else found[0].target))
-    if figures is not None:
-        from headgate.analysis.figures import draw_run
-
-        for path in draw_run(found, figures):
-            say(path)
 
 
 def data_list() -> None:

@@ -1,4 +1,4 @@
-"""Answers about runs: the list, settings and results, curves, buffers, the gate round by round, tables as CSV.
+"""Answers about runs: the list, settings and results, curves, buffers, the gate round by round.
 
 Every answer is a data class. Its fields are the keys of the JSON object, and the OpenAPI document is made from them.
 """
@@ -9,13 +9,11 @@ from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from headgate.analysis.curves import heat, neighbours, rounded, thinned
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.limits import conclusion
-from headgate.analysis.rehearsal import as_cells
 from headgate.analysis.runs import Runs, runs_of
 from headgate.analysis.summary import breakdown_note, columns, summarise
 from headgate.errors import DataError, SettingError
@@ -35,7 +33,6 @@ Metric = Literal[
     "spend", "debt", "admitted", "price", "n", "N", "n_eff", "bound", "train_loss",
     "spent", "accuracy", "test_loss", "best_accuracy",
 ]  # fmt: skip
-Figure = Literal[Metric, "clients", "metrics"]
 GATE_COLUMNS = ("price", "spend", "spent", "debt", "admitted", "n", "N", "accuracy")
 GATE_CLIENTS = 60
 """clients that the gate draws one by one; more are put together with their neighbours"""
@@ -205,8 +202,8 @@ class ClientBuffers:
 
 
 def _progress(library: Library, run: RunFolder) -> dict[str, Any]:
-    now = library.progress(run.name)
-    return {"name": run.name, "state": now.state, "round": now.round, "rounds": now.rounds, "budget": run.budget}
+    state = library.head(run.name).status
+    return {"name": run.name, "state": state, "round": library.round(run.name), "rounds": run.rounds, "budget": run.budget}
 
 
 def detail(library: Library, name: str) -> RunDetail:
@@ -377,27 +374,3 @@ def gate_trace(
         recorded=admitted is not None,
         **known,
     )
-
-
-# tables
-
-
-def table(library: Library, name: str, figure: Figure) -> str:
-    """Return a figure's numbers as CSV, all rounds."""
-    run = library.open(name)
-    if figure == "metrics":
-        frame = library.table(name, "metrics")
-    elif figure == "clients":
-        known, none = library.table(name, "clients"), pl.lit([None] * len(run.buffers), pl.List(pl.Float64))
-        lists = [pl.coalesce(each, none).alias(each) for each in ("admitted", "held", "paid")]
-        frame = known.select("policy", "seed", "t", pl.lit(list(range(len(run.buffers)))).alias("client"), *lists)
-        frame = frame.explode(frame.columns[3:])
-    else:
-        frame = pl.concat([_curve_frame(runs_in(library, name, policy), figure) for policy in run.policies])
-    return as_cells(frame).write_csv()
-
-
-def _curve_frame(one: Runs, metric: str) -> pl.DataFrame:
-    mean, half = means(line(one, metric))
-    named = {"policy": [one.policy] * mean.size, "t": np.arange(1, mean.size + 1), "mean": mean, "half": half}
-    return pl.DataFrame(named, nan_to_null=True).filter(pl.col("mean").is_finite())

@@ -84,7 +84,7 @@ def test_the_whole_way_by_keyboard(tab, served):
 
 def test_new_rounds_take_nobodys_place_away(tab, tmp_path, elsewhere):
     made = MadeUp(tmp_path / "live", rounds=12).play(2)
-    with Served(tmp_path, pause=0.05) as served:
+    with Served(tmp_path) as served:
         page = tab(served, "/run/live")
         settled(page)
         meaning = page.get_by_text("What the columns mean")

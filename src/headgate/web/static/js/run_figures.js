@@ -1,20 +1,19 @@
 // The figures of a run: which numbers, under which title, with which line to compare with.
 
 import { fixed, number, whole } from "../drawing/format.js";
-import { interpolated } from "./curves.js";
 import { lineFigure, pressed } from "../drawing/lines.js";
-import { labelOf, tableOf } from "../drawing/numbers.js";
+import { labelOf, longTable, tableOf } from "../drawing/numbers.js";
 
 const accuracy = { scale: 100, digits: ".1f", unit: " %", least: 0, most: 100, text: (value) => `${fixed(value, 1)} %` };
 const money = { digits: ",.2f", least: 0, text: (value) => fixed(value, 2) };
 const count = { digits: ",.1f", least: 0, text: number };
 
-// key names the CSV; each pane one series.
+// Each pane shows one series.
 export const SECTIONS = [
   {
     title: "Learning",
     figures: [
-      { key: "best_accuracy", title: "Test accuracy", money: true, panes: [{ ...accuracy, series: "best_accuracy", y: "Best so far (%)" }],
+      { key: "best_accuracy", title: "Test accuracy", panes: [{ ...accuracy, series: "best_accuracy", y: "Best so far (%)" }],
         about: "Mean over seeds and the 80 % interval of this mean." },
       { key: "bound", title: "Bound, and the loss that came", tall: true, panes: [
         { series: "bound", y: "Bound, each round", digits: ".4~g", least: 0, text: number, share: 0.5 },
@@ -51,27 +50,21 @@ const LEVELS = {
 };
 
 // What to draw of one figure; null before the first round.
-export function contentOf(spec, { run, curves, looks, hidden, byMoney }) {
-  const useMoney = spec.money && byMoney;
+export function contentOf(spec, { run, curves, looks, hidden }) {
   const panes = spec.panes.map((pane) => {
     const names = pane.once ? run.policies.slice(0, 1) : run.policies;
-    const lines = names.map((policy) => ({ ...lineOf(pane, curves, policy, useMoney), name: pane.once ? "price" : policy, look: pane.once ? { colour: 6, dash: 0 } : looks[run.policies.indexOf(policy)], hidden: !pane.once && hidden.has(policy) })).filter((line) => line.x.length);
+    const lines = names.map((policy) => ({ ...lineOf(pane, curves, policy), name: pane.once ? "price" : policy, look: pane.once ? { colour: 6, dash: 0 } : looks[run.policies.indexOf(policy)], hidden: !pane.once && hidden.has(policy) })).filter((line) => line.x.length);
     return { ...pane, lines, levels: pane.level ? [LEVELS[pane.level](run)] : [], log: pressed(lines) };
   });
   if (!panes.some((pane) => pane.lines.length)) return null;
-  const figure = lineFigure({ x: useMoney ? "Money spent per run so far" : "Round", panes });
-  return { ...figure, label: labelOf(panes), table: tableOf(panes, { money: useMoney }) };
+  const numbers = panes.flatMap((pane) => pane.lines.map((line) => ({ ...line, policy: line.name, series: pane.series })));
+  return { ...lineFigure({ x: "Round", panes }), label: labelOf(panes), table: tableOf(panes), csv: longTable(numbers, "t", ["policy", "series"]) };
 }
 
-function lineOf(pane, curves, policy, useMoney) {
+function lineOf(pane, curves, policy) {
   const { t, mean, half } = curves.series(policy, pane.series);
   const at = t.map((_, i) => i).filter((i) => mean[i] !== null);
   const rounds = at.map((i) => t[i]);
   const scale = (values) => values && at.map((i) => (values[i] === null ? null : values[i] * (pane.scale || 1) / (pane.perRound ? t[i] : 1)));
-  return { x: useMoney ? spentAt(curves, policy, rounds) : rounds, t: rounds, mean: scale(mean), half: scale(half) };
-}
-
-function spentAt(curves, policy, rounds) {
-  const spent = curves.series(policy, "spent");
-  return interpolated([0, ...spent.t], [0, ...spent.mean], rounds);
+  return { x: rounds, t: rounds, mean: scale(mean), half: scale(half) };
 }
