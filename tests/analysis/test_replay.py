@@ -142,7 +142,7 @@ REFUSED = {
     f"{HEADER}1,2,3\n2026-01-05,2,3\n": "times must be all numbers, all dates",
     f"{HEADER}2026-01-05,2,3\n2026-01-05T09:00Z,2,3\n": "all dates, or all dates with a time zone",
     f"{HEADER}2026-01-05,2,3\n2026-01-05T00:00,2,3\n": "line 3: time = 2026-01-05T00:00: comes twice",
-    "time,client,price,samples\n1,a,2,3\n1,a,2,4\n": "line 3: time = 1: comes twice for client a",
+    "time,client,price,samples\n1,a,2,3\n1,a,2,4\n": "line 3: time = 1: comes twice",
     f"{HEADER}1,2,0\n": "0 was paid in all; must be more than nothing",
     f'{HEADER}1,2,"{"3" * 200_000}"\n': "cannot be read as CSV (field larger than field limit",
     HEADER + "".join(f"{t},1,1\n" for t in range(PURCHASES + 1)): "more than 20,000 purchases",

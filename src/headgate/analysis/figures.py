@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from headgate.analysis.curves import COLOURS, DASHES, Curve, Gap, LineStyle, Panel, line_styles, money_panel, one_style, panels
-from headgate.analysis.intervals import Floats
+from headgate.analysis.curves import COLOURS, Curve, Gap, Level, Panel, money_panel, thinned
+from headgate.analysis.intervals import Floats, means
 from headgate.analysis.pages import check_file, write_whole
 from headgate.analysis.rehearsal import as_runs
 from headgate.analysis.savings import Row, Saving
@@ -24,6 +24,7 @@ from headgate.experiment import Experiment
 matplotlib.use("Agg")  # no screen is needed, and none is opened
 
 
+DASHES = ("-", "--", ":", "-.")
 SUFFIXES = (".svg", ".png", ".pdf")
 STYLE: Any = {
     "axes.spines.top": False,
@@ -51,42 +52,64 @@ def save_figure(figure: Any, path: Path) -> None:
 
 def draw_rehearsal(experiment: Experiment, rehearsals: Mapping[str, Rehearsal], path: Path) -> None:
     """Draw money, memory and distinct samples over the rounds; lines are means, bands their 80 % interval."""
-    policies = [as_runs(experiment, name, result) for name, result in rehearsals.items()]
+    found, system = [as_runs(experiment, name, result) for name, result in rehearsals.items()], experiment.system
+    budget = Level(system.budget, f"budget {system.budget:,.6g}")
+    memory = Level(system.memory, f"all buffers {system.memory:,}")
+    spent = [one.spent / np.arange(1, one.complete + 1) for one in found]
+    drawn = [
+        _over_rounds("Money spent per round, so far", "Money per round, mean so far", spent, [budget]),
+        _over_rounds("Samples in memory, n", "Samples, all clients", [one.column("n") for one in found], [memory]),
+        _over_rounds("Distinct samples so far, N", "Samples, all clients", [one.column("N") for one in found], []),
+    ]
+    _save_panels(drawn, list(rehearsals), path)
+
+
+def _over_rounds(title: str, y: str, values: Sequence[Floats], levels: list[Level]) -> Panel:
+    curves = []
+    for policy, own in enumerate(values):
+        mean, half = means(own)
+        at = thinned(mean.size)
+        curves.append(Curve(policy, (at + 1.0).tolist(), mean[at].tolist(), half[at].tolist()))
+    return Panel(title, "Round", y, curves, levels)
+
+
+def _save_panels(drawn: Sequence[Panel], names: Sequence[str], path: Path) -> None:
     with plt.rc_context(STYLE):
-        save_figure(_draw_panels(panels(policies, ("spend", "n", "N")), list(rehearsals), line_styles(policies)), path)
+        figure, grid = plt.subplots(1, len(drawn), figsize=(6.4 * len(drawn) ** 0.85, 3.9), squeeze=False, layout="constrained")
+        for axes, panel in zip(grid.flat, drawn, strict=True):
+            _draw_panel(axes, panel, names)
+        handles = {text: handle for axes in grid.flat for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 4 * len(drawn)))
+        save_figure(figure, path)
 
 
-def _draw_panels(drawn: Sequence[Panel], names: Sequence[str], styles: Sequence[LineStyle]) -> Any:
-    figure, grid = plt.subplots(1, len(drawn), figsize=(6.4 * len(drawn) ** 0.85, 3.9), squeeze=False, layout="constrained")
-    for axes, panel in zip(grid.flat, drawn, strict=True):
-        _draw_panel(axes, panel, names, styles)
-    handles = {label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 4 * len(drawn)))
-    return figure
-
-
-def _draw_panel(axes: Axes, panel: Panel, names: Sequence[str], styles: Sequence[LineStyle]) -> None:
-    for line in panel.curves:
-        style, name = styles[line.policy], names[line.policy]
-        look: Any = {"color": COLOURS[style.colour], "linestyle": DASHES[style.dash], "label": label(name), "linewidth": 1.6}
-        if line.t is None:  # whole runs, a point for each budget
-            axes.errorbar(line.x, line.mean, np.nan_to_num(line.half), capsize=2, marker="o", markersize=4, **look)
+def _draw_panel(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
+    """Over rounds, or of whole runs, a point for each budget. The scale is logarithmic for money, and where else one far-off
+    value would press everything flat."""
+    by_round, lines = panel.x == "Round", [np.array(curve[1:]) for curve in panel.curves]
+    every = np.concatenate([mean for _, mean, _ in lines]) if lines else np.zeros(1)
+    log = bool(every.min() > 0 and every.max() > 8 * np.median([mean[-1] for _, mean, _ in lines]))
+    for curve, (x, mean, half) in zip(panel.curves, lines, strict=True):
+        colour, dash = COLOURS[curve.policy % len(COLOURS)], DASHES[curve.policy // len(COLOURS) % len(DASHES)]
+        look: Any = {"color": colour, "linestyle": dash, "label": label(names[curve.policy]), "linewidth": 1.6}
+        half = np.nan_to_num(half)
+        if by_round:  # nothing here is negative
+            axes.plot(x, mean, **look)
+            low = np.maximum(mean - half, mean / 10 if log else 0.0)
+            axes.fill_between(x, low, mean + half, color=colour, alpha=0.15, linewidth=0)
         else:
-            axes.plot(line.x, line.mean, **look)
-            axes.fill_between(line.x, *_band(panel, line), color=look["color"], alpha=0.15, linewidth=0)
+            axes.errorbar(x, mean, half, capsize=2, marker="o", markersize=4, **look)
     axes.set(title=label(panel.title), xlabel=label(panel.x), ylabel=panel.y)
-    if panel.log:
+    if log:
         axes.set_yscale("log")
         _plain_ticks(axes.yaxis, axes.get_ylim())
-    if panel.log_x:
+    if not by_round:
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis, axes.get_xlim())
     for level in panel.levels:
-        (axes.axhline if level.axis == "y" else axes.axvline)(level.value, color="black", linewidth=1, linestyle="--")
-        place, turned = ((1, level.value), 0) if level.axis == "y" else ((level.value, 0.02), 90)
-        scales: Any = ("axes fraction", "data") if level.axis == "y" else ("data", "axes fraction")
-        where: Any = {"xycoords": scales, "ha": "right", "va": "bottom", "rotation": turned, "fontsize": 9}
-        axes.annotate(label(level.text), place, **where)
+        axes.axhline(level.value, color="black", linewidth=1, linestyle="--")
+        where: Any = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom", "fontsize": 9}
+        axes.annotate(label(level.text), (1, level.value), **where)
     if panel.gap is not None:
         _draw_gap(axes, panel.gap)
 
@@ -100,13 +123,6 @@ def _draw_gap(axes: Axes, gap: Gap) -> None:
     axes.annotate(label(gap.text), (float(np.sqrt(gap.money * gap.beside)), gap.accuracy), (0, -6), **where)
 
 
-def _band(panel: Panel, line: Curve) -> tuple[Floats, Floats]:
-    """The interval within what can be: nothing here is negative, no accuracy is above 100 %."""
-    half = np.nan_to_num(line.half)
-    low, high = line.mean / 10 if panel.log else 0.0, 100.0 if panel.key.startswith("accuracy") else np.inf
-    return np.maximum(line.mean - half, low), np.minimum(line.mean + half, high)
-
-
 def _plain_ticks(axis: Axis, ends: tuple[float, float]) -> None:
     """1, 2, 5, 10 as they are over few powers of ten, the powers alone over many."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if ends[1] < 1000 * ends[0] else (1,)))
@@ -118,6 +134,4 @@ def draw_comparison(rows: Sequence[Row], found: Sequence[Saving], path: Path, ti
     """Draw accuracy over the money really spent; bars are 80 % intervals, `found` are the savings at one budget."""
     names = list(dict.fromkeys(row["policy"] for row in rows if row["learnt"]))
     panel = money_panel(rows, names, found)
-    panel = replace(panel, title=title or panel.title)
-    with plt.rc_context(STYLE):
-        save_figure(_draw_panels([panel], names, [one_style(i) for i in range(len(names))]), path)
+    _save_panels([replace(panel, title=title or panel.title)], names, path)

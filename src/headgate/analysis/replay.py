@@ -82,7 +82,7 @@ def moment(text: str) -> Moment | None:
 def read_purchases(path: Path) -> Purchases:
     """All rows of a CSV file with the columns time, price, samples (or bought) and perhaps client, in the order of time."""
     rows = csv.DictReader(io.StringIO(read_text(path).removeprefix("\ufeff"), newline=""))
-    found: dict[tuple[Moment, str], tuple[str, float, float]] = {}
+    found: dict[tuple[Moment, str], tuple[str, float, int]] = {}
     try:
         header = [name.strip().lower() for name in rows.fieldnames or ()]
         rows.fieldnames = ["samples" if name == "bought" and "samples" not in header else name for name in header]
@@ -90,58 +90,47 @@ def read_purchases(path: Path) -> Purchases:
             if column not in rows.fieldnames:
                 raise DataError(f'{path}: no column "{column}"; its header names {shown(", ".join(header) or "nothing", 300)}')
         for row in rows:
-            where = f"{path}: line {rows.line_num}"
             if None in row:
-                raise DataError(f"{where}: has more cells than the header has columns")
+                raise DataError(f"{path}: line {rows.line_num}: has more cells than the header has columns")
             cells = {name: (text or "").strip() for name, text in row.items()}
-            when, client = moment(cells["time"]), cells.get("client", "")
-            if when is None:
-                raise DataError(f"{where}: time = {shown(cells['time'])}: must be a number or an ISO date, as in 2026-01-05")
-            if (when, client) in found:
-                whose = f" for client {shown(client)}" if client else ""
-                raise DataError(f"{where}: time = {shown(cells['time'])}: comes twice{whose}; one row for each is needed")
-            price, samples = (
-                _number(where, name, cells[name], most) for name, most in (("price", NUMBER), ("samples", SAMPLES))
-            )
-            if samples % 1:
-                raise DataError(f"{where}: samples = {samples:g}: must be a whole number")
-            found[when, client] = cells["time"], price, samples
+            try:
+                when, price, samples = _purchase(**{name: cells[name] for name in ("time", "price", "samples")})
+                if (when, cells.get("client", "")) in found:
+                    raise DataError(f"time = {shown(cells['time'])}: comes twice; one row for each time and client is needed")
+            except DataError as error:
+                raise DataError(f"{path}: line {rows.line_num}: {error}") from None
+            found[when, cells.get("client", "")] = cells["time"], price, samples
             if len(found) > PURCHASES:
                 raise DataError(f"{path}: more than {PURCHASES:,} purchases")
-        return _arranged(path, found)
+        times = sorted({when for when, _ in found})
     except csv.Error as error:
         raise DataError(f"{path}: cannot be read as CSV ({error})") from None
     except TypeError:  # they cannot be put in order
         raise DataError(f"{path}: times must be all numbers, all dates, or all dates with a time zone") from None
-
-
-def _number(where: str, column: str, text: str, most: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= most:
-        raise DataError(f"{where}: {column} = {shown(text)}: must be a number, 0 or more and at most {most:g}")
-    return value
-
-
-def _arranged(path: Path, found: dict[tuple[Moment, str], tuple[str, float, float]]) -> Purchases:
-    """By round and client."""
+    clients = sorted({client for _, client in found})
     if not found:
         raise DataError(f"{path}: holds no purchases")
-    texts = {when: text for (when, _), (text, _, _) in sorted(found.items(), key=lambda each: each[0][0])}
-    rounds = {when: t for t, when in enumerate(texts)}
-    clients = {client: m for m, client in enumerate(sorted({client for _, client in found}))}
-    if len(rounds) * len(clients) > PURCHASES:
-        raise DataError(f"{path}: {len(rounds):,} times and {len(clients):,} clients; at most {PURCHASES:,} of both multiplied")
-    price, bought = np.full((len(rounds), len(clients)), np.nan), np.zeros((len(rounds), len(clients)), dtype=np.int64)
-    for (when, client), (_, own, samples) in found.items():
-        price[rounds[when], clients[client]], bought[rounds[when], clients[client]] = own, samples
-    purchases = Purchases(tuple(texts.values()), price, bought)
-    paid = float(purchases.paid(purchases.bought).sum())
-    if not 1 / NUMBER <= paid <= NUMBER:
+    if len(times) * len(clients) > PURCHASES:
+        raise DataError(f"{path}: {len(times):,} times and {len(clients):,} clients; at most {PURCHASES:,} of both multiplied")
+    table = [[found.get((when, client), ("", math.nan, 0)) for client in clients] for when in times]
+    texts = tuple(max(text for text, _, _ in row) for row in table)
+    made = Purchases(texts, *(np.array([[cell[i] for cell in row] for row in table]) for i in (1, 2)))
+    if not 1 / NUMBER <= (paid := float(made.paid(made.bought).sum())) <= NUMBER:
         raise DataError(f"{path}: {paid:g} was paid in all; must be more than nothing and at most {NUMBER:g}")
-    return purchases
+    return made
+
+
+def _purchase(time: str, price: str, samples: str) -> tuple[Moment, float, int]:
+    when = moment(time)
+    if when is None:
+        raise DataError(f"time = {shown(time)}: must be a number or an ISO date, as in 2026-01-05")
+    for name, text, most in (("price", price, NUMBER), ("samples", samples, SAMPLES)):
+        value = moment(text)
+        if not isinstance(value, float) or not 0 <= value <= most:
+            raise DataError(f"{name} = {shown(text)}: must be a number, 0 or more and at most {most:g}")
+    if float(samples) % 1:
+        raise DataError(f"samples = {float(samples):g}: must be a whole number")
+    return when, float(price), int(float(samples))
 
 
 LINES = 20

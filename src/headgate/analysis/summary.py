@@ -201,6 +201,24 @@ def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> li
     ]
 
 
+@dataclass(frozen=True)
+class SummaryTable:
+    """The results as the page and the report show them."""
+
+    columns: list[dict[str, str]]
+    """title and meaning"""
+    rows: list[list[dict[str, Any]]]
+    """of each policy the cells: text, and whether it says that a limit was broken"""
+
+
+def summary_table(summaries: Sequence[PolicySummary], target: float | None) -> SummaryTable:
+    known = columns(target, summaries)
+    return SummaryTable(
+        [{"title": column.title, "meaning": column.meaning} for column in known],
+        [[{"text": column.text(each), "broken": column.broken(each)} for column in known] for each in summaries],
+    )
+
+
 def policy_table(
     title: str, summaries: Iterable[PolicySummary], target: float | None = None, only: Sequence[str] = ()
 ) -> StackedTable:

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from headgate.analysis.comparison import rows
-from headgate.analysis.curves import rounded, thinned
+from headgate.analysis.curves import EVALUATED, Series, line, rounded, thinned
 from headgate.analysis.intervals import Floats, estimate, means
 from headgate.analysis.limits import limits, rankable
 from headgate.analysis.runs import Ints, Runs
 from headgate.analysis.savings import chosen_budget, savings, sentence
 from headgate.errors import SettingError
 from headgate.experiment.sweep import dotted
-from headgate.web.answers import EVALUATED, Metric, Series, line, runs_in
+from headgate.web.answers import Metric, runs_in
 from headgate.web.runs import Library
 
 MOST_RUNS, MOST_LINES = 20, 40

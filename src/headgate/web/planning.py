@@ -14,7 +14,7 @@ import numpy as np
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from headgate.analysis.curves import rounded
+from headgate.analysis.curves import PolicyCurves, Series, policy_curves, rounded
 from headgate.analysis.rehearsal import as_runs, summarise_rehearsal
 from headgate.analysis.tables import POINT, plan_json
 from headgate.control.controller import Controller
@@ -28,7 +28,7 @@ from headgate.experiment.recipes import read_recipe
 from headgate.experiment.sections import SystemTable
 from headgate.registry import POLICY, fill, nearest
 from headgate.theory.comparison import oracle_bound
-from headgate.web.answers import GateTrace, PolicyCurves, Series, gate_trace, policy_curves
+from headgate.web.answers import GateTrace, gate_trace
 
 LIMITS = {
     "clients": 1000,
@@ -39,7 +39,6 @@ LIMITS = {
     "number": 1e9,
 }
 FILE = "plan.toml"
-POINTS = 500
 MOST_TEXT = 200
 NOT_ASKED = ("file", "folder", "column", "sha256")
 """keys that would name something on this machine"""
@@ -261,7 +260,7 @@ def answer(asked: PlanRequest) -> PlanAnswer:
 
 
 def _curves(experiment: Experiment, name: str, result: Rehearsal) -> PolicyCurves:
-    found = policy_curves(as_runs(experiment, name, result), 0, POINTS)
+    found = policy_curves(as_runs(experiment, name, result))
     oracle = oracle_bound(experiment.system.buffer, experiment.rounds, experiment.bound)
     drawn = Series(rounded(oracle[np.array(found.t) - 1]), [None] * len(found.t))
     return replace(found, series={**found.series, "oracle_bound": drawn})

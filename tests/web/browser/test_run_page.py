@@ -25,7 +25,7 @@ def points(page, title="Test accuracy"):
 def test_every_figure_is_drawn_with_its_text_alternative(tab, served):
     page = tab(served, "/run/done")
     expect(page.get_by_role("heading", level=1)).to_have_text("done")
-    expect(page.locator(".plot")).to_have_count(9)
+    expect(page.locator(".plot")).to_have_count(10)
     for figure in page.locator(".plot").all():
         figure.scroll_into_view_if_needed()
         expect(figure.locator("svg.main-svg").first).to_be_visible()

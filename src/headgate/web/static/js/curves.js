@@ -29,14 +29,6 @@ export class Curves {
   reached() {
     return this.policies.size ? Math.min(...[...this.policies.values()].map((one) => one.rounds)) : 0;
   }
-
-  // One measured series of a policy: { t, mean, half }.
-  series(policy, key) {
-    const one = this.policies.get(policy);
-    if (!one) return { t: [], mean: [], half: [] };
-    const judged = key in one.judged;
-    return { t: judged ? one.evaluated : one.t, ...(judged ? one.judged : one.series)[key] };
-  }
 }
 
 function joined(old, added, since) {

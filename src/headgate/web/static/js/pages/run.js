@@ -3,15 +3,16 @@
 import { aborted, get, runPath } from "../api.js";
 import { gateAddress, list, remember } from "../address.js";
 import { Curves } from "../curves.js";
+import { facts, settings } from "../../drawing/about.js";
 import { h, put, refill, say } from "../../drawing/dom.js";
 import { asCsv, Figure } from "../../drawing/figure.js";
-import { duration, moment, number, plural, whole } from "../../drawing/format.js";
+import { whole } from "../../drawing/format.js";
 import { heatContent } from "../../drawing/heat.js";
 import { copyButton, failure, note, progress, skeleton, stateMark } from "../marks.js";
 import { legend } from "../../drawing/legend.js";
 import { looks as looksOf } from "../../drawing/palette.js";
-import { contentOf, SECTIONS } from "../run_figures.js";
-import { SummaryTable } from "../summary.js";
+import { levelsOf, sectionsOf } from "../../drawing/run_figures.js";
+import { SummaryTable } from "../../drawing/summary.js";
 
 const PAUSE = 1000; // ms between two looks at a run that is played
 const LAST = ["finished", "diverged"];
@@ -36,9 +37,10 @@ export async function open({ main, signal, name, query }) {
   const status = h("p", { class: "status-line" });
   const said = h("div");
   const notes = h("div");
-  const table = new SummaryTable(run, looks);
+  const table = new SummaryTable(run.policies, run.table, looks);
   const figuresPlace = h("div");
-  refill(main, heading(run), status, said, h("h2", null, "Results"), notes, table.node, figuresPlace, settings(run));
+  refill(main, heading(run), status, said, h("h2", null, "Results"), notes, table.node, figuresPlace,
+    h("section", { "aria-labelledby": "settings-title" }, h("h2", { id: "settings-title" }, "Settings and environment"), settings(run, copyButton(() => run.toml, "Copy as TOML"))));
   showHead();
   showResults();
   drawFigures();
@@ -48,13 +50,12 @@ export async function open({ main, signal, name, query }) {
   function showHead() {
     const { state, round, rounds } = run;
     refill(status, stateMark(state), h("span", { class: "numeral" }, `round ${whole(round)} of ${whole(rounds)}`), state !== "finished" && progress(round, rounds, "Rounds played"), liveMark);
-    refill(said, run.conclusion && h("p", { class: "lede" }, run.conclusion),
-      h("dl", { class: "facts" }, facts(run).map(([term, text]) => h("div", null, h("dt", null, term), h("dd", null, text)))));
+    refill(said, run.conclusion && h("p", { class: "lede" }, run.conclusion), facts(run));
   }
 
   function showResults() {
     refill(notes, run.warning && note(run.warning, "warn"), run.note && note(run.note));
-    table.update(run);
+    table.update(run.table);
   }
 
   function drawFigures() {
@@ -62,15 +63,10 @@ export async function open({ main, signal, name, query }) {
       refill(figuresPlace, h("h2", null, "Figures"), h("div", { class: "empty" }, h("p", null, run.state === "running" ? "The first round is being played. The figures appear when it is done." : "No round was played.")));
       return;
     }
-    const state = () => ({ run, curves, looks, hidden: view.hidden });
-    figures = [];
-    const sections = SECTIONS.map(({ title, figures: specs }) => h("section", { "aria-label": title }, h("h3", { class: "ruled" }, title),
-      h("div", { class: specs.length > 2 && !specs.some((spec) => spec.wide) ? "grid three" : "grid" }, specs.filter((spec) => contentOf(spec, state())).map((spec) => {
-        const figure = new Figure({ ...spec, signal, content: () => contentOf(spec, state()), csv: () => asCsv(contentOf(spec, state()).csv) });
-        figures.push(figure);
-        return figure.node;
-      }), title === "Memory" && run.recorded && heatFigure())));
-    refill(figuresPlace, h("h2", null, "Figures"), chooser(), sections);
+    const state = () => ({ names: run.policies, curves: curves.policies, looks, hidden: view.hidden, levels: levelsOf([run], curves.policies) });
+    const drawn = sectionsOf({ state, signal, heat: run.recorded && heatFigure() });
+    figures = drawn.figures;
+    refill(figuresPlace, h("h2", null, "Figures"), chooser(), drawn.sections);
   }
 
   function chooser() {
@@ -147,30 +143,4 @@ function heading(run) {
     h("div", { class: "title-line" }, h("h1", null, run.name),
       h("div", { class: "title-links" }, h("a", { class: "button", href: gateAddress(run.name) }, "Watch the gate"), h("a", { class: "button", href: `/compare?runs=${encodeURIComponent(run.name)}` }, "Compare"))),
   ];
-}
-
-function facts(run) {
-  const { environment } = run;
-  return [
-    ["data", run.data], ["model", run.model],
-    ["clients", `${whole(run.buffers.length)}, buffers ${range(run.buffers)}`],
-    ["budget", `${number(run.budget)} a round`],
-    ["seeds", whole(run.seeds.length)],
-    ["target", run.target ? `${number(100 * run.target)} %` : null],
-    ["executor", [environment.executor, environment.device, environment.dtype].filter(Boolean).join(", ")],
-    ["started", moment(run.started)],
-    ["took", run.elapsed ? duration(run.elapsed) : null],
-  ].filter(([, text]) => text);
-}
-
-function range(buffers) {
-  const [low, high] = [Math.min(...buffers), Math.max(...buffers)];
-  return low === high ? `of ${number(low)}` : `${number(low)} to ${number(high)}`;
-}
-
-function settings(run) {
-  const rows = Object.entries(run.environment).map(([key, value]) => h("tr", null, h("th", { scope: "row" }, key), h("td", null, typeof value === "object" ? JSON.stringify(value) : String(value))));
-  return h("section", { "aria-labelledby": "settings-title" }, h("h2", { id: "settings-title" }, "Settings and environment"),
-    h("details", null, h("summary", null, `Settings, ${plural(run.toml.trim().split("\n").length, "line")} of TOML`), h("p", { class: "above" }, copyButton(() => run.toml, "Copy as TOML")), h("pre", { tabindex: "0" }, run.toml)),
-    h("details", null, h("summary", null, "Environment"), h("div", { class: "scroll" }, h("table", { class: "plain" }, h("tbody", null, rows)))));
 }
