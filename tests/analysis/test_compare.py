@@ -82,7 +82,7 @@ def test_what_was_paid_is_told_beside_what_was_offered(compared):
     wide = call(*words, "--wide").output
     assert f" {ours['paid']:.2f} " in wide
     assert f" {ours['price_paid']:.2f} of {offered:.2f} " in wide
-    assert "Best within the limits" in wide
+    assert "Best test accuracy within the limits" in wide
 
 
 def test_the_points_of_a_sweep_are_compared_each_under_its_own_prices(tmp_path):

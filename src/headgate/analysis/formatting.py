@@ -98,17 +98,6 @@ def interval(value: Estimate | None, digits: int = 1, signs: bool = False) -> st
     return _minus(text)
 
 
-def duration(seconds: float) -> str:
-    """
-    >>> duration(3725), duration(75.2), duration(4.21)
-    ('1 h 2 min', '1 min 15 s', '4.2 s')
-    """
-    whole = int(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{seconds:.1f} s"
-
-
 def counted(count: int, thing: str) -> str:
     """
     >>> counted(1, "seed"), counted(3, "seed")

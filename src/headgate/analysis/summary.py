@@ -30,6 +30,7 @@ REHEARSED = (
     "regret",
 )  # fmt: skip
 """fields that a rehearsal has"""
+DIP_FIELDS = {"daily": "daily_accuracy", "depth": "dip_depth", "length": "dip_length", "money": "dip_money"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +117,10 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
     if target is not None and not 0 < target <= 1:
         raise SettingError(f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
     kept, first = limits(one), _first_rounds(one, target)
-    spend, held, dips = _mean(one.spend), one.held, summary_of_dips(one)
+    spend, held, changes = _mean(one.spend), one.held, dict[str, Any]()
+    if (dips := summary_of_dips(one)) is not None:
+        changes = {DIP_FIELDS[name]: estimate(values) for name, values in dips.by_seed.items()}
+        changes |= {"dips": dips.count, "dips_recovered": dips.recovered}
     return PolicySummary(
         policy=one.label,
         reference=one.reference,
@@ -147,7 +151,7 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         N=_mean(one.distinct),
         n_eff=_mean(one.column("n_eff")[:, -1]) if one.complete else None,
         bound=_mean(one.column("bound").sum(axis=1)) if one.complete else None,
-        **({} if dips is None else dips.summary),
+        **changes,
         paid_for_looks=None if one.spent_on_looks is None else _mean(one.spent_on_looks),
     )
 
