@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from headgate.analysis.curves import rounded
 from headgate.analysis.dips import summary_of_dips
 from headgate.analysis.display import StackedTable
-from headgate.analysis.formatting import DASH, accuracy, counted, grouped, interval, listed, percent, plus_minus
+from headgate.analysis.formatting import DASH, accuracy, counted, grouped, listed, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, estimate, ratio
 from headgate.analysis.limits import conclusion, holm, limits
 from headgate.analysis.runs import Runs, measures
@@ -204,15 +204,3 @@ def _notes(rows: Sequence[Row]) -> str:
 
 def _estimate(value: Sequence[Any] | None) -> Estimate | None:
     return None if value is None else Estimate(*value)
-
-
-def share(closed: Estimate | None) -> str:
-    """Return what is closed of a gap, in percent with its interval; constant admission and the oracle have none.
-
-    >>> share(Estimate(0.4, 0.3, 0.5)), share(Estimate(0.4)), share(Estimate(1.0))
-    ('40 (30 … 50) %', '40 (– … –) %', '100 %')
-    """
-    if closed is None:
-        return DASH
-    ends = " (– … –)" if closed.low is None and closed.mean not in (0.0, 1.0) else ""
-    return f"{interval(closed.scaled(100), 0)}{ends} %"

@@ -137,7 +137,6 @@ LINES = 20
 """of the table that is shown, at most"""
 NEAR = 1e-3
 """of the money paid: how near the least budget for as many samples is searched for"""
-KINDS = {"as_many": "for as many samples", "as_much": "for as much money"}
 ROUNDING = 1e-9
 """relative difference below which two sums of money are the same"""
 
@@ -233,14 +232,10 @@ class ReplayResult(Displayed):
     def _money(self, value: float) -> str:
         return money_in(self.currency, value)
 
-    @property
-    def kind(self) -> str:
-        """Which of headgate's purchases table and figure show: as_many, where the capacity allows as many samples."""
-        return "as_much" if self.for_as_many is None else "as_many"
-
     def render(self) -> Sequence[RenderableType]:
         size = -(-self.frame.height // LINES)
-        bought, paid = ["bought", f"{self.kind}_bought"], ["paid", f"{self.kind}_paid"]
+        kind, shown_for = ("as_much", "as much money") if self.for_as_many is None else ("as_many", "as many samples")
+        bought, paid = ["bought", f"{kind}_bought"], ["paid", f"{kind}_paid"]
         lines = (
             self.frame.group_by(pl.int_range(pl.len()) // size, maintain_order=True)
             .agg(pl.col("time").last(), pl.col("price").mean(), pl.col(bought + paid).sum())
@@ -256,7 +251,7 @@ class ReplayResult(Displayed):
             ]
             for line in lines.iter_rows(named=True)
         ]
-        title = f"{KINDS[self.kind]}, {counted(size, 'round')} a line; paid: so far"
+        title = f"for {shown_for}, {counted(size, 'round')} a line; paid: so far"
         return [f"{self.sentence}\n", StackedTable(title, header, cells), self.note]
 
 
