@@ -1,7 +1,5 @@
 """Who is answered, and what browsers are told; paths, uploads and methods that are refused."""
 
-from pathlib import Path
-
 import pytest
 
 from headgate.errors import SettingError
@@ -168,28 +166,17 @@ def test_a_token_is_made_where_one_is_needed_or_comes_from_where_nobody_sees_it(
     made = token_for("0.0.0.0")
     assert len(made) >= 32
     assert made != token_for("0.0.0.0")
-    assert token_for("127.0.0.1", TOKEN) == TOKEN
     assert link_to("10.1.2.3", 80, TOKEN) == f"http://10.1.2.3:80/?token={TOKEN}"
     monkeypatch.setenv("HEADGATE_TOKEN", "from-the-environment")
     (tmp_path / "token").write_text("from-a-file-0123456789\n", "utf-8")
     assert token_for("127.0.0.1") == "from-the-environment"
-    assert token_for("127.0.0.1", None, tmp_path / "token") == "from-a-file-0123456789"
-    assert token_for("127.0.0.1", TOKEN) == TOKEN
-
-
-@pytest.mark.parametrize(
-    ("option", "file", "says"),
-    [
-        ("short", None, "--token: must be 16 to 200 letters"),
-        ("with blanks and so on", None, "--token: must be 16 to 200 letters"),
-        ("semi;colon;semi;colon", None, "--token: must be 16 to 200 letters"),
-        (TOKEN, Path("token"), "only one of them"),
-        (None, Path("no-such-file"), "cannot be read"),
-    ],
-)
-def test_tokens_that_are_none_are_refused(option, file, says):
-    with pytest.raises(SettingError, match=says):
-        token_for("127.0.0.1", option, file)
+    assert token_for("127.0.0.1", tmp_path / "token") == "from-a-file-0123456789"
+    with pytest.raises(SettingError, match="cannot be read"):
+        token_for("127.0.0.1", tmp_path / "no-such-file")
+    for text in ("short", "with blanks and so on", "semi;colon;semi;colon"):
+        (tmp_path / "token").write_text(text, "utf-8")
+        with pytest.raises(SettingError, match="token: must be 16 to 200 letters"):
+            token_for("127.0.0.1", tmp_path / "token")
 
 
 def test_ports_and_hosts_that_cannot_be_used():

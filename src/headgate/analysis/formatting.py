@@ -117,15 +117,6 @@ def listed(names: list[str]) -> str:
 Row = TypeVar("Row")
 
 
-def by_column(rows: Iterable[Row], *columns: tuple[str, Callable[[Row], str]]) -> tuple[list[str], list[list[str]]]:
-    """Header and lines of a table, from the title of each column and its text for a row.
-
-    >>> by_column([1, 2], ("n", str), ("twice", lambda n: str(2 * n)))
-    (['n', 'twice'], [['1', '2'], ['2', '4']])
-    """
-    return [title for title, _ in columns], [[text(row) for _, text in columns] for row in rows]
-
-
 Key = TypeVar("Key")
 
 

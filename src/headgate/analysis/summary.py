@@ -10,7 +10,7 @@ import numpy as np
 
 from headgate.analysis.dips import summary_of_dips
 from headgate.analysis.display import StackedTable
-from headgate.analysis.formatting import DASH, accuracy, by_column, money, money_in, number, percent, plus_minus, signed
+from headgate.analysis.formatting import DASH, accuracy, money, money_in, number, percent, plus_minus, signed
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.limits import broken_limits, limits
 from headgate.analysis.pages import words
@@ -229,8 +229,8 @@ def policy_table(
     """Return a line for each policy, in all columns or in some."""
     listed = list(summaries)
     shown = [column for column in columns(target, listed) if not only or column.title in only]
-    named = ("policy", lambda each: each.policy), *((column.title, column.text) for column in shown)
-    return StackedTable(title, *by_column(listed, *named))
+    lines = [[each.policy, *(column.text(each) for column in shown)] for each in listed]
+    return StackedTable(title, ["policy", *(column.title for column in shown)], lines)
 
 
 def _over_budget(s: PolicySummary) -> str:

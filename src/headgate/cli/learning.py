@@ -203,16 +203,9 @@ def serve(
         str, typer.Option(help="Address to listen on. Other than this machine's own, it is only open to those with the token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8040,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            help="What the link must contain; made where it is needed and not given. Others on this machine can see it "
-            "in the list of processes: --token-file, or HEADGATE_TOKEN, they cannot.",
-            show_default=False,
-        ),
-    ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file that holds the token.", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="A file with the token; or HEADGATE_TOKEN is it.", show_default=False),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
@@ -222,8 +215,8 @@ def serve(
     nothing from elsewhere. While it runs, start `headgate run` in another terminal and watch. Ctrl-C ends it.
     """
     try:
-        from headgate.web.serving import SEEN, token_for
         from headgate.web.serving import serve as serve_page
+        from headgate.web.serving import token_for
     except ModuleNotFoundError as error:
         raise SettingError(f"serve: needs {error.name}, as in pip install 'headgate[web]'") from None
     if not runs_dir.is_dir():
@@ -237,7 +230,4 @@ def serve(
 
             webbrowser.open(link)
 
-    secret = token_for(host, token, token_file)
-    if token is not None:
-        say(SEEN, error=True)
-    serve_page(runs_dir, host, port, secret, started)
+    serve_page(runs_dir, host, port, token_for(host, token_file), started)

@@ -5,7 +5,6 @@ it, or of `headgate rehearse` where K or another number of the policy was stated
 module, and what would take too long or too much memory is refused before anything is built.
 """
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
@@ -38,7 +37,6 @@ LIMITS = {
     "decisions": 2_000_000,  # clients times rounds times seeds
     "number": 1e9,
 }
-FILE = "plan.toml"
 MOST_TEXT = 200
 NOT_ASKED = ("file", "folder", "column", "sha256")
 """keys that would name something on this machine"""
@@ -167,16 +165,6 @@ def _prices(prices: Any, rounds: int) -> list[float]:
     return [float(each) for each in prices[:rounds]]
 
 
-def command(toml: str, stated: bool, asked: PlanRequest) -> str:
-    """Lines for a shell that leave the file and work it out again."""
-    written = f"cat > {shlex.quote(FILE)} <<'END'\n{toml}END\n"
-    if stated:
-        return f"{written}headgate rehearse {FILE}\n"
-    given = (("gamma", asked.gamma), ("phi", asked.phi)) if asked.policy == "acdpp" else ()
-    exponents = "".join(f" --{name} {value!r}" for name, value in given if value != 0.5)
-    return f"{written}headgate plan {FILE} --policy {asked.policy}{exponents}\n"
-
-
 # what can be chosen
 
 
@@ -231,7 +219,6 @@ class PlanAnswer:
     """as of a run, and the oracle's bound"""
     trace: GateTrace | None
     toml: str
-    command: str
 
 
 def answer(asked: PlanRequest) -> PlanAnswer:
@@ -244,7 +231,6 @@ def answer(asked: PlanRequest) -> PlanAnswer:
         made = plan(experiment.given_for(policy), policy, asked.gamma, asked.phi, search=not stated)
         if made.candidates:
             recipe["policies"][asked.policy] |= {name: made.setting(name) for name in POINT}
-        toml = tomli_w.dumps(recipe)
         return PlanAnswer(
             plan=plan_json(experiment, asked.policy, made),
             summary=summarise_rehearsal(experiment, asked.policy, made.rehearsal).to_dict(),
@@ -254,8 +240,7 @@ def answer(asked: PlanRequest) -> PlanAnswer:
             candidates=[vars(each) for each in made.candidates],
             curves=_curves(experiment, asked.policy, made.rehearsal),
             trace=_trace(experiment, asked.policy, made) if asked.trace else None,
-            toml=toml,
-            command=command(toml, stated, asked),
+            toml=tomli_w.dumps(recipe),
         )
 
 

@@ -40,15 +40,12 @@ LARGEST_HEAD = 32 * 2**10
 """bytes of a request without its body"""
 SHORTEST_TOKEN = 16
 TOKEN = "HEADGATE_TOKEN"
-SEEN = f"--token: others on this machine can see it in the list of processes; --token-file FILE or {TOKEN} they cannot"
 
 
-def token_for(host: str, option: str | None = None, file: Path | None = None) -> str | None:
-    """The token of the option, or from where other users of this machine cannot see it: a file or HEADGATE_TOKEN. On this
-    machine none is needed; elsewhere one is made where none is given."""
-    if option is not None and file is not None:
-        raise SettingError("--token, --token-file: only one of them can be meant")
-    given = option if option is not None else os.environ.get(TOKEN) or None
+def token_for(host: str, file: Path | None = None) -> str | None:
+    """The token from where other users of this machine cannot see it: a file, or HEADGATE_TOKEN. On this machine none is
+    needed; elsewhere one is made where none is given."""
+    given = os.environ.get(TOKEN) or None
     if file is not None:
         try:
             with file.open("rb") as opened:
@@ -59,7 +56,7 @@ def token_for(host: str, option: str | None = None, file: Path | None = None) ->
     if given is None:
         return None if host.lower() in LOOPBACK else secrets.token_urlsafe(24)
     if not re.fullmatch(rf"[A-Za-z0-9_-]{{{SHORTEST_TOKEN},200}}", given):
-        raise SettingError(f"--token: must be {SHORTEST_TOKEN} to 200 letters, digits, - or _")
+        raise SettingError(f"token: must be {SHORTEST_TOKEN} to 200 letters, digits, - or _")
     return given
 
 

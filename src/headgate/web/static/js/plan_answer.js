@@ -30,7 +30,7 @@ export class PlanAnswer {
     this.gate = h("a", { class: "button" }, "Watch the gate");
     this.figures = FIGURES.map((spec) => new Figure({ title: spec.title, signal, content: () => this.told && content(spec, this.told), csv: () => asCsv(rowsOf(spec, this.told)) }));
     this.node = h("section", { class: "answer", "aria-label": "The plan" }, this.wrong, this.breaks, this.tiles, this.why,
-      h("div", { class: "toolbar copying" }, copyButton(() => this.told?.toml || "", "Copy as TOML"), copyButton(() => this.told?.command || "", "Copy as command"), this.gate),
+      h("div", { class: "toolbar copying" }, copyButton(() => this.told?.toml || "", "Copy as TOML"), this.gate),
       this.more, h("div", { class: "grid" }, this.figures.map((figure) => figure.node)));
   }
 
