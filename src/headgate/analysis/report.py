@@ -1,24 +1,34 @@
-"""One run, or several compared, as a single HTML page that needs no network: the page of a run with its numbers inside."""
+"""What finished runs leave beside their rows: summary.json and report.html, or the numbers and figure of a comparison.
+
+The report is a single HTML page that needs no network: the page of a run with its numbers inside.
+"""
 
 import html
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headgate.analysis.comparison import opened, several_budgets
-from headgate.analysis.comparison import rows as rows_of
+from rich.console import RenderableType
+
+from headgate.analysis import comparison
 from headgate.analysis.curves import heats, money_panel, policy_curves
+from headgate.analysis.display import Displayed
 from headgate.analysis.formatting import jsonable, percent
+from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import conclusion
 from headgate.analysis.listing import about
-from headgate.analysis.pages import beside, drawing, script, write_whole
-from headgate.analysis.runs import Runs, read_runs
-from headgate.analysis.savings import Row, Saving, amount, chosen_budget, needed, savings
+from headgate.analysis.pages import as_json, beside, drawing, facts_of, script, write, write_whole
+from headgate.analysis.runs import Runs, read_finished, read_runs
+from headgate.analysis.savings import Row, Saving, amount, chosen_budget, money_for, needed, savings
 from headgate.analysis.summary import breakdown_note, summarise, summary_table
 from headgate.errors import SettingError
+from headgate.escaping import shown
 from headgate.records.reader import RunFolder
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def write_report(
@@ -55,18 +65,18 @@ def report_data(
     runs: Sequence[RunFolder], policies: Sequence[Runs], target: float | None, budget: float | None
 ) -> dict[str, Any]:
     """Return what the report shows."""
-    compared = rows_of(policies) if several_budgets(policies) else []
+    compared = comparison.rows(policies) if comparison.several_budgets(policies) else []
     saved = chosen_budget(savings(compared), budget) if compared else []
     drawn = [replace(one, label=one.policy) for one in policies if one.budget == saved[0].budget] if saved else policies
-    shown = [run for run in runs if run.budget == saved[0].budget][:1] if saved else runs
+    about_these = [run for run in runs if run.budget == saved[0].budget][:1] if saved else runs
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
     if saved:
-        title = f"{shown[0].path.parent.name}: policies at {len({one.budget for one in policies})} budgets"
+        title = f"{about_these[0].path.parent.name}: policies at {len({one.budget for one in policies})} budgets"
     return {
         "title": title,
-        "said": opened(saved) if saved else conclusion(policies),
+        "said": comparison.opened(saved) if saved else conclusion(policies),
         "warning": breakdown_note(runs),
-        "runs": [{**about(run), "shown": run in shown} for run in runs],
+        "runs": [{**about(run), "shown": run in about_these} for run in runs],
         "lines": [_line(one) for one in policies],
         "table": summary_table([summarise(one, target) for one in policies], target),
         "drawn": [{**_line(one), "curves": policy_curves(one)} for one in drawn],
@@ -90,3 +100,113 @@ def _money(compared: Sequence[Row], policies: Sequence[str], saved: Sequence[Sav
         "reached": f"for {percent(first.accuracy, 1)}, which {first.rival} reaches for {money} a round",
         "budget": first.budget,
     }
+
+
+def summary_rows(run: RunFolder, found: Sequence[Runs] | None = None) -> list[dict[str, Any]]:
+    """Return each policy of a run as summary.json has it; `found` are its runs where they have been read already."""
+    return [summarise(one, run.target).to_dict() for one in (read_runs([run]) if found is None else found)]
+
+
+def conclude(folders: Sequence[Path | RunFolder], whole: Path) -> tuple[list[RunFolder], Path]:
+    """Write both for every folder, and for a sweep a page that compares its points; return the runs and the last page."""
+    runs = [each if isinstance(each, RunFolder) else RunFolder.open(each) for each in folders]
+    for run in runs:
+        found = read_runs([run])
+        write_whole("summary", run.path / "summary.json", json.dumps(jsonable(summary_rows(run, found)), indent=2).encode())
+        page = write_report([run], run.path / "report.html", run.target, found)
+    if len(runs) > 1:
+        page = write_report(runs, whole / "report.html", runs[0].target)
+    return runs, page
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Displayed):
+    """Policies at equal spend, at each budget."""
+
+    path: Path
+    """the numbers as JSON"""
+    runs: Sequence[Runs]
+    rows: list[dict[str, Any]]
+    """one for each budget and policy"""
+    budget: float | None = None
+    """the experiment's own: at which policies are shown"""
+    report: Path | None = None
+    """a self-contained page with all figures"""
+
+    @property
+    def frame(self) -> "pl.DataFrame":
+        """The rows as a table."""
+        import polars as pl
+
+        return pl.DataFrame(self.rows, infer_schema_length=None)
+
+    def money_for(self, accuracy: float, measure: str = "last") -> dict[str, Estimate | None]:
+        """Return what each policy spends a round where its mean accuracy over seeds is `accuracy`.
+
+        Parameters
+        ----------
+        accuracy : float
+            Test accuracy, from 0 to 1.
+        measure : {"last", "best", "mean"}
+            Which accuracy of a run is meant.
+
+        Returns
+        -------
+        dict
+            By policy, money with its 95 % interval over seeds; None where the budgets that were run do not tell.
+        """
+        if len({row["prices"] for row in self.rows}) > 1:
+            raise SettingError("money_for: prices differ between the runs; saved_against takes them one by one")
+        return money_for(self.rows, accuracy, measure)
+
+    def saved_against(self, rival: str = "constant", measure: str = "last") -> list[Saving]:
+        """Return what every other policy needs for the rival's accuracy, at each budget of the rival.
+
+        Parameters
+        ----------
+        rival : str
+            A policy of the comparison.
+        measure : {"last", "best", "mean"}
+            Which accuracy of a run is meant.
+
+        Returns
+        -------
+        list of Saving
+            Money and share of the rival's money, with 95 % intervals over seeds; or why they cannot be told.
+        """
+        if rival not in (names := list(dict.fromkeys(row["policy"] for row in self.rows))):
+            raise SettingError(f"rival = {shown(rival)}: was not compared; one of {', '.join(names)}")
+        return savings(self.rows, rival, measure)
+
+    def render(self) -> list[RenderableType]:
+        return comparison.comparison_tables(self.runs, self.rows, self.budget)
+
+    def wide(self) -> list[RenderableType]:
+        """All columns, a table for each budget, and who is best where."""
+        return comparison.comparison_wide(self.runs)
+
+
+def conclude_comparison(
+    runs: Mapping[Path, Sequence[str]],
+    order: Sequence[str],
+    folder: Path,
+    name: str,
+    command: str,
+    budget: float | None,
+    report: bool,
+) -> Comparison:
+    """Write NAME.json and NAME.svg into `folder`, and report.html where asked for. `runs` says which policies of each run
+    folder are meant, `order` how they follow; `budget` is the one at which policies are shown."""
+    from headgate.analysis.figures import draw_comparison
+
+    meant = {(path.name, policy) for path, policies in runs.items() for policy in policies}
+    found, folders = read_finished(list(runs)), [RunFolder.open(run) for run in runs]
+    found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
+    rows = comparison.rows(found)  # refuses what cannot be compared before anything is written
+    facts = facts_of(command, folders)
+    saved = chosen_budget(savings(rows), budget) if comparison.one_price(found) else []
+    write(folder, {f"{name}.json": as_json({**facts, "rows": rows})})
+    if comparison.one_price(found):
+        draw_comparison(rows, saved, folder / f"{name}.svg")
+    made = write_report(folders, folder / "report.html", folders[0].target, found, budget) if report else None
+    return Comparison(folder / f"{name}.json", found, rows, budget, made)

@@ -19,11 +19,6 @@ from headgate.errors import SettingError
 from headgate.records.reader import RunFolder
 from headgate.theory.comparison import buffer_violation, cost_violation
 
-OPTIONAL = (
-    "daily_accuracy", "dip_depth", "dip_length", "dip_money", "dips", "dips_recovered", "paid_for_looks",
-    "mean_n", "free", "mean_penalty", "regret",
-)  # fmt: skip
-"""fields that not every run has"""
 REHEARSED = (
     "policy", "rounds", "runs", "spend_per_round", "budget", "runs_over_budget", "dearest_share", "kept_limits",
     "cost_violation", "buffer_violation", "mean_n", "peak_n", "peak_excess", "N", "n_eff", "free", "mean_penalty", "bound",
@@ -87,7 +82,7 @@ class PolicySummary:
     N: float | None
     n_eff: float | None
     bound: float | None
-    """sum over rounds; of runs, none where a round has none, as one without a sample"""
+    """sum over rounds; of runs, none where a round has none, as one without a sample; what follows not every run has"""
     daily_accuracy: Estimate | None = None
     """by the concepts of the day, mean over the evaluated rounds; like the dips, where the world changes alone"""
     dip_depth: Estimate | None = None
@@ -107,7 +102,8 @@ class PolicySummary:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON holds them; what only some runs have is left out of the others."""
         named = {each.name: getattr(self, each.name) for each in fields(self)}
-        known = [name for name, value in named.items() if name not in OPTIONAL or value is not None]
+        always = list(named)[: list(named).index("bound") + 1]
+        known = [name for name, value in named.items() if name in always or value is not None]
         names = known if self.mean_n is None else REHEARSED
         return {name: each.to_dict() if isinstance(each := named[name], Estimate) else each for name in names}
 

@@ -184,8 +184,8 @@ def show_and_conclude(
     folders: "Sequence[Path | RunFolder]", whole: Path, format_: Format = Format.table, wide: bool = False
 ) -> None:
     """Show what finished runs came to, and write it into their folders."""
-    from headgate.analysis.conclude import conclude, summary_rows
     from headgate.analysis.display import show
+    from headgate.analysis.report import conclude, summary_rows
     from headgate.analysis.tables import runs_tables
 
     runs, page = conclude(folders, whole)
