@@ -14,7 +14,7 @@ export class Curves {
     const since = this.held > 1.2 * POINTS ? 0 : this.reached();
     const answer = await get(runPath(this.name, "/curves"), { since, points: POINTS }, this.signal);
     const before = this.known();
-    this.state = answer.state;
+    Object.assign(this, { state: answer.state, round: answer.round });
     if (since === 0) this.policies.clear();
     for (const one of answer.policies) this.policies.set(one.policy, joined(this.policies.get(one.policy), one, since));
     this.held = Math.max(0, ...[...this.policies.values()].map((one) => one.t.length));
@@ -22,7 +22,7 @@ export class Curves {
   }
 
   known() {
-    return [this.state, ...[...this.policies.values()].map((one) => one.rounds)].join();
+    return [this.state, this.round, ...[...this.policies.values()].map((one) => one.rounds)].join();
   }
 
   // The last round that all policies have.
