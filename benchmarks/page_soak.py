@@ -3,7 +3,7 @@
     python benchmarks/page_soak.py [--rounds 1800] [--out FILE]
 
 Ten runs of ten runs each are played at once, a round every two seconds for an hour: 1,800 rounds, without the two seconds.
-Meanwhile four browsers watch one run each (server-sent events, then its curves, occupancies and results), one has the list
+Meanwhile four browsers watch one run each (its curves, occupancies and results), one has the list
 open, one drags a slider of the planner. All of it is done as often as in that hour, as fast as the server can. Its memory is
 read a hundred times. The rows themselves are part of it, and what they take is said beside it; the rest is the allocator's.
 """
@@ -16,7 +16,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -80,29 +79,6 @@ class Browser:
         return json.loads(content)
 
 
-class Watching(threading.Thread):
-    """Reads events to the end, and counts them; comes back when it is cut off."""
-
-    def __init__(self, port: int, name: str) -> None:
-        super().__init__(daemon=True)
-        self.port, self.run_name, self.seen, self.last = port, name, 0, -1
-
-    def run(self) -> None:
-        while True:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
-            try:
-                connection.request(
-                    "GET", f"/api/runs/{self.run_name}/events", headers={"Last-Event-ID": str(max(0, self.last))}
-                )
-                for line in connection.getresponse():
-                    if line.startswith(b"id: "):
-                        self.seen, self.last = self.seen + 1, int(line[4:])
-            except OSError:
-                return  # the server has ended
-            finally:
-                connection.close()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1800)
@@ -117,20 +93,17 @@ def main() -> None:
         )
         assert process.stdout is not None
         port = next(int(found.group(1)) for line in process.stdout if (found := re.search(r"127\.0\.0\.1:(\d+)/", line)))
-        at, held, blocks, watching = soak(process.pid, port, runs, given.rounds)
+        at, held, blocks = soak(process.pid, port, runs, given.rounds)
     finally:
         if process is not None:
             process.terminate()
             process.communicate(timeout=30)
         shutil.rmtree(place)
-    conclude(given, at, held, blocks, watching)
+    conclude(given, at, held, blocks)
 
 
-def soak(pid: int, port: int, runs: list[Playing], rounds: int) -> tuple[list[int], list[float], list[float], int]:
+def soak(pid: int, port: int, runs: list[Playing], rounds: int) -> tuple[list[int], list[float], list[float]]:
     browsers = [Browser(port) for _ in range(WATCHED + 1)]
-    watching = [Watching(port, f"run-{number:02d}") for number in range(WATCHED)]
-    for each in watching:
-        each.start()
     every, at, held, blocks = max(1, rounds // 100), list[int](), list[float](), list[float]()
     began = time.perf_counter()
     for t in range(1, rounds + 1):
@@ -153,10 +126,10 @@ def soak(pid: int, port: int, runs: list[Playing], rounds: int) -> tuple[list[in
             began = now
             if len(at) % 10 == 0:
                 say(f"round {t}: {held[-1]:.1f} MiB, {1e3 * blocks[-1]:.0f} ms for a round of the hour")
-    return at, held, blocks, sum(each.seen for each in watching)
+    return at, held, blocks
 
 
-def conclude(given: argparse.Namespace, at: list[int], held: list[float], blocks: list[float], events: int) -> None:
+def conclude(given: argparse.Namespace, at: list[int], held: list[float], blocks: list[float]) -> None:
     settled = slice(len(at) // 10, None)
     slope = float(np.polyfit(np.array(at[settled]) / given.rounds, held[settled], 1)[0])
     rows = given.rounds * len(POLICIES) * SEEDS
@@ -164,7 +137,7 @@ def conclude(given: argparse.Namespace, at: list[int], held: list[float], blocks
     bytes_held = rows * (WATCHED * (11 * 8 + 1 + 10 * 4 + 1) + RUNS * (2 * 8 + 1))
     took = bytes_held / 2**20
     print(
-        f"{given.rounds} rounds of {RUNS} runs, {events} events: {held[settled][0]:.1f} MiB after a tenth, {held[-1]:.1f} MiB "
+        f"{given.rounds} rounds of {RUNS} runs: {held[settled][0]:.1f} MiB after a tenth, {held[-1]:.1f} MiB "
         f"at the end, {slope:+.1f} MiB over the hour, of which the rows themselves take {took:.1f}"
     )
     one = way(
@@ -175,12 +148,11 @@ def conclude(given: argparse.Namespace, at: list[int], held: list[float], blocks
         mib_at_the_end=rounded(held[-1]),
         mib_over_the_hour=rounded(slope),
         mib_of_rows=rounded(took),
-        events=events,
     )
     case = {
         "name": "page-soak",
         "title": f"{given.rounds} rounds of {RUNS} runs with {WATCHED} watched, the list open and a slider dragged",
-        "columns": ["mib_at_a_tenth", "mib_at_the_end", "mib_over_the_hour", "mib_of_rows", "events"],
+        "columns": ["mib_at_a_tenth", "mib_at_the_end", "mib_over_the_hour", "mib_of_rows"],
         "ways": [one],
         "memory": {"round": at, "mib": [rounded(each) for each in held]},
     }

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headgate.analysis.comparison import closed_share, share
-from headgate.analysis.formatting import DASH, listed, percent
+from headgate.analysis.comparison import closed_share
+from headgate.analysis.formatting import DASH, interval, listed, percent
 from headgate.analysis.intervals import DECIDED, Difference, Estimate, ratio
 from headgate.analysis.limits import holm
 from headgate.analysis.savings import Row, paired
@@ -73,6 +73,14 @@ def in_hindsight(own: Sequence[Row], tried: Sequence[Row], key: str) -> InHindsi
     ours, low, high, top = (np.array([each[seed] for seed in seeds]) for each in (*ends, found[best]))
     closed, part = closed_share(top, low, high), ratio(ours - low, top - low)
     return InHindsight(best, closed, None if part.low is None or top.mean() <= low.mean() else part)
+
+
+def share(closed: Estimate | None) -> str:
+    """Return what is closed of a gap, in percent with its interval; constant admission and the oracle have none."""
+    if closed is None:
+        return DASH
+    ends = " (– … –)" if closed.low is None and closed.mean not in (0.0, 1.0) else ""
+    return f"{interval(closed.scaled(100), 0)}{ends} %"
 
 
 def _of_hindsight(shown: Found, known: Known) -> dict[str, Any]:

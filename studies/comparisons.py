@@ -63,8 +63,7 @@ def not_run(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
 def keep_rows(runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False) -> Path:
     """Write NAME.json: a row for each budget and policy with the scores of every seed, to six digits."""
     rows = [
-        {key: _rounded(value) for key, value in row.items() if key not in DROPPED and not key.startswith("leads_")}
-        for row in compared_rows(read_finished(runs))
+        {key: _rounded(value) for key, value in row.items() if key not in DROPPED} for row in compared_rows(read_finished(runs))
     ]
     facts = facts_of(command, [RunFolder.open(run) for run in runs], quick)
     first = min((min(row["learnt"]) for row in rows if row["learnt"]), default=0)

@@ -11,7 +11,7 @@ from textwrap import fill
 from typing import Any, NamedTuple
 
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import figure, page, words, write
+from headgate.analysis.pages import words, write
 from headgate.errors import DataError
 
 WIDTH = 118
@@ -39,17 +39,18 @@ def write_page(name: str, found: StudyContent, folder: Path, quick: bool = False
     said = words(__file__, "pages.toml")[name]
     drawn = folder / f"{name}.svg"
     parts = [
+        f"# {said['title']}",
         QUICK_WARNING if quick else "",
         _wrapped(said["purpose"], found),
         _wrapped(" ".join(said["conclusions"]), found),
-        figure(said["figure"], drawn.name) if found.draw else "",
+        f"![{said['figure']}]({drawn.name})" if found.draw else "",
         f"## {said['heading']}\n\n{found.table}",
         *(_wrapped(each, found) for each in said["notes"]),
         f"## How it was made\n\n{_wrapped(said['made'], found)}",
         wrapped_bullets(found.made),
         found.more,
     ]
-    made = write(folder, {f"{name}.md": page(said["title"], *parts)})
+    made = write(folder, {f"{name}.md": "\n\n".join(filter(None, parts)) + "\n"})
     if found.draw is None:
         return made
     found.draw(drawn)
@@ -69,6 +70,13 @@ def wrapped(text: str, bullet: str = "") -> str:
 
 def wrapped_bullets(said: Iterable[str]) -> str:
     return "\n".join(wrapped(each, "- ") for each in said)
+
+
+def runs_of(facts: Mapping[str, Any]) -> str:
+    """Return the commits and the days of the runs that `facts_of` tells of."""
+    commits, dates = facts["commits"], facts["dates"]
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}, {days}"
 
 
 Series = Mapping[str, Sequence[Estimate | None]]

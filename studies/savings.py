@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 from headgate.analysis.formatting import DASH, percent
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import runs_of
 from headgate.analysis.savings import Row, Saving, amount, needed, savings
 from headgate.escaping import markdown as escape
 from studies.comparisons import rows_of, title
-from studies.pages import StudyContent, intervals, read_numbers, table
+from studies.pages import StudyContent, intervals, read_numbers, runs_of, table
 
 BUDGETS = {
     "savings-logistic": 55.0,

@@ -55,8 +55,7 @@ import importlib as _importlib
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from headgate.analysis.replay import ReplayResult, replay
-    from headgate.analysis.shadow import ShadowResult, shadow
+    from headgate.analysis.replay import ReplayResult, ShadowResult, replay, shadow
     from headgate.api import Comparison, PlanResult, RehearsalResult, Run, compare, load, open, plan, rehearse, run, sweep
     from headgate.books.books import Books, Delivery, Purchase
     from headgate.control import (
@@ -79,8 +78,7 @@ if _typing.TYPE_CHECKING:
     __version__: str
 
 _HOME = {
-    "headgate.analysis.replay": "replay ReplayResult",
-    "headgate.analysis.shadow": "shadow ShadowResult",
+    "headgate.analysis.replay": "replay ReplayResult shadow ShadowResult",
     "headgate.api": "compare load open plan rehearse run sweep Comparison PlanResult RehearsalResult Run",
     "headgate.books.books": "Books Delivery Purchase",
     "headgate.control": (

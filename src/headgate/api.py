@@ -6,9 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate.analysis.conclude import Comparison, conclude, conclude_comparison, summary_rows
 from headgate.analysis.display import Displayed
 from headgate.analysis.rehearsal import rows, summarise_rehearsal
+from headgate.analysis.report import Comparison, conclude, conclude_comparison, summary_rows, write_report
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.summary import PolicySummary
 from headgate.analysis.tables import plan_json, plan_tables, rehearsal_tables, runs_tables
@@ -275,8 +275,6 @@ class Run(Displayed):
         pathlib.Path
             The file.
         """
-        from headgate.analysis.report import write_report
-
         return write_report(self.folders, Path(out or self.path / "report.html"), self.folders[0].target)
 
     def render(self) -> "Sequence[RenderableType]":

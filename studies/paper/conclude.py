@@ -12,10 +12,10 @@ from typing import Any
 from headgate.analysis.curves import COLOURS
 from headgate.analysis.formatting import DASH, interval, percent
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import facts_of, runs_of, this_code, with_doubts, write
+from headgate.analysis.pages import UNRECORDED, facts_of, this_code, write
 from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
-from studies.pages import StudyContent, compact, of_one_sort, read_numbers, table, wrapped_bullets
+from studies.pages import StudyContent, compact, of_one_sort, read_numbers, runs_of, table, wrapped_bullets
 from studies.paper.batches import NAMES, RELEASED, WHOLE, WRITTEN, about, batches
 from studies.paper.claims import ClaimRow, JudgedClaims, judge_all, row_from_json, row_to_json
 from studies.paper.control import read_control
@@ -279,4 +279,14 @@ def _departures(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _made(found: Any) -> list[str]:
-    return [with_doubts(f"`{each['command']}`; runs: {runs_of(each)} on {'; '.join(each['devices'])}.", each) for each in found]
+    return [f"`{each['command']}`; runs: {runs_of(each)} on {'; '.join(each['devices'])}.{_doubts(each)}" for each in found]
+
+
+def _doubts(facts: dict[str, Any]) -> str:
+    """Return a warning where the runs are not all of one clean commit."""
+    commits: list[str] = facts["commits"]
+    clean = {each.removesuffix("-dirty").removesuffix("+changes") for each in commits}
+    doubts = ["The runs come from different commits."] * (len(clean) > 1)
+    doubts += ["Some runs were made with uncommitted changes."] * (not clean.issuperset(commits))
+    doubts += ["Some runs do not say from which commit they are."] * (UNRECORDED in commits)
+    return f" **{' '.join(doubts)}**" if doubts else ""

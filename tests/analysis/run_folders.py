@@ -21,9 +21,9 @@ budget = 10.0
 [run]
 rounds = 4
 [data]
-name = "digits"
+kind = "digits"
 [model]
-name = "logistic"
+kind = "logistic"
 """
 
 
@@ -149,6 +149,6 @@ class Page(HTMLParser):
     @property
     def data(self):
         return json.loads(
-            next(each for each in self.scripts if each.startswith('{"series"')),
+            next(each for each in self.scripts if each.startswith('{"title"')),
             parse_constant=lambda name: pytest.fail(f"{name} is in the data"),
         )

@@ -12,6 +12,8 @@ from headgate.cli.commands import app
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.records.tables import points_of
 
+from .run_folders import Page
+
 SMALL = ["--rounds", "6", "--seeds", "3", "--quiet"]
 BUDGETS = ["--budgets", "20,55"]
 POLICIES = ["--policies", "oracle,constant,headgate,released"]
@@ -49,7 +51,9 @@ def test_the_page_says_what_the_runs_say(compared):
     assert all(row["kept_limits"] and row["worst_excess"] <= 0 and row["worst_spend"] <= row["budget"] for row in held)
     assert "Every policy kept its money and its buffers in every run." in output
     assert (folder / "compare.svg").read_text("utf-8").count("<svg") == 1
-    assert "Money for the same accuracy" in (folder / "report.html").read_text("utf-8")
+    money = Page((folder / "report.html").read_text("utf-8")).data["money"]
+    assert [policy for policy, *_ in money["needs"]] == ["headgate", "released"]
+    assert len(money["panel"]["levels"]) == 1  # the oracle
 
 
 def test_as_printed_policies_break_their_limits_and_that_is_said(tmp_path):
@@ -78,7 +82,7 @@ def test_what_was_paid_is_told_beside_what_was_offered(compared):
     wide = call(*words, "--wide").output
     assert f" {ours['paid']:.2f} " in wide
     assert f" {ours['price_paid']:.2f} of {offered:.2f} " in wide
-    assert "Best within the limits" in wide
+    assert "Best test accuracy within the limits" in wide
 
 
 def test_the_points_of_a_sweep_are_compared_each_under_its_own_prices(tmp_path):

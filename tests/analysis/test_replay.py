@@ -120,7 +120,6 @@ def test_what_is_said_where_nothing_could_be_saved_or_headgate_loses(tmp_path):
     assert small.sentence.endswith("headgate would have bought 27 for 81.00; this capacity does not allow as many.")
     assert small.frame["as_many_paid"].null_count() == 9
     assert "for as much money, 1 round a line" in repr(small)
-    small.figure(tmp_path / "small.svg")
 
 
 HEADER = "time,price,samples\n"
@@ -143,7 +142,7 @@ REFUSED = {
     f"{HEADER}1,2,3\n2026-01-05,2,3\n": "times must be all numbers, all dates",
     f"{HEADER}2026-01-05,2,3\n2026-01-05T09:00Z,2,3\n": "all dates, or all dates with a time zone",
     f"{HEADER}2026-01-05,2,3\n2026-01-05T00:00,2,3\n": "line 3: time = 2026-01-05T00:00: comes twice",
-    "time,client,price,samples\n1,a,2,3\n1,a,2,4\n": "line 3: time = 1: comes twice for client a",
+    "time,client,price,samples\n1,a,2,3\n1,a,2,4\n": "line 3: time = 1: comes twice",
     f"{HEADER}1,2,0\n": "0 was paid in all; must be more than nothing",
     f'{HEADER}1,2,"{"3" * 200_000}"\n': "cannot be read as CSV (field larger than field limit",
     HEADER + "".join(f"{t},1,1\n" for t in range(PURCHASES + 1)): "more than 20,000 purchases",
@@ -189,11 +188,10 @@ def printed(result):
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_the_page_shows_what_is_printed_and_drawn(tmp_path):
+def test_the_page_shows_what_is_printed():
     done = headgate.replay(EXAMPLE, currency="$")
     page = (ROOT / "docs" / "do" / "replay.md").read_text("utf-8")
     assert re.search(r"```text\n(.*?)```", page, re.DOTALL)[1].splitlines() == printed(done)
-    assert done.figure(tmp_path / "f.svg").read_bytes() == (ROOT / "docs" / "figures" / "replay.svg").read_bytes()
     assert done.cheapest < done.as_many.paid < done.you.paid
     assert done.as_much.samples > done.you.samples
 

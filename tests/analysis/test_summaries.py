@@ -120,8 +120,8 @@ def test_a_running_run_counts_up_to_the_last_common_round(tmp_path):
     a, b = policy_summaries(RunFolder.open(run))
     assert (a.runs, a.rounds, a.spend_per_round, a.cost_violation, a.buffer_violation) == (2, 2, 15.0, 10.0, None)
     assert (b.runs, b.rounds) == (0, 0)
-    page = write_report([RunFolder.open(run)], tmp_path / "r.html")
-    assert "interrupted at round 9 of 9" in Page(page.read_text()).text
+    (told,) = Page(write_report([RunFolder.open(run)], tmp_path / "r.html").read_text()).data["runs"]
+    assert (told["state"], told["round"], told["rounds"]) == ("interrupted", 9, 9)
 
 
 def test_rounds_that_are_missing_are_refused(tmp_path):

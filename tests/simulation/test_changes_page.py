@@ -6,7 +6,6 @@ import tomllib
 from pathlib import Path
 
 import headgate
-from headgate.analysis.figures import draw_run
 from headgate.experiment import load
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +17,7 @@ def test_the_recipe_on_the_page_is_the_one_that_is_shipped():
     assert load({"base": "digits", **tomllib.loads(block)}).data == load("drifting").data
 
 
-def test_the_recipe_tells_of_its_dips_in_summary_report_and_figure(tmp_path):
+def test_the_recipe_tells_of_its_dips_in_summary_and_report(tmp_path):
     e = headgate.load("drifting", "data.kind=digits", "run.seeds=2", 'run.policies=["oracle", "constant"]')
     run = headgate.run(e, tmp_path / "moved", quiet=True)
     frame = run.frame
@@ -31,6 +30,4 @@ def test_the_recipe_tells_of_its_dips_in_summary_report_and_figure(tmp_path):
     assert told["oracle"]["daily_accuracy"]["mean"] > told["constant"]["daily_accuracy"]["mean"]  # who renews all is back first
     report = (tmp_path / "moved" / "report.html").read_text("utf-8")
     assert "Dip lasts" in report
-    assert "change in round 41" in report
-    draw_run(run.folders, tmp_path / "figures", (".svg",))
-    assert (tmp_path / "figures" / "accuracy-daily.svg").exists()
+    assert '"changes":[41,81]' in report

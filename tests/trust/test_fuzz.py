@@ -178,7 +178,6 @@ def page(folder):
             lambda name: Json(answers.curves(library, name)),
             lambda name: Json(answers.clients(library, name, None, None)),
             lambda name: Json(answers.trace(library, name, None, None, 1, 1000)),
-            lambda name: answers.table(library, name, "metrics"),
         ):
             try:
                 ask(name)

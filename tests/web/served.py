@@ -3,10 +3,11 @@
 import http.client
 import json
 import threading
-from contextlib import contextmanager
 from typing import NamedTuple
 
-from headgate.web.serving import Server, configured, listen, make_app
+import uvicorn
+
+from headgate.web.serving import configured, listen, make_app
 
 
 class Answer(NamedTuple):
@@ -20,27 +21,20 @@ class Answer(NamedTuple):
 
 
 class Served:
-    def __init__(self, folder, token=None, port=0, pause=None, host="127.0.0.1"):
+    def __init__(self, folder, token=None, port=0, host="127.0.0.1"):
         self.app = make_app(folder, host, token)
         self._socket = listen("127.0.0.1", port)
         self.port = self._socket.getsockname()[1]
-        self._server = Server(configured(self.app))
+        self._server = uvicorn.Server(configured(self.app))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
-        self._pause = pause
-
-    @property
-    def live(self):
-        return self.app.state.api.live
 
     @property
     def library(self):
-        return self.app.state.api.library
+        return self.app.state.library
 
     def __enter__(self):
         self._thread.start()
         assert self.get("/static/mark.svg").status in (200, 401)  # it has begun
-        if self._pause is not None:
-            self.live.pause = self._pause
         return self
 
     def __exit__(self, *_):
@@ -69,30 +63,3 @@ class Served:
     def post(self, path, body, kind="application/json"):
         body = json.dumps(body).encode() if kind == "application/json" and not isinstance(body, bytes) else body
         return self.ask("POST", path, body, {"Content-Type": kind})
-
-    @contextmanager
-    def events(self, name, last_id=None):
-        """What a browser's EventSource would see: (event, id, data) one after the other."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
-        headers = {} if last_id is None else {"Last-Event-ID": str(last_id)}
-        connection.request("GET", f"/api/runs/{name}/events", headers=headers)
-        answer = connection.getresponse()
-        try:
-            yield _events(answer) if answer.status == 200 else answer.status
-        finally:
-            answer.close()
-            connection.close()
-
-
-def _events(answer):
-    fields = {}
-    for line in answer:
-        text = line.decode().rstrip("\n")
-        if text.startswith((":", "retry")):
-            continue
-        if text:
-            key, _, value = text.partition(": ")
-            fields[key] = value
-        elif fields:
-            yield fields["event"], int(fields["id"]), json.loads(fields["data"])
-            fields = {}

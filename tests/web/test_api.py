@@ -1,7 +1,5 @@
 """Every answer of the API over a real socket: right numbers, the documented shape, one-line refusals."""
 
-import csv
-import io
 import re
 from dataclasses import replace
 
@@ -81,7 +79,7 @@ def test_the_list_says_where_every_run_stands(page):
 
 def test_where_nobody_kept_the_limits_the_dearest_says_what_it_broke(tmp_path):
     MadeUp(tmp_path / "run", ("acdpp", "released"), rounds=20).finish()
-    row, found = Library(tmp_path).row("run"), {each.policy: each for each in summaries(tmp_path / "run")}
+    row, found = Library(tmp_path).rows(["run"])[0], {each.policy: each for each in summaries(tmp_path / "run")}
     assert not any(each.kept_limits for each in found.values())
     dearest = max(found, key=lambda name: found[name].spend_share)
     assert (row["best_policy"], row["spend_policy"], row["spend_share"]) == (None, dearest, found[dearest].spend_share)
@@ -92,7 +90,7 @@ def test_where_nobody_kept_the_limits_the_dearest_says_what_it_broke(tmp_path):
 def test_a_reference_is_neither_the_best_nor_the_dearest_beside_others(tmp_path):
     for name, policies in (("both", ("oracle", "headgate")), ("alone", ("oracle",))):
         MadeUp(tmp_path / name, policies).play(4)
-    both, alone = (Library(tmp_path).row(name) for name in ("both", "alone"))
+    both, alone = Library(tmp_path).rows(["both", "alone"])
     assert (both["best_policy"], alone["best_policy"]) == ("headgate", None)
     assert both["spend_share"] == both["spend_shares"]["headgate"] < both["spend_shares"]["oracle"]
     assert alone["spend_share"] == alone["spend_shares"]["oracle"]
@@ -188,19 +186,6 @@ def test_a_trace_adds_up(page, runs, name, policy):
     assert part["price"] == told["price"][1:3]
 
 
-def test_a_table_for_every_figure(page, runs):
-    answer = page.get("/api/runs/done/table.csv?figure=spent")
-    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-    assert answer.headers["content-disposition"] == 'attachment; filename="done-spent.csv"'
-    rows = list(csv.DictReader(io.StringIO(answer.body.decode())))
-    curve = page.get("/api/runs/done/curves").json["policies"][0]["series"]["spent"]["mean"]
-    assert [float(row["mean"]) for row in rows if row["policy"] == "acdpp"] == pytest.approx(curve, rel=1e-6)
-    whole = list(csv.DictReader(io.StringIO(page.get("/api/runs/done/table.csv").body.decode())))
-    assert len(whole) == RunFolder.open(runs[0] / "done").metrics().height
-    held = list(csv.DictReader(io.StringIO(page.get("/api/runs/done/table.csv?figure=clients").body.decode())))
-    assert len(held) == len(whole) * 3
-
-
 def test_runs_side_by_side(page, runs):
     told = get(page, "/api/compare?runs=done&runs=dead&policies=acdpp&metric=spent")
     assert [(line["run"], line["policy"]) for line in told["lines"]] == [("done", "acdpp"), ("dead", "acdpp")]
@@ -241,7 +226,7 @@ def with_budget(money):
 
 
 def needs(folder, *names, policies=()):
-    return compare(Library(folder), names, policies, "round", "best_accuracy", 50).savings
+    return compare(Library(folder), names, policies, "best_accuracy", 50).savings
 
 
 def test_runs_at_several_budgets_begin_with_the_money_for_the_same_accuracy(budgets):
@@ -282,7 +267,7 @@ def test_nothing_is_said_of_money_without_constant_admission_or_for_folders_too_
 
 
 def test_policies_of_a_run_are_compared_seed_by_seed(page):
-    told = get(page, "/api/compare?runs=done&x=money&points=50")
+    told = get(page, "/api/compare?runs=done&points=50")
     (difference,) = told["differences"]
     assert difference["seeds"] == 3
     assert difference["end"]["mean"] == pytest.approx(0.0, abs=1e-12)  # the same made-up accuracy
@@ -299,18 +284,15 @@ def test_policies_of_a_run_are_compared_seed_by_seed(page):
         ("/api/runs/broken", 422, "broken/state.json: not valid JSON"),
         ("/api/runs/done/curves?since=-1", 400, "since = '-1'"),
         ("/api/runs/done/curves?points=1", 400, "points = '1': must be greater than or equal to 2"),
-        ("/api/runs/done/curves?points=3&points=4", 400, "points: is given 2 times"),
-        ("/api/runs/done/curves?sinse=1", 400, "did you mean since?"),
         ("/api/runs/done/curves?policies=dpp", 404, "policy 'dpp': done has acdpp, constant"),
         ("/api/runs/done/clients?seed=77", 404, "seed 77: nothing was recorded"),
         ("/api/runs/done/trace?seed=77", 404, "seed = 77: done has 0, 1, 2"),
         ("/api/runs/done/trace?first=99", 422, "first = 99: the run has come to round 12"),
-        ("/api/runs/done/table.csv?figure=x", 400, "figure = 'x': must be"),
         ("/api/runs?sort=size", 400, "sort = 'size': must be 'started', 'name'"),
         ("/api/runs?order=up", 400, "order = 'up'"),
         ("/api/runs?limit=2000", 400, "limit = '2000'"),
         ("/api/compare", 400, "runs = ''"),
-        ("/api/compare?runs=done&x=time", 400, "x = 'time'"),
+        ("/api/compare?runs=done&metric=time", 400, "metric = 'time'"),
         ("/api/nothing", 404, "/api/nothing: not found"),
     ],
 )

@@ -40,14 +40,12 @@ def api(app):
                     parameter["schema"] = {"type": "string", **names}
                 if parameter["name"] == "runs":
                     parameter["schema"]["items"] |= names
-    sent = described["paths"]["/api/plan"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    sent["properties"] |= SMALL_PLANS
+    described["components"]["schemas"]["PlanRequest"]["properties"] |= SMALL_PLANS
     loaded = schemathesis.openapi.from_dict(described)
     loaded.app = app
     return loaded
 
 
-ENDLESS = ("/api/runs/{name}/events",)  # while a run lives; tests/web/test_live.py asks
 NOTHING_TO_ASK = (("/api/health", "get"), ("/api/plan", "get"))
 NUMBER = {"type": "number", "minimum": -1, "maximum": 1e9}
 PRICES = {"uniform": ("low", "high"), "constant": ("value",), "seasonal": ("average", "amplitude", "period")}
@@ -79,7 +77,7 @@ WAYS = [
     for path, ways in DOCUMENT["paths"].items()
     for way in ways
     for mode in schemathesis.GenerationMode
-    if path not in ENDLESS and not (mode is schemathesis.GenerationMode.NEGATIVE and (path, way) in NOTHING_TO_ASK)
+    if not (mode is schemathesis.GenerationMode.NEGATIVE and (path, way) in NOTHING_TO_ASK)
 ]
 
 

@@ -1,12 +1,8 @@
-"""The planner: the same answers as the command line, files and commands that work, limits, and older work given up."""
+"""The planner: the same answers as the command line, files that work, and limits."""
 
 import json
-import shutil
-import subprocess
 import sys
-import threading
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +10,14 @@ from headgate.analysis.formatting import jsonable
 from headgate.analysis.rehearsal import summarise_rehearsal
 from headgate.analysis.tables import plan_json
 from headgate.control.plan import plan
-from headgate.control.policies.references.clairvoyant import foresee
 from headgate.control.rehearse import rehearse
 from headgate.errors import HeadgateError
 from headgate.experiment import build
-from headgate.registry import POLICY
+from headgate.registry import POLICY, checked
 from headgate.theory.comparison import oracle_bound
+from headgate.web import planning
 from headgate.web.api import Json
-from headgate.web.planning import Planner, Superseded, choices
+from headgate.web.planning import PlanRequest, choices
 
 from .folders import finite
 
@@ -31,8 +27,12 @@ ASKED = {"system": SYSTEM, "prices": PRICES, "rounds": 40, "seeds": 3}
 TRACE = {"kind": "trace", "prices": [1.25, 3, 7.5, 0.1], "at_end": "repeat"}
 
 
+def made(**asked):
+    return planning.answer(checked(PlanRequest, asked, "plan"))
+
+
 def answer(**more):
-    told = json.loads(Json(Planner().arrive({**ASKED, **more})()).body)
+    told = json.loads(Json(made(**{**ASKED, **more})).body)
     assert finite(told)
     return {**told["summary"], **told["plan"], **told}
 
@@ -41,10 +41,10 @@ def answer(**more):
 def test_the_file_that_comes_back_makes_the_same_plan(prices):
     told = answer(policy="acdpp", prices=prices, gamma=0.4, phi=0.6)
     e = build("again", tomllib.loads(told["toml"]))
-    made = plan(e.given, e.policies["acdpp"], 0.4, 0.6)
-    assert told["plan"] == jsonable(plan_json(e, "acdpp", made))
-    assert told["candidates"] == jsonable([vars(each) for each in made.candidates])
-    assert told["K"] in [each.K for each in made.candidates]
+    again = plan(e.given, e.policies["acdpp"], 0.4, 0.6)
+    assert told["plan"] == jsonable(plan_json(e, "acdpp", again))
+    assert told["candidates"] == jsonable([vars(each) for each in again.candidates])
+    assert told["K"] in [each.K for each in again.candidates]
     # and it is the plan itself that the file rehearses
     again = summarise_rehearsal(e, "acdpp", rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, e.rounds))
     assert told["summary"] == jsonable(again.to_dict())
@@ -89,17 +89,10 @@ def test_a_plan_that_breaks_a_limit_says_so_with_the_way_out():
     assert answer(policy="oracle")["warning"].endswith(": take headgate.")
 
 
-def test_bounds_of_oracle_and_clairvoyant():
+def test_the_bound_of_the_oracle():
     told = answer(policy="headgate")
     e = build("again", tomllib.loads(told["toml"]))
     assert told["oracle_bound"] == pytest.approx(oracle_bound(e.system.buffer, 40, e.bound).sum())
-    prices = e.prices.path(e.seeds[:1], 1, 41)
-    found = foresee(prices, e.system, e.bound, tolerance=1e-3)
-    assert told["clairvoyant"]["bound"] == pytest.approx(found.bound[0])
-    own = rehearse(e.system, e.policies["headgate"], e.prices, e.seeds, 40).penalty(e.bound)[0].sum()
-    assert told["clairvoyant"]["surrogate"] == pytest.approx(own)
-    assert told["clairvoyant"]["ratio"] == pytest.approx(own / found.bound[0])
-    assert told["clairvoyant"]["ratio"] >= 1 - 1e-9
 
 
 def test_curves_and_trace_are_of_the_same_run():
@@ -112,27 +105,6 @@ def test_curves_and_trace_are_of_the_same_run():
     assert [sum(row) for row in trace["admitted_by_client"]] == trace["admitted"]
     assert trace["K"] == told["K"]
     assert max(trace["n"]) == told["peak_n"]
-
-
-@pytest.mark.parametrize(
-    ("more", "verb"),
-    [
-        ({"policy": "acdpp", "prices": TRACE}, "plan"),
-        ({}, "plan"),
-        ({"policy": "dpp", "K": 3}, "rehearse"),
-    ],
-)
-def test_the_command_that_comes_back_runs(tmp_path, more, verb):
-    told = answer(rounds=15, gamma=0.25, **more)
-    assert f"headgate {verb} plan.toml" in told["command"]
-    program = Path(sys.executable).with_name("headgate")
-    if not program.exists() or shutil.which("sh") is None:
-        pytest.skip("no headgate beside this Python, or no sh")
-    text = told["command"].replace(f"headgate {verb}", f"{program} {verb}").rstrip("\n") + " --format json\n"
-    done = subprocess.run(["sh", "-c", text], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    printed = json.loads(done.stdout)
-    assert printed == (told["plan"] if verb == "plan" else [told["summary"]])
 
 
 BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
@@ -173,63 +145,14 @@ BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
         ({"options": {"rule": {"kind": "fifo", "capacity": 1e6}}}, "options.rule.capacity = 1000000: 3 clients"),
         ({"options": {"rule": {"kind": [1]}}}, "policies.headgate.rule.kind = [1]"),
         ({"policy": "x" * 10**6}, "policy = xxx"),
-        ({"page": "x" * 10**6}, "plan.page = xxx"),
         ({"prices": {"kind": "x" * 10**6}}, "1,000,000 characters; at most 200"),
         ({"options": {"a": {"a": {"a": {"a": {"a": {"a": {"a": 1}}}}}}}}, "too deep"),
     ],
 )
 def test_what_has_no_meaning_or_no_end_is_refused(more, says):
     with pytest.raises(HeadgateError) as refused:
-        Planner().arrive({**ASKED, **more})()
+        made(**{**ASKED, **more})
     assert says in str(refused.value)
-
-
-def test_a_newer_request_of_the_same_page_takes_the_place_of_an_older_one():
-    planner = Planner()
-    older = planner.arrive({**ASKED, "page": "one"})
-    other = planner.arrive({**ASKED, "page": "two"})
-    newer = planner.arrive({**ASKED, "page": "one"})
-    with pytest.raises(Superseded):
-        older()
-    assert newer().plan == other().plan
-    assert planner._newest == {}
-
-
-def test_work_that_has_begun_is_given_up(monkeypatch):
-    from headgate.control import plan as module
-
-    planner, begun, ended = Planner(), threading.Event(), []
-
-    def slow(*given):
-        *_, tick = given
-        begun.set()
-        while True:
-            tick(1)
-
-    monkeypatch.setattr(module, "rehearse", slow)
-
-    def work():
-        try:
-            planner.arrive({**ASKED, "policy": "constant", "page": "one"})()
-        except Superseded as error:
-            ended.append(error.status)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    assert begun.wait(20)
-    monkeypatch.undo()
-    assert planner.arrive({**ASKED, "policy": "constant", "page": "one"})().plan["policy"] == "constant"
-    thread.join(20)
-    assert ended == [409]
-
-
-def test_prices_of_single_clients_and_too_large_plans_have_no_clairvoyant():
-    told = answer(prices={"kind": "per-client", "common": PRICES, "factors": [1.0, 2.0, 0.5]}, policy="headgate")
-    assert told["clairvoyant"] is None
-    assert "every client has a price of its own" in told["clairvoyant_note"]
-    large = answer(system={"buffers": [2000] * 3, "budget": 20000.0}, policy="constant", rounds=300, seeds=1)
-    assert large["clairvoyant"] is None
-    assert "too many rounds and samples" in large["clairvoyant_note"]
 
 
 def test_recipes_to_start_from_can_be_planned():
@@ -237,10 +160,9 @@ def test_recipes_to_start_from_can_be_planned():
     assert {"mnist", "digits"} <= {recipe["name"] for recipe in told["recipes"]}
     assert "million" not in {recipe["name"] for recipe in told["recipes"]}
     for recipe in told["recipes"]:
-        made = Planner().arrive(
-            {"system": recipe["system"], "prices": recipe["prices"], "rounds": 10, "seeds": 1, "bound": recipe["bound"]}
-        )()
-        assert (made.plan["policy"], made.plan["warning"]) == ("headgate", "")
+        asked = {name: recipe[name] for name in ("system", "prices", "bound")}
+        planned = made(**asked, rounds=10, seeds=1).plan
+        assert (planned["policy"], planned["warning"]) == ("headgate", "")
     assert told["policies"][0] == "headgate"
 
 
@@ -275,14 +197,12 @@ def test_no_module_is_imported_and_no_file_read(tmp_path, monkeypatch, more):
     (tmp_path / "prices.csv").write_text("price\n" + "1\n" * 40)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(HeadgateError, match=None if OUTSIDE in str(more) else "a plan names no file") as refused:
-        Planner().arrive({**ASKED, **more})()
+        made(**{**ASKED, **more})
     assert "planted_by_a_visitor" not in sys.modules
     assert "imported" not in str(refused.value)
 
 
 def test_what_is_shipped_may_be_nested():
-    told = Planner().arrive(
-        {**ASKED, "prices": {**PER_CLIENT, "common": PRICES}, "options": {"rule": {"kind": "fifo", "capacity": 5}}}
-    )()
-    assert told.plan["policy"] == "headgate"
-    assert told.plan["spend"] <= 20.0 * (1 + 1e-9)
+    told = answer(prices={**PER_CLIENT, "common": PRICES}, options={"rule": {"kind": "fifo", "capacity": 5}})
+    assert told["policy"] == "headgate"
+    assert told["spend"] <= 20.0 * (1 + 1e-9)

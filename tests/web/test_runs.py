@@ -71,11 +71,11 @@ def test_states_change_and_runs_come_and_go(tmp_path):
     assert whole_list(library).rows == []
     run = MadeUp(tmp_path / "run").play(3)
     assert library.head("run").status == "running"
-    assert library.progress("run").round == 3
+    assert library.round("run") == 3
     change_state(run.folder, pid=nobody())
     assert library.head("run").status == "interrupted"
     run.say("running").finish()
-    assert library.progress("run")[:4] == (48, 12, 12, "finished")
+    assert (library.round("run"), library.head("run").status) == (12, "finished")
     run.folder.rename(tmp_path / "renamed")
     with pytest.raises(UnknownRun, match="run 'run': there is no such run"):
         library.head("run")
@@ -113,7 +113,7 @@ def test_a_damaged_table_is_said_in_its_row(tmp_path):
     run = MadeUp(tmp_path / "run").finish()
     (run.folder / "metrics.parquet").write_bytes(b"no parquet")
     library = Library(tmp_path)
-    assert "metrics.parquet: is damaged" in library.row("run")["problem"]
+    assert "metrics.parquet: is damaged" in library.rows(["run"])[0]["problem"]
     with pytest.raises(DataError, match=r"run: run/metrics.parquet: is damaged"):
         library.metrics("run")
 
@@ -155,7 +155,7 @@ def test_tables_of_clients_that_are_too_large_are_left_out(tmp_path, monkeypatch
     monkeypatch.setattr(runs_module, "MOST_BYTES", 12 * 4 * 3 * 4 - 1)
     reads.clear()
     assert library.clients("run") is None
-    assert "more than the page can hold in memory" in library.row("run")["problem"]  # so are its metrics
+    assert "more than the page can hold in memory" in library.rows(["run"])[0]["problem"]  # so are its metrics
     assert "clients.parquet" not in reads
     monkeypatch.undo()
     assert len(library.clients("run").index) == 4

@@ -1,12 +1,9 @@
 """Who is answered, and what browsers are told; paths, uploads and methods that are refused."""
 
-import socket
-from pathlib import Path
-
 import pytest
 
 from headgate.errors import SettingError
-from headgate.web.security import MOST_CSV, MOST_JSON
+from headgate.web.security import MOST_BYTES
 from headgate.web.serving import link_to, listen, token_for
 
 from .folders import MadeUp
@@ -91,7 +88,6 @@ def test_browsers_are_told_to_load_nothing_from_elsewhere(page):
         "/api/runs/run%2f..%2f..%2foutside",
         "/api/runs/linked",
         "/api/runs/linked/curves",
-        "/api/runs/linked/table.csv",
         "/api/runs/run~..",
         "/api/runs/%c0%ae%c0%ae",
         "/static/../app.py",
@@ -111,7 +107,7 @@ def test_no_path_leads_outside(page, path):
 
 
 def test_without_the_token_nothing_is_told(guarded):
-    for path in ("/", "/api/runs", "/api/health", "/static/plotly.min.js", "/api/runs/run/events", "/?token=wrong", "/?token="):
+    for path in ("/", "/api/runs", "/api/health", "/static/plotly.min.js", "/api/runs/run/curves", "/?token=wrong", "/?token="):
         answer = guarded.get(path)
         assert answer.status == 401
         assert "open the link that headgate serve printed" in answer.json["error"]
@@ -138,8 +134,8 @@ def test_the_link_sets_a_cookie_that_opens_the_rest(guarded):
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/csv"])
 def test_forms_of_other_pages_are_not_taken(page, kind):
     answer = page.ask("POST", "/api/plan", b"{}", {"Content-Type": kind} if kind else {})
-    assert answer.status == 415
-    assert "must be application/json" in answer.json["error"]
+    assert answer.status == 400
+    assert "must be a valid dictionary" in answer.json["error"]
 
 
 def test_other_pages_may_not_send(page):
@@ -147,54 +143,15 @@ def test_other_pages_may_not_send(page):
     for origin in ("http://evil.example", f"chrome-extension://127.0.0.1:{page.port}", "null"):
         assert page.ask("POST", "/api/plan", b"{}", headers | {"Origin": origin}).status == 400
     headers["Origin"] = f"http://127.0.0.1:{page.port}"
-    assert page.ask("POST", "/api/plan", b"{}", headers).status == 422
+    assert "system = '': Field required" in page.ask("POST", "/api/plan", b"{}", headers).json["error"]
 
 
-@pytest.mark.parametrize(
-    ("path", "kind", "most"), [("/api/plan", "application/json", MOST_JSON), ("/api/trace", "text/csv", MOST_CSV)]
-)
-def test_bodies_are_limited_before_they_are_read(page, path, kind, most):
-    announced = page.ask("POST", path, None, {"Content-Type": kind, "Content-Length": str(most + 1)})
-    assert announced.status == 413
-    # one that does not say how long it is, and never ends: the server hangs up
-    with socket.create_connection(("127.0.0.1", page.port), timeout=20) as line:
-        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"
-        line.sendall(head.encode())
-        piece = f"{60_000:x}\r\n".encode() + b"x" * 60_000 + b"\r\n"
-        with pytest.raises(OSError, match=r"[Bb]roken pipe|reset"):
-            line.sendall(piece * (100 * most // len(piece)))
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (b"", 'no column "price"; it has none'),
-        (b"eur\n1\n", 'no column "price"; it has eur'),
-        (b"cost\n", "holds no prices"),
-        (b"cost\n1\ntwo\n", "column \"cost\" is not a number (could not convert string to float: 'two')"),
-        (b"time,cost\n1,2\n3\n", 'column "cost" is not a number'),
-        (b"cost\n-1\n", "prices must be finite and zero or more"),
-        (b"cost\nnan\n", "prices must be finite and zero or more"),
-        (b"cost\ninf\n", "prices must be finite and zero or more"),
-        (b"cost\n0\n0\n", "every price is zero"),
-        (b"\xff\xfe\x00", "cannot be read as CSV"),
-        (b'cost\n"1\n', "cannot be read as CSV"),
-        (b"cost\n" + b"1\n" * 100_001, "more than 100000 prices"),
-    ],
-)
-def test_malformed_traces_are_refused(page, text, says):
-    answer = page.post("/api/trace", text, "text/csv")
-    assert answer.status == 422
-    assert says in answer.json["error"]
-
-
-def test_a_trace_comes_back_checked(page):
-    answer = page.post("/api/trace?column=eur", "\ufefftime,eur\n1,2.5\n\n2,0\n3,5e0\n".encode(), "text/csv; charset=utf-8")
-    assert answer.status == 200
-    assert answer.json["prices"] == [2.5, 0.0, 5.0]
-    for text in (b"price,cost\n2,3\n", b"cost\n2\n"):
-        assert page.post("/api/trace", text, "text/csv").json["prices"] == [2.0]
-    assert (answer.json["count"], answer.json["mean"], answer.json["most"]) == (3, 2.5, 5.0)
+def test_bodies_are_limited_before_they_are_read(page):
+    head = {"Content-Type": "application/json"}
+    for more in ({"Content-Length": str(MOST_BYTES + 1)}, {"Content-Length": "9" * 12}, {"Transfer-Encoding": "chunked"}):
+        answer = page.ask("POST", "/api/plan", None, head | more)
+        assert (answer.status, answer.headers["connection"]) == (413, "close")
+    assert page.post("/api/plan", b" " * MOST_BYTES).status == 400
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"1", b'{"rounds": NaN}', b"\xff", b"[" * 100_000, b'{"a": 1e999}'])
@@ -214,15 +171,12 @@ def test_a_token_is_made_where_one_is_needed_or_comes_from_where_nobody_sees_it(
     (tmp_path / "token").write_text("from-a-file-0123456789\n", "utf-8")
     assert token_for("127.0.0.1") == "from-the-environment"
     assert token_for("127.0.0.1", tmp_path / "token") == "from-a-file-0123456789"
-
-
-@pytest.mark.parametrize("token", ["short", "with blanks and so on", "semi;colon;semi;colon"])
-def test_tokens_that_are_none_are_refused(monkeypatch, token):
-    monkeypatch.setenv("HEADGATE_TOKEN", token)
-    with pytest.raises(SettingError, match="token: must be 16 to 200 letters"):
-        token_for("127.0.0.1")
-    with pytest.raises(SettingError, match="--token-file no-such-file: cannot be read"):
-        token_for("127.0.0.1", Path("no-such-file"))
+    with pytest.raises(SettingError, match="cannot be read"):
+        token_for("127.0.0.1", tmp_path / "no-such-file")
+    for text in ("short", "with blanks and so on", "semi;colon;semi;colon"):
+        (tmp_path / "token").write_text(text, "utf-8")
+        with pytest.raises(SettingError, match="token: must be 16 to 200 letters"):
+            token_for("127.0.0.1", tmp_path / "token")
 
 
 def test_ports_and_hosts_that_cannot_be_used():

@@ -10,9 +10,9 @@ from rich.console import RenderableType
 from headgate.analysis.curves import rounded
 from headgate.analysis.dips import summary_of_dips
 from headgate.analysis.display import StackedTable
-from headgate.analysis.formatting import DASH, accuracy, by_column, counted, grouped, interval, listed, percent, plus_minus
+from headgate.analysis.formatting import DASH, accuracy, counted, grouped, listed, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, estimate, ratio
-from headgate.analysis.limits import best_place, best_within_limits, holm, limits
+from headgate.analysis.limits import conclusion, holm, limits
 from headgate.analysis.runs import Runs, measures
 from headgate.analysis.savings import Row, Saving, amount, chosen_budget, needed, paired, savings, sentence
 from headgate.analysis.summary import DIPS, policy_table, summarise
@@ -73,12 +73,11 @@ def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
     for own in by_offer(found).values():
         named = {one.policy: one for one in own if one.learnt}
         ends = (named["constant"], named["oracle"]) if {"constant", "oracle"} <= named.keys() else None
-        best = {measure: best_within_limits(own, measure) for measure in measures(found)}
-        made += [_row(one, ends, best) for one in own]
+        made += [_row(one, ends, measures(found)) for one in own]
     return made
 
 
-def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]) -> dict[str, Any]:
+def _row(one: Runs, ends: tuple[Runs, Runs] | None, known: Sequence[str]) -> dict[str, Any]:
     kept = limits(one)
     row: dict[str, Any] = {
         "prices": one.prices,
@@ -101,12 +100,11 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]
         "N": float(one.distinct.mean()),
         "kept_limits": kept.kept,
     }
-    for measure, leader in best.items():
+    for measure in known:
         values = one.measure(measure)
         share = None if ends is None or not one.learnt else closed(one, *ends, measure)
         row[measure] = estimate(values).three if one.learnt else None
         row[f"closed_{measure}"] = None if share is None else share.three
-        row[f"leads_{measure}"] = one is leader
         row[f"{measure}_by_seed"] = [round(float(value), 6) for value in values]
     if (dips := summary_of_dips(one)) is not None:
         row |= {name: estimate(values).three for name, values in dips.by_seed.items()}
@@ -152,18 +150,8 @@ def comparison_tables(found: Sequence[Runs], rows: Sequence[Row], budget: float 
 
 
 def comparison_wide(found: Sequence[Runs]) -> list[RenderableType]:
-    """Return all columns of the summary at each budget and kind of price, and which policy is best where."""
-    offers, known = by_offer(found), measures(found)
-    best = [(offer, best_place(own, measure)) for offer, own in offers.items() for measure in known]
-    columns = by_column(
-        best,
-        ("budget", lambda each: each[0].text(offers)),
-        ("by", lambda each: each[1].measure),
-        ("policy", lambda each: each[1].best.policy if each[1].best else "nobody kept both limits"),
-        ("not distinguishable (p > 0.05)", lambda each: ", ".join(each[1].level_with) or DASH),
-        ("ahead of the others by (points)", lambda each: "; ".join(map(_gap, each[1].against.items())) or DASH),
-    )
-    return [*_summaries(offers), StackedTable("Best within the limits", *columns)]
+    """Return all columns of the summary at each budget and kind of price, and what to take from them."""
+    return [*_summaries(by_offer(found)), conclusion(found)]
 
 
 def _summaries(offers: Mapping[Offer, Sequence[Runs]], only: Sequence[str] = ()) -> list[StackedTable]:
@@ -216,23 +204,3 @@ def _notes(rows: Sequence[Row]) -> str:
 
 def _estimate(value: Sequence[Any] | None) -> Estimate | None:
     return None if value is None else Estimate(*value)
-
-
-def share(closed: Estimate | None) -> str:
-    """Return what is closed of a gap, in percent with its interval; constant admission and the oracle have none.
-
-    >>> share(Estimate(0.4, 0.3, 0.5)), share(Estimate(0.4)), share(Estimate(1.0))
-    ('40 (30 … 50) %', '40 (– … –) %', '100 %')
-    """
-    if closed is None:
-        return DASH
-    ends = " (– … –)" if closed.low is None and closed.mean not in (0.0, 1.0) else ""
-    return f"{interval(closed.scaled(100), 0)}{ends} %"
-
-
-def _gap(named: tuple[str, Difference | None]) -> str:
-    name, gap = named
-    if gap is None:
-        return f"{name} {DASH}"
-    p = f" (p = {gap.p:.2g})".replace("-", "−") if gap.p is not None else ""
-    return f"{name} {plus_minus(gap.scaled(100), 2, signs=True)}{p}"

@@ -1,7 +1,6 @@
-"""The numbers behind every figure of runs, on the page and on paper."""
+"""The numbers behind every figure of runs: on the page, in the report and on paper."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 from headgate.analysis.dips import changes_in
 from headgate.analysis.formatting import in_unit
 from headgate.analysis.intervals import Floats, means
-from headgate.analysis.pages import words
 from headgate.analysis.runs import MEASURES, Runs
 from headgate.analysis.savings import Row, Saving, amount
 
@@ -20,85 +18,13 @@ POINTS = 500
 CELLS = (120, 250)
 """a heat map is averaged to at most so many clients and rounds"""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito, colour-blind safe
-DASHES = ("-", "--", ":", "-.")
-MARKED = 20
-"""changes of the world that a figure marks, the first of them"""
-MONEY = "Money spent a round"
 OURS = "headgate"
 """the policy whose saving is drawn"""
-
-
-class LineStyle(NamedTuple):
-    """Which of the colours and which of the four kinds of line."""
-
-    colour: int
-    dash: int
-
-
-def line_styles(policies: Sequence[Runs]) -> list[LineStyle]:
-    """A policy has the same colour in every run, and a run the same kind of line; with too many of them, each its own."""
-    names, runs = list(dict.fromkeys(p.policy for p in policies)), list(dict.fromkeys(p.folder for p in policies))
-    if len(names) <= len(COLOURS) and len(runs) <= len(DASHES):
-        return [LineStyle(names.index(p.policy), runs.index(p.folder)) for p in policies]
-    return [LineStyle(i % len(COLOURS), i // len(COLOURS) % len(DASHES)) for i in range(len(policies))]
-
-
-class Curve(NamedTuple):
-    """A policy's line: where, mean over runs, half the interval's width (NaN for none), and the rounds of its points."""
-
-    policy: int
-    x: Floats
-    mean: Floats
-    half: Floats
-    t: NDArray[np.int64] | None
-    """None where its points are no rounds"""
-
-
-class Level(NamedTuple):
-    """A straight line to compare with, along the y axis or the x axis."""
-
-    axis: str
-    value: float
-    text: str
-
-
-class Gap(NamedTuple):
-    """Between the money of two policies at the same accuracy."""
-
-    money: float
-    beside: float
-    accuracy: float
-    text: str
-
-
-@dataclass(frozen=True, eq=False)
-class Panel:
-    """One figure: the same numbers for the page and for paper."""
-
-    key: str
-    title: str
-    x: str
-    y: str
-    """what its axes say"""
-    digits: str
-    """how the page writes numbers of the y axis, as a d3 format"""
-    curves: list[Curve]
-    levels: list[Level]
-    gap: Gap | None = None
-
-    @property
-    def log(self) -> bool:
-        """A logarithmic scale, where else one far-off value would press everything flat."""
-        if not self.curves:
-            return False
-        every = np.concatenate([curve.mean for curve in self.curves])
-        last = np.median([curve.mean[-1] for curve in self.curves])
-        return bool(every.min() > 0 and every.max() > 8 * last)
-
-    @property
-    def log_x(self) -> bool:
-        """The same for money, of which each budget is a multiple of the one before."""
-        return self.x.startswith(MONEY)
+SERIES = ("spend", "debt", "admitted", "price", "n", "N", "n_eff", "bound", "train_loss")
+"""columns of which every round is known"""
+EVALUATED = {"accuracy": "test_accuracy", "test_loss": "test_loss"}
+"""names in figures of what is known of evaluated rounds alone, and their columns"""
+Numbers = list[float | None]
 
 
 def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
@@ -125,43 +51,104 @@ def rounded(values: NDArray[Any], digits: int | None = 7) -> list[Any]:
     return listed
 
 
-def curve(policy: int, values: Floats) -> Curve | None:
-    """The mean of (runs, rounds) over runs, at the rounds where there is one; None where nothing was measured."""
+# means over seeds, as JSON holds them
+
+
+@dataclass(frozen=True)
+class Series:
+    """Mean over runs and half its 80 % interval; null where there is none."""
+
+    mean: Numbers
+    half: Numbers
+
+
+@dataclass(frozen=True)
+class PolicyCurves:
+    policy: str
+    runs: int
+    rounds: int
+    complete: int
+    t: list[int]
+    series: dict[str, Series]
+    evaluated: list[int]
+    judged: dict[str, Series]
+    changes: list[int]
+    """rounds in which the world begins to change for all runs"""
+
+
+def line(one: Runs, metric: str) -> Floats:
+    """Return a metric by its name in figures, (seeds, rounds up to the farthest)."""
+    if metric == "spent":
+        return np.cumsum(one.values["spend"], axis=1)
+    return one.best_so_far if metric == "best_accuracy" else one.values[EVALUATED.get(metric, metric)]
+
+
+def series(values: Floats) -> Series:
+    """Return means over the first axis of (runs, points)."""
+    if not values.shape[1]:
+        return Series([], [])
     mean, half = means(values)
-    places = np.flatnonzero(np.isfinite(mean))
-    if not places.size:
-        return None
-    places = places[thinned(places.size)]
-    t = places + 1
-    return Curve(policy, t.astype(np.float64), mean[places], half[places], t)
+    return Series(rounded(mean), rounded(half))
 
 
-VALUES: dict[str, Callable[[Runs], Floats]] = {
-    "accuracy": lambda p: 100 * p.best_so_far[:, : p.complete],
-    "accuracy-daily": lambda p: 100 * p.column("test_accuracy") if changes_in(p) else np.full((1, p.complete), np.nan),
-    "spend": lambda p: p.spent / np.arange(1, p.complete + 1),
-}
-"""of the panels that show no column of the metrics as it is"""
-LEVELS: dict[str, tuple[str, Callable[[Runs], float], str]] = {
-    "spend": ("y", lambda p: p.budget, "budget"),
-    "n": ("y", lambda p: float(p.buffers.sum()), "all buffers"),
-}
+def policy_curves(one: Runs, since: int = 0, points: int = POINTS) -> PolicyCurves:
+    """Return means over the runs of a policy, of the rounds after `since`."""
+    first = min(since, one.farthest)
+    places = first + thinned(one.farthest - first, points)
+    evaluated = first + np.flatnonzero(np.isfinite(one.values["test_accuracy"][:, first:]).any(axis=0))
+    evaluated = evaluated[thinned(evaluated.size, points)]
+    return PolicyCurves(
+        policy=one.policy,
+        runs=int(one.begun.sum()),
+        rounds=one.farthest,
+        complete=one.complete,
+        t=(places + 1).tolist(),
+        series={name: series(line(one, name)[:, places]) for name in (*SERIES, "spent")},
+        evaluated=(evaluated + 1).tolist(),
+        judged={name: series(line(one, name)[:, evaluated]) for name in (*EVALUATED, "best_accuracy")},
+        changes=changes_in(one),
+    )
 
 
-def panels(policies: Sequence[Runs], keys: Sequence[str] = ()) -> list[Panel]:
-    """All figures of lines, or these, in reading order; a figure without a line is left out."""
-    drawn = [_panel(key, policies, **said) for key, said in words(__file__)["panels"].items() if not keys or key in keys]
-    return [panel for panel in drawn if panel.curves]
+# whole runs at several budgets, and what is drawn on paper
 
 
-def _panel(key: str, policies: Sequence[Runs], title: str, y: str, digits: str) -> Panel:
-    values: Callable[[Runs], Floats] = VALUES.get(key, lambda p: p.column(key))
-    curves = [curve(i, values(p)) for i, p in enumerate(policies) if p.complete]
-    levels = _levels(policies, *LEVELS[key]) if key in LEVELS else []
-    if key == "accuracy-daily":
-        rounds = sorted({t for policy in policies for t in changes_in(policy)})
-        levels = [Level("x", t, f"change in round {t}") for t in rounds[:MARKED]]
-    return Panel(key, title, "Round", y, digits, [c for c in curves if c], levels)
+class Curve(NamedTuple):
+    """A policy's line: where, mean over runs, half the interval's width (NaN for none)."""
+
+    policy: int
+    x: list[float]
+    mean: list[float]
+    half: list[float]
+
+
+class Level(NamedTuple):
+    """A straight line to compare with."""
+
+    value: float
+    text: str
+
+
+class Gap(NamedTuple):
+    """Between the money of two policies at the same accuracy."""
+
+    money: float
+    beside: float
+    accuracy: float
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One figure."""
+
+    title: str
+    x: str
+    y: str
+    """what its axes say"""
+    curves: list[Curve]
+    levels: list[Level]
+    gap: Gap | None = None
 
 
 def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving]) -> Panel:
@@ -175,30 +162,18 @@ def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Savin
         spend = np.array([row["spend"] for row in own])
         mean, half = zip(*(means(100 * np.array(row["last_by_seed"])) for row in own), strict=True)
         if own[0]["reference"]:  # takes no notice of the budget
-            levels.append(Level("y", float(np.mean(mean)), f"{name}: {amount(unit, float(spend.mean()))} a round"))
+            levels.append(Level(float(np.mean(mean)), f"{name}: {amount(unit, float(spend.mean()))} a round"))
         else:
-            curves.append(Curve(i, spend, np.array(mean), np.array(half), None))
+            curves.append(Curve(i, spend.tolist(), list(map(float, mean)), list(map(float, half))))
     gap, ours = None, next((one for one in saved if one.policy == OURS), None)
     if ours is not None and ours.money is not None and ours.share is not None:
         text = f"{100 * ours.share.mean:.0f} % of the money"
         gap = Gap(ours.money.mean, ours.rival_money, 100 * ours.accuracy, text)
     title = f"Test {MEASURES['last']}, for the money"
-    return Panel("accuracy-money", title, in_unit(MONEY, unit), "Test accuracy (%)", ".1f", curves, levels, gap)
+    return Panel(title, in_unit("Money spent a round", unit), "Test accuracy (%)", curves, levels, gap)
 
 
-def _levels(policies: Sequence[Runs], axis: str, value: Callable[[Runs], float], text: str) -> list[Level]:
-    """One line for each different value of a run; where there are several, each says whose it is."""
-    of_run: dict[str, float] = {}
-    for policy in policies:
-        if policy.complete:
-            of_run[policy.folder] = max(value(policy), of_run.get(policy.folder, -math.inf))
-    owners: dict[float, list[str]] = {}
-    for run, level in of_run.items():
-        owners.setdefault(level, []).append(run)
-    return [
-        Level(axis, level, f"{text} {level:,.6g}" + (f" ({', '.join(whose)})" if len(owners) > 1 else ""))
-        for level, whose in owners.items()
-    ]
+# buffers
 
 
 class Heat(NamedTuple):

@@ -5,14 +5,13 @@ the next one begins: changes of one client after the other, and gradual ones, ar
 below what it was when last looked at before, and ends when 90 % of that are recovered.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from headgate.analysis.intervals import Floats, estimate
+from headgate.analysis.intervals import Floats
 from headgate.analysis.runs import Ints, Runs
 from headgate.records.tables import CHANGED
 
@@ -84,13 +83,6 @@ class Dips:
     recovered: int
     """of them, those that ended before the next change"""
 
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The fields of a summary: means over runs with their intervals, and counts."""
-        names = {"daily": "daily_accuracy", **{name: f"dip_{name}" for name in ("depth", "length", "money")}}
-        means = {field: estimate(self.by_seed[name]) for name, field in names.items()}
-        return {**means, "dips": self.count, "dips_recovered": self.recovered}
-
 
 def summary_of_dips(one: Runs) -> Dips | None:
     """Return the dips up to the round that all runs have reached; None where the world stands still, or no change was seen."""
@@ -102,9 +94,6 @@ def summary_of_dips(one: Runs) -> Dips | None:
     every = [dip for dips in runs for dip in dips]
     if not every:
         return None
-    by_seed = {name: np.array([_mean(dips, name) for dips in runs]) for name in ("depth", "length", "money")}
+    means = [np.mean([dip[1:4] for dip in dips], axis=0) if dips else np.full(3, np.nan) for dips in runs]
+    by_seed = dict(zip(("depth", "length", "money"), np.transpose(means), strict=True))
     return Dips({"daily": np.nanmean(accuracy, axis=1), **by_seed}, len(every), sum(dip.recovered for dip in every))
-
-
-def _mean(dips: Sequence[Dip], name: str) -> float:
-    return float(np.mean([getattr(dip, name) for dip in dips])) if dips else np.nan

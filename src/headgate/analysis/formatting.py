@@ -98,17 +98,6 @@ def interval(value: Estimate | None, digits: int = 1, signs: bool = False) -> st
     return _minus(text)
 
 
-def duration(seconds: float) -> str:
-    """
-    >>> duration(3725), duration(75.2), duration(4.21)
-    ('1 h 2 min', '1 min 15 s', '4.2 s')
-    """
-    whole = int(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{seconds:.1f} s"
-
-
 def counted(count: int, thing: str) -> str:
     """
     >>> counted(1, "seed"), counted(3, "seed")
@@ -126,15 +115,6 @@ def listed(names: list[str]) -> str:
 
 
 Row = TypeVar("Row")
-
-
-def by_column(rows: Iterable[Row], *columns: tuple[str, Callable[[Row], str]]) -> tuple[list[str], list[list[str]]]:
-    """Header and lines of a table, from the title of each column and its text for a row.
-
-    >>> by_column([1, 2], ("n", str), ("twice", lambda n: str(2 * n)))
-    (['n', 'twice'], [['1', '2'], ['2', '4']])
-    """
-    return [title for title, _ in columns], [[text(row) for _, text in columns] for row in rows]
 
 
 Key = TypeVar("Key")

@@ -53,39 +53,23 @@ def limits(one: Runs) -> Limits:
 # who is best
 
 
-@dataclass(frozen=True)
-class Place:
-    """Which policy is best, and which cannot be told from it."""
-
-    measure: str
-    best: Runs | None
-    """of those that kept both limits in every run and round; None: nobody did"""
-    against: Mapping[str, Difference | None]
-    """by label, of the others that kept them: the best less it; p after Holm's correction. None: they cannot be compared"""
-
-    @property
-    def level_with(self) -> list[str]:
-        return [name for name, gap in self.against.items() if gap is None or gap.p is None or gap.p > 1 - DECIDED]
-
-
 def rankable(found: Sequence[Runs]) -> list[Runs]:
     """References are not, nor who has learnt nothing that could be measured."""
     return [one for one in found if not one.reference and one.best.size]
 
 
-def best_within_limits(found: Sequence[Runs], measure: str = "best") -> Runs | None:
+def best_within_limits(found: Sequence[Runs]) -> Runs | None:
     """Of those that kept both limits in every run and round, by the mean over runs."""
-    fair = [one for one in rankable(found) if limits(one).kept]
-    return max(fair, key=lambda one: one.measure(measure).mean(), default=None)
+    return max((one for one in rankable(found) if limits(one).kept), key=lambda one: one.best.mean(), default=None)
 
 
-def best_place(found: Sequence[Runs], measure: str = "best") -> Place:
-    best = best_within_limits(found, measure)
-    if best is None:
-        return Place(measure, None, {})
-    others = [one for one in rankable(found) if one is not best and limits(one).kept]
-    apart = {one.label: gaps(best, one, measure) for one in others}
-    return Place(measure, best, holm({name: student(gap) if gap.size else None for name, gap in apart.items()}))
+def best_place(found: Sequence[Runs]) -> tuple[Runs | None, dict[str, Difference | None]]:
+    """Return the best within the limits, and by label of the others that kept them the best less it, p after Holm's correction;
+    None: they cannot be compared."""
+    best = best_within_limits(found)
+    others = [one for one in rankable(found) if one is not best and limits(one).kept] if best else []
+    apart = {one.label: gaps(best, one) for one in others} if best else {}
+    return best, holm({name: student(gap) if gap.size else None for name, gap in apart.items()})
 
 
 Name = TypeVar("Name", bound=Hashable)
@@ -138,17 +122,16 @@ def _conclusion(found: Sequence[Runs]) -> str:
 
 
 def _best(ranked: Sequence[Runs]) -> str:
-    place, kept = best_place(ranked), [one.label for one in ranked if limits(one).kept]
-    if place.best is None:
+    (best, against), kept = best_place(ranked), [one.label for one in ranked if limits(one).kept]
+    if best is None:
         return f"{listed(kept)} kept both limits, no accuracy is known." if kept else "Nobody kept both limits in every run."
-    named = {one.label: one for one in ranked}
-    first = f"{place.best.label} ({accuracy(estimate(place.best.best))})"
-    if not place.against:
+    first = f"Best test accuracy within the limits: {best.label} ({accuracy(estimate(best.best))})"
+    if not against:
         others = ", the only one that kept both limits in every run" if len(kept) == 1 < len(ranked) else ""
-        return f"Best test accuracy within the limits: {first}{others}."
-    level = [f"{name} ({accuracy(estimate(named[name].best))})" for name in place.level_with]
+        return f"{first}{others}."
+    named = {one.label: f"{one.label} ({accuracy(estimate(one.best))})" for one in ranked if one.best.size}
+    level = [named[name] for name, gap in against.items() if gap is None or gap.p is None or gap.p > 1 - DECIDED]
     if level:
-        return f"Best test accuracy within the limits: {first}, not distinguishable from {listed(level)}."
-    nearest, gap = min(((name, gap) for name, gap in place.against.items() if gap), key=lambda each: each[1].mean)
-    ahead = plus_minus(gap.scaled(100), 1, signs=True)
-    return f"Best test accuracy within the limits: {first}, {ahead} points ahead of {nearest}, seed by seed."
+        return f"{first}, not distinguishable from {listed(level)}."
+    nearest, gap = min(((name, gap) for name, gap in against.items() if gap), key=lambda each: each[1].mean)
+    return f"{first}, {plus_minus(gap.scaled(100), 1, signs=True)} points ahead of {nearest}, seed by seed."

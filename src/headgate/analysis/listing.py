@@ -1,4 +1,4 @@
-"""A run in one line of a list: how far it is, what it spent, which policy is best within its limits."""
+"""A run in one line of a list: how far it is, what it spent, which policy is best within its limits; and its settings."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -71,4 +71,19 @@ def run_row(
         "spark": spark,
         "elapsed": float(elapsed) if isinstance(elapsed, int | float) else None,
         "problem": problem,
+    }
+
+
+def about(run: RunFolder) -> dict[str, Any]:
+    """Return state, settings and environment of a run, as the page and the report show them."""
+    return {
+        **{key: getattr(run, key) for key in ("name", "sweep", "rounds", "policies", "started")},
+        **{key: getattr(run, key) for key in ("budget", "seeds", "buffers", "target", "environment")},
+        **{key: run.kind(key) for key in ("data", "model")},
+        "state": run.status,
+        "round": run.state["round"],
+        "memory": sum(run.buffers),
+        "elapsed": run.state.get("elapsed_s"),
+        "note": run.state.get("note"),
+        "toml": run.config_text(),
     }

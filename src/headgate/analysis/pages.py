@@ -1,4 +1,4 @@
-"""Pages of Markdown, the numbers beside them and where these come from; scripts of pages that load nothing."""
+"""Files that are written whole, where their numbers come from, and scripts of pages that load nothing."""
 
 import json
 import re
@@ -32,19 +32,6 @@ def words(module: str, name: str = "words.toml") -> dict[str, Any]:
     return tomllib.loads(beside(module, name))
 
 
-def page(title: str, *parts: str) -> str:
-    """A heading and its parts: paragraphs, tables, figures; empty ones are left out.
-
-    >>> page("Rates", "Measured.", "", "## Claims")
-    '# Rates\\n\\nMeasured.\\n\\n## Claims\\n'
-    """
-    return "\n\n".join(filter(None, [f"# {title}", *parts])) + "\n"
-
-
-def figure(shows: str, file: str) -> str:
-    return f"![{shows}]({file})"
-
-
 def as_json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -53,10 +40,10 @@ def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     """Files of a folder, which is made if need be."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            replace_file(folder / name, text.encode(), durable=False)
     except OSError as error:
         raise DataError(f"{folder}: cannot be written ({error.strerror})") from None
+    for name, text in texts.items():
+        write_whole("page", folder / name, text.encode())
     return [folder / name for name in texts]
 
 
@@ -107,29 +94,6 @@ def _computing(run: RunFolder) -> float:
 def this_code() -> str:
     """Return the commit of this code, or its version where it lies in no checkout."""
     return commit() or f"headgate {__version__}"
-
-
-def runs_of(facts: dict[str, Any]) -> str:
-    commits, dates = facts["commits"], facts["dates"]
-    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    return f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}, {days}"
-
-
-def with_doubts(text: str, facts: dict[str, Any]) -> str:
-    """Return the text with a warning where the runs are not all of one clean commit.
-
-    >>> with_doubts("Made.", {"commits": ["abc"]}), with_doubts("Made.", {"commits": ["abc-dirty"]})
-    ('Made.', 'Made. **Some runs were made with uncommitted changes.**')
-    """
-    commits: list[str] = facts["commits"]
-    doubts = []
-    if len({each.removesuffix("-dirty").removesuffix("+changes") for each in commits}) > 1:
-        doubts.append("The runs come from different commits.")
-    if any(each.endswith(("-dirty", "+changes")) for each in commits):
-        doubts.append("Some runs were made with uncommitted changes.")
-    if UNRECORDED in commits:
-        doubts.append("Some runs do not say from which commit they are.")
-    return f"{text} **{' '.join(doubts)}**" if doubts else text
 
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.MULTILINE)

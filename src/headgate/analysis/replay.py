@@ -1,4 +1,4 @@
-"""Purchases that were made, beside those that headgate would have made at the same prices."""
+"""Purchases that were made, beside those that headgate would have made, or a recipe's policy, at the same prices."""
 
 import csv
 import io
@@ -22,6 +22,7 @@ from headgate.control.retention import KStep
 from headgate.control.types import Bools, Floats, Ints, Report, System
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
+from headgate.experiment import Experiment, load
 from headgate.limits import NUMBER, PURCHASES, SAMPLES
 from headgate.reading import read_text
 
@@ -81,7 +82,7 @@ def moment(text: str) -> Moment | None:
 def read_purchases(path: Path) -> Purchases:
     """All rows of a CSV file with the columns time, price, samples (or bought) and perhaps client, in the order of time."""
     rows = csv.DictReader(io.StringIO(read_text(path).removeprefix("\ufeff"), newline=""))
-    found: dict[tuple[Moment, str], tuple[str, float, float]] = {}
+    found: dict[tuple[Moment, str], tuple[str, float, int]] = {}
     try:
         header = [name.strip().lower() for name in rows.fieldnames or ()]
         rows.fieldnames = ["samples" if name == "bought" and "samples" not in header else name for name in header]
@@ -89,65 +90,53 @@ def read_purchases(path: Path) -> Purchases:
             if column not in rows.fieldnames:
                 raise DataError(f'{path}: no column "{column}"; its header names {shown(", ".join(header) or "nothing", 300)}')
         for row in rows:
-            where = f"{path}: line {rows.line_num}"
             if None in row:
-                raise DataError(f"{where}: has more cells than the header has columns")
+                raise DataError(f"{path}: line {rows.line_num}: has more cells than the header has columns")
             cells = {name: (text or "").strip() for name, text in row.items()}
-            when, client = moment(cells["time"]), cells.get("client", "")
-            if when is None:
-                raise DataError(f"{where}: time = {shown(cells['time'])}: must be a number or an ISO date, as in 2026-01-05")
-            if (when, client) in found:
-                whose = f" for client {shown(client)}" if client else ""
-                raise DataError(f"{where}: time = {shown(cells['time'])}: comes twice{whose}; one row for each is needed")
-            price, samples = (
-                _number(where, name, cells[name], most) for name, most in (("price", NUMBER), ("samples", SAMPLES))
-            )
-            if samples % 1:
-                raise DataError(f"{where}: samples = {samples:g}: must be a whole number")
-            found[when, client] = cells["time"], price, samples
+            try:
+                when, price, samples = _purchase(**{name: cells[name] for name in ("time", "price", "samples")})
+                if (when, cells.get("client", "")) in found:
+                    raise DataError(f"time = {shown(cells['time'])}: comes twice; one row for each time and client is needed")
+            except DataError as error:
+                raise DataError(f"{path}: line {rows.line_num}: {error}") from None
+            found[when, cells.get("client", "")] = cells["time"], price, samples
             if len(found) > PURCHASES:
                 raise DataError(f"{path}: more than {PURCHASES:,} purchases")
-        return _arranged(path, found)
+        times = sorted({when for when, _ in found})
     except csv.Error as error:
         raise DataError(f"{path}: cannot be read as CSV ({error})") from None
     except TypeError:  # they cannot be put in order
         raise DataError(f"{path}: times must be all numbers, all dates, or all dates with a time zone") from None
-
-
-def _number(where: str, column: str, text: str, most: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= most:
-        raise DataError(f"{where}: {column} = {shown(text)}: must be a number, 0 or more and at most {most:g}")
-    return value
-
-
-def _arranged(path: Path, found: dict[tuple[Moment, str], tuple[str, float, float]]) -> Purchases:
-    """By round and client."""
+    clients = sorted({client for _, client in found})
     if not found:
         raise DataError(f"{path}: holds no purchases")
-    texts = {when: text for (when, _), (text, _, _) in sorted(found.items(), key=lambda each: each[0][0])}
-    rounds = {when: t for t, when in enumerate(texts)}
-    clients = {client: m for m, client in enumerate(sorted({client for _, client in found}))}
-    if len(rounds) * len(clients) > PURCHASES:
-        raise DataError(f"{path}: {len(rounds):,} times and {len(clients):,} clients; at most {PURCHASES:,} of both multiplied")
-    price, bought = np.full((len(rounds), len(clients)), np.nan), np.zeros((len(rounds), len(clients)), dtype=np.int64)
-    for (when, client), (_, own, samples) in found.items():
-        price[rounds[when], clients[client]], bought[rounds[when], clients[client]] = own, samples
-    purchases = Purchases(tuple(texts.values()), price, bought)
-    paid = float(purchases.paid(purchases.bought).sum())
-    if not 1 / NUMBER <= paid <= NUMBER:
+    if len(times) * len(clients) > PURCHASES:
+        raise DataError(f"{path}: {len(times):,} times and {len(clients):,} clients; at most {PURCHASES:,} of both multiplied")
+    table = [[found.get((when, client), ("", math.nan, 0)) for client in clients] for when in times]
+    texts = tuple(max(text for text, _, _ in row) for row in table)
+    made = Purchases(texts, *(np.array([[cell[i] for cell in row] for row in table]) for i in (1, 2)))
+    if not 1 / NUMBER <= (paid := float(made.paid(made.bought).sum())) <= NUMBER:
         raise DataError(f"{path}: {paid:g} was paid in all; must be more than nothing and at most {NUMBER:g}")
-    return purchases
+    return made
+
+
+def _purchase(time: str, price: str, samples: str) -> tuple[Moment, float, int]:
+    when = moment(time)
+    if when is None:
+        raise DataError(f"time = {shown(time)}: must be a number or an ISO date, as in 2026-01-05")
+    for name, text, most in (("price", price, NUMBER), ("samples", samples, SAMPLES)):
+        value = moment(text)
+        if not isinstance(value, float) or not 0 <= value <= most:
+            raise DataError(f"{name} = {shown(text)}: must be a number, 0 or more and at most {most:g}")
+    if float(samples) % 1:
+        raise DataError(f"samples = {float(samples):g}: must be a whole number")
+    return when, float(price), int(float(samples))
 
 
 LINES = 20
 """of the table that is shown, at most"""
 NEAR = 1e-3
 """of the money paid: how near the least budget for as many samples is searched for"""
-KINDS = {"as_many": "for as many samples", "as_much": "for as much money"}
 ROUNDING = 1e-9
 """relative difference below which two sums of money are the same"""
 
@@ -243,27 +232,10 @@ class ReplayResult(Displayed):
     def _money(self, value: float) -> str:
         return money_in(self.currency, value)
 
-    def figure(self, path: str | Path) -> Path:
-        """Draw both answers, prices and purchases.
-
-        Parameters
-        ----------
-        path : str or pathlib.Path
-            An .svg, .png or .pdf file.
-        """
-        from headgate.analysis.figures import draw_replay
-
-        draw_replay(self, Path(path))
-        return Path(path)
-
-    @property
-    def kind(self) -> str:
-        """Which of headgate's purchases table and figure show: as_many, where the capacity allows as many samples."""
-        return "as_much" if self.for_as_many is None else "as_many"
-
     def render(self) -> Sequence[RenderableType]:
         size = -(-self.frame.height // LINES)
-        bought, paid = ["bought", f"{self.kind}_bought"], ["paid", f"{self.kind}_paid"]
+        kind, shown_for = ("as_much", "as much money") if self.for_as_many is None else ("as_many", "as many samples")
+        bought, paid = ["bought", f"{kind}_bought"], ["paid", f"{kind}_paid"]
         lines = (
             self.frame.group_by(pl.int_range(pl.len()) // size, maintain_order=True)
             .agg(pl.col("time").last(), pl.col("price").mean(), pl.col(bought + paid).sum())
@@ -279,7 +251,7 @@ class ReplayResult(Displayed):
             ]
             for line in lines.iter_rows(named=True)
         ]
-        title = f"{KINDS[self.kind]}, {counted(size, 'round')} a line; paid: so far"
+        title = f"for {shown_for}, {counted(size, 'round')} a line; paid: so far"
         return [f"{self.sentence}\n", StackedTable(title, header, cells), self.note]
 
 
@@ -299,7 +271,7 @@ def replay(file: str | Path, capacity: int | None = None, currency: str = "") ->
     Returns
     -------
     ReplayResult
-        The totals, `frame` with one row per round, and `figure(path)`.
+        The totals, and `frame` with one row per round.
 
     Raises
     ------
@@ -382,3 +354,92 @@ def _cheapest(made: Purchases, capacity: Ints, wanted: int) -> float | None:
     if before[-1] + places[-1] < wanted:
         return None
     return float((prices * np.clip(wanted - before, 0, places)).sum())
+
+
+# in the shadow of a pipeline: the gate decides beside it, round by round, and buys nothing
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShadowResult(Displayed):
+    """What a recipe's policy would have bought in each round of a pipeline."""
+
+    frame: pl.DataFrame
+    """one row per round: time, price (mean of those offered), bought and paid by the pipeline, ordered and cost of the gate,
+    and left: the money that the gate may still spend"""
+    policy: str
+    currency: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The answer in plain words."""
+        sums = self.frame.sum().row(0, named=True)
+        paid, cost, left = (money_in(self.currency, each) for each in (sums["paid"], sums["cost"], self.frame["left"][-1]))
+        return (
+            f"In {counted(self.frame.height, 'round')} you bought {counted(sums['bought'], 'sample')} for {paid}; "
+            f"{self.policy} would have bought {sums['ordered']:,} for {cost}, and would have {left} left. It bought nothing."
+        )
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """As `headgate replay --shadow RECIPE --format json` has them."""
+        return {"said": self.sentence, "rounds": self.frame.to_dicts()}
+
+    def render(self) -> list[RenderableType]:
+        """Return the sentence and the newest rounds."""
+        last = self.frame.tail(LINES)
+        cells = [[str(cell) if isinstance(cell, str | int) else number(cell) for cell in row] for row in last.iter_rows()]
+        return [f"{self.sentence}\n", StackedTable(f"the last {counted(last.height, 'round')}", last.columns, cells)]
+
+
+def shadow(file: str | Path, experiment: Experiment | str, currency: str = "") -> ShadowResult:
+    """Decide as a recipe says at the prices of a pipeline, without buying anything.
+
+    A round is decided by its own price and those before it. So a file that grows by a line each round may be given again:
+    earlier decisions stay the same, and the last row is what the gate would do now.
+
+    Parameters
+    ----------
+    file
+        A CSV file as that of `replay`: `time`, `price`, `samples` (bought by the pipeline) and perhaps `client`, in which
+        case there is one name for each client of the recipe, in the order of the alphabet.
+    experiment
+        A recipe with one policy, or its name: buffers, budget and rounds count, prices do not.
+    currency
+        What the money is counted in, for display.
+
+    Returns
+    -------
+    ShadowResult
+        `frame` with one row per round, and `sentence`.
+
+    Raises
+    ------
+    DataError
+        Where the file cannot be read, has other clients than the recipe, or more rounds.
+    SettingError
+        Where the recipe has more than one policy.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w+", suffix=".csv") as file:
+    ...     print("time,price,samples\\n1,9,10\\n2,2,10\\n3,1,10", file=file, flush=True)
+    ...     answer = shadow(file.name, load("digits", ['run.policies=["headgate"]']))
+    >>> answer.frame["ordered"].to_list()
+    [17, 17, 53]
+    """
+    given = load(experiment) if isinstance(experiment, str) else experiment
+    if len(given.policies) != 1:
+        raise SettingError(f"run.policies = {list(given.policies)}: a shadow has one policy")
+    ((name, policy),) = given.policies.items()
+    made, clients = read_purchases(Path(file)), given.system.clients
+    if made.price.shape[1] not in (1, clients):
+        raise DataError(f"{file}: has {made.price.shape[1]} clients, the recipe has system.clients = {clients}")
+    if len(made.times) > given.rounds:
+        raise DataError(f"{file}: has {len(made.times)} rounds, the recipe has run.rounds = {given.rounds}")
+    controller = Controller(given.system, policy, 1, given.seeds[:1])
+    ordered, spent = decide_at(made, controller, one_price=made.price.shape[1] == 1)
+    own = {"time": list(made.times), "price": np.nanmean(made.price, axis=-1), "bought": made.bought.sum(axis=-1)}
+    left = given.system.budget * given.rounds - spent
+    gate = {"ordered": ordered.sum(axis=-1), "cost": np.diff(spent, prepend=0.0), "left": left}
+    return ShadowResult(pl.DataFrame({**own, "paid": made.paid(made.bought), **gate}), name, currency)

@@ -56,8 +56,6 @@ class Runs:
     """by column of the metrics, (seeds, rounds up to the farthest), NaN where there is none"""
     held: Ints | None = None
     """n_m(t) of the runs that have begun, (runs, rounds, M); None where it was not recorded"""
-    guessing: int = 0
-    """runs that ended no better than guessing"""
     kind: str = ""
     data: str | None = None
     prices: str = ""
@@ -287,7 +285,6 @@ def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] =
         reached=reached,
         values=values,
         held=held.of(begun, recorded) if held is not None and recorded else None,
-        guessing=sum(one["policy"] == policy for one in run.state.get("guessing", [])),
         kind=settings.get("kind", policy) if isinstance(settings, dict) else policy,
         data=run.kind("data"),
         prices=prices_text(run.config.get("prices")),

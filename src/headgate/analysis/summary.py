@@ -10,7 +10,7 @@ import numpy as np
 
 from headgate.analysis.dips import summary_of_dips
 from headgate.analysis.display import StackedTable
-from headgate.analysis.formatting import DASH, accuracy, by_column, money, money_in, number, percent, plus_minus, signed
+from headgate.analysis.formatting import DASH, accuracy, money, money_in, number, percent, plus_minus, signed
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.limits import broken_limits, limits
 from headgate.analysis.pages import words
@@ -19,17 +19,13 @@ from headgate.errors import SettingError
 from headgate.records.reader import RunFolder
 from headgate.theory.comparison import buffer_violation, cost_violation
 
-OPTIONAL = (
-    "daily_accuracy", "dip_depth", "dip_length", "dip_money", "dips", "dips_recovered", "paid_for_looks",
-    "mean_n", "free", "mean_penalty", "regret",
-)  # fmt: skip
-"""fields that not every run has"""
 REHEARSED = (
     "policy", "rounds", "runs", "spend_per_round", "budget", "runs_over_budget", "dearest_share", "kept_limits",
     "cost_violation", "buffer_violation", "mean_n", "peak_n", "peak_excess", "N", "n_eff", "free", "mean_penalty", "bound",
     "regret",
 )  # fmt: skip
 """fields that a rehearsal has"""
+DIP_FIELDS = {"daily": "daily_accuracy", "depth": "dip_depth", "length": "dip_length", "money": "dip_money"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +82,7 @@ class PolicySummary:
     N: float | None
     n_eff: float | None
     bound: float | None
-    """sum over rounds; of runs, none where a round has none, as one without a sample"""
+    """sum over rounds; of runs, none where a round has none, as one without a sample; what follows not every run has"""
     daily_accuracy: Estimate | None = None
     """by the concepts of the day, mean over the evaluated rounds; like the dips, where the world changes alone"""
     dip_depth: Estimate | None = None
@@ -106,7 +102,8 @@ class PolicySummary:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON holds them; what only some runs have is left out of the others."""
         named = {each.name: getattr(self, each.name) for each in fields(self)}
-        known = [name for name, value in named.items() if name not in OPTIONAL or value is not None]
+        always = list(named)[: list(named).index("bound") + 1]
+        known = [name for name, value in named.items() if name in always or value is not None]
         names = known if self.mean_n is None else REHEARSED
         return {name: each.to_dict() if isinstance(each := named[name], Estimate) else each for name in names}
 
@@ -116,7 +113,10 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
     if target is not None and not 0 < target <= 1:
         raise SettingError(f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
     kept, first = limits(one), _first_rounds(one, target)
-    spend, held, dips = _mean(one.spend), one.held, summary_of_dips(one)
+    spend, held, changes = _mean(one.spend), one.held, dict[str, Any]()
+    if (dips := summary_of_dips(one)) is not None:
+        changes = {DIP_FIELDS[name]: estimate(values) for name, values in dips.by_seed.items()}
+        changes |= {"dips": dips.count, "dips_recovered": dips.recovered}
     return PolicySummary(
         policy=one.label,
         reference=one.reference,
@@ -147,7 +147,7 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         N=_mean(one.distinct),
         n_eff=_mean(one.column("n_eff")[:, -1]) if one.complete else None,
         bound=_mean(one.column("bound").sum(axis=1)) if one.complete else None,
-        **({} if dips is None else dips.summary),
+        **changes,
         paid_for_looks=None if one.spent_on_looks is None else _mean(one.spent_on_looks),
     )
 
@@ -201,14 +201,32 @@ def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> li
     ]
 
 
+@dataclass(frozen=True)
+class SummaryTable:
+    """The results as the page and the report show them."""
+
+    columns: list[dict[str, str]]
+    """title and meaning"""
+    rows: list[list[dict[str, Any]]]
+    """of each policy the cells: text, and whether it says that a limit was broken"""
+
+
+def summary_table(summaries: Sequence[PolicySummary], target: float | None) -> SummaryTable:
+    known = columns(target, summaries)
+    return SummaryTable(
+        [{"title": column.title, "meaning": column.meaning} for column in known],
+        [[{"text": column.text(each), "broken": column.broken(each)} for column in known] for each in summaries],
+    )
+
+
 def policy_table(
     title: str, summaries: Iterable[PolicySummary], target: float | None = None, only: Sequence[str] = ()
 ) -> StackedTable:
     """Return a line for each policy, in all columns or in some."""
     listed = list(summaries)
     shown = [column for column in columns(target, listed) if not only or column.title in only]
-    named = ("policy", lambda each: each.policy), *((column.title, column.text) for column in shown)
-    return StackedTable(title, *by_column(listed, *named))
+    lines = [[each.policy, *(column.text(each) for column in shown)] for each in listed]
+    return StackedTable(title, ["policy", *(column.title for column in shown)], lines)
 
 
 def _over_budget(s: PolicySummary) -> str:

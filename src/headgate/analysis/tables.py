@@ -10,7 +10,7 @@ from rich.text import Text
 from headgate.analysis.comparison import comparison_tables, several_budgets
 from headgate.analysis.comparison import rows as rows_of
 from headgate.analysis.display import StackedTable, plain_text
-from headgate.analysis.formatting import DASH, by_column, counted, money, number, percent, signed
+from headgate.analysis.formatting import DASH, counted, money, number, percent, signed
 from headgate.analysis.limits import conclusion
 from headgate.analysis.rehearsal import summarise_rehearsal, way_out_of_limits
 from headgate.analysis.runs import Runs, read_runs
@@ -140,18 +140,8 @@ def plan_tables(experiment: Experiment, name: str, made: Plan) -> Sequence[Rende
     title = f"{experiment.name}: {name} planned for {made.rounds} rounds, {len(made.rehearsal.price)} seeds rehearsed"
     things: list[RenderableType] = [StackedTable(title, ("", ""), plan_lines(experiment, name, made))]
     if made.candidates:
-        columns = by_column(
-            made.candidates,
-            ("K", lambda c: f"{c.K}{' ←' if made.setting('K') == c.K else ''}"),
-            ("rate", lambda c: f"{c.rate:.4g}"),
-            ("spend a round", lambda c: f"{c.spend:.2f}"),
-            ("bound", lambda c: number(c.bound)),
-            ("constant's bound", lambda c: number(c.ck_bound)),
-            ("Vio_S", lambda c: number(c.cost_violation)),
-            ("Vio_B", lambda c: number(c.buffer_violation)),
-            ("peak n_m", lambda c: str(c.peak_buffer)),
-        )
-        things.append(StackedTable("Rehearsed", *columns))
+        header = [name.replace("_", " ") for name in vars(made.candidates[0])]
+        things.append(StackedTable("Rehearsed", header, [[*map(number, vars(each).values())] for each in made.candidates]))
     things.append(plain_text(f"Why: {made.why}."))
     warning = plan_json(experiment, name, made)["warning"]
     kept = "Keeps the budget and every buffer in all rehearsed runs."

@@ -106,10 +106,15 @@ def rehearse(
     the round), spend (in the round), penalty, bound (the round's term of Theorem 1), peak_excess (max n_m - B_m).
     """
     from headgate.analysis.display import show
-    from headgate.analysis.rehearsal import write
+    from headgate.analysis.rehearsal import check_out, write
 
     experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, policies))
-    _check_files(out, figure)
+    if out is not None:
+        check_out(out)
+    if figure is not None:
+        from headgate.analysis.figures import check_figure
+
+        check_figure(figure)
     done = headgate.rehearse(experiment, quiet)
     if out is not None:
         write(done.frame, out)
@@ -125,18 +130,6 @@ def rehearse(
         say(f"wrote {path}", error=True)
 
 
-def _check_files(out: Path | None, figure: Path | None) -> None:
-    """Refuse files that could not be written, before the work is done."""
-    if out is not None:
-        from headgate.analysis.rehearsal import check_out
-
-        check_out(out)
-    if figure is not None:
-        from headgate.analysis.figures import check_figure
-
-        check_figure(figure)
-
-
 def replay(
     purchases: Annotated[Path, typer.Argument()],
     capacity: Annotated[
@@ -150,9 +143,6 @@ def replay(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one row per round: .parquet, .csv or .jsonl.")] = None,
-    figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw both answers, prices and purchases: .svg, .png or .pdf.")
-    ] = None,
     format_: AsFormat = Format.table,
 ) -> None:
     """Compare purchases that you made with those that headgate would have made at the same prices.
@@ -168,33 +158,26 @@ def replay(
     and those before it, and buys nothing. Give it the same file again when it has grown: the last row is the newest decision.
     """
     from headgate.analysis.display import show
-    from headgate.analysis.rehearsal import write
+    from headgate.analysis.rehearsal import check_out, write
 
-    _check_files(out, figure)
-    if shadow is not None:
-        for option, value in (("--capacity", capacity), ("--figure", figure)):
-            if value is not None:
-                raise SettingError(f"{option} {value}: not with --shadow {shadow}")
-        beside = headgate.shadow(purchases, headgate.load(shadow, *played(["headgate"])), currency)
-        if out is not None:
-            write(beside.frame, out)
-        if format_ is Format.json:
-            print_json({"said": beside.sentence, "rounds": beside.frame.to_dicts()})
-        else:
-            show(*beside.render())
-        return
+    if out is not None:
+        check_out(out)
+    if shadow is not None and capacity is not None:
+        raise SettingError(f"--capacity {capacity}: not with --shadow {shadow}")
+    done: headgate.ReplayResult | headgate.ShadowResult
     with status(format_, "replaying"):
-        done = headgate.replay(purchases, capacity, currency)
+        if shadow is None:
+            done = headgate.replay(purchases, capacity, currency)
+        else:
+            done = headgate.shadow(purchases, headgate.load(shadow, *played(["headgate"])), currency)
     if out is not None:
         write(done.frame, out)
-    if figure is not None:
-        done.figure(figure)
     if format_ is Format.json:
         print_json(done.numbers)
     else:
         show(*done.render())
-    for path in filter(None, (out, figure)):
-        say(f"wrote {path}", error=True)
+    if out is not None:
+        say(f"wrote {out}", error=True)
 
 
 POLICIES = "headgate,constant,acdpp,below,oracle"

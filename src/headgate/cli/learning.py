@@ -140,7 +140,6 @@ def report(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page; default: report.html in the first folder.")
     ] = None,
-    figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Also draw the figures as SVG and PNG.")] = None,
     target: Annotated[
         float | None, typer.Option(help="Test accuracy whose first round is reported; default: the recipe's.")
     ] = None,
@@ -158,11 +157,6 @@ def report(
     if not page.parent.is_dir():
         raise DataError(f"--out {page}: there is no folder {page.parent}")
     say(write_report(found, page, target if target is not None else found[0].target))
-    if figures is not None:
-        from headgate.analysis.figures import draw_run
-
-        for path in draw_run(found, figures):
-            say(path)
 
 
 def data_list() -> None:
@@ -190,8 +184,8 @@ def show_and_conclude(
     folders: "Sequence[Path | RunFolder]", whole: Path, format_: Format = Format.table, wide: bool = False
 ) -> None:
     """Show what finished runs came to, and write it into their folders."""
-    from headgate.analysis.conclude import conclude, summary_rows
     from headgate.analysis.display import show
+    from headgate.analysis.report import conclude, summary_rows
     from headgate.analysis.tables import runs_tables
 
     runs, page = conclude(folders, whole)

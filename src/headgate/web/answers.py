@@ -1,4 +1,4 @@
-"""Answers about runs: the list, settings and results, curves, buffers, the gate round by round, tables as CSV.
+"""Answers about runs: the list, settings and results, curves, buffers, the gate round by round.
 
 Every answer is a data class. Its fields are the keys of the JSON object, and the OpenAPI document is made from them.
 """
@@ -9,33 +9,25 @@ from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from headgate.analysis.curves import heat, neighbours, rounded, thinned
-from headgate.analysis.intervals import Floats, means
+from headgate.analysis.curves import Numbers, PolicyCurves, heat, line, neighbours, policy_curves, rounded
 from headgate.analysis.limits import conclusion
-from headgate.analysis.rehearsal import as_cells
+from headgate.analysis.listing import about
 from headgate.analysis.runs import Runs, runs_of
-from headgate.analysis.summary import breakdown_note, columns, summarise
+from headgate.analysis.summary import SummaryTable, breakdown_note, summarise, summary_table
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import WARN_AT, RunFolder
 from headgate.records.rows import Rows
 from headgate.web.runs import TOO_LARGE, Library, UnknownRun
 
-Numbers = list[float | None]
 State = Literal["running", "finished", "interrupted", "diverged"]
 Order = Literal["asc", "desc"]
 Sort = Literal["started", "name", "state", "progress", "spend", "accuracy"]
-SERIES = ("spend", "debt", "admitted", "price", "n", "N", "n_eff", "bound", "train_loss")
-"""columns of which every round is known"""
-EVALUATED = {"accuracy": "test_accuracy", "test_loss": "test_loss"}
-"""names on the page of what is known of evaluated rounds alone, and their columns"""
 Metric = Literal[
     "spend", "debt", "admitted", "price", "n", "N", "n_eff", "bound", "train_loss",
     "spent", "accuracy", "test_loss", "best_accuracy",
 ]  # fmt: skip
-Figure = Literal[Metric, "clients", "metrics"]
 GATE_COLUMNS = ("price", "spend", "spent", "debt", "admitted", "n", "N", "accuracy")
 GATE_CLIENTS = 60
 """clients that the gate draws one by one; more are put together with their neighbours"""
@@ -51,25 +43,6 @@ UNREADABLE = 20
 Ints = NDArray[np.int64]
 
 
-# numbers as JSON holds them
-
-
-@dataclass(frozen=True)
-class Series:
-    """Mean over runs and half its 80 % interval; null where there is none."""
-
-    mean: Numbers
-    half: Numbers
-
-
-def series(values: Floats) -> Series:
-    """Return means over the first axis of (runs, points)."""
-    if not values.shape[1]:
-        return Series([], [])
-    mean, half = means(values)
-    return Series(rounded(mean), rounded(half))
-
-
 # the runs of a policy
 
 
@@ -77,13 +50,6 @@ def runs_in(library: Library, name: str, policy: str, by_client: bool = False) -
     """Return the runs of a policy as they are now; `by_client` adds what clients hold."""
     run, held = library.open(name), library.clients(name) if by_client else None
     return runs_of(run, policy, library.metrics(name), held=held)
-
-
-def line(one: Runs, metric: str) -> Floats:
-    """Return a metric by its name on the page, (seeds, rounds up to the farthest)."""
-    if metric == "spent":
-        return np.cumsum(one.values["spend"], axis=1)
-    return one.best_so_far if metric == "best_accuracy" else one.values[EVALUATED.get(metric, metric)]
 
 
 def policies_of(run: RunFolder, asked: Sequence[str] = ()) -> list[str]:
@@ -129,16 +95,6 @@ def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int
 
 
 @dataclass(frozen=True)
-class SummaryTable:
-    """The results as the closing table and the report show them."""
-
-    columns: list[dict[str, str]]
-    """title and meaning"""
-    rows: list[list[dict[str, Any]]]
-    """of each policy the cells: text, and whether it says that a limit was broken"""
-
-
-@dataclass(frozen=True)
 class RunProgress:
     """Which run, and how far it has come."""
 
@@ -174,18 +130,6 @@ class RunDetail(RunProgress):
 
 
 @dataclass(frozen=True)
-class PolicyCurves:
-    policy: str
-    runs: int
-    rounds: int
-    complete: int
-    t: list[int]
-    series: dict[str, Series]
-    evaluated: list[int]
-    judged: dict[str, Series]
-
-
-@dataclass(frozen=True)
 class RunCurves(RunProgress):
     policies: list[PolicyCurves]
 
@@ -204,41 +148,18 @@ class ClientBuffers:
     ratio: list[Numbers]
 
 
-def _progress(library: Library, run: RunFolder) -> dict[str, Any]:
-    now = library.progress(run.name)
-    return {"name": run.name, "state": now.state, "round": now.round, "rounds": now.rounds, "budget": run.budget}
-
-
 def detail(library: Library, name: str) -> RunDetail:
     """Return settings, state and results of a run."""
     run = library.open(name)
     found = [runs_in(library, name, policy, by_client=True) for policy in run.policies]
     summaries = [summarise(one, run.target) for one in found]
-    known = columns(run.target, summaries)
-    table = SummaryTable(
-        [{"title": column.title, "meaning": column.meaning} for column in known],
-        [[{"text": column.text(each), "broken": column.broken(each)} for column in known] for each in summaries],
-    )
     return RunDetail(
-        **_progress(library, run),
-        data=run.kind("data"),
-        model=run.kind("model"),
-        sweep=run.sweep,
-        policies=run.policies,
-        seeds=run.seeds,
-        buffers=run.buffers,
-        memory=sum(run.buffers),
-        target=run.target,
-        started=run.started,
-        elapsed=run.state.get("elapsed_s"),
-        note=run.state.get("note"),
+        **about(run) | {"round": library.round(name)},
         recorded=any(one.held is not None for one in found),
-        toml=run.config_text(),
-        environment=run.environment,
         conclusion=conclusion(found),
         warning=" ".join(filter(None, [breakdown_note([run]), *(_money_warning(run, one) for one in found)])),
         summary=[each.to_dict() for each in summaries],
-        table=table,
+        table=summary_table(summaries, run.target),
     )
 
 
@@ -252,25 +173,8 @@ def curves(library: Library, name: str, since: int = 0, points: int = 400, polic
     """Return means over seeds with intervals, of the rounds after `since`."""
     run = library.open(name)
     lines = [policy_curves(runs_in(library, name, policy), since, points) for policy in policies_of(run, policies)]
-    return RunCurves(**_progress(library, run), policies=lines)
-
-
-def policy_curves(one: Runs, since: int, points: int) -> PolicyCurves:
-    """Return means over the runs of a policy, of the rounds after `since`."""
-    first = min(since, one.farthest)
-    places = first + thinned(one.farthest - first, points)
-    evaluated = first + np.flatnonzero(np.isfinite(one.values["test_accuracy"][:, first:]).any(axis=0))
-    evaluated = evaluated[thinned(evaluated.size, points)]
-    return PolicyCurves(
-        policy=one.policy,
-        runs=int(one.begun.sum()),
-        rounds=one.farthest,
-        complete=one.complete,
-        t=(places + 1).tolist(),
-        series={name: series(line(one, name)[:, places]) for name in (*SERIES, "spent")},
-        evaluated=(evaluated + 1).tolist(),
-        judged={name: series(line(one, name)[:, evaluated]) for name in (*EVALUATED, "best_accuracy")},
-    )
+    state: Any = run.status
+    return RunCurves(name, state, library.round(name), run.rounds, run.budget, lines)
 
 
 def clients(library: Library, name: str, policy: str | None, seed: int | None) -> ClientBuffers:
@@ -377,27 +281,3 @@ def gate_trace(
         recorded=admitted is not None,
         **known,
     )
-
-
-# tables
-
-
-def table(library: Library, name: str, figure: Figure) -> str:
-    """Return a figure's numbers as CSV, all rounds."""
-    run = library.open(name)
-    if figure == "metrics":
-        frame = library.table(name, "metrics")
-    elif figure == "clients":
-        known, none = library.table(name, "clients"), pl.lit([None] * len(run.buffers), pl.List(pl.Float64))
-        lists = [pl.coalesce(each, none).alias(each) for each in ("admitted", "held", "paid")]
-        frame = known.select("policy", "seed", "t", pl.lit(list(range(len(run.buffers)))).alias("client"), *lists)
-        frame = frame.explode(frame.columns[3:])
-    else:
-        frame = pl.concat([_curve_frame(runs_in(library, name, policy), figure) for policy in run.policies])
-    return as_cells(frame).write_csv()
-
-
-def _curve_frame(one: Runs, metric: str) -> pl.DataFrame:
-    mean, half = means(line(one, metric))
-    named = {"policy": [one.policy] * mean.size, "t": np.arange(1, mean.size + 1), "mean": mean, "half": half}
-    return pl.DataFrame(named, nan_to_null=True).filter(pl.col("mean").is_finite())

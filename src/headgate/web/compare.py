@@ -1,20 +1,20 @@
-"""Several runs and policies on one axis, by round or by money, with differences and the settings that differ."""
+"""Several runs and policies round by round, with differences and the settings that differ."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from headgate.analysis.comparison import rows
-from headgate.analysis.curves import rounded, thinned
+from headgate.analysis.curves import EVALUATED, Series, line, rounded, thinned
 from headgate.analysis.intervals import Floats, estimate, means
 from headgate.analysis.limits import limits, rankable
-from headgate.analysis.runs import Runs
+from headgate.analysis.runs import Ints, Runs
 from headgate.analysis.savings import chosen_budget, savings, sentence
 from headgate.errors import SettingError
 from headgate.experiment.sweep import dotted
-from headgate.web.answers import EVALUATED, Metric, Numbers, Series, line, runs_in
+from headgate.web.answers import Metric, runs_in
 from headgate.web.runs import Library
 
 MOST_RUNS, MOST_LINES = 20, 40
@@ -22,7 +22,6 @@ MOST_SEEDS, MOST_CELLS = 200, 1_000_000
 """of the runs whose money for the same accuracy is worked out, which takes two seconds at most: seeds, and runs times rounds"""
 MONEY_ONLY = ("system.budget", "run.policies", "run.seeds", "run.first_seed", "training.target")
 """settings in which these may differ, beside those of policies"""
-Axis = Literal["round", "money"]
 LEARNT = (*EVALUATED, "best_accuracy", "train_loss")
 
 
@@ -30,7 +29,7 @@ LEARNT = (*EVALUATED, "best_accuracy", "train_loss")
 class ComparedSeries(Series):
     """A line of a comparison, or how far it is from another, seed by seed."""
 
-    x: Numbers
+    x: list[int]
     run: str
     policy: str
     seeds: int
@@ -56,7 +55,6 @@ class DifferingSetting:
 
 @dataclass(frozen=True)
 class RunComparison:
-    x: Axis
     metric: str
     runs: list[dict[str, Any]]
     """as in the list of runs"""
@@ -71,14 +69,14 @@ class RunComparison:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A policy of a run: one value for each of its runs and each place on the axis."""
+    """A policy of a run: one value for each of its runs and each round that is drawn."""
 
     run: str
     policy: str
     seeds: tuple[int, ...]
-    x: Floats
+    x: Ints
     values: Floats
-    """(runs, places); NaN where a run has none"""
+    """(runs, rounds); NaN where a run has none"""
     ends: Floats
     """each run's last value"""
 
@@ -87,7 +85,6 @@ def compare(
     library: Library,
     names: Sequence[str],
     policies: Sequence[str],
-    x: Axis,
     metric: Metric,
     points: int,
     to: tuple[str | None, str | None] = (None, None),
@@ -102,14 +99,12 @@ def compare(
     ]
     if len(found) > MOST_LINES:
         raise SettingError(f"runs, policies: {len(found)} lines; at most {MOST_LINES} can be compared, choose fewer")
-    axis = _money(found, points) if x == "money" else None
-    lines = [_line(runs, metric, axis, points) for runs in found]
+    lines = [_line(runs, metric, points) for runs in found]
     base = next((i for i, line in enumerate(lines) if to[0] in (None, line.run) and to[1] in (None, line.policy)), None)
     if base is None and to != (None, None):
         raise SettingError(f"to_run = {str(to[0])[:100]}, to_policy = {str(to[1])[:100]}: no line of this comparison")
     settings = differing({name: library.open(name).config for name in names})
     return RunComparison(
-        x=x,
         metric=metric,
         runs=library.rows(names),
         lines=[_compared_line(line, runs) for line, runs in zip(lines, found, strict=True)],
@@ -136,39 +131,15 @@ def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
     return sentence(chosen_budget(savings(rows(known), "constant", "last")))
 
 
-def _money(found: Sequence[Runs], points: int) -> Floats:
-    """Amounts from the cheapest beginning to the dearest end, the same for all lines so that they can be subtracted."""
-    ends = [runs.spent[:, -1].max() for runs in found if runs.complete]
-    most = max((end for end in ends if np.isfinite(end)), default=0.0)
-    return np.linspace(0.0, most, points)[1:] if most > 0 else np.zeros(0)
-
-
-def _line(runs: Runs, metric: str, money: Floats | None, points: int) -> Line:
+def _line(runs: Runs, metric: str, points: int) -> Line:
     """Of the runs that have begun, for learning without those whose model was lost."""
     kept = runs.begun & ~runs.lost if metric in LEARNT else runs.begun
-    values, run = line(runs, metric)[kept, : runs.complete], runs.folder
+    values = line(runs, metric)[kept, : runs.complete]
     seeds = tuple(seed for seed, there in zip(runs.seeds, kept, strict=True) if there)
     ends = np.array([row[np.isfinite(row)][-1] if np.isfinite(row).any() else np.nan for row in values])
-    if money is None:
-        places = np.flatnonzero(np.isfinite(values).any(axis=0))
-        places = places[thinned(places.size, points)]
-        return Line(run, runs.policy, seeds, (places + 1).astype(np.float64), values[:, places], ends)
-    spent = line(runs, "spent")[kept, : runs.complete]
-    # only amounts at which all runs have a value: a mean over some of them would jump
-    x = money[: int(np.searchsorted(money, spent[:, -1].min() * (1 + 1e-12), side="right"))] if spent.size else money[:0]
-    each = [after_spending(row, own, x) for row, own in zip(spent, values, strict=True)]
-    at = np.array(each).reshape(len(each), x.size)
-    return Line(run, runs.policy, seeds, x, np.where(np.isfinite(at).all(axis=0), at, np.nan), ends)
-
-
-def after_spending(spent: Floats, values: Floats, money: Floats) -> Floats:
-    """A run's value when it has spent no more than each amount; none before its first round and after its last."""
-    known = np.isfinite(values)
-    spent, values = spent[known], values[known]
-    place = np.searchsorted(spent, money * (1 + 1e-12), side="right") - 1
-    if not values.size:
-        return np.full(money.size, np.nan)
-    return np.where((place >= 0) & (money <= spent[-1] * (1 + 1e-9)), values[np.maximum(place, 0)], np.nan)
+    places = np.flatnonzero(np.isfinite(values).any(axis=0))
+    places = places[thinned(places.size, points)]
+    return Line(runs.folder, runs.policy, seeds, places + 1, values[:, places], ends)
 
 
 def _compared_line(own: Line, runs: Runs) -> ComparedLine:
@@ -190,7 +161,7 @@ def _difference(line: Line, to: Line) -> ComparedSeries:
     return ComparedSeries(**_points(line, x, gaps, line.ends[mine] - to.ends[theirs]))
 
 
-def _points(line: Line, x: Floats, values: Floats, ends: Floats) -> dict[str, Any]:
+def _points(line: Line, x: Ints, values: Floats, ends: Floats) -> dict[str, Any]:
     """Return the points that have a mean, and where the runs end."""
     mean, half = means(values)
     known = np.isfinite(mean)

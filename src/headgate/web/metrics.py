@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from headgate.analysis.intervals import Floats
 from headgate.analysis.runs import Runs
 from headgate.errors import DataError
 from headgate.records.reader import WARN_AT
-from headgate.web.answers import Floats, runs_in
+from headgate.web.answers import runs_in
 from headgate.web.runs import Library
 
 MOST_RUNS = 50

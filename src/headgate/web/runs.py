@@ -7,12 +7,9 @@ Links are not followed. All methods may be called from several threads.
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple
-
-import polars as pl
+from typing import Any
 
 from headgate.analysis.listing import LISTED, run_row
 from headgate.errors import DataError, HeadgateError
@@ -28,18 +25,6 @@ TOO_LARGE = "what clients hold is more than the page can hold in memory"
 
 class UnknownRun(HeadgateError):
     """There is no such run below the runs folder."""
-
-
-class Progress(NamedTuple):
-    """How far a run has come."""
-
-    done: int
-    """rounds of all its runs together"""
-    round: int
-    """mean over its runs"""
-    rounds: int
-    state: str
-    diverged: int
 
 
 class Library:
@@ -133,16 +118,6 @@ class Library:
             run = self.open(name)
             return None if _clients_bytes(run) > MOST_BYTES else self._followed(name, "clients", (column,), len(run.buffers))
 
-    def table(self, name: str, table: str) -> pl.DataFrame:
-        """One of its tables whole, for this question alone."""
-        run = replace(self.open(name), tables={})
-        if table == "clients" and _clients_bytes(run) > MOST_BYTES:
-            raise DataError(f"{name}: {TOO_LARGE}")
-        try:
-            return run.metrics() if table == "metrics" else run.clients()
-        except DataError as error:
-            raise DataError(self._short(error)) from None
-
     def _followed(self, name: str, table: str, columns: tuple[str, ...] = (), clients: int = 0) -> Rows:
         head, key = self.head(name), (name, columns)
         follower = self._followers.pop(key, None)
@@ -161,10 +136,6 @@ class Library:
         """The lines of these runs in the list."""
         with self._lock:
             return [self._row(self.head(name)) for name in names]
-
-    def row(self, name: str) -> dict[str, Any]:
-        """The run's line in the list."""
-        return self.rows([name])[0]
 
     def _row(self, head: RunFolder) -> dict[str, Any]:
         """Read again only where its files have changed."""
@@ -191,15 +162,13 @@ class Library:
         except DataError as error:
             return run_row(head, problem=self._short(error))
 
-    def progress(self, name: str) -> Progress:
-        """What has been written up to now, which the state may not know of yet."""
+    def round(self, name: str) -> int:
+        """How far its runs have come on average, which the state may not know of yet."""
         with self._lock:
             head = self.head(name)
-            runs, rounds, state, diverged = head.runs, head.rounds, head.status, len(head.lost)
             if head.state["state"] == "finished":
-                return Progress(rounds * len(runs), rounds, rounds, state, diverged)
-            done = int(self._followed(name, "metrics", LISTED).reached(runs).sum())
-            return Progress(done, done // max(1, len(runs)), rounds, state, diverged)
+                return head.rounds
+            return int(self._followed(name, "metrics", LISTED).reached(head.runs).sum()) // max(1, len(head.runs))
 
 
 def _clients_bytes(run: RunFolder) -> int:

@@ -4,17 +4,13 @@ On this machine alone nobody needs a token, but only names of this machine are a
 its own name our address and read along. Reached from outside, everybody needs the token.
 """
 
-import json
 import re
 from hmac import compare_digest
-from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from headgate.errors import HeadgateError
 
 COOKIE = "headgate_token"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -43,10 +39,8 @@ HEADERS = {
 }
 
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?")
-MOST_CSV, MOST_JSON = 256 * 2**10, 2 * 2**20
-"""bytes of a body"""
-BODIES = 64
-"""requests with a body that are answered at the same time: each may be as large as one may be"""
+MOST_BYTES = 256 * 2**10
+"""of a body"""
 
 
 def hostname(host: str) -> str:
@@ -65,7 +59,7 @@ class Guard:
     """Around the whole application."""
 
     def __init__(self, app: ASGIApp, host: str = "127.0.0.1", token: str | None = None) -> None:
-        self._app, self._token, self._bodies = app, token, 0
+        self._app, self._token = app, token
         self._names = None if host in EVERYWHERE else LOOPBACK | {host.lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,15 +85,10 @@ class Guard:
                     sent.append("Set-Cookie", f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Strict")
             await send(message)
 
-        sends = scope["method"] not in ("GET", "HEAD")
-        if refusal is None and sends and self._bodies >= BODIES:
-            refusal = 503, f"page: {BODIES} requests like this one are being answered; try again"
-        answer: ASGIApp = self._app if refusal is None else JSONResponse({"error": refusal[1]}, refusal[0])
-        self._bodies += sends
-        try:
-            await answer(scope, receive, guarded)
-        finally:
-            self._bodies -= sends
+        if refusal is None:
+            await self._app(scope, receive, guarded)
+        else:  # the connection ends, or the rest of a body would still be taken in
+            await JSONResponse({"error": refusal[1]}, refusal[0], {"Connection": "close"})(scope, receive, guarded)
 
     def _refusal(self, headers: Headers, method: str) -> tuple[int, str] | None:
         host = headers.get("host", "")
@@ -109,51 +98,11 @@ class Guard:
         own = {f"http://{host}".lower(), f"https://{host}".lower()}
         if method not in ("GET", "HEAD") and origin is not None and origin.lower() not in own:
             return 400, f"origin = {origin[:100]!r}: not a page of this server"
+        length = headers.get("content-length", "0")
+        if "transfer-encoding" in headers or not re.fullmatch("[0-9]{1,9}", length) or int(length) > MOST_BYTES:
+            return 413, f"content-length = {length[:100]}: at most {MOST_BYTES} bytes are taken"
         return None
 
 
 def _same(token: str, given: str | None) -> bool:
     return given is not None and compare_digest(token.encode(), given.encode("utf-8", "surrogateescape"))
-
-
-# what may be sent
-
-
-class Refused(HeadgateError):
-    """A request that is answered with `status` and nothing else."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-
-
-async def body(request: Request, kind: str, most: int) -> bytes:
-    """All of it, or a refusal as soon as it is known to be too large.
-
-    Pages elsewhere can send forms and plain text unasked, but neither of the kinds that are taken here.
-    """
-    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if said != kind:
-        raise Refused(415, f"content-type = {said[:100]!r}: must be {kind}")
-    length = request.headers.get("content-length", "")
-    if length.isdigit() and len(length) < 20 and int(length) > most:
-        raise Refused(413, f"content-length = {length}: at most {most} bytes are taken")
-    read = bytearray()
-    async for chunk in request.stream():
-        read += chunk
-        if len(read) > most:
-            raise Refused(413, f"body: more than {most} bytes")
-    return bytes(read)
-
-
-def json_object(text: bytes) -> dict[str, Any]:
-    def refuse(name: str) -> float:
-        raise ValueError(f"{name} is no JSON")
-
-    try:
-        value = json.loads(text.decode("utf-8"), parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, f"body: not valid JSON ({str(error)[:200]})") from None
-    if not isinstance(value, dict):
-        raise Refused(400, "body: must be a JSON object")
-    return value

@@ -4,14 +4,16 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import uvicorn
-from fastapi import Depends, FastAPI
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -23,14 +25,17 @@ from starlette.types import ASGIApp, Scope
 from headgate import __version__, analysis
 from headgate.errors import HeadgateError, SettingError
 from headgate.escaping import one_line
-from headgate.web.api import Api, Json, Problem, check_query, check_room
+from headgate.web.api import Json, Problem, endpoints
+from headgate.web.metrics import metrics_text
 from headgate.web.runs import Library, UnknownRun
-from headgate.web.security import EVERYWHERE, LOOPBACK, Guard, Refused
+from headgate.web.security import EVERYWHERE, LOOPBACK, Guard
 
 IDLE = 5
 """seconds between two requests of a connection"""
 CONNECTIONS = 512
 """more are answered with 503"""
+THREADS = 4
+"""how many read or plan at the same time; the others wait, and every thread would keep memory of its own"""
 LARGEST_HEAD = 32 * 2**10
 """bytes of a request without its body"""
 SHORTEST_TOKEN = 16
@@ -62,14 +67,6 @@ def link_to(host: str, port: int, token: str | None) -> str:
     """
     name = socket.gethostname() if host in EVERYWHERE else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/" + (f"?token={token}" if token else "")
-
-
-class Server(uvicorn.Server):
-    """Lets readers of events go before it waits for open connections to end."""
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.config.app.state.api.live.closed.set()  # type: ignore[union-attr]
-        await super().shutdown(sockets)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -117,7 +114,7 @@ def serve(folder: Path, host: str, port: int, token: str | None, started: Callab
     link = link_to(host, listening.getsockname()[1], token)
     started(link)  # whoever comes before uvicorn is ready waits at the socket
     with listening, suppress(KeyboardInterrupt):
-        Server(configured(app)).run(sockets=[listening])
+        uvicorn.Server(configured(app)).run(sockets=[listening])
 
 
 STATIC = Path(__file__).parent / "static"
@@ -128,7 +125,7 @@ PAGES = ("/", "/run/{name}", "/compare", "/plan", "/gate", "/gate/{name}")
 
 def make_app(folder: Path, host: str = "127.0.0.1", token: str | None = None) -> FastAPI:
     """Return the page over the runs in `folder`."""
-    api = Api(Library(folder))
+    library = Library(folder)
     app = FastAPI(
         title="headgate",
         version=__version__,
@@ -139,18 +136,27 @@ def make_app(folder: Path, host: str = "127.0.0.1", token: str | None = None) ->
         generate_unique_id_function=lambda route: route.name,
         middleware=[Middleware(Guard, host=host, token=token)],
         exception_handlers={HeadgateError: _refuse, HTTPException: _refuse_http, RequestValidationError: _refuse_query},
-        lifespan=api.lifespan,
+        lifespan=_lifespan,
     )
-    app.state.api = api
-    app.include_router(api.router())
-    asked = [Depends(check_query), Depends(check_room)]
-    app.add_api_route("/metrics", api.metrics, dependencies=asked, response_model=None, include_in_schema=False)
+    app.state.library = library
+    app.include_router(endpoints(library))
+    app.add_api_route("/metrics", partial(_metrics, library), response_model=None, include_in_schema=False)
     for path in PAGES:
         app.add_route(path, _page, methods=["GET"])
     app.add_route("/static/plotly.min.js", _plotly, methods=["GET"])
     app.mount("/static/drawing", _Static(directory=DRAWING))
     app.mount("/static", _Static(directory=STATIC))
     return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = THREADS
+    yield
+
+
+def _metrics(library: Library) -> Response:
+    return Response(metrics_text(library), media_type="text/plain; version=0.0.4")
 
 
 async def _page(request: Request) -> Response:
@@ -173,9 +179,7 @@ class _Static(StaticFiles):
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
-    status = error.status if isinstance(error, Refused) else 404 if isinstance(error, UnknownRun) else 422
-    hang_up = {"Connection": "close"} if status in (413, 415) else None  # or the rest of the body would still be taken in
-    return Json(Problem(one_line(error)), status, hang_up)
+    return Json(Problem(one_line(error)), 404 if isinstance(error, UnknownRun) else 422)
 
 
 async def _refuse_http(request: Request, error: Exception) -> Response:
@@ -185,9 +189,10 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
 
 
 async def _refuse_query(request: Request, error: Exception) -> Response:
-    """Name the first key of the query that is wrong, and its value."""
+    """Name the first key of the query or the body that is wrong, and its value."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    key, must = str(first["loc"][-1]) if len(first["loc"]) < 3 else str(first["loc"][1]), first["msg"]
-    value = "" if first["type"] == "missing" else str(first["input"])[:100]
-    return Json(Problem(f"{key} = {value!r}: must be {must.removeprefix('Input should be ')}"), 400)
+    key = next((each for each in first["loc"][1:] if isinstance(each, str)), first["loc"][0])
+    value = "" if first["type"] in ("missing", "json_invalid") else str(first["input"])[:100]
+    must = first["msg"].replace("Input should be", "must be")
+    return Json(Problem(one_line(f"{key} = {value!r}: {must}")), 400)

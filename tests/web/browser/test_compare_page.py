@@ -1,4 +1,4 @@
-"""Runs side by side: added and taken away, by round or money, with differences and settings."""
+"""Runs side by side: added and taken away, with differences and settings."""
 
 import re
 
@@ -41,18 +41,16 @@ def test_runs_at_several_budgets_begin_with_the_money_for_the_same_accuracy(tab,
         expect(page.locator(".needs")).to_be_hidden()
 
 
-def test_by_money_and_the_line_to_compare_with(tab, served):
+def test_the_line_to_compare_with(tab, served):
     page = tab(served, "/compare?runs=done&runs=another&policies=acdpp&policies=constant")
     expect(page.locator("figure").first.locator("svg.main-svg").first).to_be_visible()
-    page.get_by_role("radio", name="by money").check()
-    expect(page.locator("figure").first.locator(".xtitle")).to_have_text("Money spent per run so far")
     page.get_by_label("What is compared").select_option("n")
     page.get_by_label("Compared with").select_option(label="another: acdpp")
     expect(page.locator(".gap-hint")).to_contain_text("Each line minus another: acdpp")
     expect(page.locator(".gap-hint")).to_contain_text("seed by seed over the seeds that both have")
     page.get_by_role("button", name="constant", exact=True).click()
     expect(page.locator(".scroll[aria-label='At the end'] tbody tr")).to_have_count(2)
-    expect(page).to_have_url(re.compile("x=money"))
+    expect(page).to_have_url(re.compile("metric=n"))
     page.reload()
     expect(page.locator(".scroll[aria-label='At the end'] tbody tr")).to_have_count(2)
     expect(page.get_by_label("What is compared")).to_have_value("n")

@@ -30,7 +30,7 @@ def test_a_slider_changes_the_plan_and_the_link(tab, served):
 
 def test_of_many_movements_the_last_is_answered(tab, served):
     page = tab(served, "/plan?rounds=60&seeds=2")
-    expect(page.locator(".tile")).to_have_count(8)
+    expect(page.locator(".tile")).to_have_count(7)
     field = page.get_by_role("spinbutton", name="Clients")
     for clients in range(11, 31):
         field.fill(str(clients))
@@ -41,14 +41,11 @@ def test_of_many_movements_the_last_is_answered(tab, served):
 
 def test_what_is_copied_is_the_plan(tab, served):
     page = tab(served, "/plan?rounds=40&seeds=2&budget=70&policy=acdpp")
-    expect(page.locator(".tile")).to_have_count(8)
+    expect(page.locator(".tile")).to_have_count(7)
     page.get_by_role("button", name="Copy as TOML").click()
     expect(page.locator("#said")).to_have_text("Copy as TOML: copied")
     plan = tomllib.loads(page.evaluate("() => navigator.clipboard.readText()"))
     assert plan["system"]["budget"] == 70
-    page.get_by_role("button", name="Copy as command").click()
-    expect(page.locator("#said")).to_have_text("Copy as command: copied")
-    assert "headgate plan" in page.evaluate("() => navigator.clipboard.readText()")
 
 
 def test_policy_K_prices_and_recipes(tab, served):
@@ -56,7 +53,7 @@ def test_policy_K_prices_and_recipes(tab, served):
     expect(tile(page, "Policy")).to_have_text("headgate")
     assert page.get_by_label("Policy").locator("option").first.text_content() == "headgate"
     page.get_by_label("Policy").select_option("acdpp")
-    expect(page.locator(".tile")).to_have_count(8)
+    expect(page.locator(".tile")).to_have_count(7)
     page.get_by_label("Choose K for me").uncheck()
     page.get_by_role("spinbutton", name="K,").fill("4")
     expect(tile(page, "Keep a sample")).to_have_text("4")
@@ -80,21 +77,9 @@ def test_a_plan_that_breaks_a_limit_is_said_in_red_and_the_way_out_works(tab, se
     expect(page.locator(".tile.over")).to_have_count(0)
 
 
-def test_a_file_of_prices(tab, served):
-    page = tab(served, "/plan?rounds=40&seeds=1&prices=trace", expected="422|400")
-    expect(page.get_by_role("alert").first).to_contain_text("Choose a CSV file")
-    prices = "price\n" + "\n".join(str(1 + t % 7) for t in range(30)) + "\n"
-    page.get_by_label("CSV file").set_input_files({"name": "prices.csv", "mimeType": "text/csv", "buffer": prices.encode()})
-    expect(page.get_by_text("prices.csv: 30 prices, 1 to 7")).to_be_visible()
-    expect(page.locator(".tile")).to_have_count(8)
-    bad = {"name": "bad.csv", "mimeType": "text/csv", "buffer": b"cost\nfree\n"}
-    page.get_by_label("CSV file").set_input_files(bad)
-    expect(page.get_by_role("status").filter(has_text="free")).to_be_visible()
-
-
 def test_what_cannot_be_is_said_beside_its_field(tab, served):
     page = tab(served, "/plan?rounds=40&seeds=2", expected="422")
-    expect(page.locator(".tile")).to_have_count(8)
+    expect(page.locator(".tile")).to_have_count(7)
     page.get_by_role("spinbutton", name="Budget").fill("-5")
     expect(page.locator(".field[data-setting='system.budget'] .field-wrong")).to_contain_text("system.budget")
     page.get_by_role("spinbutton", name="Budget").fill("50")

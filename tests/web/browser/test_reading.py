@@ -1,12 +1,8 @@
 """For everybody: by keyboard, on a phone, in the dark, and with the colours of the report."""
 
-import itertools
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-
-from headgate.analysis.curves import line_styles
 
 from ..folders import MadeUp
 from ..served import Served
@@ -84,7 +80,7 @@ def test_the_whole_way_by_keyboard(tab, served):
 
 def test_new_rounds_take_nobodys_place_away(tab, tmp_path, elsewhere):
     made = MadeUp(tmp_path / "live", rounds=12).play(2)
-    with Served(tmp_path, pause=0.05) as served:
+    with Served(tmp_path) as served:
         page = tab(served, "/run/live")
         settled(page)
         meaning = page.get_by_text("What the columns mean")
@@ -95,13 +91,3 @@ def test_new_rounds_take_nobodys_place_away(tab, tmp_path, elsewhere):
         expect(meaning).to_be_focused()
         expect(page.locator(".meaning")).to_have_js_property("open", True)
         page.goto(elsewhere)
-
-
-def test_lines_look_as_in_the_report(tab, served):
-    page = tab(served)
-    for runs, policies in itertools.product((1, 2, 4, 5), (1, 3, 7, 8)):
-        lines = [{"run": f"r{run}", "policy": f"p{policy}"} for run in range(runs) for policy in range(policies)]
-        drawn = page.evaluate("async (lines) => (await import('/static/drawing/palette.js')).looks(lines)", lines)
-        assert drawn == [
-            look._asdict() for look in line_styles([SimpleNamespace(folder=one["run"], policy=one["policy"]) for one in lines])
-        ]

@@ -25,7 +25,7 @@ def points(page, title="Test accuracy"):
 def test_every_figure_is_drawn_with_its_text_alternative(tab, served):
     page = tab(served, "/run/done")
     expect(page.get_by_role("heading", level=1)).to_have_text("done")
-    expect(page.locator(".plot")).to_have_count(9)
+    expect(page.locator(".plot")).to_have_count(10)
     for figure in page.locator(".plot").all():
         figure.scroll_into_view_if_needed()
         expect(figure.locator("svg.main-svg").first).to_be_visible()
@@ -34,15 +34,12 @@ def test_every_figure_is_drawn_with_its_text_alternative(tab, served):
 
 def test_a_link_reproduces_the_view(tab, served):
     page = tab(served, "/run/done")
-    page.get_by_role("radio", name="by money").check()
     page.get_by_role("button", name="constant", exact=True).click()
     page.get_by_label("Policy of the buffer map").select_option("headgate")
-    expect(page).to_have_url(re.compile(r"x=money.*hide=constant.*policy=headgate"))
+    expect(page).to_have_url(re.compile(r"hide=constant.*policy=headgate"))
     page.reload()
     expect(page.get_by_role("button", name="constant", exact=True)).to_have_attribute("aria-pressed", "false")
-    expect(page.get_by_role("radio", name="by money")).to_be_checked()
     expect(page.get_by_label("Policy of the buffer map")).to_have_value("headgate")
-    expect(plot(page, "Test accuracy").locator(".xtitle")).to_have_text("Money spent per run so far")
 
 
 def test_numbers_one_click_away_and_three_ways_to_save(tab, served):
@@ -52,7 +49,7 @@ def test_numbers_one_click_away_and_three_ways_to_save(tab, served):
     table = page.get_by_role("region", name="Test accuracy: numbers")
     expect(table.locator("thead th")).to_have_text(["Round", "acdpp", "hybrid", "constant", "headgate"])
     expect(table.locator("tbody tr")).to_have_count(10)
-    for ending, begins in (("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("CSV", b"policy,t,mean,half")):
+    for ending, begins in (("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("CSV", b"policy,series,t,mean,half")):
         page.get_by_label("Save Test accuracy").click()
         with page.expect_download() as caught:
             page.get_by_role("button", name=ending, exact=True).click()
@@ -67,7 +64,7 @@ def test_numbers_one_click_away_and_three_ways_to_save(tab, served):
 
 def test_rounds_appear_as_they_land_until_the_run_is_finished(tab, tmp_path):
     made = MadeUp(tmp_path / "live", rounds=12).play(2)
-    with Served(tmp_path, pause=0.05) as served:
+    with Served(tmp_path) as served:
         page = tab(served, "/run/live")
         expect(page.locator(".live-mark")).to_have_text("live")
         expect(page.locator(".status-line")).to_contain_text("round 2 of 12")
@@ -84,12 +81,12 @@ def test_rounds_appear_as_they_land_until_the_run_is_finished(tab, tmp_path):
 
 def test_a_lost_connection_is_said_and_what_was_missed_is_caught_up(tab, tmp_path, elsewhere):
     made = MadeUp(tmp_path / "live", rounds=12).play(2)
-    with Served(tmp_path, pause=0.05) as served:
+    with Served(tmp_path) as served:
         page = tab(served, "/run/live", expected="ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load")
         expect(page.locator(".live-mark")).to_have_text("live")
     expect(page.locator(".live-mark")).to_have_text("reconnecting")
     made.play(5)
-    with Served(tmp_path, port=served.port, pause=0.05):
+    with Served(tmp_path, port=served.port):
         expect(page.locator(".status-line")).to_contain_text("round 7 of 12")
         expect(page.locator(".live-mark")).to_have_text("live")
         page.goto(elsewhere)

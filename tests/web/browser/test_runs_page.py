@@ -60,7 +60,7 @@ def test_spend_is_that_of_the_best_and_red_only_where_that_broke_a_limit(tab, tm
     with Served(tmp_path) as served:
         page = tab(served)
         kept, broken = (page.locator(f"tr[data-name={name}] .cell-spend") for name in ("kept", "broken"))
-        share = Library(tmp_path).row("kept")["spend_share"]
+        share = Library(tmp_path).rows(["kept"])[0]["spend_share"]
         expect(kept).to_have_text(f"{percent(share)}1 other over budget".replace(" %", "\u00a0%"))
         expect(kept.locator(".over")).to_have_count(0)
         expect(broken.locator(".over")).to_have_count(2)

@@ -9,7 +9,7 @@ const CONFIG = { responsive: true, displayModeBar: false, doubleClick: "reset" }
 const ROWS = 60; // of a table; all are in the CSV
 
 export class Figure {
-  // `content` gives { traces, layout, label, table: { columns, rows }, legend } as things stand; `csv` an address or a text.
+  // `content` gives { traces, layout, label, table: { columns, rows }, legend } as things stand; `csv` a text.
   constructor({ title, about, content, csv, wide, tall, signal, tools }) {
     Object.assign(this, { title, content, csv });
     this.plot = h("div", { class: "plot waiting", role: "img", "aria-label": title });
@@ -128,9 +128,7 @@ export class Figure {
   }
 
   saveTable() {
-    const csv = this.csv();
-    if (csv.startsWith("/")) return save(csv, this.fileName("csv"));
-    const url = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
+    const url = URL.createObjectURL(new Blob([this.csv()], { type: "text/csv" }));
     save(url, this.fileName("csv"));
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   }
@@ -143,7 +141,9 @@ function save(url, name) {
   anchor.remove();
 }
 
+// No text that a spreadsheet takes for a formula.
 export function asCsv({ columns, rows }) {
-  const cell = (value) => (/[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? ""));
+  const plain = (value) => (typeof value === "string" && /^[=+@\-\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : String(value ?? ""));
+  const cell = (value) => (/[",\n]/.test(plain(value)) ? `"${plain(value).replaceAll('"', '""')}"` : plain(value));
   return [columns, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
 }

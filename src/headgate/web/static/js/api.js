@@ -34,11 +34,5 @@ function address(path, query) {
 
 export const runPath = (name, rest = "") => `/runs/${encodeURIComponent(name)}${rest}`;
 export const get = (path, query, signal) => answer(fetch(address(path, query), { signal, headers: { accept: "application/json" } }));
-export const link = address;
-
-export function post(path, body, signal, type = "application/json") {
-  const sent = type === "application/json" ? JSON.stringify(body) : body;
-  return answer(fetch(address(path), { method: "POST", headers: { "content-type": type }, body: sent, signal }));
-}
-
+export const post = (path, body, signal) => answer(fetch(address(path), { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal }));
 export const aborted = (error) => error.name === "AbortError";

@@ -43,12 +43,6 @@ export function failure(error, again) {
 
 export const skeleton = (lines, kind = "") => h("div", { class: `skeleton ${kind}`, "aria-hidden": "true" }, Array.from({ length: lines }, () => h("span")));
 
-// One of a few, as a row of radio buttons.
-export function choice(name, label, options, value, changed) {
-  return h("fieldset", { class: "choice" }, h("legend", { class: "unseen" }, label),
-    options.map(([key, text]) => h("label", null, h("input", { type: "radio", name, value: key, checked: key === value, onchange: () => changed(key) }), h("span", null, text))));
-}
-
 export function copyButton(text, label) {
   const button = h("button", { type: "button" }, label);
   let back = 0;

@@ -30,16 +30,12 @@ export class PlanAnswer {
     this.gate = h("a", { class: "button" }, "Watch the gate");
     this.figures = FIGURES.map((spec) => new Figure({ title: spec.title, signal, content: () => this.told && content(spec, this.told), csv: () => asCsv(rowsOf(spec, this.told)) }));
     this.node = h("section", { class: "answer", "aria-label": "The plan" }, this.wrong, this.breaks, this.tiles, this.why,
-      h("div", { class: "toolbar copying" }, copyButton(() => this.told?.toml || "", "Copy as TOML"), copyButton(() => this.told?.command || "", "Copy as command"), this.gate),
+      h("div", { class: "toolbar copying" }, copyButton(() => this.told?.toml || "", "Copy as TOML"), this.gate),
       this.more, h("div", { class: "grid" }, this.figures.map((figure) => figure.node)));
   }
 
   busy() {
     this.node.setAttribute("aria-busy", "true");
-  }
-
-  wait(text) {
-    this.refused(text);
   }
 
   refused(message) {
@@ -71,21 +67,19 @@ function tile({ title, value, beside, over }) {
 
 function tilesOf(told) {
   const apart = told.bound !== null && told.oracle_bound ? told.bound / told.oracle_bound : null;
-  const { clairvoyant } = told;
   return [
     told.K === null ? { title: "Policy", value: told.policy, beside: "no K to choose" } : { title: "Keep a sample K rounds", value: whole(told.K), beside: told.rate === null ? "" : `${number(told.rate)} samples let in a round` },
     { title: "Spend a round", value: fixed(told.spend, 2), beside: `${percent(told.spend / told.budget)} of ${number(told.budget)}; most costly ${fixed(told.peak_spend, 2)}`, over: told.runs_over_budget > 0 },
     { title: "Most in memory", value: `${whole(told.peak_n)}`, beside: told.peak_excess > 0 ? `of ${whole(told.memory)}; one client ${whole(told.peak_excess)} over` : `of ${whole(told.memory)}; no client over`, over: told.peak_excess > 0 },
     { title: "Distinct samples", value: whole(told.N), beside: `worth ${whole(told.n_eff)} used equally` },
     { title: "Bound, beside the oracle", value: apart === null ? "–" : `${fixed(apart, 2)} ×`, beside: "the oracle pays nothing" },
-    { title: "Beside the clairvoyant", value: clairvoyant ? `${fixed(clairvoyant.ratio, 2)} ×` : "–", beside: clairvoyant ? "who knows all prices" : told.clairvoyant_note || "not worked out" },
     { title: "Runs over budget", value: `${whole(told.runs_over_budget)} of ${whole(told.runs)}`, beside: `dearest ${percent(told.dearest_share)}; Vio_S ${number(told.cost_violation)}`, over: told.runs_over_budget > 0 },
     { title: "Most in a buffer", value: `${whole(told.peak_buffer)} of ${whole(told.peak_places)}`, beside: `client ${whole(told.peak_client)}; Vio_B ${number(told.buffer_violation)}`, over: told.peak_excess > 0 },
   ];
 }
 
 function candidates(told) {
-  const fine = [told.V !== null && `V ${number(told.V)}`, told.rho !== null && `ρ ${number(told.rho)}`, `${plural(told.runs, "seed")} rehearsed`, `answered in ${whole(told.took_ms)} ms`].filter(Boolean).join(" · ");
+  const fine = [told.V !== null && `V ${number(told.V)}`, told.rho !== null && `ρ ${number(told.rho)}`, `${plural(told.runs, "seed")} rehearsed`].filter(Boolean).join(" · ");
   const list = told.candidates || [];
   const table = list.length > 0 && h("div", { class: "scroll" }, h("table", null,
     h("thead", null, h("tr", null, ["K", "Rate", "Spend a round", "Bound", "Vio_S", "Vio_B", "Most in a buffer"].map((title) => h("th", { scope: "col" }, indexed(title))))),

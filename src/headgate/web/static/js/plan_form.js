@@ -1,13 +1,9 @@
 // The fields of the planner.
 
-import { aborted, post } from "./api.js";
-import { h, refill } from "../drawing/dom.js";
+import { h } from "../drawing/dom.js";
 import { selectField, Slider, textField } from "./fields.js";
-import { number, plural } from "../drawing/format.js";
-import { choice } from "./marks.js";
-import { CAN_KEEP, keepPrices, POLICIES, priceDefaults, PRICES, wholes } from "./planning.js";
+import { CAN_KEEP, POLICIES, priceDefaults, PRICES, wholes } from "./planning.js";
 
-const UPLOAD = 256 * 1024;
 const KNOWS_K = new Set(["acdpp", "dpp", "constant", "hybrid", "released"]);
 
 export function planForm({ plan, offered, change, recipe }) {
@@ -54,7 +50,6 @@ function priceFields(plan, offered, change) {
     label: "Prices are", value: plan.kind, about: PRICES[plan.kind].about, setting: "prices.kind", options: Object.entries(PRICES).map(([key, { title }]) => [key, title]),
     changed: (chosen) => change({ kind: chosen, process: priceDefaults(chosen) }, true),
   });
-  if (plan.kind === "trace") return [kind, upload(plan, change)];
   const process = { ...plan.process };
   return [kind, Object.entries(PRICES[plan.kind].fields).map(([name, [label, , least, most, step]]) => {
     const changed = (value) => {
@@ -75,31 +70,6 @@ function numbers(text) {
   } catch {
     return null;
   }
-}
-
-function upload(plan, change) {
-  const told = h("p", { class: "field-about", role: "status" }, plan.prices ? `${plan.file}: ${plural(plan.prices.length, "price")}` : "a header line, then a row a round; the column is called price");
-  const input = h("input", { type: "file", accept: ".csv,text/csv", id: "trace-file" });
-  input.addEventListener("change", async () => {
-    const [file] = input.files;
-    if (!file) return;
-    if (file.size > UPLOAD) {
-      told.textContent = `${file.name} is larger than 256 KiB.`;
-      return;
-    }
-    try {
-      const answer = await post("/trace", await file.text(), undefined, "text/csv");
-      keepPrices(answer.prices, file.name);
-      refill(told, `${file.name}: ${plural(answer.count, "price")}, ${number(answer.least)} to ${number(answer.most)}, mean ${number(answer.mean)}`);
-      change({ prices: answer.prices, file: file.name });
-    } catch (error) {
-      if (!aborted(error)) told.textContent = error.message;
-    }
-  });
-  return [
-    h("div", { class: "field text", "data-setting": "prices.prices" }, h("label", { for: "trace-file" }, "CSV file"), input, told, h("p", { class: "field-wrong", role: "alert", hidden: true })),
-    h("div", { class: "field text" }, h("span", { class: "label" }, "At its end"), choice("at-end", "At the end of the file", [["repeat", "begin again"], ["stop", "stop"]], plan.atEnd, (atEnd) => change({ atEnd }))),
-  ];
 }
 
 function policyFields(plan, offered, change) {

@@ -12,7 +12,6 @@ export const PRICES = {
   markov: { title: "Markov chain", about: "levels, and the chances to change between them", fields: { levels: ["Levels", [1, 5, 9]], transition: ["Chances, row by row", [[0.9, 0.1, 0], [0.1, 0.8, 0.1], [0, 0.1, 0.9]]] } },
   ercot: { title: "Electricity, as it was", about: "Texas, hour by hour, spring 2022; each seed from another hour on", fields: { scale: ["Times $ per MWh", 0.1, 0.01, 2, 0.01], points: ["A place for each client, or none for one price", []] } },
   brent: { title: "Oil, as it was", about: "Brent, day by day, 1987 to 2019; each seed from another day on", fields: { scale: ["Times $ per barrel", 0.1, 0.01, 2, 0.01] } },
-  trace: { title: "A file of prices", about: "a CSV file with a price for each round", fields: {} },
 };
 
 // In the order in which they are offered.
@@ -24,10 +23,8 @@ export const POLICIES = {
 };
 
 export const DEFAULTS = {
-  recipe: "", buffers: [8, 9, 10, 11, 12], clients: 10, budget: 55, rounds: 100, kind: "uniform", process: priceDefaults("uniform"), policy: "headgate", K: null, seeds: 5, gamma: 0.5, phi: 0.5, burst: false, kept: false, prices: null, file: "", atEnd: "repeat",
+  recipe: "", buffers: [8, 9, 10, 11, 12], clients: 10, budget: 55, rounds: 100, kind: "uniform", process: priceDefaults("uniform"), policy: "headgate", K: null, seeds: 5, gamma: 0.5, phi: 0.5, burst: false, kept: false,
 };
-
-let uploaded = { prices: null, file: "" }; // too long for an address; kept while the page is open
 
 export function priceDefaults(kind) {
   return Object.fromEntries(Object.entries(PRICES[kind].fields).map(([name, [, value]]) => [name, value]));
@@ -39,7 +36,7 @@ export function fromQuery(query) {
   const process = priceDefaults(kind);
   for (const name of Object.keys(process)) if (query.has(`prices.${name}`)) process[name] = read(query.get(`prices.${name}`), process[name]);
   return {
-    ...DEFAULTS, ...uploaded, kind, process,
+    ...DEFAULTS, kind, process,
     recipe: query.get("recipe") || "",
     buffers: query.has("buffers") ? wholes(query.get("buffers")) || DEFAULTS.buffers : DEFAULTS.buffers,
     clients: number("clients"), budget: number("budget"), rounds: number("rounds"), seeds: number("seeds"), gamma: number("gamma"), phi: number("phi"),
@@ -61,9 +58,8 @@ export function toQuery(plan) {
 }
 
 export function toRequest(plan, bound, more = {}) {
-  const prices = plan.kind === "trace" ? { kind: "trace", prices: plan.prices || [], at_end: plan.atEnd } : { kind: plan.kind, ...plan.process };
   return {
-    system: { buffers: plan.buffers, clients: plan.clients, budget: plan.budget }, prices, rounds: plan.rounds, seeds: plan.seeds, policy: plan.policy, K: plan.K,
+    system: { buffers: plan.buffers, clients: plan.clients, budget: plan.budget }, prices: { kind: plan.kind, ...plan.process }, rounds: plan.rounds, seeds: plan.seeds, policy: plan.policy, K: plan.K,
     gamma: plan.gamma, phi: plan.phi, bound: bound || {}, options: optionsOf(plan), ...more,
   };
 }
@@ -73,10 +69,6 @@ export const CAN_KEEP = new Set(["acdpp", "dpp", "constant"]);
 
 function optionsOf({ policy, burst, kept }) {
   return { ...(burst && policy === "acdpp" ? { burst: "buffer" } : {}), ...(kept && CAN_KEEP.has(policy) ? { capacity: "buffer", purse: true } : {}) };
-}
-
-export function keepPrices(prices, file) {
-  uploaded = { prices, file };
 }
 
 // "8, 9 10" → [8, 9, 10]; null where it is no list of whole numbers.

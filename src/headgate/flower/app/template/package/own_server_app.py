@@ -6,7 +6,7 @@ from pathlib import Path
 from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
-from headgate.analysis.conclude import conclude
+from headgate.analysis.report import conclude
 from headgate.flower import AdmissionStrategy, Discipline
 
 from . import task

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from headgate.analysis.conclude import conclude
+from headgate.analysis.report import conclude
 from headgate.flower import recipe_server
 
 recipe = str(Path(__file__).with_name("recipe.toml"))

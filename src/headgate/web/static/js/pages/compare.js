@@ -1,4 +1,4 @@
-// Any runs and policies side by side, by round or by money, and what differs between them.
+// Any runs and policies side by side, round by round, and what differs between them.
 
 import { aborted, get } from "../api.js";
 import { remember } from "../address.js";
@@ -8,7 +8,7 @@ import { fixed, number, percent, plural, whole } from "../../drawing/format.js";
 import { swatch } from "../../drawing/legend.js";
 import { lineFigure, pressed } from "../../drawing/lines.js";
 import { labelOf, longTable, tableOf } from "../../drawing/numbers.js";
-import { choice, failure, skeleton, stateMark } from "../marks.js";
+import { failure, skeleton, stateMark } from "../marks.js";
 import { looks as looksOf } from "../../drawing/palette.js";
 import { RunPicker } from "../picker.js";
 
@@ -30,7 +30,7 @@ const METRICS = {
 export function open({ main, signal, query }) {
   const view = {
     runs: query.getAll("runs"), policies: query.getAll("policies"),
-    x: query.get("x") === "money" ? "money" : "round", metric: query.get("metric") in METRICS ? query.get("metric") : "best_accuracy",
+    metric: query.get("metric") in METRICS ? query.get("metric") : "best_accuracy",
     toRun: query.get("to_run"), toPolicy: query.get("to_policy"),
   };
   let answer = null;
@@ -45,13 +45,12 @@ export function open({ main, signal, query }) {
   const policies = h("div", { class: "legend", role: "group", "aria-label": "Policies compared" });
   const metric = h("select", { "aria-label": "What is compared" }, Object.entries(METRICS).map(([key, { title }]) => h("option", { value: key, selected: key === view.metric }, title)));
   metric.addEventListener("change", () => { view.metric = metric.value; load(); });
-  const axis = choice("x", "Horizontal axis", [["round", "by round"], ["money", "by money"]], view.x, (x) => { view.x = x; load(); });
-  const lines = new Figure({ title: "Side by side", wide: true, tall: true, signal, content: () => answer && lineContent(), csv: () => asCsv(longTable(answer.lines, view.x, ["run", "policy"])) });
-  const gaps = new Figure({ title: "Differences", wide: true, signal, content: () => answer && gapContent(), csv: () => asCsv(longTable(answer.differences, view.x, ["run", "policy"])) });
+  const lines = new Figure({ title: "Side by side", wide: true, tall: true, signal, content: () => answer && lineContent(), csv: () => asCsv(longTable(answer.lines, "t", ["run", "policy"])) });
+  const gaps = new Figure({ title: "Differences", wide: true, signal, content: () => answer && gapContent(), csv: () => asCsv(longTable(answer.differences, "t", ["run", "policy"])) });
   const needs = h("p", { class: "lede needs" });
   const table = h("div");
   const settings = h("section");
-  const result = h("div", { hidden: true }, needs, h("div", { class: "toolbar" }, metric, axis), policies, h("div", { class: "grid" }, lines.node), table, h("h2", null, "Differences"), h("p", { class: "hint gap-hint" }), h("div", { class: "grid" }, gaps.node), settings);
+  const result = h("div", { hidden: true }, needs, h("div", { class: "toolbar" }, metric), policies, h("div", { class: "grid" }, lines.node), table, h("h2", null, "Differences"), h("p", { class: "hint gap-hint" }), h("div", { class: "grid" }, gaps.node), settings);
   const to = h("select", { "aria-label": "Compared with" });
   to.addEventListener("change", () => { [view.toRun, view.toPolicy] = JSON.parse(to.value); load(); });
   result.querySelector(".gap-hint").before(h("div", { class: "toolbar to-line" }, h("label", null, "Compared with ", to)));
@@ -60,7 +59,7 @@ export function open({ main, signal, query }) {
   load();
 
   async function load() {
-    remember({ to_run: view.toRun, to_policy: view.toPolicy, x: view.x === "money" ? "money" : null, metric: view.metric === "best_accuracy" ? null : view.metric });
+    remember({ to_run: view.toRun, to_policy: view.toPolicy, metric: view.metric === "best_accuracy" ? null : view.metric });
     rememberLists();
     asking?.abort();
     if (!view.runs.length) {
@@ -70,7 +69,7 @@ export function open({ main, signal, query }) {
     }
     asking = new AbortController();
     if (!answer) refill(empty, skeleton(1, "figure"));
-    const asked = new URLSearchParams([...view.runs.map((name) => ["runs", name]), ...view.policies.map((name) => ["policies", name]), ["x", view.x], ["metric", view.metric], ...(view.toRun ? [["to_run", view.toRun], ["to_policy", view.toPolicy]] : [])]);
+    const asked = new URLSearchParams([...view.runs.map((name) => ["runs", name]), ...view.policies.map((name) => ["policies", name]), ["metric", view.metric], ...(view.toRun ? [["to_run", view.toRun], ["to_policy", view.toPolicy]] : [])]);
     try {
       answer = await get(`/compare?${asked}`, null, AbortSignal.any([asking.signal, signal]));
     } catch (error) {
@@ -143,14 +142,11 @@ export function open({ main, signal, query }) {
     return list.map((line, i) => ({ name: named(line), look: looks[i], x: line.x, mean: scaled(line.mean), half: scaled(line.half) })).filter((line) => line.x.length);
   }
 
-  const axisTitle = () => (view.x === "money" ? "Money" : "Round");
-  const across = () => (view.x === "money" ? "Money spent per run so far" : "Round");
-
   function lineContent() {
     const pane = METRICS[view.metric];
     const all = drawn(answer.lines, answer.looks);
     const panes = [{ ...pane, lines: all, log: pressed(all) }];
-    return { ...lineFigure({ x: across(), panes }), label: labelOf(panes), table: tableOf(panes, { title: axisTitle() }) };
+    return { ...lineFigure({ x: "Round", panes }), label: labelOf(panes), table: tableOf(panes) };
   }
 
   function gapContent() {
@@ -159,7 +155,7 @@ export function open({ main, signal, query }) {
     const all = drawn(answer.differences, places.map((place) => answer.looks[place]));
     const unit = pane.unit ? "percentage points" : y.toLowerCase();
     const panes = [{ ...pane, unit: pane.unit ? " points" : "", digits: `+${pane.digits}`, y: `Difference (${unit})`, lines: all, levels: [{ value: 0, text: named(base()) }] }];
-    return { ...lineFigure({ x: across(), panes }), label: `Difference of ${title} to ${named(base())}`, table: tableOf(panes, { title: axisTitle() }) };
+    return { ...lineFigure({ x: "Round", panes }), label: `Difference of ${title} to ${named(base())}`, table: tableOf(panes) };
   }
 
   function finalTable() {

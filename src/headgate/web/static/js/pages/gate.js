@@ -12,7 +12,7 @@ import { Timeline } from "../gate/timeline.js";
 import { Tour } from "../gate/tour.js";
 import { sentence, tourOf } from "../gate/words.js";
 import { failure, skeleton } from "../marks.js";
-import { DEFAULTS, fromQuery, POLICIES, toQuery, toRequest } from "../planning.js";
+import { fromQuery, POLICIES, toQuery, toRequest } from "../planning.js";
 import { onTheme } from "../../drawing/theme.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16];
@@ -89,7 +89,6 @@ export async function open({ main, signal, name, query }) {
 
   async function load() {
     if (name) return get(runPath(name, "/trace"), { policy: query.get("policy"), seed: query.get("seed"), limit: ROUNDS }, signal);
-    if (plan.kind === "trace" && !plan.prices) Object.assign(plan, { kind: DEFAULTS.kind, process: DEFAULTS.process });
     const told = await post("/plan", toRequest({ ...plan, rounds: Math.min(plan.rounds, ROUNDS), seeds: 1 }, null, { trace: true }), signal);
     return { ...told.trace, K: told.plan.K };
   }

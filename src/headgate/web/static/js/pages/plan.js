@@ -7,14 +7,13 @@ import { planForm } from "../plan_form.js";
 import { DEFAULTS, fromQuery, toQuery, toRequest } from "../planning.js";
 
 const PAUSE = 60; // ms after the last movement
-const PAGE = `plan-${Math.random().toString(36).slice(2)}`;
 
 export async function open({ main, signal, query }) {
   let plan = fromQuery(query);
   let offered = { policies: [plan.policy], recipes: [], limits: {} };
   let timer = 0;
-  let newest = 0;
-  let asking = null;
+  let asking = false;
+  let changed = false;
 
   const form = h("form", { class: "plan-form", "aria-label": "What is given", onsubmit: (event) => event.preventDefault() });
   const answer = new PlanAnswer(signal, () => plan);
@@ -56,26 +55,30 @@ export async function open({ main, signal, query }) {
     timer = setTimeout(ask, PAUSE);
   }
 
+  // One question at a time: what is moved meanwhile is asked for next.
   async function ask() {
     history.replaceState(null, "", `/plan?${toQuery(plan)}`);
-    if (plan.kind === "trace" && !plan.prices) {
-      answer.wait("Choose a CSV file with a price for each round.");
-      return;
+    changed = true;
+    if (asking) return;
+    asking = true;
+    while (changed && !signal.aborted) {
+      changed = false;
+      answer.busy();
+      await askOnce(plan);
     }
-    newest += 1;
-    const mine = newest;
-    asking?.abort();
-    asking = new AbortController();
-    answer.busy();
-    const bound = offered.recipes.find((one) => one.name === plan.recipe)?.bound;
+    asking = false;
+  }
+
+  async function askOnce(asked) {
+    const bound = offered.recipes.find((one) => one.name === asked.recipe)?.bound;
     try {
-      const told = await post("/plan", toRequest(plan, bound, { page: PAGE }), AbortSignal.any([asking.signal, signal]));
-      if (mine !== newest) return; // a newer question is on its way
+      const told = await post("/plan", toRequest(asked, bound), signal);
+      if (changed) return;
       right();
-      answer.show(told, plan);
+      answer.show(told, asked);
       say(told.plan.warning || (told.plan.K ? `K is ${told.plan.K}` : "Planned"));
     } catch (error) {
-      if (aborted(error) || mine !== newest || error.status === 409) return;
+      if (aborted(error) || changed) return;
       wrong(error);
       answer.refused(error.message);
     }

@@ -1,23 +1,24 @@
 // One run, also while it is played.
 
-import { aborted, get, link, runPath } from "../api.js";
+import { aborted, get, runPath } from "../api.js";
 import { gateAddress, list, remember } from "../address.js";
 import { Curves } from "../curves.js";
+import { facts, settings } from "../../drawing/about.js";
 import { h, put, refill, say } from "../../drawing/dom.js";
-import { Figure } from "../../drawing/figure.js";
-import { duration, moment, number, plural, whole } from "../../drawing/format.js";
+import { asCsv, Figure } from "../../drawing/figure.js";
+import { whole } from "../../drawing/format.js";
 import { heatContent } from "../../drawing/heat.js";
-import { follow, gathered } from "../live.js";
-import { choice, copyButton, failure, note, progress, skeleton, stateMark } from "../marks.js";
+import { copyButton, failure, note, progress, skeleton, stateMark } from "../marks.js";
 import { legend } from "../../drawing/legend.js";
 import { looks as looksOf } from "../../drawing/palette.js";
-import { contentOf, SECTIONS } from "../run_figures.js";
-import { SummaryTable } from "../summary.js";
+import { levelsOf, sectionsOf } from "../../drawing/run_figures.js";
+import { SummaryTable } from "../../drawing/summary.js";
 
-const PAUSE = 500; // ms between two looks at a run that is played
+const PAUSE = 1000; // ms between two looks at a run that is played
+const LAST = ["finished", "diverged"];
 
 export async function open({ main, signal, name, query }) {
-  const view = { hidden: new Set(list(query.get("hide"))), byMoney: query.get("x") === "money", heat: query.get("policy"), seed: query.get("seed") };
+  const view = { hidden: new Set(list(query.get("hide"))), heat: query.get("policy"), seed: query.get("seed") };
   const curves = new Curves(name, signal);
   let run = null;
   let clients = null;
@@ -36,25 +37,25 @@ export async function open({ main, signal, name, query }) {
   const status = h("p", { class: "status-line" });
   const said = h("div");
   const notes = h("div");
-  const table = new SummaryTable(run, looks);
+  const table = new SummaryTable(run.policies, run.table, looks);
   const figuresPlace = h("div");
-  refill(main, heading(run), status, said, h("h2", null, "Results"), notes, table.node, figuresPlace, settings(run));
+  refill(main, heading(run), status, said, h("h2", null, "Results"), notes, table.node, figuresPlace,
+    h("section", { "aria-labelledby": "settings-title" }, h("h2", { id: "settings-title" }, "Settings and environment"), settings(run, copyButton(() => run.toml, "Copy as TOML"))));
   showHead();
   showResults();
   drawFigures();
-  if (!["finished", "diverged"].includes(run.state)) listen();
+  if (!LAST.includes(run.state)) follow();
 
   // Only what changes is drawn again: the keyboard's focus stays where it is.
   function showHead() {
     const { state, round, rounds } = run;
     refill(status, stateMark(state), h("span", { class: "numeral" }, `round ${whole(round)} of ${whole(rounds)}`), state !== "finished" && progress(round, rounds, "Rounds played"), liveMark);
-    refill(said, run.conclusion && h("p", { class: "lede" }, run.conclusion),
-      h("dl", { class: "facts" }, facts(run).map(([term, text]) => h("div", null, h("dt", null, term), h("dd", null, text)))));
+    refill(said, run.conclusion && h("p", { class: "lede" }, run.conclusion), facts(run));
   }
 
   function showResults() {
     refill(notes, run.warning && note(run.warning, "warn"), run.note && note(run.note));
-    table.update(run);
+    table.update(run.table);
   }
 
   function drawFigures() {
@@ -62,22 +63,10 @@ export async function open({ main, signal, name, query }) {
       refill(figuresPlace, h("h2", null, "Figures"), h("div", { class: "empty" }, h("p", null, run.state === "running" ? "The first round is being played. The figures appear when it is done." : "No round was played.")));
       return;
     }
-    const state = () => ({ run, curves, looks, hidden: view.hidden, byMoney: view.byMoney });
-    figures = [];
-    const sections = SECTIONS.map(({ title, figures: specs }) => h("section", { "aria-label": title }, h("h3", { class: "ruled" }, title),
-      h("div", { class: specs.length > 2 && !specs.some((spec) => spec.wide) ? "grid three" : "grid" }, specs.filter((spec) => contentOf(spec, state())).map((spec) => {
-        const figure = new Figure({
-          ...spec, signal, content: () => contentOf(spec, state()), csv: () => link(runPath(name, "/table.csv"), { figure: spec.key }),
-          tools: spec.money && choice("x", "Horizontal axis", [["round", "by round"], ["money", "by money"]], view.byMoney ? "money" : "round", (x) => {
-            view.byMoney = x === "money";
-            remember({ x: view.byMoney ? "money" : null });
-            figure.update();
-          }),
-        });
-        figures.push(figure);
-        return figure.node;
-      }), title === "Memory" && run.recorded && heatFigure())));
-    refill(figuresPlace, h("h2", null, "Figures"), chooser(), sections);
+    const state = () => ({ names: run.policies, curves: curves.policies, looks, hidden: view.hidden, levels: levelsOf([run], curves.policies) });
+    const drawn = sectionsOf({ state, signal, heat: run.recorded && heatFigure() });
+    figures = drawn.figures;
+    refill(figuresPlace, h("h2", null, "Figures"), chooser(), drawn.sections);
   }
 
   function chooser() {
@@ -101,7 +90,7 @@ export async function open({ main, signal, name, query }) {
     heat = new Figure({
       title: "How full the buffers are, client by client", wide: true, signal, tools: [policy, seed],
       about: "Samples a client holds, relative to its buffer B_m. The neutral colour is exactly full, blue has room, orange is over.",
-      content: () => clients && heatContent(clients), csv: () => link(runPath(name, "/table.csv"), { figure: "clients" }),
+      content: () => clients && heatContent(clients), csv: () => asCsv(heatContent(clients).table),
     });
     refreshHeat();
     return heat.node;
@@ -118,23 +107,33 @@ export async function open({ main, signal, name, query }) {
   }
 
   // While it is played: the rounds that came, then state and results, then the map of the buffers.
-  function listen() {
-    const refresh = gathered(async () => {
-      const [moved, told] = await Promise.all([curves.refresh(), get(runPath(name), null, signal)]);
-      const before = run;
-      run = told;
-      showHead();
-      if (before.state !== run.state) say(`The run is ${run.state}`);
-      if (!moved) return;
-      showResults();
-      if (!figures.length || run.recorded !== before.recorded) drawFigures();
-      for (const figure of figures) figure.update();
-      await refreshHeat();
-    }, PAUSE);
-    follow(link(runPath(name, "/events")), refresh, (state) => {
-      liveMark.className = `live-mark ${state || ""}`;
-      liveMark.textContent = state || "";
-    }, signal);
+  async function follow() {
+    const mark = (state) => {
+      liveMark.className = `live-mark ${state}`;
+      liveMark.textContent = state;
+    };
+    curves.state = null; // it may have gone on since it was first looked at
+    while (!signal.aborted && !LAST.includes(run.state)) {
+      try {
+        if (await curves.refresh()) await showNew();
+        mark(LAST.includes(run.state) ? "" : "live");
+      } catch {
+        curves.state = null; // whatever comes next is new
+        mark("reconnecting");
+      }
+      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+    }
+  }
+
+  async function showNew() {
+    const before = run;
+    run = await get(runPath(name), null, signal);
+    showHead();
+    if (before.state !== run.state) say(`The run is ${run.state}`);
+    showResults();
+    if (!figures.length || run.recorded !== before.recorded) drawFigures();
+    for (const figure of figures) figure.update();
+    await refreshHeat();
   }
 }
 
@@ -144,30 +143,4 @@ function heading(run) {
     h("div", { class: "title-line" }, h("h1", null, run.name),
       h("div", { class: "title-links" }, h("a", { class: "button", href: gateAddress(run.name) }, "Watch the gate"), h("a", { class: "button", href: `/compare?runs=${encodeURIComponent(run.name)}` }, "Compare"))),
   ];
-}
-
-function facts(run) {
-  const { environment } = run;
-  return [
-    ["data", run.data], ["model", run.model],
-    ["clients", `${whole(run.buffers.length)}, buffers ${range(run.buffers)}`],
-    ["budget", `${number(run.budget)} a round`],
-    ["seeds", whole(run.seeds.length)],
-    ["target", run.target ? `${number(100 * run.target)} %` : null],
-    ["executor", [environment.executor, environment.device, environment.dtype].filter(Boolean).join(", ")],
-    ["started", moment(run.started)],
-    ["took", run.elapsed ? duration(run.elapsed) : null],
-  ].filter(([, text]) => text);
-}
-
-function range(buffers) {
-  const [low, high] = [Math.min(...buffers), Math.max(...buffers)];
-  return low === high ? `of ${number(low)}` : `${number(low)} to ${number(high)}`;
-}
-
-function settings(run) {
-  const rows = Object.entries(run.environment).map(([key, value]) => h("tr", null, h("th", { scope: "row" }, key), h("td", null, typeof value === "object" ? JSON.stringify(value) : String(value))));
-  return h("section", { "aria-labelledby": "settings-title" }, h("h2", { id: "settings-title" }, "Settings and environment"),
-    h("details", null, h("summary", null, `Settings, ${plural(run.toml.trim().split("\n").length, "line")} of TOML`), h("p", { class: "above" }, copyButton(() => run.toml, "Copy as TOML")), h("pre", { tabindex: "0" }, run.toml)),
-    h("details", null, h("summary", null, "Environment"), h("div", { class: "scroll" }, h("table", { class: "plain" }, h("tbody", null, rows)))));
 }

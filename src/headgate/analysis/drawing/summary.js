@@ -1,25 +1,25 @@
 // What each policy came to, in a table: the words and numbers of the closing table and of the report.
 
-import { h, indexed, refill } from "../drawing/dom.js";
-import { swatch } from "../drawing/legend.js";
+import { h, indexed, refill } from "./dom.js";
+import { swatch } from "./legend.js";
 
 export class SummaryTable {
-  constructor(run, looks) {
-    this.looks = looks;
+  // `names` of the policies, `table` of columns and rows.
+  constructor(names, table, looks) {
+    Object.assign(this, { names, looks });
     this.head = h("tr");
     this.body = h("tbody");
     this.meanings = h("dl", { class: "meanings" });
     this.node = h("div", null,
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Results of each policy" }, h("table", { class: "summary" }, h("thead", null, this.head), this.body)),
       h("details", { class: "meaning" }, h("summary", null, "What the columns mean"), this.meanings));
-    this.update(run);
+    this.update(table);
   }
 
-  update(run) {
-    const { columns, rows } = run.table;
+  update({ columns, rows }) {
     const cell = ({ text, broken }) => h("td", { class: broken ? "over" : null }, text);
     refill(this.head, h("th", { scope: "col" }, "Policy"), columns.map(({ title, meaning }) => h("th", { scope: "col", title: meaning }, indexed(title))));
-    refill(this.body, rows.map((cells, i) => h("tr", null, h("th", { scope: "row" }, h("span", { class: "name" }, swatch(this.looks[i]), run.policies[i])), cells.map(cell))));
+    refill(this.body, rows.map((cells, i) => h("tr", null, h("th", { scope: "row" }, h("span", { class: "name" }, swatch(this.looks[i]), this.names[i])), cells.map(cell))));
     refill(this.meanings, columns.map(({ title, meaning }) => h("div", null, h("dt", null, indexed(title)), h("dd", null, meaning))));
   }
 }
