@@ -93,15 +93,15 @@ def looked_at(name: str, words: list[str]) -> dict[str, float]:
     if name == "lenet":
         from numba.core.dispatcher import Dispatcher
 
-        from headgate.simulation.nets import NetLearner as Learner
+        from headgate.simulation.nets import Evaluator as Judge
 
         clock.watch("compile", Dispatcher, "_compile_for_args")
     else:
-        from headgate.simulation.linear import LinearLearner as Learner
+        from headgate.simulation.linear import Judged as Judge
     clock.watch("data", workers.Datasets, "of")
     clock.watch("control", engine.Simulation, "_prepare")
     clock.watch("train", Executor, "advance")
-    clock.watch("evaluate", Learner, "judge")
+    clock.watch("evaluate", Judge, "__call__")
     clock.watch("record", RunWriter, "append", "checkpoint", "state")
     clock.watch("record", schedule, "create", "finish")
     clock.watch("record", learning, "show_and_conclude")

@@ -114,7 +114,7 @@ CASES = {
         f"a dependent stream that flows, buying by {rule}": play(
             f"{HEADGATE}, rule='class-balanced', selection='{rule}'", FLOWING
         )
-        for rule in ("first", "random", "margin")
+        for rule in ("random", "margin")
     },
     "a cohort in mini-batches": play("kind='acdpp', K=2", "training.cohort=4", *BATCHES),
     "a price for each client": play(HEADGATE, PER_CLIENT),

@@ -233,7 +233,7 @@ def _worker(tasks: Sequence[_Task], device: str, processes: int | None) -> Worke
             raise SettingError(f"--processes {processes}: this process alone can play {'; '.join(sorted(unnamed))}")
         return InProcess()
     light = sum(work(task.experiment) for task in tasks) < LIGHT
-    many = processes or (1 if light else cores())
+    many = min(processes or (1 if light else cores()), sum(runs_of(task.experiment) for task in tasks))
     return Processes(many) if many > 1 and choose_device(device) == "cpu" else InProcess()  # a GPU takes one chunk at a time
 
 

@@ -104,8 +104,8 @@ class Processes:
     def __init__(self, processes: int) -> None:
         if sys.platform != "linux":
             raise SettingError(f"--processes {processes}: more than one needs Linux")
-        self.processes, self.where = processes, f"on {processes} processes"
-        self._children = [_Child()]
+        self.where = f"on {processes} processes"
+        self._children = [_Child() for _ in range(processes)]  # they import what they need while the first one examines
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
         self._children[0].ask("examine", experiment.tables(), device, executor)
@@ -119,8 +119,9 @@ class Processes:
     ) -> None:
         waiting, why, stopping = list(chunks), dict[Path, HeadgateError](), False
         while True:
-            while waiting and not stopping and (free := self._free()) is not None:
-                free.ask("play", waiting.pop(0), device)
+            for child in self._children:
+                if waiting and not stopping and not child.asked:
+                    child.ask("play", waiting.pop(0), device)
             at_work: dict[Any, _Child] = {child.connection: child for child in self._children if child.asked}
             if not at_work:
                 break
@@ -134,13 +135,6 @@ class Processes:
             stopping = stopping or bool(why) or stop()
         for folder, error in sorted(why.items(), key=lambda one: isinstance(one[1], Interrupted)):
             raise error if isinstance(error, Interrupted) else ChunkError(folder, error)
-
-    def _free(self) -> "_Child | None":
-        found = next((child for child in self._children if not child.asked), None)
-        if found is None and len(self._children) < self.processes:
-            found = _Child()
-            self._children.append(found)
-        return found
 
     def close(self) -> None:
         """End the processes; those that play finish their round first."""
