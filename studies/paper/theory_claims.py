@@ -11,8 +11,7 @@ from headgate.analysis.intervals import Estimate, estimate
 from headgate.analysis.pages import beside, words
 from headgate.control.plan import plan
 from headgate.control.policies import Acdpp
-from headgate.control.policies.operating_point import better_of_corollary
-from headgate.control.policy import PolicyContext
+from headgate.control.policy import PolicyContext, better_of_corollary
 from headgate.control.types import System
 from headgate.experiment import Experiment, load
 from headgate.theory.bound import BoundConstants, mismatch
