@@ -54,7 +54,7 @@ class _Options:
             with counted(f"{runs.name}: {len(points)} run folders", self.quiet) as tick:
                 return [run.path for run in perform(points, runs, device=self.device, processes=self.processes, tick=tick)]
         except Interrupted as stop:
-            raise Interrupted(stop.what, "nothing is lost, the same command goes on") from None
+            raise Interrupted(stop.what, "nothing is lost, the same command resumes") from None
 
 
 @app.command()

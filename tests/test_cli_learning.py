@@ -112,7 +112,7 @@ def test_resume_from_the_command_line(headgate, tmp_path, times, left):
         [sys.executable, "-c", script, *words, "--out", str(folder)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 130
-    assert done.stderr.strip() == f"interrupted after round {left} of 6; go on with: headgate run --resume {folder}"
+    assert done.stderr.strip() == f"interrupted after round {left} of 6; continue with: headgate run --resume {folder}"
     assert "interrupted" in headgate("runs", tmp_path)[0]
     headgate("run", "--resume", folder, "--progress", "none")
     assert pl.read_parquet(folder / "metrics.parquet")["t"].to_list() == [1, 2, 3, 4, 5, 6]

@@ -4,7 +4,7 @@
 
     e = headgate.load("digits", "run.rounds=20", "run.seeds=3")   # a recipe's name, its path or its content
     headgate.plan(e)                                              # what to expect, before anything runs
-    run = headgate.run(e, "out")                                  # learn; goes on where `out` was begun by the same
+    run = headgate.run(e, "out")                                  # learn; resumes what the same call began
     run.summary                                                   # accuracy with spend, limits and memory beside it
 
 Functions

@@ -298,7 +298,7 @@ def run(
     experiment : Experiment, list of (str, Experiment) or None
         What `load` or `sweep` returned. None: the experiment in `out`.
     out : str or pathlib.Path, optional
-        The folder; by default runs/NAME-TIME. A run that the same experiment began there goes on.
+        The folder; by default runs/NAME-TIME. A run that the same experiment began there is resumed.
     device : str
         auto, cpu or cuda.
     executor : str
@@ -327,7 +327,7 @@ def run(
         try:
             runs = perform(experiment, whole, device=device, executor=executor, processes=processes, trust=trust, tick=tick)
         except Interrupted as stop:
-            raise Interrupted(stop.what, f"nothing is lost, headgate.run(experiment, {str(whole)!r}) goes on") from None
+            raise Interrupted(stop.what, f"nothing is lost, headgate.run(experiment, {str(whole)!r}) resumes") from None
     if len(runs) < len(points_of(whole)):  # some points of a sweep at a time
         runs = [RunFolder.open(each) for each in points_of(whole)]
     conclude(runs, whole)
@@ -399,7 +399,7 @@ def compare(
         try:
             runs = perform(points, folder, device=device, processes=processes, tick=tick)
         except Interrupted as stop:
-            raise Interrupted(stop.what, "nothing is lost, the same command goes on") from None
+            raise Interrupted(stop.what, "nothing is lost, the same command resumes") from None
     return conclude_comparison(runs, folder, command, experiment.system.budget if isinstance(experiment, Experiment) else None)
 
 

@@ -88,7 +88,7 @@ def sync(path: Path) -> None:
 
 
 class FolderLock(ExitStack):
-    """What this process plays: one process at a time writes a run, until it ends, however it ends.
+    """The run that this process writes: one process at a time writes a run, until it ends, however it ends.
 
     The whole of a run is held by its folder, a part by its config: they may be the same run. The locks are the kernel's; a file
     system that knows none is gone without.
@@ -110,7 +110,7 @@ class FolderLock(ExitStack):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DataError(f"{folder}: is being played by another process; wait for it to end") from None
+            raise DataError(f"{folder}: is in use by another process; wait for it to end") from None
         except OSError:  # no locks here
             pass
         self._paths.add(path)

@@ -129,10 +129,10 @@ def test_a_stop_says_that_the_same_command_goes_on(tmp_path, monkeypatch):
     from headgate.simulation import schedule
 
     def stopped(*given, **more):
-        raise Interrupted("interrupted after 3 of 12 rounds", "go on with: headgate run --resume x")
+        raise Interrupted("interrupted after 3 of 12 rounds", "continue with: headgate run --resume x")
 
     monkeypatch.setattr(schedule, "perform", stopped)
-    with pytest.raises(Interrupted, match="after 3 of 12 rounds; nothing is lost, the same command goes on"):
+    with pytest.raises(Interrupted, match="after 3 of 12 rounds; nothing is lost, the same command resumes"):
         call("digits", *BUDGETS, *SMALL, "--out", str(tmp_path / "out"))
 
 

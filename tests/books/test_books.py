@@ -214,7 +214,7 @@ def test_the_rest_is_rehearsed_from_the_ledger_under_the_amended_terms(tmp_path)
 
 def test_of_two_processes_one_plays_and_another_may_amend(tmp_path):
     with books(tmp_path) as own:
-        with pytest.raises(DataError, match="is being played by another process"):
+        with pytest.raises(DataError, match="is in use by another process"):
             books(tmp_path)
         amend(tmp_path, Amendment(money=10.0), "anna", "from outside")
         own.begin(3.0)

@@ -183,7 +183,7 @@ def test_deploy_example_brings_up_again_what_was_there_and_says_what_there_is_to
     done = subprocess.run(example, **more, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"run folder: {staged.out}" in done.stdout
-    assert f"{staged.out}: all its rounds are played, so nothing is left to do" in done.stderr
+    assert f"{staged.out}: all its rounds are finished, so nothing is left to do" in done.stderr
     assert list(deployment.running()) == []
     assert [path.read_bytes() for path in tables] == before, "there was nothing left to do"
 

@@ -64,7 +64,7 @@ def test_a_folder_is_held_before_anything_in_it_is_looked_at(tmp_path, monkeypat
     def create(folder, *words, plain=run_folder.create, **more):
         (folder / "config.toml").write_text("as far as a first start has come")
         monkeypatch.setattr(run_folder, "create", plain)
-        with pytest.raises(DataError, match="is being played by another process"):
+        with pytest.raises(DataError, match="is in use by another process"):
             AdmissionStrategy(world.experiment, folder)
         seen.append((folder / "config.toml").read_text())
         (folder / "config.toml").unlink()

@@ -57,7 +57,7 @@ def test_an_object_is_what_runs_and_one_without_a_name_is_marked(tmp_path):
 
 def test_what_has_no_name_is_neither_resumed_nor_sent_to_other_processes(tmp_path):
     experiment = load("digits", SMALL).with_policy("mine", local(7))
-    with pytest.raises(SettingError, match=r"--processes 2: this process alone can play policies.mine: .*Local"):
+    with pytest.raises(SettingError, match=r"--processes 2: this process alone can run policies.mine: .*Local"):
         perform(experiment, tmp_path / "never", processes=2)
     assert not (tmp_path / "never").exists()
     folder = tmp_path / "run"

@@ -70,7 +70,7 @@ def begun(folder, rounds=3):
 
 def test_a_run_that_is_stopped_finishes_its_round_and_says_how_to_go_on(tmp_path):
     folder = tmp_path / "run"
-    assert begun(folder) == f"interrupted after round 3 of 6; go on with: headgate run --resume {folder}"
+    assert begun(folder) == f"interrupted after round 3 of 6; continue with: headgate run --resume {folder}"
     assert RunFolder.open(folder).status == "interrupted"
     assert RunFolder.open(folder).metrics()["t"].max() == 3
     assert Checkpoint(folder).t == 3

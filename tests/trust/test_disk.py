@@ -41,7 +41,7 @@ def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on_to_the_same_tables(tm
     assert done.returncode == 0, done.stderr
     for folder, said in zip(folders, done.stdout.splitlines(), strict=True):
         assert f"{folder}: cannot be written (" in said
-        assert said.endswith(f"make room and go on with: headgate run --resume {folder}")
+        assert said.endswith(f"make room and continue with: headgate run --resume {folder}")
         perform(None, folder, processes=1)
         assert RunFolder.open(folder).metrics().equals(truth())
         assert [path.name for path in folder.rglob(".*")] == []

@@ -99,7 +99,7 @@ def groups(found: Sequence[Runs]) -> dict[str, list[Runs]]:
 
 
 def conclusion(found: Sequence[Runs]) -> str:
-    """What to take from these runs, in a sentence or two for each data set and budget; empty where nothing was played."""
+    """What to take from these runs, in a sentence or two for each data set and budget; empty if there is no round."""
     return " ".join(f"{name}: {said}" if name else said for name, own in groups(found).items() if (said := _conclusion(own)))
 
 

@@ -40,7 +40,7 @@ def write_report(
 ) -> Path:
     """Everything about these runs in one file that can be sent to somebody.
 
-    Where they were played at several budgets the page begins with what each policy needs for the same accuracy, and its
+    If there are several budgets the page begins with what each policy needs for the same accuracy, and its
     figures over rounds are of the runs at `budget`. `found` are the runs where they have been read already.
     """
     try:

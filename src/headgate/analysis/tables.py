@@ -59,7 +59,7 @@ def run_tables(run: RunFolder, found: Sequence[Runs], wide: bool = False) -> lis
 
 
 def runs_tables(runs: Sequence[RunFolder], wide: bool = False) -> list[RenderableType]:
-    """One run after the other; and where they were played at several budgets, what each policy needs for the same accuracy."""
+    """One run after the other; and, at several budgets, what each policy needs for the same accuracy."""
     found = {run.path: read_runs([run]) for run in runs}
     every = [one for own in found.values() for one in own]
     if several_budgets(every) and not wide:

@@ -63,7 +63,7 @@ class OpenRound:
 
 
 def check_playable(experiment: Experiment) -> tuple[str, str, str]:
-    """(rule, settings, choice) as orders state what to keep and what to buy; refuses what cannot be played on Flower."""
+    """(rule, settings, choice) as orders state what to keep and what to buy; refuses what cannot be run on Flower."""
     if len(experiment.policies) != 1 or len(experiment.seeds) != 1:
         raise SettingError(
             f"run.policies = {list(experiment.policies)}, run.seeds = {len(experiment.seeds)}: "
@@ -105,7 +105,7 @@ class Answer:
     offence: bool = False
     """whether the reason is the client's fault; a message that got lost is not"""
     ahead: int = 0
-    """the round that its client has come to, where that is not before the one that is played"""
+    """the round that its client has come to, where that is not before the present one"""
 
 
 class Accounts:
@@ -223,7 +223,7 @@ class Accounts:
     def rest(self, prices: PriceProcess, rounds: int | None = None, runs: int = 100) -> dict[str, tuple[float, float, float]]:
         """Return what the rounds left bring under `prices`: the mean of `runs` paths, and what 5 and 95 % of them stay below.
 
-        Control alone is played, from the ledger on and with everybody there; open orders count as spent.
+        Control alone is rehearsed, from the ledger on and with every client present; open orders count as spent.
         """
         last = self.system.horizon if rounds is None else self.t + rounds
         if last is None:

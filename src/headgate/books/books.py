@@ -77,7 +77,7 @@ class Books:
     Parameters
     ----------
     folder : str or pathlib.Path
-        Where the accounts are; made where there is none. One process at a time plays; others may amend.
+        Where the accounts are; made where there is none. One process at a time runs rounds; others may amend.
     system : System
         Buffers, budget and horizon as they were at the beginning; later changes are amendments.
     policy : AdmissionPolicy

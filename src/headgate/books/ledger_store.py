@@ -258,7 +258,7 @@ class LedgerStore(Durable):
         self._db.executemany("INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", rows)
 
     def lift(self, client: int) -> bool:
-        """Give a client in quarantine orders again, with no offences; False where it is in none. A server that plays takes it
+        """Give a client in quarantine orders again, with no offences; False where it is in none. A running server takes it
         up with its next round."""
         with self.transaction():
             done = self._db.execute(

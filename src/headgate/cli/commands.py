@@ -39,7 +39,7 @@ def root(
 
     Start with `headgate run` (learning, on embedded data) or `headgate plan mnist` (no learning).
 
-    Exit codes: 0 done, 1 a process that played a part was lost, 2 a bad setting or option, 3 settings that cannot
+    Exit codes: 0 done, 1 a worker process was lost, 2 a bad setting or option, 3 settings that cannot
     be met together, 4 an unreadable or missing file, 5 a ledger that does not fit, 130 interrupted.
     """
 

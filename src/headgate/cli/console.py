@@ -47,7 +47,9 @@ def recipe_overrides(set_: list[str] | None, rounds: int | None, seeds: int | No
 
 
 def played(policies: Sequence[str]) -> list[str]:
-    """What makes a recipe play these: names of sections, kinds, or module:Class, which gets a section with the class's name.
+    """Return the overrides with which a recipe runs these policies: names of sections, kinds, or module:Class.
+
+    A class gets a section with its name.
 
     >>> played(["headgate", "mine:BelowFour"])
     ['policies.BelowFour.kind="mine:BelowFour"', 'run.policies=["headgate", "BelowFour"]']

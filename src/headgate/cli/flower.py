@@ -55,7 +55,7 @@ def new(
 ) -> None:
     """Write a Flower app that runs a recipe.
 
-    DIR is where the app goes, a new or empty folder. `flwr run DIR` plays it: on Flower's simulation engine, or on a
+    DIR is where the app goes, a new or empty folder. `flwr run DIR` runs it: on Flower's simulation engine, or on a
     deployment. The README in it says how.
     """
     _check_installed()
@@ -76,7 +76,7 @@ def deploy_example(
     training: Trains = TrainsWith.ours,
     set_: Set = None,
 ) -> None:
-    """Bring up a SuperLink and SuperNodes on this machine and play the app on them.
+    """Bring up a SuperLink and SuperNodes on this machine and run the app on them.
 
     DIR is an app made by `headgate flower new`, or a new folder for one.
 
@@ -98,7 +98,7 @@ def deploy_example(
     if clients != nodes:
         raise SettingError(f"--nodes {nodes}: the app in {folder} has {clients} clients")
     if (out / "metrics.parquet").is_file():  # it is written after the last round
-        _say(f"{out}: all its rounds are played, so nothing is left to do; a new folder begins another run")
+        _say(f"{out}: all its rounds are finished, so nothing is left to do; a new folder begins another run")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a service manager sends it: processes end as by Ctrl-C
     try:
         with Loopback(folder / "deployment", nodes, _say) as deployment:
@@ -220,7 +220,7 @@ def clients(
 ) -> None:
     """Show how the clients of a run stand, or end a quarantine.
 
-    DIR is a run folder of a run on Flower, which may be being played. Of all samples ordered, those paid were admitted as the
+    DIR is a run folder of a run on Flower, which may be in progress. Of all samples ordered, those paid were admitted as the
     client told, those reserved are on orders without an answer, whose money is kept, and the others are released. When a
     client comes into quarantine its open orders are settled: what it validly told of is paid, the rest released. With --lift
     it gets orders again from the next round on, and what it had admitted on released orders is paid when it tells of it.
@@ -255,7 +255,7 @@ def erase(
     """Erase the samples with these KEYs from the stores of this machine's clients, now and for good.
 
     DIR holds the stores: DIR/store of `headgate flower supernode`; without it $HEADGATE_STORE, or ~/.local/state/headgate.
-    A run that is still played goes on without the samples, and its server is told how many. They are not admitted again. Each
+    A run in progress continues without the samples, and its server is told how many. They are not admitted again. Each
     store keeps a receipt.
     """
     _check_installed()
@@ -270,7 +270,7 @@ def erase(
 def forget(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
     """Remove all samples of all runs from the stores of this machine's clients.
 
-    DIR holds the stores, as for `headgate flower erase`. A run that is still played goes on with what it admits from now on.
+    DIR holds the stores, as for `headgate flower erase`. A run in progress continues with what it admits from now on.
     """
     _check_installed()
     from contextlib import closing

@@ -45,7 +45,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Run folder, new or begun by the same; default: runs/NAME-TIME.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Resume an interrupted run.")] = None,
     trust: Annotated[
         list[str] | None,
         typer.Option(

@@ -59,7 +59,7 @@ def amend(
 ) -> None:
     """Change the terms of the accounts in DIR from the next round on.
 
-    A cut below what is spent already stops purchases; it reclaims nothing. docs/understand/guarantees.md has the rules.
+    A cut below what is spent already stops purchases; it reclaims nothing. docs/do/books.md has the rules.
     """
     from headgate.books.statement import amend as amend_folder
     from headgate.control.amendments import Amendment

@@ -61,7 +61,7 @@ def build(
     bound: BoundConstants = fill(BoundConstants, tables.get("bound", {}), "bound")
     sections = tables.get("policies", {})
     search = Search(folder, trusted)
-    for each in sections.keys() - set(run.policies):  # what is not played is not imported, but its keys are checked
+    for each in sections.keys() - set(run.policies):  # what is not used is not imported, but its keys are checked
         with suppress(Untrusted):
             _policy(each, sections, bound, Search(folder, trusted=()))
     return Experiment(

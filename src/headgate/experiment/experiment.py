@@ -126,7 +126,7 @@ class Experiment:
         return self.prices.path(self.seeds[:1], 1, 2).ndim == 3
 
     def check_prices(self) -> None:
-        """Refuses a policy that needs one price a round where each client has its own: before anything is played."""
+        """Refuses a policy that needs one price a round where each client has its own: before the run begins."""
         first = self.prices.path(self.seeds[:1], 1, 2)
         for name, policy in self.policies.items() if self.price_per_client else ():  # looks have one price for all
             alone = Controller(self.system, policy, 1, self.seeds[:1])

@@ -265,7 +265,7 @@ def recipe_server(
     folder: Path | str | None = None,
     finished: Callable[[Path], object] | None = None,
 ) -> ServerApp:
-    """A ServerApp that plays the recipe into a run folder, or into the one that the run's config names as `out`.
+    """A ServerApp that runs the recipe into a run folder, or into the one that the run's config names as `out`.
 
     That config may have the fields of `Discipline`, too. `finished` is called with the run folder after the last round.
     """

@@ -117,7 +117,7 @@ class RunRecord:
         )
 
     def end(self, t: int) -> None:
-        """No more rounds are played now. After the last one the parts become tables, as in the simulator."""
+        """No more rounds follow now. After the last one the parts become tables, as in the simulator."""
         if t == self.rounds:
             write_tables(RunFolder.open(self.folder))
         self.state("finished" if t == self.rounds else "interrupted", t)

@@ -66,7 +66,7 @@ class Gated(Strategy):
     experiment
         A recipe, by name, by file or as a dict, with one policy and one seed. Its `system`, `prices`, `run` and policy count.
     folder
-        The run folder. A run that is there already goes on.
+        The run folder. A run that is there already is continued.
     discipline
         What a round waits for and accepts.
     prices
@@ -147,7 +147,7 @@ class Gated(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
-        """Play all rounds that are left, up to `num_rounds` where it is given. `timeout` is the deadline of a round."""
+        """Run all rounds that are left, up to `num_rounds` where it is given. `timeout` is the deadline of a round."""
         rounds = self.experiment.rounds if num_rounds is None else num_rounds
         if rounds > self.experiment.rounds:
             raise SettingError(f"num_rounds = {rounds}: the recipe plans for run.rounds = {self.experiment.rounds}")
@@ -289,7 +289,7 @@ class Gated(Strategy):
         return found
 
     def summary(self) -> None:
-        """Log what is played, and what the inner strategy says of itself."""
+        """Log the settings of the run, and the summary of the inner strategy."""
         system = self.experiment.system
         log(INFO, "headgate: policy %s, seed %s, %s clients", self.accounts.policy, self.accounts.seed, system.clients)
         log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.experiment.rounds)
@@ -366,7 +366,7 @@ class Gated(Strategy):
         return arrays
 
     def _end(self, grid: Grid) -> None:
-        """No more rounds are played now. After the last one clients that are there remove the run's samples, unless their
+        """No more rounds follow now. After the last one clients that are there remove the run's samples, unless their
         settings keep them."""
         if self.accounts.t == self.experiment.rounds:
             there = self._roster.look(grid, self.accounts.t, min(self.discipline.deadline, ANSWER_WITHIN))

@@ -2,7 +2,7 @@
 (`triton_kernels`), and stacks of convolutions and linear layers (`triton_stacks`).
 
 A step of all clients is a few dozen kernels on arrays that stay where they are, so on CUDA it is
-recorded once as a graph and played for every step of every round. Sizes change from round to round; what is recorded
+recorded once as a graph and replayed for every step of every round. Sizes change from round to round; what is recorded
 is the number of programs, on a ladder of few sizes, and programs without work end at once. It is here because on an H200 a
 round of forty LeNets takes 21.9 ms, and 5,930 by a lean loop; one of ResNet-9 17.7, and 49.0 by `streams`
 (benchmarks/results/gpu.json at f27e21c).

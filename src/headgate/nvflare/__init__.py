@@ -121,7 +121,7 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         return [client.name for client in self.engine.get_clients()]
 
     def run(self) -> None:
-        """Play the rounds that are left. NVFlare calls this."""
+        """Run the rounds that are left. NVFlare calls this."""
         with Books(self.folder, System(**self.system), make(POLICY, self.policy, "policy")) as books:
             clear_partial(Path(self.folder))
             if not (t := books.ledger.t) and not self._path(0).exists():

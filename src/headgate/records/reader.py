@@ -199,7 +199,7 @@ class RunFolder:
 
     @property
     def _sums(self) -> dict[Path, str]:
-        """The checksums of what was written: of a finished run in its state, of one that nobody plays in its checkpoints."""
+        """The checksums of what was written: of a finished run in its state, of one that nobody writes in its checkpoints."""
         if self.state["state"] == "finished":
             sums = self.state.get(CHECKSUMS)
             return {self.path / name: each for name, each in sums.items()} if isinstance(sums, dict) else {}
@@ -290,7 +290,7 @@ def _recorded(shard: Path) -> dict[str, str]:
     except DataError:
         if newest_checkpoint(shard) == newest:
             raise
-        return _recorded(shard)  # a process on another machine plays it, and has just gone on
+        return _recorded(shard)  # a process on another machine writes it, and has just continued
 
 
 def look_for_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:

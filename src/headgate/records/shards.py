@@ -1,7 +1,7 @@
 """A run folder in shards: each is a run folder of some of the runs, with rows and checkpoints of its own.
 
-While shards are played their rows lie in them, and the state of the whole folder is put together from theirs. When all are done
-their rows become the tables of the whole; config and last checkpoint of each shard stay.
+While shards are in progress their rows are in them, and the state of the whole folder is put together from theirs. When all
+are done their rows become the tables of the whole; config and last checkpoint of each shard stay.
 """
 
 import io
@@ -54,7 +54,7 @@ def asked_runs(folder: Path, config: Mapping[str, Any] | None = None) -> RunTabl
 def create(
     folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]
 ) -> RunFolder:
-    """Make a new run folder in which nothing has been played.
+    """Make a new run folder without any round.
 
     The state comes last: a folder with one is complete.
 
@@ -119,12 +119,12 @@ def write_state(run: RunFolder, state: str, t: int, elapsed: float) -> RunFolder
 def finish(run: RunFolder, elapsed: float = 0.0, states: Mapping[Path, Mapping[str, Any]] | None = None) -> RunFolder:
     """Make tables of the rows and finish the run. A process killed in the midst of it can do it again.
 
-    It needs neither the executor nor the device that played: which models were lost is known from the last checkpoints.
+    It needs neither the executor nor the device of the run: which models were lost is known from the last checkpoints.
 
     Parameters
     ----------
     states : mapping, optional
-        The last states of shards that this process has played to their end.
+        The last states of shards that this process has finished.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def write_tables(run: RunFolder) -> RunFolder:
 
 
 class ShardProgress:
-    """The rounds of a shard that another process plays, as it writes them."""
+    """The rounds of a shard that another process writes."""
 
     def __init__(self, shard: Path) -> None:
         self.shard, self.t = shard, played(shard)
@@ -190,7 +190,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         why = error.strerror or error
-        raise DataError(f"{folder}: cannot be written ({why}); make room and go on with: {resume_command(folder)}") from None
+        raise DataError(f"{folder}: cannot be written ({why}); make room and continue with: {resume_command(folder)}") from None
 
 
 def resume_command(folder: Path) -> str:

@@ -1,8 +1,8 @@
 """The tables of a run: their columns, the files they lie in, and the one way in which these are read.
 
-While a run is played its rows lie in parts, `metrics/part-00012.json` with rows up to round 12, in its folder or in those of
-its shards. When it is finished each table is one file. Files may be somebody else's: links are not followed, and what is too
-large is not unpacked.
+While a run is in progress its rows are in parts, `metrics/part-00012.json` with rows up to round 12, in its folder or in
+those of its shards. When it is finished each table is one file. Files may be somebody else's: links are not followed, and
+what is too large is not unpacked.
 """
 
 import io
@@ -95,7 +95,7 @@ def mark_of(path: Path) -> Mark | None:
 
 
 def shard_folders(folder: Path) -> list[Path]:
-    """Return the folders in which a run is played: its shards, or itself where it has none."""
+    """Return the folders in which a run is written: its shards, or itself where it has none."""
     if (folder / SHARDS).is_symlink():
         return [folder]
     shards = sorted(path for path in (folder / SHARDS).glob("[0-9]*") if path.is_dir() and not path.is_symlink())
@@ -244,7 +244,7 @@ def folder_name(label: str) -> str:
 
 
 def sweep_text(folder: Path, points: Sequence[Path]) -> bytes:
-    """What sweep.json says with these points added to those that are there: a sweep may be played some points at a time."""
+    """What sweep.json says with these points added to those that are there: a sweep may be run some points at a time."""
     before = points_of(folder) if (folder / SWEEP).exists() else []
     return json.dumps({"points": list(dict.fromkeys(point.name for point in (*before, *points)))}).encode()
 

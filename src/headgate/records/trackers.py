@@ -166,7 +166,7 @@ _TRACKERS = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}
 
 
 class SeedMeans:
-    """Log a policy's round when all its seeds have done it: its runs may be played in several parts."""
+    """Log a policy's round when all its seeds have done it: its runs may be in several parts."""
 
     def __init__(self, run: RunFolder, trackers: Sequence[Tracker]) -> None:
         self.trackers, self.seeds = trackers, len(run.state["seeds"])
@@ -207,7 +207,7 @@ class Watching(ExitStack):
         self._runs: dict[Path, tuple[RunFolder, SeedMeans]] = {}
 
     def watch(self, folder: Path, rows: Sequence[Row]) -> None:
-        """No rows: the run is about to be played, and what its parts have done before is on disk."""
+        """No rows: the run is about to begin, and earlier rounds of its parts are on disk."""
         if folder not in self._runs:
             run = RunFolder.open(folder)
             self._runs[folder] = run, SeedMeans(run, make_trackers(self.names))

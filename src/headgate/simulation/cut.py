@@ -1,4 +1,4 @@
-"""Which device trains, and how an experiment is cut into chunks, sub-experiments that are played each by itself.
+"""Which device trains, and how an experiment is cut into chunks, sub-experiments that are simulated one by one.
 
 The cut depends on the experiment, the executor and the device's memory, never on how many processes work, so neither do
 the results: prices and streams are addressed by seed, and a policy sees only its own run.

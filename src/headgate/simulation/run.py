@@ -1,6 +1,6 @@
-"""From a run folder to a played one, in this process: the loop over rounds, checkpoints, going on later.
+"""From a run folder to a finished one, in this process: the loop over rounds, checkpoints, going on later.
 
-`schedule` cuts large experiments into shards and has each played by what is here, wherever that may be.
+`schedule` cuts large experiments into shards and has each simulated by what is here, in any process.
 """
 
 import math
@@ -28,13 +28,13 @@ from headgate.writing import FolderLock
 Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
 PART_SECONDS, PART_SHARE = 0.5, 0.01
-"""between two parts of a table: seconds, or a share of the time played; there are few parts, and watchers see them soon"""
+"""between two parts of a table: seconds, or a share of the time of the run; there are few parts, and watchers see them soon"""
 
 
 def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> tuple[dict[str, Any], Simulation | None]:
     """Return what the record says of the machinery and, on a GPU, the memory; refuse what can be refused before a start.
 
-    An experiment that is one chunk on the CPU is simulated as a whole, and returned to be played. Of others one seed is
+    An experiment that is one chunk on the CPU is simulated as a whole, and returned to be run. Of others one seed is
     simulated: seeds differ in how the data are dealt, which is tried for each.
     """
     chosen = choose_device(device)
@@ -95,7 +95,7 @@ def resume(
 def play_folder(
     folder: Path, experiment: Experiment | None, dataset: Dataset, device: str, tick: Tick, stop: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Play all rounds that are left of the run in `folder`, which may be a shard of a larger one; return its last state.
+    """Simulate all rounds that are left of the run in `folder`, which may be a shard of a larger one; return its last state.
 
     Its rows stay parts. When `stop` returns True, the round is finished and checkpointed, and `Interrupted` says how to go on.
     """
@@ -143,9 +143,9 @@ def play_rounds(
                     state = note("running")
                 if ending and simulation.t < rounds:
                     note("interrupted")
-                    go_on = f"go on with: {resume_command(writer.folder)}"
+                    go_on = f"continue with: {resume_command(writer.folder)}"
                     raise Interrupted(f"interrupted after round {simulation.t} of {rounds}", go_on)
-        except KeyboardInterrupt:  # the second: this round is lost, and played again on --resume
+        except KeyboardInterrupt:  # the second: this round is lost, and repeated on --resume
             note("interrupted")
             raise
     return state

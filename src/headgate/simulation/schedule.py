@@ -1,7 +1,7 @@
 """All runs of an experiment, or of every point of a sweep, over cores or a GPU, with the same results everywhere.
 
-An experiment is cut into chunks, each a shard of its run folder, when it starts. A chunk is played as a whole by one thread, by
-any worker and however often that is interrupted. This process only looks after them: it needs no torch.
+An experiment is cut into chunks, each a shard of its run folder, when it starts. A chunk is simulated as a whole by one thread,
+by any worker and however often that is interrupted. This process only looks after them: it needs no torch.
 """
 
 import time
@@ -71,11 +71,11 @@ def perform(
     watch: Watch | None = None,
     say: Callable[[str], None] | None = None,
 ) -> list[RunFolder]:
-    """Play an experiment in `folder`, or every labelled point of a sweep in a folder within it; return the finished runs.
+    """Run an experiment in `folder`, or every labelled point of a sweep in a folder within it; return the finished runs.
 
     It goes on with what is there and starts what is not; `points` None stands for what was begun there, which may be somebody
     else's: `trust` is then the code outside the package that may run, as `module` or `module:Class`. `processes` is how many
-    single-thread processes play, by default one for each core unless there is little to do; 1 is this process, which also plays
+    single-thread processes work, by default one for each core unless there is little to do; 1 is this process, which also takes
     on a GPU, and what no recipe can name. `tick` is called with the rounds done and those in all, over all chunks; `watch` with
     a run folder and the rows of a round that a chunk of it has finished, and before all others with no rows; `say` with what is
     about to be done, in a line.
@@ -117,7 +117,7 @@ class _Task:
     fresh: bool = False
     executor: str | None = None
     chunks: dict[Path, Experiment] = field(default_factory=dict)
-    """of a run that was started here: what is played in its shards"""
+    """of a run that was started here: what its shards hold"""
 
     @property
     def finished(self) -> bool:
@@ -132,7 +132,7 @@ class _Task:
 
 
 def new_folder(points: Experiment | Points) -> Path:
-    """Return runs/NAME-TIME, where an experiment is played by default."""
+    """Return runs/NAME-TIME, where an experiment is run by default."""
     experiment = points if isinstance(points, Experiment) else points[0][1]
     return Path("runs") / f"{experiment.name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
@@ -194,8 +194,8 @@ def _read(folder: Path, trust: Sequence[str]) -> Experiment:
 
 
 def _refuse_other_code(folder: Path, config: Mapping[str, Any]) -> None:
-    """Shards are read by the process that plays them: they may name no code that the whole does not name at the same place, nor
-    another folder to look for it."""
+    """Shards are read by the process that simulates them: they may name no code that the whole does not name at the same place,
+    nor another folder to look for it."""
 
     def code(config: Mapping[str, Any]) -> dict[str, str]:
         return named_outside(config) | {".run.folder": str(config["run"].get("folder"))}
@@ -218,7 +218,7 @@ def _refuse_untrusted_executor(task: _Task, trusted: set[str]) -> None:
 def _never_begun(folder: Path, trust: Sequence[str]) -> _Task:
     """A run that was killed while it was made starts again where its settings and its executor are there."""
     if not (folder / CONFIG).exists() or not (folder / ENVIRONMENT).exists():
-        raise DataError(f"{folder}: was stopped before anything was played; remove it and start again")
+        raise DataError(f"{folder}: was stopped before its first round; remove it and start again")
     executor = Checkpoint(folder).fact("executor", str)
     return _Task(_read(folder, trust), folder, fresh=True, executor=executor)
 
@@ -230,7 +230,7 @@ def _worker(tasks: Sequence[_Task], device: str, processes: int | None) -> Worke
     unnamed = {f"{key}: {why}" for task in tasks for key, why in task.experiment.unnamed.items()}
     if unnamed:
         if (processes or 1) > 1:
-            raise SettingError(f"--processes {processes}: this process alone can play {'; '.join(sorted(unnamed))}")
+            raise SettingError(f"--processes {processes}: this process alone can run {'; '.join(sorted(unnamed))}")
         return InProcess()
     light = sum(work(task.experiment) for task in tasks) < LIGHT
     many = min(processes or (1 if light else cores()), sum(runs_of(task.experiment) for task in tasks))
@@ -248,7 +248,7 @@ def _start(
 ) -> None:
     """Cut the experiments that are fresh and make their folders, after all of them have been looked at.
 
-    A sweep says first which points it has: what it says is never less than what there is to play.
+    A sweep says first which points it has: it never names fewer than there are.
     """
     cuts = []
     fresh = [task for task in tasks if task.fresh]
@@ -313,7 +313,7 @@ def _execute(
     watch: Watch | None,
     say: Callable[[str], None],
 ) -> dict[Path, dict[str, Any]]:
-    """Have all shards played that have rounds left; return the last states of those that this process has played."""
+    """Finish all shards that have rounds left; return the last states of those that this process has finished."""
     left = [task for task in tasks if not task.finished]
     chunks = {shard: experiment for task in left for shard, experiment in task.left().items()}
     say(_described(left, worker))
@@ -347,7 +347,7 @@ class ChunkProgress:
         self.before = sum(len(shard_folders(task.folder)) * task.experiment.rounds for task in tasks if task.finished)
         self.total = self.before + sum(task.experiment.rounds for task, _ in self.shards.values())
         self.states: dict[Path, dict[str, Any]] = {}
-        """the last ones of chunks that this process has played to their end"""
+        """the last ones of chunks that this process has finished"""
         self._ticked = self._written = -STATE_SECONDS
         if watch is not None:
             for task in self.tasks:  # sees what is on disk before the first new row joins it
@@ -358,7 +358,7 @@ class ChunkProgress:
         return self.before + sum(shard.t for _, shard in self.shards.values())
 
     def played(self, folder: Path, done: Round) -> None:
-        """Take a round that this process has played."""
+        """Take a round that this process has finished."""
         task, shard = self.shards[folder]
         shard.t += 1
         if self.watch is not None:
@@ -393,7 +393,7 @@ class ChunkProgress:
 
 def _explained(error: HeadgateError, progress: ChunkProgress, folder: Path) -> HeadgateError:
     """The error with the chunk it happened in, and how to go on with the whole."""
-    go_on = f"go on with: {resume_command(folder)}"
+    go_on = f"continue with: {resume_command(folder)}"
     if isinstance(error, Interrupted):
         if len(progress.shards) == 1:
             ((task, shard),) = progress.shards.values()

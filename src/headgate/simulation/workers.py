@@ -1,4 +1,4 @@
-"""Workers that play chunks: this process, or single-thread processes beside it."""
+"""Workers that simulate chunks: this process, or single-thread processes beside it."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ LOOK = 0.2
 
 
 class ChunkError(HeadgateError):
-    """A chunk that could not be played, and why."""
+    """A chunk that failed, and why."""
 
     def __init__(self, folder: Path, why: HeadgateError) -> None:
         super().__init__(str(why))
@@ -71,7 +71,7 @@ class InProcess:
     def execute(
         self, chunks: Mapping[Path, Experiment | None], device: str, progress: "ChunkProgress", stop: Callable[[], bool]
     ) -> None:
-        """Play all chunks, or raise an error that names the one which could not be; `Interrupted` when `stop` returns True.
+        """Simulate all chunks, or raise an error that names the one which could not be; `Interrupted` when `stop` returns True.
 
         Chunks are folders, with their experiments where these need not be read from there.
         """
@@ -99,7 +99,7 @@ class InProcess:
 
 
 class Processes:
-    """Processes beside this one, each of which plays one chunk after the other."""
+    """Processes beside this one, each of which simulates one chunk after the other."""
 
     def __init__(self, processes: int) -> None:
         if sys.platform != "linux":
@@ -137,7 +137,7 @@ class Processes:
             raise error if isinstance(error, Interrupted) else ChunkError(folder, error)
 
     def close(self) -> None:
-        """End the processes; those that play finish their round first."""
+        """End the processes; those at work finish their round first."""
         for child in self._children:
             child.end()
         for child in self._children:
@@ -153,7 +153,7 @@ class _Child:
     def __init__(self) -> None:
         self.connection, given = Pipe()
         path = os.pathsep.join(each for each in sys.path if each)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in the new process until it plays
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in the new process until it works
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "headgate.simulation.workers", str(given.fileno())],
@@ -200,7 +200,7 @@ class _Child:
 
 
 def serve(connection: Connection) -> None:
-    """Answer the parent's questions until it closes the connection or is gone: then a round that is played is finished."""
+    """Answer the parent's questions until it closes the connection or is gone: then a round that has begun is finished."""
     from headgate.simulation.run import examine, play_folder
 
     datasets, parent = Datasets(), os.getppid()

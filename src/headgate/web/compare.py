@@ -171,7 +171,7 @@ def _points(line: Line, x: Ints, values: Floats, ends: Floats) -> dict[str, Any]
 
 
 def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[DifferingSetting]:
-    """Return the settings by dotted key that differ between runs; of policies, those that every run plays.
+    """Return the settings by dotted key that differ between runs; of policies, those that every run has.
 
     >>> a = {"policies": {"acdpp": {"K": 3}, "dpp": {"V": 1.0}}, "system": {"buffers": [1, 2]}}
     >>> [each.key for each in differing({"a": a, "b": {"policies": {"acdpp": {"K": 4}}, "system": {"buffers": [1, 3]}}})]

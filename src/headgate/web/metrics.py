@@ -13,7 +13,7 @@ from headgate.web.runs import Library
 
 MOST_RUNS = 50
 HELP = {
-    "rounds": "rounds played", "spent": "money spent", "left": "money left of all rounds", "price": "price of the last round",
+    "rounds": "rounds finished", "spent": "money spent", "left": "money left of all rounds", "price": "price of the last round",
     "warning": f"1 from {WARN_AT:.0%} of the money on", "admitted": "samples admitted", "held": "samples held",
     "mean_age": "rounds since the newest samples, as many as are held, were admitted", "accuracy": "last test accuracy",
     "refused": "answers of clients that were refused", "quarantined": "clients in quarantine",

@@ -105,7 +105,7 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, beg
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=240)
     assert process.returncode == 130
-    assert "rounds in 4 chunks; go on with: headgate run --resume " in err
+    assert "rounds in 4 chunks; continue with: headgate run --resume " in err
     assert err.strip().endswith(f"{folder} --trust odd:Odd")
     assert len(err.strip().splitlines()) == 1
     assert all(gone(pid) for pid in children)
@@ -126,7 +126,7 @@ def test_a_killed_child_is_named_and_the_others_stop_cleanly(begun, long_run):
     assert process.returncode == 1
     said = " ".join(err.split())
     assert "(hybrid, seeds 0 to 1): its process was ended by SIGKILL" in said
-    assert f"go on with: headgate run --resume {folder}" in said
+    assert f"continue with: headgate run --resume {folder}" in said
     assert RunFolder.open(folder).status == "interrupted"
     assert resumed(folder, 1) == long_run
 

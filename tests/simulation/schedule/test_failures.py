@@ -57,7 +57,7 @@ def test_a_full_disk_is_told_whoever_notices(tmp_path, monkeypatch):
     folder = tmp_path / "run"
     with pytest.raises(DataError) as error:
         perform(load("digits", SETTINGS), folder, processes=1)
-    hint = f"make room and go on with: headgate run --resume {folder}"
+    hint = f"make room and continue with: headgate run --resume {folder}"
     assert str(error.value).endswith(f"{folder}: cannot be written (No space left on device); {hint}")
 
 

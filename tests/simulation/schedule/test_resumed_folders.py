@@ -87,9 +87,9 @@ def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
         later.write_bytes(b"of nobody who is playing")
         with FolderLock() as other:
             other.take(path, folder)
-            with pytest.raises(DataError, match="run: is being played by another process; wait for it to end"):
+            with pytest.raises(DataError, match="run: is in use by another process; wait for it to end"):
                 perform(None, folder, processes=1)
-            with pytest.raises(DataError, match="is being played by another process"):
+            with pytest.raises(DataError, match="is in use by another process"):
                 perform(load("digits", SETTINGS), folder, processes=1)
         assert later.exists()
     perform(None, folder, processes=1)
@@ -112,7 +112,7 @@ def test_a_start_that_was_killed_is_made_again_from_what_its_folder_says(tmp_pat
         (tmp_path / name / f".{name}.1234abcd.partial").write_text("{")
         if name != "config.toml":
             shutil.copy(whole / "config.toml", tmp_path / name)
-        with pytest.raises(DataError, match="was stopped before anything was played"):
+        with pytest.raises(DataError, match="was stopped before its first round"):
             perform(None, tmp_path / name)
 
 
@@ -129,7 +129,7 @@ def test_a_sweep_says_what_it_has_before_it_has_it(tmp_path, monkeypatch):
         perform(points, folder, processes=1)
     monkeypatch.undo()
     assert [point.name for point in points_of(folder)] == ["training.lr=0.1", "training.lr=0.5", "training.lr=0.7"]
-    with pytest.raises(DataError, match=r"training.lr=0.1: was stopped before anything was played"):
+    with pytest.raises(DataError, match=r"training.lr=0.1: was stopped before its first round"):
         perform(None, folder)
     perform(points[1:], folder, processes=1)
     assert len(points_of(folder)) == 3  # some points at a time
