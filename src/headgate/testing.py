@@ -40,10 +40,10 @@ def a_system(horizon: int | None = 40) -> System:
 def check_policy(
     policy: AdmissionPolicy, system: System | None = None, rounds: int = 40, prices: PriceProcess | None = None
 ) -> None:
-    """Pure, causal, the same in any batch, resumable from a file, and truthful in its accounts.
+    """Check that a policy is pure, causal, independent of the batch, resumable from a file and correct in its accounts.
 
     Its memory is named arrays that keep their names, shapes and types from round to round and hold finite numbers.
-    One that listens is checked without a word about losses, as in a rehearsal, and with losses of which some are missing.
+    A policy that listens is checked without losses, as in a rehearsal, and with losses of which some are missing.
     """
     check_is_policy(policy)
     system, prices = system or a_system(rounds), prices or Uniform(1.0, 10.0)
@@ -63,10 +63,10 @@ def check_policy(
 
 
 def check_retention(retention: Retention, system: System | None = None, rounds: int = 40) -> None:
-    """It keeps as many as there is room for, what left does not come back, use counts are exact and a run alone chooses the
-    same, for admissions of all sizes.
+    """Check that a rule keeps as many samples as there is room for, that dropped samples do not return, that use counts are
+    exact, and that a run alone gives the same, for admissions of all sizes.
 
-    One that asks for `scores` is checked without a model, as in a rehearsal, with scores of all sizes, and with those of a
+    A rule that asks for `scores` is checked without a model, as in a rehearsal, with scores of all sizes, and with those of a
     model that has broken down, which are 0.
     """
     system = system or a_system(rounds)
@@ -83,7 +83,7 @@ def check_retention(retention: Retention, system: System | None = None, rounds: 
 
 
 def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> None:
-    """Prices are finite and not negative, addressed by seed and round, and around `mean`.
+    """Check that prices are finite, not negative, addressed by seed and round, and around `mean`.
 
     A process with a price per client has paths (seeds, rounds, clients).
     """
@@ -105,9 +105,8 @@ def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> N
 
 
 def check_selection(selection: Selection, clients: int = 6, rounds: int = 40) -> None:
-    """It asks for nothing that needs a label, and of windows of all sizes buys exactly as many as were ordered, of those that
-    are there: the same when asked twice, whatever other clients are offered beside it, and however many empty places there
-    are; what it is given it leaves as it is.
+    """Check that a rule asks for nothing that needs a label, and that it buys exactly as many samples of a window as were
+    ordered: the same when called twice, whatever other clients are offered, and without changing its arguments.
 
     What the model says is made up: some of it at random, some of it the same for all samples, or nothing at all.
     """

@@ -447,7 +447,7 @@ def check_held(receipt: Receipt, order: Order, expected: int) -> None:
 
 
 def replay(store: LedgerStore, controller: Controller) -> tuple[Controller, Ledger]:
-    """The ledger after the last settled round, and the controller under the terms of that time.
+    """Return the ledger after the last settled round, and the controller under the terms of that time.
 
     Refused where what was recorded is not what control makes of it.
     """

@@ -70,7 +70,7 @@ class Delivery(NamedTuple):
 class Books:
     """Accounts of one policy on disk, safe to be killed anywhere.
 
-    A round is two transactions: `begin` writes what may be bought before anybody is told, `settle` writes what came of it.
+    A round is two transactions: `begin` writes what may be bought before any client is told, `settle` writes what was bought.
     Killed in between, the same round begins again with the same purchases. The policy is held to the money approved and to the
     buffers, whichever it is.
 
@@ -83,7 +83,7 @@ class Books:
     policy : AdmissionPolicy
         Decides how much to admit.
     seed : int, optional
-        For policies and rules that draw lots.
+        For policies and rules that choose at random.
 
     Examples
     --------

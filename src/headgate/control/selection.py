@@ -106,20 +106,20 @@ samples that a share is smoothed over"""
 
 @dataclass(frozen=True, eq=False)
 class Adaptive(ByMargin):
-    """By margin where that pays: once the model is right about most of what lots bring; by lots before that.
+    """By margin where that pays: once the model is right about most of a random choice; at random before that.
 
     A model that is mostly wrong is unsure of samples from which it cannot learn yet. Nobody looks in round 1, in which the
-    model knows nothing. Then there is a trial: three clients in four look, and the others draw lots. It ends when the share
+    model knows nothing. Then there is a trial: three clients in four look, and the others choose at random. It ends when the share
     of the others' new samples to whose class the model gave more than ½, before it was trained on them, is at least
     `level`: from then on all clients look. After 100 such samples it ends in any case, and nobody looks before that share
     is at least `level`. Clients stop looking when the share falls below `stop`: what margins choose is hard on purpose, so
-    `stop` is low. Where nobody tells, as in a plan, the trial goes on.
+    `stop` is low. Without reports, as in a plan, the trial continues.
     """
 
     level: float = 0.65
-    """share of what lots bring that the model must get right"""
+    """share of a random choice that the model must get right"""
     stop: float = 0.2
-    """share of what margins choose that it must go on to get right"""
+    """share of what margins choose that it must continue to get right"""
     listens = True
 
     def __post_init__(self) -> None:

@@ -233,7 +233,7 @@ def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> RecipeTask:
 
 
 def recipe_client(recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None) -> ClientApp:
-    """A ClientApp that admits and trains as the recipe says."""
+    """Return a ClientApp that admits and trains as the recipe says."""
     app = ClientApp()
 
     def own_task() -> RecipeTask:
@@ -265,7 +265,7 @@ def recipe_server(
     folder: Path | str | None = None,
     finished: Callable[[Path], object] | None = None,
 ) -> ServerApp:
-    """A ServerApp that runs the recipe into a run folder, or into the one that the run's config names as `out`.
+    """Return a ServerApp that runs the recipe into a run folder, or into the one that the run's config names as `out`.
 
     That config may have the fields of `Discipline`, too. `finished` is called with the run folder after the last round.
     """

@@ -177,7 +177,7 @@ class Gated(Strategy):
         return result
 
     def continue_from(self, initial_arrays: ArrayRecord) -> ArrayRecord:
-        """Return the model that the run goes on with: `initial_arrays` before round 1, later that of the run folder.
+        """Return the model that the run continues with: `initial_arrays` before round 1, later that of the run folder.
 
         `start` calls it. Where another strategy wraps this one and has its own `start`, hand that the result as its
         `initial_arrays`: it begins with what clients got last, and counts its rounds from 1.
