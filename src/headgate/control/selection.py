@@ -109,11 +109,11 @@ class Adaptive(ByMargin):
     """By margin where that pays: once the model is right about most of a random choice; at random before that.
 
     A model that is mostly wrong is unsure of samples from which it cannot learn yet. Nobody looks in round 1, in which the
-    model knows nothing. Then there is a trial: three clients in four look, and the others choose at random. It ends when the share
-    of the others' new samples to whose class the model gave more than ½, before it was trained on them, is at least
-    `level`: from then on all clients look. After 100 such samples it ends in any case, and nobody looks before that share
-    is at least `level`. Clients stop looking when the share falls below `stop`: what margins choose is hard on purpose, so
-    `stop` is low. Without reports, as in a plan, the trial continues.
+    model knows nothing. Then there is a trial: three clients in four look, and the others choose at random. It ends when
+    the share of the others' new samples to whose class the model gave more than ½, before it was trained on them, is at
+    least `level`: from then on all clients look. After 100 such samples it ends in any case, and nobody looks before that
+    share is at least `level`. Clients stop looking when the share falls below `stop`: what margins choose is hard on
+    purpose, so `stop` is low. Without reports, as in a plan, the trial continues.
     """
 
     level: float = 0.65
