@@ -134,7 +134,7 @@ def test_a_run_folder_belongs_to_its_settings_and_to_one_process(tmp_path):
     other = an_experiment("fifo", 3, budget=10.0)
     with pytest.raises(DataError, match="was begun with other settings"):
         AdmissionStrategy(other, tmp_path / "run")
-    with closing(world.strategy()), pytest.raises(DataError, match="being played by another process"):
+    with closing(world.strategy()), pytest.raises(DataError, match="in use by another process"):
         world.strategy()
 
 

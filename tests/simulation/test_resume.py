@@ -140,7 +140,7 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
         whole(name, rows)
 
     monkeypatch.setattr(writer, "append", append)
-    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\); make room and go on with"):
+    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\); make room and continue with"):
         play_rounds(simulation, writer, lambda done: None, seconds=0.0)
     assert Checkpoint(folder).t == 4
     perform(None, folder, processes=1)

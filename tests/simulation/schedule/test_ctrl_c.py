@@ -21,7 +21,7 @@ def test_ctrl_c_in_a_last_round_is_heard_and_loses_nothing(tmp_path, monkeypatch
     who = "os.getpid()" if processes == 1 else "os.getppid()"  # the worker pool, as if the command had told it
     experiment = odd(tmp_path, monkeypatch, 6, f"os.kill({who}, signal.SIGINT), time.sleep(1)")
     folder = tmp_path / "run"
-    with pytest.raises(Interrupted, match=r"interrupted after \d+ of 24 rounds in 4 chunks; go on with"):
+    with pytest.raises(Interrupted, match=r"interrupted after \d+ of 24 rounds in 4 chunks; continue with"):
         perform(experiment, folder, processes=processes)
     assert RunFolder.open(folder).status == "interrupted"
     assert 1 <= len(list(folder.glob("shards/*/checkpoints/00000006"))) < 4

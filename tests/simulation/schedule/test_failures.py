@@ -20,14 +20,14 @@ def test_what_a_child_refuses_reaches_the_user(tmp_path, monkeypatch):
         perform(experiment, tmp_path / "run", processes=2, executor="fast")
     assert not list(tmp_path.iterdir())
     own = odd(tmp_path, monkeypatch, 4, "raise ZeroDivisionError('at last')")
-    with pytest.raises(HeadgateError, match=r"\((hybrid|acdpp), seeds \d to \d\): ZeroDivisionError: at last; go on with"):
+    with pytest.raises(HeadgateError, match=r"\((hybrid|acdpp), seeds \d to \d\): ZeroDivisionError: at last; continue with"):
         perform(own, tmp_path / "run", processes=2)
 
 
 @linux
 def test_a_child_that_ends_without_a_word_is_an_error(tmp_path, monkeypatch):
     experiment = odd(tmp_path, monkeypatch, 3, "os._exit(1)")
-    with pytest.raises(HeadgateError, match=r"\): its process ended with 1 and did not say why; go on with"):
+    with pytest.raises(HeadgateError, match=r"\): its process ended with 1 and did not say why; continue with"):
         perform(experiment, tmp_path / "run", processes=2)
     assert list((tmp_path / "run").rglob("state.json"))
 

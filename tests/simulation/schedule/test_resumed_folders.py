@@ -71,7 +71,7 @@ def test_parts_that_are_missing_are_noticed(tmp_path):
     shutil.rmtree(folder / "shards" / "002")
     with pytest.raises(DataError, match="its shards do not hold each of its 8 runs once") as refusal:
         perform(None, folder, processes=1)
-    assert "go on with" not in str(refusal.value)
+    assert "continue with" not in str(refusal.value)
 
 
 def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
