@@ -1,5 +1,6 @@
 """Workers that simulate chunks: this process, or single-thread processes beside it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headgate import errors
 from headgate.errors import HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, build, load
 from headgate.learning.data import Data
@@ -148,7 +150,7 @@ Worker = InProcess | Processes
 
 
 class _Child:
-    """A process that answers one question at a time (see `serve`)."""
+    """A process that answers one question at a time, both as JSON (see `serve`)."""
 
     def __init__(self) -> None:
         self.connection, given = Pipe()
@@ -170,14 +172,14 @@ class _Child:
     def ask(self, *question: Any) -> None:
         self.asked = question
         with suppress(OSError):  # it is gone, and `answer` says so
-            self.connection.send(question)
+            self.connection.send_bytes(json.dumps(question, default=str).encode())
 
     def answer(self) -> tuple[Any, HeadgateError | None]:
         """Return what it answered, or the error that it met: its end, too."""
         self.asked = ()
         try:
-            found: tuple[Any, HeadgateError | None] = self.connection.recv()
-            return found
+            facts, kind, message = json.loads(self.connection.recv_bytes())
+            return facts, getattr(errors, kind)(message) if kind else None
         except (EOFError, OSError):
             status = self.process.wait()
         if status < 0:
@@ -209,35 +211,35 @@ def serve(connection: Connection) -> None:
         if do == "examine":
             experiment = build("", what)
             return examine(experiment, datasets.of(experiment.data), device, *more)[0]
-        experiment = load(what / CONFIG)
+        folder = Path(what)
+        experiment = load(folder / CONFIG)
         dataset = datasets.of(experiment.data)
         with stop_requested() as stop:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             try:
-                play_folder(what, experiment, dataset, device, lambda done: None, lambda: stop() or os.getppid() != parent)
+                play_folder(folder, experiment, dataset, device, lambda done: None, lambda: stop() or os.getppid() != parent)
             finally:
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
     with suppress(EOFError, OSError):  # the parent has ended
         while True:
-            question = connection.recv()
-            facts, failed = None, None
+            question = json.loads(connection.recv_bytes())
             try:
-                facts = answer(*question)
+                told = answer(*question), "", ""
             except (Exception, KeyboardInterrupt) as error:
-                failed = _sendable(error)
-            connection.send((facts, failed))
+                told = None, *_named(error)
+            connection.send_bytes(json.dumps(told).encode())
 
 
-def _sendable(error: BaseException) -> HeadgateError:
-    """The error as the parent can read it: one that is not headgate's own leaves its trace on stderr."""
+def _named(error: BaseException) -> tuple[str, str]:
+    """The error's class in `headgate.errors` and its message; one that is not headgate's own leaves its trace on stderr."""
     if isinstance(error, KeyboardInterrupt):
-        return Interrupted("interrupted")
+        return Interrupted.__name__, "interrupted"
     if not isinstance(error, HeadgateError):
         traceback.print_exception(error)
-    elif type(error).__module__.startswith("headgate."):
-        return error
-    return HeadgateError(f"{type(error).__name__}: {' '.join(str(error).split())}")
+    elif type(error).__module__ == errors.__name__:
+        return type(error).__name__, str(error)
+    return HeadgateError.__name__, f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 @contextmanager
