@@ -1,4 +1,4 @@
-"""Writes the numbers of README.md, docs/start/which-policy.md, paper/paper.md and the table of paper/note.md, and draws
+"""Writes the numbers of README.md, docs/start/which-policy.md, paper/paper.md and two tables of paper/note.md, and draws
 docs/figures/front.svg, from studies/results.
 
 python -m tools.readme
@@ -21,7 +21,11 @@ RESULTS, PICTURE = ROOT / "studies" / "results" / "better", ROOT / "docs" / "fig
 MAIN = ("mnist", "lenet", "cifar10", "imagenette")
 BUDGET = {"mnist": 55.0}
 """of several, the paper's"""
-NOTED = ["study", "closed, last", "hindsight closes, last", "of what hindsight closes, last"]
+NOTED = {
+    "better": ["study", "closed, last", "hindsight closes, last", "of what hindsight closes, last"],
+    "savings": ["prices", "data and model", "seeds", "of `constant`", "of `even`", "of `median`"],
+}
+"""page of docs/studies: the columns that paper/note.md has of its first table"""
 MADE_UP = ("uniform", "constant")
 """of the prices that nobody asked, those in the table of README"""
 
@@ -70,12 +74,14 @@ def with_closed(text: str, between: str) -> str:
     return re.sub(rf"−?\d+(\s)\(−?\d+(\s){between}(\s)−?\d+\)", put, text)
 
 
-def note_table() -> str:
-    """Of the table of docs/studies/better.md, what the last models close."""
-    rows = re.findall(r"^\|(.*)\|$", (ROOT / "docs" / "studies" / "better.md").read_text("utf-8"), flags=re.MULTILINE)
-    head, _, *cells = [[cell.strip() for cell in row.split("|")] for row in rows]
-    columns = [head.index(name) for name in NOTED]
-    return table(NOTED, [[row[i] for i in columns] for row in cells])
+def with_tables(note: str) -> str:
+    """The note with the columns of today's pages."""
+    for page, names in NOTED.items():
+        rows = re.findall(r"^\|(.*)\|$", (ROOT / "docs" / "studies" / f"{page}.md").read_text("utf-8"), flags=re.MULTILINE)
+        head, _, *cells = [[cell.strip() for cell in row.split("|")] for row in rows]
+        renewed = table(names, [[row[head.index(name)] for name in names] for row in cells]) + "\n"
+        note = re.sub(re.escape(renewed.split("\n")[0]) + r"\n(\|[^\n]*\n)+", lambda _, new=renewed: new, note)
+    return note
 
 
 def renewed() -> dict[Path, str]:
@@ -88,7 +94,7 @@ def renewed() -> dict[Path, str]:
     pages[readme] = re.sub(r"\| prices \|[^\n]*\n(\|[^\n]*\n)+", lambda _: front_table(found) + "\n", text)
     ends = sorted(round(closed(name).mean) for name in MAIN)
     pages[which] = re.sub(r"closes \d+ to \d+ %", f"closes {ends[0]} to {ends[-1]} %", pages[which])
-    pages[note] = re.sub(r"\| study \| closed[^\n]*\n(\|[^\n]*\n)+", lambda _: note_table() + "\n", pages[note])
+    pages[note] = with_tables(pages[note])
     pages[which], pages[draft] = with_closed(pages[which], "…"), with_closed(pages[draft], "to")
     return pages
 
