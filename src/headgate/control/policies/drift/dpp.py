@@ -25,7 +25,7 @@ from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, Syste
 from headgate.errors import SettingError
 from headgate.theory import bound
 from headgate.theory.bound import BoundConstants
-from headgate.theory.drift import admission_interval, dpp_objective
+from headgate.theory.comparison import admission_interval, dpp_objective
 from headgate.theory.labels import paper
 
 Function = Callable[[Floats], Floats]

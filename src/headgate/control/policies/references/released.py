@@ -17,7 +17,7 @@ from headgate.control.retention import Capacity, KStep, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Floats, System, View
 from headgate.limits import SAMPLES
 from headgate.theory.bound import BoundConstants
-from headgate.theory.drift import admission_interval
+from headgate.theory.comparison import admission_interval
 
 
 def released_penalty(k: BoundConstants) -> Penalty:
