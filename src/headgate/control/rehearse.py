@@ -1,7 +1,7 @@
 """A whole horizon of control without learning: what would be spent, held and used, and what to expect of a policy."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,12 +60,6 @@ class Rehearsal:
     def uniformity(self) -> Floats:
         """Ṽ(t) = N_eff/N; 1 before the first sample."""
         return np.where(self.N > 0, self.n_eff / np.maximum(self.N, 1), 1.0)
-
-    def of_runs(self, rows: slice) -> "Rehearsal":
-        """The same of some of the runs."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("system", "ledger")}
-        cut: dict[str, Any] = {name: None if array is None else array[rows] for name, array in own.items()}
-        return Rehearsal(system=self.system, ledger=self.ledger.of_runs(rows), **cut)
 
     def penalty(self, k: BoundConstants) -> Floats:
         """p(t) of eq:penalty-dpp."""

@@ -18,7 +18,7 @@ from headgate.control.policies.budgeted.purse import (
     rounds_left,
     within_purse,
 )
-from headgate.control.policies.references.clairvoyant import cheapest_first
+from headgate.control.policies.references import cheapest_first
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Uniform, UniformInteger
 from headgate.control.rehearse import rehearse

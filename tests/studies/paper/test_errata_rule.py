@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headgate.control.policies import Acdpp
-from headgate.control.policies.drift.dpp import Objective, argmin_on
+from headgate.control.policies.dpp import Objective, argmin_on
 from headgate.control.policy import PolicyContext
 from headgate.control.rehearse import rehearse
 from headgate.experiment import load
