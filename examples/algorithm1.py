@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from headgate.theory.bound import BoundConstants
-from headgate.theory.drift import admission_interval, debt_update
+from headgate.theory.comparison import admission_interval, debt_update
 
 
 def p(n, N, k):

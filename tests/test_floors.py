@@ -48,9 +48,9 @@ def test_theory_never_imports_control_and_control_needs_numpy_alone():
     blocked = ["pydantic", "typer", "rich", "polars", "matplotlib", "torch", "sklearn", "flwr", "starlette", "plotly", "scipy"]
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))\n"
-        "import headgate.theory.comparison, headgate.theory.recursion\n"
+        "import headgate.theory.comparison, headgate.theory.bound\n"
         "assert not any(name.startswith('headgate.control') for name in sys.modules)\n"
-        "import headgate.control, headgate.control.policies, headgate.control.prices.processes, headgate.control.plan\n"
+        "import headgate.control, headgate.control.policies, headgate.control.prices.processes, headgate.control.rehearse\n"
         "import headgate.control.files, headgate.control.rehearse, headgate.testing\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -12,11 +12,10 @@ from headgate.analysis.report import Comparison, conclude, conclude_comparison, 
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.summary import PolicySummary
 from headgate.analysis.tables import plan_json, plan_tables, rehearsal_tables, runs_tables
-from headgate.control.plan import Plan
-from headgate.control.plan import plan as make_plan
-from headgate.control.policies import KINDS, Acdpp
+from headgate.control.policies import KINDS
 from headgate.control.policy import AdmissionPolicy
-from headgate.control.rehearse import Rehearsal
+from headgate.control.rehearse import Plan, Rehearsal
+from headgate.control.rehearse import plan as make_plan
 from headgate.control.rehearse import rehearse as rehearse_policy
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.escaping import shown
@@ -115,9 +114,7 @@ class PlanResult(Displayed):
         return plan_tables(self.experiment, self.name, self.plan)
 
 
-def plan(
-    experiment: Experiment, policy: str | AdmissionPolicy = "headgate", gamma: float | None = None, phi: float | None = None
-) -> PlanResult:
+def plan(experiment: Experiment, policy: str | AdmissionPolicy = "headgate") -> PlanResult:
     """Work out a policy's settings, rehearse it, and say what to expect.
 
     Parameters
@@ -126,8 +123,6 @@ def plan(
         What `load` returned.
     policy : str or AdmissionPolicy
         One of the experiment's policies, a kind, or an object.
-    gamma, phi : float, optional
-        Of acdpp: V = T^gamma and rho = 1 - T^-phi.
 
     Returns
     -------
@@ -151,11 +146,8 @@ def plan(
     else:
         name = type(policy).__name__
         experiment = experiment.with_policy(name, policy)
-    for key, value in (("gamma", gamma), ("phi", phi)):
-        if value is not None and not isinstance(experiment.policies[name], Acdpp):
-            raise SettingError(f"{key} = {value:g}: only acdpp is planned by it, not {name}")
     own = experiment.policies[name]
-    return PlanResult(experiment, name, make_plan(experiment.given_for(own), own, gamma, phi))
+    return PlanResult(experiment, name, make_plan(experiment.given_for(own), own))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

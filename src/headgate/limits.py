@@ -22,8 +22,6 @@ LEVELS = 1_000
 """of prices that jump between levels"""
 POINTS = 10_000
 """of a sweep"""
-FORESEEN = 1_000_000
-"""samples that the money of a run buys, where prices are foreseen"""
 PRICES = 10_000_000
 """of a trace"""
 PURCHASES = 20_000

@@ -26,7 +26,7 @@ from headgate.control.scores import Scores, scores_of
 from headgate.control.selection import Selection
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, Ledger, Losses, Orders, Report, System, View
 from headgate.theory.bound import BoundConstants
-from headgate.theory.drift import debt_update
+from headgate.theory.comparison import debt_update
 from headgate.theory.reuse import effective_sample_size
 
 RUNS = 3

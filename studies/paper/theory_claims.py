@@ -9,13 +9,15 @@ import numpy as np
 
 from headgate.analysis.intervals import Estimate, estimate
 from headgate.analysis.pages import beside, words
-from headgate.control.plan import plan
 from headgate.control.policies import Acdpp
-from headgate.control.policy import PolicyContext, better_of_corollary
-from headgate.control.types import System
+from headgate.control.policy import better_of_corollary
+from headgate.control.prices import PriceProcess
+from headgate.control.rehearse import rehearse
+from headgate.control.types import Ints, System
 from headgate.experiment import Experiment, load
 from headgate.theory.bound import BoundConstants, mismatch
-from headgate.theory.comparison import ck_bound
+from headgate.theory.comparison import ck_bound, optimal_K, saturated
+from headgate.theory.labels import paper
 from headgate.theory.reuse import ck_uniformity
 from studies.paper.claims import ClaimRow
 from studies.paper.errata.about_the_bound import FRESH, printed_uniformity, stale_over_fresh
@@ -170,10 +172,9 @@ def of_other_settings(rates: MeasuredRates, quick: bool, tick: Callable[[int], N
         return Setting(*better_of_corollary(system, costs.mean(T), k), *FIXED)
 
     def planned(system: System, T: int) -> Setting:
-        found = plan(PolicyContext(system, costs, k, experiment.seeds, T), policy, 0.5, 0.5)
-        K, rate, V, rho = (found.setting(name) or 0.0 for name in ("K", "rate", "V", "rho"))
-        chosen.append(int(K))
-        return Setting(int(K), rate, V, rho)
+        found = offline_choice(replace(policy, V=T**0.5, rho=1 - T**-0.5, bound=k), system, costs, experiment.seeds, T)
+        chosen.append(found.K)
+        return found
 
     by_fixed, by_plan = (measure_points(experiment, policy, Ts, choose, tick) for choose in (fixed, planned))
     linear = fit_points(by_fixed, "regret", "O(T/V) + O(1/(1-rho)) + O(log T)", lambda T: T)
@@ -194,6 +195,22 @@ def of_other_settings(rates: MeasuredRates, quick: bool, tick: Callable[[int], N
         "lemma1": lemma1(np.array([point.lemma1 for point in points])),
     }
     return _as_written(found, RELEASED_RATES)
+
+
+@paper("rem:buffer-violation")
+def offline_choice(policy: Acdpp, system: System, costs: PriceProcess, seeds: Ints, T: int) -> Setting:
+    """Remark 3's choice of K: near that of eq:kstep-opt-problem, the least rehearsed bound of those that keep the buffers."""
+    mean, k, both = costs.mean(T), policy.required("bound"), optimal_K(costs.mean(T), system.buffer, system.budget)
+    points = [saturated(K, mean, system.buffer, system.budget) for K in range(1, min(T, 4 * both[0].K) + 1)]
+    best = min(points, key=lambda point: ck_bound(point.K, point.rate, T, k).sum()).K
+    tried: dict[tuple[bool, float], Setting] = {}
+    for K in sorted({*range(max(best - 2, 1), best + 3), *(point.K for point in both)}):
+        own = Setting(K, saturated(K, mean, system.buffer, system.budget).rate, policy.required("V"), policy.required("rho"))
+        found = rehearse(system, replace(policy, K=K, rate=own.rate), costs, seeds, T)
+        tried.setdefault((found.buffer_violation() > 0.1 * system.memory, found.bound(k).sum(axis=-1).mean()), own)
+        if system.budget * T < k.pdim * mean and better_of_corollary(system, mean, k).K == K:
+            return own  # where the money buys fewer samples than Pdim, the bound cannot tell
+    return tried[min(tried)]
 
 
 def lemma1(ratios: np.ndarray) -> Finding:

@@ -21,8 +21,7 @@ from headgate.errors import HeadgateError, SettingError
 from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import Dataset
 from headgate.simulation.engine import Simulation
-from headgate.theory.bound import BoundConstants, learning_error, mismatch, penalty
-from headgate.theory.recursion import local_constants
+from headgate.theory.bound import BoundConstants, learning_error, local_constants, mismatch, penalty
 
 CHUNK = 1_000
 """images at once: keeps the logits of all runs in the cache's reach"""

@@ -16,8 +16,7 @@ from headgate.control.policy import better_of_corollary
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import Floats, System
 from headgate.experiment import Experiment
-from headgate.theory.comparison import ck_penalty_ceiling, claimed_rates, cost_violation, omega1, omega2, omega3, omega_master
-from headgate.theory.drift import admission_interval, drift_constant
+from headgate.theory import comparison as c
 from headgate.theory.labels import paper
 
 
@@ -96,7 +95,7 @@ def measure(
     grain: int = 1,
 ) -> MeasuredRates:
     """ACDPP on the recipe's system with V = T^gamma and ρ = 1 − T^−phi, for every horizon; `grain` as in `measure_points`."""
-    claims = claimed_rates(gamma, phi)
+    claims = c.claimed_rates(gamma, phi)
 
     def choose(system: System, T: int) -> Setting:
         K, rate = better_of_corollary(system, experiment.prices.mean(T), experiment.bound)
@@ -151,22 +150,22 @@ def _point(experiment: Experiment, system: System, with_: Setting, result: Rehea
     k, costs, T = experiment.bound, experiment.prices, result.rounds
     penalties = result.penalty(k)
     with np.errstate(invalid="ignore"):  # an empty memory has an infinite bound
-        uneven = float(omega1(result.bound(k), penalties + k.C2).mean())
-    terms = uneven, omega2(with_.K, with_.rate, with_.rho, T, k), omega3(with_.K, with_.rate, system.buffer, T, k)
-    _, highest = admission_interval(np.arange(1, T + 1), with_.rate, with_.rho)
-    drift = drift_constant(float(result.price.max()) * highest, system.budget)
+        uneven = float(c.omega1(result.bound(k), penalties + k.C2).mean())
+    terms = uneven, c.omega2(with_.K, with_.rate, with_.rho, T, k), c.omega3(with_.K, with_.rate, system.buffer, T, k)
+    _, highest = c.admission_interval(np.arange(1, T + 1), with_.rate, with_.rho)
+    drift = c.drift_constant(float(result.price.max()) * highest, system.budget)
     debt = np.maximum(result.debt[:, -1] + result.spend[:, -1] - system.budget, 0.0)  # Z(T + 1)
     left = float((debt**2).mean()) / 2 + with_.V * float(penalties.sum(axis=-1).mean())
-    right = float(drift.sum()) + with_.V * float(ck_penalty_ceiling(with_.K, with_.rate, with_.rho, T, k).sum())
+    right = float(drift.sum()) + with_.V * float(c.ck_penalty_ceiling(with_.K, with_.rate, with_.rho, T, k).sum())
     return AtHorizon(
         T,
         with_.V,
         with_.rho,
         float(result.regret(k).mean()),
-        cost_violation(result.spend - with_.rate * (result.price - costs.mean(T)), system.budget),
+        c.cost_violation(result.spend - with_.rate * (result.price - costs.mean(T)), system.budget),
         result.buffer_violation(),
         *terms,
-        ceiling=float(omega_master(*terms, constant=drift.mean(), T=T, V=with_.V)),
+        ceiling=float(c.omega_master(*terms, constant=drift.mean(), T=T, V=with_.V)),
         lemma1=left / right,
     )
 

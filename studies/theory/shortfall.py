@@ -95,7 +95,7 @@ def measured(policy: AdmissionPolicy, rounds: int, seeds: int, places: float | N
 
 def behind(policy: AdmissionPolicy, prices: PriceProcess, budget: float, rounds: int, seeds: int) -> NDArray[np.float64]:
     """How many samples fewer than the most that the prices of each seed allow, (R,)."""
-    runs = (played(each, prices, budget, rounds, np.arange(seeds)) for each in (Clairvoyant(aim="samples"), policy))
+    runs = (played(each, prices, budget, rounds, np.arange(seeds)) for each in (Clairvoyant(), policy))
     most, own = (run.admitted.sum(axis=-1) for run in runs)
     return np.asarray(most - own)
 
@@ -114,7 +114,7 @@ POLICIES: dict[str, AdmissionPolicy] = {
     "headgate, all prices": Headgate(early=0.0),
     "the latest 256": Headgate(early=0.0, remember=256),
     "the latest 64": Headgate(early=0.0, remember=64),
-    "all prices known": Clairvoyant(aim="samples", fill=8.0),
+    "all prices known": Clairvoyant(fill=8.0),
 }
 WANDER: dict[str, AdmissionPolicy] = {
     "headgate": Headgate(smooth=0.0),
@@ -124,7 +124,7 @@ WANDER: dict[str, AdmissionPolicy] = {
     "windows for nets": Windows(smooth=0.25, ahead=5.0),
     "the same money every round": Below(quantile=1.0),
     "below the median": Below(),
-    "all prices known": Clairvoyant(aim="samples"),
+    "all prices known": Clairvoyant(),
 }
 AGES: dict[str, AdmissionPolicy] = {
     "headgate for linear models": WANDER["headgate"],

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from headgate.control.checks import zero_or_more
-from headgate.control.policies.references.clairvoyant import Clairvoyant
+from headgate.control.policies.references import Clairvoyant
 from headgate.control.types import Arrays, Bools, Floats, View
 from headgate.errors import SettingError
 

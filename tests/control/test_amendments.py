@@ -9,7 +9,7 @@ from headgate import Controller, System
 from headgate.control.amendments import Amendment
 from headgate.control.apportion import apportion
 from headgate.control.policies import Below, Constant, Headgate, Threshold
-from headgate.control.policies.held import held
+from headgate.control.policies.references import held
 from headgate.control.retention import Reservoir
 from headgate.control.supply import Supply
 from headgate.errors import HeadgateError, LedgerError, SettingError

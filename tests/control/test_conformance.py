@@ -160,7 +160,6 @@ BAD = [
     (p.Acdpp, {}, {"rate": [-1], "K": [0]}),
     (p.Constant, {"K": 1}, {"rate": [NAN]}),
     (p.Released, {}, {"base": [1.5], "least": [-1]}),
-    (p.Clairvoyant, {}, {"aim": ["money"]}),
     (r.KStep, {}, {"K": [0, 2.5]}),
     (r.KStep, {"K": 3}, {"capacity": [-1]}),
     (r.Fifo, {}, {"capacity": [0, 2.5]}),

@@ -13,7 +13,7 @@ from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Acdpp, Constant, Headgate, Resolving
 from headgate.errors import LedgerError, SettingError
 from headgate.testing import a_system
-from headgate.theory.drift import debt_update
+from headgate.theory.comparison import debt_update
 
 from .playing import played
 

@@ -13,7 +13,7 @@ from headgate.control.retention import Fifo
 from headgate.control.types import Report, System
 from headgate.errors import LedgerError
 from headgate.testing import a_system
-from headgate.theory.drift import debt_update
+from headgate.theory.comparison import debt_update
 
 
 def one(policy=None):

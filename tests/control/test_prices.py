@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from headgate.control.prices import Bursts, Drift, Markov, Pareto, PerClient, Seasonal, Switches, Trace, Uniform, UniformInteger
-from headgate.control.prices.recorded import Ercot, table
+from headgate.control.prices.trace import Ercot, market_table
 from headgate.errors import DataError
 from headgate.experiment import load
 
@@ -136,17 +136,17 @@ def test_clients_have_prices_of_their_own():
 
 
 def test_the_files_hold_what_their_page_says():
-    points, hours = table("ercot")
+    points, hours = market_table("ercot")
     assert (len(points), hours.shape) == (15, (91 * 24, 15))
     assert (hours < 0).any(axis=0).sum() == 5  # the panhandle, the south and the west: wind blows when nobody needs it
     assert hours.max() == pytest.approx(1252.79)
-    _, days = table("brent")
+    _, days = market_table("brent")
     assert days.shape == (8195, 1)
     assert days[0, 0] == 18.63
 
 
 def test_a_seed_s_prices_are_the_market_s_from_an_hour_on_and_around_the_end():
-    points, hours = table("ercot")
+    points, hours = market_table("ercot")
     own = 0.1 * np.maximum(hours[:, [points.index("HB_WEST"), points.index("LZ_CPS")]], 0.0)
     paths = Ercot(points=("HB_WEST", "LZ_CPS")).path(np.arange(30), 1, len(own) + 1)
     firsts = set()

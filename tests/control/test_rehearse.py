@@ -9,16 +9,19 @@ from headgate.experiment import load
 from headgate.testing import a_system
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import (
+    admission_interval,
     buffer_violation,
     ck_penalty_ceiling,
     cost_violation,
+    drift_constant,
     interval_lower_counts,
+    lyapunov,
     omega1,
     omega2,
     omega3,
     omega_master,
+    t_slot_upper,
 )
-from headgate.theory.drift import admission_interval, drift_constant, lyapunov, t_slot_upper
 
 k = BoundConstants()
 MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)

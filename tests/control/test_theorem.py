@@ -85,7 +85,7 @@ def test_the_distance_to_the_ceiling_grows_like_a_logarithm_and_a_window_adds_a_
                 Headgate(early=0.0),
                 Headgate(early=0.0, remember=16),
                 Headgate(early=0.0, remember=64),
-                Clairvoyant(aim="samples", fill=8.0),
+                Clairvoyant(fill=8.0),
             )
         ]
         for rounds in (120, 720)

@@ -47,7 +47,7 @@ ONE_PRICE = {
     "dpp": {"burst": BURST, "N0": st.floats(0, 9), "n0": st.floats(0, 9), **BUDGET, **FEW},
     "released": {"V": st.floats(1, 900), "least": st.integers(0, 2), "capacity": CAPACITY, "bound": BUDGET["bound"]},
     "constant": {"rate": st.floats(0.5, 9), "K": K, "rule": RULE, **FEW},
-    "clairvoyant": {"aim": st.sampled_from(["bound", "samples"]), **BUYING},
+    "clairvoyant": BUYING,
 }
 ANY_PRICE = {
     "below": {"quantile": SOME, **BUYING},

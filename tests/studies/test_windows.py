@@ -11,7 +11,7 @@ from headgate.control import System
 from headgate.control.policies import Headgate
 from headgate.control.policies.budgeted import latest_prices
 from headgate.control.prices import Drift, Markov, PerClient, Trace, Uniform, UniformInteger
-from headgate.control.prices.recorded import Brent, Ercot
+from headgate.control.prices.trace import Brent, Ercot
 from headgate.control.rehearse import rehearse
 from headgate.testing import a_system, check_policy
 from studies.zoo import windows

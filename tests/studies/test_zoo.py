@@ -138,7 +138,7 @@ def test_no_schedule_of_whole_buffers_holds_younger_samples_than_hindsight(seed,
 
 
 def test_hindsight_without_age_buys_the_cheapest():
-    rules = Clairvoyant(aim="samples", fill=8.0), Hindsight(power=0.0)
+    rules = Clairvoyant(fill=8.0), Hindsight(power=0.0)
     most, ours = (played(rule, Uniform(1, 10), np.arange(10)).N[:, -1] for rule in rules)
     assert np.abs(ours - most).max() <= 5
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headgate.analysis.formatting import prices_text, unit_of
 from headgate.analysis.intervals import Floats
 from headgate.control.policies import KINDS
-from headgate.control.policies.held import REFERENCES as NEVER_HELD
+from headgate.control.policies.references import REFERENCES as NEVER_HELD
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
 from headgate.records.rows import Rows

@@ -15,7 +15,7 @@ from headgate.analysis.limits import conclusion
 from headgate.analysis.rehearsal import summarise_rehearsal, way_out_of_limits
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.summary import PolicySummary, breakdown_note, policy_table, summarise, whole_number
-from headgate.control.plan import Plan
+from headgate.control.rehearse import Plan
 from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
 
@@ -111,7 +111,6 @@ def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
         "cost_violation": summary.cost_violation,
         "buffer_violation": summary.buffer_violation,
         "peak_buffer": made.peak_buffer,
-        "why": made.why,
         "warning": way_out_of_limits(summary, made.policy),
     }
 
@@ -121,7 +120,8 @@ def plan_lines(experiment: Experiment, name: str, made: Plan) -> list[tuple[str,
     system, said = experiment.system, plan_json(experiment, name, made)
     units = {"K": " rounds", "rate": " samples a round"}
     lines = [(key, f"{said[key]:.6g}{units.get(key, '')}") for key in POINT if said[key] is not None]
-    lines += [
+    return [
+        *lines,
         ("expected spend", f"{made.spend:.2f} a round of a budget of {system.budget:g}"),
         ("most costly round", f"{made.peak_spend:,.2f}, {made.peak_spend / system.budget:.1f} times a round's budget"),
         *((key.replace("_", " "), number(said[key])) for key in VALUES),
@@ -130,23 +130,17 @@ def plan_lines(experiment: Experiment, name: str, made: Plan) -> list[tuple[str,
             f"{counted(made.peak_buffer, 'sample')} at client {made.peak_client}, B_m = {system.buffer[made.peak_client]}",
         ),
     ]
-    tried = zip(("Corollary 2, ceiling", "Corollary 2, floor"), made.corollary or (), strict=False)
-    points = [*tried, *([("finite-horizon search", made.search)] if made.search is not None else [])]
-    return lines + [(label, f"K = {point.K}, rate {point.rate:.6g}") for label, point in points]
 
 
 def plan_tables(experiment: Experiment, name: str, made: Plan) -> Sequence[RenderableType]:
-    """The planned point, what else was tried, and in red what breaks a limit."""
-    title = f"{experiment.name}: {name} planned for {made.rounds} rounds, {len(made.rehearsal.price)} seeds rehearsed"
-    things: list[RenderableType] = [StackedTable(title, ("", ""), plan_lines(experiment, name, made))]
-    if made.candidates:
-        header = [name.replace("_", " ") for name in vars(made.candidates[0])]
-        things.append(StackedTable("Rehearsed", header, [[*map(number, vars(each).values())] for each in made.candidates]))
-    things.append(plain_text(f"Why: {made.why}."))
+    """The planned point, and in red what breaks a limit."""
+    runs, rounds = made.rehearsal.price.shape
+    title = f"{experiment.name}: {name} planned for {rounds} rounds, {runs} seeds rehearsed"
+    point = StackedTable(title, ("", ""), plan_lines(experiment, name, made))
     warning = plan_json(experiment, name, made)["warning"]
     kept = "Keeps the budget and every buffer in all rehearsed runs."
     few = scarce(experiment)
-    return [*things, Text(warning, style="bold red") if warning else Text(kept), *([Text(few, style="yellow")] if few else [])]
+    return [point, Text(warning, style="bold red") if warning else Text(kept), *([Text(few, style="yellow")] if few else [])]
 
 
 def scarce(experiment: Experiment) -> str:

@@ -17,7 +17,7 @@ from headgate.books.rules import stated, stated_choice
 from headgate.control.amendments import Amendment
 from headgate.control.controller import Controller
 from headgate.control.policies.budgeted.purse import kept_back
-from headgate.control.policies.held import held
+from headgate.control.policies.references import held
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.prices import PriceProcess
 from headgate.control.supply import EVERYTHING, Supply

@@ -14,7 +14,7 @@ from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.books.messages import Receipt
 from headgate.books.statement import Statement, statement
 from headgate.control.amendments import Amendment
-from headgate.control.policies.held import held
+from headgate.control.policies.references import held
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.prices import PriceProcess
 from headgate.control.supply import Supply

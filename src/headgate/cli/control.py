@@ -34,8 +34,6 @@ def recipes(
 def plan(
     recipe: Recipe = "mnist",
     policy: Annotated[str, typer.Option(help="The policy: a section of the recipe, a kind, or module:Class.")] = "headgate",
-    gamma: Annotated[float | None, typer.Option(help="Of acdpp: V = T^gamma; default: the recipe's.")] = None,
-    phi: Annotated[float | None, typer.Option(help="Of acdpp: rho = 1 - T^-phi; default: the recipe's.")] = None,
     set_: Set = None,
     format_: AsFormat = Format.table,
 ) -> None:
@@ -43,8 +41,7 @@ def plan(
 
     RECIPE is a name from `headgate recipes` or a TOML file. What the policy does is checked against both limits: money that a
     run may spend, and places that a client has. The bound is Theorem 1's; it does not rank policies
-    (docs/understand/model.md). For acdpp, K and the rate are chosen: both branches of Corollary 2 and the search over the
-    finite horizon give candidates, each is rehearsed, and the best that keeps the buffers on average is taken.
+    (docs/understand/model.md).
 
     Where RECIPE is the folder of a run on Flower, the rounds that are left are rehearsed from its ledger, under the terms as
     they were amended.
@@ -56,7 +53,7 @@ def plan(
         return
     experiment = headgate.load(recipe, *(set_ or []), *played([policy]))
     with status(format_, "rehearsing"):
-        made = headgate.plan(experiment, next(iter(experiment.policies)), gamma, phi)
+        made = headgate.plan(experiment, next(iter(experiment.policies)))
     if format_ is Format.json:
         print_json(made.numbers)
     else:

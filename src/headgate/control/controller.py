@@ -31,7 +31,7 @@ from headgate.control.types import (
 )
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
-from headgate.theory.drift import debt_update
+from headgate.theory.comparison import debt_update
 from headgate.theory.labels import paper
 from headgate.theory.reuse import count_uses
 

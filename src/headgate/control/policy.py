@@ -19,8 +19,9 @@ OPEN_END = 1000
 """rounds over which an open-ended run is judged"""
 
 
+@paper("eq:kstep-opt-problem")
 def better_of_corollary(system: System, mean_price: float, k: BoundConstants) -> Benchmark:
-    """Return the better of Corollary 2's two candidates, judged by Ē_T(π^CK)."""
+    """Return the better of Corollary 2's two candidates, judged by Ē_T(π^CK): they solve eq:kstep-opt-problem in the reals."""
     rounds = system.horizon or OPEN_END
     candidates = optimal_K(mean_price, system.buffer, system.budget)
     return min(candidates, key=lambda point: ck_bound(point.K, point.rate, rounds, k).sum())

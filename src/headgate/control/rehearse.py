@@ -1,14 +1,14 @@
-"""A whole horizon of control without learning: what would be spent, held and used."""
+"""A whole horizon of control without learning: what would be spent, held and used, and what to expect of a policy."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.policy import AdmissionPolicy
+from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.prices import PriceProcess
 from headgate.control.types import Floats, Ints, Ledger, System
 from headgate.limits import check_memory
@@ -60,12 +60,6 @@ class Rehearsal:
     def uniformity(self) -> Floats:
         """Ṽ(t) = N_eff/N; 1 before the first sample."""
         return np.where(self.N > 0, self.n_eff / np.maximum(self.N, 1), 1.0)
-
-    def of_runs(self, rows: slice) -> "Rehearsal":
-        """The same of some of the runs."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("system", "ledger")}
-        cut: dict[str, Any] = {name: None if array is None else array[rows] for name, array in own.items()}
-        return Rehearsal(system=self.system, ledger=self.ledger.of_runs(rows), **cut)
 
     def penalty(self, k: BoundConstants) -> Floats:
         """p(t) of eq:penalty-dpp."""
@@ -138,3 +132,53 @@ def rehearse(
         admitted_by_client=None if clients is None else by_run(clients[0]),
         held_by_client=None if clients is None else by_run(clients[1]),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A policy with all its settings worked out, and what a rehearsal of it showed."""
+
+    policy: AdmissionPolicy
+    rehearsal: Rehearsal
+    """one run for each seed"""
+    bound: float
+    """Ē_T of Theorem 1, mean over the runs"""
+    oracle_bound: float
+
+    @property
+    def regret(self) -> float:
+        return self.bound - self.oracle_bound
+
+    @property
+    def spend(self) -> float:
+        """Money a round."""
+        return float(self.rehearsal.spend.mean())
+
+    @property
+    def peak_spend(self) -> float:
+        """Money that the most costly round of all rehearsed runs took."""
+        return float(self.rehearsal.spend.max())
+
+    @property
+    def peak_client(self) -> int:
+        """The fullest one: it holds most above its buffer or, where all keep theirs, the largest share of it."""
+        peak, room = self.rehearsal.peak_occupancy.max(axis=0), self.rehearsal.system.buffer
+        return int(np.argmax(np.where(peak > room, 1 + peak - room, peak / np.maximum(room, 1))))
+
+    @property
+    def peak_buffer(self) -> int:
+        """The most samples that client ever held."""
+        return int(self.rehearsal.peak_occupancy.max(axis=0)[self.peak_client])
+
+    def setting(self, name: str) -> float | None:
+        """K, rate, V or rho as planned; None where the policy has none, or follows a schedule."""
+        value = getattr(self.policy, name, None)
+        return None if value is None or isinstance(value, str) or np.ndim(value) else value
+
+
+def plan(given: PolicyContext, policy: AdmissionPolicy) -> Plan:
+    """What to expect of a policy: all its settings worked out, and a rehearsal."""
+    policy = policy.resolved(given)
+    result = rehearse(given.system, policy, given.prices, given.seeds, given.rounds)
+    oracle = float(oracle_bound(given.system.buffer, result.rounds, given.bound).sum())
+    return Plan(policy, result, float(result.bound(given.bound).sum(axis=-1).mean()), oracle)

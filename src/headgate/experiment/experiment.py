@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from headgate.control.controller import Controller
-from headgate.control.policies.held import Held, held
+from headgate.control.policies.references import Held, held
 from headgate.control.policy import AdmissionPolicy, PolicyContext, check_is_policy
 from headgate.control.prices import PriceProcess
 from headgate.control.prices.processes import WithLooks

@@ -16,8 +16,8 @@ from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError, require
 from headgate.registry import Slot
+from headgate.theory.bound import memory_proportional_weight
 from headgate.theory.labels import paper
-from headgate.theory.recursion import memory_proportional_weight
 
 State = Mapping[str, Any]
 """named arrays, never changed in place"""

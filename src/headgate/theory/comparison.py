@@ -1,21 +1,81 @@
-"""From ACDPP to the costless oracle: constant admission, p̄^CK, Ω_1..Ω_3, regret and violations (paper §6).
+"""The cost-debt queue, its drift and the interval of ACDPP (paper §5.2, §6.2), and all between it and the costless oracle:
+constant admission, p̄^CK, Ω_1..Ω_3, regret and violations (§6).
 
 Functions named after one round's term return it for every round 1..T; sums are the caller's, or `regret`'s.
 """
 
-from math import ceil, floor
+from math import ceil, e, floor, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.errors import SettingError
-from headgate.theory.bound import BoundConstants, learning_error, mismatch
-from headgate.theory.drift import admission_interval
+from headgate.theory.bound import BoundConstants, generalisation_gap, learning_error, mismatch
 from headgate.theory.labels import paper
-from headgate.theory.reuse import ck_counts, ck_uniformity
+from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
 
 Floats = NDArray[np.float64]
+
+
+@paper("eq:Z-update")
+def debt_update(debt: ArrayLike, spend: ArrayLike, budget: ArrayLike) -> Floats:
+    """Z(t+1) = [Z(t) + C_t − C]^+.
+
+    >>> debt_update([0.0, 10.0], [30.0, 70.0], 55.0).tolist()
+    [0.0, 25.0]
+    """
+    return np.asarray(np.maximum(np.asarray(debt) + np.asarray(spend) - np.asarray(budget), 0.0))
+
+
+@paper("eq:lyapunov-dpp")
+def lyapunov(debt: ArrayLike) -> Floats:
+    """L = Z²/2."""
+    return np.asarray(0.5 * np.asarray(debt, dtype=np.float64) ** 2)
+
+
+@paper("eq:lyapunov-drift", "eq:dpp-objective")
+def drift(debt: ArrayLike, next_debt: ArrayLike) -> Floats:
+    """L(t+1) − L(t) of one step; its mean over runs in one state is Δ(O(t))."""
+    return lyapunov(next_debt) - lyapunov(debt)
+
+
+@paper("eq:dpp-upper-1", "eq:dpp-upper-anyd")
+def drift_constant(most_spend: ArrayLike, budget: ArrayLike) -> Floats:
+    """The constant of eq:dpp-upper-1 (the paper's second B): (C_t − C)²/2 for 0 ≤ C_t ≤ most_spend at its worst.
+
+    It is uniform over rounds only while c(t)·Λ(t) is bounded; with the paper's interval that means
+    c_max·Λ̄/(1−ρ), so the constant grows like (1−ρ)^{-2} (studies/paper/errata.md, erratum 13).
+    """
+    most_spend, budget = np.asarray(most_spend, dtype=np.float64), np.asarray(budget, dtype=np.float64)
+    return np.asarray(0.5 * np.maximum((most_spend - budget) ** 2, budget**2))
+
+
+@paper("eq:dpp-upper-2", "eq:J-constant")
+def dpp_objective(
+    debt: ArrayLike, cost: ArrayLike, admitted: ArrayLike, budget: ArrayLike, V: ArrayLike, p: ArrayLike
+) -> Floats:
+    """J_t(Λ) = Z·(c·Λ − C) + V·p."""
+    return np.asarray(np.asarray(debt) * (np.asarray(cost) * np.asarray(admitted) - budget) + np.asarray(V) * p)
+
+
+@paper("eq:lambda-min-max", "eq:lambda-interval")
+def admission_interval(t: ArrayLike, rate: ArrayLike, rho: ArrayLike) -> tuple[Floats, Floats]:
+    """[Λ_min(t), Λ_max(t)] = [Λ̄·(1 − ρ^t), Λ̄/(1 − ρ^t)].
+
+    >>> [round(float(x), 6) for x in admission_interval(1, 10.0, 0.9)]
+    [1.0, 100.0]
+    """
+    closed = -np.expm1(np.asarray(t, dtype=np.float64) * np.log(np.asarray(rho, dtype=np.float64)))
+    rate = np.asarray(rate, dtype=np.float64)
+    with np.errstate(divide="ignore"):  # before round 1 anything goes
+        return np.asarray(rate * closed), np.asarray(rate / closed)
+
+
+@paper("eq:dpp-T-slot-upper", "lem:dpp-T-slot-upper", "eq:dpp-drift-sum", "eq:penalty-bridge")
+def t_slot_upper(constant: ArrayLike, rounds: int, V: ArrayLike, comparison: ArrayLike) -> Floats:
+    """B·T + V·Σ p̄^CK(t): Lemma 1's ceiling for E[L(T+1) − L(1)] + V·Σ E[p(t)]. With L(1) added and over V: for Σ E[p(t)]."""
+    return np.asarray(np.asarray(constant) * rounds + np.asarray(V) * np.sum(comparison, axis=-1))
 
 
 def rounds_to(T: int) -> Floats:
@@ -181,3 +241,62 @@ def claimed_rates(gamma: float, phi: float) -> Rates:
     if not (0 < gamma < 1 and 0 < phi < 1):
         raise SettingError(f"gamma = {gamma}, phi = {phi}: both must lie strictly between 0 and 1")
     return Rates(max(1 - gamma, phi), max((1 + gamma) / 2, (gamma + phi) / 2))
+
+
+# What the interval of eq:lambda-min-max gives by itself, whatever rule chooses inside it (studies/paper/regret.md). Everywhere
+# R = 1/(1−ρ); with ρ = 1 − T^−φ that is T^φ. The rate times K is the memory: K·Λ̄ = B̄.
+
+
+def farthest_in_all(rho: float) -> float:
+    """R·(2 + log R): what d_t = ρ^t/(1−ρ^t) sum to at most. No rule's Λ(t) is farther from Λ̄ than d_t·Λ̄, at most R/t of it."""
+    R = 1.0 / (1.0 - rho)
+    return R * (2.0 + log(R))
+
+
+def held(admitted: ArrayLike, K: int) -> Floats:
+    """n(t) of every round under K-step retention, from Λ(1..T) on the last axis."""
+    N = np.cumsum(np.asarray(admitted, dtype=np.float64), axis=-1)
+    gone = np.zeros_like(N)
+    gone[..., K:] = N[..., :-K]
+    return np.asarray(N - gone)
+
+
+def regret_of(admitted: ArrayLike, K: int, memory: float, k: BoundConstants) -> Floats:
+    """Reg(T) of the admissions Λ(1..T) on the last axis, real numbers."""
+    N = np.cumsum(np.asarray(admitted, dtype=np.float64), axis=-1)
+    terms = learning_error(held(admitted, K), N, kstep_uniformity(admitted, K), k)
+    return regret(terms, oracle_bound([memory], N.shape[-1], k))
+
+
+@paper("thm:dpp-regret", "eq:dpp-regret-rate")
+def regret_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> float:
+    """What Reg(T) of no rule inside the interval exceeds: O(R·log R + √(T·log T)), for every V; T/V is not in it."""
+    R, memory, most = 1.0 / (1.0 - rho), K * rate, farthest_in_all(rho)
+    away = most + 1.0 + log(T)
+    inside = 1.0 + log(max(rate * (T + most) / k.pdim, 1.0))
+    return (
+        k.D * k.sigma * (away / sqrt(memory) + (K - 1) * sqrt(R / rate))
+        + k.eta * k.sigma**2 * (away / memory + (K - 1) * R / rate)
+        + 20.0 * k.loss * (sqrt(K) * (R + K) + sqrt(2.0 * k.pdim * T / rate * inside))
+    )
+
+
+def regret_floor(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> float:
+    """What Reg(T) of every rule inside the interval reaches; for K ≥ 2 of the order √(T·log T) where R is at most √T."""
+    R, memory, most = 1.0 / (1.0 - rho), K * rate, farthest_in_all(rho)
+    t = rounds_to(T)
+    early = t < 2.0 * most
+    more = np.where(early, 0.0, generalisation_gap(1.5 * rate * t, 1.0, k)) - generalisation_gap(memory * t, 1.0, k)
+    lost = k.D * k.sigma * sqrt(2.0 / memory) + k.eta * k.sigma**2 / memory
+    return float(more.sum()) - lost * (2.0 * (R + K) + R / (e - 1.0) + 2.0 * K * (1.0 + log(T)))
+
+
+@paper("thm:dpp-cost-constraint", "eq:cost-violation-rate")
+def spend_ceiling(rate: float, rho: float, highest_mean: float) -> float:
+    """What Vio_S of no rule exceeds where c̄_T·Λ̄ ≤ C; `highest_mean` is the largest E c(t) of any round."""
+    return highest_mean * rate * farthest_in_all(rho)
+
+
+def occupancy_ceiling(memory: float, rho: float) -> float:
+    """What Vio_B of no rule exceeds that gives each client its share B_m/B̄."""
+    return memory * farthest_in_all(rho)

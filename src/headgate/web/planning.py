@@ -15,11 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from headgate.analysis.curves import PolicyCurves, Series, policy_curves, rounded
 from headgate.analysis.rehearsal import as_runs, summarise_rehearsal
-from headgate.analysis.tables import POINT, plan_json
+from headgate.analysis.tables import plan_json
 from headgate.control.controller import Controller
-from headgate.control.plan import Plan, plan
 from headgate.control.policies import BudgetedPolicy
-from headgate.control.rehearse import Rehearsal, rehearse
+from headgate.control.rehearse import Plan, Rehearsal, plan, rehearse
 from headgate.errors import InfeasibleError, SettingError
 from headgate.escaping import shown
 from headgate.experiment import Experiment, build, recipe_names
@@ -213,8 +212,6 @@ class PlanAnswer:
     """who held most above its buffer"""
     peak_places: int
     """how many samples that client has room for"""
-    candidates: list[dict[str, Any]]
-    """every K that was rehearsed"""
     curves: PolicyCurves
     """as of a run, and the oracle's bound"""
     trace: GateTrace | None
@@ -226,18 +223,14 @@ def answer(asked: PlanRequest) -> PlanAnswer:
     experiment, recipe = built(asked)
     check_waiting(experiment)
     system, policy = experiment.system, experiment.policies[asked.policy]
-    stated = asked.K is not None or bool({"rate", "V", "rho"} & asked.options.keys())
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        made = plan(experiment.given_for(policy), policy, asked.gamma, asked.phi, search=not stated)
-        if made.candidates:
-            recipe["policies"][asked.policy] |= {name: made.setting(name) for name in POINT}
+        made = plan(experiment.given_for(policy), policy)
         return PlanAnswer(
             plan=plan_json(experiment, asked.policy, made),
             summary=summarise_rehearsal(experiment, asked.policy, made.rehearsal).to_dict(),
             memory=system.memory,
             peak_client=made.peak_client,
             peak_places=int(system.buffer[made.peak_client]),
-            candidates=[vars(each) for each in made.candidates],
             curves=_curves(experiment, asked.policy, made.rehearsal),
             trace=_trace(experiment, asked.policy, made) if asked.trace else None,
             toml=tomli_w.dumps(recipe),

@@ -6,9 +6,8 @@ from math import e, log, pi, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.theory.bound import BoundConstants, mismatch
+from headgate.theory.bound import BoundConstants, distance_recursion, local_constants, memory_proportional_weight, mismatch
 from headgate.theory.comparison import oracle_bound
-from headgate.theory.recursion import distance_recursion, local_constants, memory_proportional_weight
 from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
 from studies.paper.errata import Numbers, shows
 

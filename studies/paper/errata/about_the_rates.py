@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from headgate.theory import comparison as c
 from headgate.theory.bound import CONVEX_FROM, BoundConstants, generalisation_gap, learning_error, penalty, penalty_slope
-from headgate.theory.drift import admission_interval, debt_update, drift_constant, lyapunov, t_slot_upper
-from headgate.theory.interval import held, regret_ceiling, regret_of, spend_ceiling
 from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
 from studies.paper.errata import Numbers, shows
 
@@ -39,7 +37,7 @@ def sign_of_omega_1() -> Numbers:
 def ceiling_that_is_too_low() -> Numbers:
     """Three rounds of Λ_max, then Λ_min, ρ = 0.9: the penalty of round 25 if the server switches to Λ̄ in it; loss bound 10."""
     T, low_loss = 25, BoundConstants(loss=10.0)
-    lo, hi = admission_interval(np.arange(1, T + 1), RATE, 0.9)
+    lo, hi = c.admission_interval(np.arange(1, T + 1), RATE, 0.9)
     admitted = np.where(np.arange(T) < 3, hi, lo)
     n, N = c.comparison_counts(admitted[T - K : T - 1].sum(), admitted[: T - 1].sum(), RATE)
     return {
@@ -52,7 +50,7 @@ def ceiling_that_is_too_low() -> Numbers:
 def repaired_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> Floats:
     """p̄^CK with the upper end of the interval in 1/N too: a ceiling for every path inside it."""
     n, _ = c.interval_lower_counts(K, rate, rho, T)
-    upper = np.concatenate(([0.0], np.cumsum(admission_interval(np.arange(1, T), rate, rho)[1]))) + rate
+    upper = np.concatenate(([0.0], np.cumsum(c.admission_interval(np.arange(1, T), rate, rho)[1]))) + rate
     uneven = np.maximum(1 / n - 1 / upper, 0.0)
     wrong, right = BoundConstants(D=k.D, sigma=k.sigma, eta=k.eta, loss=0.0, pdim=k.pdim), k
     of_gap = c.ck_penalty_ceiling(K, rate, rho, T, right) - c.ck_penalty_ceiling(K, rate, rho, T, wrong)
@@ -66,7 +64,8 @@ def drift_constants_in_all() -> Numbers:
     Ts = [1000, 10_000, 100_000]
     for phi in (0.3, 0.9):
         sums = [
-            float(drift_constant(10 * admission_interval(np.arange(1, T + 1), RATE, 1 - T**-phi)[1], BUDGET).sum()) for T in Ts
+            float(c.drift_constant(10 * c.admission_interval(np.arange(1, T + 1), RATE, 1 - T**-phi)[1], BUDGET).sum())
+            for T in Ts
         ]
         found[f"exponent of T in Σ B_t, φ = {phi}"] = exponent(Ts, sums)
     return found
@@ -78,15 +77,15 @@ def growth_of_omega_3() -> Numbers:
     values = [c.omega3(K, RATE, [MEMORY], T, k) for T in Ts]
     without = [c.omega3(K, RATE, [MEMORY], T, BoundConstants(loss=0.0)) for T in Ts]
     T = Ts[-1]
-    ends = admission_interval(np.arange(1, T + 1), RATE, 1 - T**-0.9)
+    ends = c.admission_interval(np.arange(1, T + 1), RATE, 1 - T**-0.9)
     return {
         "Ω_3(10⁶)/Ω_3(10⁵)": values[2] / values[1],
         "√(T log T)": float(np.sqrt(10 * 6 / 5)),
         "log T": 6 / 5,
         "the mismatch terms alone": without[2] / without[1],
         "Ω_3 for K = 1": c.omega3(1, MEMORY, [MEMORY], 1000, k),
-        "regret of always Λ_min, φ = 0.9, T = 10⁶": float(regret_of(ends[0], K, MEMORY, k)),
-        "regret of always Λ_max": float(regret_of(ends[1], K, MEMORY, k)),
+        "regret of always Λ_min, φ = 0.9, T = 10⁶": float(c.regret_of(ends[0], K, MEMORY, k)),
+        "regret of always Λ_max": float(c.regret_of(ends[1], K, MEMORY, k)),
     }
 
 
@@ -113,15 +112,15 @@ def growth_of_the_violation() -> Numbers:
 def any_rule_inside() -> Numbers:
     """Four rules that know nothing of debt, prices or V; T = 10⁴, φ = ½."""
     T, rho = 10_000, 1 - 0.01
-    lo, hi = admission_interval(np.arange(1, T + 1), RATE, rho)
+    lo, hi = c.admission_interval(np.arange(1, T + 1), RATE, rho)
     draw = np.random.default_rng(0)
     rules = np.stack([lo, hi, np.full(T, RATE), lo + (hi - lo) * draw.random(T)])
-    regret, over = regret_of(rules, K, MEMORY, k), 5.5 * rules.sum(axis=-1) - BUDGET * T
+    regret, over = c.regret_of(rules, K, MEMORY, k), 5.5 * rules.sum(axis=-1) - BUDGET * T
     return {
         "highest regret of four rules": float(regret.max()),
-        "no rule's regret exceeds": regret_ceiling(K, RATE, rho, T, k),
+        "no rule's regret exceeds": c.regret_ceiling(K, RATE, rho, T, k),
         "highest Vio_S of four rules": float(over.max()),
-        "no rule's Vio_S exceeds": spend_ceiling(RATE, rho, 5.5),
+        "no rule's Vio_S exceeds": c.spend_ceiling(RATE, rho, 5.5),
     }
 
 
@@ -132,12 +131,12 @@ def feasible_on_average_only() -> Numbers:
     price = 5.5 * np.where(np.arange(T) < T // 2, 0.1, 1.9)[None]
     path = acdpp_path(price, np.array([T]), K, RATE, np.array([rho]), np.array([1.0]), BUDGET, k)
     N = 2 * k.pdim + np.cumsum(path.admitted, axis=-1)
-    left = float(lyapunov(path.debt)[0] + penalty(held(path.admitted, K), N, k).sum())
-    most = drift_constant(price.max() * admission_interval(1, RATE, rho)[1], BUDGET)
+    left = float(c.lyapunov(path.debt)[0] + penalty(c.held(path.admitted, K), N, k).sum())
+    most = c.drift_constant(price.max() * c.admission_interval(1, RATE, rho)[1], BUDGET)
     return {
         "c̄_T·Λ̄ − C": round(float(price.mean()) * RATE - BUDGET, 9),
         "E L(T+1) + V·Σ p": left,
-        "Lemma 1's B·T + V·Σ p̄^CK": float(t_slot_upper(most, T, 1.0, c.ck_penalty_ceiling(K, RATE, rho, T, k))),
+        "Lemma 1's B·T + V·Σ p̄^CK": float(c.t_slot_upper(most, T, 1.0, c.ck_penalty_ceiling(K, RATE, rho, T, k))),
         "Vio_S": c.cost_violation(price * path.admitted, BUDGET),
     }
 
@@ -195,8 +194,8 @@ def omega_1_by_rho() -> Numbers:
     found: Numbers = {}
     for T in (10_000, 100_000, 1_000_000):
         for name, rho in (("ρ = 1 − T^−0.9", 1 - T**-0.9), ("ρ = 0.9", 0.9)):
-            admitted = admission_interval(np.arange(1, T + 1), RATE, rho)[0]
-            n, N = held(admitted, K), np.cumsum(admitted)
+            admitted = c.admission_interval(np.arange(1, T + 1), RATE, rho)[0]
+            n, N = c.held(admitted, K), np.cumsum(admitted)
             bound = learning_error(n, N, kstep_uniformity(admitted, K), k)
             found[f"Ω_1, {name}, T = {T:,}"] = float(c.omega1(bound, penalty(n, N, k)))
     return found
@@ -244,7 +243,7 @@ def acdpp_path(
         def slope(x: Floats, kept: Floats = kept, pull: Floats = pull, N: Floats = N) -> Floats:
             return np.asarray(pull + penalty_slope(kept + x, N + x, k))
 
-        lo, hi = admission_interval(t, rate, rho)
+        lo, hi = c.admission_interval(t, rate, rho)
         hi = np.where(slope(lo) >= 0, lo, hi)
         lo = np.where(slope(hi) <= 0, hi, lo)
         while ((hi - lo)[on] > 1e-7 * rate).any():
@@ -253,7 +252,7 @@ def acdpp_path(
             lo, hi = np.where(up, middle, lo), np.where(up, hi, middle)
         chosen = 0.5 * (lo + hi)
         admitted[:, t - 1] = np.where(on, chosen, np.nan)
-        debt = np.where(on, debt_update(debt, price[:, t - 1] * chosen, budget), debt)
+        debt = np.where(on, c.debt_update(debt, price[:, t - 1] * chosen, budget), debt)
         N = N + chosen
     return AdmittedPath(admitted, debt)
 
@@ -276,5 +275,5 @@ def after_a_burst() -> BurstMeasured:
     price = np.tile(np.random.default_rng(0).uniform(1, 10, (seeds, Ts[-1])), (len(Ts), 1))
     path = acdpp_path(price, T, K, rate, 1 - T**-0.9, T**0.1, mean * rate, BoundConstants())
     overspent = np.nansum(price * path.admitted - rate * (price - mean) - mean * rate, axis=-1)
-    overfull = np.nansum(held(path.admitted, K) - K * rate, axis=-1)
+    overfull = np.nansum(c.held(path.admitted, K) - K * rate, axis=-1)
     return BurstMeasured(Ts, overspent.reshape(len(Ts), seeds), overfull.reshape(len(Ts), seeds))

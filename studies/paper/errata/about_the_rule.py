@@ -5,10 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.theory import comparison as c
 from headgate.theory.bound import BoundConstants, learning_error, mismatch, penalty
-from headgate.theory.comparison import buffer_violation, ck_bound, comparison_counts, omega1, optimal_K
-from headgate.theory.drift import admission_interval
-from headgate.theory.interval import held, occupancy_ceiling
 from headgate.theory.reuse import ck_counts, ck_uniformity
 from studies.paper.errata import Numbers, shows
 from studies.paper.errata.about_the_rates import after_a_burst
@@ -29,7 +27,7 @@ def printed_penalty(n: Floats, N: Floats, k: BoundConstants) -> Floats:
 def first_decision() -> Numbers:
     found: Numbers = {}
     for rho in (0.9, 0.99, 0.999):
-        lo, hi = (float(x) for x in admission_interval(1, 10.0, rho))
+        lo, hi = (float(x) for x in c.admission_interval(1, 10.0, rho))
         x = np.linspace(lo, hi, 200_001)
         found[f"Λ(1) with N(0) = Pdim, ρ = {rho}"] = float(x[np.nanargmin(printed_penalty(x, x + k.pdim, k))])
         found[f"Λ(1) with N(0) = 0, ρ = {rho}"] = float(x[np.nanargmin(printed_penalty(x, x, k))])
@@ -48,7 +46,7 @@ def spend_share(p: Callable[[Floats, Floats, BoundConstants], Floats], N0: float
     T, runs, K, rate, mean = 100, 100, 10, 10.0, 5.5
     price, admitted, debt = np.random.default_rng(0).uniform(1, 10, (runs, T)), np.zeros((runs, T)), np.zeros(runs)
     for t in range(T):
-        lo, hi = (float(end) for end in admission_interval(t + 1, rate, 0.9))
+        lo, hi = (float(end) for end in c.admission_interval(t + 1, rate, 0.9))
         x = np.linspace(hi, lo, 201) if largest else np.linspace(lo, hi, 201)
         kept, N = admitted[:, max(t - K + 1, 0) : t].sum(axis=-1)[:, None], N0 + admitted.sum(axis=-1)[:, None]
         J = (debt * price[:, t])[:, None] * x + 10.0 * p(kept + x, N + x, k)
@@ -69,7 +67,7 @@ def two_minima() -> Numbers:
 @shows(6)
 def rounds_without_whole_samples() -> Numbers:
     t = np.arange(1, 200)
-    lo, hi = admission_interval(t, 100 / 11, 0.9)
+    lo, hi = c.admission_interval(t, 100 / 11, 0.9)
     none = np.floor(hi) < lo
     return {"first round whose interval holds no whole number, Λ̄ = 100/11, ρ = 0.9": float(t[none][0])}
 
@@ -77,7 +75,7 @@ def rounds_without_whole_samples() -> Numbers:
 @shows(7)
 def floor_of_corollary_2() -> Numbers:
     mean_price, memory, budget = 5.5, 100.0, 60.0
-    up, down = optimal_K(mean_price, [memory], budget)
+    up, down = c.optimal_K(mean_price, [memory], budget)
     return {
         "c̄·B̄/C": mean_price * memory / budget,
         f"spend a round with K = {down.K} and full buffers, C = 60": mean_price * memory / down.K,
@@ -95,7 +93,7 @@ def two_step_sizes() -> Numbers:
         n, N = ck_counts(10, 10.0, t)
         bound = learning_error(n, N, ck_uniformity(10, t), apart)
         found[f"Ω_1 with η̃ = η/2 less Ω_1 with η̃ = η, T = {T:,}"] = float(
-            omega1(bound, penalty(n, N, apart)) - omega1(bound, penalty(n, N, k))
+            c.omega1(bound, penalty(n, N, apart)) - c.omega1(bound, penalty(n, N, k))
         )
     return found
 
@@ -104,8 +102,8 @@ def two_step_sizes() -> Numbers:
 def all_to_one_client() -> Numbers:
     """Two buffers of 50, Λ̄ = 10, K = 10, T = 100: J depends on the total alone."""
     T, rates = 100, {"even": (5, 5), "all to one": (10, 0)}
-    n = {name: [held(np.full(T, x), 10).sum() for x in rate] for name, rate in rates.items()}
-    return {f"Vio_B, {name}": buffer_violation([held_], [50, 50], T) for name, held_ in n.items()}
+    n = {name: [c.held(np.full(T, x), 10).sum() for x in rate] for name, rate in rates.items()}
+    return {f"Vio_B, {name}": c.buffer_violation([held_], [50, 50], T) for name, held_ in n.items()}
 
 
 @shows(11)
@@ -114,7 +112,7 @@ def counted_twice() -> Numbers:
     n = [7, 10, 8, 16]
     t = 3  # the fourth round
     return {
-        "n^C of the fourth round, counted": float(comparison_counts(admitted[t - 1], 15, rate)[0]),
+        "n^C of the fourth round, counted": float(c.comparison_counts(admitted[t - 1], 15, rate)[0]),
         "as printed": float(n[t] - admitted[t - K] + rate),
         "with n(t − 1)": float(n[t - 1] - admitted[t - K] + rate),
     }
@@ -139,11 +137,11 @@ def dropped_before_or_after_training() -> Numbers:
 def another_K() -> Numbers:
     """K = 9 beside Corollary 2's K = 10, Λ̄ = 10, B̄ = 100."""
     T, measured = 100_000, after_a_burst()
-    more = ck_bound(9, 10.0, T, k)[T // 2 :] - ck_bound(10, 10.0, T, k)[T // 2 :]
+    more = c.ck_bound(9, 10.0, T, k)[T // 2 :] - c.ck_bound(10, 10.0, T, k)[T // 2 :]
     over = [max(float(x.mean()), 0.0) for x in measured.overfull]
     return {
         "regret a round with K = 9 less with K = 10, constant admission, rounds 50,001 to 100,000": float(more.mean()),
         "Dσ(1/√90 − 1/√100) + ησ²(1/90 − 1/100)": k.D * k.sigma * (90**-0.5 - 0.1) + k.eta * k.sigma**2 * (1 / 90 - 0.01),
         **{f"Vio_B of ACDPP with K = 10, γ = 0.1, φ = 0.9, T = {T:,}": x for T, x in zip(measured.T, over, strict=True)},
-        "Vio_B of no rule exceeds, ρ = 0.9, any T": occupancy_ceiling(100.0, 0.9),
+        "Vio_B of no rule exceeds, ρ = 0.9, any T": c.occupancy_ceiling(100.0, 0.9),
     }

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.control.policies.drift.dpp import minimise_objective, paper_penalty
-from headgate.control.policies.references.released import released_penalty
+from headgate.control.policies.dpp import minimise_objective, paper_penalty, released_penalty
 from headgate.control.types import System, View
 from headgate.theory.bound import BoundConstants
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headgate import load
 from headgate.control import System
 from headgate.control.policies import Acdpp, Constant, Dpp, Headgate, Held, Hybrid, Oracle, Released
-from headgate.control.policies.held import held
+from headgate.control.policies.references import held
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Uniform
 from headgate.errors import SettingError

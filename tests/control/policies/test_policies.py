@@ -6,7 +6,7 @@ from headgate.control.policies import Acdpp, Constant, Dpp, Hybrid, Oracle, Rele
 from headgate.control.prices import Uniform, UniformInteger
 from headgate.control.rehearse import rehearse
 from headgate.control.types import View
-from headgate.theory.drift import admission_interval
+from headgate.theory.comparison import admission_interval
 
 from ..playing import played
 

@@ -18,10 +18,11 @@ from headgate.control.policies.budgeted.purse import (
     rounds_left,
     within_purse,
 )
-from headgate.control.policies.references.clairvoyant import cheapest_first
+from headgate.control.policies.references import cheapest_first
 from headgate.control.policy import PolicyContext
-from headgate.control.prices import Uniform
+from headgate.control.prices import Uniform, UniformInteger
 from headgate.control.rehearse import rehearse
+from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
 
 from ..playing import played
@@ -165,10 +166,29 @@ def test_cheapest_first_buys_the_most_samples_that_the_money_can(fill):
         assert bought[0] == min(SYSTEM.memory, fill // own[0]) or not fill
 
 
-def test_foresight_for_samples_follows_its_plan():
-    seeds, prices = np.arange(4), Uniform(1, 10)
-    known = PolicyContext(SYSTEM, prices, BoundConstants(), seeds, 30)
-    policy = Clairvoyant(aim="samples", fill=8.0).resolved(known)
-    result = rehearse(SYSTEM, policy, prices, seeds, 30)
+def foreseeing(prices, seeds, rounds=30, **settings):
+    return Clairvoyant(**settings).resolved(PolicyContext(SYSTEM, prices, BoundConstants(), seeds, rounds))
+
+
+def test_foresight_follows_its_plan_whoever_plays_beside_it():
+    """Also while the prices of several seeds are still the same."""
+    seeds, prices = np.arange(4), UniformInteger(1, 9)
+    policy = foreseeing(prices, seeds, fill=8.0)
+    together = rehearse(SYSTEM, policy, prices, seeds, 30)
     plan = [cheapest_first(own, SYSTEM, 8 * SYSTEM.budget).sum() for own in policy.path]
-    assert result.N[:, -1].tolist() == plan
+    assert together.N[:, -1].tolist() == plan
+    for seed in seeds:
+        alone = rehearse(SYSTEM, foreseeing(prices, seeds[[seed]], fill=8.0), prices, seeds[[seed]], 30)
+        assert np.array_equal(alone.admitted[0], together.admitted[seed])
+
+
+def test_prices_that_were_not_foreseen_are_refused():
+    policy, prices = foreseeing(Uniform(1, 10), np.arange(2), 5), Uniform(1, 10)
+    for own, process, runs, rounds, says in (
+        (Clairvoyant(), prices, 2, 5, "knows no prices yet"),
+        (policy, Uniform(2, 10), 2, 5, "made for other prices"),
+        (policy, prices, 3, 5, "no plan for the others of 3 runs"),
+        (policy, prices, 2, 6, "the plan ends there"),
+    ):
+        with pytest.raises(SettingError, match=says):
+            rehearse(SYSTEM, own, process, np.arange(runs), rounds)

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 import sympy
 
-from headgate.theory.bound import BoundConstants, generalisation_gap, mismatch, penalty
+from headgate.theory.bound import (
+    BoundConstants,
+    generalisation_gap,
+    local_constants,
+    memory_proportional_weight,
+    mismatch,
+    penalty,
+)
 from headgate.theory.comparison import ck_bound, ck_penalty_ceiling, oracle_bound
-from headgate.theory.recursion import local_constants, memory_proportional_weight
 from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
 from studies.paper.errata import about_the_bound as errata
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.theory import comparison as c
 from headgate.theory.bound import BoundConstants, penalty
-from headgate.theory.drift import admission_interval, debt_update
+from headgate.theory.comparison import admission_interval, debt_update
 from studies.paper.errata import about_the_rates as errata
 
 k = BoundConstants()

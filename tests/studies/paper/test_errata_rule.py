@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from headgate.control.policies import Acdpp
-from headgate.control.policies.drift.dpp import Objective, argmin_on
+from headgate.control.policies.dpp import Objective, argmin_on
 from headgate.control.policy import PolicyContext
 from headgate.control.rehearse import rehearse
 from headgate.experiment import load
 from headgate.theory import comparison as c
 from headgate.theory.bound import BoundConstants, penalty, penalty_curvature, penalty_slope
-from headgate.theory.drift import admission_interval
+from headgate.theory.comparison import admission_interval
 from headgate.theory.reuse import kstep_uniformity, uniformity
 from studies.paper.errata import about_the_rule as errata
 

@@ -15,8 +15,15 @@ from headgate.learning.datasets import load_dataset
 from headgate.learning.models import Logistic
 from headgate.learning.networks import Flat, build_model
 from headgate.simulation.engine import Simulation
-from headgate.theory.bound import generalisation_gap, gradient_mismatch, learning_error, mismatch
-from headgate.theory.recursion import cumulative_excess_risk, local_constants, optimisation_bound
+from headgate.theory.bound import (
+    cumulative_excess_risk,
+    generalisation_gap,
+    gradient_mismatch,
+    learning_error,
+    local_constants,
+    mismatch,
+    optimisation_bound,
+)
 from headgate.theory.reuse import effective_sample_size
 from studies import recipe
 from studies.paper.theory_claims import of_runs

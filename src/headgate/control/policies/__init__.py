@@ -1,14 +1,11 @@
-"""The policies, one a file: what we recommend first, the others that buy, the paper's, and what they are held against."""
+"""The policies: what we recommend first, the others that buy, the paper's, and what they are compared with."""
 
 from headgate.control.policies.budgeted.alert import Alert
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.headgate import Headgate
 from headgate.control.policies.budgeted.simple import Below, Pacing, Random, Resolving, Threshold
-from headgate.control.policies.drift.dpp import Acdpp, Dpp
-from headgate.control.policies.held import Held
-from headgate.control.policies.references.clairvoyant import Clairvoyant
-from headgate.control.policies.references.constant import Constant, Hybrid, Oracle
-from headgate.control.policies.references.released import Released
+from headgate.control.policies.dpp import Acdpp, Dpp, Released
+from headgate.control.policies.references import Clairvoyant, Constant, Held, Hybrid, Oracle
 from headgate.control.policy import AdmissionPolicy
 
 KINDS: dict[str, type[AdmissionPolicy]] = {

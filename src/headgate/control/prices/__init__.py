@@ -14,8 +14,7 @@ from headgate.control.prices.processes import (
     UniformInteger,
     rounds_of,
 )
-from headgate.control.prices.recorded import Brent, Ercot
-from headgate.control.prices.trace import Trace
+from headgate.control.prices.trace import Brent, Ercot, Trace
 
 KINDS: dict[str, type[PriceProcess]] = {
     "uniform": Uniform,

@@ -10,7 +10,7 @@ from headgate.control.policies.budgeted import all_prices, latest_prices
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.price_limit import Edge, edge_of
 from headgate.control.policies.budgeted.purse import pace
-from headgate.control.policies.drift.dpp import horizon_at
+from headgate.control.policies.dpp import horizon_at
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import PriceProcess
 from headgate.control.randomness import Purpose, uniform

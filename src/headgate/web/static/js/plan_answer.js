@@ -22,14 +22,13 @@ export class PlanAnswer {
   constructor(signal, plan) {
     this.plan = plan;
     this.told = null;
-    this.why = h("p", { class: "why" });
     this.tiles = h("div", { class: "tiles" }, skeleton(6, "tiles"));
     this.more = h("div");
     this.wrong = h("p", { class: "note warn", role: "alert", hidden: true });
     this.breaks = h("p", { class: "note broken", role: "status", hidden: true });
     this.gate = h("a", { class: "button" }, "Watch the gate");
     this.figures = FIGURES.map((spec) => new Figure({ title: spec.title, signal, content: () => this.told && content(spec, this.told), csv: () => asCsv(rowsOf(spec, this.told)) }));
-    this.node = h("section", { class: "answer", "aria-label": "The plan" }, this.wrong, this.breaks, this.tiles, this.why,
+    this.node = h("section", { class: "answer", "aria-label": "The plan" }, this.wrong, this.breaks, this.tiles,
       h("div", { class: "toolbar copying" }, copyButton(() => this.told?.toml || "", "Copy as TOML"), this.gate),
       this.more, h("div", { class: "grid" }, this.figures.map((figure) => figure.node)));
   }
@@ -55,8 +54,7 @@ export class PlanAnswer {
     this.breaks.textContent = told.warning && `This plan breaks a limit: ${told.warning}`;
     this.gate.href = `/gate?${toQuery(plan)}`;
     refill(this.tiles, tilesOf(told).map(tile));
-    this.why.textContent = `Why: ${told.why}.`;
-    refill(this.more, candidates(told));
+    refill(this.more, settings(told));
     for (const figure of this.figures) figure.update();
   }
 }
@@ -78,13 +76,9 @@ function tilesOf(told) {
   ];
 }
 
-function candidates(told) {
+function settings(told) {
   const fine = [told.V !== null && `V ${number(told.V)}`, told.rho !== null && `ρ ${number(told.rho)}`, `${plural(told.runs, "seed")} rehearsed`].filter(Boolean).join(" · ");
-  const list = told.candidates || [];
-  const table = list.length > 0 && h("div", { class: "scroll" }, h("table", null,
-    h("thead", null, h("tr", null, ["K", "Rate", "Spend a round", "Bound", "Vio_S", "Vio_B", "Most in a buffer"].map((title) => h("th", { scope: "col" }, indexed(title))))),
-    h("tbody", null, list.map((one) => h("tr", { class: one.K === told.K ? "taken" : null }, h("th", { scope: "row" }, whole(one.K), one.K === told.K && h("span", { class: "small-print" }, " chosen")), [fixed(one.rate, 2), fixed(one.spend, 2), number(one.bound), number(one.cost_violation), number(one.buffer_violation), whole(one.peak_buffer)].map((text) => h("td", null, text)))))));
-  return h("details", { class: "fine" }, h("summary", null, list.length ? `The ${plural(list.length, "K", "K")} that were rehearsed` : "More"), table, h("p", { class: "below" }, fine));
+  return h("details", { class: "fine" }, h("summary", null, "More"), h("p", { class: "below" }, fine));
 }
 
 function line(told, series, look, name, perRound) {

@@ -1,1 +1,0 @@
-"""Drift-plus-penalty: the paper's policies."""

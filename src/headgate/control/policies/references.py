@@ -1,0 +1,273 @@
+"""What policies are compared with: the paper's baselines, which admit the same whatever samples cost, a reference that knows
+all prices, and any policy held to the money and to the buffers, so that all are compared at equal money."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.checks import positive
+from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, ceiling, within_purse
+from headgate.control.policy import AdmissionPolicy, PolicyContext
+from headgate.control.retention import Capacity, Fifo, KStep, Retention
+from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
+from headgate.errors import SettingError
+from headgate.theory.comparison import optimal_K
+from headgate.theory.labels import paper
+
+FILLS = ("first", "gradual", "none")
+
+
+@paper("eq:constant-admission", "def:constant-admission")
+@dataclass(frozen=True, eq=False)
+class Constant(AdmissionPolicy):
+    """π^CK (paper, Definition 2): Λ(t) = rate, divided in proportion to the buffers, kept for K rounds."""
+
+    per_run: ClassVar[tuple[str, ...]] = ("K", "rate")
+    rate: float | Floats | None = None
+    """left out: the highest that fits both constraints"""
+    K: int | Ints | None = None
+    """left out: the better of Corollary 2's two"""
+    capacity: Capacity | None = None
+    rule: Retention | None = None
+    """what clients drop instead; K and capacity are then without effect"""
+    purse: bool = False
+    """whether spending ends at C·T in all"""
+
+    def __post_init__(self) -> None:
+        if self.rate is not None:
+            positive("rate", self.rate)
+        if self.K is not None:
+            KStep(self.K, capacity=self.capacity)  # refuses a bad K or capacity now
+
+    def resolved(self, given: PolicyContext) -> Self:
+        K = given.better_K() if self.K is None else self.K
+        rate = given.highest_rate(K) if self.rate is None else self.rate  # type: ignore[arg-type]  # one per run has both
+        return replace(self, K=K, rate=rate)
+
+    def retention(self, system: System) -> Retention:
+        return self.rule or KStep(self.required("K"), capacity=self.capacity)
+
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
+        total = np.broadcast_to(np.asarray(self.required("rate"), dtype=np.float64), view.debt.shape)
+        return AdmissionRequest(within_purse(view, total) if self.purse else total), memory
+
+
+@dataclass(frozen=True, eq=False)
+class Hybrid(AdmissionPolicy):
+    """Some clients live on stale samples, the others admit at a constant rate (paper §7).
+
+    The paper says neither how stale clients get their samples nor who pays: both are settings.
+    """
+
+    per_run: ClassVar[tuple[str, ...]] = ("rate",)
+    rate: float | Floats | None = None
+    """Λ̄ of the admitting clients together; left out: the highest that fits"""
+    K: int | None = None
+    """left out: Corollary 2's for the admitting clients"""
+    stale: tuple[int, ...] | None = None
+    """which clients are stale, by number; left out: the second half"""
+    fill: Literal["first", "gradual", "none"] = "first"
+    """"first": whole buffers in round 1; "gradual": over the first K rounds; "none": they never hold a sample"""
+    paid: bool = False
+    """whether the stale clients' samples are paid for"""
+
+    def __post_init__(self) -> None:
+        if self.rate is not None:
+            positive("rate", self.rate)
+        if self.fill not in FILLS:
+            raise SettingError(f'fill = "{self.fill}": must be one of {", ".join(FILLS)}')
+        if self.K is not None:
+            KStep(self.K)  # refuses a bad K now
+
+    def resolved(self, given: PolicyContext) -> Self:
+        clients = given.system.clients
+        stale = tuple(range((clients + 1) // 2, clients)) if self.stale is None else self.stale
+        fresh = given.system.buffer[~replace(self, stale=stale).mask(given.system)]
+        K = optimal_K(given.mean_price, fresh, given.system.budget)[0].K if self.K is None else self.K
+        return replace(self, stale=stale, K=K, rate=given.highest_rate(K, fresh) if self.rate is None else self.rate)
+
+    def mask(self, system: System) -> NDArray[np.bool_]:
+        """Which clients are stale, (M,)."""
+        stale = self.required("stale")
+        for client in stale:
+            if not 0 <= client < system.clients:
+                numbered = f"they are numbered 0 to {system.clients - 1}"
+                raise SettingError(f"stale = {list(stale)}: there is no client {client}; {numbered}")
+        mask = np.isin(np.arange(system.clients), stale)
+        if mask.all():
+            raise SettingError(f"stale = {list(stale)}: names every client, so nobody is left to admit")
+        return mask
+
+    def retention(self, system: System) -> Retention:
+        self.mask(system)  # refuses what is wrong
+        return KStep(self.required("K"), forever=self.required("stale"))
+
+    def shares(self, system: System) -> NDArray[np.int64]:
+        return np.where(self.mask(system), 0, system.buffer)
+
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
+        total = np.broadcast_to(np.asarray(self.required("rate"), dtype=np.float64), view.debt.shape)
+        if self.fill == "none":
+            return AdmissionRequest(total), memory
+        rounds = 1 if self.fill == "first" else self.required("K")
+        done, before = (np.minimum(t, rounds) * view.system.buffer // rounds for t in (view.t, view.t - 1))
+        fill = np.broadcast_to(np.where(self.mask(view.system), done - before, 0), view.kept_by_client.shape)
+        return (AdmissionRequest(total, given=fill) if self.paid else AdmissionRequest(total, free=fill)), memory
+
+
+@dataclass(frozen=True, eq=False)
+class Oracle(AdmissionPolicy):
+    """The costless oracle: whole buffers of fresh samples every round, each used once, whatever they cost (paper §6.1).
+
+    λ_m(t) = B_m, K = 1. It pays the price of the day, so its spend shows what it would cost.
+    """
+
+    def retention(self, system: System) -> Retention:
+        return KStep(1)
+
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
+        return AdmissionRequest(np.full(view.debt.shape, float(view.system.memory))), memory
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Clairvoyant(BudgetedPolicy):
+    """Knows all prices and buys the most samples that the money can: nobody could use it. Run r is that of the r-th seed."""
+
+    fill: float = 0.0
+    given: PolicyContext | None = field(default=None, metadata={"setting": False})
+    """the experiment whose prices it knows"""
+
+    def resolved(self, given: PolicyContext) -> Self:
+        return replace(self, given=given)
+
+    @property
+    def known(self) -> PolicyContext:
+        if self.given is None:
+            raise SettingError("Clairvoyant: knows no prices yet; headgate.load, or `resolved`, tells it")
+        return self.given
+
+    @cached_property
+    def path(self) -> Floats:
+        """All prices, (seeds, rounds)."""
+        return self.known.prices.path(self.known.seeds, 1, self.known.rounds + 1)
+
+    @cached_property
+    def _levels(self) -> Ints:
+        """How many are bought up to each round, (seeds, rounds)."""
+        system = self.known.system
+        fill = self.most_in_first_round(system) if self.fill else 0.0
+        return np.cumsum([cheapest_first(own, system, fill) for own in self.path], axis=-1)
+
+    def start(self, system: System, runs: int) -> Arrays:
+        if runs > len(self.known.seeds):
+            raise SettingError(f"seeds = {len(self.known.seeds)}: there is no plan for the others of {runs} runs")
+        return super().start(system, runs)
+
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        if view.t > self.known.rounds:
+            raise SettingError(f"rounds = {self.known.rounds}: the plan ends there, round {view.t} was asked for")
+        price = view.one_price()
+        runs = len(price)
+        if not np.array_equal(self.path[:runs, view.t - 1], price):
+            raise SettingError(f"round {view.t}: the plan was made for other prices")
+        wanted = self._levels[:runs, view.t - 1] - view.admitted
+        return np.clip(wanted / self.places(view.system).sum(), 0.0, 1.0), memory
+
+
+def cheapest_first(prices: Floats, system: System, fill: float = 0.0) -> Ints:
+    """Whole buffers in the cheapest of these rounds until the money C·T is spent, (T,), after `fill` of it in the first."""
+    money, bought = system.budget * len(prices), np.zeros(len(prices), dtype=np.int64)
+    order = np.argsort(prices, kind="stable")
+    if fill:
+        order = np.concatenate([[0], order[order != 0]])
+    for t in order:
+        most = min(money, fill) if fill and t == 0 else money
+        bought[t] = system.memory if prices[t] <= 0 else min(system.memory, int(max(most, 0.0) / prices[t]))
+        money -= bought[t] * prices[t]
+    return bought
+
+
+REFERENCES = (Oracle, Clairvoyant)
+"""policies that spend or know what no server can: they are shown beside the others and never held"""
+
+
+@dataclass(frozen=True, eq=False)
+class Held(AdmissionPolicy):
+    """A policy that stops buying where its money ends and drops its oldest samples where a buffer is full.
+
+    In every run spend ≤ C·T after T rounds, or C·t after every t where the end is open, and no client holds more than B_m.
+    Samples that the policy takes for free are paid for. Under K-step retention a sample stays until its place is needed:
+    otherwise the buffers would be empty a few rounds after the money is spent.
+
+    Parameters
+    ----------
+    policy : AdmissionPolicy
+        The policy that decides; by default constant admission.
+    """
+
+    policy: AdmissionPolicy = field(default_factory=Constant)
+
+    def __post_init__(self) -> None:
+        for name in self.policy.per_run:
+            if np.ndim(getattr(self.policy, name)):
+                raise SettingError(f"policy.{name}: must be one number, not one for each run")
+        if self.selection is None:
+            object.__setattr__(self, "selection", self.policy.selection)
+
+    @property
+    def listens(self) -> bool:  # type: ignore[override]  # depends on the policy inside
+        return self.policy.listens
+
+    def resolved(self, given: PolicyContext) -> Self:
+        return replace(self, policy=self.policy.resolved(given))
+
+    def retention(self, system: System) -> Retention:
+        rule, places = self.policy.retention(system), self.places(system)
+        capacity: Capacity = "buffer" if places is system.buffer else tuple(places.tolist())
+        return Fifo(capacity=capacity) if isinstance(rule, KStep) else replace(rule, capacity=capacity)
+
+    def places(self, system: System) -> Ints:
+        """The most samples that each client can hold, (M,)."""
+        limit = self.policy.retention(system).limit(system)
+        return system.buffer if limit is None else np.minimum(limit, system.buffer)
+
+    def shares(self, system: System) -> Ints:
+        return self.policy.shares(system)
+
+    def start(self, system: System, runs: int) -> Arrays:
+        return self.policy.start(system, runs)
+
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
+        ask, memory = self.policy.admit(view, memory)
+        by_client = view if view.price.ndim > 1 else view._replace(price=view.price[:, None])
+        most = np.full(view.debt.shape, min(ceiling(view, overdraft=0.0), view.money))
+        whole = [each for each in (ask.given, ask.free) if each is not None]
+        given, room = None, ask.room
+        if whole:
+            places = self.places(view.system)
+            asked = np.minimum(np.sum(whole, axis=0), places)
+            bought, _ = affordable_by_client(by_client, asked.astype(np.float64), np.zeros(asked.shape), asked, most)
+            given = bought.astype(np.int64)
+            room = places - given if room is None else np.minimum(room, places - given)
+            rounding = 8 * np.spacing(most)  # the ledger forms the sum of both purchases in another order
+            most = np.where(given.any(axis=-1), most - (by_client.price * given).sum(axis=-1) - rounding, most)
+        # how the total will be divided among the clients is not known yet, so it is paid at the highest of their prices
+        dearest = view._replace(price=by_client.price.max(axis=-1))
+        return AdmissionRequest(
+            np.minimum(ask.total, affordable(dearest, np.ceil(ask.total) + view.lot, most)), room, given
+        ), memory
+
+
+def held(policy: AdmissionPolicy) -> AdmissionPolicy:
+    """Return the policy held to its limits; one that keeps them anyway, and a reference, is returned as it is.
+
+    >>> from headgate.control.policies import Constant, Headgate
+    >>> type(held(Constant())).__name__, type(held(Headgate())).__name__
+    ('Held', 'Headgate')
+    """
+    keeps = isinstance(policy, BudgetedPolicy) and isinstance(policy.rule.capacity, str)
+    return policy if keeps or isinstance(policy, (Held, *REFERENCES)) else Held(policy)
