@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
-from headgate.records.shards import create
 from headgate.records.tables import METRICS, shard_folders
 from headgate.records.trackers import SeedMeans, Watching
-from headgate.records.writer import RunWriter
+from headgate.records.writer import RunWriter, create
 from headgate.simulation.cut import TOGETHER, cut
 from headgate.simulation.schedule import perform
 from headgate.simulation.workers import InProcess

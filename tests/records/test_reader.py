@@ -64,7 +64,7 @@ def test_a_whole_table_comes_before_parts(tmp_path):
     assert metrics["train_loss"].to_list() == [None] * 3
     clients.write_parquet(folder / "clients.parquet")
     metrics.with_columns(train_loss=pl.lit(float("nan"))).write_parquet(folder / "metrics.parquet")  # is nothing measured
-    (folder / "metrics" / "part-00003.json").write_text("not looked at")
+    (folder / "metrics" / "part-00003.parquet").write_text("not looked at")
     after = RunFolder.open(folder)
     assert after.metrics().equals(metrics)
     assert after.clients().equals(clients)
@@ -72,7 +72,7 @@ def test_a_whole_table_comes_before_parts(tmp_path):
 
 def test_a_half_written_part_is_passed_over(tmp_path):
     folder = write(tmp_path / "run", state="running")
-    (folder / "metrics" / ".part-00004.json.1234abcd.partial").write_text("PAR1")
+    (folder / "metrics" / ".part-00004.parquet.1234abcd.partial").write_text("PAR1")
     (folder / "metrics" / "notes.txt").write_text("mine")
     assert RunFolder.open(folder).metrics().height == 3
 
@@ -90,7 +90,7 @@ def test_what_no_table_holds_becomes_null(tmp_path):
     run = RunFolder.open(write(tmp_path / "run", metrics=rows, clients=clients))
     assert run.metrics().select("bound", "train_loss").rows() == [(None, None)]
     assert run.clients()["new_loss"].to_list() == [[None, 1.0]]
-    assert json.loads((run.path / "metrics" / "part-00001.json").read_text())[0]["share_0"] == 0.5
+    assert run.metrics()["share_0"].to_list() == [0.5]
 
 
 def test_buffers_are_repeated_over_the_clients(tmp_path):

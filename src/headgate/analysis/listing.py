@@ -10,7 +10,7 @@ from headgate.analysis.limits import best_within_limits, limits
 from headgate.analysis.runs import runs_of
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
-from headgate.records.rows import Rows
+from headgate.records.tables import Rows
 
 LISTED = ("test_accuracy", "spend", "excess")
 """the columns it takes"""

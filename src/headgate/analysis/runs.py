@@ -19,7 +19,7 @@ from headgate.control.policies import KINDS
 from headgate.control.policies.held import REFERENCES as NEVER_HELD
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
-from headgate.records.rows import Rows
+from headgate.records.tables import Rows
 
 Ints = NDArray[np.int64]
 LEARNING = ("test_accuracy", "test_loss", "validation_accuracy", "train_loss")

@@ -9,7 +9,7 @@ from headgate.control.checks import zero_or_more
 from headgate.control.types import System
 from headgate.errors import SettingError, require
 from headgate.learning.local import LocalTraining
-from headgate.limits import CLIENTS, ROUNDS, SEEDS
+from headgate.limits import CLIENTS, ROUNDS, RUNS, SEEDS
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,9 @@ class RunTable:
             raise SettingError(f"seeds = {self.seeds}, run.first_seed = {self.first_seed}: needs at least one seed, from 0 on")
         if not self.policies:
             raise SettingError("policies = []: at least one policy is needed")
+        if len(self.policies) * self.seeds > RUNS:
+            many = f"{len(self.policies):,} policies and {self.seeds:,} seeds"
+            raise SettingError(f"policies: {many} are more than {RUNS:,} runs")
 
     @property
     def all_seeds(self) -> range:

@@ -1,7 +1,7 @@
 """Reading run folders, also while they are being written. What is damaged is refused in one line that names the file."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,15 +19,16 @@ from headgate.escaping import shown
 from headgate.experiment.sections import SystemTable
 from headgate.limits import RECIPE, ROUNDS, RUNS, TABLE
 from headgate.reading import read_text, read_toml
-from headgate.records.rows import Follower, Rows
-from headgate.records.sums import read_sealed
 from headgate.records.tables import (
     CHANGED,
     LOOKS,
     MEASURED,
     STATE,
+    Follower,
+    Rows,
     find_runs,
     mark_of,
+    read_sealed,
     shard_folders,
     table_files,
     whole_table,
@@ -214,10 +215,6 @@ class RunFolder:
                 raise DataError(f"{self.path / file}: is missing, although the run is finished")
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    return read_toml(folder / CONFIG)
-
-
 @contextmanager
 def config_errors(folder: Path) -> Iterator[None]:
     """Name the file where settings of the run in `folder` are refused."""
@@ -254,7 +251,9 @@ def read_state(folder: Path) -> dict[str, Any]:
     except ValidationError as error:
         key = str(error.errors()[0]["loc"][0])
         raise DataError(f"{folder / STATE}: {key} = {shown(state.get(key))} is not what a state says") from None
-    check_count(folder / STATE, state["policies"], state["seeds"])
+    policies, seeds = len(state["policies"]), len(state["seeds"])
+    if policies * seeds > RUNS:
+        raise DataError(f"{folder / STATE}: {policies:,} policies and {seeds:,} seeds are more than {RUNS:,} runs")
     return state
 
 
@@ -317,9 +316,3 @@ def _alive(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     return True
-
-
-def check_count(path: Path, policies: Sequence[str], seeds: Sequence[int]) -> None:
-    """Refuse more runs than a folder may have."""
-    if len(policies) * len(seeds) > RUNS:
-        raise DataError(f"{path}: {len(policies):,} policies and {len(seeds):,} seeds are more than {RUNS:,} runs")

@@ -18,7 +18,7 @@ from headgate.analysis.runs import Runs, runs_of
 from headgate.analysis.summary import SummaryTable, breakdown_note, summarise, summary_table
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import WARN_AT, RunFolder
-from headgate.records.rows import Rows
+from headgate.records.tables import Rows
 from headgate.web.runs import TOO_LARGE, Library, UnknownRun
 
 State = Literal["running", "finished", "interrupted", "diverged"]

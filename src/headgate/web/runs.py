@@ -15,8 +15,7 @@ from headgate.analysis.listing import LISTED, run_row
 from headgate.errors import DataError, HeadgateError
 from headgate.limits import TABLE as MOST_BYTES
 from headgate.records.reader import RunFolder
-from headgate.records.rows import Follower, Rows
-from headgate.records.tables import STATE, Mark, find_runs, mark_of, table_files
+from headgate.records.tables import STATE, Follower, Mark, Rows, find_runs, mark_of, table_files
 
 HELD_BYTES = 2 * MOST_BYTES
 """of all tables that are kept for the next question"""
