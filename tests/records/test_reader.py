@@ -42,10 +42,10 @@ def write(folder, state="finished", pid=0, started="2026-08-01T10:00:00+00:00", 
 
 def test_what_a_folder_tells(tmp_path):
     run = RunFolder.open(write(tmp_path / "digits-1"))
-    assert (run.name, run.buffers, run.budget, run.rounds, run.status) == ("digits-1", [4, 6], 10.0, 3, "finished")
+    assert (run.name, run.system.buffer.tolist(), run.system.budget) == ("digits-1", [4, 6], 10.0)
+    assert (run.rounds, run.status) == (3, "finished")
     assert run.config["run"] == {"rounds": 3}
     assert run.environment["headgate"] == "0.1.0"
-    assert run.config_text() == CONFIG
     metrics = run.metrics()
     assert metrics.schema == METRICS
     assert metrics["t"].to_list() == [1, 2, 3]
@@ -95,7 +95,7 @@ def test_what_no_table_holds_becomes_null(tmp_path):
 
 def test_buffers_are_repeated_over_the_clients(tmp_path):
     config = CONFIG.replace("budget", "clients = 5\nbudget")
-    assert RunFolder.open(write(tmp_path / "run", config=config)).buffers == [4, 6, 4, 6, 4]
+    assert RunFolder.open(write(tmp_path / "run", config=config)).system.buffer.tolist() == [4, 6, 4, 6, 4]
 
 
 def test_running_is_believed_while_the_process_lives(tmp_path):

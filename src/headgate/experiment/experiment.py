@@ -128,7 +128,7 @@ class Experiment:
     def check_prices(self) -> None:
         """Refuses a policy that needs one price a round where each client has its own: before the run begins."""
         first = self.prices.path(self.seeds[:1], 1, 2)
-        for name, policy in self.policies.items() if self.price_per_client else ():  # looks have one price for all
+        for name, policy in self.policies.items() if first.ndim == 3 else ():  # looks have one price for all
             alone = Controller(self.system, policy, 1, self.seeds[:1])
             try:
                 alone.decide(alone.open(), first[:, 0])

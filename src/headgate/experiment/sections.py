@@ -25,12 +25,8 @@ class SystemTable:
 
     def __post_init__(self) -> None:
         require(self.clients is None or self.clients > 0, "clients", self.clients, "at least one")
-        if self.count > CLIENTS:
-            raise SettingError(f"clients = {self.count}: at most {CLIENTS:,}")
-
-    @property
-    def count(self) -> int:
-        return len(self.buffers) if self.clients is None else self.clients
+        if (self.clients or len(self.buffers)) > CLIENTS:
+            raise SettingError(f"clients = {self.clients or len(self.buffers)}: at most {CLIENTS:,}")
 
     def system(self, horizon: int | None) -> System:
         buffers = np.array(self.buffers, dtype=np.int64)

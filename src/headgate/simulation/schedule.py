@@ -348,6 +348,7 @@ class ChunkProgress:
         self.tasks = [task for task in tasks if not task.finished]
         self.shards = {shard: task for task in self.tasks for shard in shard_folders(task.folder)}
         self.t = {shard: played(shard) for shard in self.shards}
+        self.in_shards = [task.run for task in self.tasks if task.run is not None and (task.folder / SHARDS).is_dir()]
         self.before = sum(len(shard_folders(task.folder)) * task.experiment.rounds for task in tasks if task.finished)
         self.total = self.before + sum(task.experiment.rounds for task in self.shards.values())
         self.states: dict[Path, dict[str, Any]] = {}
@@ -384,17 +385,16 @@ class ChunkProgress:
         if self.tick is not None and (at_once or now - self._ticked >= TICK_SECONDS):
             self._ticked = now
             self.tick(self.done, self.total)
-        if now - self._written >= STATE_SECONDS:
+        if self.in_shards and now - self._written >= STATE_SECONDS:
             self._written = now
             self.write_states("running")
 
     def write_states(self, state: str) -> None:
         """Write the state of the runs in shards: their round is the mean of their shards'. Others write their own."""
-        for task in self.tasks:
-            if (task.folder / SHARDS).is_dir() and task.run is not None:
-                rounds = [self.t[shard] for shard, own in self.shards.items() if own is task]
-                with disk_errors(self.whole):
-                    write_state(task.run, state, sum(rounds) // len(rounds), time.monotonic() - self.began)
+        for run in self.in_shards:
+            rounds = [self.t[shard] for shard, task in self.shards.items() if task.run is run]
+            with disk_errors(self.whole):
+                write_state(run, state, sum(rounds) // len(rounds), time.monotonic() - self.began)
 
 
 def _explained(error: HeadgateError, progress: ChunkProgress, folder: Path) -> HeadgateError:
