@@ -17,6 +17,7 @@ app = typer.Typer(
     cls=CommandGroup,
     no_args_is_help=True,
     invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
