@@ -72,7 +72,7 @@ def build(
         prices=make(PRICES, tables.get("prices", {}), "prices", search),
         policies={each: _policy(each, sections, bound, search) for each in run.policies},
         rounds=run.rounds,
-        seeds=np.array(run.all_seeds, dtype=np.int64),
+        seeds=np.arange(run.first_seed, run.first_seed + run.seeds),
         bound=bound,
         data=fill(Data, {"source": make(DATA, source, "data", search, "digits"), **dealt}, "data", search),
         model=make(MODEL, tables.get("model", {}), "model", search, "logistic"),

@@ -114,14 +114,10 @@ class Stream:
 
         Windows move slowly, so the orders of the passes asked for are kept for the next call.
         """
-        own = self._own(clients, positions)
-        return StreamRows(self.starts[clients] + own, self.owners.rows(clients, own))
-
-    def _own(self, clients: Ints, positions: Ints) -> Ints:
-        """Which of its own images."""
         lengths = self.lengths[clients]
         if isinstance(self.rule, Replacement):
-            return (uniform(self.seed, Purpose.STREAM, positions, clients) * lengths).astype(np.int64)
+            own = (uniform(self.seed, Purpose.STREAM, positions, clients) * lengths).astype(np.int64)
+            return StreamRows(self.starts[clients] + own, self.owners.rows(clients, own))
         nth, place = np.divmod(positions, lengths)
         if self.rule.ends and nth.any():
             late = np.flatnonzero(nth)[0]
@@ -138,8 +134,8 @@ class Stream:
                 self._orders |= zip(new[alike[some]].tolist(), drawn.astype(np.int32), strict=True)
         orders = [self._orders[key] for key in wanted.tolist()]
         starts = np.cumsum([0, *map(len, orders)])
-        own: Ints = np.concatenate([NONE, *orders])[starts[which] + place]
-        return own
+        own = np.concatenate([NONE, *orders])[starts[which] + place]
+        return StreamRows(self.starts[clients] + own, self.owners.rows(clients, own))
 
     def _classes(self, client: int) -> Ints:
         own = np.arange(self.lengths[client])

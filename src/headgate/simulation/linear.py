@@ -150,7 +150,8 @@ class LinearLearner(Learner):
         images = self.dataset.train_images[batch.rows]
         if batch.moves is not None:
             images = shifted(images, batch.moves, self.experiment.training.shift)
-        return RaggedBatch(images, self.dataset.train_labels[batch.rows], batch.offsets, self._factors(batch))
+        factors = None if batch.new is None else self._put(self.training.objective.factors(batch.new, batch.offsets))
+        return RaggedBatch(images, self.dataset.train_labels[batch.rows], batch.offsets, factors)
 
     def _losses(self, theta: Floats, batch: RaggedBatch) -> Floats:
         samples, logits = self._logits(theta, batch.images)

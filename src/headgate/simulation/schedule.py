@@ -271,7 +271,7 @@ def _start(
         for task, (facts, chunks) in zip(fresh, cuts, strict=True):
             make_folder(task.folder)
             held.take(task.folder, task.folder)
-            if left_by_a_killed_start(task.folder):
+            if any(task.folder.iterdir()) and left_by_a_killed_start(task.folder):
                 clear_killed_start(task.folder)
             shards = [chunk.tables() for chunk in chunks] if len(chunks) > 1 else []
             unnamed = {"unnamed": task.experiment.unnamed} if task.experiment.unnamed else {}
