@@ -97,7 +97,7 @@ def _live(one: Path, folder: Path) -> Path:
         frame = pl.read_parquet(one / f"{table}.parquet").sort("t", maintain_order=True)
         half = frame.height // 2
         (folder / table).mkdir()
-        (folder / table / "part-00001.json").write_text(json.dumps(frame[:half].to_dicts()))
+        frame[:half].write_parquet(folder / table / "part-00001.parquet")
         frame[half:].write_parquet(folder / f"rest-{table}")
     return folder
 

@@ -24,8 +24,7 @@ import numpy as np
 from machine import RESULTS, rounded, say, target, way, write
 
 from headgate.experiment import build
-from headgate.records.shards import create
-from headgate.records.writer import RunWriter
+from headgate.records.writer import RunWriter, create
 
 MOST_MIB = 32.0
 """growth over the hour, the rows included"""

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
-from headgate.records.shards import create
 from headgate.records.tables import METRICS, shard_folders
 from headgate.records.trackers import SeedMeans, Watching
-from headgate.records.writer import RunWriter
+from headgate.records.writer import RunWriter, create
 from headgate.simulation.cut import TOGETHER, cut
 from headgate.simulation.schedule import perform
 from headgate.simulation.workers import InProcess
@@ -88,7 +87,7 @@ def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, m
     monkeypatch.setattr(InProcess, "execute", execute)
     monkeypatch.setattr("headgate.records.trackers.make_trackers", lambda names: [notes])
     with Watching(["notes"]) as watching:
-        perform(None, folder, processes=1, watch=watching.watch)
+        perform(None, folder, processes=1, watch=watching)
     assert sorted(each[:2] for each in notes.told[1:-1]) == [
         (policy, t) for policy in ("constant", "hybrid") for t in range(1, 5)
     ]
@@ -98,8 +97,8 @@ def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, m
 def test_lines_name_the_run_its_policies_and_the_round(tmp_path):
     run, said = a_run(tmp_path / "run"), []
     with Watching([], said.append) as watching:
-        watching.watch(run.path, [row("hybrid", 0, 2), row("hybrid", 1, 2)])
-        watching.watch(run.path, [row("hybrid", 0, 1), row("hybrid", 1, 1)])
+        watching(run.path, [row("hybrid", 0, 2), row("hybrid", 1, 2)])
+        watching(run.path, [row("hybrid", 0, 1), row("hybrid", 1, 1)])
     first, second = map(json.loads, said)
     assert first == {
         "run": "run", "policies": ["hybrid"], "seeds": [0, 1], "round": 2, "rounds": 4, "mean_test_accuracy": 0.05

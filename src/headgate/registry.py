@@ -120,8 +120,10 @@ def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = O
         values = {name: getattr(stated, name) for name in stated.model_fields_set}
     elif settings:
         raise SettingError(f"{where}: {kind.__name__} must be a data class to have settings")
+    hints = get_type_hints(kind) if values else {}
+    paths = [own.name for own in fields(kind) if own.metadata.get("path")] if values else []
     for name, value in values.items():
-        key, hint = f"{where}.{name}", _settings_of(kind)[name]
+        key, hint = f"{where}.{name}", hints[name]
         origin, args = get_origin(hint), get_args(hint)
         members = (args[0], Ellipsis) if origin is tuple else args if origin in (Union, UnionType) else (hint,)
         slot = next((SLOTS[each] for each in members if each in SLOTS), None)
@@ -138,7 +140,7 @@ def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = O
             values[name] = fill(nested, value, key, search)
         elif isinstance(value, list):  # an array's
             values[name] = np.array(value)
-        elif name in _paths(kind) and isinstance(value, str):
+        elif name in paths and isinstance(value, str):
             values[name] = str((search.folder or Path()).joinpath(value).resolve())
     try:
         return kind(**values)
@@ -192,10 +194,11 @@ def _model(kind: type) -> "type[BaseModel]":
     from pydantic import ConfigDict, create_model
 
     given: dict[str, Any] = {}
+    hints = get_type_hints(kind)
     for own in fields(kind):
         if own.init and own.metadata.get("setting", True):
             needed = own.default is MISSING and own.default_factory is MISSING
-            hint = _checked_hint(_settings_of(kind)[own.name], own.metadata.get("infinite", False))
+            hint = _checked_hint(hints[own.name], own.metadata.get("infinite", False))
             given[own.name] = (hint, ... if needed else None)
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
     return create_model(kind.__name__, __config__=config, **given)
@@ -231,18 +234,6 @@ def _checked_hint(hint: Any, infinite: bool) -> Any:
     return hint
 
 
-@cache
-def _settings_of(kind: type) -> dict[str, Any]:
-    try:
-        return get_type_hints(kind)
-    except Exception:  # a user's hints may name what is imported for type checkers only
-        return {}
-
-
-def _paths(kind: type) -> list[str]:
-    return [own.name for own in fields(kind) if own.metadata.get("path")] if is_dataclass(kind) else []
-
-
 # from a part to a table
 
 
@@ -259,9 +250,10 @@ def settings_of(part: Any) -> dict[str, Any]:
         if inspect.signature(type(part)).parameters:
             raise Unnamed(f"{type(part).__name__} is no data class, so its settings are not known")
         return {}
-    said = {own.name: getattr(part, own.name) for own in fields(part) if own.init and own.metadata.get("setting", True)}
-    said |= {name: os.path.abspath(said[name]) for name in _paths(type(part)) if said.get(name) is not None}
-    return {name: _toml(f"{type(part).__name__}.{name}", value) for name, value in said.items() if value is not None}
+    own = [each for each in fields(part) if each.init and each.metadata.get("setting", True)]
+    said = {each.name: value for each in own if (value := getattr(part, each.name)) is not None}
+    said |= {each.name: os.path.abspath(said[each.name]) for each in own if each.metadata.get("path") and each.name in said}
+    return {name: _toml(f"{type(part).__name__}.{name}", value) for name, value in said.items()}
 
 
 def kind_of(slot: Slot, part: Any) -> str:

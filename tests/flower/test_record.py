@@ -54,7 +54,7 @@ def test_its_tables_are_the_simulators(tmp_path):
     before = (run.path / "metrics.parquet").read_bytes()
     world.play(evaluate_fn=judged)  # a run that is over stays as it is
     assert (run.path / "metrics.parquet").read_bytes() == before
-    assert not list(run.path.rglob("part-*.json"))
+    assert not list(run.path.rglob("part-*.parquet"))
 
 
 def test_each_round_is_told_in_a_line(tmp_path):
@@ -77,7 +77,7 @@ def test_rows_lost_after_the_ledger_was_written_come_back(tmp_path):
     world = World(tmp_path, an_experiment("fifo", 3))
     world.play(2)
     before = RunFolder.open(tmp_path / "run").metrics()
-    (tmp_path / "run" / "metrics" / "part-00001.json").unlink()
+    (tmp_path / "run" / "metrics" / "part-00001.parquet").unlink()
     world.play(2)
     assert RunFolder.open(tmp_path / "run").metrics().equals(before)
     world.play()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.errors import SettingError
 from headgate.experiment.sections import Training
-from headgate.learning.local import LocalTraining, batch_order, check_shift, moves, schedule, shifted
+from headgate.learning.local import LocalTraining, batch_order, moves, schedule, shifted
 from headgate.learning.torch_client import descend
 
 
@@ -112,9 +112,3 @@ def test_an_image_is_moved_as_a_plain_loop_moves_it(most, channels, data):
         from_y, from_x = y - move[0, s], x - move[1, s]
         inside = 0 <= from_y < 5 and 0 <= from_x < 6
         assert found[s, c, y, x] == (images[s, c, from_y, from_x] if inside else 0)
-
-
-@pytest.mark.parametrize("most", [-1, 28])
-def test_a_shift_out_of_the_picture_is_refused(most):
-    with pytest.raises(SettingError, match=f"training.shift = {most}"):
-        check_shift(most, 28, 28)

@@ -13,7 +13,7 @@ from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import load
 from headgate.learning.data import Data, TableFile
 from headgate.learning.datasets import Dataset
-from headgate.records.shards import create
+from headgate.records.writer import create
 from headgate.simulation.run import examine, play_folder
 
 from .said import one_line

@@ -42,10 +42,10 @@ def write(folder, state="finished", pid=0, started="2026-08-01T10:00:00+00:00", 
 
 def test_what_a_folder_tells(tmp_path):
     run = RunFolder.open(write(tmp_path / "digits-1"))
-    assert (run.name, run.buffers, run.budget, run.rounds, run.status) == ("digits-1", [4, 6], 10.0, 3, "finished")
+    assert (run.name, run.system.buffer.tolist(), run.system.budget) == ("digits-1", [4, 6], 10.0)
+    assert (run.rounds, run.status) == (3, "finished")
     assert run.config["run"] == {"rounds": 3}
     assert run.environment["headgate"] == "0.1.0"
-    assert run.config_text() == CONFIG
     metrics = run.metrics()
     assert metrics.schema == METRICS
     assert metrics["t"].to_list() == [1, 2, 3]
@@ -64,7 +64,7 @@ def test_a_whole_table_comes_before_parts(tmp_path):
     assert metrics["train_loss"].to_list() == [None] * 3
     clients.write_parquet(folder / "clients.parquet")
     metrics.with_columns(train_loss=pl.lit(float("nan"))).write_parquet(folder / "metrics.parquet")  # is nothing measured
-    (folder / "metrics" / "part-00003.json").write_text("not looked at")
+    (folder / "metrics" / "part-00003.parquet").write_text("not looked at")
     after = RunFolder.open(folder)
     assert after.metrics().equals(metrics)
     assert after.clients().equals(clients)
@@ -72,7 +72,7 @@ def test_a_whole_table_comes_before_parts(tmp_path):
 
 def test_a_half_written_part_is_passed_over(tmp_path):
     folder = write(tmp_path / "run", state="running")
-    (folder / "metrics" / ".part-00004.json.1234abcd.partial").write_text("PAR1")
+    (folder / "metrics" / ".part-00004.parquet.1234abcd.partial").write_text("PAR1")
     (folder / "metrics" / "notes.txt").write_text("mine")
     assert RunFolder.open(folder).metrics().height == 3
 
@@ -90,12 +90,12 @@ def test_what_no_table_holds_becomes_null(tmp_path):
     run = RunFolder.open(write(tmp_path / "run", metrics=rows, clients=clients))
     assert run.metrics().select("bound", "train_loss").rows() == [(None, None)]
     assert run.clients()["new_loss"].to_list() == [[None, 1.0]]
-    assert json.loads((run.path / "metrics" / "part-00001.json").read_text())[0]["share_0"] == 0.5
+    assert run.metrics()["share_0"].to_list() == [0.5]
 
 
 def test_buffers_are_repeated_over_the_clients(tmp_path):
     config = CONFIG.replace("budget", "clients = 5\nbudget")
-    assert RunFolder.open(write(tmp_path / "run", config=config)).buffers == [4, 6, 4, 6, 4]
+    assert RunFolder.open(write(tmp_path / "run", config=config)).system.buffer.tolist() == [4, 6, 4, 6, 4]
 
 
 def test_running_is_believed_while_the_process_lives(tmp_path):

@@ -1,7 +1,5 @@
 """Tables are read once and then followed, and hold what the reader of run folders reads."""
 
-import json
-
 import numpy as np
 import polars as pl
 import pytest
@@ -11,8 +9,7 @@ from hypothesis import strategies as st
 from headgate.errors import DataError
 from headgate.records import tables as module
 from headgate.records.reader import RunFolder
-from headgate.records.rows import Follower, Rows
-from headgate.records.tables import MEASURED, table_files
+from headgate.records.tables import MEASURED, Follower, Rows, table_files
 from headgate.records.writer import RunWriter
 
 from ..web.folders import MadeUp
@@ -72,11 +69,11 @@ def test_only_what_is_new_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "read_bytes", counting)
     follower = Follower(run.folder, "metrics", run.rounds, columns=MEASURED)
     follower.look()
-    assert read == [f"part-{t:05d}.json" for t in range(1, 7)]
+    assert read == [f"part-{t:05d}.parquet" for t in range(1, 7)]
     follower.look()
     run.play(1)
     follower.look()
-    assert read[6:] == ["part-00007.json"]
+    assert read[6:] == ["part-00007.parquet"]
 
 
 @settings(max_examples=25)  # of at most six parts of at most five rounds
@@ -117,9 +114,9 @@ def test_however_rows_are_split_and_cut_back_they_are_the_same(tmp_path_factory,
 )
 def test_damaged_rows_are_refused(tmp_path, more, says):
     run = MadeUp(tmp_path / "run").play(2)
-    path = run.folder / "metrics" / "part-00002.json"
-    path.write_text(json.dumps([row | more for row in json.loads(path.read_text())]))
-    with pytest.raises(DataError, match=f"part-00002.json: .*{says}"):
+    path = run.folder / "metrics" / "part-00002.parquet"
+    pl.read_parquet(path).with_columns(pl.lit(value).alias(name) for name, value in more.items()).write_parquet(path)
+    with pytest.raises(DataError, match=f"part-00002.parquet: .*{says}"):
         Follower(run.folder, "metrics", run.rounds, columns=MEASURED).look()
 
 
@@ -135,10 +132,10 @@ def test_links_are_not_followed(tmp_path):
     (run.folder / "metrics").rename(tmp_path / "secret")
     (run.folder / "metrics").symlink_to(tmp_path / "secret")
     assert table_files(run.folder, "metrics") == {}
-    part = run.folder / "clients" / "part-00001.json"
+    part = run.folder / "clients" / "part-00001.parquet"
     part.rename(tmp_path / part.name)
     part.symlink_to(tmp_path / part.name)
-    assert [path.name for path in table_files(run.folder, "clients")] == ["part-00002.json"]
+    assert [path.name for path in table_files(run.folder, "clients")] == ["part-00002.parquet"]
     with pytest.raises(DataError, match="cannot be read"):
         module.read_table(part, "clients")
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
-from headgate.records.shards import ShardProgress, create, finish, left_by_a_killed_start, played, write_state
 from headgate.records.tables import METRICS, shard_folders
-from headgate.records.writer import RunWriter
+from headgate.records.writer import RunWriter, create, finish, left_by_a_killed_start, played, rounds_after, write_state
 from headgate.simulation.cut import cut
 
 SETTINGS = ["run.seeds=2", "run.rounds=3", 'run.policies=["hybrid", "constant"]']
@@ -66,7 +65,7 @@ def test_tables_are_put_together_once_and_again(tmp_path):
         writer.checkpoint(3, {}, {}, {"guessing": [{"policy": run[0], "seed": run[1]}]})
         writer.state("running", 2, 3, policies=[run[0]], seeds=[run[1]], diverged=[], guessing=[])
         assert played(part) == 3
-    rows = {path: path.read_bytes() for path in folder.rglob("part-*.json")}
+    rows = {path: path.read_bytes() for path in folder.rglob("part-*.parquet")}
     begun = RunFolder.open(folder)
     done = finish(begun, 1.0)
     assert done.status == "finished"
@@ -80,7 +79,7 @@ def test_tables_are_put_together_once_and_again(tmp_path):
             path.write_bytes(content)
         finish(begun, 1.0)
         assert (folder / "metrics.parquet").read_bytes() == before
-        assert not list(folder.rglob("part-*.json"))
+        assert not list(folder.rglob("part-*.parquet"))
     assert pl.read_parquet(folder / "clients.parquet").height == 12
 
 
@@ -95,7 +94,7 @@ def test_nothing_is_finished_before_all_has_been_played(tmp_path):
     with pytest.raises(DataError, match="001: round 2 of 3; cannot be finished yet"):
         finish(begun)
     shutil.rmtree(parts[1])
-    with pytest.raises(DataError, match="its shards do not hold each of its 4 runs once"):
+    with pytest.raises(DataError, match="metrics: 9 of 12 rows are there; the run cannot be finished"):
         finish(begun)
     after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert after == {path: content for path, content in before.items() if parts[1] not in path.parents}
@@ -113,19 +112,11 @@ def test_only_what_a_start_writes_is_taken_for_its_remains(tmp_path):
 @settings(max_examples=20)  # of at most six parts of at most four rounds
 @given(st.lists(st.integers(1, 4), max_size=6))
 def test_every_round_of_another_process_is_seen_once(tmp_path_factory, pieces):
-    (part, *_) = in_parts_of_two(tmp_path_factory.mktemp("progress") / "run")
-    progress, seen, t = ShardProgress(part), [], 0
+    part, seen, t = tmp_path_factory.mktemp("progress"), [], 0
     for rounds in pieces:
         new = range(t + 1, t + rounds + 1)
         RunWriter(part).append("metrics", [row("hybrid", seed, each) for each in new for seed in (0, 1)])
-        t += rounds
-        seen += progress.rounds(read=True)
-        assert progress.t == t == len(seen)
-        assert progress.rounds(read=True) == []
+        seen, t = seen + rounds_after(part, t), t + rounds
+        assert t == len(seen)
+        assert rounds_after(part, t) == []
     assert [[(each["t"], each["seed"]) for each in rows] for rows in seen] == [[(t, 0), (t, 1)] for t in range(1, t + 1)]
-
-
-def in_parts_of_two(folder):
-    whole = load("digits", SETTINGS)
-    create(folder, whole.tables(), {"executor": "gram"}, [part.tables() for part in cut(whole, 2)])
-    return shard_folders(folder)

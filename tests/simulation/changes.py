@@ -101,8 +101,8 @@ def named(path: str) -> str:
 
     >>> named("shards/001/checkpoints/.00000003.1234abcd.partial/.ledger-0.npz.1234abcd.partial")
     'shards/NNN/checkpoints/NNNNNNNN/ledger-0.npz'
-    >>> named("shards/001/metrics/.part-00012.json.1234abcd.partial")
-    'shards/NNN/metrics/part-NNNNN.json'
+    >>> named("shards/001/metrics/.part-00012.parquet.1234abcd.partial")
+    'shards/NNN/metrics/part-NNNNN.parquet'
     """
     names = [whole_name(name) for name in path.split("/")]
     return "/".join(re.sub(r"^(part-)\d{5}|^\d{3}$|^\d{8}$", _without_digits, name) for name in names)

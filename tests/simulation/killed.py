@@ -42,9 +42,9 @@ EXPECTED = "same bytes"
 TWICE = [  # killed here, runs have the most to put in order when they are taken up
     (Change("moving", "state.json"), 1),  # all is made but the word that it is
     (Change("moving", "shards/NNN/checkpoints/NNNNNNNN"), 2),
-    (Change("moving", "shards/NNN/clients/part-NNNNN.json"), 5),  # its checkpoint does not know of the metrics' part
+    (Change("moving", "shards/NNN/clients/part-NNNNN.parquet"), 5),  # its checkpoint does not know of the metrics' part
     (Change("removing", "shards/NNN/checkpoints/NNNNNNNN/checkpoint.json"), 2),
-    (Change("removing", "shards/NNN/clients/part-NNNNN.json"), 2),  # the tables are there, of the parts only these
+    (Change("removing", "shards/NNN/clients/part-NNNNN.parquet"), 2),  # the tables are there, of the parts only these
 ]
 PASSING = ("pid", "elapsed_s", "started", "commit", "seal")
 """what state and environment tell of those who played, not of the run"""
@@ -159,7 +159,7 @@ def rows_at_changes(runs: Runs, every: bool, seed: int) -> Iterator[Row]:
         shutil.copytree(begun, taken_up)
         again = runs.changes(taken_up)
         shutil.rmtree(taken_up)
-        first_part = Change("opening", "shards/NNN/metrics/part-NNNNN.json")
+        first_part = Change("opening", "shards/NNN/metrics/part-NNNNN.parquet")
         playing = [number for number, each in enumerate(again) if each == first_part]
         own = places(again[: playing[0]] if playing else again)
         if not every:

@@ -8,7 +8,7 @@ from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.objectives import OBJECTIVE
-from headgate.records.shards import create
+from headgate.records.writer import create
 from headgate.simulation.run import examine, play_folder
 from headgate.simulation.schedule import perform
 

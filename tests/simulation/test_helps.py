@@ -47,7 +47,12 @@ def test_every_sample_is_moved_by_its_own_move_of_the_round(monkeypatch, executo
 
 
 @pytest.mark.parametrize(
-    ("setting", "named"), [("training.shift=8", "training.shift = 8"), ("training.average=-1", "training.average = -1")]
+    ("setting", "named"),
+    [
+        ("training.shift=8", "training.shift = 8"),
+        ("training.shift=-1", "training.shift = -1"),
+        ("training.average=-1", "training.average = -1"),
+    ],
 )
 def test_what_cannot_help_is_refused(setting, named):
     with pytest.raises(SettingError, match=named):

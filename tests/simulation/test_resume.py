@@ -13,8 +13,7 @@ from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.partition import Dirichlet
 from headgate.records.reader import RunFolder
-from headgate.records.shards import create
-from headgate.records.writer import Checkpoint, commit
+from headgate.records.writer import Checkpoint, commit, create
 from headgate.simulation.cut import choose_device
 from headgate.simulation.run import examine, play_folder, play_rounds, resume
 from headgate.simulation.schedule import perform
@@ -107,12 +106,12 @@ def damage(folder, what):
     if what == "environment":
         (folder / "environment.json").unlink()
         return "environment.json: cannot be read"
-    part = folder / "clients" / "part-00003.json"
+    part = folder / "clients" / "part-00003.parquet"
     if what == "rows":
         part.write_bytes(part.read_bytes()[:-1] + b"x")
-        return "clients/part-00003.json: is not what was written"
+        return "clients/part-00003.parquet: is not what was written"
     part.unlink()
-    return "clients/part-00003.json: cannot be read"
+    return "clients/part-00003.parquet: cannot be read"
 
 
 @pytest.mark.parametrize("what", ["tensors", "ledger", "head", "config", "environment", "rows", "missing"])

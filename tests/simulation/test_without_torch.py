@@ -65,7 +65,7 @@ def test_the_main_job_is_done_resumed_and_reported(tmp_path):
 from pathlib import Path
 from headgate.errors import Interrupted
 from headgate.experiment import load
-from headgate.records.shards import create
+from headgate.records.writer import create
 from headgate.simulation.run import examine, play_folder
 e, done = load("digits", {["run.rounds=8", "run.seeds=1", 'run.policies=["headgate"]']!r}), []
 data = e.data.load()

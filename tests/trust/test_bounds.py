@@ -14,7 +14,7 @@ from headgate.errors import DataError
 from headgate.limits import JSON
 from headgate.reading import read_object, read_toml
 from headgate.records.reader import RunFolder
-from headgate.records.sums import SEAL, sealed
+from headgate.records.tables import SEAL, sealed
 from headgate.web.answers import run_list, trace
 from headgate.web.runs import Library
 

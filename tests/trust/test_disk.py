@@ -11,7 +11,7 @@ import pytest
 import headgate
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder, look_for_runs
-from headgate.records.shards import played
+from headgate.records.writer import played
 from headgate.simulation.schedule import perform
 
 from .folders import copied, truth

@@ -22,7 +22,7 @@ import headgate
 from headgate.analysis.listing import list_rows
 from headgate.errors import HeadgateError
 from headgate.records.reader import look_for_runs
-from headgate.records.sums import sealed
+from headgate.records.tables import sealed
 from headgate.web import answers
 from headgate.web.api import Json
 from headgate.web.runs import Library

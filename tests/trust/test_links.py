@@ -31,7 +31,7 @@ def test_a_report_is_not_written_through_a_link(tmp_path, victim, name):
     assert not page.is_symlink()
 
 
-@pytest.mark.parametrize("name", ["metrics/part-00003.json", "config.toml", "environment.json", "state.json"])
+@pytest.mark.parametrize("name", ["metrics/part-00003.parquet", "config.toml", "environment.json", "state.json"])
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_a_run_is_not_resumed_through_a_link(tmp_path, victim, name, link):
     folder = copied("interrupted", tmp_path)

@@ -26,8 +26,8 @@ def report(folder):
 @pytest.mark.parametrize(
     ("kind", "name", "old", "new", "ways"),
     [
-        ("interrupted", "metrics/part-00003.json", "]", "] ", (resume, report)),
-        ("interrupted", "clients/part-00003.json", "]", "] ", (resume, report)),
+        ("interrupted", "metrics/part-00003.parquet", None, None, (resume, report)),
+        ("interrupted", "clients/part-00003.parquet", None, None, (resume, report)),
         ("interrupted", "checkpoint.json", '"t": 3', '"t": 2', (resume,)),
         ("interrupted", "environment.json", '"threads": 1', '"threads": 2', (resume,)),
         ("shards", "shards/*/state.json", '"round": ', '"round": 1', (resume,)),

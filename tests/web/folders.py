@@ -10,10 +10,8 @@ import numpy as np
 from headgate.control.rehearse import rehearse
 from headgate.experiment import build
 from headgate.records.reader import RunFolder
-from headgate.records.shards import create, write_tables
-from headgate.records.sums import read_sealed
-from headgate.records.tables import SHARDS
-from headgate.records.writer import RunWriter
+from headgate.records.tables import SHARDS, read_sealed
+from headgate.records.writer import RunWriter, create, write_tables
 from headgate.writing import replace_file
 
 

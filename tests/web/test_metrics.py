@@ -6,7 +6,7 @@ import re
 import pytest
 
 from headgate.records.reader import RunFolder
-from headgate.records.sums import read_sealed
+from headgate.records.tables import read_sealed
 from headgate.writing import replace_file
 
 from .folders import MadeUp, change_state

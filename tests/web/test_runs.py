@@ -41,7 +41,7 @@ def test_unchanged_folders_are_not_read_again(tmp_path, reads):
     library = Library(tmp_path)
     reads.clear()
     first = whole_list(library)
-    tables = ["metrics.parquet", "part-00001.json", "part-00002.json"]  # a line of the list needs no table of the clients
+    tables = ["metrics.parquet", "part-00001.parquet", "part-00002.parquet"]  # a line of the list needs no table of the clients
     assert sorted(set(reads)) == sorted(["config.toml", "environment.json", "state.json", *tables])
     reads.clear()
     assert whole_list(library) == first
@@ -50,7 +50,7 @@ def test_unchanged_folders_are_not_read_again(tmp_path, reads):
     reads.clear()
     second = whole_list(library)
     assert {row["name"]: row["round"] for row in second.rows}["live"] == 3
-    of_the_live_one = ["config.toml", "environment.json", "part-00003.json", "state.json"]
+    of_the_live_one = ["config.toml", "environment.json", "part-00003.parquet", "state.json"]
     assert sorted(set(reads)) == of_the_live_one
     assert len(reads) <= 7
 

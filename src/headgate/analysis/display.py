@@ -32,16 +32,13 @@ class StackedTable:
         title = self.title
         while True:
             taken = len(left)
-            while taken > 1 and self._width(console, options, left[:taken]) > options.max_width:
+            broad = options.update_width(BROAD)  # what the first column and these take if nothing is shortened
+            while taken > 1 and console.measure(self._of(left[:taken], ""), options=broad).maximum > options.max_width:
                 taken -= 1
             yield self._of(left[:taken], title)
             left, title = left[taken:], ""
             if not left:
                 return
-
-    def _width(self, console: Console, options: ConsoleOptions, chosen: Sequence[int]) -> int:
-        """What the first column and these take if nothing is shortened."""
-        return console.measure(self._of(chosen, ""), options=options.update_width(BROAD)).maximum
 
     def _of(self, chosen: Sequence[int], title: str) -> Table:
         """The first column and these."""

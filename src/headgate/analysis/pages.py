@@ -14,8 +14,7 @@ import polars as pl
 from headgate import __version__
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
-from headgate.records.sums import read_sealed
-from headgate.records.tables import shard_folders
+from headgate.records.tables import read_sealed, shard_folders
 from headgate.records.writer import commit
 from headgate.writing import replace_file
 

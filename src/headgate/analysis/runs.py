@@ -19,7 +19,7 @@ from headgate.control.policies import KINDS
 from headgate.control.policies.references import REFERENCES as NEVER_HELD
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
-from headgate.records.rows import Rows
+from headgate.records.tables import Rows
 
 Ints = NDArray[np.int64]
 LEARNING = ("test_accuracy", "test_loss", "validation_accuracy", "train_loss")
@@ -277,8 +277,8 @@ def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] =
     return Runs(
         folder=run.name,
         policy=policy,
-        budget=run.budget,
-        buffers=np.array(run.buffers, dtype=np.int64),
+        budget=run.system.budget,
+        buffers=run.system.buffer,
         rounds=run.rounds,
         seeds=seeds,
         lost=lost,

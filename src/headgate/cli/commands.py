@@ -14,7 +14,13 @@ from headgate.errors import DataError, HeadgateError, Interrupted
 from headgate.escaping import markup, one_line
 
 app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False
+    cls=CommandGroup,
+    no_args_is_help=True,
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
 )
 data = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Data sets: what is there, and how to get the rest.")
 
@@ -23,18 +29,8 @@ WHOLE = 2000
 """characters of an error: paths may be long"""
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        say(f"headgate {__version__}")
-        raise typer.Exit
-
-
 @app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
     """Adaptive data admission and retention for streaming federated learning.
 
     Start with `headgate run` (learning, on embedded data) or `headgate plan mnist` (no learning).
@@ -42,6 +38,9 @@ def root(
     Exit codes: 0 done, 1 a worker process was lost, 2 a bad setting or option, 3 settings that cannot
     be met together, 4 an unreadable or missing file, 5 a ledger that does not fit, 130 interrupted.
     """
+    if version:
+        say(f"headgate {__version__}")
+        raise typer.Exit
 
 
 app.command()(learning.run)

@@ -37,26 +37,24 @@ def say(text: object, error: bool = False) -> None:
     print(printable(str(text)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
-def recipe_overrides(set_: list[str] | None, rounds: int | None, seeds: int | None, policies: str | None) -> list[str]:
-    """The options that are short for a `--set`, after those that are one."""
+def recipe_overrides(
+    set_: Sequence[str] | None = None, rounds: int | None = None, seeds: int | None = None, policies: str | None = None
+) -> list[str]:
+    """Return the options that are short for a `--set`, after those that are one.
+
+    Policies are names of sections, kinds, or module:Class, which gets a section with its name.
+
+    >>> recipe_overrides(policies="headgate,mine:BelowFour")
+    ['policies.BelowFour.kind="mine:BelowFour"', 'run.policies=["headgate", "BelowFour"]']
+    """
     overrides = list(set_ or ())
     overrides += [f"run.{key}={value}" for key, value in (("rounds", rounds), ("seeds", seeds)) if value is not None]
     if policies is not None:
-        overrides += played([name.strip() for name in policies.split(",") if name.strip()])
+        stated = [name.strip() for name in policies.split(",") if name.strip()]
+        names = [name.rpartition(":")[2] for name in stated]
+        overrides += [f"policies.{own}.kind={json.dumps(each)}" for own, each in zip(names, stated, strict=True) if ":" in each]
+        overrides.append(f"run.policies={json.dumps(names)}")
     return overrides
-
-
-def played(policies: Sequence[str]) -> list[str]:
-    """Return the overrides with which a recipe runs these policies: names of sections, kinds, or module:Class.
-
-    A class gets a section with its name.
-
-    >>> played(["headgate", "mine:BelowFour"])
-    ['policies.BelowFour.kind="mine:BelowFour"', 'run.policies=["headgate", "BelowFour"]']
-    """
-    names = [name.rpartition(":")[2] for name in policies]
-    sections = [f"policies.{own}.kind={json.dumps(said)}" for own, said in zip(names, policies, strict=True) if ":" in said]
-    return [*sections, f"run.policies={json.dumps(names)}"]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import headgate
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, played, print_json, recipe_overrides, say, status
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides, say, status
 from headgate.errors import SettingError
 
 
@@ -51,7 +51,7 @@ def plan(
     if (Path(recipe) / "ledger.sqlite").is_file():
         _plan_rest(Path(recipe), set_ or [], format_)
         return
-    experiment = headgate.load(recipe, *(set_ or []), *played([policy]))
+    experiment = headgate.load(recipe, *recipe_overrides(set_, policies=policy))
     with status(format_, "rehearsing"):
         made = headgate.plan(experiment, next(iter(experiment.policies)))
     if format_ is Format.json:
@@ -166,7 +166,7 @@ def replay(
         if shadow is None:
             done = headgate.replay(purchases, capacity, currency)
         else:
-            done = headgate.shadow(purchases, headgate.load(shadow, *played(["headgate"])), currency)
+            done = headgate.shadow(purchases, headgate.load(shadow, *recipe_overrides(policies="headgate")), currency)
     if out is not None:
         write(done.frame, out)
     if format_ is Format.json:

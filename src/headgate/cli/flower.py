@@ -61,7 +61,7 @@ def new(
     _check_installed()
     from headgate.flower.app.write import write_app
 
-    experiment = write_app(folder, recipe, recipe_overrides(set_, rounds, None, None), policy, clients, training.value)
+    experiment = write_app(folder, recipe, recipe_overrides(set_, rounds), policy, clients, training.value)
     say(f"app: {folder} ({experiment.name}, {next(iter(experiment.policies))}, {experiment.system.clients} clients)")
     say(f"next: {folder / 'README.md'}")
 
@@ -93,7 +93,7 @@ def deploy_example(
     if nodes < 1:
         raise SettingError(f"--nodes {nodes}: at least one is needed")
     if not (folder / "pyproject.toml").is_file():
-        write_app(folder, recipe, recipe_overrides(set_, rounds, None, None), policy, nodes, training.value)
+        write_app(folder, recipe, recipe_overrides(set_, rounds), policy, nodes, training.value)
     clients, out = app_settings(folder)
     if clients != nodes:
         raise SettingError(f"--nodes {nodes}: the app in {folder} has {clients} clients")

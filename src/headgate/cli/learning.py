@@ -1,6 +1,8 @@
 """The commands of learning: run, runs, report, data."""
 
+import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -67,19 +69,24 @@ def run(
     folder that the same command with `--out DIR`, or `--resume DIR`, continues to the same bytes, on any number of processes.
     """
     from headgate.experiment import sweep_points
-    from headgate.records.trackers import Watching, make_trackers, tracker_names
+    from headgate.records.trackers import Watching
     from headgate.simulation.schedule import new_folder, perform
 
-    _check_options(context)
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name: context.params[name] for name, source in sources.items() if source and source.name != "DEFAULT"}
+    for name, value in given.items():  # what the run would not be told of is refused
+        said = f"{OPTIONS.get(name, f'--{name}')} {' '.join(value) if isinstance(value, list | tuple) else value}"
+        if resume is not None and name in ("recipe", "rounds", "seeds", "policies", "set_", "executor", "out"):
+            raise SettingError(f"{said}: not with --resume {resume}, which goes on with what was begun")
+        if name == "trust" and resume is None:
+            raise SettingError(f"{said}: only with --resume; a recipe of your own needs no trust")
     show = Show.none if quiet and show is Show.bar else show
-    trackers = tracker_names(track or "")
-    make_trackers(trackers)  # refuses one that is missing before anything is written
+    watch = None
+    if track or show is Show.json:
+        watch = Watching(re.findall(r"[^\s,]+", track or ""), partial(say, error=True) if show is Show.json else None)
     points = None if resume is not None else sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))
     folder = resume or out or new_folder(points or [])
-    with (
-        progress_bar(show is not Show.bar) as bar,
-        Watching(trackers, partial(say, error=True) if show is Show.json else None) as watching,
-    ):
+    with watch or nullcontext(), progress_bar(show is not Show.bar) as bar:
         task = bar.add_task("learning", total=None)
         runs = perform(
             points,
@@ -88,23 +95,11 @@ def run(
             executor=executor,
             processes=processes,
             trust=trust or (),
-            tick=lambda done, total: bar.update(task, completed=done, total=total),
-            watch=watching.watch if trackers or show is Show.json else None,
+            tick=None if bar.disable else lambda done, total: bar.update(task, completed=done, total=total),
+            watch=watch,
             say=bar.console.print if show is Show.bar else None,
         )
     show_and_conclude(runs, folder, format_, wide)
-
-
-def _check_options(context: typer.Context) -> None:
-    """What the run would not be told of is refused."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = {name: context.params[name] for name, source in sources.items() if source and source.name != "DEFAULT"}
-    for name, value in given.items():
-        said = f"{OPTIONS.get(name, f'--{name}')} {' '.join(value) if isinstance(value, list | tuple) else value}"
-        if "resume" in given and name in ("recipe", "rounds", "seeds", "policies", "set_", "executor", "out"):
-            raise SettingError(f"{said}: not with --resume {given['resume']}, which goes on with what was begun")
-        if name == "trust" and "resume" not in given:
-            raise SettingError(f"{said}: only with --resume; a recipe of your own needs no trust")
 
 
 def runs(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headgate.control.ranking import Candidates, chosen
 from headgate.control.retention import KStep, Retention, WindowRule
 from headgate.control.scores import Scores
-from headgate.control.types import Born, Contents, Ints, Ledger, Streams, System
+from headgate.control.types import Contents, Ints, Ledger, Streams, System
 from headgate.errors import SettingError
 from headgate.limits import check_memory
 
@@ -49,24 +49,15 @@ class Buffers:
             raise SettingError(f"K: has {np.size(self.K)} entries for {runs} runs")  # type: ignore[arg-type]
         forever = rule.forever if isinstance(rule, KStep) else ()
         self.forever = np.isin(np.arange(system.clients), forever) if forever else None
-        self._check_memory(system)
-
-    def _check_memory(self, system: System) -> None:
-        """Before any of it is taken: arrays by client, those of the last K rounds, and the places."""
-        runs = self.runs * self.clients
-        kept = min(self._longest, system.horizon or self._longest)
-        what = f"{self.runs} runs of {self.clients} clients"
-        check_memory(
-            f"K = {self._longest}: {what}, and what they admitted in {kept} rounds, take", runs * (BY_CLIENT + 8 * kept)
-        )
+        self._longest = int(np.max(self.K)) if self.K is not None else 0
+        # before any memory is taken: arrays by client, those of the last K rounds, and the places
+        many, kept = runs * self.clients, min(self._longest, system.horizon or self._longest)
+        what = f"{runs} runs of {self.clients} clients"
+        wanted = f"K = {self._longest}: {what}, and what they admitted in {kept} rounds, take"
+        check_memory(wanted, many * (BY_CLIENT + 8 * kept))
         if self.limit is not None:
-            most = int(self.limit.max())
-            place = BY_PLACE if self.window else BY_CHOSEN_PLACE
-            check_memory(f"capacity = {most}: {what} with so many places each take", runs * (BY_CLIENT + place * most))
-
-    @cached_property
-    def _longest(self) -> int:
-        return int(np.max(self.K)) if self.K is not None else 0
+            most, place = int(self.limit.max()), BY_PLACE if self.window else BY_CHOSEN_PLACE
+            check_memory(f"capacity = {most}: {what} with so many places each take", many * (BY_CLIENT + place * most))
 
     @cached_property
     def _rows_by_K(self) -> list[tuple[int, Ints | slice]]:
@@ -83,7 +74,7 @@ class Buffers:
             return Contents(recent)
         slots = (self.runs, self.clients, int(self.limit.max()))
         if self.window:
-            return Contents(recent, by_client(np.zeros((slots[-1], *slots[:-1]), dtype=kind_of(0))))
+            return Contents(recent, np.moveaxis(np.zeros((slots[-1], *slots[:-1]), dtype=kind_of(0)), 0, -1))
         born = np.zeros(slots, dtype=np.int32)
         labels = np.zeros(slots, dtype=np.int32) if self.rule.by_class else None
         return Contents(recent, born, np.full(slots, -1, dtype=np.int64), labels)
@@ -158,7 +149,7 @@ class Buffers:
         comes = within(len(born), begin, last - begin, self.limit)
         since = (born * leaves).sum(axis=0, dtype=kind_of(len(born) * t)).sum(axis=-1, dtype=np.int64)
         uses = t * gone.sum(axis=-1) - since  # once in every round from the one of admission to the last
-        after = by_client(np.where(comes, born.dtype.type(t), born))
+        after = np.moveaxis(np.where(comes, born.dtype.type(t), born), 0, -1)  # seen as it is known to others, (R, M, B)
         return Settled(contents._replace(born=after), (begin - ledger.admitted).sum(axis=-1), uses)
 
     # rules that choose
@@ -257,11 +248,6 @@ def keeps_alone(
 def kind_of(t: int) -> type[np.signedinteger[Any]]:
     """The narrowest type that holds rounds up to t: of a million clients' places nothing takes longer than to move them."""
     return next(each for each in (np.int8, np.int16, np.int32, np.int64) if t <= np.iinfo(each).max)
-
-
-def by_client(born: Born) -> Born:
-    """(B, R, M), one place after the other in memory, seen as it is known to others, (R, M, B)."""
-    return np.moveaxis(born, 0, -1)
 
 
 def within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.bool_]:

@@ -12,11 +12,7 @@ from headgate.limits import NUMBER, TINY
 
 
 def positive(name: str, value: ArrayLike, most: float = NUMBER) -> None:
-    _numbers(name, value, most, "a positive, finite number", above=0.0)
-
-
-def zero_or_more(name: str, value: ArrayLike, most: float = NUMBER) -> None:
-    _numbers(name, value, most, "a finite number, zero or more")
+    zero_or_more(name, value, most, above=0.0)
 
 
 def a_share(name: str, value: float) -> None:
@@ -40,8 +36,8 @@ def whole_numbers(name: str, values: ArrayLike, most: float = NUMBER) -> NDArray
     return array.astype(np.int64, copy=False)
 
 
-def _numbers(name: str, value: ArrayLike, most: float, wanted: str, above: float = -1.0) -> None:
-    array = _array(value)
+def zero_or_more(name: str, value: ArrayLike, most: float = NUMBER, above: float = -1.0) -> None:
+    array, wanted = _array(value), "a finite number, zero or more" if above < 0 else "a positive, finite number"
     if array is None or not np.all(np.isfinite(array)) or np.any(array < 0) or np.any(array <= above):
         raise SettingError(f"{name} = {_said(value)}: must be {wanted}")
     if np.any(array > most):

@@ -169,7 +169,7 @@ class Controller:
             lot=supply.lot,
             money=supply.money,
         )
-        chosen_by = self._heard(ledger)
+        chosen_by = {} if self.policy.selection is None else self.policy.selection.heard(ledger)
         own = {name: array for name, array in ledger.memory.items() if name not in chosen_by}
         ask, memory = self._asked(view, own)
         if self._first is not None:
@@ -193,7 +193,7 @@ class Controller:
         first = kept_from if none else self.buffers.first(kept_from, last)
         return Orders(
             t=t,
-            price=self._paid(ledger, price),
+            price=self._paid(ledger, price) if self.looks else price,
             asked=asked,
             admitted=admitted,
             free=ask.free,
@@ -212,21 +212,18 @@ class Controller:
     def _paid(self, ledger: Ledger, price: Floats) -> Floats:
         """The price of the next round without looks that are not taken. The policy decides by the whole price, so that what
         it knows of prices does not depend on who looks, and it never overspends."""
-        if not self.looks or (looking := self._looking(ledger)).all():
+        if (looking := self._looking(ledger)).all():
             return price
         saved = np.where(looking, 0.0, self.looks)
         if price.ndim == 1 and (saved == saved[:, :1]).all():
             return price - saved[:, 0]
         return (price if price.ndim == 2 else price[:, None]) - saved
 
-    def _heard(self, ledger: Ledger) -> Arrays:
-        """The selection's memory with what clients told of the last round."""
-        return {} if self.policy.selection is None else self.policy.selection.heard(ledger)
-
     def _nothing(self, ledger: Ledger, t: int, price: Floats) -> Orders:
         """Orders of a round in which nothing can be had: the policy is not asked."""
         none, first, last = np.zeros_like(ledger.credit), self.buffers.kept_from(ledger, t), ledger.admitted
-        memory = {**ledger.memory, **self._heard(ledger)}
+        heard = {} if self.policy.selection is None else self.policy.selection.heard(ledger)
+        memory = {**ledger.memory, **heard}
         return Orders(t, price, np.zeros(self.runs), none, None, first, last, ledger.carry, ledger.credit, memory)
 
     def amend(self, ledger: Ledger, amendment: Amendment) -> "tuple[Controller, Ledger]":
@@ -299,19 +296,17 @@ class Controller:
             memory=orders.memory,
             terms=ledger.terms,
             losses=None if report is None else self._losses(report, orders),
-            looks=self._looks(ledger, orders, admitted, late),
+            looks=None if ledger.looks is None else self._looks(ledger.looks, ledger, orders, admitted, late),
         )
 
     def _check_terms(self, ledger: Ledger) -> None:
         if ledger.terms is not self.terms:
             ledger.terms.check(self.terms, "ledger")
 
-    def _looks(self, ledger: Ledger, orders: Orders, admitted: Ints, late: Ints | None) -> Floats | None:
+    def _looks(self, before: Floats, ledger: Ledger, orders: Orders, admitted: Ints, late: Ints | None) -> Floats:
         """What went into looks so far; late samples took theirs, too."""
-        if ledger.looks is None:
-            return None
         labels = orders.bought(admitted) if late is None else orders.bought(admitted) + late
-        return np.asarray(ledger.looks + self.looks * np.where(self._looking(ledger), labels, 0).sum(axis=-1))
+        return np.asarray(before + self.looks * np.where(self._looking(ledger), labels, 0).sum(axis=-1))
 
     @cached_property
     def _first(self) -> "Controller | None":

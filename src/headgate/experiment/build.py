@@ -55,12 +55,14 @@ def build(
     folder = folder if run.folder is None else Path(run.folder).resolve()
     horizon = None if run.horizon == "open" else run.rounds if run.horizon is None else run.horizon
     stated: SystemTable = fill(SystemTable, tables.get("system", {}), "system")
-    wanted = stated.count * run.seeds * BY_CLIENT
-    check_memory(f"system.clients = {stated.count}: {run.seeds} runs of so many clients take", wanted)
+    clients = stated.clients or len(stated.buffers)
+    check_memory(f"system.clients = {clients}: {run.seeds} runs of so many clients take", clients * run.seeds * BY_CLIENT)
     system = stated.system(horizon)
     bound: BoundConstants = fill(BoundConstants, tables.get("bound", {}), "bound")
     sections = tables.get("policies", {})
-    search = Search(folder, trusted)
+    search, data = Search(folder, trusted), tables.get("data", {})
+    dealt = {key: value for key, value in data.items() if key in DEALT}
+    source = {key: value for key, value in data.items() if key not in DEALT}
     for each in sections.keys() - set(run.policies):  # what is not used is not imported, but its keys are checked
         with suppress(Untrusted):
             _policy(each, sections, bound, Search(folder, trusted=()))
@@ -70,23 +72,15 @@ def build(
         prices=make(PRICES, tables.get("prices", {}), "prices", search),
         policies={each: _policy(each, sections, bound, search) for each in run.policies},
         rounds=run.rounds,
-        seeds=np.array(run.all_seeds, dtype=np.int64),
+        seeds=np.arange(run.first_seed, run.first_seed + run.seeds),
         bound=bound,
-        data=_data(tables.get("data", {}), search),
+        data=fill(Data, {"source": make(DATA, source, "data", search, "digits"), **dealt}, "data", search),
         model=make(MODEL, tables.get("model", {}), "model", search, "logistic"),
         training=fill(Training, tables.get("training", {}), "training"),
         server=make(SERVER, tables.get("server", {}), "server", search, "average"),
         objective=make(OBJECTIVE, tables.get("objective", {}), "objective", search, "plain"),
         folder=folder if folder is not None and named_outside(tables) else None,
     )
-
-
-def _data(table: Mapping[str, Any], search: Search) -> Data:
-    """[data]: a source's own settings stand beside those of `Data`."""
-    source = {key: value for key, value in table.items() if key not in DEALT}
-    own = {key: value for key, value in table.items() if key in DEALT}
-    made: Data = fill(Data, {"source": make(DATA, source, "data", search, "digits"), **own}, "data", search)
-    return made
 
 
 def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, search: Search) -> Any:

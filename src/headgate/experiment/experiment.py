@@ -81,14 +81,28 @@ class Experiment:
             )
         stated: dict[str, tuple[AdmissionPolicy, AdmissionPolicy]] = {}
         for name, policy in self.policies.items():
-            before, made = self.stated.get(name, (policy, None))
-            own = before if policy is made else policy  # one that was put in its place is taken as it is
+            before, resolved = self.stated.get(name, (policy, None))
+            own = before if policy is resolved else policy  # one that was put in its place is taken as it is
             check_is_policy(own, f"policies.{name}")
             given = self.given_for(own)
             if self.system.budget * self.rounds < given.mean_price:
                 looks = self.data.price_of_looks(own.selection)
                 raise InfeasibleError(f"data.look = {self.data.look:g}: with looks for {looks:g} the budget buys no label")
-            stated[name] = own, _completed(name, own, given, self.data)
+            try:
+                made = own.resolved(given)
+                rule, late = made.selection, self.data.late
+                if rule is not None:
+                    if not isinstance(rule, Selection):
+                        raise SettingError(f"selection = {rule!r}: must be a Selection, as in headgate.control.ByEntropy()")
+                    rule.check()
+                kept_by = made.retention(given.system) if late and callable(made.retention) else None
+                if isinstance(kept_by, Retention) and (kept_by.by_class or not {*kept_by.scores} <= {*WITHOUT_LABELS}):
+                    late_labels = f"looks at labels, which come late (data.late = {late})"
+                    raise SettingError(f"retention: {type(kept_by).__name__} {late_labels}")
+                Controller(given.system, made, len(given.seeds), given.seeds)  # refuses what does not fit system or memory
+            except SettingError as error:
+                raise SettingError(f"policies.{name}.{error}") from None
+            stated[name] = own, made
         object.__setattr__(self, "stated", stated)
         object.__setattr__(self, "policies", {name: made for name, (_, made) in stated.items()})
 
@@ -128,7 +142,7 @@ class Experiment:
     def check_prices(self) -> None:
         """Refuses a policy that needs one price a round where each client has its own: before the run begins."""
         first = self.prices.path(self.seeds[:1], 1, 2)
-        for name, policy in self.policies.items() if self.price_per_client else ():  # looks have one price for all
+        for name, policy in self.policies.items() if first.ndim == 3 else ():  # looks have one price for all
             alone = Controller(self.system, policy, 1, self.seeds[:1])
             try:
                 alone.decide(alone.open(), first[:, 0])
@@ -230,26 +244,3 @@ class Experiment:
             },
         }
         return written, unnamed
-
-
-def _completed(name: str, policy: AdmissionPolicy, given: PolicyContext, data: Data) -> AdmissionPolicy:
-    """The policy with its settings worked out.
-
-    Refuses a buying rule that is none or asks for labels, a rule that looks at labels before they come, and what does not fit
-    the system or memory.
-    """
-    try:
-        made = policy.resolved(given)
-        rule = made.selection
-        if rule is not None:
-            if not isinstance(rule, Selection):
-                raise SettingError(f"selection = {rule!r}: must be a Selection, as in headgate.control.ByEntropy()")
-            rule.check()
-        kept_by = made.retention(given.system) if data.late and callable(made.retention) else None
-        if isinstance(kept_by, Retention) and (kept_by.by_class or not {*kept_by.scores} <= {*WITHOUT_LABELS}):
-            late = f"looks at labels, which come late (data.late = {data.late})"
-            raise SettingError(f"retention: {type(kept_by).__name__} {late}")
-        Controller(given.system, made, len(given.seeds), given.seeds)
-        return made
-    except SettingError as error:
-        raise SettingError(f"policies.{name}.{error}") from None

@@ -39,7 +39,8 @@ def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, 
     if isinstance(recipe, Mapping):
         return "experiment", _on_base(deepcopy(dict(recipe))), None
     if str(recipe) in recipe_names():
-        return str(recipe), _on_base(parse_toml(recipe_text(str(recipe)), f"recipe {recipe}")), None
+        text = RECIPES.joinpath(f"{recipe}.toml").read_text("utf-8")
+        return str(recipe), _on_base(parse_toml(text, f"recipe {recipe}")), None
     path = Path(recipe)
     if path.suffix != ".toml":
         said = shown(recipe)

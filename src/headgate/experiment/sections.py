@@ -9,7 +9,7 @@ from headgate.control.checks import zero_or_more
 from headgate.control.types import System
 from headgate.errors import SettingError, require
 from headgate.learning.local import LocalTraining
-from headgate.limits import CLIENTS, ROUNDS, SEEDS
+from headgate.limits import CLIENTS, ROUNDS, RUNS, SEEDS
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,8 @@ class SystemTable:
 
     def __post_init__(self) -> None:
         require(self.clients is None or self.clients > 0, "clients", self.clients, "at least one")
-        if self.count > CLIENTS:
-            raise SettingError(f"clients = {self.count}: at most {CLIENTS:,}")
-
-    @property
-    def count(self) -> int:
-        return len(self.buffers) if self.clients is None else self.clients
+        if (self.clients or len(self.buffers)) > CLIENTS:
+            raise SettingError(f"clients = {self.clients or len(self.buffers)}: at most {CLIENTS:,}")
 
     def system(self, horizon: int | None) -> System:
         buffers = np.array(self.buffers, dtype=np.int64)
@@ -77,6 +73,9 @@ class RunTable:
             raise SettingError(f"seeds = {self.seeds}, run.first_seed = {self.first_seed}: needs at least one seed, from 0 on")
         if not self.policies:
             raise SettingError("policies = []: at least one policy is needed")
+        if len(self.policies) * self.seeds > RUNS:
+            many = f"{len(self.policies):,} policies and {self.seeds:,} seeds"
+            raise SettingError(f"policies: {many} are more than {RUNS:,} runs")
 
     @property
     def all_seeds(self) -> range:

@@ -29,7 +29,7 @@ def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str
     mode = sweep.pop("mode", "cartesian")
     if mode not in ("cartesian", "zip"):
         raise SettingError(f"sweep.mode = {shown(mode)}: must be cartesian or zip")
-    keys = dict(dotted(sweep))
+    keys = dict(dotted(sweep)) if sweep else {}
     if not keys:
         return [("", build(name, raw, folder))]
     for key, values in keys.items():

@@ -4,6 +4,7 @@ Everything is drawn as the simulator draws it, so that the same recipe and seed 
 model there and here.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
@@ -38,7 +39,6 @@ from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.server import draw_cohort
 from headgate.learning.streams import Stream
 from headgate.learning.torch_client import ClientSlopes, descend, last_layer, with_features
-from headgate.records.trackers import tracker_names
 
 DTYPES = {"auto": torch.float32, "float32": torch.float32, "float64": torch.float64}
 EVALUATED = 2_000
@@ -282,7 +282,7 @@ def recipe_server(
                 task.last(task.model(), () if rule is None else rule.scores)
         names = {own.name: own.name.replace("_", "-") for own in fields(Discipline)}
         rules = Discipline(**{name: told[key] for name, key in names.items() if key in told})  # type: ignore[arg-type]
-        track = tracker_names(str(told.get("track") or ""))
+        track = re.findall(r"[^\s,]+", str(told.get("track") or ""))
         strategy = AdmissionStrategy(task.experiment, str(into), discipline=rules, track=track)
         with closing(strategy):
             strategy.start(grid, task.start(), evaluate_fn=task.evaluate)

@@ -20,11 +20,9 @@ from headgate.experiment import Experiment
 from headgate.experiment.sweep import differing
 from headgate.reading import read_toml
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, RunFolder, read_state
-from headgate.records.shards import clear_killed_start, create, left_by_a_killed_start, write_tables
-from headgate.records.sums import read_sealed
-from headgate.records.tables import STATE
+from headgate.records.tables import STATE, read_sealed
 from headgate.records.trackers import SeedMeans, make_trackers
-from headgate.records.writer import RunWriter, commit
+from headgate.records.writer import RunWriter, clear_killed_start, commit, create, left_by_a_killed_start, write_tables
 from headgate.writing import FolderLock
 
 PARAMETERS = "parameters"

@@ -15,7 +15,7 @@ from headgate.learning.partition import Pairs, Partition
 from headgate.learning.streams import RESHUFFLE, Reshuffle
 from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW, memory
 from headgate.reading import read_bytes
-from headgate.registry import Slot, call_outside, settings_of, shown_kind
+from headgate.registry import Slot, call_outside, kind_of, settings_of, shown_kind
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import Dataset
@@ -39,7 +39,7 @@ class Shipped(DataSource):
     def load(self) -> "Dataset":
         from headgate.learning.datasets import load_dataset
 
-        return load_dataset(self.kind)
+        return load_dataset(kind_of(DATA, self))
 
 
 @dataclass(frozen=True)
@@ -163,13 +163,10 @@ class Data:
         """What is paid for looks with every label: a whole window of them, where the rule has a choice and looks."""
         return self.window * self.look if self.chooses(rule) and rule.looks else 0.0  # type: ignore[union-attr]
 
-    @property
-    def key(self) -> str:
-        """The same for the same data set: what a reader may keep it under."""
-        return repr(self.source)
-
     def load(self) -> "Dataset":
         """All of it, before anything is held out."""
+        if isinstance(self.source, Shipped):
+            return self.source.load()
         from headgate.learning.datasets import dataset_of
 
         return dataset_of(self.kind, call_outside("data.kind", self.kind, self.source.load))

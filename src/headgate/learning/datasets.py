@@ -174,10 +174,19 @@ def data_folder() -> Path:
 def load_dataset(name: str, folder: Path | None = None) -> Dataset:
     """The data set `name`, read from `folder` (by default `data_folder()`).
 
-    Pictures which differ in size are squeezed to 64 x 64; those of one size keep it.
+    Pictures which differ in size are squeezed to 64 x 64; those of one size keep it. The 8x8 digits come with headgate
+    (digits.md): of each class the last fifth in file order, rounded down, is the test set, and pixels are brought from 0..16
+    to 0..255 (x * 255 / 16, rounded).
     """
     if name == "digits":
-        return _load_digits()
+        with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as file:
+            images = np.rint(file["pixels"][:, np.newaxis] * (255 / 16)).astype(np.uint8)
+            labels = file["labels"].astype(np.int64)
+        held = np.zeros(len(labels), np.bool_)
+        for rows in (np.flatnonzero(labels == label) for label in range(10)):
+            held[rows[len(rows) - len(rows) // 5 :]] = True
+        scale = channel_statistics(images[~held])
+        return Dataset(name, images[~held], labels[~held], images[held], labels[held], tuple("0123456789"), *scale)
     if name not in _KNOWN:
         raise SettingError(f"data.kind = {name}: must be {', '.join(NAMES)} or module:Class")
     known = _KNOWN[name]
@@ -259,23 +268,6 @@ def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, 
         means.append(mean)
         deviations.append(float(np.sqrt(shares @ (values - mean) ** 2)) or 1.0)
     return tuple(means), tuple(deviations)
-
-
-def _load_digits() -> Dataset:
-    """8x8 digits, which come with headgate (digits.md). Of each class the last fifth in file order, rounded down, is the
-    test set.
-
-    Pixels come as 0..16 and are brought to 0..255 (x * 255 / 16, rounded); mean and std are those of the
-    training pixels after that.
-    """
-    with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as file:
-        images = np.rint(file["pixels"][:, np.newaxis] * (255 / 16)).astype(np.uint8)
-        labels = file["labels"].astype(np.int64)
-    test = np.zeros(len(labels), np.bool_)
-    for rows in (np.flatnonzero(labels == label) for label in range(10)):
-        test[rows[len(rows) - len(rows) // 5 :]] = True
-    mean, std = channel_statistics(images[~test])
-    return Dataset("digits", images[~test], labels[~test], images[test], labels[test], tuple("0123456789"), mean, std)
 
 
 # from a user's arrays

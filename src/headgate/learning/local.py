@@ -37,14 +37,14 @@ class LocalTraining:
 
     def __post_init__(self) -> None:
         positive("lr", self.lr, most=np.inf)
-        _at_least_one("steps", self.steps)
+        for name, value in (("steps", self.steps), ("batch_size", 1 if self.batch_size is None else self.batch_size)):
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
+            require(whole, name, value, "a whole number, 1 or more")
         zero_or_more("momentum", self.momentum)
         require(self.momentum < 1, "momentum", self.momentum, "less than 1")
         zero_or_more("weight_decay", self.weight_decay)
-        if self.batch_size is not None:
-            _at_least_one("batch_size", self.batch_size)
-            if self.steps > 1 << _EPOCH_BITS:
-                raise SettingError(f"steps = {self.steps}: at most {1 << _EPOCH_BITS} epochs of mini-batches")
+        if self.batch_size is not None and self.steps > 1 << _EPOCH_BITS:
+            raise SettingError(f"steps = {self.steps}: at most {1 << _EPOCH_BITS} epochs of mini-batches")
 
     @property
     def plain(self) -> bool:
@@ -77,21 +77,11 @@ def schedule(training: LocalTraining, seed: int, client: int, t: int, n: int) ->
                 yield order[first : first + training.batch_size]
 
 
-def _at_least_one(name: str, value: int) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
-    require(whole, name, value, "a whole number, 1 or more")
-
-
 # images moved at random by a few pixels, differently in every round
 
 
 _ROUND = 1 << 32
 """one 64-bit index addresses a move: round and sample side by side"""
-
-
-def check_shift(most: int, height: int, width: int) -> None:
-    if not 0 <= most < min(height, width):
-        raise SettingError(f"training.shift = {most}: must be pixels from 0 on, fewer than the image has, {height} x {width}")
 
 
 def moves(most: int, seeds: Ints, t: int, samples: Ints) -> Ints:

@@ -143,18 +143,16 @@ class StreamSource:
         """Return what is known without samples that are no longer held."""
         return None
 
-    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> StreamRows:
+    def find(
+        self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints, concepts: Ints | None = None
+    ) -> StreamRows:
         """Return where these admissions of clients come from; `seeds` are places among all seeds."""
-        return self._serve(seeds, clients, admissions)
-
-    def _serve(self, seeds: Ints, clients: Ints, positions: Ints, concepts: Ints | None = None) -> StreamRows:
-        """What comes at these positions of clients' streams."""
-        samples, rows = np.empty_like(positions), np.empty_like(positions)
+        samples, rows = np.empty_like(admissions), np.empty_like(admissions)
         for s, stream in enumerate(self.streams):
             own = np.flatnonzero(seeds == s)
             if own.size:
                 of_concept = () if concepts is None else (concepts[own],)
-                samples[own], rows[own] = stream.at(clients[own], positions[own], *of_concept)
+                samples[own], rows[own] = stream.at(clients[own], admissions[own], *of_concept)
         return StreamRows(samples, rows)
 
     def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
@@ -196,7 +194,7 @@ class PurchaseSource(StreamSource):
         seeds, clients = np.divmod(np.repeat(each, count), self.clients)
         keys, known = spans((each << ADMISSIONS) + before.admitted.ravel(), count), self._later(t, known, before.admitted)
         positions = (keys & (1 << ADMISSIONS) - 1) + known.passed[seeds, clients]
-        return known.with_new(t, keys, *self._serve(seeds, clients, positions, self.world.at(t)[seeds, clients]))
+        return known.with_new(t, keys, *super().find(None, seeds, clients, positions, self.world.at(t)[seeds, clients]))
 
     def _later(self, t: int, known: PurchaseTable, had: Ints) -> PurchaseTable:
         """What is known in round t of streams that flow on, of which clients have had so many samples, (S, M)."""
@@ -208,7 +206,9 @@ class PurchaseSource(StreamSource):
         owner, admissions = held_admissions(after, np.broadcast_to(np.arange(self.clients), after.admitted.shape))
         return known.only((owner << ADMISSIONS) + admissions)
 
-    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> StreamRows:
+    def find(
+        self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints, concepts: Ints | None = None
+    ) -> StreamRows:
         assert known is not None
         at = known.find(self._key(seeds, clients, admissions))
         return StreamRows(known.samples[at].astype(np.int64), known.rows[at].astype(np.int64))
@@ -354,8 +354,7 @@ class UseCounts:
 
     def use(self, runs: Ints, samples: Ints) -> None:
         """One more use of samples[i] by runs[i], for every i."""
-        keys, times = np.unique(runs * self.samples + samples, return_counts=True)
-        self._add(keys, times)
+        self._add(*np.unique(runs * self.samples + samples, return_counts=True))
 
     def table(self) -> tuple[Ints, NDArray[np.int32]]:
         """(run·samples + sample, count) of all that were ever used: what `restored` needs."""

@@ -105,49 +105,37 @@ class Stream:
         self.lengths = self.owners.lengths
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
         """the first sample number of each client, and after the last one how many there are"""
+        self.samples = int(self.starts[-1])
         self._orders: dict[int, NDArray[np.int32]] = {}
         """of passes, by client and number of the pass in one number"""
-
-    @property
-    def samples(self) -> int:
-        """How many there are of all clients."""
-        return int(self.starts[-1])
 
     def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> StreamRows:
         """Return what comes at positions[i] of the stream of clients[i], for every i, in whatever concept.
 
         Windows move slowly, so the orders of the passes asked for are kept for the next call.
         """
-        own = self._own(clients, positions)
-        return StreamRows(self.starts[clients] + own, self.owners.rows(clients, own))
-
-    def _own(self, clients: Ints, positions: Ints) -> Ints:
-        """Which of its own images."""
         lengths = self.lengths[clients]
         if isinstance(self.rule, Replacement):
-            return (uniform(self.seed, Purpose.STREAM, positions, clients) * lengths).astype(np.int64)
+            own = (uniform(self.seed, Purpose.STREAM, positions, clients) * lengths).astype(np.int64)
+            return StreamRows(self.starts[clients] + own, self.owners.rows(clients, own))
         nth, place = np.divmod(positions, lengths)
         if self.rule.ends and nth.any():
             late = np.flatnonzero(nth)[0]
             raise SettingError(f"data.stream = stop: the stream of client {clients[late]} ends after {lengths[late]} samples")
         wanted, which = np.unique(clients << _NTH_BITS | nth, return_inverse=True)
-        self._draw(wanted)
+        new = np.array([key for key in wanted.tolist() if key not in self._orders], dtype=np.int64)
+        whose, passes = new >> _NTH_BITS, new & (1 << _NTH_BITS) - 1
+        size = self.lengths[whose]
+        if new.size and sum(map(len, self._orders.values())) + size.sum() > KEPT:
+            self._orders = {key: self._orders[key] for key in np.setdiff1d(wanted, new).tolist()}
+        for length in np.unique(size).tolist():
+            alike = np.flatnonzero(size == length)
+            for some, drawn in self.rule.orders(self.seed, whose[alike], passes[alike] * length, length, self._classes):
+                self._orders |= zip(new[alike[some]].tolist(), drawn.astype(np.int32), strict=True)
         orders = [self._orders[key] for key in wanted.tolist()]
         starts = np.cumsum([0, *map(len, orders)])
-        own: Ints = np.concatenate([NONE, *orders])[starts[which] + place]
-        return own
-
-    def _draw(self, wanted: Ints) -> None:
-        """Draw the orders of those of these passes that are not there; the others go where they are many."""
-        new = np.array([key for key in wanted.tolist() if key not in self._orders], dtype=np.int64)
-        clients, nth = new >> _NTH_BITS, new & (1 << _NTH_BITS) - 1
-        lengths = self.lengths[clients]
-        if new.size and sum(map(len, self._orders.values())) + lengths.sum() > KEPT:
-            self._orders = {key: self._orders[key] for key in np.setdiff1d(wanted, new).tolist()}
-        for length in np.unique(lengths).tolist():
-            alike = np.flatnonzero(lengths == length)
-            for some, drawn in self.rule.orders(self.seed, clients[alike], nth[alike] * length, length, self._classes):
-                self._orders |= zip(new[alike[some]].tolist(), drawn.astype(np.int32), strict=True)
+        own = np.concatenate([NONE, *orders])[starts[which] + place]
+        return StreamRows(self.starts[clients] + own, self.owners.rows(clients, own))
 
     def _classes(self, client: int) -> Ints:
         own = np.arange(self.lengths[client])

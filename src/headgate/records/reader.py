@@ -1,7 +1,7 @@
 """Reading run folders, also while they are being written. What is damaged is refused in one line that names the file."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -18,16 +18,17 @@ from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
 from headgate.experiment.sections import SystemTable
 from headgate.limits import RECIPE, ROUNDS, RUNS, TABLE
-from headgate.reading import read_text, read_toml
-from headgate.records.rows import Follower, Rows
-from headgate.records.sums import read_sealed
+from headgate.reading import read_toml
 from headgate.records.tables import (
     CHANGED,
     LOOKS,
     MEASURED,
     STATE,
+    Follower,
+    Rows,
     find_runs,
     mark_of,
+    read_sealed,
     shard_folders,
     table_files,
     whole_table,
@@ -70,7 +71,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path | str) -> "RunFolder":
-        """Open the run in `path` and check what `buffers`, `budget` and `status` need."""
+        """Open the run in `path` and check what `system` and `status` need."""
         return cls.head(Path(path)).with_settings()
 
     @classmethod
@@ -107,15 +108,6 @@ class RunFolder:
             stated: SystemTable = fill(SystemTable, self.config.get("system", {}), "system")
             return stated.system(None)
 
-    @cached_property
-    def buffers(self) -> list[int]:
-        """B_m of every client."""
-        return [int(b) for b in self.system.buffer]
-
-    @property
-    def budget(self) -> float:
-        return self.system.budget
-
     @property
     def status(self) -> str:
         """The state, or diverged where all models are lost. A run that says "running" while its process is gone was
@@ -146,10 +138,6 @@ class RunFolder:
         target = training.get("target") if isinstance(training, dict) else None
         fine = isinstance(target, int | float) and not isinstance(target, bool) and 0 < target <= 1
         return float(target) if fine else None  # type: ignore[arg-type]
-
-    def config_text(self) -> str:
-        """Return the settings as they stand in their file."""
-        return read_text(self.path / CONFIG)
 
     def metrics(self) -> pl.DataFrame:
         """Return one row per policy, seed and round; null where nothing was measured."""
@@ -183,7 +171,7 @@ class RunFolder:
 
     def follower(self, table: str, *columns: str, most_bytes: float = np.inf) -> Follower:
         """Return a reader of these rows that does not hold them against their checksums."""
-        clients = len(self.buffers) if table == "clients" else 0
+        clients = self.system.clients if table == "clients" else 0
         return Follower(self.path, table, self.rounds, columns or self.measured, clients, most_bytes, self.most_rows)
 
     def listed(self, table: str, *columns: str) -> Rows:
@@ -212,10 +200,6 @@ class RunFolder:
         for table, file in ((table, f"{table}.parquet") for table in tables if self.state["state"] == "finished"):
             if (table == "metrics" or self.path / file in self._sums) and not table_files(self.path, table):
                 raise DataError(f"{self.path / file}: is missing, although the run is finished")
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    return read_toml(folder / CONFIG)
 
 
 @contextmanager
@@ -254,7 +238,9 @@ def read_state(folder: Path) -> dict[str, Any]:
     except ValidationError as error:
         key = str(error.errors()[0]["loc"][0])
         raise DataError(f"{folder / STATE}: {key} = {shown(state.get(key))} is not what a state says") from None
-    check_count(folder / STATE, state["policies"], state["seeds"])
+    policies, seeds = len(state["policies"]), len(state["seeds"])
+    if policies * seeds > RUNS:
+        raise DataError(f"{folder / STATE}: {policies:,} policies and {seeds:,} seeds are more than {RUNS:,} runs")
     return state
 
 
@@ -317,9 +303,3 @@ def _alive(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     return True
-
-
-def check_count(path: Path, policies: Sequence[str], seeds: Sequence[int]) -> None:
-    """Refuse more runs than a folder may have."""
-    if len(policies) * len(seeds) > RUNS:
-        raise DataError(f"{path}: {len(policies):,} policies and {len(seeds):,} seeds are more than {RUNS:,} runs")

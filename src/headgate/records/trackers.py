@@ -58,11 +58,6 @@ class Tracker:
         self._ends.close()
 
 
-def tracker_names(text: str) -> list[str]:
-    """Return the names in a text such as "mlflow, wandb"."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def make_trackers(names: Sequence[str]) -> list[Tracker]:
     """The loggers with these names, each once and none started yet; refused where the library of one is missing."""
     for name in names:
@@ -203,10 +198,11 @@ class Watching(ExitStack):
 
     def __init__(self, trackers: Sequence[str], say: Callable[[str], None] | None = None) -> None:
         super().__init__()
+        make_trackers(trackers)  # refuses one that is missing before anything is written
         self.names, self.say = trackers, say
         self._runs: dict[Path, tuple[RunFolder, SeedMeans]] = {}
 
-    def watch(self, folder: Path, rows: Sequence[Row]) -> None:
+    def __call__(self, folder: Path, rows: Sequence[Row]) -> None:
         """No rows: the run is about to begin, and earlier rounds of its parts are on disk."""
         if folder not in self._runs:
             run = RunFolder.open(folder)

@@ -2,15 +2,22 @@
 
 A checkpoint is a folder that is moved into place when all of it is on disk. It notes the parts of the tables that hold the
 rows up to its round, and their checksums: a resumed run checks these and removes all others.
+
+A run may be in shards: each is a run folder of some of the runs, with rows and checkpoints of its own. While they are in
+progress the state of the whole folder is put together from theirs. When all are done their rows become the tables of the
+whole; config and last checkpoint of each shard stay.
 """
 
 import hashlib
-import json
+import io
 import os
 import platform
+import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,12 +31,40 @@ from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.types import Ledger
 from headgate.errors import DataError
+from headgate.experiment import named_outside
+from headgate.experiment.sections import RunTable
 from headgate.limits import RECIPE
-from headgate.reading import read_bytes
-from headgate.records.reader import CHECKPOINTS, CHECKSUMS, CONFIG, ENVIRONMENT, HEAD, newest_checkpoint, read_head
-from headgate.records.sums import checksum, file_checksum, read_sealed, sealed
-from headgate.records.tables import STATE, TABLES, part_files, part_name
-from headgate.writing import check_no_link, clear_partial, json_bytes, partial_of, replace_file, sync
+from headgate.reading import read_bytes, read_toml
+from headgate.records.reader import (
+    CHECKPOINTS,
+    CHECKSUMS,
+    CONFIG,
+    ENVIRONMENT,
+    HEAD,
+    RunFolder,
+    config_errors,
+    newest_checkpoint,
+    read_head,
+    read_state,
+)
+from headgate.records.tables import (
+    PART,
+    SHARDS,
+    STATE,
+    TABLES,
+    checksum,
+    file_checksum,
+    frame_of_rows,
+    part_files,
+    points_of,
+    read_sealed,
+    read_table,
+    sealed,
+    shard_folders,
+    whole_table,
+)
+from headgate.registry import fill
+from headgate.writing import check_no_link, clear_partial, json_bytes, partial_of, replace_file, sync, whole_name
 
 TENSORS = "tensors.safetensors"
 Fact = TypeVar("Fact")
@@ -55,34 +90,16 @@ class RunWriter:
     def __init__(self, folder: Path, parts: Mapping[str, str] | None = None) -> None:
         self.folder, self._parts = folder, dict(parts or {})
 
-    @classmethod
-    def create(cls, folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a new folder with its settings and return its environment; refused where there is something already."""
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise DataError(f"{folder}: exists already; resume it, or choose another folder")
-        make_folder(folder)
-        text = tomli_w.dumps(config).encode()
-        replace_file(folder / CONFIG, text)
-        facts = {
-            "headgate": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "platform": platform.platform(),
-            "config_sha256": hashlib.sha256(text).hexdigest(),
-            **environment,
-        }
-        replace_file(folder / ENVIRONMENT, json_bytes(sealed(facts)))
-        return facts
-
     def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write rows as the next part of a table."""
         if not rows:
             return
-        name, content = part_name(table, max(row["t"] for row in rows)), json.dumps(rows).encode()
+        name, content = f"{table}/{PART.format(max(row['t'] for row in rows))}", io.BytesIO()
+        frame_of_rows(rows, table).write_parquet(content)
         check_no_link(self.folder / table)
         (self.folder / table).mkdir(exist_ok=True)
-        replace_file(self.folder / name, content)
-        self._parts[name] = checksum(content)
+        replace_file(self.folder / name, content.getvalue())
+        self._parts[name] = checksum(content.getvalue())
 
     def rewrite(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Put these rows in the place of all parts of a table."""
@@ -233,16 +250,169 @@ def commit(package: Path = Path(headgate.__file__).parent) -> str | None:
 
     None where it lies in none (an installed package may lie in somebody's checkout, which does not track it).
     """
+    commands = ("ls-files --error-unmatch __init__.py", "rev-parse --short HEAD", "diff --name-only HEAD -- ..")
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # only looks, never writes
+    how: dict[str, Any] = {"cwd": package, "env": environment, "stderr": subprocess.DEVNULL, "text": True, "timeout": 10}
     try:
-        _git(package, "ls-files", "--error-unmatch", "__init__.py")
-        found = _git(package, "rev-parse", "--short", "HEAD")
-        changed = _git(package.parent, "diff", "--name-only", "HEAD", "--", ".")
+        _, found, changed = (str(subprocess.check_output(["git", *each.split()], **how)).strip() for each in commands)
     except (OSError, subprocess.SubprocessError):  # no git, no checkout, or one that does not answer
         return None
     return found + ("+changes" if changed else "")
 
 
-def _git(folder: Path, *words: str) -> str:
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # only looks, never writes
-    how: dict[str, Any] = {"cwd": folder, "env": environment, "stderr": subprocess.DEVNULL, "text": True, "timeout": 10}
-    return str(subprocess.check_output(["git", *words], **how)).strip()
+# whole runs, and their shards
+
+
+def asked_runs(folder: Path, config: Mapping[str, Any] | None = None) -> RunTable:
+    """Return the runs that the settings in `folder` ask for; `config` are these settings where they are known."""
+    with config_errors(folder):
+        run: RunTable = fill(RunTable, (read_toml(folder / CONFIG) if config is None else config).get("run", {}), "run")
+    return run
+
+
+def create(
+    folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]
+) -> RunFolder:
+    """Make a new run folder without any round.
+
+    The state comes last: a folder with one is complete.
+
+    Parameters
+    ----------
+    shards : sequence of mapping
+        The configs of its shards, none where it is one piece.
+    """
+    versions = {"headgate": __version__, "python": platform.python_version(), "numpy": np.__version__}
+    environment = {**versions, "platform": platform.platform(), **environment}
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"{folder}: exists already; resume it, or choose another folder")
+    for number, settings in enumerate((config, *shards)):
+        place = folder / SHARDS / f"{number - 1:03d}" if number else folder
+        make_folder(place)
+        text = tomli_w.dumps(settings).encode()
+        replace_file(place / CONFIG, text)
+        facts = {**environment, "config_sha256": hashlib.sha256(text).hexdigest()}
+        replace_file(place / ENVIRONMENT, json_bytes(sealed(facts)))
+    run = config["run"]
+    runs = {"policies": run["policies"], "seeds": list(range(run["first_seed"], run["first_seed"] + run["seeds"]))}
+    state = RunWriter(folder).state("running", 0, run["rounds"], elapsed_s=0.0, **runs, diverged=[], guessing=[])
+    return RunFolder(folder, dict(config), environment, state)
+
+
+def left_by_a_killed_start(folder: Path) -> bool:
+    """Return whether `folder` holds nothing but what `create` writes before the state."""
+    names = {whole_name(path.name) for path in folder.iterdir()}
+    return CONFIG in names and names <= {CONFIG, ENVIRONMENT, STATE, SHARDS} and not (folder / STATE).exists()
+
+
+def clear_killed_start(folder: Path) -> None:
+    """Make way for a new start. The config goes last, so that a process killed here leaves what a killed start leaves."""
+    for path in sorted(folder.iterdir(), key=lambda path: CONFIG in path.name):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def check_shards(folder: Path, config: Mapping[str, Any] | None = None) -> None:
+    """Refuse a run whose shards are not all there."""
+    shards, whole = shard_folders(folder), asked_runs(folder, config).runs
+    if shards != [folder] and sorted(run for shard in shards for run in asked_runs(shard).runs) != sorted(whole):
+        raise DataError(f"{folder}: its shards do not hold each of its {len(whole)} runs once; it cannot be continued")
+
+
+def played(shard: Path) -> int:
+    """Return the round of a shard's newest checkpoint, without looking into it."""
+    newest = newest_checkpoint(shard)
+    return 0 if newest is None else int(newest.name)
+
+
+def write_state(run: RunFolder, state: str, t: int, elapsed: float) -> RunFolder:
+    """Write the state of a run in shards, put together from theirs; return the run with it."""
+    lost: dict[str, list[dict[str, Any]]] = {"diverged": [], "guessing": []}
+    note: dict[str, str] = {}
+    for each in (read_state(shard) for shard in shard_folders(run.path) if (shard / STATE).exists()):
+        for key, runs in lost.items():
+            runs += each[key]
+        if "note" in each:
+            note = {"note": each["note"]}
+    places = {name: place for place, name in enumerate(run.policies)}
+    for runs in lost.values():
+        runs.sort(key=lambda one: (places.get(one["policy"], len(places)), one["seed"]))
+    known = {"policies": run.policies, "seeds": run.seeds, **lost, **note}
+    return replace(run, state=RunWriter(run.path).state(state, t, run.rounds, elapsed_s=round(elapsed, 3), **known))
+
+
+def finish(run: RunFolder, elapsed: float = 0.0, states: Mapping[Path, Mapping[str, Any]] | None = None) -> RunFolder:
+    """Make tables of the rows and finish the run. A process killed in the midst of it can do it again.
+
+    It needs neither the executor nor the device of the run: which models were lost is known from the last checkpoints.
+
+    Parameters
+    ----------
+    states : mapping, optional
+        The last states of shards that this process has finished.
+
+    Returns
+    -------
+    RunFolder
+        The finished run, with its tables in memory.
+    """
+    shards = shard_folders(run.path)
+    for shard, t in ((shard, played(shard)) for shard in shards):
+        if t < run.rounds:
+            raise DataError(f"{shard}: round {t} of {run.rounds}; cannot be finished yet")
+    run = write_tables(run)
+    for shard in shards:
+        known = dict((states or {}).get(shard) or read_state(shard))
+        if shard not in (states or {}) and (newest := newest_checkpoint(shard)) is not None:
+            known |= read_head(newest).get("facts", {})
+        more = {key: value for key, value in known.items() if key not in ("state", "round", "rounds", "pid", CHECKSUMS)}
+        state = RunWriter(shard).state("finished", run.rounds, run.rounds, **more)
+    return replace(run, state=state) if shards == [run.path] else write_state(run, "finished", run.rounds, elapsed)
+
+
+def write_tables(run: RunFolder) -> RunFolder:
+    """Make one table of the parts of all shards; return the run with its tables in memory."""
+    tables = {}
+    for table in TABLES:
+        path = run.path / f"{table}.parquet"
+        done = path.exists()  # by a process that was killed right after
+        tables[table] = frame = whole_table(run.path, table, run.policies)
+        if table == "metrics" and frame.height < run.most_rows:
+            missing = f"{frame.height} of {run.most_rows} rows are there"
+            raise DataError(f"{run.path}: metrics: {missing}; the run cannot be finished")
+        if not done:
+            buffer = io.BytesIO()
+            frame.write_parquet(buffer)
+            replace_file(path, buffer.getvalue())
+    for shard in shard_folders(run.path):
+        for table in TABLES:
+            if (shard / table).is_dir() and not (shard / table).is_symlink():
+                shutil.rmtree(shard / table)
+    return replace(run, tables=tables)
+
+
+def rounds_after(shard: Path, t: int) -> list[list[dict[str, Any]]]:
+    """Return the rows of each round that another process has written of a shard since round `t`."""
+    frames = [read_table(path, "metrics") for last, path in part_files(shard, "metrics").items() if last > t]
+    return [own.to_dicts() for frame in frames for own in frame.partition_by("t", maintain_order=True)]
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Say how to go on where a folder cannot be written, because the disk is full for example: nothing is lost."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise DataError(f"{folder}: cannot be written ({why}); make room and continue with: {resume_command(folder)}") from None
+
+
+def resume_command(folder: Path) -> str:
+    """Return the command that goes on with a run, or with all of a sweep."""
+    named: list[str] = []
+    with suppress(DataError):  # the command itself says what is damaged
+        named = [name for point in points_of(folder) for name in named_outside(read_toml(point / CONFIG)).values()]
+    trust = [word for name in sorted({*named}) for word in ("--trust", name)]
+    return shlex.join(["headgate", "run", "--resume", str(folder), *trust])

@@ -15,6 +15,8 @@ import numpy as np
 
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
+from headgate.learning.data import Digits
+from headgate.learning.models import Logistic
 
 LIGHT = 5.0
 """seconds of work that are not worth a second process"""
@@ -30,7 +32,7 @@ SHARE = 0.8
 
 def work(experiment: Experiment) -> float:
     """Seconds on one core, very roughly: what tells a second from a minute without looking at data or model."""
-    digits, linear = experiment.data.kind == "digits", experiment.model.kind == "logistic"
+    digits, linear = isinstance(experiment.data.source, Digits), type(experiment.model) is Logistic
     training = ((0.0006 if digits else 0.002) if linear else 0.15) * max(1.0, experiment.system.clients / 100)
     evaluation = (0.0001 if digits else 0.007) if linear else 1.0
     return runs_of(experiment) * experiment.rounds * (training + evaluation / max(experiment.training.evaluate_every, 1))
@@ -112,16 +114,11 @@ def choose_device(name: str) -> str:
         raise SettingError(f"--device {name}: must be one of {', '.join(DEVICES)}")
     if name == "cuda" and not _finds_gpu():
         raise SettingError("--device cuda: torch finds no GPU here")
-    return "cuda" if name == "cuda" or (name == "auto" and _has_driver() and _finds_gpu()) else "cpu"
-
-
-def _has_driver() -> bool:
-    """Of a GPU that torch may find: asked first, because to import torch takes seconds."""
-    if Path("/dev/kfd").exists():  # AMD's
-        return True
-    with suppress(OSError):
-        return bool(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))
-    return False
+    driver = Path("/dev/kfd").exists()  # AMD's; a driver is looked for first, because to import torch takes seconds
+    if name == "auto" and not driver:
+        with suppress(OSError):
+            driver = bool(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))
+    return "cuda" if name == "cuda" or (name == "auto" and driver and _finds_gpu()) else "cpu"
 
 
 def _finds_gpu() -> bool:

@@ -24,7 +24,7 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.drift import DriftingStream, World, judgement, sets_to_judge_by, world_of
-from headgate.learning.local import check_shift, moves
+from headgate.learning.local import moves
 from headgate.learning.purchases import (
     ChoosingSource,
     PurchaseSource,
@@ -76,7 +76,10 @@ class Simulation:
                 f"system.clients = {system.clients}: at most {MOST_WITHOUT_COHORT} can all train in every round; "
                 "set training.cohort, the number of clients drawn to train in a round, as in training.cohort = 1000"
             )
-        check_shift(training.shift, *dataset.shape[1:])
+        _, height, width = dataset.shape
+        if not 0 <= training.shift < min(height, width):
+            fewer = f"must be pixels from 0 on, fewer than the image has, {height} x {width}"
+            raise SettingError(f"training.shift = {training.shift}: {fewer}")
         self.world = world_of(given.data, dataset, self.seeds, system.clients)
         self.learner = learner_of(given, self.world.dataset, device, executor)
         self.streams = list(streams_of(given, dataset, self.seeds, self.world))
@@ -106,7 +109,7 @@ class Simulation:
         self._price(1)
         self.listening = [name for name in self.names if given.policies[name].hears]
         asked = [bool(training.losses) or name in self.listening for name in self.names]
-        self.hearing = Hearing(self.learner, asked, len(self.seeds), system.clients)
+        self.hearing = Hearing(self.learner, asked, len(self.seeds), system.clients) if any(asked) else None
         self.looks = self.looking or any(rule.scores for rule in rules.values())
         """whether some rule asks what the model says of samples"""
         self.overlap = device != "cpu" and not self.listening and not self.looks
@@ -151,8 +154,9 @@ class Simulation:
                 now = self._prepare(self.t + 1, self.ledgers, self.purchases)
         batch = now.batch._replace(weights=np.where(self.diverged[:, None] > 0, 0.0, now.batch.weights))
         shares = self.world.shares(now.t, self.experiment.system.weight)
-        sets = sets_to_judge_by(shares, bool(self.experiment.data.validation)) if self._evaluated(now.t) else []
-        asked = self.hearing.ask(self.models, batch)
+        evaluated = now.t % self.experiment.training.evaluate_every == 0 or now.t == self.experiment.rounds
+        sets = sets_to_judge_by(shares, bool(self.experiment.data.validation)) if evaluated else []
+        asked = None if self.hearing is None else self.learner.losses(self.models, batch, self.hearing.runs)
         models, results = self.learner.launch(now.t, self.models, batch, self.run_seeds, sets)
         ahead = self._look_ahead(now) if self.overlap else None
         self.uses.use(now.runs, now.samples)
@@ -161,9 +165,9 @@ class Simulation:
         self.diverged = np.where((self.diverged == 0) & (broken > 0), now.t, self.diverged)
         for values in (train_loss, *found):
             values[self.diverged > 0] = np.nan
-        if self._evaluated(now.t):
+        if evaluated:
             self.accuracy = found.accuracy
-        heard = self.hearing.losses(asked, batch.offsets, now.new, now.clients)
+        heard = {} if self.hearing is None else self.hearing.losses(asked, batch.offsets, now.new, now.clients)
         losses = {self.names[number]: each for number, each in heard.items()}
         heard_by = {name: replace(now.after[name], losses=self.controllers[name].kept(losses[name])) for name in self.listening}
         self.t, self.models, self._ahead = now.t, models, ahead
@@ -173,7 +177,16 @@ class Simulation:
 
     def _prepare(self, t: int, before: Mapping[str, Ledger], known: Mapping[str, PurchaseTable | None]) -> Prepared:
         """All of round t that does not depend on how the models turn out. Changes nothing that shows."""
-        price, orders, numbers = self._price(t), dict[str, Orders](), self._training_clients(t)
+        price, orders, system, cohort = (
+            self._price(t),
+            dict[str, Orders](),
+            self.experiment.system,
+            self.experiment.training.cohort,
+        )
+        numbers = np.broadcast_to(np.arange(system.clients), (len(self.seeds), system.clients))
+        """who trains, for every seed, (S, clients that train)"""
+        if cohort is not None:
+            numbers = np.stack([draw_cohort(int(seed), t, system.clients, cohort) for seed in self.seeds])
         after, paid, bought = dict[str, Ledger](), dict[str, Floats | None](), dict[str, PurchaseTable | None]()
         held: list[tuple[StreamSource, PurchaseTable | None, TrainingSamples]] = []
         for name, controller in self.controllers.items():
@@ -191,7 +204,7 @@ class Simulation:
         samples, rows = find_all(held)
         sizes = np.bincount(owner, minlength=clients.size)
         weights = aggregation_weights(
-            self.experiment.training.aggregation, self.experiment.system.weight[clients], sizes.reshape(clients.shape)
+            self.experiment.training.aggregation, system.weight[clients], sizes.reshape(clients.shape)
         )
         runs, most = owner // clients.shape[1], self.experiment.training.shift
         moved = moves(most, np.array(self.run_seeds)[runs], t, samples) if most else None
@@ -205,16 +218,6 @@ class Simulation:
             self._first, self.prices = t, np.ascontiguousarray(np.moveaxis(path, 1, 0))
         price: Floats = self.prices[t - self._first]
         return price
-
-    def _training_clients(self, t: int) -> Ints:
-        """Who trains in round t, for every seed, (S, clients that train)."""
-        clients, cohort = self.experiment.system.clients, self.experiment.training.cohort
-        if cohort is None:
-            return np.broadcast_to(np.arange(clients), (len(self.seeds), clients))
-        return np.stack([draw_cohort(int(seed), t, clients, cohort) for seed in self.seeds])
-
-    def _evaluated(self, t: int) -> bool:
-        return t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
 
     def _look_ahead(self, now: Prepared) -> Prepared | None:
         """The next round, prepared; None where it cannot be: the error is raised when its turn comes."""

@@ -136,10 +136,6 @@ class Learner(ABC):
         mean = put("mean", like.theta) if "mean" in tensors else theta
         return Models(theta, mean, {name: put(f"server.{name}", array) for name, array in like.server.items()})
 
-    def _factors(self, batch: RoundSamples) -> Array | None:
-        """How much each sample counts, where that depends on when it came; None: all count alike."""
-        return None if batch.new is None else self._put(self.training.objective.factors(batch.new, batch.offsets))
-
     @abstractmethod
     def read(self, array: Array) -> NDArray[Any]:
         """As numpy's, when it is known."""

@@ -81,7 +81,11 @@ class Judged:
         if self.images.size * self.task.dtype.itemsize > KEPT:
             return ((label, [self._products(rows)]) for label, rows in self._classes())
         if not self._kept:
-            self._kept = [(label, [*map(self._products, self._alike(rows))]) for label, rows in self._classes()]
+            for label, rows in self._classes():  # in parts: the images come last that are not 0 where few others are not
+                used = self.images[rows].reshape(len(rows), math.prod(self.task.shape)) > 0
+                rarest = np.where(used, used.sum(axis=0, dtype=np.int16), np.int16(EVALUATED)).min(axis=1)
+                parts = np.array_split(rows[np.argsort(-rarest, kind="stable")], -(-len(rows) // ALIKE))
+                self._kept.append((label, [*map(self._products, parts)]))
         return self._kept
 
     def _classes(self) -> Iterator[tuple[int, Ints]]:
@@ -89,12 +93,6 @@ class Judged:
         for label in range(self.task.classes):
             rows = np.flatnonzero(self.labels == label)
             yield from ((label, rows[start : start + EVALUATED]) for start in range(0, len(rows), EVALUATED))
-
-    def _alike(self, rows: Ints) -> list[Ints]:
-        """In parts: the images come last that are not 0 where few others are not."""
-        used = self.images[rows].reshape(len(rows), math.prod(self.task.shape)) > 0
-        rarest = np.where(used, used.sum(axis=0, dtype=np.int16), np.int16(EVALUATED)).min(axis=1)
-        return np.array_split(rows[np.argsort(-rarest, kind="stable")], -(-len(rows) // ALIKE))
 
     def _products(self, rows: Ints) -> list[Product]:
         images = self.images[rows].reshape(len(rows), math.prod(self.task.shape))
@@ -152,7 +150,8 @@ class LinearLearner(Learner):
         images = self.dataset.train_images[batch.rows]
         if batch.moves is not None:
             images = shifted(images, batch.moves, self.experiment.training.shift)
-        return RaggedBatch(images, self.dataset.train_labels[batch.rows], batch.offsets, self._factors(batch))
+        factors = None if batch.new is None else self._put(self.training.objective.factors(batch.new, batch.offsets))
+        return RaggedBatch(images, self.dataset.train_labels[batch.rows], batch.offsets, factors)
 
     def _losses(self, theta: Floats, batch: RaggedBatch) -> Floats:
         samples, logits = self._logits(theta, batch.images)

@@ -96,7 +96,8 @@ class NetLearner(Learner):
         images = self.images.index_select(0, rows)
         if batch.moves is not None:
             images = shifted(images, to_device(batch.moves, self.task.device), self.experiment.training.shift)
-        return RaggedBatch(images, self.labels.index_select(0, rows), batch.offsets, self._factors(batch))
+        factors = None if batch.new is None else self._put(self.training.objective.factors(batch.new, batch.offsets))
+        return RaggedBatch(images, self.labels.index_select(0, rows), batch.offsets, factors)
 
     def _losses(self, theta: Tensor, batch: RaggedBatch) -> Tensor:
         return -log_chances(self.judges[0].answers(theta, batch.images)[0], batch.labels).view(-1)

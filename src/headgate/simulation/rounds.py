@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from headgate.control.types import HALF, Bools, Floats, Ints, Ledger, Losses, Orders
 from headgate.learning.drift import Judgement
 from headgate.learning.purchases import PurchaseTable
-from headgate.simulation.learner import Learner, Models, RoundSamples
+from headgate.simulation.learner import Learner, RoundSamples
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 
@@ -63,14 +63,8 @@ class Hearing:
         self.learner, self.seeds, self.clients = learner, seeds, clients
         self.runs = np.flatnonzero(np.repeat(asked, seeds))
 
-    def ask(self, models: Models, batch: RoundSamples) -> Any:
-        """Return the losses of all samples of these runs, which `losses` waits for."""
-        return self.learner.losses(models, batch, self.runs) if self.runs.size else None
-
     def losses(self, answer: Any, offsets: Ints, new: Bools, clients: Ints) -> dict[int, Losses]:
         """Return what was heard by the number of the policy; `new` is of all samples, `clients` (R, C) of all runs."""
-        if not self.runs.size:
-            return {}
         sizes = np.diff(offsets).reshape(clients.shape)
         new = new[np.repeat(np.isin(np.arange(len(clients)), self.runs), sizes.sum(axis=1))]
         heard = mean_losses(self.learner.read(answer), new, sizes[self.runs], clients[self.runs], self.clients)

@@ -16,8 +16,7 @@ from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import Experiment, load
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.records.reader import CONFIG, MEAN_PRICE
-from headgate.records.shards import disk_errors, resume_command
-from headgate.records.writer import Checkpoint, RunWriter, commit
+from headgate.records.writer import Checkpoint, RunWriter, commit, disk_errors, resume_command
 from headgate.registry import in_one_line
 from headgate.simulation.cut import choose_device, footprint, give_back, most_runs, runs_of
 from headgate.simulation.engine import Simulation, streams_of

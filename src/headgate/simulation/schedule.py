@@ -17,21 +17,8 @@ import tomli_w
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.experiment.sweep import differing
-from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, read_config
-from headgate.records.shards import (
-    ShardProgress,
-    asked_runs,
-    check_shards,
-    clear_killed_start,
-    create,
-    disk_errors,
-    finish,
-    left_by_a_killed_start,
-    played,
-    resume_command,
-    write_state,
-)
-from headgate.records.sums import read_sealed
+from headgate.reading import read_toml
+from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder
 from headgate.records.tables import (
     SHARDS,
     STATE,
@@ -39,11 +26,27 @@ from headgate.records.tables import (
     TABLES,
     folder_name,
     frame_of_rows,
+    part_files,
     points_of,
+    read_sealed,
     shard_folders,
     sweep_text,
 )
-from headgate.records.writer import Checkpoint, make_folder
+from headgate.records.writer import (
+    Checkpoint,
+    asked_runs,
+    check_shards,
+    clear_killed_start,
+    create,
+    disk_errors,
+    finish,
+    left_by_a_killed_start,
+    make_folder,
+    played,
+    resume_command,
+    rounds_after,
+    write_state,
+)
 from headgate.registry import Search, Untrusted
 from headgate.simulation.cut import LIGHT, Footprint, choose_device, cut, most_runs, runs_of, work
 from headgate.simulation.rounds import Round
@@ -88,11 +91,10 @@ def perform(
         for task in (task for task in left if executor != "auto" and not task.fresh):
             if (begun := Checkpoint(task.folder).fact("executor", str)) != executor:
                 raise SettingError(f"--executor {executor}: {task.folder} was begun by {begun}")
-        for task in left:
+        for task in (task for task in left if not task.fresh or task.executor is not None):
             _refuse_untrusted_executor(task, {executor, *trust})
         began, states = time.monotonic(), dict[Path, dict[str, Any]]()
         if any(task.fresh or task.left() for task in left):
-            say = say or (lambda text: None)
             with closing(_worker(left, device, processes)) as worker:
                 _start(tasks, folder, worker, device, executor, say, held)
                 states = _execute(tasks, folder, worker, device, tick, watch, say)
@@ -186,7 +188,7 @@ def _task(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequ
 
 def _read(folder: Path, trust: Sequence[str]) -> Experiment:
     """The experiment that was begun in a folder, which may be somebody else's."""
-    read_config(folder)  # refuses what is no settings of ours before more is made of it
+    read_toml(folder / CONFIG)  # refuses what is no settings of ours before more is made of it
     try:
         return load(folder / CONFIG, trusted=trust)
     except Untrusted as error:
@@ -202,7 +204,7 @@ def _refuse_other_code(folder: Path, config: Mapping[str, Any]) -> None:
 
     whole = code(config)
     for shard in (shard for shard in shard_folders(folder) if shard != folder):
-        for key, name in code(read_config(shard)).items():
+        for key, name in code(read_toml(shard / CONFIG)).items():
             if whole.get(key) != name:
                 raise DataError(f"{shard / CONFIG}: {key.lstrip('.')} = {name} is not what {folder / CONFIG} says")
 
@@ -243,7 +245,7 @@ def _start(
     worker: Worker,
     device: str,
     executor: str,
-    say: Callable[[str], None],
+    say: Callable[[str], None] | None,
     held: FolderLock,
 ) -> None:
     """Cut the experiments that are fresh and make their folders, after all of them have been looked at.
@@ -257,10 +259,10 @@ def _start(
         fit = Footprint(**facts["footprint"]).fit(facts["free"]) if "free" in facts else None
         most = most_runs(task.experiment, facts["environment"]["executor"], fit)
         cuts.append((facts, [task.experiment] if task.experiment.unnamed else cut(task.experiment, most)))
-        if fit is not None:
+        if fit is not None and say is not None:
             say(_memory(cuts[-1][1], facts))
     for warning in dict.fromkeys(facts.get("at_first") for facts, _ in cuts):
-        if warning is not None:
+        if warning is not None and say is not None:
             say(warning)
     with disk_errors(whole):
         if len(tasks) > 1 or whole != tasks[0].folder:
@@ -269,7 +271,7 @@ def _start(
         for task, (facts, chunks) in zip(fresh, cuts, strict=True):
             make_folder(task.folder)
             held.take(task.folder, task.folder)
-            if left_by_a_killed_start(task.folder):
+            if any(task.folder.iterdir()) and left_by_a_killed_start(task.folder):
                 clear_killed_start(task.folder)
             shards = [chunk.tables() for chunk in chunks] if len(chunks) > 1 else []
             unnamed = {"unnamed": task.experiment.unnamed} if task.experiment.unnamed else {}
@@ -311,12 +313,13 @@ def _execute(
     device: str,
     tick: Tick | None,
     watch: Watch | None,
-    say: Callable[[str], None],
+    say: Callable[[str], None] | None,
 ) -> dict[Path, dict[str, Any]]:
     """Finish all shards that have rounds left; return the last states of those that this process has finished."""
     left = [task for task in tasks if not task.finished]
     chunks = {shard: experiment for task in left for shard, experiment in task.left().items()}
-    say(_described(left, worker))
+    if say is not None:
+        say(_described(left, worker))
     progress = ChunkProgress(tasks, whole, tick, watch)
     try:
         with stop_requested() as stop:
@@ -332,7 +335,7 @@ def _execute(
         raise _explained(why, progress, whole) from None
     progress.look(at_once=True)
     for note in dict.fromkeys((progress.states.get(chunk) or read_sealed(chunk / STATE)).get("note") for chunk in chunks):
-        if note is not None:
+        if note is not None and say is not None:
             say(note)
     return progress.states
 
@@ -343,9 +346,11 @@ class ChunkProgress:
     def __init__(self, tasks: Sequence[_Task], whole: Path, tick: Tick | None, watch: Watch | None) -> None:
         self.whole, self.tick, self.watch, self.began = whole, tick, watch, time.monotonic()
         self.tasks = [task for task in tasks if not task.finished]
-        self.shards = {shard: (task, ShardProgress(shard)) for task in self.tasks for shard in shard_folders(task.folder)}
+        self.shards = {shard: task for task in self.tasks for shard in shard_folders(task.folder)}
+        self.t = {shard: played(shard) for shard in self.shards}
+        self.in_shards = [task.run for task in self.tasks if task.run is not None and (task.folder / SHARDS).is_dir()]
         self.before = sum(len(shard_folders(task.folder)) * task.experiment.rounds for task in tasks if task.finished)
-        self.total = self.before + sum(task.experiment.rounds for task, _ in self.shards.values())
+        self.total = self.before + sum(task.experiment.rounds for task in self.shards.values())
         self.states: dict[Path, dict[str, Any]] = {}
         """the last ones of chunks that this process has finished"""
         self._ticked = self._written = -STATE_SECONDS
@@ -355,22 +360,24 @@ class ChunkProgress:
 
     @property
     def done(self) -> int:
-        return self.before + sum(shard.t for _, shard in self.shards.values())
+        return self.before + sum(self.t.values())
 
     def played(self, folder: Path, done: Round) -> None:
         """Take a round that this process has finished."""
-        task, shard = self.shards[folder]
-        shard.t += 1
+        self.t[folder] += 1
         if self.watch is not None:
-            self.watch(task.folder, frame_of_rows(done.metrics, "metrics").to_dicts())  # as others read them
+            self.watch(self.shards[folder].folder, frame_of_rows(done.metrics, "metrics").to_dicts())  # as others read them
         self._report()
 
     def look(self, at_once: bool = False) -> None:
         """Look for what other processes have written."""
-        for task, shard in self.shards.values():
-            for rows in shard.rounds(read=self.watch is not None):
-                if self.watch is not None:
-                    self.watch(task.folder, rows)
+        for shard, task in self.shards.items():
+            if self.watch is None:
+                self.t[shard] = max(self.t[shard], *part_files(shard, "metrics"), 0)
+                continue
+            for rows in rounds_after(shard, self.t[shard]):
+                self.watch(task.folder, rows)
+                self.t[shard] = rows[0]["t"]
         self._report(at_once)
 
     def _report(self, at_once: bool = False) -> None:
@@ -378,17 +385,16 @@ class ChunkProgress:
         if self.tick is not None and (at_once or now - self._ticked >= TICK_SECONDS):
             self._ticked = now
             self.tick(self.done, self.total)
-        if now - self._written >= STATE_SECONDS:
+        if self.in_shards and now - self._written >= STATE_SECONDS:
             self._written = now
             self.write_states("running")
 
     def write_states(self, state: str) -> None:
         """Write the state of the runs in shards: their round is the mean of their shards'. Others write their own."""
-        for task in self.tasks:
-            if (task.folder / SHARDS).is_dir() and task.run is not None:
-                rounds = [shard.t for own, shard in self.shards.values() if own is task]
-                with disk_errors(self.whole):
-                    write_state(task.run, state, sum(rounds) // len(rounds), time.monotonic() - self.began)
+        for run in self.in_shards:
+            rounds = [self.t[shard] for shard, task in self.shards.items() if task.run is run]
+            with disk_errors(self.whole):
+                write_state(run, state, sum(rounds) // len(rounds), time.monotonic() - self.began)
 
 
 def _explained(error: HeadgateError, progress: ChunkProgress, folder: Path) -> HeadgateError:
@@ -396,8 +402,8 @@ def _explained(error: HeadgateError, progress: ChunkProgress, folder: Path) -> H
     go_on = f"continue with: {resume_command(folder)}"
     if isinstance(error, Interrupted):
         if len(progress.shards) == 1:
-            ((task, shard),) = progress.shards.values()
-            return Interrupted(f"interrupted after round {shard.t} of {task.experiment.rounds}", go_on)
+            ((shard, task),) = progress.shards.items()
+            return Interrupted(f"interrupted after round {progress.t[shard]} of {task.experiment.rounds}", go_on)
         chunks = f"{len(progress.shards)} chunks"
         return Interrupted(f"interrupted after {progress.done} of {progress.total} rounds in {chunks}", go_on)
     why, text = error, str(error)

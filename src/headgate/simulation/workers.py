@@ -43,13 +43,14 @@ def cores() -> int:
 
 
 class Datasets(dict[str, Any]):
-    """Data sets by their key, each read once."""
+    """Data sets by their source, each read once."""
 
     def of(self, data: Data) -> Any:
         """Return a data set."""
-        if data.key not in self:
-            self[data.key] = data.load()
-        return self[data.key]
+        key = repr(data.source)
+        if key not in self:
+            self[key] = data.load()
+        return self[key]
 
 
 class InProcess:

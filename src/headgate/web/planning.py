@@ -105,7 +105,7 @@ def _check_sizes(asked: PlanRequest) -> None:
     if not isinstance(asked.system.get("buffers"), list) or not asked.system["buffers"]:
         raise SettingError("system.buffers: must be a list of whole numbers, one for each client")
     system: SystemTable = fill(SystemTable, _without_none(asked.system), "system")  # of the types that will be used
-    count, buffers = system.count, system.buffers
+    count, buffers = system.clients or len(system.buffers), system.buffers
     if not 1 <= count <= LIMITS["clients"]:
         raise SettingError(f"system.clients = {count}: must be 1 to {LIMITS['clients']:,}")
     if count * max(buffers) > LIMITS["places"]:

@@ -15,8 +15,7 @@ from headgate.analysis.listing import LISTED, run_row
 from headgate.errors import DataError, HeadgateError
 from headgate.limits import TABLE as MOST_BYTES
 from headgate.records.reader import RunFolder
-from headgate.records.rows import Follower, Rows
-from headgate.records.tables import STATE, Mark, find_runs, mark_of, table_files
+from headgate.records.tables import STATE, Follower, Mark, Rows, find_runs, mark_of, table_files
 
 HELD_BYTES = 2 * MOST_BYTES
 """of all tables that are kept for the next question"""
@@ -116,7 +115,7 @@ class Library:
         """What each client holds, or another column: no runs where it was not recorded, None where it is too large to hold."""
         with self._lock:
             run = self.open(name)
-            return None if _clients_bytes(run) > MOST_BYTES else self._followed(name, "clients", (column,), len(run.buffers))
+            return None if _clients_bytes(run) > MOST_BYTES else self._followed(name, "clients", (column,), run.system.clients)
 
     def _followed(self, name: str, table: str, columns: tuple[str, ...] = (), clients: int = 0) -> Rows:
         head, key = self.head(name), (name, columns)
@@ -173,4 +172,4 @@ class Library:
 
 def _clients_bytes(run: RunFolder) -> int:
     """Of one column, when the run will be finished."""
-    return len(run.runs) * run.rounds * len(run.buffers) * 4
+    return len(run.runs) * run.rounds * run.system.clients * 4

@@ -8,8 +8,7 @@ import pytest
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import load, sweep_points
 from headgate.records.reader import RunFolder
-from headgate.records.sums import read_sealed, sealed
-from headgate.records.tables import points_of, shard_folders
+from headgate.records.tables import points_of, read_sealed, sealed, shard_folders
 from headgate.simulation.schedule import perform
 from headgate.writing import FolderLock
 
@@ -82,7 +81,7 @@ def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
         perform(load("digits", SETTINGS), folder, executor="flat")
     part = shard_folders(folder)[1]
     for path in (folder, part / "config.toml"):  # a command, or a child that was left behind
-        later = part / "metrics" / "part-00009.json"
+        later = part / "metrics" / "part-00009.parquet"
         later.parent.mkdir(exist_ok=True)
         later.write_bytes(b"of nobody who is playing")
         with FolderLock() as other:

@@ -37,7 +37,7 @@ def test_one_process_and_two_write_the_same_bytes(tmp_path):
         pl.read_parquet(two / "metrics.parquet").select("policy", "seed", "t").rows()
     )
     assert said == ["8 runs (2 policies × 4 seeds) on 2 processes"]
-    assert not list(two.rglob("part-*.json"))
+    assert not list(two.rglob("part-*.parquet"))
     assert RunFolder.open(two).status == "finished"
 
 

@@ -141,7 +141,13 @@ class Gram(Executor[Any]):
             moves, losses = _descended(logits, labels, sizes, weights, training, spans, factors)
             held = sizes.reshape(weights.shape).sum(axis=1)
             means = np.bincount(np.arange(len(held)).repeat(held), losses, minlength=len(held)) / held  # 0/0 is nan
-            after = self._moved(models, samples, moves, runs)
+            after = np.empty(models.shape, models.dtype)  # the models after their samples' moves: one product for each run
+            weight, bias = self.linear.matrices(after)
+            for r, run in enumerate(runs):
+                np.matmul(moves[:, run], samples[run], weight[r])
+                if bias is not None:
+                    np.add.reduce(moves[:, run], axis=1, out=bias[r, :, 0])
+            after += models
             if training.weight_decay:
                 trained = (weights * (sizes.reshape(weights.shape) > 0)).sum(axis=1, keepdims=True)
                 after += np.where(trained == 0, 0, (shares_after(training)[-1] - 1) * trained) * models
@@ -180,17 +186,6 @@ class Gram(Executor[Any]):
                 break
         return gram
 
-    def _moved(self, models: Floats, samples: Floats, moves: Floats, runs: list[slice]) -> Floats:
-        """The models after their samples' moves: one product for each run."""
-        after = np.empty(models.shape, models.dtype)
-        weight, bias = self.linear.matrices(after)
-        for r, run in enumerate(runs):
-            np.matmul(moves[:, run], samples[run], weight[r])
-            if bias is not None:
-                np.add.reduce(moves[:, run], axis=1, out=bias[r, :, 0])
-        after += models
-        return after
-
 
 def _descended(
     logits: Floats,
@@ -216,7 +211,8 @@ def _descended(
     truth.put(own, share if plain else 1)
     held = None if plain else _classes_held(labels, sizes, len(logits)).astype(logits.dtype).repeat(sizes, axis=1)
     places = [(total[:, span], gram, here[:, span]) for span, gram in bins]
-    factor, losses, shares = np.empty_like(share), np.empty_like(share), shares_after(training)
+    factor, losses = np.empty_like(share), np.empty_like(share)
+    shares = shares_after(training) if training.weight_decay else []
     if not plain:
         np.maximum.reduce(logits, axis=0, out=factor)
         losses = factor + np.log(np.exp(logits - factor).sum(axis=0)) - logits.take(own)

@@ -8,8 +8,8 @@ of the prices below a bin's edge is exact, and prices within one bin count as th
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edge, todays
-from headgate.control.types import Arrays, Floats, Ints, View
+from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edge
+from headgate.control.types import Arrays, Floats, Ints
 
 BINS = 512
 NAMES = ("price_bins", "price_sums", "price_counts", "price_bits")
@@ -21,11 +21,6 @@ def unseen(runs: int) -> Arrays:
     """No price seen yet."""
     bins, bits = np.full((runs, BINS), NONE, dtype=np.int64), np.zeros(runs, dtype=np.int64)
     return dict(zip(NAMES, (bins, np.zeros((runs, BINS)), np.zeros_like(bins), bits), strict=True))
-
-
-def observe(memory: Arrays, view: View) -> Arrays:
-    """The memory with this round's price in it."""
-    return remember(memory, todays(view))
 
 
 def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
@@ -60,11 +55,6 @@ def _widen(bins: Ints, sums: Floats, counts: Ints, bits: Ints, run: int) -> None
     bins[run, : joined.size] = joined
 
 
-def remembered(memory: Arrays) -> Ints:
-    """How many prices have been seen, (R,)."""
-    return np.asarray(memory["price_counts"].sum(axis=-1))
-
-
 def holds(memory: Arrays, price: Floats) -> NDArray[np.bool_]:
     """Whether this price, (R,), is among the remembered ones."""
     return np.asarray((memory["price_bins"] == bin_of(price, memory["price_bits"])[:, None]).any(axis=-1))
@@ -75,7 +65,7 @@ def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
 
     Today's prices are among the remembered ones. Where there is one it need only be compared, not put in order.
     """
-    (bins, sums, _, bits), count = (memory[name] for name in NAMES), remembered(memory)
+    (bins, sums, _, bits), count = (memory[name] for name in NAMES), memory["price_counts"].sum(axis=-1)
     if price.ndim == 1:
         today = bin_of(price, bits)[:, None]
         left = spend * count - np.where(bins < today, sums, 0.0).sum(axis=-1)

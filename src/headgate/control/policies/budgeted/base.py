@@ -4,7 +4,6 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from headgate.control.apportion import ROUNDING
 from headgate.control.checks import a_share, zero_or_more
@@ -72,8 +71,15 @@ class BudgetedPolicy(AdmissionPolicy):
 
     @np.errstate(over="ignore")  # at a price of next to nothing the money buys infinitely many, which is right
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        share, memory = self.wanted(view, memory)
-        share = _checked_share(share, view)
+        said, memory = self.wanted(view, memory)
+        share, (runs, clients) = np.asarray(said, dtype=np.float64), view.kept_by_client.shape
+        needed = dict.fromkeys([view.price.shape, (runs, clients)])
+        if share.shape not in needed:
+            shapes = " or ".join(map(str, needed))
+            raise SettingError(f"wanted: shares of shape {share.shape} for {runs} runs and {clients} clients; needs {shapes}")
+        if not (share.min() >= 0 and share.max() <= 1 + 1e-9):
+            worst = share.flat[np.argmax(np.abs(share - 0.5))]
+            raise SettingError(f"wanted: a share of {worst:g} of the places; must lie between 0 and 1")
         if self.fill and view.t == 1:
             share = np.ones_like(view.price)
         places, most = self.places(view.system), np.minimum(self.spending_limit(view, memory), view.money)
@@ -114,19 +120,6 @@ class BudgetedPolicy(AdmissionPolicy):
             "owed": owed,
             "bought": memory["bought"] + whole,
         }
-
-
-def _checked_share(said: ArrayLike, view: View) -> Floats:
-    """What `wanted` returned, refused where it cannot be meant."""
-    share, (runs, clients) = np.asarray(said, dtype=np.float64), view.kept_by_client.shape
-    needed = dict.fromkeys([view.price.shape, (runs, clients)])
-    if share.shape not in needed:
-        shapes = " or ".join(map(str, needed))
-        raise SettingError(f"wanted: shares of shape {share.shape} for {runs} runs and {clients} clients; needs {shapes}")
-    if not (share.min() >= 0 and share.max() <= 1 + 1e-9):
-        worst = share.flat[np.argmax(np.abs(share - 0.5))]
-        raise SettingError(f"wanted: a share of {worst:g} of the places; must lie between 0 and 1")
-    return share
 
 
 def fair(wanted: Floats, bought: Ints, buffer: Ints, tolerance: float) -> Floats:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headgate.control.checks import a_share, zero_or_more
 from headgate.control.policies.budgeted import all_prices, latest_prices, wear
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.price_limit import spread
+from headgate.control.policies.budgeted.price_limit import spread, todays
 from headgate.control.policies.budgeted.purse import ceiling, pace, rounds_left
 from headgate.control.policy import PolicyContext
 from headgate.control.types import Arrays, Floats, System, View
@@ -105,7 +105,7 @@ class Headgate(BudgetedPolicy):
             else:
                 share = np.mean([prices.deserved(memory, part, spend) for part in felt.T], axis=0)
         else:
-            before, memory = memory, prices.observe(memory, view)
+            before, memory = memory, prices.remember(memory, todays(view))
             share = prices.deserved(memory, view.price, self.allowed(view, memory) / renewed)
         bundle = view.price if view.price.ndim == 1 else (view.price * places).sum(axis=-1) / self.all_places(view.system)
         buys = np.divide(view.system.budget, bundle, out=np.full_like(bundle, np.inf), where=bundle > 0)
@@ -138,7 +138,8 @@ class Headgate(BudgetedPolicy):
         return np.asarray(weight * np.maximum(ceiling(view, self.overdraft) - view.spent, 0.0))
 
     def _spent_by(self, time: float) -> float:
-        return (1 - self.early) * time + self.early * float(np.interp(time, *_early_path()))
+        early = float(np.interp(time, *_early_path())) if self.early else 0.0
+        return (1 - self.early) * time + self.early * early
 
 
 def _price_at_limit(price: Floats, share: Floats) -> Floats:

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edge, todays
-from headgate.control.types import Arrays, Floats, Ints, View
+from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edge
+from headgate.control.types import Arrays, Floats, Ints
 
 WINDOW = 256
 """prices that are remembered where nobody says how many"""
@@ -16,13 +16,8 @@ def unseen(runs: int, window: int = WINDOW, costs: bool = False) -> Arrays:
     return {"prices": np.zeros((runs, window)), "prices_seen": np.zeros(runs, dtype=np.int64), **own}
 
 
-def observe(memory: Arrays, view: View) -> Arrays:
-    """The memory with this round's price in it, in the place of the oldest."""
-    return remember(memory, todays(view))
-
-
 def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
-    """The memory with these prices in it, (R, any number). Where they are prices as felt, `costs` are the real ones."""
+    """The memory with these prices, (R, any number), in place of the oldest; `costs` are the real ones of prices as felt."""
     seen, window = memory["prices_seen"], memory["prices"].shape[-1]
     places = (seen[:, None] + np.arange(prices.shape[-1])) % window
     new = {"prices": prices} if costs is None else {"prices": prices, "price_costs": costs}

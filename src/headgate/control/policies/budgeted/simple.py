@@ -8,7 +8,7 @@ import numpy as np
 from headgate.control.checks import a_share, positive, zero_or_more
 from headgate.control.policies.budgeted import all_prices, latest_prices
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.price_limit import Edge, edge_of
+from headgate.control.policies.budgeted.price_limit import Edge, edge_of, todays
 from headgate.control.policies.budgeted.purse import pace
 from headgate.control.policies.dpp import horizon_at
 from headgate.control.policy import PolicyContext
@@ -77,7 +77,7 @@ class Resolving(BudgetedPolicy):
         return {**super().start(system, runs), **all_prices.unseen(runs)}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        memory = all_prices.observe(memory, view)
+        memory = all_prices.remember(memory, todays(view))
         spend = pace(view, self.overdraft) / self.places(view.system).sum()
         return all_prices.deserved(memory, view.price, spend), memory
 
@@ -139,7 +139,7 @@ class Below(BudgetedPolicy):
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         price = view.price if view.price.ndim == 1 else view.price.mean(axis=-1)
-        memory = latest_prices.observe(memory, view._replace(price=price))
+        memory = latest_prices.remember(memory, price[:, None])
         place = np.ceil(self.quantile * latest_prices.remembered(memory)).astype(np.int64) - 1
         limit = np.take_along_axis(np.sort(latest_prices.seen_prices(memory), axis=-1), place[:, None], axis=-1)[:, 0]
         cost = (view.price if view.price.ndim > 1 else price[:, None]) * self.places(view.system)
