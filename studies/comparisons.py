@@ -33,7 +33,7 @@ BY_AGE = ("age-mnist", "age-lenet", "age-cifar10", "age-imagenette")
 WANDER = ("wander-ercot", "wander-brent", "wander-ercot-lenet", "wander-brent-lenet")
 ALSO = ("listening", *WANDER, *BY_AGE, *HINDSIGHT)
 """a policy that buys by the clients' losses, one that finds its window, limits by age, hindsight"""
-DROPPED = ("paid", "chosen", "closed_chosen")
+DROPPED = ("paid",)
 Found = Mapping[str, Sequence[Row]]
 """the rows of each comparison"""
 

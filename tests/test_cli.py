@@ -79,15 +79,6 @@ def test_rehearse_writes_its_rows(headgate, tmp_path, suffix):
     assert prices["acdpp"].equals(prices["hybrid"])  # all policies meet the same prices
 
 
-def test_rehearse_draws(headgate, tmp_path):
-    path = tmp_path / "f.svg"
-    headgate("rehearse", "mnist", "--rounds", "10", "--seeds", "2", "--figure", str(path), "-q")
-    assert path.read_text().startswith("<?xml")
-    first = path.read_bytes()
-    headgate("rehearse", "mnist", "--rounds", "10", "--seeds", "2", "--figure", str(path), "-q")
-    assert path.read_bytes() == first
-
-
 def test_replay_prints_a_sentence_and_json_and_writes_its_rows(headgate, tmp_path):
     purchases, rows = str(EXAMPLES / "purchases.csv"), tmp_path / "rows.csv"
     out, err = headgate("replay", purchases, "--currency", "$", "--out", str(rows))

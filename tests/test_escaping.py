@@ -14,6 +14,7 @@ from rich.console import Console
 
 from headgate import cli, escaping
 from headgate.analysis.display import StackedTable, show
+from headgate.analysis.figures import draw_comparison
 from headgate.escaping import cell, code, json_text, label, markdown, markup, one_line, printable, shown
 
 NASTY = ["a[/b]", "d[red]", "\x1b[2J\x1b]0;owned\x07", "=1+1", "@SUM(A1)", "a|b", "`x`", "$\\frac{", "‮txt.exe", "\x9b31m", "_x"]
@@ -66,13 +67,15 @@ def test_policies_may_have_any_name(headgate, tmp_path):
     path = tmp_path / "nasty.toml"
     path.write_text(recipe.replace("\\u007f", "\\u007F"), "utf-8")
     out, figure = tmp_path / "rows.csv", tmp_path / "figure.svg"
-    printed, error = headgate("rehearse", path, "--out", out, "--figure", figure)
+    printed, error = headgate("rehearse", path, "--out", out)
     assert "\x1b" not in printed + error
     assert "\x9b" not in printed + error
     for name in names:
         assert printable(name) in printed
     written = {row["policy"] for row in csv.DictReader(io.StringIO(out.read_text("utf-8")))}
     assert written == {cell(name) for name in NASTY}
+    learnt = {"spend": 1.0, "last_by_seed": [0.5], "learnt": [0], "reference": False}
+    draw_comparison([{"policy": name, **learnt} for name in NASTY], [], figure)
     assert figure.stat().st_size > 0
     told = json.loads(headgate("rehearse", path, "--format", "json")[0])
     assert [row["policy"] for row in told] == NASTY

@@ -18,7 +18,6 @@ COMMANDS = (
     "-m tools.equations",
     "tools/benchmarks.py",
     "-m tools.readme",
-    "-m headgate.cli rehearse mnist --quiet --figure docs/figures/rehearsal.svg",
 )
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headgate.analysis.display import Displayed
-from headgate.analysis.rehearsal import rows, summarise_rehearsal
+from headgate.analysis.rehearsal import plan_json, plan_tables, rehearsal_tables, rows, summarise_rehearsal
 from headgate.analysis.report import Comparison, conclude, conclude_comparison, summary_rows, write_report
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.summary import PolicySummary
-from headgate.analysis.tables import plan_json, plan_tables, rehearsal_tables, runs_tables
+from headgate.analysis.tables import runs_tables
 from headgate.control.policies import KINDS
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Plan, Rehearsal

@@ -78,10 +78,9 @@ def test_the_order_of_rows_does_not_matter(folder, rows, data):
     assert np.array_equal(first.bought, other.bought)
 
 
-@pytest.mark.parametrize(("capacity", "cheapest"), [(10, 30.0), (20, 20.0)])
-def test_the_cheapest_possible_takes_the_lowest_prices_first(tmp_path, capacity, cheapest):
+def test_the_cheapest_possible_takes_the_lowest_prices_first(tmp_path):
     path = written(tmp_path, [(1, 0, 4.0, 10), (2, 0, 2.0, 0), (3, 0, 1.0, 0), (4, 0, 5.0, 10)])
-    assert headgate.replay(path, capacity).cheapest == cheapest
+    assert [headgate.replay(path, capacity).cheapest for capacity in (10, 20)] == [30.0, 20.0]
 
 
 def test_no_later_price_changes_an_earlier_purchase(tmp_path):
@@ -104,7 +103,7 @@ def test_clients_have_prices_and_capacities_of_their_own_and_need_an_offer(tmp_p
     assert done.capacity.tolist() == [5, 10]
     assert not done.purchases.offered[4, 0]
     assert done.frame["price"][4] == done.purchases.price[4, 1]
-    assert "at most 5 to 10 samples a round and client (capacity)" in done.note
+    assert "at most 10 samples a round and client (capacity)" in " ".join(repr(done).split())
 
 
 def test_what_is_said_where_nothing_could_be_saved_or_headgate_loses(tmp_path):
@@ -124,27 +123,24 @@ def test_what_is_said_where_nothing_could_be_saved_or_headgate_loses(tmp_path):
 
 HEADER = "time,price,samples\n"
 REFUSED = {
-    "": 'no column "time"; its header names nothing',
+    "": "cannot be read as CSV (empty CSV)",
     "time,price\n1,2\n": 'no column "samples"; its header names time, price',
     "time;price;samples\n1;2;3\n": 'no column "time"',
     HEADER: "holds no purchases",
-    f"{HEADER}1,-2,3\n": "line 2: price = -2: must be a number, 0 or more and at most 1e+15",
-    f"{HEADER}1,nan,3\n": "line 2: price = nan",
-    f"{HEADER}1,inf,3\n": "line 2: price = inf",
-    f"{HEADER}1,2,3\n2,$2,3\n": "line 3: price = $2",
-    f"{HEADER}1,2\n": "line 2: samples = : must be",
-    f"{HEADER}1,2,-3\n": "line 2: samples = -3",
-    f"{HEADER}1,2,2.5\n": "line 2: samples = 2.5: must be a whole number",
-    f"{HEADER}1,2,1e10\n": "line 2: samples = 1e10: must be a number, 0 or more and at most 1e+09",
-    f"{HEADER}1,2,5,3\n": "line 2: has more cells than the header has columns",
-    f"{HEADER}Monday,2,3\n": "line 2: time = Monday: must be a number or an ISO date",
-    f"{HEADER}{'0' * 50},2,3\n": "line 2: time = 000",
+    f"{HEADER}1,-2,3\n": "line 2.price = -2: must be greater than or equal to 0",
+    f"{HEADER}1,nan,3\n": "line 2.price = nan: must be a finite number",
+    f"{HEADER}1,2,3\n2,$2,3\n": "line 3.price = $2: must be a valid number",
+    f"{HEADER}1,2\n": "line 2.samples: is missing",
+    f"{HEADER}1,2,2.5\n": "line 2.samples = 2.5: must be a valid integer",
+    f"{HEADER}1,2,10000000000\n": "line 2.samples = 10000000000: must be less than or equal to 1000000000",
+    f"{HEADER}1,2,5,3\n": "cannot be read as CSV (found more fields than",
+    f"{HEADER}Monday,2,3\n": "line 2.time = Monday: must be a valid number",
     f"{HEADER}1,2,3\n2026-01-05,2,3\n": "times must be all numbers, all dates",
     f"{HEADER}2026-01-05,2,3\n2026-01-05T09:00Z,2,3\n": "all dates, or all dates with a time zone",
     f"{HEADER}2026-01-05,2,3\n2026-01-05T00:00,2,3\n": "line 3: time = 2026-01-05T00:00: comes twice",
     "time,client,price,samples\n1,a,2,3\n1,a,2,4\n": "line 3: time = 1: comes twice",
     f"{HEADER}1,2,0\n": "0 was paid in all; must be more than nothing",
-    f'{HEADER}1,2,"{"3" * 200_000}"\n': "cannot be read as CSV (field larger than field limit",
+    f'{HEADER}1,2,"{"3" * 200_000}"\n': "line 2.samples = 333",
     HEADER + "".join(f"{t},1,1\n" for t in range(PURCHASES + 1)): "more than 20,000 purchases",
     "time,client,price,samples\n" + "".join(f"{t},c{t},1,1\n" for t in range(300)): "300 times and 300 clients",
 }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from headgate.analysis.curves import heats, thinned
+from headgate.analysis.curves import heat, thinned
 from headgate.analysis.figures import save_figure
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_runs
@@ -58,7 +58,7 @@ def test_the_page_s_numbers(tmp_path):
     heat = data["heats"][0]
     assert (heat["clients"], heat["t"], heat["buffers"]) == (["0", "1"], [1, 2, 3, 4], [4, 6])
     assert heat["ratio"][0] == pytest.approx([(8 + 250) / 12, (10 + 250) / 12, (12 + 250) / 12, (8 + 250) / 12], rel=1e-3)
-    assert [one["series"] for one in data["heats"]] == [0, 1]
+    assert [one["policy"] for one in data["heats"]] == ["a", WICKED]
 
 
 def test_several_runs_are_told_apart(tmp_path):
@@ -81,12 +81,11 @@ def test_a_long_run_is_thinned(tmp_path):
 
 def test_many_clients_are_averaged_in_groups(tmp_path):
     run = long(tmp_path / "run", policies=1, seeds=1, rounds=3, clients=250)
-    (heat,) = heats(read_runs([run]))
-    assert len(heat.clients) == 120
-    assert heat.clients[0] == "0–1"
+    (one,) = read_runs([run])
+    drawn = heat(one.label, one.held, one.buffers)
+    assert (len(drawn.clients), drawn.clients[0], drawn.t, drawn.last) == (120, "0–1", [1, 2, 3], 3)
     first = np.array(run.clients()["held"].to_list())[:, :2].mean(axis=1) / 4
-    assert heat.ratio[0] == pytest.approx(first, rel=1e-3)
-    assert (heat.t, heat.last) == ([1, 2, 3], 3)
+    assert drawn.ratio[0] == pytest.approx(first, rel=1e-3)
 
 
 def test_a_run_without_a_round_has_a_page_and_no_figures(tmp_path):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from headgate.analysis.comparison import comparison_tables
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.savings import Frontier, amount, chosen_budget, money_for, needed, paired, savings, sentence
-from headgate.analysis.tables import comparison_tables
 
 MONEY = (5.0, 10.0, 20.0, 40.0)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headgate.analysis.comparison import by_offer, closed, closed_share
 from headgate.analysis.intervals import Difference, student, t_quantile
-from headgate.analysis.limits import best_place, holm, limits
+from headgate.analysis.limits import best_place, holm
 from headgate.analysis.runs import gaps
 
 from .made_up import outcome
@@ -17,14 +17,14 @@ SPREAD = 0.001 * np.array([[-1.0], [1.0], [-2.0], [2.0]])
 
 
 def test_limits_are_of_every_run_and_round():
-    assert limits(outcome("a", FLAT)).kept
-    assert limits(outcome("a", FLAT, spend=10.0 + 1e-12)).kept  # rounding
-    assert limits(outcome("a", FLAT, spend=10.1)).runs_over_budget == 4
+    assert outcome("a", FLAT).broken == ""
+    assert outcome("a", FLAT, spend=10.0 + 1e-12).broken == ""  # rounding
+    assert outcome("a", FLAT, spend=10.1).runs_over_budget == 4
     one_run = outcome("a", FLAT, price=np.array([[1.0], [1.0], [1.0], [1.2]]))
-    assert (limits(one_run).runs_over_budget, limits(one_run).kept) == (1, False)
-    assert limits(one_run).dearest == pytest.approx(1.2)
+    assert (one_run.runs_over_budget, one_run.broken) == (1, "money")
+    assert one_run.dearest_share == pytest.approx(1.2)
     burst = outcome("a", FLAT, held=(1.0, 1.0, 1.5))
-    assert (limits(burst).excess, limits(burst).kept) == (3, False)
+    assert (burst.peak_excess, burst.broken) == (3, "memory")
 
 
 def test_closed_is_zero_for_constant_and_one_for_the_oracle():
@@ -128,3 +128,11 @@ def test_the_mean_is_over_evaluated_rounds():
     one = outcome("a", [[0.2, 0.6, 0.4]])
     assert one.measure("best").tolist() == [0.6]
     assert one.measure("mean").tolist() == pytest.approx([(0.2 + 0.6 + 0.6) / 3])
+
+
+def test_last_is_the_mean_over_the_last_tenth_of_the_rounds():
+    curve = np.linspace(0.0, 0.99, 100)
+    assert outcome("a", curve).last.tolist() == pytest.approx([curve[-10:].mean()])
+    assert outcome("a", curve[:20], every=5).last.tolist() == pytest.approx([curve[18:20].mean()])  # rounds 95 and 100
+    assert outcome("a", curve[:3], every=7).last.tolist() == pytest.approx([curve[2]])  # of 21 rounds one is looked at
+    assert outcome("a", [0.9, 0.1]).last.tolist() == [0.1]  # however high it once was

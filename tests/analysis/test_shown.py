@@ -9,8 +9,7 @@ from rich.console import Console
 
 import headgate
 from headgate.analysis.display import StackedTable
-from headgate.analysis.listing import list_rows
-from headgate.analysis.tables import list_tables, run_tables
+from headgate.analysis.tables import list_rows, list_tables, run_tables
 
 CELLS = st.text("abcdefghij.%", min_size=1, max_size=9)
 

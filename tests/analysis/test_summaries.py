@@ -9,7 +9,7 @@ from scipy.stats import t as student_t
 from headgate.analysis.intervals import Estimate, means, p_value, t_quantile
 from headgate.analysis.limits import HELD, conclusion
 from headgate.analysis.report import write_report
-from headgate.analysis.runs import read_runs
+from headgate.analysis.runs import MEASURES, read_runs
 from headgate.analysis.summary import columns
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
@@ -51,7 +51,7 @@ def test_summaries_by_hand(tmp_path):
     assert (wicked.buffer_violation, wicked.peak_excess, wicked.n_eff, wicked.bound) == (0.0, -3, None, None)
     assert (wicked.runs_over_budget, wicked.dearest_share, wicked.kept_limits) == (0, 0.5, True)
     assert (lost.runs, lost.lost, lost.rounds) == (1, 1, 4)
-    assert {getattr(lost, f"{name}_accuracy") for name in ("best", "last", "mean", "chosen")} == {None}
+    assert {getattr(lost, f"{name}_accuracy") for name in MEASURES} == {None}
 
 
 def test_money_and_memory_of_a_lost_run_count(tmp_path):

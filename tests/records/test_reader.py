@@ -204,8 +204,8 @@ def test_the_points_of_a_sweep_are_listed(tmp_path):
 
 def test_memory_is_known_without_the_table_of_the_clients(tmp_path):
     """Each round has the largest excess over a buffer, also of clients too many to be written down."""
-    from headgate.analysis.listing import list_rows
     from headgate.analysis.runs import read_runs
+    from headgate.analysis.tables import list_rows
     from headgate.experiment import load
     from headgate.simulation.schedule import perform
 

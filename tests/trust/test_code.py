@@ -10,8 +10,8 @@ import tomli_w
 from typer.testing import CliRunner
 
 import headgate
-from headgate.analysis.listing import list_rows
 from headgate.analysis.report import conclude
+from headgate.analysis.tables import list_rows
 from headgate.cli.commands import app
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load, named_outside

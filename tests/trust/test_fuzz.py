@@ -19,7 +19,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import headgate
-from headgate.analysis.listing import list_rows
+from headgate.analysis.tables import list_rows
 from headgate.errors import HeadgateError
 from headgate.records.reader import look_for_runs
 from headgate.records.tables import sealed

@@ -7,8 +7,7 @@ import tomllib
 import pytest
 
 from headgate.analysis.formatting import jsonable
-from headgate.analysis.rehearsal import summarise_rehearsal
-from headgate.analysis.tables import plan_json
+from headgate.analysis.rehearsal import plan_json, summarise_rehearsal
 from headgate.control.rehearse import plan, rehearse
 from headgate.errors import HeadgateError
 from headgate.experiment import build

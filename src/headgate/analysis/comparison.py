@@ -12,8 +12,8 @@ from headgate.analysis.dips import summary_of_dips
 from headgate.analysis.display import StackedTable
 from headgate.analysis.formatting import DASH, accuracy, counted, grouped, listed, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, estimate, ratio
-from headgate.analysis.limits import conclusion, holm, limits
-from headgate.analysis.runs import Runs, measures
+from headgate.analysis.limits import conclusion, holm
+from headgate.analysis.runs import MEASURES, Runs
 from headgate.analysis.savings import Row, Saving, amount, chosen_budget, needed, paired, savings, sentence
 from headgate.analysis.summary import DIPS, policy_table, summarise
 from headgate.errors import DataError
@@ -22,17 +22,15 @@ RIVAL = "constant"
 """against which all policies are tested"""
 LAST = "last: test accuracy in the last tenth of the rounds, mean over seeds ± 80 % interval"
 STAR = "; *: differs from constant (paired test over seeds, p ≤ 0.05 after Holm's correction); intervals of money are 95 %"
+KEPT = "Every policy kept its money and its buffers in every run."
 
 
 def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> Estimate | None:
     """The part of the gap between constant admission and the oracle, of means over the seeds that all three have learnt;
     None where there is no gap. The interval is Fieller's, over these seeds; it has no ends where the gap may be none."""
-    ends = (one, constant, oracle)
     seeds = [seed for seed in one.learnt if seed in constant.learnt and seed in oracle.learnt]
-    if not seeds:
-        return None
-    ours, low, high = (end.of_seeds(seeds).measure(measure) for end in ends)
-    return closed_share(ours, low, high, known=one is constant or one is oracle)
+    ends = [end.of_seeds(seeds).measure(measure) for end in (one, constant, oracle)]
+    return closed_share(*ends, known=one is constant or one is oracle) if seeds else None
 
 
 def closed_share(ours: Floats, low: Floats, high: Floats, known: bool = False) -> Estimate | None:
@@ -73,34 +71,26 @@ def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
     for own in by_offer(found).values():
         named = {one.policy: one for one in own if one.learnt}
         ends = (named["constant"], named["oracle"]) if {"constant", "oracle"} <= named.keys() else None
-        made += [_row(one, ends, measures(found)) for one in own]
+        made += [_row(one, ends) for one in own]
     return made
 
 
-def _row(one: Runs, ends: tuple[Runs, Runs] | None, known: Sequence[str]) -> dict[str, Any]:
-    kept = limits(one)
+def _row(one: Runs, ends: tuple[Runs, Runs] | None) -> dict[str, Any]:
+    own = ("prices", "unit", "budget", "policy", "reference", "rounds", "price_paid", "price_offered", "peak_n")
     row: dict[str, Any] = {
-        "prices": one.prices,
-        "unit": one.unit,
-        "budget": one.budget,
-        "policy": one.policy,
-        "reference": one.reference,
+        **{name: getattr(one, name) for name in own},
         "seeds": len(one.learnt),
         "diverged": one.lost_runs,
         "learnt": list(one.learnt),
-        "rounds": one.rounds,
         "spend": float(one.spend.mean()),
         "worst_spend": float(one.spend.max()),
         "paid": float(one.spent_in_all.mean()),
-        "price_paid": one.price_paid,
-        "price_offered": one.price_offered,
-        "overspent_runs": kept.runs_over_budget,
-        "peak_n": one.peak_n,
-        "worst_excess": kept.excess,
+        "overspent_runs": one.runs_over_budget,
+        "worst_excess": one.peak_excess,
         "N": float(one.distinct.mean()),
-        "kept_limits": kept.kept,
+        "kept_limits": not one.broken,
     }
-    for measure in known:
+    for measure in MEASURES:
         values = one.measure(measure)
         share = None if ends is None or not one.learnt else closed(one, *ends, measure)
         row[measure] = estimate(values).three if one.learnt else None
@@ -109,7 +99,7 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None, known: Sequence[str]) -> dic
     if (dips := summary_of_dips(one)) is not None:
         row |= {name: estimate(values).three for name, values in dips.by_seed.items()}
         row |= {"dips": dips.count, "dips_recovered": dips.recovered}
-        row |= {f"{name}_by_seed": rounded(np.round(values, 6), None) for name, values in dips.by_seed.items()}
+        row |= {f"{name}_by_seed": rounded(np.round(values, 6), 17) for name, values in dips.by_seed.items()}
     return row
 
 
@@ -155,7 +145,7 @@ def comparison_wide(found: Sequence[Runs]) -> list[RenderableType]:
 
 
 def _summaries(offers: Mapping[Offer, Sequence[Runs]], only: Sequence[str] = ()) -> list[StackedTable]:
-    return [policy_table(f"Budget {offer.text(offers)}", map(summarise, own), only=only) for offer, own in offers.items()]
+    return [policy_table(f"Budget {offer.text(offers)}", [*map(summarise, own)], only=only) for offer, own in offers.items()]
 
 
 def _at_budget(own: Sequence[Row], saved: Sequence[Saving], called: str) -> RenderableType:
@@ -170,12 +160,9 @@ def _at_budget(own: Sequence[Row], saved: Sequence[Saving], called: str) -> Rend
     for row in own:
         spent = amount(row.get("unit") or "", row["spend"])
         without = (spent, "reference" if row["reference"] else "100 %" if row is rival else DASH)
-        line = [
-            row["policy"],
-            accuracy(_estimate(row["last"])).removesuffix(" %"),
-            *[_starred(gaps.get(row["policy"]))] * bool(gaps),
-        ]
-        lines.append([*line, *(needs.get(row["policy"], without) if saved else (spent,))])
+        last = accuracy(None if row["last"] is None else Estimate(*row["last"])).removesuffix(" %")
+        gap = [_starred(gaps.get(row["policy"]))] * bool(gaps)
+        lines.append([row["policy"], last, *gap, *(needs.get(row["policy"], without) if saved else (spent,))])
     first = own[0]
     size = f"{counted(first['rounds'], 'round')}, {counted(first['seeds'] + first['diverged'], 'seed')}"
     return StackedTable(f"at {amount(first.get('unit') or '', first['budget'])} a round{called}, {size}", header, lines)
@@ -183,9 +170,9 @@ def _at_budget(own: Sequence[Row], saved: Sequence[Saving], called: str) -> Rend
 
 def _starred(gap: Difference | None) -> str:
     """A star where the two differ."""
-    return (
-        DASH if gap is None else plus_minus(gap, 1, signs=True) + ("*" if gap.p is not None and gap.p <= 1 - DECIDED else " ")
-    )
+    if gap is None:
+        return DASH
+    return plus_minus(gap, 1, signs=True) + ("*" if gap.p is not None and gap.p <= 1 - DECIDED else " ")
 
 
 def _notes(rows: Sequence[Row]) -> str:
@@ -193,14 +180,6 @@ def _notes(rows: Sequence[Row]) -> str:
     broken = list(dict.fromkeys(row["policy"] for row in rows if not row["kept_limits"] and not row["reference"]))
     references = list(dict.fromkeys(row["policy"] for row in rows if row["reference"]))
     beyond = f" {listed(references)} is no policy to use: it spends or knows what nobody has." if references else ""
-    kept = (
-        f"over its money or its buffers in some run: {listed(broken)}."
-        if broken
-        else "every policy kept its money and its buffers in every run."
-    )
+    kept = f"Over its money or its buffers in some run: {listed(broken)}." if broken else KEPT
     star = STAR if any(row["policy"] == RIVAL for row in rows) else ""
-    return f"{LAST}{star}. {kept[:1].upper()}{kept[1:]}{beyond}"
-
-
-def _estimate(value: Sequence[Any] | None) -> Estimate | None:
-    return None if value is None else Estimate(*value)
+    return f"{LAST}{star}. {kept}{beyond}"

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from math import isfinite
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.analysis.dips import changes_in
-from headgate.analysis.formatting import in_unit
 from headgate.analysis.intervals import Floats, means
-from headgate.analysis.runs import MEASURES, Runs
+from headgate.analysis.runs import Runs
 from headgate.analysis.savings import Row, Saving, amount
 
 POINTS = 500
@@ -34,21 +34,13 @@ def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
     return np.linspace(0, count - 1, most).round().astype(np.int64)
 
 
-def rounded(values: NDArray[Any], digits: int | None = 7) -> list[Any]:
+def rounded(values: NDArray[Any], digits: int = 7) -> list[Any]:
     """Return lists with None where there is no number; the default number of significant digits is enough to draw."""
-    values = np.asarray(values)
-    if values.dtype.kind in "iub":
-        whole: list[Any] = values.tolist()
-        return whole
-    known = np.isfinite(values)
-    if digits is not None:
-        size = np.floor(np.log10(np.abs(values), out=np.zeros_like(values), where=known & (values != 0)))
-        scale = 10.0 ** np.clip(digits - 1 - size, -300, 300)
-        values = np.where(known, np.round(np.where(known, values, 0.0) * scale) / scale, np.nan)
-    boxed = values.astype(object)
-    boxed[~known] = None
-    listed: list[Any] = boxed.tolist()
-    return listed
+    if values.ndim > 1:
+        return [rounded(each, digits) for each in values]
+    return [
+        each if isinstance(each, int) else float(f"{each:.{digits}g}") if isfinite(each) else None for each in values.tolist()
+    ]
 
 
 # means over seeds, as JSON holds them
@@ -110,98 +102,58 @@ def policy_curves(one: Runs, since: int = 0, points: int = POINTS) -> PolicyCurv
     )
 
 
-# whole runs at several budgets, and what is drawn on paper
+# whole runs at several budgets
 
 
-class Curve(NamedTuple):
-    """A policy's line: where, mean over runs, half the interval's width (NaN for none)."""
-
-    policy: int
-    x: list[float]
-    mean: list[float]
-    half: list[float]
-
-
-class Level(NamedTuple):
-    """A straight line to compare with."""
-
-    value: float
-    text: str
-
-
-class Gap(NamedTuple):
-    """Between the money of two policies at the same accuracy."""
-
-    money: float
-    beside: float
-    accuracy: float
-    text: str
-
-
-@dataclass(frozen=True, eq=False)
-class Panel:
-    """One figure."""
-
-    title: str
-    x: str
-    y: str
-    """what its axes say"""
-    curves: list[Curve]
-    levels: list[Level]
-    gap: Gap | None = None
-
-
-def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving]) -> Panel:
-    """Return accuracy over the money really spent: whole runs, a point for each budget; references are levels."""
+def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving]) -> dict[str, Any]:
+    """Return accuracy over the money really spent, as the report and a figure on paper draw it: whole runs, a point for each
+    budget, in curves whose `policy` is a place in `names`; references are levels, and between policies at the same accuracy
+    there is a gap."""
     curves, levels, unit = [], [], ""
     for i, name in enumerate(names):
         own = sorted((row for row in rows if row["policy"] == name and row["learnt"]), key=lambda row: row["spend"])
         if not own:
             continue
         unit = str(own[0].get("unit") or "")
-        spend = np.array([row["spend"] for row in own])
-        mean, half = zip(*(means(100 * np.array(row["last_by_seed"])) for row in own), strict=True)
+        spend = [float(row["spend"]) for row in own]
+        mean, half = np.transpose([means(100 * np.array(row["last_by_seed"])) for row in own]).tolist()
         if own[0]["reference"]:  # takes no notice of the budget
-            levels.append(Level(float(np.mean(mean)), f"{name}: {amount(unit, float(spend.mean()))} a round"))
+            levels.append({"value": np.mean(mean).item(), "text": f"{name}: {amount(unit, np.mean(spend).item())} a round"})
         else:
-            curves.append(Curve(i, spend.tolist(), list(map(float, mean)), list(map(float, half))))
+            curves.append({"policy": i, "x": spend, "mean": mean, "half": half})
     gap, ours = None, next((one for one in saved if one.policy == OURS), None)
     if ours is not None and ours.money is not None and ours.share is not None:
         text = f"{100 * ours.share.mean:.0f} % of the money"
-        gap = Gap(ours.money.mean, ours.rival_money, 100 * ours.accuracy, text)
-    title = f"Test {MEASURES['last']}, for the money"
-    return Panel(title, in_unit("Money spent a round", unit), "Test accuracy (%)", curves, levels, gap)
+        gap = {"money": ours.money.mean, "beside": ours.rival_money, "accuracy": 100 * ours.accuracy, "text": text}
+    title = "Test accuracy in the last tenth of the rounds, for the money"
+    axes = {"title": title, "x": f"Money spent a round ({unit})" if unit else "Money spent a round", "y": "Test accuracy (%)"}
+    return {**axes, "curves": curves, "levels": levels, "gap": gap}
 
 
 # buffers
 
 
-class Heat(NamedTuple):
+@dataclass(frozen=True)
+class Heat:
     """How full each client's buffer is, as JSON holds it."""
 
-    series: int
-    """which policy"""
+    policy: str
     clients: list[str]
     buffers: list[float]
     t: list[int]
     """rounds at which each column begins"""
     last: int
-    ratio: list[list[float | None]]
+    ratio: list[Numbers]
     """mean over runs of n_m/B_m, (clients, rounds); None where B_m is 0"""
 
 
-def heats(policies: Sequence[Runs]) -> list[Heat]:
-    """One for each policy of which it was recorded what clients hold."""
-    return [heat(i, policy.held, policy.buffers) for i, policy in enumerate(policies) if policy.held is not None]
-
-
-def heat(series: int, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> Heat:
+def heat(policy: str, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> Heat:
     """From what clients hold, (runs, rounds, clients)."""
     (clients, labels), (rounds, _) = map(neighbours, held.shape[:0:-1], CELLS)
     room, means_held = _averaged(buffers.astype(np.float64), clients), held.mean(axis=0).T
     means_held = _averaged(_averaged(means_held, clients).T, rounds).T
     ratio = np.divide(means_held, room[:, None], out=np.full_like(means_held, np.nan), where=room[:, None] > 0)
-    return Heat(series, labels, rounded(room), (rounds + 1).tolist(), held.shape[1], rounded(ratio, 4))
+    return Heat(policy, labels, rounded(room), (rounds + 1).tolist(), held.shape[1], rounded(ratio, 4))
 
 
 def neighbours(size: int, most: int) -> tuple[NDArray[np.int64], list[str]]:

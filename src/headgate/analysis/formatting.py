@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
+
+from pydantic_core import to_jsonable_python
 
 from headgate.analysis.intervals import Estimate
 from headgate.control.prices import KINDS
@@ -35,18 +36,10 @@ def money(value: float | None) -> str:
 
 def money_in(unit: str, value: float | None) -> str:
     """
-    >>> money_in("$", 1234.5), money_in("", 5.5)
-    ('$ 1,234.50', '5.50')
+    >>> money_in("$", 1234.5), money_in("", 5.5), money_in("$", None)
+    ('$ 1,234.50', '5.50', '–')
     """
-    return f"{unit} {money(value)}".strip()
-
-
-def in_unit(what: str, unit: str) -> str:
-    """
-    >>> in_unit("paid", "$"), in_unit("paid", "")
-    ('paid ($)', 'paid')
-    """
-    return f"{what} ({unit})" if unit else what
+    return DASH if value is None else f"{unit} {money(value)}".strip()
 
 
 def signed(value: int | None) -> str:
@@ -114,10 +107,7 @@ def listed(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-Row = TypeVar("Row")
-
-
-Key = TypeVar("Key")
+Row, Key = TypeVar("Row"), TypeVar("Key")
 
 
 def grouped(things: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
@@ -137,18 +127,8 @@ def _minus(text: str) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """What JSON can hold: it has no infinity (null), no tuples with names (objects) and no data classes."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: jsonable(getattr(value, f.name)) for f in fields(value)}
-    if hasattr(value, "_asdict"):
-        return jsonable(value._asdict())
-    if isinstance(value, dict):
-        return {key: jsonable(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(each) for each in value]
-    return value
+    """What JSON can hold: it has no infinity (null), no tuples and no data classes."""
+    return to_jsonable_python(value, inf_nan_mode="null")  # type: ignore[arg-type]  # its stub does not know null
 
 
 CURRENCY = 8

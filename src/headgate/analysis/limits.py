@@ -1,7 +1,7 @@
-"""Whether policies kept their limits, in every run; which of those that did is best; and a sentence that says so."""
+"""Which of the policies that kept their limits in every run is best; and a sentence that says so."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from headgate.analysis.formatting import accuracy, grouped, listed, money, plus_minus
@@ -9,48 +9,6 @@ from headgate.analysis.intervals import DECIDED, Difference, estimate, student
 from headgate.analysis.runs import Runs, gaps
 
 HELD = "headgate compare holds every policy to its limits."
-ROUNDING = 1e-9
-"""relative; so much above C·T is rounding"""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How far a policy stayed within its money and its buffers, over all its runs, those whose model was lost too."""
-
-    runs: int
-    runs_over_budget: int
-    """runs that spent more than C·T in all, T the rounds asked for"""
-    dearest: float | None
-    """the largest spend of a run in all, as a share of C·T; None without a budget"""
-    excess: int | None
-    """the largest n_m(t) − B_m of any client, round and run; None where it was not recorded"""
-
-    @property
-    def kept(self) -> bool:
-        return self.runs_over_budget == 0 and (self.excess is None or self.excess <= 0)
-
-    @property
-    def which(self) -> str:
-        """Which limit was broken: "money", "memory" or both; empty where none was."""
-        return broken_limits(self.runs_over_budget, self.excess)
-
-
-def broken_limits(runs_over_budget: int, excess: int | None) -> str:
-    """Return which limits were broken: "money", "memory" or both; empty where none was.
-
-    >>> broken_limits(2, 1), broken_limits(0, None)
-    ('money and memory', '')
-    """
-    return " and ".join(["money"] * (runs_over_budget > 0) + ["memory"] * ((excess or 0) > 0))
-
-
-def limits(one: Runs) -> Limits:
-    spent, allowed = one.spent_in_all, one.budget * one.rounds
-    dearest = float(spent.max(initial=0.0)) / allowed if allowed > 0 else None
-    return Limits(len(spent), int((spent > allowed * (1 + ROUNDING)).sum()), dearest, one.peak_excess)
-
-
-# who is best
 
 
 def rankable(found: Sequence[Runs]) -> list[Runs]:
@@ -60,14 +18,14 @@ def rankable(found: Sequence[Runs]) -> list[Runs]:
 
 def best_within_limits(found: Sequence[Runs]) -> Runs | None:
     """Of those that kept both limits in every run and round, by the mean over runs."""
-    return max((one for one in rankable(found) if limits(one).kept), key=lambda one: one.best.mean(), default=None)
+    return max((one for one in rankable(found) if not one.broken), key=lambda one: one.best.mean(), default=None)
 
 
 def best_place(found: Sequence[Runs]) -> tuple[Runs | None, dict[str, Difference | None]]:
     """Return the best within the limits, and by label of the others that kept them the best less it, p after Holm's correction;
     None: they cannot be compared."""
     best = best_within_limits(found)
-    others = [one for one in rankable(found) if one is not best and limits(one).kept] if best else []
+    others = [one for one in rankable(found) if one is not best and not one.broken] if best else []
     apart = {one.label: gaps(best, one) for one in others} if best else {}
     return best, holm({name: student(gap) if gap.size else None for name, gap in apart.items()})
 
@@ -88,19 +46,14 @@ def holm(against: Mapping[Name, Difference | None]) -> dict[Name, Difference | N
 # in words
 
 
-def groups(found: Sequence[Runs]) -> dict[str, list[Runs]]:
-    """Runs that may be ranked together: of the same data and the same budget; by what tells the groups apart."""
-    by_key = grouped(found, lambda one: (one.data, one.budget))
-    kinds, budgets = ({key[i] for key in by_key} for i in (0, 1))
-    return {
-        ", ".join([str(data)] * (len(kinds) > 1) + [f"budget {money(budget)}"] * (len(budgets) > 1)): own
-        for (data, budget), own in by_key.items()
-    }
-
-
 def conclusion(found: Sequence[Runs]) -> str:
     """What to take from these runs, in a sentence or two for each data set and budget; empty if there is no round."""
-    return " ".join(f"{name}: {said}" if name else said for name, own in groups(found).items() if (said := _conclusion(own)))
+    by_data, by_budget = (len({getattr(one, key) for one in found}) > 1 for key in ("data", "budget"))
+    said = []
+    for (data, budget), own in grouped(found, lambda one: (one.data, one.budget)).items():
+        name = ", ".join([str(data)] * by_data + [f"budget {money(budget)}"] * by_budget)
+        said += [f"{name}: {text}" if name else text for text in [_conclusion(own)] if text]
+    return " ".join(said)
 
 
 def _conclusion(found: Sequence[Runs]) -> str:
@@ -113,7 +66,7 @@ def _conclusion(found: Sequence[Runs]) -> str:
         some = "" if all(one.begun.all() for one in played) else ", before all runs have begun"
         so_far = f"So far, in {min(one.complete for one in played)} of {max(one.rounds for one in played)} rounds{some}: "
     said = [so_far + _best(ranked)]
-    broken = grouped(ranked, lambda one: limits(one).which)
+    broken = grouped(ranked, lambda one: one.broken)
     named = [f"{listed([one.label for one in own])} ({which})" for which, own in broken.items() if which]
     said += [f"Not ranked, because a limit was broken: {'; '.join(named)}. {HELD}"] * bool(named)
     if any(one.peak_excess is None for one in ranked):
@@ -122,7 +75,7 @@ def _conclusion(found: Sequence[Runs]) -> str:
 
 
 def _best(ranked: Sequence[Runs]) -> str:
-    (best, against), kept = best_place(ranked), [one.label for one in ranked if limits(one).kept]
+    (best, against), kept = best_place(ranked), [one.label for one in ranked if not one.broken]
     if best is None:
         return f"{listed(kept)} kept both limits, no accuracy is known." if kept else "Nobody kept both limits in every run."
     first = f"Best test accuracy within the limits: {best.label} ({accuracy(estimate(best.best))})"

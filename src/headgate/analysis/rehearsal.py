@@ -1,23 +1,32 @@
-"""Rehearsals as rows and as one line per policy."""
+"""Rehearsals and plans: rows, one summary per policy, tables, and a plan as JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
+from rich.console import RenderableType
+from rich.text import Text
 
-from headgate.analysis.formatting import percent
-from headgate.analysis.pages import check_file, write_whole
+from headgate.analysis.display import StackedTable, plain_text
+from headgate.analysis.formatting import counted, money, number, percent, signed
+from headgate.analysis.pages import write_whole
 from headgate.analysis.runs import LEARNING, Runs
 from headgate.analysis.summary import PolicySummary, summarise
 from headgate.control.policy import AdmissionPolicy
-from headgate.control.rehearse import Rehearsal
+from headgate.control.rehearse import Plan, Rehearsal
 from headgate.escaping import cell
 from headgate.experiment import Experiment
 
 MEASURED = ("price", "admitted", "n", "N", "n_eff", "uniformity", "debt", "spend", "penalty", "bound", "peak_excess")
 COLUMNS = ("policy", "seed", "t", *MEASURED)
+WRITERS = {".parquet": "write_parquet", ".csv": "write_csv", ".jsonl": "write_ndjson"}
+BOUND = (
+    "Money and memory are those of a run. The bound is Theorem 1's: it tells settings of one policy apart, not policies; "
+    "headgate compare does, by learning."
+)
 
 
 def rows(experiment: Experiment, rehearsals: Mapping[str, Rehearsal]) -> pl.DataFrame:
@@ -33,23 +42,12 @@ def _frame(experiment: Experiment, name: str, result: Rehearsal) -> pl.DataFrame
     return pl.DataFrame({**index, "t": np.tile(rounds, len(seeds)), **values})
 
 
-WRITERS = {".parquet": "write_parquet", ".csv": "write_csv", ".jsonl": "write_ndjson"}
-
-
-def check_out(path: Path) -> None:
-    check_file("--out", path, WRITERS)
-
-
 def write(frame: pl.DataFrame, path: Path) -> None:
-    """By suffix."""
-    check_out(path)
-    write_whole("--out", path, getattr(as_cells(frame) if path.suffix == ".csv" else frame, WRITERS[path.suffix]))
-
-
-def as_cells(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the same with no text that a spreadsheet takes for a formula."""
-    texts = frame.select(pl.col(pl.String))
-    return frame.with_columns(each.replace({text: cell(text) for text in each.unique()}) for each in texts)
+    """By suffix, one of `WRITERS`; no text of a .csv file is one that a spreadsheet takes for a formula."""
+    if path.suffix == ".csv":
+        texts = frame.select(pl.col(pl.String))
+        frame = frame.with_columns(each.replace({text: cell(text) for text in each.unique()}) for each in texts)
+    write_whole("--out", path, getattr(frame, WRITERS[path.suffix]))
 
 
 def as_runs(experiment: Experiment, name: str, result: Rehearsal) -> Runs:
@@ -84,16 +82,84 @@ def summarise_rehearsal(experiment: Experiment, name: str, result: Rehearsal) ->
     )
 
 
+def rehearsal_tables(experiment: Experiment, summaries: Sequence[PolicySummary]) -> list[RenderableType]:
+    """Rehearsed policies, one a line."""
+    e = experiment
+    size = f"{counted(summaries[0].rounds, 'round')}, {counted(len(e.seeds), 'seed')}"
+    title = f"{e.name}: {size}, budget {e.system.budget:g} a round, {e.system.clients} clients with room for {e.system.memory}"
+    names = "policy,spend a round,over budget,Vio_S,Vio_B,mean n,peak n,max n_m-B_m,N,N_eff,free,mean p,bound,regret"
+    lines = [
+        [
+            s.policy,
+            money(s.spend_per_round),
+            f"{s.runs_over_budget} of {s.runs}, {percent(s.dearest_share)}",
+            *map(number, (s.cost_violation, s.buffer_violation, s.mean_n, s.peak_n)),
+            signed(s.peak_excess),
+            *map(number, (round(s.N or 0), round(s.n_eff or 0), s.free, s.mean_penalty, s.bound, s.regret)),
+        ]
+        for s in summaries
+    ]
+    return [StackedTable(title, names.split(","), lines), plain_text(BOUND)]
+
+
+# plans
+
+POINT = ("K", "rate", "V", "rho")
+
+
+def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
+    """What `headgate plan --format json` prints; null where a policy has no such number, or follows a schedule."""
+    summary = summarise_rehearsal(experiment, name, made.rehearsal)
+    return {
+        "policy": name,
+        **{each: made.setting(each) for each in POINT},
+        **{each: getattr(made, each) for each in ("spend", "peak_spend", "bound", "oracle_bound", "regret")},
+        "cost_violation": summary.cost_violation,
+        "buffer_violation": summary.buffer_violation,
+        "peak_buffer": made.peak_buffer,
+        "warning": way_out_of_limits(summary, made.policy),
+    }
+
+
+def plan_tables(experiment: Experiment, name: str, made: Plan) -> Sequence[RenderableType]:
+    """The planned point, and in red what breaks a limit."""
+    system, client, said = experiment.system, made.peak_client, plan_json(experiment, name, made)
+    units = {"K": " rounds", "rate": " samples a round"}
+    lines = [
+        *((key, f"{said[key]:.6g}{units.get(key, '')}") for key in POINT if said[key] is not None),
+        ("expected spend", f"{made.spend:.2f} a round of a budget of {system.budget:g}"),
+        ("most costly round", f"{made.peak_spend:,.2f}, {made.peak_spend / system.budget:.1f} times a round's budget"),
+        *((key, number(said[key.replace(" ", "_")])) for key in ("bound", "oracle bound", "regret")),
+        *((key, number(said[key.replace(" ", "_")])) for key in ("cost violation", "buffer violation")),
+        ("peak buffer", f"{counted(made.peak_buffer, 'sample')} at client {client}, B_m = {system.buffer[client]}"),
+    ]
+    runs, rounds = made.rehearsal.price.shape
+    title = f"{experiment.name}: {name} planned for {rounds} rounds, {runs} seeds rehearsed"
+    kept = Text("Keeps the budget and every buffer in all rehearsed runs.")
+    few = scarce(experiment)
+    limits = Text(said["warning"], style="bold red") if said["warning"] else kept
+    return [StackedTable(title, ("", ""), lines), limits, *([Text(few, style="yellow")] if few else [])]
+
+
+def scarce(experiment: Experiment) -> str:
+    """Said where all the money of a run buys fewer samples than there are places; else nothing."""
+    system, price = experiment.system, experiment.given.mean_price
+    bought, enough = system.budget * experiment.rounds / price, system.memory * price / experiment.rounds
+    if bought >= system.memory:
+        return ""
+    return (
+        f"All the money buys about {bought:.3g} samples, and there are {system.memory} places: the bound tells little then. "
+        f"From a budget of {enough:.3g} a round on the buffers can be filled once."
+    )
+
+
 def way_out_of_limits(summary: PolicySummary, policy: AdmissionPolicy) -> str:
     """Which limit is broken and by how much, with the way out; empty where both are kept."""
-    if summary.kept_limits:
-        return ""
     said = []
     if summary.runs_over_budget:
         runs = f"{summary.runs_over_budget} of {summary.runs} {'run goes' if summary.runs == 1 else 'runs go'} over budget"
-        dearest = summary.dearest_share
-        said.append(runs + ("" if dearest is None else f", the dearest spends {percent(dearest, 1)} of it"))
+        said.append(f"{runs}, the dearest spends {percent(summary.dearest_share, 1)} of it")
     if (summary.peak_excess or 0) > 0:
         said.append(f"a client holds up to {summary.peak_excess} more than its buffer")
     way_out = 'take headgate, or set capacity = "buffer" and purse = true' if hasattr(policy, "purse") else "take headgate"
-    return f"{'; '.join(said)}: {way_out}."
+    return f"{'; '.join(said)}: {way_out}." if said else ""

@@ -1,17 +1,16 @@
 """Purchases that were made, beside those that headgate would have made, or a recipe's policy, at the same prices."""
 
-import csv
 import io
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
 from rich.console import RenderableType
 
 from headgate.analysis.display import Displayed, StackedTable
@@ -21,14 +20,11 @@ from headgate.control.policies import Headgate
 from headgate.control.retention import KStep
 from headgate.control.types import Bools, Floats, Ints, Report, System
 from headgate.errors import DataError, SettingError
-from headgate.escaping import shown
+from headgate.escaping import one_line, shown
 from headgate.experiment import Experiment, load
 from headgate.limits import NUMBER, PURCHASES, SAMPLES
 from headgate.reading import read_text
-
-Moment = float | datetime
-LONGEST = 40
-"""characters of a time"""
+from headgate.registry import checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,53 +54,42 @@ class Purchases:
         """What so many samples cost at these prices, round by round, (T,)."""
         return np.asarray((np.where(self.offered, self.price, 0.0) * bought).sum(axis=-1))
 
-    def of_clients(self, some: Bools) -> "Purchases":
-        """The same of some clients alone, in the rounds in which one of them has an offer."""
-        rounds = np.flatnonzero(self.offered[:, some].any(axis=-1))
-        return Purchases(tuple(self.times[t] for t in rounds), self.price[rounds][:, some], self.bought[rounds][:, some])
 
+class PurchaseRow(BaseModel):
+    """A line of the file."""
 
-def moment(text: str) -> Moment | None:
-    """A number or an ISO 8601 date, with or without a time; None where it is neither.
+    model_config = ConfigDict(allow_inf_nan=False)
 
-    >>> moment("3.5"), moment("2026-01-05"), moment("Monday"), moment("nan")
-    (3.5, datetime.datetime(2026, 1, 5, 0, 0), None, None)
-    """
-    for read in (float, datetime.fromisoformat) if len(text) <= LONGEST else ():
-        try:
-            value: Moment = read(text)
-        except ValueError:
-            continue
-        return value if isinstance(value, datetime) or math.isfinite(value) else None
-    return None
+    time: Annotated[float | datetime, Field(union_mode="left_to_right")]
+    price: Annotated[float, Field(ge=0, le=NUMBER)]
+    samples: Annotated[int, Field(ge=0, le=SAMPLES)]
+    client: str = ""
 
 
 def read_purchases(path: Path) -> Purchases:
     """All rows of a CSV file with the columns time, price, samples (or bought) and perhaps client, in the order of time."""
-    rows = csv.DictReader(io.StringIO(read_text(path).removeprefix("\ufeff"), newline=""))
-    found: dict[tuple[Moment, str], tuple[str, float, int]] = {}
     try:
-        header = [name.strip().lower() for name in rows.fieldnames or ()]
-        rows.fieldnames = ["samples" if name == "bought" and "samples" not in header else name for name in header]
-        for column in ("time", "price", "samples"):
-            if column not in rows.fieldnames:
-                raise DataError(f'{path}: no column "{column}"; its header names {shown(", ".join(header) or "nothing", 300)}')
-        for row in rows:
-            if None in row:
-                raise DataError(f"{path}: line {rows.line_num}: has more cells than the header has columns")
-            cells = {name: (text or "").strip() for name, text in row.items()}
-            try:
-                when, price, samples = _purchase(**{name: cells[name] for name in ("time", "price", "samples")})
-                if (when, cells.get("client", "")) in found:
-                    raise DataError(f"time = {shown(cells['time'])}: comes twice; one row for each time and client is needed")
-            except DataError as error:
-                raise DataError(f"{path}: line {rows.line_num}: {error}") from None
-            found[when, cells.get("client", "")] = cells["time"], price, samples
-            if len(found) > PURCHASES:
-                raise DataError(f"{path}: more than {PURCHASES:,} purchases")
+        table = pl.read_csv(io.StringIO(read_text(path)), infer_schema=False)
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path}: cannot be read as CSV ({one_line(error, 200)})") from None
+    header = [name.strip().lower() for name in table.columns]
+    table.columns = ["samples" if name == "bought" and "samples" not in header else name for name in header]
+    for column in ("time", "price", "samples"):
+        if column not in table.columns:
+            raise DataError(f'{path}: no column "{column}"; its header names {shown(", ".join(header), 300)}')
+    if table.height > PURCHASES:
+        raise DataError(f"{path}: more than {PURCHASES:,} purchases")
+    found: dict[tuple[float | datetime, str], tuple[str, float, int]] = {}
+    try:
+        for line, cells in enumerate(table.iter_rows(named=True), 2):
+            if known := {name: text.strip() for name, text in cells.items() if text is not None}:
+                row = checked(PurchaseRow, known, f"{path}: line {line}")
+                if (row.time, row.client) in found:
+                    raise DataError(f"{path}: line {line}: time = {shown(known['time'])}: comes twice for the same client")
+                found[row.time, row.client] = known["time"], row.price, row.samples
         times = sorted({when for when, _ in found})
-    except csv.Error as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error})") from None
+    except SettingError as error:
+        raise DataError(str(error)) from None
     except TypeError:  # they cannot be put in order
         raise DataError(f"{path}: times must be all numbers, all dates, or all dates with a time zone") from None
     clients = sorted({client for _, client in found})
@@ -112,25 +97,12 @@ def read_purchases(path: Path) -> Purchases:
         raise DataError(f"{path}: holds no purchases")
     if len(times) * len(clients) > PURCHASES:
         raise DataError(f"{path}: {len(times):,} times and {len(clients):,} clients; at most {PURCHASES:,} of both multiplied")
-    table = [[found.get((when, client), ("", math.nan, 0)) for client in clients] for when in times]
-    texts = tuple(max(text for text, _, _ in row) for row in table)
-    made = Purchases(texts, *(np.array([[cell[i] for cell in row] for row in table]) for i in (1, 2)))
+    rounds = [[found.get((when, client), ("", math.nan, 0)) for client in clients] for when in times]
+    texts = tuple(max(text for text, _, _ in row) for row in rounds)
+    made = Purchases(texts, *(np.array([[cell[i] for cell in row] for row in rounds]) for i in (1, 2)))
     if not 1 / NUMBER <= (paid := float(made.paid(made.bought).sum())) <= NUMBER:
         raise DataError(f"{path}: {paid:g} was paid in all; must be more than nothing and at most {NUMBER:g}")
     return made
-
-
-def _purchase(time: str, price: str, samples: str) -> tuple[Moment, float, int]:
-    when = moment(time)
-    if when is None:
-        raise DataError(f"time = {shown(time)}: must be a number or an ISO date, as in 2026-01-05")
-    for name, text, most in (("price", price, NUMBER), ("samples", samples, SAMPLES)):
-        value = moment(text)
-        if not isinstance(value, float) or not 0 <= value <= most:
-            raise DataError(f"{name} = {shown(text)}: must be a number, 0 or more and at most {most:g}")
-    if float(samples) % 1:
-        raise DataError(f"samples = {float(samples):g}: must be a whole number")
-    return when, float(price), int(float(samples))
 
 
 LINES = 20
@@ -139,9 +111,15 @@ NEAR = 1e-3
 """of the money paid: how near the least budget for as many samples is searched for"""
 ROUNDING = 1e-9
 """relative difference below which two sums of money are the same"""
+NOTE = (
+    "headgate saw each price in its round and no later one, and bought at most {most} samples a round and client (capacity). "
+    "The budget for as many is the least that suffices, found afterwards. Samples and money are compared, not accuracy: a "
+    "sample that is bought later is in use for a shorter time."
+)
 
 
-class Total(NamedTuple):
+@dataclass(frozen=True)
+class Total:
     """What was bought in all rounds together, and what was paid for it."""
 
     samples: int
@@ -200,12 +178,10 @@ class ReplayResult(Displayed):
     @property
     def sentence(self) -> str:
         """The answer in plain words."""
-        you, many, times = self.you, self.as_many, self.purchases.times
+        you, many, much, times = self.you, self.as_many, self.as_much, self.purchases.times
         paid = f"You paid {self._money(you.paid)} for {counted(you.samples, 'sample')} from {times[0]} to {times[-1]}."
-        known = self.purchases.price[self.purchases.offered]
-        if (known == known[0]).all():
+        if np.nanmin(self.purchases.price) == np.nanmax(self.purchases.price):
             return f"{paid} The price never changed, so there was nothing to save."
-        much = self.as_much
         if many is None or self.cheapest is None:
             said = f"headgate would have bought {much.samples:,} for {self._money(much.paid)}"
             return f"{paid} {said}; this capacity does not allow as many."
@@ -217,42 +193,24 @@ class ReplayResult(Displayed):
             return f"{said} With this capacity there was nothing to save; a larger one may be stated."
         return f"{said} Your own purchases were cheaper." if many.paid > you.paid * (1 + ROUNDING) else said
 
-    @property
-    def note(self) -> str:
-        """How it was compared, and what was not."""
-        least, most = int(self.capacity.min()), int(self.capacity.max())
-        room = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-        each = " and client" if self.capacity.size > 1 else ""
-        return (
-            f"headgate saw each price in its round and no later one, and bought at most {room} samples a round{each} "
-            "(capacity). The budget for as many is the least that suffices, found afterwards. Samples and money are "
-            "compared, not accuracy: a sample that is bought later is in use for a shorter time."
-        )
-
     def _money(self, value: float) -> str:
         return money_in(self.currency, value)
 
-    def render(self) -> Sequence[RenderableType]:
+    def render(self) -> list[RenderableType]:
         size = -(-self.frame.height // LINES)
         kind, shown_for = ("as_much", "as much money") if self.for_as_many is None else ("as_many", "as many samples")
-        bought, paid = ["bought", f"{kind}_bought"], ["paid", f"{kind}_paid"]
-        lines = (
-            self.frame.group_by(pl.int_range(pl.len()) // size, maintain_order=True)
-            .agg(pl.col("time").last(), pl.col("price").mean(), pl.col(bought + paid).sum())
-            .with_columns(pl.col(paid).cum_sum())
+        lines = self.frame.group_by(pl.int_range(pl.len()) // size, maintain_order=True).agg(
+            pl.col("time").last(), pl.col("price").mean(), pl.col("bought", f"{kind}_bought", "paid", f"{kind}_paid").sum()
         )
+        lines = lines.drop("literal").with_columns(pl.col("paid", f"{kind}_paid").cum_sum())
         header = ["until" if size > 1 else "time", "price", "you\nbought", "headgate\nbought", "you\npaid", "headgate\npaid"]
-        cells = [
-            [
-                line["time"],
-                number(line["price"]),
-                *(f"{line[each]:,}" for each in bought),
-                *(number(line[each]) for each in paid),
-            ]
-            for line in lines.iter_rows(named=True)
-        ]
         title = f"for {shown_for}, {counted(size, 'round')} a line; paid: so far"
-        return [f"{self.sentence}\n", StackedTable(title, header, cells), self.note]
+        note = NOTE.format(most=f"{self.capacity.max():,}")
+        return [f"{self.sentence}\n", StackedTable(title, header, _cells(lines)), note]
+
+
+def _cells(rounds: pl.DataFrame) -> list[list[str]]:
+    return [[cell if isinstance(cell, str) else number(cell) for cell in row] for row in rounds.iter_rows()]
 
 
 def replay(file: str | Path, capacity: int | None = None, currency: str = "") -> ReplayResult:
@@ -293,8 +251,11 @@ def replay(file: str | Path, capacity: int | None = None, currency: str = "") ->
         raise SettingError(f"capacity = {shown(capacity)}: must be a whole number from 1 to {SAMPLES:,}")
     made = read_purchases(Path(file))
     most = made.bought.max(axis=0)
-    if capacity is None:
-        made, most = made.of_clients(most > 0), most[most > 0]
+    if capacity is None:  # who never bought is left out, and so are rounds in which nobody else has an offer
+        some = most > 0
+        rounds = np.flatnonzero(made.offered[:, some].any(axis=-1))
+        times, kept = tuple(made.times[t] for t in rounds), np.ix_(rounds, some)
+        made, most = Purchases(times, made.price[kept], made.bought[kept]), most[some]
     else:
         most = np.full_like(most, capacity)
     wanted, paid = int(made.bought.sum()), float(made.paid(made.bought).sum())
@@ -387,8 +348,7 @@ class ShadowResult(Displayed):
     def render(self) -> list[RenderableType]:
         """Return the sentence and the newest rounds."""
         last = self.frame.tail(LINES)
-        cells = [[str(cell) if isinstance(cell, str | int) else number(cell) for cell in row] for row in last.iter_rows()]
-        return [f"{self.sentence}\n", StackedTable(f"the last {counted(last.height, 'round')}", last.columns, cells)]
+        return [f"{self.sentence}\n", StackedTable(f"the last {counted(last.height, 'round')}", last.columns, _cells(last))]
 
 
 def shadow(file: str | Path, experiment: Experiment | str, currency: str = "") -> ShadowResult:

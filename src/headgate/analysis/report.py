@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 
 from headgate.analysis import comparison
-from headgate.analysis.curves import heats, money_panel, policy_curves
+from headgate.analysis.curves import heat, money_panel, policy_curves
 from headgate.analysis.display import Displayed
 from headgate.analysis.formatting import jsonable, percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import conclusion
-from headgate.analysis.listing import about
 from headgate.analysis.pages import as_json, beside, drawing, facts_of, script, write_whole
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.savings import Row, Saving, amount, chosen_budget, money_for, needed, savings
 from headgate.analysis.summary import breakdown_note, summarise, summary_table
+from headgate.analysis.tables import about
 from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.records.reader import RunFolder
@@ -80,7 +80,7 @@ def report_data(
         "lines": [_line(one) for one in policies],
         "table": summary_table([summarise(one, target) for one in policies], target),
         "drawn": [{**_line(one), "curves": policy_curves(one)} for one in drawn],
-        "heats": heats(drawn),
+        "heats": [heat(one.label, one.held, one.buffers) for one in drawn if one.held is not None],
         "money": _money(compared, [one.policy for one in drawn], saved) if saved else None,
     }
 

@@ -24,13 +24,10 @@ from headgate.records.tables import Rows
 Ints = NDArray[np.int64]
 LEARNING = ("test_accuracy", "test_loss", "validation_accuracy", "train_loss")
 """columns that mean nothing where the model was lost"""
-MEASURES = {
-    "best": "highest accuracy so far, at the end",
-    "last": "accuracy in the last tenth of the rounds",
-    "mean": "highest accuracy so far, mean over rounds",
-    "chosen": "accuracy of the model chosen on held-out training data",
-}
+MEASURES = ("best", "last", "mean")
 """what a run has learnt, each a number from 0 to 1: one for each seed"""
+ROUNDING = 1e-9
+"""relative; so much above C·T is rounding"""
 REFERENCES = tuple(kind for kind, policy in KINDS.items() if issubclass(policy, NEVER_HELD))
 """kinds of policies that know or spend what nobody has: shown, never ranked"""
 
@@ -146,6 +143,21 @@ class Runs:
         recorded = _peak(self.column("excess")) if "excess" in self.values else None
         return _peak(self.held - self.buffers) if recorded is None and self.held is not None else recorded
 
+    @cached_property
+    def runs_over_budget(self) -> int:
+        """Runs that spent more than C·T in all, T the rounds asked for."""
+        return int((self.spent_in_all > self.budget * self.rounds * (1 + ROUNDING)).sum())
+
+    @property
+    def dearest_share(self) -> float | None:
+        """The largest spend of a run in all, as a share of C·T; None without a budget."""
+        return float(self.spent_in_all.max(initial=0.0)) / (self.budget * self.rounds) if self.budget > 0 else None
+
+    @property
+    def broken(self) -> str:
+        """Which limit some run broke, also one whose model was lost: "money", "memory" or both; empty where none did."""
+        return broken_limits(self.runs_over_budget, self.peak_excess)
+
     # learning, of the runs whose model was not lost
 
     @cached_property
@@ -191,16 +203,6 @@ class Runs:
         """`curve` averaged over the evaluated rounds, (learnt,)."""
         return np.asarray(self.curve.mean(axis=1)) if self.t.size else np.empty(0)
 
-    @property
-    def chosen(self) -> Floats:
-        """Test accuracy of the model that is best on what was held out of the training images, the first of several,
-        (learnt,); empty where nothing was held out."""
-        held = self.values.get("validation_accuracy")
-        judged = np.empty(0) if held is None else held[:, : self.complete][self.begun & ~self.lost][:, self.t - 1]
-        if not judged.size or np.isnan(judged).any():
-            return np.empty(0)
-        return np.take_along_axis(self._accuracy[:, self.t - 1], judged.argmax(axis=1, keepdims=True), axis=1)[:, 0]
-
     def measure(self, name: str) -> Floats:
         """One of `MEASURES`."""
         assert name in MEASURES
@@ -216,6 +218,14 @@ class Runs:
         """Highest test accuracy so far in every round, (seeds, rounds up to the farthest); NaN before the first evaluation."""
         best = np.fmax.accumulate(self.values["test_accuracy"], axis=1)
         return np.where(np.isnan(self.values["spend"]), np.nan, best)
+
+
+def broken_limits(runs_over_budget: int, excess: int | None) -> str:
+    """
+    >>> broken_limits(2, 1), broken_limits(0, None)
+    ('money and memory', '')
+    """
+    return " and ".join(["money"] * (runs_over_budget > 0) + ["memory"] * ((excess or 0) > 0))
 
 
 def _peak(values: NDArray[Any]) -> int | None:
@@ -258,14 +268,11 @@ def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] =
     begun = [key for key, t in zip(keys, reached, strict=True) if t]
     gone, last = run.lost, int(reached.max(initial=0))
     lost = np.array([key in gone for key in keys], dtype=bool)
-    if len(begun) == len(keys) and begun:
-        table = metrics.of(keys, last)
-    else:
-        table = np.full((len(keys), last, len(columns)), np.nan)
-        table[reached > 0] = metrics.of(begun, last) if begun else np.nan
+    table = np.full((len(keys), last, len(columns)), np.nan)
+    if begun:
+        table[reached > 0] = metrics.of(begun, last)
     there = np.arange(last) < reached[:, None]
-    if not there.all():
-        table = np.where(there[:, :, None], table, np.nan)
+    table[~there] = np.nan
     values = {name: table[:, :, place] for place, name in enumerate(columns)}
     if np.isnan(values["spend"][there]).any():
         raise DataError(f"{run.name}: metrics of policy {policy}: spend is empty")
@@ -300,8 +307,3 @@ def gaps(ours: Runs, other: Runs, measure: str = "best") -> Floats:
     they were evaluated in different rounds: a best is higher the more often one looks."""
     both = [seed for seed in ours.learnt if seed in other.learnt] if np.array_equal(ours.t, other.t) else []
     return ours.of_seeds(both).measure(measure) - other.of_seeds(both).measure(measure)
-
-
-def measures(found: Sequence[Runs]) -> list[str]:
-    """Those of `MEASURES` that are known of all of them that have learnt."""
-    return [name for name in MEASURES if all(one.measure(name).size for one in found if one.best.size)]

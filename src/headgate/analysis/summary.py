@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,19 +12,12 @@ from headgate.analysis.dips import summary_of_dips
 from headgate.analysis.display import StackedTable
 from headgate.analysis.formatting import DASH, accuracy, money, money_in, number, percent, plus_minus, signed
 from headgate.analysis.intervals import Estimate, Floats, estimate
-from headgate.analysis.limits import broken_limits, limits
 from headgate.analysis.pages import words
-from headgate.analysis.runs import Runs
+from headgate.analysis.runs import Runs, broken_limits
 from headgate.errors import SettingError
 from headgate.records.reader import RunFolder
 from headgate.theory.comparison import buffer_violation, cost_violation
 
-REHEARSED = (
-    "policy", "rounds", "runs", "spend_per_round", "budget", "runs_over_budget", "dearest_share", "kept_limits",
-    "cost_violation", "buffer_violation", "mean_n", "peak_n", "peak_excess", "N", "n_eff", "free", "mean_penalty", "bound",
-    "regret",
-)  # fmt: skip
-"""fields that a rehearsal has"""
 DIP_FIELDS = {"daily": "daily_accuracy", "depth": "dip_depth", "length": "dip_length", "money": "dip_money"}
 
 
@@ -50,8 +43,6 @@ class PolicySummary:
     """over the evaluations in the last tenth of the rounds"""
     mean_accuracy: Estimate | None = None
     """highest so far, mean over the evaluated rounds"""
-    chosen_accuracy: Estimate | None = None
-    """of the model that is best on held-out training images"""
     target: float | None = None
     reached: int = 0
     """runs whose accuracy reached the target"""
@@ -82,7 +73,7 @@ class PolicySummary:
     N: float | None
     n_eff: float | None
     bound: float | None
-    """sum over rounds; of runs, none where a round has none, as one without a sample; what follows not every run has"""
+    """sum over rounds; of runs, none where a round has none, as one without a sample"""
     daily_accuracy: Estimate | None = None
     """by the concepts of the day, mean over the evaluated rounds; like the dips, where the world changes alone"""
     dip_depth: Estimate | None = None
@@ -100,20 +91,15 @@ class PolicySummary:
     regret: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON holds them; what only some runs have is left out of the others."""
-        named = {each.name: getattr(self, each.name) for each in fields(self)}
-        always = list(named)[: list(named).index("bound") + 1]
-        known = [name for name, value in named.items() if name in always or value is not None]
-        names = known if self.mean_n is None else REHEARSED
-        return {name: each.to_dict() if isinstance(each := named[name], Estimate) else each for name in names}
+        """Return the fields as JSON holds them."""
+        return {name: each.to_dict() if isinstance(each, Estimate) else each for name, each in vars(self).items()}
 
 
 def summarise(one: Runs, target: float | None = None) -> PolicySummary:
     """`target` is an accuracy between 0 and 1."""
     if target is not None and not 0 < target <= 1:
         raise SettingError(f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
-    kept, first = limits(one), _first_rounds(one, target)
-    spend, held, changes = _mean(one.spend), one.held, dict[str, Any]()
+    spend, held, first, changes = _mean(one.spend), one.held, _first_rounds(one, target), dict[str, Any]()
     if (dips := summary_of_dips(one)) is not None:
         changes = {DIP_FIELDS[name]: estimate(values) for name, values in dips.by_seed.items()}
         changes |= {"dips": dips.count, "dips_recovered": dips.recovered}
@@ -127,7 +113,6 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         best_accuracy=_estimate(one.best),
         last_accuracy=_estimate(one.last),
         mean_accuracy=_estimate(one.mean),
-        chosen_accuracy=_estimate(one.chosen),
         target=target,
         reached=len(first),
         first_round=_mean(first),
@@ -137,13 +122,13 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         price_paid=one.price_paid,
         price_offered=one.price_offered,
         unit=one.unit,
-        runs_over_budget=kept.runs_over_budget,
-        dearest_share=kept.dearest if one.complete else None,
-        kept_limits=kept.kept,
+        runs_over_budget=one.runs_over_budget,
+        dearest_share=one.dearest_share if one.complete else None,
+        kept_limits=not one.broken,
         cost_violation=cost_violation(one.column("spend"), one.budget) if one.complete else None,
         buffer_violation=None if held is None else buffer_violation(held.sum(axis=1), one.buffers, held.shape[1]),
         peak_n=one.peak_n,
-        peak_excess=kept.excess,
+        peak_excess=one.peak_excess,
         N=_mean(one.distinct),
         n_eff=_mean(one.column("n_eff")[:, -1]) if one.complete else None,
         bound=_mean(one.column("bound").sum(axis=1)) if one.complete else None,
@@ -201,62 +186,26 @@ def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> li
     ]
 
 
-@dataclass(frozen=True)
-class SummaryTable:
-    """The results as the page and the report show them."""
-
-    columns: list[dict[str, str]]
-    """title and meaning"""
-    rows: list[list[dict[str, Any]]]
-    """of each policy the cells: text, and whether it says that a limit was broken"""
-
-
-def summary_table(summaries: Sequence[PolicySummary], target: float | None) -> SummaryTable:
+def summary_table(summaries: Sequence[PolicySummary], target: float | None) -> dict[str, list[Any]]:
+    """Return the results as the page and the report show them: columns, and of each policy the cells."""
     known = columns(target, summaries)
-    return SummaryTable(
-        [{"title": column.title, "meaning": column.meaning} for column in known],
-        [[{"text": column.text(each), "broken": column.broken(each)} for column in known] for each in summaries],
-    )
+    return {
+        "columns": [{"title": column.title, "meaning": column.meaning} for column in known],
+        "rows": [[{"text": column.text(each), "broken": column.broken(each)} for column in known] for each in summaries],
+    }
 
 
 def policy_table(
-    title: str, summaries: Iterable[PolicySummary], target: float | None = None, only: Sequence[str] = ()
+    title: str, summaries: Sequence[PolicySummary], target: float | None = None, only: Sequence[str] = ()
 ) -> StackedTable:
     """Return a line for each policy, in all columns or in some."""
-    listed = list(summaries)
-    shown = [column for column in columns(target, listed) if not only or column.title in only]
-    lines = [[each.policy, *(column.text(each) for column in shown)] for each in listed]
+    shown = [column for column in columns(target, summaries) if not only or column.title in only]
+    lines = [[each.policy, *(column.text(each) for column in shown)] for each in summaries]
     return StackedTable(title, ["policy", *(column.title for column in shown)], lines)
 
 
-def _over_budget(s: PolicySummary) -> str:
-    if not s.runs:
-        return DASH
-    dearest = "" if s.dearest_share is None else f", {percent(s.dearest_share)}"
-    return f"{s.runs_over_budget} of {s.runs}{dearest}"
-
-
-def _in_unit(s: PolicySummary, value: float | None) -> str:
-    return DASH if value is None else money_in(s.unit, value)
-
-
-def _paid(s: PolicySummary) -> str:
-    return DASH if s.price_paid is None else f"{money_in(s.unit, s.price_paid)} of {money(s.price_offered)}"
-
-
-def whole_number(value: float | None) -> str:
-    """Return a number without its fraction."""
-    return number(value if value is None else round(value))
-
-
-def _dips_ended(s: PolicySummary) -> str:
-    if s.dip_length is None:
-        return DASH
-    return f"{plus_minus(s.dip_length)} ({s.dips_recovered} of {s.dips})"
-
-
 DIPS = ("Daily", "Dip", "Dip lasts", "Dip costs")
-SOMETIMES = {**dict.fromkeys(DIPS, "dips"), "For looks": "paid_for_looks", "Chosen": "chosen_accuracy"}
+SOMETIMES = {**dict.fromkeys(DIPS, "dips"), "For looks": "paid_for_looks"}
 """columns that are left out where no policy has that field"""
 AT_TARGET, OVER_BUDGET, EXCESS = "Round at", "Over budget", "Max n_m\u00a0−\u00a0B_m"
 TEXTS: dict[str, Callable[[PolicySummary], str]] = {
@@ -265,26 +214,27 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Best": lambda s: accuracy(s.best_accuracy),
     "Last": lambda s: accuracy(s.last_accuracy),
     "Mean": lambda s: accuracy(s.mean_accuracy),
-    "Chosen": lambda s: accuracy(s.chosen_accuracy),
     "Daily": lambda s: accuracy(s.daily_accuracy),
     "Dip": lambda s: accuracy(s.dip_depth),
-    "Dip lasts": _dips_ended,
-    "Dip costs": lambda s: _in_unit(s, None if s.dip_money is None else s.dip_money.mean),
+    "Dip lasts": lambda s: f"{plus_minus(s.dip_length)} ({s.dips_recovered} of {s.dips})" if s.dip_length else DASH,
+    "Dip costs": lambda s: money_in(s.unit, s.dip_money and s.dip_money.mean),
     AT_TARGET: lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
     "Spend a round": lambda s: money(s.spend_per_round),
     "Limits": lambda s: (
         "reference" if s.reference else "kept" if s.kept_limits else f"over: {broken_limits(s.runs_over_budget, s.peak_excess)}"
     ),
     "Paid in all": lambda s: money_in(s.unit, s.paid),
-    "For looks": lambda s: _in_unit(s, s.paid_for_looks),
-    "Paid a sample": _paid,
-    OVER_BUDGET: _over_budget,
+    "For looks": lambda s: money_in(s.unit, s.paid_for_looks),
+    "Paid a sample": lambda s: (
+        DASH if s.price_paid is None else f"{money_in(s.unit, s.price_paid)} of {money(s.price_offered)}"
+    ),
+    OVER_BUDGET: lambda s: f"{s.runs_over_budget} of {s.runs}, {percent(s.dearest_share)}" if s.runs else DASH,
     "Vio_S": lambda s: number(s.cost_violation),
     "Vio_B": lambda s: number(s.buffer_violation),
     "Peak n": lambda s: number(s.peak_n),
     EXCESS: lambda s: signed(s.peak_excess),
-    "N": lambda s: whole_number(s.N),
-    "N_eff": lambda s: whole_number(s.n_eff),
+    "N": lambda s: number(s.N),
+    "N_eff": lambda s: number(s.n_eff),
     "Bound": lambda s: number(s.bound),
 }
 BROKEN: dict[str, Callable[[PolicySummary], bool]] = {

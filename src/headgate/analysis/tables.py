@@ -1,54 +1,35 @@
-"""Results as tables, for the terminal and for notebooks; a plan as JSON."""
+"""Runs as tables, for the terminal and for notebooks; and in a line of a list, as the page has it, too."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tomli_w
 from rich.console import RenderableType
-from rich.text import Text
 
 from headgate.analysis.comparison import comparison_tables, several_budgets
 from headgate.analysis.comparison import rows as rows_of
-from headgate.analysis.display import StackedTable, plain_text
-from headgate.analysis.formatting import DASH, counted, money, number, percent, signed
-from headgate.analysis.limits import conclusion
-from headgate.analysis.rehearsal import summarise_rehearsal, way_out_of_limits
-from headgate.analysis.runs import Runs, read_runs
-from headgate.analysis.summary import PolicySummary, breakdown_note, policy_table, summarise, whole_number
-from headgate.control.rehearse import Plan
-from headgate.experiment import Experiment
+from headgate.analysis.curves import thinned
+from headgate.analysis.display import StackedTable
+from headgate.analysis.formatting import DASH, counted, percent
+from headgate.analysis.limits import best_within_limits, conclusion
+from headgate.analysis.runs import Runs, read_runs, runs_of
+from headgate.analysis.summary import breakdown_note, policy_table, summarise
+from headgate.errors import DataError
 from headgate.records.reader import RunFolder
+from headgate.records.tables import Rows
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import DatasetEntry
 
 NARROW = ("Best", "Last", "Daily", "Spend a round", "Limits")
 """columns of a finished run unless all are asked for"""
-BOUND = (
-    "Money and memory are those of a run. The bound is Theorem 1's: it tells settings of one policy apart, not policies; "
-    "headgate compare does, by learning."
-)
-
-
-def rehearsal_tables(experiment: Experiment, summaries: Sequence[PolicySummary]) -> list[RenderableType]:
-    """Rehearsed policies, one a line."""
-    e = experiment
-    size = f"{counted(summaries[0].rounds, 'round')}, {counted(len(e.seeds), 'seed')}"
-    title = f"{e.name}: {size}, budget {e.system.budget:g} a round, {e.system.clients} clients with room for {e.system.memory}"
-    names = "policy,spend a round,over budget,Vio_S,Vio_B,mean n,peak n,max n_m-B_m,N,N_eff,free,mean p,bound,regret"
-    lines = [
-        [
-            s.policy,
-            money(s.spend_per_round),
-            f"{s.runs_over_budget} of {s.runs}, {percent(s.dearest_share)}",
-            *map(number, (s.cost_violation, s.buffer_violation, s.mean_n, s.peak_n)),
-            signed(s.peak_excess),
-            *map(whole_number, (s.N, s.n_eff)),
-            *map(number, (s.free, s.mean_penalty, s.bound, s.regret)),
-        ]
-        for s in summaries
-    ]
-    return [StackedTable(title, names.split(","), lines), plain_text(BOUND)]
+LISTED = ("test_accuracy", "spend", "excess")
+"""columns of the metrics that a line of the list needs"""
+SPARK = 40
+"""points of its small curve"""
 
 
 def run_tables(run: RunFolder, found: Sequence[Runs], wide: bool = False) -> list[RenderableType]:
@@ -67,6 +48,69 @@ def runs_tables(runs: Sequence[RunFolder], wide: bool = False) -> list[Renderabl
     return [thing for run in runs for thing in run_tables(run, found[run.path], wide)]
 
 
+def dataset_tables(found: Sequence["DatasetEntry"], folder: Path) -> list[RenderableType]:
+    lines = [[each.name, each.format or DASH, each.problem or str(each.path or "embedded")] for each in found]
+    return [StackedTable(f"data sets in {folder}", ("name", "format", "where, or why not"), lines)]
+
+
+# lists of runs
+
+
+def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
+    """Return a line for each run, in the order given; an unreadable run has the reason in its line."""
+    rows = []
+    for run in runs:
+        try:
+            rows.append(run_row(run, run.listed("metrics", *LISTED), partial(run.listed, "clients", "held")))
+        except DataError as error:
+            rows.append(run_row(run, problem=str(error)))
+    return rows
+
+
+def run_row(
+    run: RunFolder,
+    metrics: Rows | None = None,
+    held: Callable[[], Rows | None] = lambda: None,
+    problem: str | None = None,
+) -> dict[str, Any]:
+    """How far a run is, what it spent, which policy is best within its limits.
+
+    `metrics` of the columns `LISTED`. `held` is asked where they do not tell the memory. `problem` says why there are none.
+    """
+    found = [runs_of(run, policy, metrics, LISTED) for policy in run.policies] if metrics is not None else []
+    if metrics is not None and any(one.complete and one.peak_excess is None for one in found):
+        clients = held()
+        found = [runs_of(run, policy, metrics, LISTED, clients) for policy in run.policies]
+    played = [one for one in found if one.complete]
+    spend = {one.policy: float(one.spend.mean()) for one in played}
+    # beside others a reference would be the dearest in every line
+    ranked = [one for one in played if not one.reference] or played
+    best = best_within_limits(played)
+    shown = best or max(ranked, key=lambda one: spend[one.policy], default=None)
+    done = sum(int(one.reached.sum()) for one in found) // max(1, len(run.runs))
+    curve = [] if best is None else best.curve.mean(axis=0)[thinned(best.t.size, SPARK)].tolist()
+    budget = run.system.budget if run.config else None
+    return {
+        **{key: getattr(run, key) for key in ("name", "sweep", "rounds", "policies", "started")},
+        **{key: run.kind(key) for key in ("data", "model")},
+        "state": run.status,
+        "round": run.rounds if run.state["state"] == "finished" else done if found else run.state["round"],
+        "seeds": len(run.seeds),
+        "runs": len(run.runs),
+        "lost": len(run.lost),
+        "spend_per_round": spend,
+        "spend_shares": {name: money / budget for name, money in spend.items()} if budget else {},
+        "spend_policy": shown.policy if shown else None,
+        "spend_share": spend[shown.policy] / budget if budget and shown else None,
+        "broken": shown.broken if shown else "",
+        "over_budget": [one.policy for one in ranked if one is not shown and one.runs_over_budget],
+        "best_policy": best.policy if best else None,
+        "best_accuracy": float(best.best.mean()) if best else None,
+        "spark": [round(value, 5) for value in curve if math.isfinite(value)],
+        "problem": problem,
+    }
+
+
 def list_tables(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     """Runs, one a line."""
     lines = [
@@ -74,7 +118,7 @@ def list_tables(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
             row["name"],
             _state(row),
             row["data"] or DASH,
-            f"{row['best_policy'] or DASH} {percent(row['best_accuracy'], 1)}" if row["best_policy"] else DASH,
+            f"{row['best_policy']} {percent(row['best_accuracy'], 1)}" if row["best_policy"] else DASH,
             percent(row["spend_share"]) + (f", {row['spend_policy']} broke {row['broken']}" if row["broken"] else ""),
         ]
         for row in rows
@@ -88,68 +132,18 @@ def _state(row: dict[str, Any]) -> str:
     return said + (f", {row['lost']} lost" if row["lost"] else "") + (", unreadable" if row["problem"] else "")
 
 
-def dataset_tables(found: Sequence["DatasetEntry"], folder: Path) -> list[RenderableType]:
-    lines = [[each.name, each.format or DASH, each.problem or str(each.path or "embedded")] for each in found]
-    return [StackedTable(f"data sets in {folder}", ("name", "format", "where, or why not"), lines)]
-
-
-POINT = ("K", "rate", "V", "rho")
-VALUES = ("bound", "oracle_bound", "regret", "cost_violation", "buffer_violation")
-
-
-def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
-    """What `headgate plan --format json` prints; null where a policy has no such number, or follows a schedule."""
-    summary = summarise_rehearsal(experiment, name, made.rehearsal)
+def about(run: RunFolder) -> dict[str, Any]:
+    """Return state, settings and environment of a run, as the page and the report show them."""
+    own = ("name", "sweep", "rounds", "policies", "started", "seeds", "target", "environment")
     return {
-        "policy": name,
-        **{each: made.setting(each) for each in POINT},
-        "spend": made.spend,
-        "peak_spend": made.peak_spend,
-        "bound": made.bound,
-        "oracle_bound": made.oracle_bound,
-        "regret": made.regret,
-        "cost_violation": summary.cost_violation,
-        "buffer_violation": summary.buffer_violation,
-        "peak_buffer": made.peak_buffer,
-        "warning": way_out_of_limits(summary, made.policy),
+        **{key: getattr(run, key) for key in own},
+        **{key: run.kind(key) for key in ("data", "model")},
+        "state": run.status,
+        "round": run.state["round"],
+        "budget": run.system.budget,
+        "buffers": run.system.buffer.tolist(),
+        "memory": run.system.memory,
+        "elapsed": run.state.get("elapsed_s"),
+        "note": run.state.get("note"),
+        "toml": tomli_w.dumps(run.config),
     }
-
-
-def plan_lines(experiment: Experiment, name: str, made: Plan) -> list[tuple[str, str]]:
-    """Return label and value of every line about the planned point."""
-    system, said = experiment.system, plan_json(experiment, name, made)
-    units = {"K": " rounds", "rate": " samples a round"}
-    lines = [(key, f"{said[key]:.6g}{units.get(key, '')}") for key in POINT if said[key] is not None]
-    return [
-        *lines,
-        ("expected spend", f"{made.spend:.2f} a round of a budget of {system.budget:g}"),
-        ("most costly round", f"{made.peak_spend:,.2f}, {made.peak_spend / system.budget:.1f} times a round's budget"),
-        *((key.replace("_", " "), number(said[key])) for key in VALUES),
-        (
-            "peak buffer",
-            f"{counted(made.peak_buffer, 'sample')} at client {made.peak_client}, B_m = {system.buffer[made.peak_client]}",
-        ),
-    ]
-
-
-def plan_tables(experiment: Experiment, name: str, made: Plan) -> Sequence[RenderableType]:
-    """The planned point, and in red what breaks a limit."""
-    runs, rounds = made.rehearsal.price.shape
-    title = f"{experiment.name}: {name} planned for {rounds} rounds, {runs} seeds rehearsed"
-    point = StackedTable(title, ("", ""), plan_lines(experiment, name, made))
-    warning = plan_json(experiment, name, made)["warning"]
-    kept = "Keeps the budget and every buffer in all rehearsed runs."
-    few = scarce(experiment)
-    return [point, Text(warning, style="bold red") if warning else Text(kept), *([Text(few, style="yellow")] if few else [])]
-
-
-def scarce(experiment: Experiment) -> str:
-    """Said where all the money of a run buys fewer samples than there are places; else nothing."""
-    system, price = experiment.system, experiment.given.mean_price
-    bought, enough = system.budget * experiment.rounds / price, system.memory * price / experiment.rounds
-    if bought >= system.memory:
-        return ""
-    return (
-        f"All the money buys about {bought:.3g} samples, and there are {system.memory} places: the bound tells little then. "
-        f"From a budget of {enough:.3g} a round on the buffers can be filled once."
-    )

@@ -88,9 +88,6 @@ def rehearse(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one row per policy, seed and round: .parquet, .csv or .jsonl.")
     ] = None,
-    figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw money, memory and samples over rounds: .svg, .png or .pdf.")
-    ] = None,
     format_: AsFormat = Format.table,
     quiet: Quiet = False,
 ) -> None:
@@ -103,28 +100,21 @@ def rehearse(
     the round), spend (in the round), penalty, bound (the round's term of Theorem 1), peak_excess (max n_m - B_m).
     """
     from headgate.analysis.display import show
-    from headgate.analysis.rehearsal import check_out, write
+    from headgate.analysis.pages import check_file
+    from headgate.analysis.rehearsal import WRITERS, write
 
     experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, policies))
     if out is not None:
-        check_out(out)
-    if figure is not None:
-        from headgate.analysis.figures import check_figure
-
-        check_figure(figure)
+        check_file("--out", out, WRITERS)
     done = headgate.rehearse(experiment, quiet)
     if out is not None:
         write(done.frame, out)
-    if figure is not None:
-        from headgate.analysis.figures import draw_rehearsal
-
-        draw_rehearsal(experiment, done.results, figure)
     if format_ is Format.json:
         print_json([each.to_dict() for each in done.summary])
     else:
         show(*done.render())
-    for path in filter(None, (out, figure)):
-        say(f"wrote {path}", error=True)
+    if out is not None:
+        say(f"wrote {out}", error=True)
 
 
 def replay(
@@ -155,10 +145,11 @@ def replay(
     and those before it, and buys nothing. Give it the same file again when it has grown: the last row is the newest decision.
     """
     from headgate.analysis.display import show
-    from headgate.analysis.rehearsal import check_out, write
+    from headgate.analysis.pages import check_file
+    from headgate.analysis.rehearsal import WRITERS, write
 
     if out is not None:
-        check_out(out)
+        check_file("--out", out, WRITERS)
     if shadow is not None and capacity is not None:
         raise SettingError(f"--capacity {capacity}: not with --shadow {shadow}")
     done: headgate.ReplayResult | headgate.ShadowResult

@@ -111,8 +111,7 @@ def runs(
     Points of a sweep are listed as SWEEP~POINT.
     """
     from headgate.analysis.display import show
-    from headgate.analysis.listing import list_rows
-    from headgate.analysis.tables import list_tables
+    from headgate.analysis.tables import list_rows, list_tables
     from headgate.records.reader import look_for_runs
 
     whole, damaged = look_for_runs(folder)

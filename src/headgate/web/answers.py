@@ -11,11 +11,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.analysis.curves import Numbers, PolicyCurves, heat, line, neighbours, policy_curves, rounded
+from headgate.analysis.curves import Heat, Numbers, PolicyCurves, heat, line, neighbours, policy_curves, rounded
 from headgate.analysis.limits import conclusion
-from headgate.analysis.listing import about
 from headgate.analysis.runs import Runs, runs_of
-from headgate.analysis.summary import SummaryTable, breakdown_note, summarise, summary_table
+from headgate.analysis.summary import breakdown_note, summarise, summary_table
+from headgate.analysis.tables import about
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import WARN_AT, RunFolder
 from headgate.records.tables import Rows
@@ -126,26 +126,13 @@ class RunDetail(RunProgress):
     warning: str
     summary: list[dict[str, Any]]
     """as in summary.json"""
-    table: SummaryTable
+    table: dict[str, list[Any]]
+    """columns, each with title and meaning, and rows of cells, each with a text and whether it says that a limit was broken"""
 
 
 @dataclass(frozen=True)
 class RunCurves(RunProgress):
     policies: list[PolicyCurves]
-
-
-@dataclass(frozen=True)
-class ClientBuffers:
-    """How full the buffers are, (clients, rounds)."""
-
-    name: str
-    policy: str
-    seed: int | None
-    clients: list[str]
-    buffers: list[float]
-    t: list[int]
-    last: int
-    ratio: list[Numbers]
 
 
 def detail(library: Library, name: str) -> RunDetail:
@@ -177,7 +164,7 @@ def curves(library: Library, name: str, since: int = 0, points: int = 400, polic
     return RunCurves(name, state, library.round(name), run.rounds, run.system.budget, lines)
 
 
-def clients(library: Library, name: str, policy: str | None, seed: int | None) -> ClientBuffers:
+def clients(library: Library, name: str, policy: str | None, seed: int | None) -> Heat:
     """Return how full the buffers are in one run, or the mean over the runs of a policy."""
     run, rows = library.open(name), library.clients(name)
     if rows is None:
@@ -188,8 +175,7 @@ def clients(library: Library, name: str, policy: str | None, seed: int | None) -
     if not begun:
         which = policy if seed is None else f"{policy}, seed {seed}"
         raise UnknownRun(f"clients of {name}, {which}: nothing was recorded")
-    drawn = heat(0, rows.of(begun, int(rows.reached(begun).min())), run.system.buffer)
-    return ClientBuffers(name, policy, seed, *drawn[1:])
+    return heat(policy, rows.of(begun, int(rows.reached(begun).min())), run.system.buffer)
 
 
 # the gate
@@ -265,7 +251,7 @@ def gate_trace(
     rounds = int(one.reached[row])
     rows = slice(first - 1, min(first - 1 + limit, rounds))
     held, admitted = (None if each is None else np.add.reduceat(each, starts, axis=1)[rows] for each in (held, admitted))
-    known |= {column: rounded(line(one, column)[row, rows], None) for column in GATE_COLUMNS}
+    known |= {column: rounded(line(one, column)[row, rows], 17) for column in GATE_COLUMNS}
     return GateTrace(
         policy=one.policy,
         seed=one.seeds[row],

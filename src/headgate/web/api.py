@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from headgate import __version__
+from headgate.analysis.curves import Heat
 from headgate.analysis.formatting import jsonable
 from headgate.web import answers, compare, planning
 from headgate.web.runs import Library
@@ -46,11 +47,7 @@ class Json(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        how: Any = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
-        try:
-            text = json.dumps(content, default=vars, **how)
-        except ValueError:  # settings may hold infinity, and so may sums of what a folder holds
-            text = json.dumps(jsonable(content), **how)
+        text = json.dumps(jsonable(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode("utf-8", "replace")
 
 
@@ -89,7 +86,7 @@ def endpoints(library: Library) -> APIRouter:
         """Means over seeds with intervals, round by round."""
         return Json(answers.curves(library, name, since, points, policies))
 
-    @router.get("/runs/{name}/clients", response_model=answers.ClientBuffers)
+    @router.get("/runs/{name}/clients", response_model=Heat)
     def clients(name: str, policy: Policy = None, seed: Seed = None) -> Response:
         """How full each client's buffer is; without a seed, the mean over seeds."""
         return Json(answers.clients(library, name, policy, seed))

@@ -9,7 +9,7 @@ import numpy as np
 from headgate.analysis.comparison import rows
 from headgate.analysis.curves import EVALUATED, Series, line, rounded, thinned
 from headgate.analysis.intervals import Floats, estimate, means
-from headgate.analysis.limits import limits, rankable
+from headgate.analysis.limits import rankable
 from headgate.analysis.runs import Ints, Runs
 from headgate.analysis.savings import chosen_budget, savings, sentence
 from headgate.errors import SettingError
@@ -143,13 +143,12 @@ def _line(runs: Runs, metric: str, points: int) -> Line:
 
 
 def _compared_line(own: Line, runs: Runs) -> ComparedLine:
-    kept = limits(runs)
     return ComparedLine(
         **_points(own, own.x, own.values, own.ends),
-        runs=kept.runs,
+        runs=int(runs.begun.sum()),
         spend_per_round=float(runs.spend.mean()) if runs.complete else None,
-        runs_over_budget=kept.runs_over_budget,
-        dearest_share=kept.dearest if runs.complete else None,
+        runs_over_budget=runs.runs_over_budget,
+        dearest_share=runs.dearest_share if runs.complete else None,
     )
 
 

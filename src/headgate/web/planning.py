@@ -14,8 +14,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from headgate.analysis.curves import PolicyCurves, Series, policy_curves, rounded
-from headgate.analysis.rehearsal import as_runs, summarise_rehearsal
-from headgate.analysis.tables import plan_json
+from headgate.analysis.rehearsal import as_runs, plan_json, summarise_rehearsal
 from headgate.control.controller import Controller
 from headgate.control.policies import BudgetedPolicy
 from headgate.control.rehearse import Plan, Rehearsal, plan, rehearse

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from headgate.analysis.listing import LISTED, run_row
+from headgate.analysis.tables import LISTED, run_row
 from headgate.errors import DataError, HeadgateError
 from headgate.limits import TABLE as MOST_BYTES
 from headgate.records.reader import RunFolder

@@ -57,8 +57,8 @@ function onPaper(content, wide = false) {
 function heatFigure() {
   const strays = data.heats.map(({ ratio }) => ratio.flat().reduce((most, share) => Math.max(most, share === null ? 0 : Math.abs(share - 1)), 0));
   let chosen = strays.indexOf(Math.max(...strays)); // the map that has most to show comes first
-  const policy = h("select", { "aria-label": "Policy of the buffer map" }, data.heats.map(({ series }, i) => h("option", { value: i, selected: i === chosen }, names[series])));
-  const content = () => heatContent({ ...data.heats[chosen], policy: names[data.heats[chosen].series] });
+  const policy = h("select", { "aria-label": "Policy of the buffer map" }, data.heats.map((heat, i) => h("option", { value: i, selected: i === chosen }, heat.policy)));
+  const content = () => heatContent(data.heats[chosen]);
   const figure = new Figure({
     title: "How full the buffers are, client by client", wide: true, signal, tools: policy,
     about: "Samples a client holds, relative to its buffer B_m; mean over seeds. The neutral colour is exactly full, blue has room, orange is over.",
