@@ -21,38 +21,31 @@ CHANGED = np.array([0, 0, 1.0, 0, 0, 0, 0, 0])
 SPEND = np.arange(1.0, 9.0)
 
 
-def test_depth_length_and_money_by_hand():
-    (dip,) = dips_of(np.array(FALLS), SPEND, CHANGED)
-    assert dip == Dip(change=3, depth=pytest.approx(0.4), length=3, money=3 + 4 + 5, recovered=True)
+TWO = np.zeros(12)
+TWO[[2, 9]] = 1.0
 
 
-def test_what_is_not_recovered_lasts_until_the_end_or_the_next_change():
-    never = np.array([0.8, 0.8, 0.4, 0.5, 0.5, 0.5, 0.5, 0.5])
-    assert dips_of(never, SPEND, CHANGED) == [Dip(3, pytest.approx(0.4), 6, SPEND[2:].sum(), False)]
-    again = np.zeros(12)
-    again[[2, 9]] = 1.0
-    curve = np.array([0.8, 0.8, *[0.4] * 7, 0.1, 0.3, 0.4])
-    first, second = dips_of(curve, np.ones(12), again)
-    assert first == Dip(3, pytest.approx(0.4), 7, 7.0, False)
-    assert second == Dip(10, pytest.approx(0.3), 2, 2.0, True)  # it falls from 40 %, not from 80 %
+def dip(change, depth, length, money, recovered):
+    return Dip(change, pytest.approx(depth), length, money, recovered)
 
 
-def test_a_change_that_harms_nobody_has_a_dip_of_nothing():
-    assert dips_of(np.array([0.5, 0.6, 0.6, 0.7]), np.ones(4), CHANGED[:4]) == [Dip(3, 0.0, 0, 0.0, True)]
-
-
-def test_the_least_may_come_late():
-    """Accuracy may rise above the mark on its way down; the dip ends after the least."""
-    curve = np.array([0.8, 0.8, 0.79, 0.5, 0.6, 0.78, 0.8, 0.8])
-    assert dips_of(curve, SPEND, CHANGED) == [Dip(3, pytest.approx(0.3), 3, 12.0, True)]
-
-
-def test_where_nobody_looked_nothing_is_made_up():
-    every_third = np.array([NAN, 0.8, NAN, NAN, 0.4, NAN, NAN, 0.8])
-    assert dips_of(every_third, SPEND, CHANGED) == [Dip(3, pytest.approx(0.4), 5, 3 + 4 + 5 + 6 + 7, True)]
-    assert dips_of(np.full(8, NAN), SPEND, CHANGED) == []
-    late = np.array([NAN, NAN, 0.4, 0.5, 0.7, 0.76, 0.9, 0.9])  # nobody knows how good it was before
-    assert dips_of(late, SPEND, CHANGED) == []
+@pytest.mark.parametrize(
+    ("accuracy", "spend", "changed", "found"),
+    [
+        (FALLS, SPEND, CHANGED, [dip(3, 0.4, 3, 3 + 4 + 5, True)]),
+        ([0.8, 0.8, 0.4, *[0.5] * 5], SPEND, CHANGED, [dip(3, 0.4, 6, 33, False)]),  # never recovered: until the end
+        # or until the next change; and then it falls from 40 %, not from 80 %
+        ([0.8, 0.8, *[0.4] * 7, 0.1, 0.3, 0.4], np.ones(12), TWO, [dip(3, 0.4, 7, 7.0, False), dip(10, 0.3, 2, 2.0, True)]),
+        ([0.5, 0.6, 0.6, 0.7], np.ones(4), CHANGED[:4], [dip(3, 0.0, 0, 0.0, True)]),  # it harms nobody
+        # above the mark on its way down: the dip ends after the least
+        ([0.8, 0.8, 0.79, 0.5, 0.6, 0.78, 0.8, 0.8], SPEND, CHANGED, [dip(3, 0.3, 3, 12.0, True)]),
+        ([NAN, 0.8, NAN, NAN, 0.4, NAN, NAN, 0.8], SPEND, CHANGED, [dip(3, 0.4, 5, 3 + 4 + 5 + 6 + 7, True)]),
+        ([NAN] * 8, SPEND, CHANGED, []),
+        ([NAN, NAN, 0.4, 0.5, 0.7, 0.76, 0.9, 0.9], SPEND, CHANGED, []),  # nobody knows how good it was before
+    ],
+)
+def test_depth_length_and_money_by_hand(accuracy, spend, changed, found):
+    assert dips_of(np.array(accuracy), spend, changed) == found
 
 
 def test_changes_one_after_the_other_are_one():

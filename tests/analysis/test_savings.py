@@ -149,23 +149,14 @@ def test_the_table_fits_a_terminal(width, unit):
     assert sum(line.startswith("  a-longer-name ") for line in lines) == 1
 
 
-def test_the_sentence():
+def test_the_sentence_and_at_which_budget_it_is_said():
     said = sentence(chosen_budget(savings(worlds(noise=0.0)), 20.0))
     assert said.startswith("constant admission reaches 81.")
     assert said.endswith("% for 20.0 a round; ours needs 10.0, 50 (50 … 50) % of it.")
-    assert sentence([]) == ""
-    assert amount("$", 1234.5) == "$ 1,234"
-    assert amount("", 0.0) == "0"
-
-
-def test_at_which_budget_it_is_said():
+    assert (sentence([]), amount("$", 1234.5), amount("", 0.0)) == ("", "$ 1,234", "0")
     found = savings(worlds(noise=0.0))
     assert chosen_budget(found, 40.0)[0].budget == 40.0
     assert chosen_budget(found, 33.0)[0].budget == 20.0  # the middle of those at which something is known
     assert chosen_budget([]) == []
-
-
-def test_one_seed_has_no_interval():
-    rows = worlds(1, noise=0.0)
-    one = next(one for one in savings(rows) if one.budget == 20.0)
+    (one,) = (one for one in savings(worlds(1, noise=0.0)) if one.budget == 20.0)  # one seed has no interval
     assert (one.money, needed(one)) == (Estimate(pytest.approx(10.0)), ("10.0", "50 %"))

@@ -89,11 +89,3 @@ def test_answers_are_as_described_and_nothing_breaks(api, path, way, mode):
         case.call_and_validate(headers={"Host": "127.0.0.1"}, checks=CHECKS)
 
     holds()
-
-
-def test_keys_of_a_query_have_types_and_limits():
-    parameters = {each["name"]: each for each in DOCUMENT["paths"]["/api/runs/{name}/curves"]["get"]["parameters"]}
-    assert (parameters["name"]["in"], parameters["name"]["required"]) == ("path", True)
-    assert (parameters["since"]["schema"]["minimum"], parameters["since"]["schema"]["default"]) == (0, 0)
-    assert (parameters["points"]["schema"]["maximum"], parameters["points"]["description"]) == (2000, "most points of a line")
-    assert parameters["policies"]["schema"]["items"] == {"type": "string"}

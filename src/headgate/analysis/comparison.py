@@ -29,8 +29,8 @@ def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> Estimate | 
     """The part of the gap between constant admission and the oracle, of means over the seeds that all three have learnt;
     None where there is no gap. The interval is Fieller's, over these seeds; it has no ends where the gap may be none."""
     seeds = [seed for seed in one.learnt if seed in constant.learnt and seed in oracle.learnt]
-    ends = [end.of_seeds(seeds).measure(measure) for end in (one, constant, oracle)]
-    return closed_share(*ends, known=one is constant or one is oracle) if seeds else None
+    ours, low, high = (end.of_seeds(seeds).measure(measure) for end in (one, constant, oracle))
+    return closed_share(ours, low, high, known=one is constant or one is oracle) if seeds else None
 
 
 def closed_share(ours: Floats, low: Floats, high: Floats, known: bool = False) -> Estimate | None:

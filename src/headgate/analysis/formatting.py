@@ -107,7 +107,8 @@ def listed(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-Row, Key = TypeVar("Row"), TypeVar("Key")
+Row = TypeVar("Row")
+Key = TypeVar("Key")
 
 
 def grouped(things: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
@@ -128,7 +129,7 @@ def _minus(text: str) -> str:
 
 def jsonable(value: Any) -> Any:
     """What JSON can hold: it has no infinity (null), no tuples and no data classes."""
-    return to_jsonable_python(value, inf_nan_mode="null")  # type: ignore[arg-type]  # its stub does not know null
+    return to_jsonable_python(value, inf_nan_mode="null")
 
 
 CURRENCY = 8
@@ -150,22 +151,15 @@ def prices_text(table: Any) -> str:
     """
     if not isinstance(table, Mapping):
         return ""
-    told = [(str(key), value) for key, value in table.items() if key != "kind" and value is not False and not _nested(value)]
-    settings = [_setting_text(key, value) for key, value in sorted(told, key=lambda each: isinstance(each[1], Mapping))]
-    return shown(", ".join([str(table.get("kind", "")), *settings]), 200)
-
-
-def _setting_text(key: str, value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"{key} ({prices_text(value)})"
-    if isinstance(value, list):
-        return f"{key} {'/'.join(map(_value, value))}" if len(value) <= SHORT else f"{len(value)} {key}"
-    return key if value is True else f"{key} {_value(value)}"
-
-
-def _nested(value: Any) -> bool:
-    """Lists in lists take too many words."""
-    return isinstance(value, list) and any(isinstance(each, list | Mapping) for each in value)
+    said = [str(table.get("kind", ""))]
+    for key, value in sorted(table.items(), key=lambda each: isinstance(each[1], Mapping)):
+        if isinstance(value, Mapping):
+            said.append(f"{key} ({prices_text(value)})")
+        elif isinstance(value, list) and not any(isinstance(each, list | Mapping) for each in value):  # else too many words
+            said.append(f"{key} {'/'.join(map(_value, value))}" if len(value) <= SHORT else f"{len(value)} {key}")
+        elif key != "kind" and value is not False and not isinstance(value, list):
+            said.append(str(key) if value is True else f"{key} {_value(value)}")
+    return shown(", ".join(said), 200)
 
 
 def _value(value: Any) -> str:

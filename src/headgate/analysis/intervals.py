@@ -3,12 +3,10 @@
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from headgate.errors import SettingError
 
 Floats = NDArray[np.float64]
 LEVEL = 0.8
@@ -22,8 +20,6 @@ def t_quantile(dof: int, level: float = LEVEL) -> float:
     >>> round(t_quantile(9), 3), round(t_quantile(1), 3), round(t_quantile(39), 3)
     (1.383, 3.078, 1.304)
     """
-    if dof < 1 or not 0 < level < 1:
-        raise SettingError(f"dof = {dof}, level = {level}: needs at least one degree of freedom and a level between 0 and 1")
     low, high = 0.0, math.pi / 2
     for _ in range(60):  # halves the angle's range down to the last bit
         middle = (low + high) / 2
@@ -51,23 +47,18 @@ def _within(angle: float, dof: int) -> float:
     return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
 
 
-class Means(NamedTuple):
-    """Mean over runs and half the width of its interval; NaN where there is none."""
+def means(values: Floats) -> tuple[Floats, Floats]:
+    """Means over the first axis, leaving out NaN, and half the width of their intervals; NaN where there is none.
 
-    mean: Floats
-    half: Floats
-
-
-def means(values: Floats) -> Means:
-    """Over the first axis, leaving out NaN. The interval is Student's for the mean of independent normal values: it says how
-    well the mean is known from these seeds, not how far single runs lie apart. One run has none."""
+    The interval is Student's for the mean of independent normal values: it says how well the mean is known from these seeds,
+    not how far single runs lie apart. One run has none."""
     seen = ~np.isnan(values)
     count = seen.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):  # an infinite value has no interval, no value no mean
         mean = np.where(seen, values, 0.0).sum(axis=0) / count
         spread = np.sqrt((np.where(seen, values - mean, 0.0) ** 2).sum(axis=0) / (count - 1) / count)
         factor = np.array([t_quantile(int(c) - 1) if c > 1 else np.nan for c in count.ravel()]).reshape(count.shape)
-        return Means(mean, spread * factor)
+        return mean, spread * factor
 
 
 @dataclass(frozen=True)

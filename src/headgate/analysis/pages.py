@@ -5,7 +5,6 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -101,7 +100,7 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re
 
 def drawing(name: str) -> str:
     """A file of the folder drawing, which the report holds and the page serves."""
-    return (files("headgate.analysis") / "drawing" / name).read_text("utf-8")
+    return beside(__file__, f"drawing/{name}")
 
 
 def script(entry: str) -> str:

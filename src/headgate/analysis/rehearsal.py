@@ -136,21 +136,7 @@ def plan_tables(experiment: Experiment, name: str, made: Plan) -> Sequence[Rende
     runs, rounds = made.rehearsal.price.shape
     title = f"{experiment.name}: {name} planned for {rounds} rounds, {runs} seeds rehearsed"
     kept = Text("Keeps the budget and every buffer in all rehearsed runs.")
-    few = scarce(experiment)
-    limits = Text(said["warning"], style="bold red") if said["warning"] else kept
-    return [StackedTable(title, ("", ""), lines), limits, *([Text(few, style="yellow")] if few else [])]
-
-
-def scarce(experiment: Experiment) -> str:
-    """Said where all the money of a run buys fewer samples than there are places; else nothing."""
-    system, price = experiment.system, experiment.given.mean_price
-    bought, enough = system.budget * experiment.rounds / price, system.memory * price / experiment.rounds
-    if bought >= system.memory:
-        return ""
-    return (
-        f"All the money buys about {bought:.3g} samples, and there are {system.memory} places: the bound tells little then. "
-        f"From a budget of {enough:.3g} a round on the buffers can be filled once."
-    )
+    return [StackedTable(title, ("", ""), lines), Text(said["warning"], style="bold red") if said["warning"] else kept]
 
 
 def way_out_of_limits(summary: PolicySummary, policy: AdmissionPolicy) -> str:

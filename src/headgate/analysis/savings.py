@@ -147,9 +147,7 @@ def paired(one: Row, other: Row, key: str, scale: float = 100.0) -> Difference:
 
 
 def _by_seed(row: Row, key: str) -> dict[int, Any]:
-    """Results of before seeds were named lost none: they are numbered."""
-    found = row[f"{key}_by_seed"]
-    return dict(zip(row["learnt"] if "learnt" in row else range(len(found)), found, strict=True))
+    return dict(zip(row["learnt"], row[f"{key}_by_seed"], strict=True))
 
 
 def _weights(seeds: int) -> Floats:

@@ -217,7 +217,7 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Daily": lambda s: accuracy(s.daily_accuracy),
     "Dip": lambda s: accuracy(s.dip_depth),
     "Dip lasts": lambda s: f"{plus_minus(s.dip_length)} ({s.dips_recovered} of {s.dips})" if s.dip_length else DASH,
-    "Dip costs": lambda s: money_in(s.unit, s.dip_money and s.dip_money.mean),
+    "Dip costs": lambda s: money_in(s.unit, s.dip_money.mean if s.dip_money else None),
     AT_TARGET: lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
     "Spend a round": lambda s: money(s.spend_per_round),
     "Limits": lambda s: (

@@ -3,8 +3,6 @@
 import csv
 import io
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -90,33 +88,6 @@ def test_a_lost_connection_is_said_and_what_was_missed_is_caught_up(tab, tmp_pat
         expect(page.locator(".status-line")).to_contain_text("round 7 of 12")
         expect(page.locator(".live-mark")).to_have_text("live")
         page.goto(elsewhere)
-
-
-@pytest.mark.long
-def test_a_real_simulation_is_followed_through_every_page(tab, tmp_path):
-    command = [sys.executable, "-m", "headgate.cli", "run", "digits", "--rounds", "3000", "--seeds", "2", "--processes", "1"]
-    command += ["--policies", "acdpp,constant", "--progress", "none", "--out", str(tmp_path / "real")]
-    with Served(tmp_path) as served, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as playing:
-        try:
-            page = tab(served, still=False)
-            page.get_by_role("link", name="real").click()
-            status = page.locator(".status-line .numeral")
-            expect(status).to_have_text(re.compile(r"round [1-9]"))
-            expect(page.locator(".live-mark")).to_have_text("live")
-            first = status.text_content()
-            expect(status).not_to_have_text(first)
-            expect(plot(page, "Test accuracy").locator("svg.main-svg").first).to_be_visible()
-            page.get_by_role("link", name="Compare").last.click()
-            expect(page.get_by_role("row", name="constant")).to_be_visible()
-            page.goto(f"http://127.0.0.1:{served.port}/gate/real?policy=acdpp")
-            expect(page.locator("canvas.stage-canvas")).to_have_attribute("data-playing", "true")
-            expect(page.locator(".readout")).to_contain_text("Accuracy")
-            page.goto(f"http://127.0.0.1:{served.port}/run/real")
-            expect(page.locator(".state")).to_have_text("running")
-        finally:
-            playing.terminate()
-        playing.wait(60)
-        expect(page.locator(".state")).to_have_text("interrupted")
 
 
 def test_what_is_not_there_is_said(tab, served):
