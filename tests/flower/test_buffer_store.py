@@ -65,8 +65,8 @@ def test_experiments_never_meet_and_can_be_forgotten(tmp_path):
 
 def test_a_source_that_gives_too_much_or_fails_admits_nothing(tmp_path):
     class Generous:
-        def read(self, cursor, count, taken):
-            return ENDLESS.read(cursor, count + 1, taken)
+        def read(self, cursor, count):
+            return ENDLESS.read(cursor, count + 1)
 
     def failing(i):
         if i == 1:

@@ -15,10 +15,7 @@ CENTRES = np.random.default_rng(0).normal(0, 1, (CLASSES, FEATURES))
 
 
 def source(context: Context) -> CallableSource:
-    """Where this client's samples come from: sample 0, 1, 2, … of its own stream.
-
-    Sensors, a folder that fills up or a file that grows: see FolderSource and JsonLinesSource beside CallableSource.
-    """
+    """Where this client's samples come from: sample 0, 1, 2, … of its own stream."""
     client = int(context.node_config["partition-id"])
 
     def sample(number: int) -> Sample:
