@@ -3,7 +3,7 @@
 import signal
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -208,16 +208,15 @@ def clients(
 ) -> None:
     """Show how the clients of a run stand, or end a quarantine.
 
-    DIR is a run folder of a run on Flower, which may be in progress. Of all samples ordered, those paid were admitted as the
-    client told, those reserved are on orders without an answer, whose money is kept, and the others are released. When a
-    client comes into quarantine its open orders are settled: what it validly told of is paid, the rest released. With --lift
-    it gets orders again from the next round on, and what it had admitted on released orders is paid when it tells of it.
+    DIR is a run folder of a run on Flower, which may be in progress. When a client comes into quarantine its open orders are
+    settled: what it validly told of is paid, the rest released. With --lift it gets orders again from the next round on, and
+    what it had admitted on released orders is paid when it tells of it. `headgate ledger export DIR` has every order.
     """
     from rich.text import Text
 
     from headgate.analysis.display import StackedTable, show
     from headgate.books.messages import one_line
-    from headgate.books.statement import opened, standings
+    from headgate.books.statement import opened
 
     with opened(folder) as store:
         for client in lift or ():
@@ -225,12 +224,12 @@ def clients(
                 raise SettingError(f"client {client}: is not in quarantine in {folder}")
         there = {node.client: node.node for node in sorted(store.nodes(), key=lambda node: node.since)}
         said = [event for event in store.events() if event.kind in OFFENCES]
-        rows: list[dict[str, Any]] = [{"node": there.get(each.client), **each._asdict()} for each in standings(store)]
+        rows = [{"node": there.get(client), **each._asdict()} for client, each in sorted(store.clients().items())]
     if format_ is Format.json:
         print_json({"clients": rows, "offences": [event._asdict() for event in said]})
         return
-    columns = ("client", "node", "heard", "offences", "quarantined", "ordered", "paid", "reserved", "released", "money")
-    show(StackedTable("Clients", columns, [[_cell(row[name]) for name in columns] for row in rows]))
+    columns = ("client", "node", "heard", "offences", "quarantined", "lost", "withdrawn", "erased")
+    show(StackedTable("Clients", columns, [[str(row[name]) for name in columns] for row in rows]))
     for event in said[-LISTED:]:
         show(Text(one_line(f"round {event.round}, client {event.client}: {event.kind}: {event.reason}")))
 
@@ -279,11 +278,3 @@ OFFENCES = ("rejected", "quarantined", "released", "lifted")
 """events that tell how a client came to stand where it does"""
 LISTED = 20
 """offences that the table shows; JSON has them all"""
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value)
