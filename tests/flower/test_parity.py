@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from grids import FakeGrid, Node
-from simulated import RUNS
+from simulated import OWN
 
 from headgate.books.accounts import Accounts
 from headgate.books.ledger_store import LEDGER, LedgerStore
@@ -22,7 +22,7 @@ from headgate.simulation.engine import Simulation
 
 ROUNDS = 5
 CUSTOMERS = str(Path(__file__).parents[2] / "examples" / "customers.toml")
-OWN = str(Path(__file__).parents[2] / "examples" / "mine.toml")
+MINE = str(Path(__file__).parents[2] / "examples" / "mine.toml")
 SMALL = ["run.seeds=1", f"run.rounds={ROUNDS}", "training.dtype=float64", "training.steps=3", "system.buffers=[2, 3, 4]"]
 SMALL += ["system.clients=10", "system.budget=60.0", "policies.acdpp.kind=acdpp", "policies.acdpp.K=2"]
 
@@ -125,7 +125,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", [*sorted(CASES), "own", "a table of features"])
 def test_the_simulator_and_flower_do_the_same(case, tmp_path):
-    others = {"own": (OWN, [*SMALL, *RUNS["own"]]), "a table of features": (CUSTOMERS, [*SMALL, 'run.policies=["headgate"]'])}
+    others = {"own": (MINE, [*SMALL, OWN]), "a table of features": (CUSTOMERS, [*SMALL, 'run.policies=["headgate"]'])}
     recipe, overrides = others[case] if case in others else ("digits", [*SMALL, *CASES[case]])
     task = task_of(recipe, tuple(overrides))
     app = recipe_client(recipe, overrides, store=tmp_path / "stores")
