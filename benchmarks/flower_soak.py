@@ -65,7 +65,6 @@ def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
     quiet_flower()
     from flwr.app import Array, ArrayRecord
 
-    from headgate.books.statement import standings
     from headgate.flower.rounds import Discipline
     from headgate.flower.strategy import AdmissionStrategy
 
@@ -78,17 +77,15 @@ def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
             discipline=Discipline(gather=0.0),
         )
         strategy.start(grid, ArrayRecord({name: Array(array) for name, array in model.items()}))
-        stood = standings(strategy.store)
-        for one in stood:
-            if one.ordered != one.paid + one.reserved + one.released:
-                sys.exit(f"the books do not agree: {one}")
-            if not one.quarantined and one.heard == minutes and one.paid != grid.position[one.client]:
-                sys.exit(f"client {one.client} has admitted {grid.position[one.client]} samples: {one}")
+        admitted = strategy.ledger.admitted[0].tolist()
+        for one in strategy.store.clients().values():
+            if not one.quarantined and one.heard == minutes and admitted[one.client] != grid.position[one.client]:
+                sys.exit(f"client {one.client} has admitted {grid.position[one.client]} samples, paid {admitted[one.client]}")
         blamed = {event.client for event in strategy.store.events() if event.kind in ("rejected", "quarantined")}
         if blamed - grid.liars:
             sys.exit(f"honest clients were blamed: {sorted(blamed - grid.liars)[:5]}")
         books = {
-            "samples_paid": sum(one.paid for one in stood),
+            "samples_paid": sum(admitted),
             "late_answers": sum(event.kind == "late" for event in strategy.store.events()),
             "rejected_answers": sum(event.kind == "rejected" for event in strategy.store.events()),
         }

@@ -1,10 +1,9 @@
 """An app with places at which it says that it was there and waits while a file is in its way, deployed on this machine.
 
-It is the one that `headgate flower new --training own` writes. A process can be killed at the place that is meant, however
-slow the machine is. SuperNodes of these tests give a sign of life every ten seconds, not every thirty: a killed one is
-missed after twenty, not after a minute. Flower gives apps half a minute to start by the same number, so all others keep it:
-where an app takes longer than that to start, Flower starts it anew, for ever. SuperNodes and the server look for messages
-twice a second, not every three seconds.
+A process can be killed at the place that is meant, however slow the machine is. SuperNodes of these tests give a sign of
+life every four seconds, not every thirty: a killed one is missed after eight, not after a minute. Flower gives apps half a
+minute to start by the same number, so all others keep it: where an app takes longer than that to start, Flower starts it
+anew, for ever. SuperNodes and the server look for messages twice a second, not every three seconds.
 """
 
 import json
@@ -19,7 +18,7 @@ from worlds import World
 
 from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.experiment import load
-from headgate.flower.app.write import OWN, write_app
+from headgate.flower.app.write import write_app
 from headgate.flower.buffer_store import stores_in
 from headgate.flower.deploy.deployment import Loopback
 from headgate.records.reader import CONFIG
@@ -39,26 +38,58 @@ def by(point):
     (POINTS / f"{point}.reached").write_text(str(os.getpid()))
     while (POINTS / point).exists():
         time.sleep(0.1)
+'''
+CLIENT = """
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from headgate.flower import headgate_client
+from headgate.flower.sources import CallableSource, Sample, pack
+
+from .passing import by
+
+app = ClientApp()
 
 
-def grid(grid):
-    """The grid, with a place before orders are sent and one after the answers have come."""
-    plain = grid.send_and_receive
+@headgate_client(app, source=CallableSource(lambda i: Sample(str(i), pack([float(i)]), 0)))
+def train(message, context, held):
+    by(f"client-{held.order.client}-{held.order.round}")
+    metrics = MetricRecord({"num-examples": len(held)})
+    return Message(RecordDict({"arrays": ArrayRecord([held.arrays()[0].mean(axis=0)]), "metrics": metrics}), reply_to=message)
+"""
+SERVER = """
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+from flwr.app import ArrayRecord, MetricRecord
+from flwr.serverapp import ServerApp
+
+from headgate.flower import AdmissionStrategy, Discipline
+
+from .passing import by
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    plain, said = grid.send_and_receive, context.run_config
 
     def send_and_receive(messages, **more):
-        messages = list(messages)
-        orders = messages and messages[0].metadata.message_type == "train"
-        if orders:
-            by(f"ordered-{messages[0].metadata.group_id}")
+        orders = [message for message in messages if message.metadata.message_type == "train"]
+        for message in orders[:1]:
+            by(f"ordered-{message.metadata.group_id}")
         replies = list(plain(messages, **more))
-        if orders:
-            by(f"heard-{messages[0].metadata.group_id}")
+        for message in orders[:1]:
+            by(f"heard-{message.metadata.group_id}")
         return replies
 
     grid.send_and_receive = send_and_receive
-    return grid
-'''
-
+    recipe, discipline = Path(__file__).with_name("recipe.toml"), Discipline(deadline=float(said["deadline"]))
+    with closing(AdmissionStrategy(str(recipe), said["out"], discipline=discipline)) as strategy:
+        strategy.start(grid, ArrayRecord([np.zeros(1)]), evaluate_fn=lambda t, arrays: MetricRecord({"accuracy": 0.5}))
+"""
 LIVELY = """
 import sys
 import time
@@ -70,11 +101,15 @@ if any(word.endswith(("flower-supernode", "flwr-serverapp")) for word in sys.ori
 if any(word.endswith("flower-supernode") for word in sys.orig_argv):
     import flwr.supercore.heartbeat
     import flwr.supernode.fleet_http_connection
-    from flwr.common.constant import HEARTBEAT_MIN_INTERVAL
 
     for module in (flwr.supercore.heartbeat, flwr.supernode.fleet_http_connection):
         assert module.HEARTBEAT_DEFAULT_INTERVAL == 30
-        module.HEARTBEAT_DEFAULT_INTERVAL = HEARTBEAT_MIN_INTERVAL
+        module.HEARTBEAT_DEFAULT_INTERVAL = 4
+if any(word.endswith("flower-superlink") for word in sys.orig_argv):
+    import flwr.superlink.servicer.fleet.fleet_handlers as handlers
+
+    assert handlers.HEARTBEAT_MIN_INTERVAL == 10
+    handlers.HEARTBEAT_MIN_INTERVAL = 4
 """
 
 
@@ -114,20 +149,9 @@ def patiently(condition, what):
 
 def stage(folder, nodes, rounds):
     app = folder / "staged"
-    write_app(app, "digits", [f"run.rounds={rounds}", "prices.low=1", "prices.high=2"], "constant", nodes, OWN)
-    package = app / "staged"
-    (package / "passing.py").write_text(PASSING)
-    edits = {
-        "client_app.py": (
-            "    after = ",
-            "    passing.by(f\"client-{context.node_config['partition-id']}-{message.metadata.group_id}\")\n    after = ",
-        ),
-        "server_app.py": ("strategy.start(grid,", "strategy.start(passing.grid(grid),"),
-    }
-    for name, (old, new) in edits.items():
-        text = (package / name).read_text()
-        assert text.count(old) == 1
-        (package / name).write_text(text.replace(old, new).replace("from . import task", "from . import passing, task"))
+    write_app(app, "digits", [f"run.rounds={rounds}", "prices.low=1", "prices.high=2"], "constant", nodes)
+    for name, text in (("passing", PASSING), ("client_app", CLIENT), ("server_app", SERVER)):
+        (app / "staged" / f"{name}.py").write_text(text)
     points = folder / "points"
     points.mkdir()
     return Stage(nodes, app, app / "runs" / "digits", points)

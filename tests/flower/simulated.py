@@ -2,7 +2,7 @@
 
 python simulated.py FOLDER APP RECIPE SETTING...
 
-With the same clients one after the other: `RUNS` of the recipe into FOLDER/NAME, then the quickstart app in the folder APP,
+With the same clients one after the other: the recipe into FOLDER/recipe, then the quickstart app in the folder APP,
 with the settings of its pyproject.toml, into FOLDER/app.
 """
 
@@ -21,7 +21,8 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-RUNS = {"own": ['run.policies=["steps"]'], "headgate": ['run.policies=["headgate"]']}
+OWN = 'run.policies=["steps"]'
+"""of the recipe: a policy of one's own"""
 
 
 def main(folder, path, recipe, *settings):
@@ -52,12 +53,11 @@ def main(folder, path, recipe, *settings):
         from headgate.flower import AdmissionStrategy, Discipline
         from headgate.flower.recipe import task_of
 
-        for name, more in RUNS.items():
-            task = task_of(recipe, (*settings, *more))
-            quorum = Discipline(quorum=task.experiment.system.clients)
-            strategy = AdmissionStrategy(task.experiment, folder / name, discipline=quorum)
-            strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
-            strategy.close()
+        task = task_of(recipe, (*settings, OWN))
+        quorum = Discipline(quorum=task.experiment.system.clients)
+        strategy = AdmissionStrategy(task.experiment, folder / "recipe", discipline=quorum)
+        strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
+        strategy.close()
         (folder / "recipe is over").touch()
         app(grid, configured(context))
 

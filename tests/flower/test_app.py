@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 
 from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.cli import main
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.flower import ENVIRONMENT
-from headgate.flower.app.write import AROUND, FILES, OURS, OWN, TEMPLATE, app_settings, package_name, single, write_app
+from headgate.flower.app.write import AROUND, FILES, TEMPLATE, app_settings, package_name, single, write_app
 from headgate.flower.buffer_store import BufferStore
 from headgate.learning.partition import Dirichlet, Iid
 from headgate.records.reader import RunFolder
@@ -35,9 +35,8 @@ from headgate.simulation.schedule import perform
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.mark.parametrize("training", [OURS, OWN])
-def test_an_app_is_python_that_says_what_the_recipe_says(tmp_path, training):
-    experiment = write_app(tmp_path / "my app", "digits", ["run.rounds=7"], "acdpp", 4, training)
+def test_an_app_is_python_that_says_what_the_recipe_says(tmp_path):
+    experiment = write_app(tmp_path / "my app", "digits", ["run.rounds=7"], "acdpp", 4)
     home = tmp_path / "my app" / "my_app"
     for path in home.glob("*.py"):
         compile(path.read_text("utf-8"), path.name, "exec")
@@ -61,7 +60,7 @@ def test_what_is_sourced_before_flwr_is_what_headgate_starts_it_with(tmp_path):
 
 
 def test_every_file_of_the_template_goes_into_some_app():
-    listed = {*AROUND, "__init__.py", *(f"package/{name}" for names in FILES.values() for name in names), "package/__init__.py"}
+    listed = {*AROUND, "__init__.py", *(f"package/{name}" for name in FILES)}
     there = {path.relative_to(TEMPLATE).as_posix() for path in Path(str(TEMPLATE)).rglob("*") if path.is_file()}
     assert {name for name in there if "__pycache__" not in name} == listed
 
@@ -79,13 +78,10 @@ def test_fewer_clients_have_as_much_money_each_and_all_classes():
 
 def test_what_cannot_be_written_or_read_is_refused(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
-    for error, said, way in (
-        (DataError, "exists already", lambda: write_app(tmp_path, "digits")),
-        (SettingError, "--training theirs", lambda: write_app(tmp_path / "app", "digits", training="theirs")),
-        (DataError, "no app made by headgate", lambda: app_settings(tmp_path)),
-    ):
-        with pytest.raises(error, match=said):
-            way()
+    with pytest.raises(DataError, match="exists already"):
+        write_app(tmp_path, "digits")
+    with pytest.raises(DataError, match="no app made by headgate"):
+        app_settings(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -99,7 +95,7 @@ def test_every_folder_s_name_gives_a_package_s(name):
 
 def test_flower_takes_the_app_and_leaves_out_what_is_not_code(tmp_path):
     app = tmp_path / "bundled"
-    write_app(app, "digits", training=OWN)
+    write_app(app, "digits")
     for folder in ("runs/digits", "deployment/node-0"):
         (app / folder).mkdir(parents=True)
         (app / folder / "state.json").write_text("{}")
@@ -111,7 +107,7 @@ def test_flower_takes_the_app_and_leaves_out_what_is_not_code(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     (bundle,) = tmp_path.glob("*.fab")
     names = zipfile.ZipFile(io.BytesIO(bundle.read_bytes())).namelist()
-    assert {"bundled/server_app.py", "bundled/client_app.py", "bundled/task.py", "bundled/recipe.toml", "LICENSE"} <= set(names)
+    assert {"bundled/server_app.py", "bundled/client_app.py", "bundled/recipe.toml", "LICENSE"} <= set(names)
     assert not [name for name in names if name.startswith(("runs", "deployment", "home"))]
 
 
@@ -126,13 +122,10 @@ def play(app, monkeypatch, store, clients):
     return RunFolder.open(app_settings(app)[1])
 
 
-@pytest.mark.parametrize("training", [OURS, OWN])
-def test_the_app_plays_on_a_grid(tmp_path, monkeypatch, training):
-    if training == OURS:
-        pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
-    name = f"played_{training}"
-    write_app(tmp_path / name, "digits", ["run.rounds=4"], "constant", 3, training)
-    run = play(tmp_path / name, monkeypatch, tmp_path / "store", 3)
+def test_the_app_plays_on_a_grid(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
+    write_app(tmp_path / "played", "digits", ["run.rounds=4"], "constant", 3)
+    run = play(tmp_path / "played", monkeypatch, tmp_path / "store", 3)
     metrics = run.metrics()
     assert (run.state["state"], metrics["t"].to_list()) == ("finished", [1, 2, 3, 4])
     assert metrics["admitted"].sum() > 0
@@ -186,27 +179,6 @@ def test_the_readme_s_parts_of_one_s_own_work(tmp_path, monkeypatch, forgets_mod
     assert held == list(range(len(held))) != []
 
 
-def test_the_task_of_one_s_own_learns():
-    from types import SimpleNamespace
-
-    import numpy as np
-
-    from headgate.flower.app.template.package import task
-    from headgate.flower.sources import unpack
-
-    source = task.source(SimpleNamespace(node_config={"partition-id": 3}))
-    samples = source.read(0, 200, lambda key: False).samples
-    assert samples[150:] == source.read(150, 50, lambda key: False).samples
-    x, y = np.stack([unpack(sample.payload) for sample in samples]), np.array([sample.label for sample in samples])
-    model = task.start()
-    before = task.evaluate(model)
-    for _ in range(20):
-        model = task.train(model, x, y)
-    after = task.evaluate(model)
-    assert after["test_loss"] < before["test_loss"]
-    assert after["test_accuracy"] > 0.7
-
-
 # the commands
 
 
@@ -256,11 +228,11 @@ def test_deploy_example_writes_the_app_that_it_plays(headgate, tmp_path, monkeyp
             pass
 
         def run(self, app, out):
-            assert (app / "app" / "task.py").is_file()
+            assert (app / "app" / "client_app.py").is_file()
             perform(load(str(app / "app" / "recipe.toml")), out, processes=1)
 
     monkeypatch.setattr("headgate.flower.deploy.deployment.Loopback", Paper)
-    out, _ = headgate("deploy-example", "app", "--nodes", 1, "--rounds", 3, "--training", "own")
+    out, _ = headgate("deploy-example", "app", "--nodes", 1, "--rounds", 3)
     assert f"run folder: {tmp_path / 'app' / 'runs' / 'digits'}" in out
 
 

@@ -16,7 +16,7 @@ from headgate.control.selection import Selection
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.sources import CallableSource, FolderSource, Sample
+from headgate.flower.sources import CallableSource, Sample
 
 PLAIN = Order("one", 1, 0, known=0, last=2, kept_from=0, limit=4, acknowledged=0, train=True)
 
@@ -78,18 +78,6 @@ def test_a_source_with_too_few_is_bought_empty(tmp_path):
         assert store.receipt(an_order(last=4), 3).note == "the source had 3 of 4 samples"
         assert store.admit(an_order(t=2, known=3, last=4), numbered(end=3), Looking())
         assert store.state("one").position == 3
-
-
-def test_files_that_were_passed_over_do_not_come_again(tmp_path):
-    folder = tmp_path / "files"
-    folder.mkdir()
-    for i in range(8):
-        (folder / f"s{i}").write_bytes(bytes([i]))
-    with opened(tmp_path) as store:
-        store.admit(an_order(last=1, keep=1), FolderSource(folder), Looking())
-        store.admit(an_order(t=2, known=1, last=2, keep=1), FolderSource(folder), Looking())
-        assert store.looked("one") == 6
-        assert len({sample.key for sample in (*store.held("one"), *store.spare("one"))}) == 3
 
 
 def test_late_labels_and_choices_are_in_the_message_only_where_there_are_any():

@@ -5,6 +5,7 @@ With HEADGATE_FAULTS=FOLDER set, every outcome becomes a row in that folder: too
 
 import json
 import os
+import re
 import shutil
 import signal
 import ssl
@@ -26,7 +27,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_messa
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
-from headgate.flower.deploy.deployment import AGAIN, NAME, SERVER_APP, flwr
+from headgate.flower.deploy.deployment import AGAIN, SERVER_APP
 
 pytestmark = [
     pytest.mark.deploy,
@@ -135,7 +136,8 @@ def attempts_of_client_0(deployment):
     signed[FLEET_HTTP_SIGNATURE_HEADER] = sign_message(key, time.encode())
     headers = {TIMESTAMP_HEADER: time, **{name: b64encode(value).decode() for name, value in signed.items()}}
     with through_nginx(deployment) as ask:
-        nodes = [int(each["node-id"]) for each in flwr(deployment.link, "supernode", "list", NAME)["nodes"]]
+        logs = [(deployment.folder / f"supernode-{m}.log").read_text("utf-8", "replace") for m in range(2)]
+        nodes = [int(re.search(r"SuperNode ID: (\d+)", log)[1]) for log in logs]
         wanted = [PullMessagesRequest(node=Node(node_id=node)).SerializeToString() for node in nodes]
         return [ask.post("/v1/fleet/pull-messages", content=each, headers=headers).status_code for each in wanted]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from worlds import World, an_experiment
 
-from headgate.books.ledger_store import LEDGER, Event, LedgerStore
+from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.errors import DataError
 from headgate.flower import run_folder
 from headgate.flower.buffer_store import BufferStore
@@ -106,18 +106,6 @@ def test_a_run_whose_disk_fills_up_says_so_and_goes_on(tmp_path):
         assert "\n" not in line
         assert "cannot be written (" in line
         assert "is not a file of" not in line
-
-
-def test_a_ledger_without_room_keeps_what_it_has(tmp_path):
-    with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
-        store.note([Event(1, 0, "late", "before")])
-        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-        store._db.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(DataError, match=r"ledger\.sqlite: cannot be written \(database or disk is full\); once it can"):
-            store.note([Event(1, 0, "late", "x" * 200) for _ in range(500)])
-        store._db.execute("PRAGMA max_page_count = 10000")
-        store.note([Event(1, 0, "late", "after")])
-        assert [event.reason for event in store.events()] == ["before", "after"]
 
 
 @pytest.mark.parametrize("name", ["FULL", "IOERR_WRITE", "READONLY", "BUSY", "CANTOPEN", "NOTADB", "CORRUPT"])

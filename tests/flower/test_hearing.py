@@ -59,14 +59,6 @@ def test_what_is_told_reaches_the_policy_and_survives_a_restart(tmp_path):
     assert rows["held_loss"].to_list() == [[1.0, None, None]] * 4
 
 
-@pytest.mark.parametrize("said", [float("nan"), float("inf"), 1e200, [1.0, 2.0]], ids=str)
-def test_numbers_that_are_none_are_left_out(tmp_path, said):
-    world = listening(tmp_path, [{"new_loss": said}, {"new_loss": 1.0}, {"new_loss": 1.0}], rounds=2)
-    world.play()
-    assert np.array_equal(world.audit().losses.new, [[np.nan, 1.0, 1.0]], equal_nan=True)
-    assert world.events("rejected") == []
-
-
 def test_a_loss_below_nothing_is_an_offence_and_nothing_of_it_counts(tmp_path):
     world = listening(tmp_path, [{"held_loss": -1.0}, {"held_loss": 1.0}, {"held_loss": 1.0}], rounds=1, budget=60.0)
     world.play()

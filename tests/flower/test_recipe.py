@@ -10,13 +10,20 @@ from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 
 
-def test_help_that_only_the_simulator_gives_is_refused():
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "training={shift=1}",
+        "data={concepts=['same', 'rotated'], changes={kind='sudden', rounds=[3]}}",
+        "data={partition='iid', stream={kind='markov', mixing=4, passing=3}}",
+    ],
+)
+def test_what_only_the_simulator_does_is_refused(setting):
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     from headgate.flower.recipe import RecipeTask
 
-    RecipeTask(load("digits"), load_dataset("digits"))
-    with pytest.raises(SettingError, match=r"^training.shift = 1: the simulator alone does that; leave it out on Flower$"):
-        RecipeTask(load("digits", ["training.shift=1"]), load_dataset("digits"))
+    with pytest.raises(SettingError, match=r"(shift|changes|passing): the simulator alone does that; leave it out on Flower$"):
+        RecipeTask(load("digits", [setting]), load_dataset("digits"))
 
 
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch):

@@ -33,15 +33,21 @@ def test_runs_and_report_show_it(tmp_path):
     assert "fifo" in (tmp_path / "page.html").read_text("utf-8")
 
 
-def test_its_tables_are_the_simulators(tmp_path):
+def test_its_tables_are_the_simulators_and_each_round_is_a_line(tmp_path):
     world = World(tmp_path, an_experiment("fifo", 3))
     world.grid.faults = {(2, 1): "message lost"}
-    world.play(2, evaluate_fn=judged)
-    run = RunFolder.open(tmp_path / "run")
-    assert (run.status, run.state["round"], run.rounds) == ("interrupted", 2, 3)
-    world.play(evaluate_fn=judged)
-    (run,) = (each for each in look_for_runs(tmp_path)[0] if each.name == "run")
-    assert (run.status, run.environment["executor"]) == ("finished", "flower")
+    lines = []
+    for t in (1, 2, 3):
+        world.play(t, evaluate_fn=judged)
+        (run,) = (each for each in look_for_runs(tmp_path)[0] if each.name == "run")
+        lines.append(run.state["told"])
+        assert (run.status, run.state["round"], run.rounds) == ("interrupted" if t < 3 else "finished", t, 3)
+    assert lines[0].startswith("round 1 of 3: 3 of 3 answers")
+    assert lines[0].endswith("accuracy 0.100")
+    assert lines[1].startswith("round 2 of 3: 2 of 3 answers")
+    assert lines[1].endswith("; no valid answer from clients 1")
+    assert f"spent {world.audit().spent[0]:.6g} of 27" in lines[2]
+    assert run.environment["executor"] == "flower"
     metrics, ledger = run.metrics(), world.audit()
     assert metrics["t"].to_list() == [1, 2, 3]
     assert metrics["test_accuracy"].to_list() == [0.1, 0.2, 0.3]
@@ -55,33 +61,6 @@ def test_its_tables_are_the_simulators(tmp_path):
     world.play(evaluate_fn=judged)  # a run that is over stays as it is
     assert (run.path / "metrics.parquet").read_bytes() == before
     assert not list(run.path.rglob("part-*.parquet"))
-
-
-def test_each_round_is_told_in_a_line(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 3))
-    world.grid.faults = {(2, 1): "message lost"}
-    lines = []
-    for t in (1, 2, 3):
-        world.play(t, evaluate_fn=judged)
-        lines.append(RunFolder.open(tmp_path / "run").state["told"])
-    assert [line.partition(":")[0] for line in lines] == ["round 1 of 3", "round 2 of 3", "round 3 of 3"]
-    assert "3 of 3 answers" in lines[0]
-    assert "accuracy 0.100" in lines[0]
-    assert "no valid answer" not in lines[0]
-    assert "2 of 3 answers" in lines[1]
-    assert lines[1].endswith("; no valid answer from clients 1")
-    assert f"spent {world.audit().spent[0]:.6g} of 27" in lines[2]
-
-
-def test_rows_lost_after_the_ledger_was_written_come_back(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 3))
-    world.play(2)
-    before = RunFolder.open(tmp_path / "run").metrics()
-    (tmp_path / "run" / "metrics" / "part-00001.parquet").unlink()
-    world.play(2)
-    assert RunFolder.open(tmp_path / "run").metrics().equals(before)
-    world.play()
-    assert RunFolder.open(tmp_path / "run").metrics()["t"].to_list() == [1, 2, 3]
 
 
 class Notes(list):

@@ -1,11 +1,11 @@
-"""Round discipline: who is there, who is waited for, what a round without enough answers is."""
+"""Round discipline: who is there, who is waited for, what a round without enough answers is, and restarts."""
 
 from contextlib import closing
 
 import numpy as np
 import pytest
 from grids import FakeGrid, Node
-from worlds import World, an_experiment, counting_app, start
+from worlds import POLICIES, World, an_experiment, counting_app, same_ledgers, start
 
 from headgate.books.accounts import Accounts
 from headgate.books.ledger_store import LedgerStore
@@ -190,10 +190,32 @@ def test_a_ledger_that_was_changed_is_refused_with_its_round(tmp_path):
                 Accounts.of(world.experiment, store)
 
 
-def test_damaged_parameters_are_refused(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 4))
-    world.play(2)
-    (path,) = (tmp_path / "run" / "parameters").iterdir()
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(DataError, match=f"{path.name}: is damaged"):
-        world.play()
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_restart_after_every_round_changes_no_bit(policy, tmp_path):
+    experiment = an_experiment(policy, 6)
+    once, often = World(tmp_path / "once", experiment), World(tmp_path / "often", experiment)
+    assert once.play()
+    for t in range(1, 7):
+        often.grid.server_dies = "after sending" if t % 2 else ""
+        often.play(t)
+        often.grid.server_dies = ""
+        assert often.play(t)
+    same_ledgers(once.audit(), often.audit())
+    with once.store() as a, often.store() as b:
+        assert [past.metrics for past in a.rounds()] == [past.metrics for past in b.rounds()]
+        assert a.rounds()[-1].sha256 == b.rounds()[-1].sha256
+    for name in ("metrics.parquet", "clients.parquet"):
+        assert (once.folder / "run" / name).read_bytes() == (often.folder / "run" / name).read_bytes()
+
+
+def test_money_of_orders_without_an_answer_is_set_aside(tmp_path):
+    """All clients are silent until the last round, in which samples are cheap: what they bought before is not spent again."""
+    world = World(tmp_path, an_experiment("fifo", 6, budget=2.0), prices=lambda t: 3.0 if t < 6 else 0.5)
+    world.grid.faults = {(t, m): "reply lost" for t in range(1, 6) for m in world.clients}
+    world.play(5)
+    assert world.audit().spent[0] == 0
+    assert world.outstanding()
+    world.play()
+    ledger = world.audit()
+    assert 0 < ledger.spent[0] <= 2.0 * 6
+    assert np.all(ledger.occupancy[0] <= world.experiment.system.buffer)

@@ -1,7 +1,4 @@
-"""Sources give every sample once, whatever they are asked for at a time, and labels when they come."""
-
-import json
-import os
+"""Sources give every sample once, whatever they are asked for at a time."""
 
 import numpy as np
 import pytest
@@ -9,47 +6,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import DataError
-from headgate.flower.sources import (
-    CallableSource,
-    DatasetSource,
-    FolderSource,
-    JsonLinesSource,
-    Sample,
-    pack,
-    unpack,
-)
+from headgate.flower.sources import CallableSource, DatasetSource, Sample, pack, unpack
 
-NEVER = set().__contains__
-"""no sample was ever admitted"""
 PORTIONS = st.lists(st.integers(0, 4), min_size=1, max_size=8)
 
 
 def drawn(source, portions):
     """All that comes when a source is asked for so many at a time, as a client would."""
-    cursor, keys, samples = 0, set(), []
+    cursor, samples = 0, []
     for count in portions:
-        batch = source.read(cursor, count, keys.__contains__)
-        again = source.read(cursor, count, keys.__contains__)
-        assert again == batch  # asked again after a crash, it gives the same
+        batch = source.read(cursor, count)
+        assert source.read(cursor, count) == batch  # asked again after a crash, it gives the same
         assert len(batch.samples) <= count
         cursor = batch.cursor
         samples += batch.samples
-        keys |= {sample.key for sample in batch.samples}
     return samples
-
-
-def lines(path, count):
-    path.write_text("".join(json.dumps({"x": i, "label": i % 3}) + "\n" for i in range(count)), "utf-8")
-    return JsonLinesSource(path)
-
-
-def files(path, count):
-    path.mkdir(exist_ok=True)
-    for i in range(count):
-        (path / f"{i:02d}.bin").write_bytes(bytes([i]))
-        (path / f"{i:02d}.bin.label").write_text(str(i % 3))
-        os.utime(path / f"{i:02d}.bin", ns=(i, i))
-    return FolderSource(path)
 
 
 def mapped(path, count):
@@ -93,8 +64,6 @@ class Streamed:
 
 
 SOURCES = {
-    "lines": lines,
-    "files": files,
     "a function": lambda path, count: CallableSource(lambda i: Sample(str(i), pack(i), i % 3) if i < count else None),
     "arrays": mapped,
     "pairs": lambda path, count: DatasetSource(Pairs(count)),
@@ -114,69 +83,25 @@ def test_every_sample_comes_once_and_in_order(make, portions, count, tmp_path_fa
     assert len({sample.key for sample in samples}) == wanted
 
 
-def test_a_line_counts_when_its_end_is_there(tmp_path):
-    path = tmp_path / "it"
-    path.write_text('{"x": 1, "label": 0}\n{"x": 2, "la')
-    source = JsonLinesSource(path)
-    first = source.read(0, 9, NEVER)
-    assert len(first.samples) == 1
-    with path.open("a") as file:
-        file.write('bel": 1}\n\n{"x": 3, "label": 2}\n')
-    second = source.read(first.cursor, 9, NEVER)
-    assert {sample.label: json.loads(sample.payload)["x"] for sample in second.samples} == {1: 2, 2: 3}
-    assert source.read(second.cursor, 9, NEVER).samples == []
-
-
-def test_labels_may_come_later(tmp_path):
-    (tmp_path / "it.jsonl").write_text('{"key": "a", "x": 1}\n{"key": "b", "x": 2, "label": 7}\n')
-    source = JsonLinesSource(tmp_path / "it.jsonl", later=tmp_path / "labels.jsonl")
-    assert [sample.label for sample in source.read(0, 9, NEVER).samples] == [None, 7]
-    assert source.labels(["a"]) == {}
-    (tmp_path / "labels.jsonl").write_text('{"key": "a", "label": 3}\n{"key": "z", "label": 1}\n{"key": "a"')
-    assert source.labels(["a"]) == {"a": 3}
-
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "one.png").write_bytes(b"1")
-    (tmp_path / "folder" / ".two.png").write_bytes(b"being written")
-    folder = FolderSource(tmp_path / "folder", "*.png")
-    assert folder.read(0, 9, NEVER).samples == [Sample("one.png", b"1", None)]
-    (tmp_path / "folder" / "one.png.label").write_text("5\n")
-    assert folder.labels(["one.png"]) == {"one.png": 5}
-
-    function = CallableSource(lambda i: None, later=lambda keys: dict.fromkeys(keys, 1))
-    assert function.labels(["q"]) == {"q": 1}
-
-
 def test_items_of_data_sets_come_back_as_they_were_and_only_those_admitted_are_read():
     torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     data = Pairs(1000)
-    batch = DatasetSource(data).read(5, 3, NEVER)
+    batch = DatasetSource(data).read(5, 3)
     assert (data.asked, batch.cursor) == (3, 8)
     loaded = next(iter(torch.utils.data.DataLoader([unpack(sample.payload) for sample in batch.samples], batch_size=3)))
     assert (loaded[0].shape, loaded[0].dtype, loaded[1].tolist()) == ((3, 2, 2), torch.float32, [2, 0, 1])
-    batch = DatasetSource(Dicts(9)).read(7, 9, NEVER)
+    batch = DatasetSource(Dicts(9)).read(7, 9)
     loaded = next(iter(torch.utils.data.DataLoader([unpack(sample.payload) for sample in batch.samples], batch_size=3)))
     assert (loaded["text"], loaded["label"].tolist()) == (["number 7", "number 8"], [1, 2])
     tensors = torch.utils.data.TensorDataset(torch.ones(4, 2), torch.tensor([7, 8, 9, 6]))
-    assert [sample.label for sample in DatasetSource(tensors).read(1, 2, NEVER).samples] == [8, 9]
-    (sample,) = DatasetSource(Dicts(1), label=lambda item: item["text"]).read(0, 1, NEVER).samples
+    assert [sample.label for sample in DatasetSource(tensors).read(1, 2).samples] == [8, 9]
+    (sample,) = DatasetSource(Dicts(1), label=lambda item: item["text"]).read(0, 1).samples
     assert sample.label == "number 0"
     for wrong in (DatasetSource(Dicts(1), label="none"), DatasetSource(Pairs(1), label=0), DatasetSource(np.zeros((2, 3, 4)))):
         with pytest.raises(DataError, match="an item has no label"):
-            wrong.read(0, 1, NEVER)
+            wrong.read(0, 1)
     with pytest.raises(DataError, match="a value of object is no array"):
         pack({"x": object()})
-
-
-def test_what_is_damaged_is_refused_in_one_line(tmp_path):
-    path = tmp_path / "it.jsonl"
-    for text, reason in (("[1]\n", "the line at byte 0 is not a JSON object"), ('{"label": true}\n', "label = True must be")):
-        path.write_text(text)
-        with pytest.raises(DataError, match=reason):
-            JsonLinesSource(path).read(0, 1, NEVER)
-    for source in (FolderSource(tmp_path / "no"), JsonLinesSource(tmp_path / "no")):
-        with pytest.raises((DataError, FileNotFoundError), match="no"):
-            source.read(0, 1, NEVER)
     with pytest.raises(DataError, match="holds no array"):
         unpack(b"no array")
 

@@ -12,7 +12,6 @@ from worlds import World, an_experiment
 from headgate.books.accounts import closings
 from headgate.books.ledger_store import LedgerStore, Ordered
 from headgate.books.messages import Order, Receipt
-from headgate.books.statement import standings
 from headgate.cli.commands import app
 from headgate.errors import DataError, SettingError
 from headgate.flower.rounds import Discipline
@@ -110,10 +109,8 @@ def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it
     (event,) = world.events("released")
     assert event.reason == f"{sum(row.ordered for row in ordered)} samples ordered in rounds 1, 2"
     assert all(row.admitted == 0 for row in ordered)
-    with world.store() as store:
-        stood = {one.client: one for one in standings(store)}
-    assert stood[1].quarantined
-    assert (stood[1].reserved, stood[1].paid, stood[1].released, stood[1].money) == (0, 0, stood[1].ordered, 0.0)
+    assert world.row(1).quarantined
+    assert not [row for row in world.outstanding() if row.client == 1]
     world.play(3)
     assert not [row for row in world.orders() if row.client == 1 and row.round == 3]
     with closing(world.strategy()), world.store() as store:  # also while a server plays the run
@@ -125,10 +122,10 @@ def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it
     admissions = world.admitted_by(1)
     with world.store() as store:
         corrected = {row.round: (row.client, row.price, row.admitted) for row in store.corrections()}
-        stood = {one.client: one for one in standings(store)}
     assert corrected == {t: (1, float(t), admissions[t]) for t in (1, 2) if admissions[t]}
     assert world.row(1)[:4] == (1, 4, 0, False)
-    assert stood[1].paid == sum(admissions.values())
+    paid = [row.admitted for row in world.orders() if row.client == 1] + [admitted for *_, admitted in corrected.values()]
+    assert sum(paid) == sum(admissions.values())
 
 
 def headgate(*words):
@@ -137,7 +134,7 @@ def headgate(*words):
     return done.output
 
 
-def test_a_command_shows_clients_offences_and_money(tmp_path):
+def test_a_command_shows_clients_and_offences(tmp_path):
     run = caught(tmp_path, with_receipt(position="\x1b[2J[red]")).folder / "run"
     said = json.loads(headgate(run, "--format", "json"))
     assert [(row["node"], row["quarantined"], row["offences"]) for row in said["clients"]] == [
@@ -145,11 +142,9 @@ def test_a_command_shows_clients_offences_and_money(tmp_path):
         (101, True, 2),
         (102, False, 0),
     ]
-    assert all(row["ordered"] == row["paid"] + row["reserved"] + row["released"] for row in said["clients"])
-    assert said["clients"][1]["money"] == 0
     assert {event["kind"] for event in said["offences"]} >= {"rejected", "quarantined"}
     table = headgate(run)
-    assert "yes" in table
+    assert "True" in table
     assert "round 2, client 1: quarantined: after 2 offences" in table
     assert "\x1b" not in table
     assert "[red]" in table, "what a client said is shown as it is, not as markup"

@@ -1,5 +1,4 @@
-"""The accounts as they are read: for finance, a line for each order, amendments and totals in decimal numbers; for operators,
-how the clients of a run stand."""
+"""The accounts as finance reads them: a line for each order, amendments and totals in decimal numbers."""
 
 import csv
 import json
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headgate.books.accounts import reserve
-from headgate.books.ledger_store import LEDGER, AmendmentRow, LedgerStore, Ordered
+from headgate.books.ledger_store import LEDGER, AmendmentRow, LedgerStore
 from headgate.control.amendments import Amendment, amended
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError
@@ -153,44 +152,3 @@ def export(found: Statement, path: Path, kind: str) -> None:
             table = csv.DictWriter(file, OrderLine._fields)
             table.writeheader()
             table.writerows(rows)
-
-
-# how clients stand
-
-
-class ClientStanding(NamedTuple):
-    """One client of a run. Of all samples ordered, `paid`, `reserved` and `released` are the parts."""
-
-    client: int
-    heard: int
-    """the round of its last valid answer; 0: none yet"""
-    offences: int
-    quarantined: bool
-    ordered: int
-    paid: int
-    """admitted, by its answers"""
-    reserved: int
-    """on open orders"""
-    released: int
-    """ordered, and not admitted as far as is known"""
-    money: float
-    """the most that its open orders may cost"""
-
-
-def standings(store: LedgerStore) -> list[ClientStanding]:
-    """Every client that was ordered something or offended, by number."""
-    rows, orders = store.clients(), dict[int, list[Ordered]]()
-    for order in store.orders():
-        orders.setdefault(order.client, []).append(order)
-    corrected = dict[int, int]()
-    for order in store.corrections():
-        corrected[order.client] = corrected.get(order.client, 0) + (order.admitted or 0)
-    found = []
-    for client in sorted(rows.keys() | orders.keys()):
-        row, own = rows.get(client), orders.get(client, [])
-        open_ = [order for order in own if order.admitted is None]
-        ordered, reserved = sum(order.ordered for order in own), sum(order.ordered for order in open_)
-        paid = sum(order.admitted or 0 for order in own) + corrected.get(client, 0)
-        told = (row.heard, row.offences, row.quarantined) if row is not None else (0, 0, False)
-        found.append(ClientStanding(client, *told, ordered, paid, reserved, ordered - reserved - paid, reserve(open_)))
-    return found

@@ -1,10 +1,9 @@
 """The commands of Flower: an app to start from, a deployment to try, and what real machines need. Needs headgate[flower]."""
 
 import signal
-from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -26,9 +25,10 @@ commands = typer.Typer(
 )
 
 
-class TrainsWith(StrEnum):
-    ours = "ours"
-    own = "own"
+@commands.callback()
+def _check_installed() -> None:
+    if find_spec("flwr") is None:
+        raise SettingError("headgate flower: Flower is not installed; pip install 'headgate[flower]'")
 
 
 Recipe = Annotated[str, typer.Option(help="A recipe's name (see `headgate recipes`) or a TOML file.")]
@@ -36,9 +36,6 @@ Policy = Annotated[
     str | None, typer.Option(help="Its one policy: a section of the recipe, or a kind; default: headgate.", show_default=False)
 ]
 Rounds = Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.", show_default=False)]
-Trains = Annotated[
-    TrainsWith, typer.Option(help="Who trains: headgate, as the recipe says, or functions of your own (task.py of the app).")
-]
 
 
 @commands.command()
@@ -50,7 +47,6 @@ def new(
         int | None, typer.Option(help="Clients, with the recipe's money for each; default: the recipe's.", show_default=False)
     ] = None,
     rounds: Rounds = None,
-    training: Trains = TrainsWith.ours,
     set_: Set = None,
 ) -> None:
     """Write a Flower app that runs a recipe.
@@ -58,10 +54,9 @@ def new(
     DIR is where the app goes, a new or empty folder. `flwr run DIR` runs it: on Flower's simulation engine, or on a
     deployment. The README in it says how.
     """
-    _check_installed()
     from headgate.flower.app.write import write_app
 
-    experiment = write_app(folder, recipe, recipe_overrides(set_, rounds), policy, clients, training.value)
+    experiment = write_app(folder, recipe, recipe_overrides(set_, rounds), policy, clients)
     say(f"app: {folder} ({experiment.name}, {next(iter(experiment.policies))}, {experiment.system.clients} clients)")
     say(f"next: {folder / 'README.md'}")
 
@@ -73,7 +68,6 @@ def deploy_example(
     recipe: Recipe = "digits",
     policy: Policy = None,
     rounds: Annotated[int, typer.Option(help="Rounds of a new app; one takes 10 to 40 seconds.")] = 6,
-    training: Trains = TrainsWith.ours,
     set_: Set = None,
 ) -> None:
     """Bring up a SuperLink and SuperNodes on this machine and run the app on them.
@@ -86,14 +80,13 @@ def deploy_example(
     buffers lie in DIR/deployment, the run folder in DIR/runs. Ctrl-C ends every process that was started; the same command
     goes on.
     """
-    _check_installed()
     from headgate.flower.app.write import app_settings, write_app
     from headgate.flower.deploy.deployment import Loopback
 
     if nodes < 1:
         raise SettingError(f"--nodes {nodes}: at least one is needed")
     if not (folder / "pyproject.toml").is_file():
-        write_app(folder, recipe, recipe_overrides(set_, rounds), policy, nodes, training.value)
+        write_app(folder, recipe, recipe_overrides(set_, rounds), policy, nodes)
     clients, out = app_settings(folder)
     if clients != nodes:
         raise SettingError(f"--nodes {nodes}: the app in {folder} has {clients} clients")
@@ -124,7 +117,6 @@ def certificates(
     offline. A server certificate that ends within 30 days is renewed if ca.key is in DIR, with a warning in either case. One
     that has expired is refused: services of `headgate flower superlink` call this before they start.
     """
-    _check_installed()
     from headgate.flower.deploy.certificates import FILES, ensure_certificates
 
     for warning in ensure_certificates(folder.resolve(), host or ()):
@@ -140,7 +132,6 @@ def key(path: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
     Made on the machine of the SuperNode: FILE is the private key and never leaves it; FILE.pub, beside it, is what gets
     registered with the SuperLink.
     """
-    _check_installed()
     from headgate.flower.keys import make_key
 
     say(make_key(path))
@@ -159,7 +150,6 @@ def superlink(
     SuperNodes need. The machine, or container, must be the SuperLink's own: its other users are trusted. DIR also holds the
     database, which key each client has (clients.keys) and Flower's connection for `flwr` (FLWR_HOME=DIR/user).
     """
-    _check_installed()
     from headgate.flower.deploy.deployment import write_server
 
     for path in write_server(folder.resolve(), certificates, listen, inside):
@@ -182,7 +172,6 @@ def supernode(
     DIR/store holds what the client has admitted: do not lose it, it was paid for. When a run is over its samples are removed
     there; `headgate flower forget DIR/store` removes them by hand.
     """
-    _check_installed()
     from headgate.flower.deploy.deployment import write_node
 
     for path in write_node(folder.resolve(), superlink, authority.resolve(), key.resolve(), client, clients, port, keep):
@@ -202,7 +191,6 @@ def register(
     FILE.pub is what `headgate flower key` left beside the key. A key is for one client and a client has one key: nobody else
     can answer in its name.
     """
-    _check_installed()
     from headgate.flower.deploy.deployment import register as register_key
 
     register_key(folder.resolve(), client, public, replace)
@@ -220,16 +208,15 @@ def clients(
 ) -> None:
     """Show how the clients of a run stand, or end a quarantine.
 
-    DIR is a run folder of a run on Flower, which may be in progress. Of all samples ordered, those paid were admitted as the
-    client told, those reserved are on orders without an answer, whose money is kept, and the others are released. When a
-    client comes into quarantine its open orders are settled: what it validly told of is paid, the rest released. With --lift
-    it gets orders again from the next round on, and what it had admitted on released orders is paid when it tells of it.
+    DIR is a run folder of a run on Flower, which may be in progress. When a client comes into quarantine its open orders are
+    settled: what it validly told of is paid, the rest released. With --lift it gets orders again from the next round on, and
+    what it had admitted on released orders is paid when it tells of it. `headgate ledger export DIR` has every order.
     """
     from rich.text import Text
 
     from headgate.analysis.display import StackedTable, show
     from headgate.books.messages import one_line
-    from headgate.books.statement import opened, standings
+    from headgate.books.statement import opened
 
     with opened(folder) as store:
         for client in lift or ():
@@ -237,12 +224,12 @@ def clients(
                 raise SettingError(f"client {client}: is not in quarantine in {folder}")
         there = {node.client: node.node for node in sorted(store.nodes(), key=lambda node: node.since)}
         said = [event for event in store.events() if event.kind in OFFENCES]
-        rows: list[dict[str, Any]] = [{"node": there.get(each.client), **each._asdict()} for each in standings(store)]
+        rows = [{"node": there.get(client), **each._asdict()} for client, each in sorted(store.clients().items())]
     if format_ is Format.json:
         print_json({"clients": rows, "offences": [event._asdict() for event in said]})
         return
-    columns = ("client", "node", "heard", "offences", "quarantined", "ordered", "paid", "reserved", "released", "money")
-    show(StackedTable("Clients", columns, [[_cell(row[name]) for name in columns] for row in rows]))
+    columns = ("client", "node", "heard", "offences", "quarantined", "lost", "withdrawn", "erased")
+    show(StackedTable("Clients", columns, [[str(row[name]) for name in columns] for row in rows]))
     for event in said[-LISTED:]:
         show(Text(one_line(f"round {event.round}, client {event.client}: {event.kind}: {event.reason}")))
 
@@ -258,7 +245,6 @@ def erase(
     A run in progress continues without the samples, and its server is told how many. They are not admitted again. Each
     store keeps a receipt.
     """
-    _check_installed()
     from headgate.flower.buffer_store import erase as erase_samples
 
     for path, receipts in erase_samples(keys, store).items():
@@ -272,7 +258,6 @@ def forget(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
 
     DIR holds the stores, as for `headgate flower erase`. A run in progress continues with what it admits from now on.
     """
-    _check_installed()
     from contextlib import closing
 
     from headgate.flower.buffer_store import BufferStore, stores_in
@@ -285,11 +270,6 @@ def forget(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
 # what they share
 
 
-def _check_installed() -> None:
-    if find_spec("flwr") is None:
-        raise SettingError("headgate flower: Flower is not installed; pip install 'headgate[flower]'")
-
-
 def _say(text: str) -> None:
     say(text, error=True)
 
@@ -298,11 +278,3 @@ OFFENCES = ("rejected", "quarantined", "released", "lifted")
 """events that tell how a client came to stand where it does"""
 LISTED = 20
 """offences that the table shows; JSON has them all"""
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -27,15 +27,16 @@ ENVIRONMENT: Mapping[str, str] = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 """of everything that starts Flower: nothing is reported to anybody, and nothing is fetched"""
-_NAMES = {
-    "buffer_store": "erase",
-    "client": "headgate_client",
-    "recipe": "recipe_client recipe_server",
-    "rounds": "Discipline",
-    "sources": "DatasetSource",
-    "strategy": "AdmissionStrategy Gated",
+_HOMES = {
+    "AdmissionStrategy": "strategy",
+    "DatasetSource": "sources",
+    "Discipline": "rounds",
+    "Gated": "strategy",
+    "erase": "buffer_store",
+    "headgate_client": "client",
+    "recipe_client": "recipe",
+    "recipe_server": "recipe",
 }
-_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 _EXTRAS = {"flwr": "flower", "torch": "sim"}
 """in which extra is what may be missing"""
 

@@ -6,7 +6,7 @@ are one transaction, so an order that comes twice, or again after a crash, finds
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,7 +112,7 @@ class BufferStore(Durable):
             wanted = max(order.last - position, 0)
             choice = choice_of(order, self.rules)
             asked = wanted if choice is None else wanted * choice.window
-            batch = source.read(state.cursor, asked, self._taken(order.experiment)) if wanted else None
+            batch = source.read(state.cursor, asked) if wanted else None
             samples = [] if batch is None else batch.samples
             if len(samples) > asked:
                 raise DataError(f"source of client {self.client}: gave {len(samples)} samples where {asked} were asked for")
@@ -141,8 +141,7 @@ class BufferStore(Durable):
     def _chosen(
         self, order: Order, choice: StatedChoice, fresh: Sequence[Sample], wanted: int, look: SampleScorer | None
     ) -> list[Sample]:
-        """Those of the new samples and of those kept that are bought. Of the others the newest are kept, and the rest passes
-        by: it counts as taken, for a source that asks."""
+        """Those of the new samples and of those kept that are bought. Of the others the newest are kept."""
         looked = self.looked(order.experiment)
         before_it = self.spare(order.experiment)
         before_it += [HeldSample(place, *sample, order.round) for place, sample in enumerate(fresh, looked)]
@@ -153,8 +152,6 @@ class BufferStore(Durable):
         left = [sample for sample, taken in zip(before_it, takes, strict=True) if not taken]
         for sample in left[max(len(left) - choice.keep, 0) :] if choice.keep else []:
             self._db.execute("INSERT INTO spare VALUES (?, ?, ?, ?, ?, ?)", (order.experiment, *sample))
-        for new in fresh:
-            self._db.execute("INSERT OR IGNORE INTO uses VALUES (?, ?, 0)", (order.experiment, new.key))
         return [
             Sample(sample.key, sample.payload, sample.label) for sample, taken in zip(before_it, takes, strict=True) if taken
         ]
@@ -362,10 +359,6 @@ class BufferStore(Durable):
             "SELECT round, last FROM admissions WHERE experiment = ? ORDER BY round DESC LIMIT 1", (experiment,)
         ).fetchone()
         return row or (0, 0)
-
-    def _taken(self, experiment: str) -> Callable[[str], bool]:
-        asked = "SELECT 1 FROM uses WHERE experiment = ? AND key = ?"
-        return lambda key: self._db.execute(asked, (experiment, key)).fetchone() is not None
 
 
 def erase(keys: Collection[str], store: Path | str | None = None) -> dict[Path, list[Erasure]]:

@@ -28,7 +28,7 @@ from headgate.control.selection import Selection
 from headgate.control.types import HALF
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore, store_folder, store_name
-from headgate.flower.sources import HeldSample, Label, Source, SourceInRounds, unpack
+from headgate.flower.sources import HeldSample, Label, Source, unpack
 
 Rule = Retention | Selection
 Train = Callable[[Message, Context, "HeldSamples"], Message]
@@ -140,8 +140,6 @@ def headgate_client(
             if order.client != own.client:
                 raise DataError(f"order.client = {order.client}: this is client {own.client}")
             samples: Source = source if hasattr(source, "read") else source(context)  # type: ignore[assignment]
-            if isinstance(samples, SourceInRounds):
-                samples = samples.in_round(order.round)
 
             def look(shown: Sequence[HeldSample], asked: tuple[str, ...]) -> Scores:
                 assert scores is not None

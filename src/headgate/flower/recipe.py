@@ -7,7 +7,7 @@ model there and here.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,9 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.client import HeldSamples, headgate_client
 from headgate.flower.rounds import Discipline
-from headgate.flower.sources import Batch, Label, Sample, Source, Taken, pack, unpack
+from headgate.flower.sources import Batch, Sample, Source, pack, unpack
 from headgate.flower.strategy import AdmissionStrategy
 from headgate.learning.datasets import Dataset, hold_out
-from headgate.learning.drift import DriftingStream, World, judgement, sets_to_judge_by, world_of
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.local import schedule
 from headgate.learning.networks import Flat, build_model, initial_parameters
@@ -53,8 +52,12 @@ class RecipeTask:
     dataset: Dataset
 
     def __post_init__(self) -> None:
-        if shift := self.experiment.training.shift:
-            raise SettingError(f"training.shift = {shift}: the simulator alone does that; leave it out on Flower")
+        """Refuse what the simulator alone does."""
+        data, training = self.experiment.data, self.experiment.training
+        asked = {"training.shift": training.shift, "data.changes": data.changes, "data.stream.passing": data.stream.passing}
+        for name, value in asked.items():
+            if value:
+                raise SettingError(f"{name}: the simulator alone does that; leave it out on Flower")
 
     @property
     def seed(self) -> int:
@@ -68,22 +71,10 @@ class RecipeTask:
         return DTYPES[name]
 
     @cached_property
-    def world(self) -> World:
-        """The data set in every concept, and who is in which when."""
-        given = self.experiment
-        return world_of(given.data, self.dataset, given.seeds[:1], given.system.clients)
-
-    @cached_property
     def stream(self) -> Stream:
-        """Where the world stands still."""
         data, clients = self.experiment.data, self.experiment.system.clients
         owners = data.partition.split(self.dataset.train_labels, clients, self.seed, self.dataset.columns)
         return Stream(owners, self.seed, data.stream, self.dataset.train_labels)
-
-    @cached_property
-    def stream_in_rounds(self) -> Stream | DriftingStream:
-        """The stream in every concept."""
-        return self.world.stream(self.stream, self.experiment.rounds)
 
     def model(self) -> nn.Module:
         return build_model(self.experiment.model, self.dataset.shape, len(self.dataset.classes)).to(self.dtype)
@@ -163,17 +154,11 @@ class RecipeTask:
 
     def evaluate(self, t: int, arrays: ArrayRecord) -> MetricRecord:
         """Accuracy and mean loss on the test set, and accuracy on what was held out of the training images."""
-        model, validation = self._loaded(arrays), bool(self.experiment.data.validation)
-        shares = self.world.shares(t, self.experiment.system.weight)
-        sets, judged = sets_to_judge_by(shares, validation), self.world.dataset.judged
-        scores = [np.array([value]) for place in sets for value in self._score(model, *judged[place])]
-        of_all = judgement(sets, scores, shares)
-        found = MetricRecord({"test_accuracy": float(of_all.accuracy[0]), "test_loss": float(of_all.loss[0])})
-        if validation:
-            found["validation_accuracy"] = float(of_all.validation[0])
-        if self.experiment.data.changes is not None:
-            for concept, accuracy in enumerate(of_all.by_concept[0].tolist()):
-                found[f"accuracy_{concept}"] = accuracy
+        model, (test, *held_out) = self._loaded(arrays), self.dataset.judged
+        accuracy, loss = self._score(model, *test)
+        found = MetricRecord({"test_accuracy": accuracy, "test_loss": loss})
+        if self.experiment.data.validation:
+            found["validation_accuracy"] = self._score(model, *held_out[0])[0]
         return found
 
     def _score(self, model: nn.Module, images: Pixels, labels: Labels) -> tuple[float, float]:
@@ -195,34 +180,23 @@ class RecipeTask:
 
 
 @dataclass(frozen=True, eq=False)
-class RecipeSource:
+class RecipeSource(Source):
     """The stream of one client as the recipe deals it."""
 
     task: RecipeTask
     client: int
-    t: int = 1
-    """the round in which it is read, which matters where the world changes"""
 
-    def in_round(self, t: int) -> "RecipeSource":
-        return replace(self, t=t)
-
-    def read(self, cursor: int, count: int, taken: Taken) -> Batch:
-        stream, data = self.task.stream, self.task.world.dataset
-        first = max(cursor, stream.rule.passing * (self.t - 1))
-        last = first + count
+    def read(self, cursor: int, count: int) -> Batch:
+        stream, data, last = self.task.stream, self.task.dataset, cursor + count
         if stream.rule.ends:
-            last = max(min(last, int(stream.lengths[self.client])), first)
-        positions: Ints = np.arange(first, last)
-        clients = np.full_like(positions, self.client)
-        numbers, rows = self.task.stream_in_rounds.at(clients, positions, self.task.world.at(self.t)[0, clients])
+            last = max(min(last, int(stream.lengths[self.client])), cursor)
+        positions: Ints = np.arange(cursor, last)
+        numbers, rows = stream.at(np.full_like(positions, self.client), positions)
         samples = [
             Sample(str(number), pack(data.train_images[row]), int(data.train_labels[row]))
             for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)
         ]
         return Batch(samples, last)
-
-    def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
-        return {}
 
 
 @cache

@@ -1,17 +1,14 @@
-"""Where a client's samples come from: a data set, a function, a folder that fills up, a file of JSON lines that grows.
+"""Where a client's samples come from: a data set, or a function.
 
 A source is asked for the samples after a cursor and tells the new cursor, which is stored together with the samples: what
 was admitted before a crash is never asked for again, and what was not is not skipped. Labels may come later than samples.
 """
 
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 from zipfile import BadZipFile
 
 import numpy as np
@@ -21,8 +18,6 @@ from headgate.control.scores import Scores
 from headgate.errors import DataError
 
 Label = int | float | str
-Taken = Callable[[str], bool]
-"""whether a sample with this key was ever admitted"""
 
 
 class Sample(NamedTuple):
@@ -58,19 +53,12 @@ class Batch(NamedTuple):
 class Source(Protocol):
     """The stream of one client."""
 
-    def read(self, cursor: int, count: int, taken: Taken) -> Batch:
+    def read(self, cursor: int, count: int) -> Batch:
         """Up to `count` samples after `cursor`, 0 at the beginning; fewer where there are no more yet."""
 
     def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
         """The labels of those of these samples, admitted without one, that have one now."""
-
-
-@runtime_checkable
-class SourceInRounds(Protocol):
-    """A source whose samples depend on the round in which they are read."""
-
-    def in_round(self, t: int) -> Source:
-        """The same in round t."""
+        return {}
 
 
 def pack(item: Any) -> bytes:
@@ -112,7 +100,7 @@ def unpack(payload: bytes) -> Any:
     return tuple(item.values()) if "arr_0" in item else item
 
 
-class DatasetSource:
+class DatasetSource(Source):
     """The items of a data set in their order, each read when it is admitted: no more than these are in memory.
 
     Parameters
@@ -126,14 +114,14 @@ class DatasetSource:
     Examples
     --------
     >>> source = DatasetSource(np.zeros((5, 2)), [3, 1, 4, 1, 5])
-    >>> [sample.label for sample in source.read(cursor=1, count=2, taken=set().__contains__).samples]
+    >>> [sample.label for sample in source.read(cursor=1, count=2).samples]
     [1, 4]
     """
 
     def __init__(self, *columns: Any, label: str | int | Callable[[Any], Any] | None = None) -> None:
         self._columns, self._label = columns, label
 
-    def read(self, cursor: int, count: int, taken: Taken) -> Batch:
+    def read(self, cursor: int, count: int) -> Batch:
         samples = [Sample(str(place), pack(item), self._of(item)) for place, item in self._items(cursor, cursor + count)]
         return Batch(samples, cursor + len(samples))
 
@@ -156,18 +144,15 @@ class DatasetSource:
         found: Label = label
         return found
 
-    def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
-        return {}
-
 
 @dataclass(frozen=True)
-class CallableSource:
+class CallableSource(Source):
     """Sample number 0, 1, 2, … by a function, which returns None where there is none yet."""
 
     function: Callable[[int], Sample | None]
     later: Callable[[Sequence[str]], Mapping[str, Label]] | None = None
 
-    def read(self, cursor: int, count: int, taken: Taken) -> Batch:
+    def read(self, cursor: int, count: int) -> Batch:
         samples: list[Sample] = []
         while len(samples) < count and (sample := self.function(cursor + len(samples))) is not None:
             samples.append(sample)
@@ -175,101 +160,3 @@ class CallableSource:
 
     def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
         return self.later(keys) if self.later else {}
-
-
-@dataclass(frozen=True)
-class FolderSource:
-    """Files of a folder in the order in which they came. The label of NAME is the text of NAME.label, which may come later.
-
-    A file is whole when it appears under its name: write it under a name that begins with a dot, then rename it. It is copied
-    when it is admitted, and may go afterwards.
-    """
-
-    path: Path | str
-    pattern: str = "*"
-
-    def read(self, cursor: int, count: int, taken: Taken) -> Batch:
-        new = islice((path for path in self._files() if not taken(path.name)), count)
-        samples = [Sample(path.name, path.read_bytes(), self._label(path)) for path in new]
-        return Batch(samples, cursor + len(samples))
-
-    def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
-        found = {key: self._label(Path(self.path) / key) for key in keys}
-        return {key: label for key, label in found.items() if label is not None}
-
-    def _files(self) -> list[Path]:
-        folder = Path(self.path)
-        if not folder.is_dir():
-            raise DataError(f"source {folder}: no such folder")
-        files = [path for path in folder.glob(self.pattern) if path.is_file() and not path.name.startswith(".")]
-        came = {path: (path.stat().st_mtime_ns, path.name) for path in files if path.suffix != ".label"}
-        return sorted(came, key=came.__getitem__)
-
-    @staticmethod
-    def _label(path: Path) -> Label | None:
-        beside = path.with_name(f"{path.name}.label")
-        return _plain(beside.read_text().strip()) if beside.is_file() else None
-
-
-@dataclass(frozen=True)
-class JsonLinesSource:
-    """Objects, one a line, in a file that is only ever appended to; a line counts when its end is there.
-
-    `label` is the field that holds the label; where it is missing or null, it may come later as a line of the file `later`
-    with the fields `key` and `label`. A sample's key is its field `key`, or its place in the file. The payload is the line.
-    """
-
-    path: Path | str
-    label: str = "label"
-    later: Path | str | None = None
-
-    def read(self, cursor: int, count: int, taken: Taken) -> Batch:
-        samples: list[Sample] = []
-        for place, line, value in islice(_rows(Path(self.path), cursor), count):
-            samples.append(Sample(str(value.get("key", place)), line, _label_of(self.path, value.get(self.label))))
-            cursor = place + len(line) + 1
-        return Batch(samples, cursor)
-
-    def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
-        if self.later is None or not Path(self.later).is_file():
-            return {}
-        rows = {str(value.get("key")): value.get("label") for *_, value in _rows(Path(self.later), 0)}
-        found = {key: _label_of(self.later, rows.get(key)) for key in keys}
-        return {key: label for key, label in found.items() if label is not None}
-
-
-def _rows(path: Path, cursor: int) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
-    """(where it begins, the line, its object) of all complete lines after `cursor` bytes; empty ones are passed over."""
-    with path.open("rb") as file:
-        file.seek(cursor)
-        for line in file:
-            if not line.endswith(b"\n"):
-                return  # somebody is still writing it
-            if line.strip():
-                value = None
-                with suppress(ValueError):
-                    value = json.loads(line)
-                if not isinstance(value, dict):
-                    raise DataError(f"source {path}: the line at byte {cursor} is not a JSON object")
-                yield cursor, line[:-1], value
-            cursor += len(line)
-
-
-def _label_of(path: Path | str, value: Any) -> Label | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float | str)):
-        raise DataError(f"source {path}: label = {value!r} must be a number or text")
-    return value
-
-
-def _plain(text: str) -> Label:
-    """A number where it is one.
-
-    >>> [_plain(text) for text in ("7", "0.5", "cat")]
-    [7, 0.5, 'cat']
-    """
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

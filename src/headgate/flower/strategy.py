@@ -41,7 +41,6 @@ from headgate.flower.rounds import (
     mean_metrics,
 )
 from headgate.flower.run_folder import RunRecord
-from headgate.learning.concepts import ConceptSchedule
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 from headgate.writing import FolderLock
@@ -400,8 +399,7 @@ class Gated(Strategy):
         told = {} if found is None else found
         given: dict[str, float | None] = {name: float(value) for name, value in told.items() if np.isscalar(value)}  # type: ignore[arg-type]
         given = {"test_accuracy": given.get("accuracy"), "test_loss": given.get("loss"), **given}
-        concepts = range(len(self.experiment.data.concepts))
-        return {name: given.get(name) for name in (*JUDGED, *(f"accuracy_{concept}" for concept in concepts))}
+        return {name: given.get(name) for name in JUDGED}
 
     def _metrics(self, done: Settlement, heard: CheckedReplies, judged: dict[str, float | None]) -> dict[str, Any]:
         """A row of the metrics, as the simulator's. N and n_eff are counted by the clients."""
@@ -428,7 +426,7 @@ class Gated(Strategy):
             "bound": float(bound[0]),
             "excess": int((after.occupancy - self.experiment.system.buffer).max()),
         }
-        row |= self._concepts(now.t, judged) | self._looked(done)
+        row |= self._looked(done)
         return {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
 
     def _held_now(self, done: Settlement) -> Ints:
@@ -437,16 +435,6 @@ class Gated(Strategy):
         for row in done.known.values():
             held[row.client] = max(held[row.client] - row.withdrawn, 0)
         return held
-
-    def _concepts(self, t: int, judged: dict[str, float | None]) -> dict[str, float]:
-        """What the record says of a world that changes, as the simulator's does."""
-        given = self.experiment
-        if given.data.changes is None:
-            return {}
-        where = ConceptSchedule(given.data.changes, len(given.data.concepts), given.seeds[:1], given.system.clients)
-        by_concept = [judged.get(f"accuracy_{concept}") for concept in range(where.concepts)]
-        told = where.columns(t, given.system.weight, np.array([by_concept], dtype=np.float64))
-        return {name: values[0] for name, values in told.items()}
 
     def _looked(self, done: Settlement) -> dict[str, Any]:
         """What the record says of looks, as the simulator's does: a window for each label, for clients tell of no more."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import tomli_w
 
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.learning.partition import Pairs
 
@@ -25,35 +25,22 @@ AROUND = {
     "env.sh": "env.sh",
     "config.toml": "home/config.toml",
 }
-OURS, OWN = "ours", "own"
-"""who trains: headgate, as the recipe says, or the functions of the app's task.py"""
-FILES = {
-    OURS: {"server_app.py": "server_app.py", "client_app.py": "client_app.py"},
-    OWN: {"own_server_app.py": "server_app.py", "own_client_app.py": "client_app.py", "task.py": "task.py"},
-}
+FILES = ("__init__.py", "server_app.py", "client_app.py")
 
 
 def write_app(
-    folder: Path,
-    recipe: str,
-    overrides: Sequence[str] = (),
-    policy: str | None = None,
-    clients: int | None = None,
-    training: str = OURS,
+    folder: Path, recipe: str, overrides: Sequence[str] = (), policy: str | None = None, clients: int | None = None
 ) -> Experiment:
     """An app in `folder`, which must be new or empty; returns the experiment that it runs."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder}: exists already; choose another folder")
-    if training not in FILES:
-        raise SettingError(f"--training {training}: must be {OURS} or {OWN}")
     package = package_name(folder.resolve().name)
     experiment = load(recipe, single(recipe, overrides, policy, clients))
     tables = experiment.tables()
     tables = {**tables, "run": {key: value for key, value in tables["run"].items() if key != "folder"}}
-    inside = {"__init__.py": "__init__.py", **FILES[training]}
     own = own_modules(tables, [*([] if experiment.folder is None else [experiment.folder]), Path.cwd()])
     for module, path in own.items():
-        if module.as_posix() in inside.values():
+        if module.as_posix() in FILES:
             raise DataError(f"{path}: the app has a {module} of its own; give the module another name")
     said = {
         "package": package,
@@ -70,8 +57,8 @@ def write_app(
     for source, name in AROUND.items():
         text = (TEMPLATE / source).read_text("utf-8")
         (folder / name).write_text(text if source == "env.sh" else Template(text).substitute(said), "utf-8")
-    for source, name in inside.items():
-        (home / name).write_text((TEMPLATE / "package" / source).read_text("utf-8"), "utf-8")
+    for name in FILES:
+        (home / name).write_text((TEMPLATE / "package" / name).read_text("utf-8"), "utf-8")
     for module, path in own.items():
         (home / module).parent.mkdir(parents=True, exist_ok=True)
         (home / module).write_bytes(path.read_bytes())

@@ -37,7 +37,7 @@ FORBIDDEN = "\"'\\$%`\n"
 """what no path or address may contain: the shell, nginx and systemd each give some of it a meaning"""
 MARK = "HEADGATE_DEPLOYMENT"
 """variable by which processes of a deployment are found: its folder"""
-AGAIN = 'set -m; while :; do bash "$@" & wait $!; echo "$0: ended ($?)"; kill -9 -- -$!; sleep 5; done'
+AGAIN = 'set -m; while :; do bash "$@" & wait $!; echo "$0: ended ($?)"; kill -9 -- -$!; sleep 1; done'
 """runs a script again and again, each time in a process group of its own, of which nothing is left"""
 PATIENCE = 300.0
 """seconds for SuperNodes to join or a ServerApp to appear"""
@@ -145,7 +145,8 @@ class Loopback(ExitStack):
         for client in range(self.nodes):
             self.start_node(client)
         self.say(f"SuperLink behind nginx at https://127.0.0.1:{self.port}, {self.nodes} SuperNodes; logs in {self.folder}")
-        self.await_that(lambda: str(flwr(self.link, "supernode", "list", NAME)).count("'online'") == self.nodes, "nodes", 3)
+        logs = [self.folder / f"supernode-{client}.log" for client in range(self.nodes)]
+        self.await_that(lambda: all("SuperNode ID:" in log.read_text("utf-8", "replace") for log in logs), "SuperNodes")
 
     def start_node(self, client: int, registered: bool = True) -> None:
         """Start the SuperNode of a client, with a key that is made and registered if need be."""
@@ -158,9 +159,9 @@ class Loopback(ExitStack):
         self.start(f"supernode-{client}", home)
 
     def start(self, name: str, home: Path, *words: str) -> None:
-        """Run the script of a service again and again, with its log in the deployment's folder."""
+        """Run the script of a service again and again, with a new log in the deployment's folder."""
         command = ["setsid", "--fork", "/bin/bash", "-c", AGAIN, name, f"{home}/{name}.sh", *words]
-        with (self.folder / f"{name}.log").open("ab") as log:  # Ctrl-C in a terminal does not reach another session
+        with (self.folder / f"{name}.log").open("wb") as log:  # Ctrl-C in a terminal does not reach another session
             own: Any = {"env": {**os.environ, **self.more}, "umask": 0o077, "stdin": subprocess.DEVNULL}
             subprocess.run(command, check=True, stdout=log, stderr=log, **own)
 
