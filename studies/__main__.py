@@ -109,7 +109,7 @@ def _paper(what: What, asked: _Options) -> list[Path]:
     from studies.pages import read_numbers, write_page
     from studies.paper import conclude
     from studies.paper.batches import NAMES, batches
-    from studies.paper.control import rehearse_study
+    from studies.paper.outcomes import rehearse_study
 
     conclude.check_results(asked.results, asked.quick)
     gpu = asked.has_gpu()
