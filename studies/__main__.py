@@ -73,7 +73,7 @@ def reproduce(
 
     WHAT is mnist, cifar10 or imagenette, the paper's section 7 as its text and as its scripts have it; theory; all of these;
     claims, every claim of the paper judged by the results that are there; better, ours beside the paper's; savings, the money
-    for the same accuracy; drift, policies when the world moves; or selection, which samples to buy.
+    for the same accuracy; drift, policies under concept drift; or selection, which samples to buy.
 
     Results that lie in --results are used as they are, runs that are finished in --out likewise, and what was interrupted goes
     on; so runs may come from another machine. What needs a GPU is run with one only. Money, debt and memory are judged on
@@ -109,7 +109,7 @@ def _paper(what: What, asked: _Options) -> list[Path]:
     from studies.pages import read_numbers, write_page
     from studies.paper import conclude
     from studies.paper.batches import NAMES, batches
-    from studies.paper.control import rehearse_study
+    from studies.paper.outcomes import rehearse_study
 
     conclude.check_results(asked.results, asked.quick)
     gpu = asked.has_gpu()

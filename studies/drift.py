@@ -1,4 +1,4 @@
-"""Policies when the world moves: what each loses after a change, and what being on the alert costs in vain."""
+"""Policies under concept drift: what each loses after a change, and what being on the alert costs in vain."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from headgate.analysis.savings import Row, paired
 from studies.comparisons import Found, clear, gap, p_text, rows_of, said, title
 from studies.pages import StudyContent, intervals, table
 
-_TWO = [f"{prices}-{world}" for prices in ("wandering", "fixed") for world in ("sudden", "recurring")]
-MOVING = tuple(f"drift-{world}" for world in ("sudden", "gradual", "recurring", *_TWO))
+_TWO = [f"{prices}-{drift}" for prices in ("wandering", "fixed") for drift in ("sudden", "recurring")]
+MOVING = tuple(f"drift-{drift}" for drift in ("sudden", "gradual", "recurring", *_TWO))
 CALM = "drift-calm"
 STREAMS = tuple(f"streams-{each}" for each in ("1", "10", "50", "200", "flow-50", "lenet-1", "lenet-50", "lenet-flow-50"))
 """where the next sample depends on the last one"""
@@ -24,14 +24,14 @@ BESIDE = {
 DRIFT = (*MOVING, CALM, "drift-keeping", *STREAMS)
 OURS, RIVALS = "alert", ("headgate", "constant", "rccda")
 KEYS = {"daily": 100.0, "depth": 100.0, "length": 1.0, "money": 1.0, "last": 100.0}
-"""measures of a world that moves, and what makes them points, rounds or money"""
+"""measures under drift, and what makes them points, rounds or money"""
 
 
 def drift_content(folder: Path) -> StudyContent:
     found = rows_of(DRIFT, folder)
-    worlds = {name: {row["policy"]: row for row in found[name]} for name in MOVING}
+    drifts = {name: {row["policy"]: row for row in found[name]} for name in MOVING}
     gaps = {
-        (rival, key): holm({name: paired(rows[OURS], rows[rival], key, KEYS[key]) for name, rows in worlds.items()})
+        (rival, key): holm({name: paired(rows[OURS], rows[rival], key, KEYS[key]) for name, rows in drifts.items()})
         for rival in RIVALS
         for key in KEYS
     }
@@ -39,17 +39,17 @@ def drift_content(folder: Path) -> StudyContent:
     lines = [
         [names[name], f"`{rival}`", *(_gap(gaps[rival, key][name], key) for key in KEYS)] for name in MOVING for rival in RIVALS
     ]
-    shows = f"{OURS} less each rival: accuracy on the world of the day, mean over rounds (points, 95 % interval)"
+    shows = f"{OURS} less each rival: accuracy on the present concepts, mean over rounds (points, 95 % interval)"
     series = {f"less {rival}": list(gaps[rival, "daily"].values()) for rival in RIVALS}
     draw = intervals(list(names.values()), series, shows)
     calm = {row["policy"]: row for row in found[CALM]}
     numbers = {
-        "worlds": len(MOVING),
+        "drifts": len(MOVING),
         "seeds": calm[OURS]["seeds"],
         "calm": gap(calm[OURS], calm["headgate"], "mean"),
-        **{rival: counts(worlds, rival) for rival in RIVALS},
+        **{rival: counts(drifts, rival) for rival in RIVALS},
     }
-    header = ["world", "beside", "daily", "dip", "lasts", "costs", "last"]
+    header = ["drift", "beside", "daily", "dip", "lasts", "costs", "last"]
     streams, more = dependent(found)
     return StudyContent(table(header, lines), {**numbers, "streams": streams}, draw, more=f"## Dependent streams\n\n{more}")
 
@@ -67,10 +67,10 @@ def dependent(found: Found) -> tuple[dict[str, str], str]:
     return numbers, table(["stream", "by", "whole (%)", *BESIDE], lines)
 
 
-def counts(worlds: dict[str, dict[str, Row]], rival: str) -> str:
-    """In how many worlds it clearly loses less, is back sooner, ends higher and ends lower."""
+def counts(drifts: dict[str, dict[str, Row]], rival: str) -> str:
+    """Under how many kinds of drift it clearly loses less, is back sooner, ends higher and ends lower."""
     asked = (("daily", 1), ("length", -1), ("last", 1), ("last", -1))
-    signs = {key: [clear(paired(rows[OURS], rows[rival], key, KEYS[key])) for rows in worlds.values()] for key, _ in asked}
+    signs = {key: [clear(paired(rows[OURS], rows[rival], key, KEYS[key])) for rows in drifts.values()] for key, _ in asked}
     return listed([str(signs[key].count(sign)) for key, sign in asked])
 
 

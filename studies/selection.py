@@ -12,7 +12,7 @@ from studies import recipe
 from studies.comparisons import Found, at, clear, rows_of, said, title
 from studies.pages import StudyContent, intervals, table
 
-SELECTION = tuple(f"looking-{net}{world}" for net in ("", "lenet-", "cifar10-") for world in ("calm", "sudden"))
+SELECTION = tuple(f"looking-{net}{drift}" for net in ("", "lenet-", "cifar10-") for drift in ("calm", "sudden"))
 NEAR = 0.2
 """points from the better of two rules that count as level with it"""
 CHOOSING = ("choosing-digits", "choosing", "choosing-lenet", "choosing-cifar10", "choosing-imagenette")
@@ -25,7 +25,7 @@ HOW_MANY = {"headgate": "random", "constant": "constant-random"}
 
 
 def measures(name: str) -> tuple[str, str]:
-    """Return the measure that a world is judged by, and that of the last models."""
+    """Return the measure that a comparison is judged by, with or without drift, and that of the last models."""
     return ("best" if name.endswith("calm") else "daily"), "last"
 
 
@@ -47,8 +47,8 @@ def selection_content(folder: Path) -> StudyContent:
                 row = named[_named(many, rule)]
                 told = [said(own[rule]) for own in gaps]
                 lines.append([title(name), many, rule, *told, f"{bought(row):.0f}", f"{row['N']:.0f}"])
-    header = ["data, model and world", "how many", "which to buy", "best or daily (points)", "last (points)", "bought", "N"]
-    shows = "less the same policy that draws lots: best model, or accuracy day by day where the world moves (points)"
+    header = ["data, model and drift", "how many", "which to buy", "best or daily (points)", "last (points)", "bought", "N"]
+    shows = "less the same policy with a random choice: best model, or accuracy day by day under drift (points)"
     numbers = {
         "window": data.window,
         "look": f"{data.look:g}",

@@ -12,9 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.learning.models import MODEL
-from headgate.learning.networks import initial_parameters
-
 ROOT = Path(__file__).parent.parent
 TOOL = runpy.run_path(str(ROOT / "tools" / "benchmarks.py"))
 
@@ -101,11 +98,6 @@ def test_a_client_trains_on_different_images_of_its_own_the_same_for_everybody(t
     assert (rows == WORK.rows(t, client)).all()
 
 
-@pytest.mark.parametrize("model", ["logistic", "lenet"])
-def test_the_starting_model_is_as_large_as_the_one_it_stands_for(model):
-    assert WORK.start(model).size == initial_parameters(MODEL.kinds[model](), WORK.SHAPE, WORK.CLASSES, 0).numel()
-
-
 # where the time of a run goes
 
 
@@ -150,10 +142,3 @@ def test_memory_and_rows_of_a_run_are_seen_from_outside(monkeypatch):
     assert told["peak_mib_a_run"] == told["peak_memory_mib"] > 50
     assert told["median_ms"] > 0
     assert 0 < told["rows_before_the_end"] <= 100
-
-
-def test_rounds_are_counted_as_they_are_reported(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    told, line = tmp_path / "told.txt", json.dumps({"policies": ["a", "b"], "seeds": [0, 1, 2]})
-    told.write_text(f"a warning\n{line}\n{line}\n{line[:9]}")
-    assert of_benchmarks("million").rows(told) == 12

@@ -3,26 +3,14 @@
 import runpy
 from pathlib import Path
 
-import pytest
-
 TOOL = Path(__file__).parent.parent / "tools" / "equations.py"
 
 
-@pytest.fixture(scope="module")
-def tool():
-    return runpy.run_path(str(TOOL))
-
-
-def test_no_label_is_nowhere(tool):
+def test_no_label_is_nowhere_and_one_that_is_would_be_noticed(tmp_path, monkeypatch):
+    tool = runpy.run_path(str(TOOL))
     assert tool["complaints"]() == []
-
-
-def test_a_label_that_is_nowhere_is_noticed(tool, tmp_path, monkeypatch):
     extended = tmp_path / "labels.toml"
     text = tool["LABELS"].read_text("utf-8")
     extended.write_text(text.replace("labels = [", 'labels = [\n  "eq:new-one",', 1).replace('  "eq:Z-update",\n', "", 1))
     monkeypatch.setitem(tool["complaints"].__globals__, "LABELS", extended)
-    assert tool["complaints"]() == [
-        "eq:new-one: neither in the code nor excused",
-        "eq:Z-update: not a label of the paper",
-    ]
+    assert tool["complaints"]() == ["eq:new-one: neither in the code nor excused", "eq:Z-update: not a label of the paper"]

@@ -38,16 +38,16 @@ def site(tmp_path_factory):
     return folder / "site"
 
 
-def test_every_page_is_there_and_loads_nothing_from_elsewhere(site):
+def test_every_page_is_there_with_its_figures_and_formulas_and_loads_nothing_from_elsewhere(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) > 30
     assert {path: found for path in pages if (found := LOADED.findall(path.read_text("utf-8")))} == {}
-
-
-def test_formulas_are_drawn_by_the_browser(site):
-    text = (site / "understand" / "model.html").read_text("utf-8")
-    assert "<math" in text
-    assert not re.search(r'src="[^"]*math', text, re.IGNORECASE)
+    formulas, tutorial = (site / name for name in ("understand/model.html", f"learn/{TUTORIALS[0]}.html"))
+    assert "<math" in formulas.read_text("utf-8")  # drawn by the browser
+    assert not re.search(r'src="[^"]*math', formulas.read_text("utf-8"), re.IGNORECASE)
+    assert f"sphx_glr_{TUTORIALS[0]}_001.png" in tutorial.read_text("utf-8")
+    assert "Traceback" not in tutorial.read_text("utf-8")
+    assert [int(name[0]) for name in TUTORIALS] == [1, 2, 3, 4, 5]
 
 
 def test_the_navigation_leads_to_every_page_and_to_no_heading(site):
@@ -60,22 +60,12 @@ def test_the_navigation_leads_to_every_page_and_to_no_heading(site):
     assert led_to == {path.resolve() for path in site.rglob("*.html")} - alone
 
 
-def test_a_tutorial_ran_and_drew_its_figures(site):
-    text = (site / "learn" / f"{TUTORIALS[0]}.html").read_text("utf-8")
-    assert f"sphx_glr_{TUTORIALS[0]}_001.png" in text
-    assert "Traceback" not in text
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("name", TUTORIALS[1:])
 def test_a_tutorial_runs(name, tmp_path):
     command, env = [sys.executable, str(DOCS / "tutorials" / f"{name}.py")], {**os.environ, "MPLBACKEND": "agg"}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_there_are_five_tutorials():
-    assert [int(name[0]) for name in TUTORIALS] == [1, 2, 3, 4, 5]
 
 
 def test_every_command_and_every_kind_stands_in_the_reference(site):

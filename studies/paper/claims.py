@@ -176,11 +176,7 @@ def row_to_json(row: ClaimRow) -> dict[str, Any]:
     return told
 
 
-def row_from_json(raw: Mapping[str, Any]) -> ClaimRow:
-    return ClaimRow(**{**raw, "written": _finding(raw["written"]), "released": _finding(raw["released"])})
-
-
-def _finding(raw: Mapping[str, Any]) -> Finding:
+def finding_of(raw: Mapping[str, Any]) -> Finding:
     value = raw["value"]
     plain = {key: tuple(raw[key]) for key in ("spend", "tests")}
     return Finding(**{**raw, "value": None if value is None else Estimate(*value), **plain})

@@ -17,9 +17,8 @@ from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
 from studies.pages import StudyContent, compact, of_one_sort, read_numbers, runs_of, table, wrapped_bullets
 from studies.paper.batches import NAMES, RELEASED, WHOLE, WRITTEN, about, batches
-from studies.paper.claims import ClaimRow, JudgedClaims, judge_all, row_from_json, row_to_json
-from studies.paper.control import read_control
-from studies.paper.outcomes import curves_csv, policy_numbers, sides_of
+from studies.paper.claims import ClaimRow, JudgedClaims, finding_of, judge_all, row_to_json
+from studies.paper.outcomes import curves_csv, policy_numbers, read_control, sides_of
 from studies.paper.theory_claims import THEORY, Findings, rules_id, theory_rows
 from studies.paper.verdicts import NOT_RUN, Finding
 from studies.theory.rates import FITS, AtHorizon, Fit, MeasuredRates, draw_rates, fit_lines
@@ -170,7 +169,7 @@ def theory_content(results: Path) -> StudyContent:
     fits = [Fit(**each) for each in numbers["fits"]]
     points = [AtHorizon(**each) for each in numbers["points"]]
     rates = MeasuredRates(tuple(points), tuple(fits), numbers.get("gamma", 0.5), numbers.get("phi", 0.5))
-    claims = {row.key.removeprefix("theory-"): row.written for row in map(row_from_json, numbers["claims"])}
+    claims = {raw["key"].removeprefix("theory-"): finding_of(raw["written"]) for raw in numbers["claims"]}
     told = {
         key.replace("-", "_"): _value(claims[key])
         for key in ("regret", "omega3", "inequality", "ranks", "ranks-equal", "mismatch")
@@ -199,8 +198,8 @@ def judged_claims(results: Path) -> tuple[JudgedClaims, dict[str, dict[str, Any]
     quick = any(numbers["quick"] for numbers in found.values())
     sides = {name: sides_of(found[name], read_control(results, name)) for name in found if name != THEORY}
     judged = judge_all(sides, lambda name: _command(name, quick))
-    known = [row_from_json(raw) for raw in found.get(THEORY, {}).get("claims", [])]
-    findings = {row.key.removeprefix("theory-"): (row.written, row.released) for row in known}
+    known = found.get(THEORY, {}).get("claims", [])
+    findings = {raw["key"].removeprefix("theory-"): (finding_of(raw[WRITTEN]), finding_of(raw[RELEASED])) for raw in known}
     judged.rows.extend(theory_rows(findings, _command(THEORY, quick)))
     return judged, found
 

@@ -20,7 +20,7 @@ from headgate.theory.comparison import ck_bound, optimal_K, saturated
 from headgate.theory.labels import paper
 from headgate.theory.reuse import ck_uniformity
 from studies.paper.claims import ClaimRow
-from studies.paper.errata.about_the_bound import FRESH, printed_uniformity, stale_over_fresh
+from studies.paper.errata.numbers import FRESH, printed_uniformity, stale_over_fresh
 from studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, VACUOUS, Finding, decide, joined, missing
 from studies.theory.excess_risk import STRONG, ExcessRisk, Point, Stage, at_equal_spend, surrogate_ranks, variance_step
 from studies.theory.rates import LEEWAY, Fit, MeasuredRates, Setting, fit_points, horizons, measure, measure_points

@@ -14,8 +14,7 @@ import numpy as np
 from headgate.analysis.formatting import interval, percent
 from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, ratio, student
 from headgate.analysis.limits import holm
-from studies.paper.control import Control
-from studies.paper.outcomes import Side
+from studies.paper.outcomes import Control, Side
 
 HOLDS, FAILS, UNDECIDED, UNTESTABLE, NOT_RUN = "holds", "does not hold", "not decided", "not testable", "not run here"
 DIRECTION = "holds in direction, not in size"

@@ -1,9 +1,14 @@
 """Clients that choose what they buy: what lies where, what is trained on, what is paid, and runs that go on later."""
 
+import json
+
 import numpy as np
 import pytest
 
+import headgate
+from headgate.control.policies import Headgate
 from headgate.control.scores import scores_of
+from headgate.control.selection import ByEntropy
 from headgate.errors import InfeasibleError, SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
@@ -23,6 +28,10 @@ CHOOSERS = [
 ]
 
 LISTENING = "policies.listening.kind=studies.zoo.listening:Listening"
+FOLDER = ["run.seeds=2", "run.rounds=6", "run.policies=['plain', 'unsure', 'spread']", "training.steps=2", "data.window=3"]
+FOLDER += ["data.look=0.25", "data.keep=4", "data.late=1", "policies.plain={kind='headgate'}"]
+FOLDER += ["policies.unsure={kind='headgate', selection='margin'}"]
+FOLDER += ["policies.spread={kind='headgate', rule='reservoir', selection='studies.zoo.kcentre:KCentre'}"]
 
 
 def simulation_of(*settings, executor="auto", more=CHOOSERS):
@@ -187,17 +196,6 @@ def test_what_is_refused():
         simulation_of("data.window=2", "data.look=1e6")
 
 
-def test_it_is_written_and_read_back():
-    made = load("digits", [*SMALL, *CHOOSERS, "data.window=3", "data.look=0.5", "data.keep=2"])
-    again = load(made.tables())
-    assert again.tables() == made.tables()
-    assert made.tables()["data"]["window"] == 3
-    assert made.tables()["policies"]["old"]["selection"] == {"kind": RULES["vessal"], "ridge": 0.1}
-    plain = load("digits").tables()
-    assert not plain["data"].keys() & {"window", "look", "keep", "late"}
-    assert not any("selection" in table for table in plain["policies"].values())
-
-
 def test_a_rule_that_finds_out_pays_for_the_looks_that_are_taken_and_goes_on_from_a_checkpoint():
     """Lots in round 1, some clients look in the trial, and then all: as the ledger says before each round."""
     more = ["run.policies=['one']", "policies.one={kind='headgate', selection={kind='adaptive', level=0.3}}"]
@@ -219,3 +217,47 @@ def test_a_rule_that_finds_out_pays_for_the_looks_that_are_taken_and_goes_on_fro
             assert repr(again.step()) == repr(row)
     assert seen == {(False,) * 6, (False, True, True, True, False, True), (True,) * 6}
     assert (simulation.ledgers["one"].spent <= 60 * 16).all()
+
+
+# their run folders
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bought") / "whole"
+    headgate.run(load("digits", FOLDER), folder, quiet=True)
+    return folder
+
+
+def test_what_was_paid_for_looks_is_told(whole):
+    run = headgate.open(whole)
+    paid = {each["policy"]: each.get("paid_for_looks") for each in json.loads((whole / "summary.json").read_text())}
+    rows = run.frame
+    assert paid.pop("plain") is None
+    for name, looks in paid.items():
+        own = rows.filter(rows["policy"] == name)
+        assert looks == pytest.approx(own["looks"].sum() / 2)
+        assert looks < own["spend"].sum() / 2
+        assert looks > 0
+    assert "For looks" in (whole / "report.html").read_text("utf-8")
+
+
+def test_where_nobody_looks_nothing_of_it_is_told(tmp_path):
+    headgate.run(load("digits", [*FOLDER, "run.policies=['plain']", "run.rounds=2"]), tmp_path / "plain", quiet=True)
+    assert "looks" not in headgate.open(tmp_path / "plain").frame.columns
+    assert "paid_for_looks" not in json.loads((tmp_path / "plain" / "summary.json").read_text())[0]
+    assert "For looks" not in (tmp_path / "plain" / "report.html").read_text("utf-8")
+
+
+def test_plan_and_rehearsal_pay_for_looks():
+    free = headgate.load("digits", "run.rounds=20", "run.seeds=2", "data.window=4")
+    dear = headgate.load("digits", "run.rounds=20", "run.seeds=2", "data.window=4", "data.look=1.0")
+    policy = Headgate(selection=ByEntropy())
+    made = [headgate.rehearse(e.with_policy("own", policy)).frame for e in (free, dear)]
+    own, others = ([frame.filter((frame["policy"] == "own") == is_own) for frame in made] for is_own in (True, False))
+    assert others[0].equals(others[1])
+    assert (own[1]["price"] - own[0]["price"]).to_numpy() == pytest.approx(4.0)
+    assert own[1]["admitted"].sum() < own[0]["admitted"].sum()
+    assert own[1]["spend"].sum() <= 2 * 20 * dear.system.budget
+    plans = [headgate.plan(e.with_policy("own", policy), "own") for e in (free, dear)]
+    assert plans[1].plan.rehearsal.admitted.sum() < plans[0].plan.rehearsal.admitted.sum()

@@ -44,9 +44,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize(
-    ("make", "model"),
-    [(Gram, linear), (FlatLoop, net), (Batched, net), (Compiled, net)],
-    ids=lambda each: each.__name__,
+    ("make", "model"), [(Gram, linear), (FlatLoop, net), (Batched, net), (Compiled, net)], ids=lambda each: each.__name__
 )
 def test_executors_do_with_features_what_the_reference_does(make, model, dtype):
     task = Task(model(), (1, 1, 5), 3, (0.5,), (2.0,), dtype=dtype, unit=1.0)

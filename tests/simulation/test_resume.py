@@ -14,7 +14,6 @@ from headgate.learning.datasets import load_dataset
 from headgate.learning.partition import Dirichlet
 from headgate.records.reader import RunFolder
 from headgate.records.writer import Checkpoint, commit, create
-from headgate.simulation.cut import choose_device
 from headgate.simulation.run import examine, play_folder, play_rounds, resume
 from headgate.simulation.schedule import perform
 
@@ -166,12 +165,6 @@ def test_the_folder_says_what_made_it(tmp_path):
     assert load(str(folder / "config.toml")).tables() == load("digits", SETTINGS).tables()
     assert not (folder / "metrics").exists()
     assert json.loads((folder / "state.json").read_text())["state"] == "finished"
-
-
-def test_devices():
-    with pytest.raises(SettingError, match="--device tpu"):
-        choose_device("tpu")
-    assert choose_device("cpu") == "cpu"
 
 
 def test_data_that_cannot_be_dealt_for_a_later_seed_are_refused_before_anything_is_written(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import torch
 from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
-from headgate.learning.server import Adam, Average, Momentum, Yogi
+from headgate.learning.server import Adam, Yogi
 from headgate.simulation.engine import Simulation
 
 DATA = load_dataset("digits")
@@ -70,12 +70,6 @@ def test_the_velocity_is_that_of_the_models():
     assert not np.allclose(thetas[-1], averaged[-1])
 
 
-def test_without_momentum_it_is_averaging():
-    _, plain = played('server={kind = "momentum", momentum = 0.0}')
-    _, averaged = played("server.kind=average")
-    np.testing.assert_allclose(plain[-1], averaged[-1], rtol=1e-7, atol=1e-7)
-
-
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
@@ -91,8 +85,3 @@ def test_bad_settings_are_named(setting, message):
     with pytest.raises(SettingError) as refusal:
         load("digits", [setting])
     assert message in str(refusal.value)
-
-
-def test_averaging_is_what_is_done_where_nothing_is_said():
-    assert load("digits").server == Average()
-    assert load("digits", ['server={kind="momentum"}']).server == Momentum()

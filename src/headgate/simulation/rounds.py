@@ -158,13 +158,7 @@ def client_rows(of: "Simulation", now: Prepared, told: Mapping[str, Losses]) -> 
         before, after, paid = now.before[name], now.after[name], now.paid[name]
         admitted, held = after.admitted - before.admitted, after.occupancy
         for r, seed in enumerate(of.seeds):
-            row = {
-                "policy": name,
-                "seed": int(seed),
-                "t": now.t,
-                "admitted": admitted[r].tolist(),
-                "held": held[r].tolist(),
-            }
+            row = {"policy": name, "seed": int(seed), "t": now.t, "admitted": admitted[r].tolist(), "held": held[r].tolist()}
             row["paid"] = None if paid is None else paid[r].tolist()
             if name in told:
                 row |= {f"{which}_loss": getattr(told[name], which)[r].tolist() for which in ("new", "held")}

@@ -8,12 +8,14 @@ from typing import Any
 from headgate.analysis.pages import words
 from studies import HOME
 from studies.pages import wrapped
-from studies.paper.errata import SHOWN, about_the_bound, about_the_rates, about_the_rule  # noqa: F401
+from studies.paper.errata import numbers
 
 ROOT = HOME.parent
 PAGE = ROOT / "studies" / "paper" / "errata.md"
+TESTS = ROOT / "tests" / "studies" / "paper" / "test_errata.py"
 TEST = re.compile(r"^def (test_(\d+)_\w+)", re.MULTILINE)
 PAGES = re.compile(r"studies/paper/(\w+\.md)|(docs/studies/\w+\.md)")
+SHOWN = {int(name.split("_")[1]): made for name, made in vars(numbers).items() if name.startswith("shows_")}
 LISTED: dict[str, Any] = words(__file__, "errata.toml")
 """what is right; each weight and its heading, the heaviest first; the errata, sorted by weight, whose numbers never change"""
 
@@ -29,9 +31,8 @@ def counted() -> str:
 
 def numbered_tests() -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
-    for path in sorted((ROOT / "tests" / "studies" / "paper").glob("test_errata_*.py")):
-        for name, number in TEST.findall(path.read_text("utf-8")):
-            found.setdefault(int(number), []).append(f"{path.name}::{name}")
+    for name, number in TEST.findall(TESTS.read_text("utf-8")):
+        found.setdefault(int(number), []).append(name)
     return found
 
 
@@ -42,12 +43,12 @@ def linked(text: str, bullet: str = "") -> str:
 
 def entry(each: dict[str, Any], tests: Sequence[str] = ()) -> list[str]:
     """Return the lines of one erratum, with the numbers that show it computed now."""
-    numbers = "; ".join(f"{name}: {_short(value)}" for name, value in SHOWN[each["number"]]().items())
+    shown = "; ".join(f"{name}: {_short(value)}" for name, value in SHOWN[each["number"]]().items())
     said = [
         f"The paper: {each['says']} ({', '.join(f'`{label}`' for label in each['labels'])})",
         f"True is: {each['is']}",
         f"Survives: {each['survives']}",
-        f"Shown by: {numbers}.",
+        f"Shown by: {shown}.",
         *([f"Test: {', '.join(f'`{name}`' for name in tests)}"] if tests else []),
     ]
     lines = [linked(text, "- ") for text in said]
@@ -66,8 +67,8 @@ def page() -> str:
     intro = (
         "Z. Zhao and B. Liang, *Adaptive Data Admission and Retention for Streaming Federated Learning*, 2026. Where its "
         f"text cannot be taken literally: {counted()}. Each was derived again from the paper's source; each has a test that "
-        "fails if the erratum is untrue. Made by `python -m studies.paper.errata.page` from `errata.toml` beside the code that "
-        "computes the numbers. Report a wrong one as a bug."
+        "fails if the erratum is untrue (`tests/studies/paper/test_errata.py`). Made by `python -m studies.paper.errata.page` "
+        "from `errata.toml` beside the code that computes the numbers. Report a wrong one as a bug."
     )
     lines += [linked(intro), "", "## What is right", "", *(linked(said, "- ") for said in LISTED["right"])]
     for weight, heading in LISTED["weights"].items():

@@ -1,5 +1,7 @@
 """What goes wrong in a child, on the disk or in an executor reaches the user in words."""
 
+from contextlib import closing
+
 import pytest
 
 from headgate.errors import DataError, HeadgateError, SettingError
@@ -97,3 +99,17 @@ def test_an_executor_that_a_folder_names_is_imported_only_if_it_is_trusted(tmp_p
             schedule._refuse_untrusted_executor(task, {"auto", *trust})
     else:
         schedule._refuse_untrusted_executor(task, {"auto", *trust})
+
+
+# which worker plays by default
+
+
+@pytest.mark.parametrize("processes", [None, 2])
+@pytest.mark.parametrize(("device", "kind"), [("cpu", Processes), ("cuda", InProcess)])
+def test_many_processes_play_on_the_cpu_and_one_on_a_gpu(tmp_path, monkeypatch, device, kind, processes):
+    monkeypatch.setattr(schedule, "LIGHT", 0)
+    monkeypatch.setattr(schedule, "cores", lambda: 2)
+    monkeypatch.setattr(schedule, "choose_device", lambda name: name)
+    tasks = [schedule._Task(load("digits"), tmp_path)]
+    with closing(schedule._worker(tasks, device, processes)) as worker:
+        assert type(worker) is kind

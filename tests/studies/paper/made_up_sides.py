@@ -1,7 +1,6 @@
 """Sides of claims made up from curves and from money, so that rules can be tried on numbers one can see through."""
 
-from studies.paper.control import Control
-from studies.paper.outcomes import policy_numbers, side_of
+from studies.paper.outcomes import Control, policy_numbers, side_of
 
 from ...analysis.made_up import BUDGET, outcome
 

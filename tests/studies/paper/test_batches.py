@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from headgate.control.rehearse import rehearse
-from headgate.errors import SettingError
-from studies.paper.batches import EQUAL, NAMES, RATES, RELEASED, WRITTEN, about, batches, recipes_of
+from studies.paper.batches import NAMES, batches
 
 KNOWN = json.loads((Path(__file__).parent / "batches.json").read_text("utf-8"))
 """what the recipes of the studies come to: numbers on pages depend on it, so a change must be meant"""
@@ -55,30 +54,6 @@ def test_what_the_studies_run_is_changed_on_purpose_only(name):
         assert {own: orders(e, policy) for own, policy in e.policies.items()} == wanted, folder
 
 
-def test_at_equal_means_the_released_rule_keeps_its_budget_and_its_buffers():
-    e = of("mnist")[EQUAL]
-    spend = {}
-    for name in ("released_fair", "released_capped", "constant_spend"):
-        result = rehearse(e.system, e.policies[name], e.prices, e.seeds, e.rounds)
-        spend[name] = result.spend.mean()
-        assert result.peak_excess.max() <= 0, name
-    assert 0.97 * e.system.budget <= spend["released_fair"] <= e.system.budget
-    base = of("mnist")[RELEASED]
-    released = rehearse(base.system, base.policies["released"], base.prices, base.seeds, base.rounds)
-    assert spend["constant_spend"] == pytest.approx(released.spend.mean(), rel=0.01)
-    both = rehearse(e.system, e.policies["constant_both"], e.prices, e.seeds, e.rounds)
-    assert both.n.mean() == pytest.approx(released.n.mean(), rel=0.1)
-
-
-def test_learning_rates_are_chosen_without_the_test_set():
-    for name in NAMES:
-        judged = [e for folder, e in of(name).items() if folder.startswith(RATES)]
-        assert len(judged) >= 3
-        assert all(e.data.validation > 0 for e in judged)
-        chosen = of(name)[WRITTEN].training
-        assert (chosen.lr, chosen.momentum) in {(e.training.lr, e.training.momentum) for e in judged}
-
-
 def test_a_trial_run_is_small_and_needs_no_data():
     for name in NAMES:
         for run in batches(name, quick=True):
@@ -86,9 +61,3 @@ def test_a_trial_run_is_small_and_needs_no_data():
             assert (e.data.kind, e.model.kind) == ("digits", "logistic"), run.name
             assert e.rounds * len(e.seeds) < 20
             assert not run.needs_gpu
-
-
-def test_a_data_set_is_known_by_name():
-    assert all(about(name)["differs"] for name in NAMES)
-    with pytest.raises(SettingError, match="study cifar: must be one of mnist"):
-        recipes_of("cifar")

@@ -12,7 +12,7 @@ from studies import HOME
 from studies.pages import read_numbers
 from studies.paper.batches import NAMES, WHOLE, batches
 from studies.paper.conclude import keep_claims, keep_study
-from studies.paper.control import read_control
+from studies.paper.outcomes import read_control
 from studies.paper.verdicts import NOT_RUN
 
 RESULTS = HOME / "results" / "paper"

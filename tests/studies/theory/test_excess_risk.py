@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.errors import HeadgateError, SettingError
+from headgate.errors import HeadgateError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.models import Logistic
@@ -21,7 +21,6 @@ from headgate.theory.bound import (
     gradient_mismatch,
     learning_error,
     local_constants,
-    mismatch,
     optimisation_bound,
 )
 from headgate.theory.reuse import effective_sample_size
@@ -33,7 +32,6 @@ from studies.theory.excess_risk import (
     Population,
     as_matrix,
     as_vector,
-    at_equal_spend,
     estimate_constants,
     exact_mismatch,
     gradients,
@@ -140,15 +138,6 @@ def test_the_optimum_is_one(ridge):
         assert risk(population, around)[0].min() > found.risk - 1e-6
 
 
-def test_what_can_be_separated_has_no_best_model():
-    x = torch.tensor([[-1.0, 1.0], [1.0, 1.0]])
-    population = Population(x, torch.tensor([0, 1]), torch.tensor([0.5, 0.5], dtype=torch.float64), 2)
-    risks = [minimiser(population, ridge) for ridge in (1e-1, 1e-3, 1e-5)]
-    assert [each.risk for each in risks] == sorted((each.risk for each in risks), reverse=True)
-    assert risks[-1].risk < 1e-3
-    assert risks[-1].theta.norm() > 2 * risks[0].theta.norm()
-
-
 def test_what_cannot_be_reached_is_said():
     with pytest.raises(HeadgateError, match=r"ridge = 0\.001"):
         minimiser(made(1), 1e-3, gap=1e-40)
@@ -168,18 +157,10 @@ def test_smoothness_of_a_known_problem():
     population = on_axes([3.0, 1.0])
     assert smoothness([population]) == pytest.approx(9 / 2 / 2)
     assert smoothness([population, on_axes([4.0, 1.0])]) == pytest.approx(4.0)
-    # two classes: the curvature at zero along the steepest direction (u, −u)/√2 reaches it
-    step, matrix = 1e-2, torch.zeros(3, 2, 2)
-    for i, s in enumerate((-step, 0.0, step)):
-        matrix[i, 0, 0], matrix[i, 1, 0] = s / math.sqrt(2), -s / math.sqrt(2)
-    flat = as_vector(matrix).double()
-    wide = Population(population.features.double(), population.labels, population.weight, 2)
-    low, middle, high = risk(wide, flat)[0]
-    assert (low - 2 * middle + high) / step**2 == pytest.approx(9 / 2 / 2, rel=1e-3)
 
 
 def test_the_constants_are_the_extremes_that_were_seen():
-    seen = Extremes(distance=2.0, variance=9.0, gradient=5.0, loss=7.0, radius=1.5)
+    seen = Extremes(distance=2.0, variance=9.0, gradient=5.0, loss=7.0)
     c = estimate_constants(seen, L=4.0, eta=0.1, steps=10, rounds=50, pdim=30.0)
     assert (c.D, c.sigma, c.loss, c.eta, c.pdim) == (2.0, 3.0, 7.0, 0.1, 30.0)
     # with its C_2 Theorem 1 is the proof's optimisation bound and the generalisation gap, nothing twice and nothing lost
@@ -207,36 +188,18 @@ def test_the_exact_mismatch_from_counts(admitted, K):
     assert exact_mismatch(n, n_eff) == pytest.approx(np.array(expected), abs=1e-12)
 
 
-def test_the_variance_step_of_the_proof_fails_by_counter_example():
-    """Two samples, the first used twice: weights 2/3, 1/3 against memory's 1/2, 1/2. N_eff = 9/5 < n = 2 allows nothing."""
-    n, n_eff = np.array([1.0, 2.0]), np.array([1.0, 9 / 5])
-    assert mismatch(n, n_eff)[1] == 0.0
-    assert exact_mismatch(n, n_eff)[1] == pytest.approx(2 * (1 / 6) ** 2)
-    draws = np.random.default_rng(0).standard_normal((100_000, 2))  # independent gradients of variance one
-    gap = draws @ np.array([2 / 3, 1 / 3]) - draws.mean(axis=1)
-    assert (gap**2).mean() == pytest.approx(1 / 18, rel=0.03)
-
-
-def test_fresh_samples_every_round_meet_the_variance_step_exactly():
-    n, n_eff = np.full(20, 5.0), 5.0 * np.arange(1, 21)
-    assert exact_mismatch(n, n_eff) == pytest.approx(mismatch(n, n_eff), abs=1e-15)
-
-
 # runs
 
 
 @pytest.fixture(scope="module")
-def ticks():
-    return []
-
-
-@pytest.fixture(scope="module")
-def outcome(digits, ticks):
-    return measure_risk(recipe("theory/digits"), digits, quick=True, tick=lambda done, of: ticks.append((done, of)))
-
-
-def test_every_policy_is_played_at_every_budget_and_step_size(outcome, ticks):
+def outcome(digits):
+    ticks = []
+    found = measure_risk(recipe("theory/digits"), digits, quick=True, tick=lambda done, of: ticks.append((done, of)))
     assert ticks == [(done, 6) for done in range(1, 7)]  # three budgets, two step sizes
+    return found
+
+
+def test_every_policy_is_played_at_every_budget_and_step_size(outcome):
     assert [(stage.lr, len(stage.points[0].excess)) for stage in outcome.stages] == [(0.5, 2), (0.061, 1)]
     for stage in outcome.stages:
         assert [(point.policy, point.budget) for point in stage.points] == [
@@ -263,7 +226,6 @@ def test_the_risk_is_that_of_the_model_that_enters_each_round(outcome, digits):
 
 def test_no_run_is_beyond_the_constants_read_off_them(outcome):
     for stage in outcome.stages:
-        assert stage.seen.radius < min(float(each.theta.norm()) for each in outcome.optima)
         assert max(point.excess.max() for point in stage.points) < stage.estimated.loss
         assert min(point.excess.min() for point in stage.points) > 0
     assert outcome.stages[1].lr * outcome.L <= 1 < outcome.stages[0].lr * outcome.L
@@ -285,17 +247,3 @@ def test_a_surrogate_that_equals_the_risk_ranks_perfectly(outcome):
     for sign in (1, -1):
         points = [replace(point, excess=sign * point.surrogate()[:, None]) for point in outcome.stages[0].points]
         assert surrogate_ranks(points).three == pytest.approx([sign] * 3)
-
-
-def test_equal_spend_is_that_of_the_budget(outcome):
-    stage = outcome.stages[0]
-    for point in stage.points:
-        inside = 49.5 <= point.spend.mean() <= 60.5
-        assert (point in at_equal_spend(stage)) == inside
-
-
-def test_only_convex_models(digits, tmp_path):
-    lenet = tmp_path / "lenet.toml"
-    lenet.write_text('base = "digits"\nmodel.kind = "lenet"\n', "utf-8")
-    with pytest.raises(SettingError, match=r"model\.kind = lenet"):
-        measure_risk(str(lenet), digits, quick=True)

@@ -1,0 +1,596 @@
+"""Where the paper's text cannot be taken literally: the numbers that show it, `shows_N_...` those of erratum N, each under what
+it is."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import product
+from math import e, log, pi, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from headgate.theory import comparison as c
+from headgate.theory.bound import (
+    CONVEX_FROM,
+    BoundConstants,
+    distance_recursion,
+    generalisation_gap,
+    learning_error,
+    local_constants,
+    memory_proportional_weight,
+    mismatch,
+    penalty,
+    penalty_slope,
+)
+from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
+
+Floats = NDArray[np.float64]
+Numbers = dict[str, float]
+
+k = BoundConstants()
+K, RATE, MEMORY, BUDGET = 10, 10.0, 100.0, 55.0
+
+
+# Theorem 1, Lemma 5 and Corollary 1: reuse, the pseudo-dimension term, the variance of gradients, the recursion
+
+
+def printed_gap(N: float, pdim: float) -> float:
+    """√(Pdim/N)·√(1 + log(N/Pdim)) as it is printed, 10·B left out; nan below Pdim/e."""
+    return sqrt(pdim / N * (1 + log(N / pdim))) if pdim / e <= N else float("nan")
+
+
+def printed_uniformity(K: int, t: ArrayLike) -> Floats:
+    """eq:vck-exact to the letter."""
+    t = np.asarray(t, dtype=np.float64)
+    return np.asarray((K * t - K * (K - 1) / 2) ** 2 / (t * (K**2 * t - K * (K - 1) * (2 * K - 1) / 6)))
+
+
+def shows_1_uniformity_of_constant_admission() -> Numbers:
+    exact, printed = kstep_uniformity(np.ones(20), 5)[-1], printed_uniformity(5, 20)
+    return {"by definition, K = 5, t = 20": float(exact), "as printed": float(printed)}
+
+
+def shows_2_uniformity_before_round_K() -> Numbers:
+    K, t = 10, 3
+    age = np.arange(1, K)
+    first, second = (K - age).sum(), (K**2 - age**2).sum()
+    return {
+        "by definition, K = 10, t = 3": 6**2 / (3 * 14),
+        "sums from round 1": float(kstep_uniformity(np.ones(t), K)[-1]),
+        "sums from round t − K + 2 = −5": float((K * t - first) ** 2 / (t * (K**2 * t - second))),
+    }
+
+
+def shows_3_generalisation_below_pdim() -> Numbers:
+    """All functions from 106 points to {0, B}, the points equally likely: Pdim = 106, and 39 samples leave some unseen."""
+    pdim, N = 106, 39
+    return {
+        "sup of the gap in units of B, Pdim = 106, N = 39": (1 - 1 / pdim) ** N,
+        "Lemma 6 as printed": 10 * printed_gap(N, pdim),
+        "with max(N, Pdim)": 10 * printed_gap(pdim, pdim),
+        "printed at N = 50 over N = 100, Pdim = 100": printed_gap(50, 100) / printed_gap(100, 100),
+    }
+
+
+def shows_15_roots_before_round_K() -> Numbers:
+    K, rate, rho, t = 10, 10.0, 0.9, 3
+    uniform = float(ck_uniformity(K, t))
+    return {
+        "under the root of eq:ck-bound-detail, K = 10, t = 3": 1 / (rate * K) - 1 / (rate * t * uniform),
+        "Λ_min(t − K) of eq:pC-upper-explicit, ρ = 0.9": rate * (1 - rho ** (t - K)),
+    }
+
+
+def shows_17_effective_sizes_below_memory() -> Numbers:
+    found: Numbers = {}
+    for K in (10, 20):
+        t = np.arange(1, 200)
+        n, N = ck_counts(K, 1.0, t)
+        below = t[N * ck_uniformity(K, t) < n * (1 - 1e-12)]
+        found |= {f"first round with N_eff < n, K = {K}": float(below[0]), f"last, K = {K}": float(below[-1])}
+    return found
+
+
+FRESH = BoundConstants(D=100.0, sigma=1.0, eta=0.1, loss=1.0, pdim=10.0)
+"""with which fresh samples are not best: the first buffers hold ten times Pdim, so no N is below it"""
+
+
+def stale_over_fresh(k: BoundConstants, T: int) -> float:
+    """The bound of the first buffers, 100 samples, kept for ever, over that of fresh ones in every round."""
+    stale = 10 * k.loss * printed_gap(100, k.pdim)  # n = N = N_eff = 100: no mismatch
+    return T * stale / float(c.oracle_bound([100], T, k).sum())
+
+
+def shows_18_staleness_against_freshness() -> Numbers:
+    return {f"bound of stale over fresh samples, T = {T:,}": stale_over_fresh(FRESH, T) for T in (50, 100_000)}
+
+
+def shows_19_variance_of_the_difference() -> Numbers:
+    """Constant admission: Var of (mean over memory − mean over all uses), in units of σ²/Λ̄, beside 1/n − 1/N_eff."""
+    K, t = 10, np.arange(1, 10_001, dtype=np.float64)
+    true, printed = true_and_printed_variance(K, t)
+    found = {"true over printed, K = 10, t = 100": float(true[99] / printed[99])}
+    for T in (100, 1000, 10_000):
+        found[f"summed to T = {T:,}"] = float(true[:T].sum() / printed[:T].sum())
+    return found
+
+
+def true_and_printed_variance(K: int, t: Floats) -> tuple[Floats, Floats]:
+    n, N = ck_counts(K, 1.0, t)
+    n_eff = N * ck_uniformity(K, t)
+    oldest = np.minimum(t, K)
+    uses = np.where(t < K, t * (t + 1) / 2, K * t - K * (K - 1) / 2)
+    share = (oldest + 1) / 2 / uses  # of all uses, that of a sample in memory, on average
+    return 1 / n + 1 / n_eff - 2 * share, mismatch(n, n_eff)
+
+
+def shows_20_two_mixtures() -> Numbers:
+    """Losses θ·B at client 1 and (1 − θ)·B at client 2, α = (½, ½), B_m = (8, 12): Pdim = 1."""
+    shares, N = np.array([8, 12]) / 20, 1_000_000
+    theta = np.linspace(0, 1, 101)
+    gap = np.abs(0.5 - (shares[0] * theta + shares[1] * (1 - theta))).max()
+    return {"sup of the gap in units of B, however large N": float(gap), "Lemma 6, N = 1,000,000": 10 * printed_gap(N, 1)}
+
+
+def shows_31_supremum_inside_the_mean() -> Numbers:
+    """Oracle, n = 1, N = 2: at each of two parameters a gradient's noise is ±σ, independently."""
+    apart = [max((a - b) ** 2, (x - y) ** 2) / 4 for a, b, x, y in product((-1, 1), repeat=4)]
+    at_one = [(a - b) ** 2 / 4 for a, b in product((-1, 1), repeat=2)]
+    return {
+        "E sup over two parameters, in units of σ²": float(np.mean(apart)),
+        "E at either": float(np.mean(at_one)),
+        "1/n − 1/N_eff": float(mismatch(1, 2)),
+    }
+
+
+# Lemma 5 and the constant of Theorem 1: the optimisation recursion
+
+
+def shows_24_minimum_of_the_wrong_objective() -> Numbers:
+    """ℓ = (θ − z)²/2 on [−1, 1], z = ±½: θ* = 0. One sample, θ(1) = θ*, one step of η = 0.01."""
+    eta, z = 0.01, 0.5
+    c = local_constants(G=1.5, L=1.0, D=2.0, E=1)
+    of_sample, least = z**2 / 2, 0.0
+    return {
+        "‖θ(2) − θ*‖²": (eta * z) ** 2,
+        "eq:opt-recursion-app": float(distance_recursion(0.0, of_sample - least, 0.0, eta, 2.0, c)),
+        "with F̂_all(θ*) for its minimum": float(distance_recursion(0.0, 0.0, 0.0, eta, 2.0, c)),
+    }
+
+
+def shows_25_steps_of_a_round() -> Numbers:
+    """ℓ = 1 + z·θ on [−1, 1], z = ±1: F_P is constant, so θ(1) = 0 is a θ*. E steps of η = 0.1 on one sample."""
+    eta = 0.1
+    found: Numbers = {}
+    for E in (2, 3, 10):
+        c = local_constants(G=1.0, L=0.0, D=2.0, E=E)
+        found[f"‖θ(2) − θ*‖², E = {E}"] = (E * eta) ** 2
+        found[f"recursion with F̂_all(θ*), E = {E}"] = float(distance_recursion(0.0, 0.0, 0.0, eta, 2.0, c))
+    return found
+
+
+def shows_26_without_convexity() -> Numbers:
+    """ℓ = (1 + cos πθ)/2 on [−1, 1], the same for every sample: gradient descent stays at θ(1) = 0, its highest point."""
+    eta, G, L, D = 0.01, pi / 2, pi**2 / 2, 2.0
+    gap = 1.0
+    after = float(distance_recursion(1.0, gap, 0.0, eta, D, local_constants(G, L, D, E=1)))
+    return {"‖θ(2) − θ*‖², where θ* = 1": 1.0, "recursion": after, "excess risk of every round": gap}
+
+
+def shows_27_constant_inside_the_sum() -> Numbers:
+    G = D = 1.0
+    eta = np.geomspace(1e-4, 1e4, 100_001)
+    with_all = D**2 / (2 * eta) + eta * local_constants(G, 0.0, D, E=1).C1 / 2
+    T = 10_000
+    spread = D**2 / (2 * eta * T) + eta * local_constants(G, 0.0, D, E=1).C1 / 2
+    return {
+        "least C_2 of any η over G·D, D²/2η in every round": float(with_all.min()),
+        "√5": sqrt(5),
+        "D²/2η once in T = 10,000 rounds": float(spread.min()),
+    }
+
+
+def shows_33_weights_of_the_server() -> Numbers:
+    """ℓ = (θ − z)²/2 on [0, 1], z = 0 at client 1 and 1 at client 2; α = (0.8, 0.2) and n_m in proportion to it, η = 0.001.
+
+    Samples of a client are alike, so F̂_all = F̂_mem = F_P and σ̄ = 0.
+    """
+    alpha, eta = np.array([0.8, 0.2]), 0.001
+    weights = memory_proportional_weight(alpha, 10 * alpha)
+    best, rest = alpha[1], weights[1]  # where F_P is least, and where the weighted steps come to rest
+    away, gap = float((rest - best) ** 2), float((rest - best) ** 2 / 2)
+    return {
+        "weight of client 1": float(weights[0]),
+        "its share in memory and target": float(alpha[0]),
+        "‖θ(t+1) − θ*‖² where steps come to rest": away,
+        "recursion": float(distance_recursion(away, gap, 0.0, eta, 1.0, local_constants(1.0, 1.0, 1.0, E=1))),
+        "excess risk of every later round": gap,
+    }
+
+
+def shows_37_two_islands() -> Numbers:
+    """Θ = [0, 1] ∪ [2, 3], loss 1 on the first and 0 on the second: G = σ = 0, Pdim = 1, D = 3; 100 fresh samples, η = 10."""
+    D, eta, T, memory = 3.0, 10.0, 10_000, 100
+    N = memory * np.arange(1, T + 1)
+    return {
+        "excess risk of 10,000 rounds from θ(1) = 0": float(T),
+        "Theorem 1 as printed, D²/2η in every round": float(T * D**2 / (2 * eta) + (10 * np.sqrt((1 + np.log(N)) / N)).sum()),
+        "G·D": 0.0,
+    }
+
+
+# the rule and its settings: first decision, argmin, whole samples, Corollary 2, memory
+
+
+def printed_penalty(n: Floats, N: Floats, k: BoundConstants) -> Floats:
+    """eq:penalty-dpp to the letter; nan below Pdim/e."""
+    with np.errstate(invalid="ignore"):
+        gap = 10 * k.loss * np.sqrt(k.pdim / N * (1 + np.log(N / k.pdim)))
+    return np.asarray(k.D * k.sigma * np.sqrt(mismatch(n, N)) + k.penalty_step * k.sigma**2 * mismatch(n, N) + gap)
+
+
+def shows_4_first_decision() -> Numbers:
+    found: Numbers = {}
+    for rho in (0.9, 0.99, 0.999):
+        lo, hi = (float(x) for x in c.admission_interval(1, 10.0, rho))
+        x = np.linspace(lo, hi, 200_001)
+        found[f"Λ(1) with N(0) = Pdim, ρ = {rho}"] = float(x[np.nanargmin(printed_penalty(x, x + k.pdim, k))])
+        found[f"Λ(1) with N(0) = 0, ρ = {rho}"] = float(x[np.nanargmin(printed_penalty(x, x, k))])
+    flat = np.linspace(1.0, 100.0, 1001)
+    found["max(N, Pdim), N(0) = 0: highest less lowest J(1) on [1, 100]"] = float(np.ptp(penalty(flat, flat, k)))
+    return found | {
+        "spend in % of C, T = 100, N(0) = Pdim": 100 * spend_share(printed_penalty, k.pdim),
+        "max(N, Pdim), N(0) = 0, the largest minimiser": 100 * spend_share(penalty, 0.0),
+        "the smallest": 100 * spend_share(penalty, 0.0, largest=False),
+        "as printed, N(0) = 0": 100 * spend_share(printed_penalty, 0.0),
+    }
+
+
+def spend_share(p: Callable[[Floats, Floats, BoundConstants], Floats], N0: float, largest: bool = True) -> float:
+    """ACDPP's expected spend over the budget on a grid: MNIST system, V = √T, ρ = 1 − 1/√T, 100 seeds, price luck taken out."""
+    T, runs, K, rate, mean = 100, 100, 10, 10.0, 5.5
+    price, admitted, debt = np.random.default_rng(0).uniform(1, 10, (runs, T)), np.zeros((runs, T)), np.zeros(runs)
+    for t in range(T):
+        lo, hi = (float(end) for end in c.admission_interval(t + 1, rate, 0.9))
+        x = np.linspace(hi, lo, 201) if largest else np.linspace(lo, hi, 201)
+        kept, N = admitted[:, max(t - K + 1, 0) : t].sum(axis=-1)[:, None], N0 + admitted.sum(axis=-1)[:, None]
+        J = (debt * price[:, t])[:, None] * x + 10.0 * p(kept + x, N + x, k)
+        admitted[:, t] = x[np.nanargmin(J, axis=-1)]
+        debt = np.maximum(debt + price[:, t] * admitted[:, t] - mean * rate, 0.0)
+    return float((price * admitted - rate * (price - mean)).mean() / (mean * rate))
+
+
+def shows_5_two_minima() -> Numbers:
+    """5 samples kept, N = Pdim = 100, V = 1, Z·c = 8, D = 30: no extension is needed."""
+    x = np.linspace(0, 400, 400_001)
+    J = 8.0 * x + printed_penalty(5 + x, 100 + x, BoundConstants(D=30.0))
+    inner = np.flatnonzero((J[1:-1] < J[:-2]) & (J[1:-1] < J[2:])) + 1
+    return {"local minima": float(len(inner)), **{f"J at Λ = {x[i]:.1f}": float(J[i]) for i in inner}}
+
+
+def shows_6_rounds_without_whole_samples() -> Numbers:
+    t = np.arange(1, 200)
+    lo, hi = c.admission_interval(t, 100 / 11, 0.9)
+    none = np.floor(hi) < lo
+    return {"first round whose interval holds no whole number, Λ̄ = 100/11, ρ = 0.9": float(t[none][0])}
+
+
+def shows_7_floor_of_corollary_2() -> Numbers:
+    mean_price, memory, budget = 5.5, 100.0, 60.0
+    up, down = c.optimal_K(mean_price, [memory], budget)
+    return {
+        "c̄·B̄/C": mean_price * memory / budget,
+        f"spend a round with K = {down.K} and full buffers, C = 60": mean_price * memory / down.K,
+        f"with K = {up.K}": mean_price * memory / up.K,
+    }
+
+
+def shows_8_two_step_sizes() -> Numbers:
+    """Constant admission with η̃ = η/2."""
+    apart = BoundConstants(eta_tilde=k.eta / 2)
+    found: Numbers = {}
+    for T in (1000, 10_000):
+        t = np.arange(1, T + 1)
+        n, N = ck_counts(10, 10.0, t)
+        bound = learning_error(n, N, ck_uniformity(10, t), apart)
+        found[f"Ω_1 with η̃ = η/2 less Ω_1 with η̃ = η, T = {T:,}"] = float(
+            c.omega1(bound, penalty(n, N, apart)) - c.omega1(bound, penalty(n, N, k))
+        )
+    return found
+
+
+def shows_9_all_to_one_client() -> Numbers:
+    """Two buffers of 50, Λ̄ = 10, K = 10, T = 100: J depends on the total alone."""
+    T, rates = 100, {"even": (5, 5), "all to one": (10, 0)}
+    n = {name: [c.held(np.full(T, x), 10).sum() for x in rate] for name, rate in rates.items()}
+    return {f"Vio_B, {name}": c.buffer_violation([held_], [50, 50], T) for name, held_ in n.items()}
+
+
+def shows_11_counted_twice() -> Numbers:
+    admitted, K, rate = [7, 3, 5, 11], 2, 10
+    n = [7, 10, 8, 16]
+    t = 3  # the fourth round
+    return {
+        "n^C of the fourth round, counted": float(c.comparison_counts(admitted[t - 1], 15, rate)[0]),
+        "as printed": float(n[t] - admitted[t - K] + rate),
+        "with n(t − 1)": float(n[t - 1] - admitted[t - K] + rate),
+    }
+
+
+def shows_36_dropped_before_or_after_training() -> Numbers:
+    """Λ̄ = 10 a round; a sample whose age is K = 10 is dropped before the round's training, or after it."""
+    K, rate = 10, 10
+    found: Numbers = {}
+    for order in ("after", "before"):
+        ages: list[int] = []  # of the samples of each round that are in memory
+        for _ in range(3 * K):
+            trained = [age for age in (*(age + 1 for age in ages), 1) if order == "after" or age != K]
+            ages = [age for age in trained if age != K]
+        found[f"uses of a sample that is dropped {order} training"] = float(max(trained))
+        found[f"n(t), dropped {order} training"] = float(rate * len(trained))
+    return found | {"n of eq:ck-training-size": float(ck_counts(K, rate, 100)[0])}
+
+
+def shows_23_another_K() -> Numbers:
+    """K = 9 beside Corollary 2's K = 10, Λ̄ = 10, B̄ = 100."""
+    T, measured = 100_000, after_a_burst()
+    more = c.ck_bound(9, 10.0, T, k)[T // 2 :] - c.ck_bound(10, 10.0, T, k)[T // 2 :]
+    over = [max(float(x.mean()), 0.0) for x in measured.overfull]
+    return {
+        "regret a round with K = 9 less with K = 10, constant admission, rounds 50,001 to 100,000": float(more.mean()),
+        "Dσ(1/√90 − 1/√100) + ησ²(1/90 − 1/100)": k.D * k.sigma * (90**-0.5 - 0.1) + k.eta * k.sigma**2 * (1 / 90 - 0.01),
+        **{f"Vio_B of ACDPP with K = 10, γ = 0.1, φ = 0.9, T = {T:,}": x for T, x in zip(measured.T, over, strict=True)},
+        "Vio_B of no rule exceeds, ρ = 0.9, any T": c.occupancy_ceiling(100.0, 0.9),
+    }
+
+
+# Lemmas 1 to 4, Theorems 2 and 3 and the remarks: signs, ceilings, orders
+
+
+def exponent(T: Sequence[int], value: Sequence[float]) -> float:
+    """Of T between the first and the last."""
+    return float(np.log(value[-1] / value[0]) / np.log(T[-1] / T[0]))
+
+
+def shows_10_sign_of_omega_1() -> Numbers:
+    """A policy that meets Lemma 1 with equality and pays 1,000 a round for uneven reuse."""
+    T, rho = 50, 0.9
+    p = c.ck_penalty_ceiling(K, RATE, rho, T, k)
+    regret = float(c.regret(p + 1000.0, c.oracle_bound([MEMORY], T, k)))
+    first, rest = float(c.omega1(p + 1000.0, p)), c.omega2(K, RATE, rho, T, k) + c.omega3(K, RATE, [MEMORY], T, k)
+    return {"regret": regret, "−Ω_1 + Ω_2 + Ω_3": rest - first, "+Ω_1 + Ω_2 + Ω_3": rest + first}
+
+
+def shows_12_ceiling_that_is_too_low() -> Numbers:
+    """Three rounds of Λ_max, then Λ_min, ρ = 0.9: the penalty of round 25 if the server switches to Λ̄ in it; loss bound 10."""
+    T, low_loss = 25, BoundConstants(loss=10.0)
+    lo, hi = c.admission_interval(np.arange(1, T + 1), RATE, 0.9)
+    admitted = np.where(np.arange(T) < 3, hi, lo)
+    n, N = c.comparison_counts(admitted[T - K : T - 1].sum(), admitted[: T - 1].sum(), RATE)
+    return {
+        "p^CK(25)": float(penalty(n, N, low_loss)),
+        "p̄^CK(25) as printed": float(c.ck_penalty_ceiling(K, RATE, 0.9, T, low_loss)[-1]),
+        "p̄^CK(25) with Σ Λ_max in 1/N": float(repaired_ceiling(K, RATE, 0.9, T, low_loss)[-1]),
+    }
+
+
+def repaired_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> Floats:
+    """p̄^CK with the upper end of the interval in 1/N too: a ceiling for every path inside it."""
+    n, _ = c.interval_lower_counts(K, rate, rho, T)
+    upper = np.concatenate(([0.0], np.cumsum(c.admission_interval(np.arange(1, T), rate, rho)[1]))) + rate
+    uneven = np.maximum(1 / n - 1 / upper, 0.0)
+    wrong, right = BoundConstants(D=k.D, sigma=k.sigma, eta=k.eta, loss=0.0, pdim=k.pdim), k
+    of_gap = c.ck_penalty_ceiling(K, rate, rho, T, right) - c.ck_penalty_ceiling(K, rate, rho, T, wrong)
+    return np.asarray(k.D * k.sigma * np.sqrt(uneven) + k.eta * k.sigma**2 * uneven + of_gap)
+
+
+def shows_13_drift_constants_in_all() -> Numbers:
+    """Σ_t B_t with prices up to 10 and ρ = 1 − T^−φ."""
+    found: Numbers = {}
+    Ts = [1000, 10_000, 100_000]
+    for phi in (0.3, 0.9):
+        sums = [
+            float(c.drift_constant(10 * c.admission_interval(np.arange(1, T + 1), RATE, 1 - T**-phi)[1], BUDGET).sum())
+            for T in Ts
+        ]
+        found[f"exponent of T in Σ B_t, φ = {phi}"] = exponent(Ts, sums)
+    return found
+
+
+def shows_14_growth_of_omega_3() -> Numbers:
+    Ts = [10_000, 100_000, 1_000_000]
+    values = [c.omega3(K, RATE, [MEMORY], T, k) for T in Ts]
+    without = [c.omega3(K, RATE, [MEMORY], T, BoundConstants(loss=0.0)) for T in Ts]
+    T = Ts[-1]
+    ends = c.admission_interval(np.arange(1, T + 1), RATE, 1 - T**-0.9)
+    return {
+        "Ω_3(10⁶)/Ω_3(10⁵)": values[2] / values[1],
+        "√(T log T)": float(np.sqrt(10 * 6 / 5)),
+        "log T": 6 / 5,
+        "the mismatch terms alone": without[2] / without[1],
+        "Ω_3 for K = 1": c.omega3(1, MEMORY, [MEMORY], 1000, k),
+        "regret of always Λ_min, φ = 0.9, T = 10⁶": float(c.regret_of(ends[0], K, MEMORY, k)),
+        "regret of always Λ_max": float(c.regret_of(ends[1], K, MEMORY, k)),
+    }
+
+
+def shows_16_a_divisor_below_zero() -> Numbers:
+    return {f"(1−ρ)t² − t at t = {t}, ρ = 0.9": round(0.1 * t**2 - t, 9) for t in (5, 10, 20)}
+
+
+def shows_21_growth_of_the_violation() -> Numbers:
+    """ACDPP with V = T^0.1, ρ = 1 − T^−0.9, prices even from 1 to 10, C = c̄·Λ̄, N(0) = 2·Pdim; the luck of prices taken out."""
+    measured = after_a_burst()
+    over = [float(x.mean()) for x in measured.overspent]
+    return {
+        **{f"Vio_S, T = {T:,}": x for T, x in zip(measured.T, over, strict=True)},
+        "its exponent": exponent(measured.T, over),
+        "claimed, (1 + γ)/2": 0.55,
+        "Vio_S/T^0.9 at the longest T": over[-1] / measured.T[-1] ** 0.9,
+        "Λ̄·E(c − c̄)⁺, which it does not fall below in the end": RATE * 4.5**2 / 18,
+    }
+
+
+def shows_22_any_rule_inside() -> Numbers:
+    """Four rules that know nothing of debt, prices or V; T = 10⁴, φ = ½."""
+    T, rho = 10_000, 1 - 0.01
+    lo, hi = c.admission_interval(np.arange(1, T + 1), RATE, rho)
+    draw = np.random.default_rng(0)
+    rules = np.stack([lo, hi, np.full(T, RATE), lo + (hi - lo) * draw.random(T)])
+    regret, over = c.regret_of(rules, K, MEMORY, k), 5.5 * rules.sum(axis=-1) - BUDGET * T
+    return {
+        "highest regret of four rules": float(regret.max()),
+        "no rule's regret exceeds": c.regret_ceiling(K, RATE, rho, T, k),
+        "highest Vio_S of four rules": float(over.max()),
+        "no rule's Vio_S exceeds": c.spend_ceiling(RATE, rho, 5.5),
+    }
+
+
+def shows_28_feasible_on_average_only() -> Numbers:
+    """Prices of 0.1·c̄ in the first half and 1.9·c̄ in the second; ρ = 0.1, so Λ is Λ̄ nearly at once. V = 1, T = 200."""
+    T, rho = 200, 0.1
+    price = 5.5 * np.where(np.arange(T) < T // 2, 0.1, 1.9)[None]
+    path = acdpp_path(price, np.array([T]), K, RATE, np.array([rho]), np.array([1.0]), BUDGET, k)
+    N = 2 * k.pdim + np.cumsum(path.admitted, axis=-1)
+    left = float(c.lyapunov(path.debt)[0] + penalty(c.held(path.admitted, K), N, k).sum())
+    most = c.drift_constant(price.max() * c.admission_interval(1, RATE, rho)[1], BUDGET)
+    return {
+        "c̄_T·Λ̄ − C": round(float(price.mean()) * RATE - BUDGET, 9),
+        "E L(T+1) + V·Σ p": left,
+        "Lemma 1's B·T + V·Σ p̄^CK": float(c.t_slot_upper(most, T, 1.0, c.ck_penalty_ceiling(K, RATE, rho, T, k))),
+        "Vio_S": c.cost_violation(price * path.admitted, BUDGET),
+    }
+
+
+def shows_29_roots_are_not_lipschitz() -> Numbers:
+    """What the two proofs bound by a constant over t², times t²; and times t^1.5/√log t, which does stay."""
+    t = np.array([1e4, 1e6])
+    _, N = ck_counts(K, RATE, t)
+    uniform = ck_uniformity(K, t)
+    lemma2 = generalisation_gap(N, uniform, k) - generalisation_gap(N, 1.0, k)
+    rho, T = 0.9, 1_000_000
+    lemma3 = (c.ck_penalty_ceiling(K, RATE, rho, T, k) - c.ck_penalty_limit(K, RATE, T, k))[[9_999, T - 1]]
+    found: Numbers = {}
+    for name, gap in (("Lemma 2", lemma2), ("Lemma 3", lemma3)):
+        found[f"{name}: gap·t² at t = 10⁶ over t = 10⁴"] = float(np.divide(*(gap * t**2)[::-1]))
+        found[f"{name}: gap·t^1.5/√log t"] = float(np.divide(*(gap * t**1.5 / np.sqrt(np.log(t)))[::-1]))
+    return found
+
+
+def shows_30_constants_on_one_side() -> Numbers:
+    one, T = BoundConstants(C2=1.0), 1000
+    t = np.arange(1, T + 1)
+    n, N = ck_counts(K, RATE, t)
+    bound, p = c.ck_bound(K, RATE, T, one), penalty(n, N, one)
+    return {"Ω_1(1,000) as defined, C_2 = 1": float(c.omega1(bound, p)), "with C_2 = 0": float(c.omega1(bound - 1.0, p))}
+
+
+def shows_32_two_upper_bounds() -> Numbers:
+    """Constant admission and the oracle: their bounds, and their risks with ℓ = (θ − z)²/2, z = ±½, one step of η = 0.1."""
+    found: Numbers = {}
+    for T in (10_000, 1_000_000):
+        oracle, own = (float(terms.sum()) / T for terms in (c.oracle_bound([MEMORY], T, k), c.ck_bound(K, RATE, T, k)))
+        found |= {f"Ē/T of the oracle, T = {T:,}": oracle, f"of constant admission, T = {T:,}": own}
+    fresh, kept = (risk_in_the_long_run(keep) for keep in (1, K))
+    return found | {
+        "Dσ/√B̄ + ησ²/B̄": k.D * k.sigma / MEMORY**0.5 + k.eta * k.sigma**2 / MEMORY,
+        "excess risk a round in the long run, oracle": fresh,
+        "constant admission, K = 10": kept,
+    }
+
+
+def risk_in_the_long_run(keep: int, eta: float = 0.1) -> float:
+    """E (θ − θ*)²/2 of θ ← θ − η·(θ − mean over memory); of MEMORY samples a `keep`-th is new in each round; Var z = ¼."""
+    steps = eta * (1 - eta) ** np.arange(2000)
+    of_a_round = np.convolve(steps, np.full(keep, 1 / keep))  # what the mean of one round's samples weighs in θ later
+    return float((of_a_round**2).sum() * 0.25 * keep / MEMORY / 2)
+
+
+def shows_34_omega_1_by_rho() -> Numbers:
+    """Always Λ_min, ρ = 1 − T^−0.9, beside ρ = 0.9."""
+    found: Numbers = {}
+    for T in (10_000, 100_000, 1_000_000):
+        for name, rho in (("ρ = 1 − T^−0.9", 1 - T**-0.9), ("ρ = 0.9", 0.9)):
+            admitted = c.admission_interval(np.arange(1, T + 1), RATE, rho)[0]
+            n, N = c.held(admitted, K), np.cumsum(admitted)
+            bound = learning_error(n, N, kstep_uniformity(admitted, K), k)
+            found[f"Ω_1, {name}, T = {T:,}"] = float(c.omega1(bound, penalty(n, N, k)))
+    return found
+
+
+def shows_35_two_ends_in_one_term() -> Numbers:
+    """p̄^CK's last term less the same with Σ Λ_min in its logarithm too, summed over T = 1,000·R rounds; R = 1/(1−ρ)."""
+    found: Numbers = {}
+    for R in (10, 100, 1000):
+        rho, T = 1 - 1 / R, 1000 * R
+        _, lower = c.interval_lower_counts(K, RATE, rho, T)
+        ceiling = c.ck_penalty_ceiling(K, RATE, rho, T, k)
+        own = ceiling - c.ck_penalty_ceiling(K, RATE, rho, T, BoundConstants(loss=0.0)) - generalisation_gap(lower, 1.0, k)
+        found[f"its sum over R, R = {R:,}"] = float(own.sum() / R)
+        found[f"its sum over √R, R = {R:,}"] = float(own.sum() / R**0.5)
+        found[f"largest |p̄^CK − p̄_∞^CK| of a round, R = {R:,}"] = float(
+            np.abs(ceiling - c.ck_penalty_limit(K, RATE, T, k)).max()
+        )
+    return found
+
+
+# ACDPP in real numbers, where its objective is convex: N(0) ≥ 1.73·Pdim. Policies proper are in headgate.control.
+
+
+class AdmittedPath(NamedTuple):
+    admitted: Floats
+    """Λ(t), (R, T); nan after a run's horizon"""
+    debt: Floats
+    """Z(T + 1), (R,)"""
+
+
+def acdpp_path(
+    price: Floats, T: Floats, K: int, rate: float, rho: Floats, V: Floats, budget: float, k: BoundConstants
+) -> AdmittedPath:
+    """Runs (R,) with horizons T, settings ρ and V and prices (R, longest); N(0) = 2·Pdim and n(0) = 0."""
+    assert CONVEX_FROM < 2
+    runs, longest = price.shape
+    admitted, debt, N = np.full((runs, longest), np.nan), np.zeros(runs), np.full(runs, 2 * k.pdim)
+    for t in range(1, longest + 1):
+        on = t <= T
+        kept = np.where(on, admitted[:, max(t - K, 0) : t - 1].sum(axis=-1), 0.0)
+        pull = debt * price[:, t - 1] / V
+
+        def slope(x: Floats, kept: Floats = kept, pull: Floats = pull, N: Floats = N) -> Floats:
+            return np.asarray(pull + penalty_slope(kept + x, N + x, k))
+
+        lo, hi = c.admission_interval(t, rate, rho)
+        hi = np.where(slope(lo) >= 0, lo, hi)
+        lo = np.where(slope(hi) <= 0, hi, lo)
+        while ((hi - lo)[on] > 1e-7 * rate).any():
+            middle = 0.5 * (lo + hi)
+            up = slope(middle) < 0
+            lo, hi = np.where(up, middle, lo), np.where(up, hi, middle)
+        chosen = 0.5 * (lo + hi)
+        admitted[:, t - 1] = np.where(on, chosen, np.nan)
+        debt = np.where(on, c.debt_update(debt, price[:, t - 1] * chosen, budget), debt)
+        N = N + chosen
+    return AdmittedPath(admitted, debt)
+
+
+class BurstMeasured(NamedTuple):
+    """Per horizon and seed."""
+
+    T: tuple[int, ...]
+    overspent: Floats
+    """Σ (c·Λ − C) with the luck of the prices, Λ̄·Σ (c − c̄), taken out"""
+    overfull: Floats
+    """Σ (n − B̄)"""
+
+
+@cache
+def after_a_burst() -> BurstMeasured:
+    """ACDPP with γ = 0.1 and φ = 0.9 on Λ̄ = K = 10, prices even from 1 to 10 and C = c̄·Λ̄, 24 seeds."""
+    Ts, seeds, K, rate, mean = (125, 500, 2000), 24, 10, 10.0, 5.5
+    T = np.repeat(np.array(Ts, dtype=np.float64), seeds)
+    price = np.tile(np.random.default_rng(0).uniform(1, 10, (seeds, Ts[-1])), (len(Ts), 1))
+    path = acdpp_path(price, T, K, rate, 1 - T**-0.9, T**0.1, mean * rate, BoundConstants())
+    overspent = np.nansum(price * path.admitted - rate * (price - mean) - mean * rate, axis=-1)
+    overfull = np.nansum(c.held(path.admitted, K) - K * rate, axis=-1)
+    return BurstMeasured(Ts, overspent.reshape(len(Ts), seeds), overfull.reshape(len(Ts), seeds))
