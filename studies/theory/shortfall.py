@@ -2,6 +2,8 @@
 
 python -m studies.theory.shortfall
 python -m studies.theory.shortfall wander ROUNDS SEEDS
+python -m studies.theory.shortfall rounding ROUNDS
+python -m studies.theory.shortfall learning ROUNDS SEEDS
 python -m studies.theory.shortfall ages
 python -m studies.theory.shortfall shipped
 
@@ -12,19 +14,25 @@ that anybody who knows all prices could buy, also where prices take few values. 
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.analysis.formatting import plus_minus
 from headgate.analysis.intervals import student
+from headgate.analysis.runs import read_finished
 from headgate.control import AdmissionPolicy, System
 from headgate.control.policies import Below, Clairvoyant, Headgate
+from headgate.control.policies.budgeted import headgate as limits
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Markov, PriceProcess, Uniform, UniformInteger
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.experiment import sweep_points
+from headgate.simulation.schedule import perform
 from headgate.theory.bound import BoundConstants
 from studies import recipe
 from studies.zoo.age import Age
@@ -197,11 +205,49 @@ def main() -> None:
         print(f"{name}: " + "; ".join(cells), flush=True)
 
 
+def rounding(rounds: str) -> None:
+    """What is lost where shares are bought as they are, or all rounded at a half, or where round 1 does not fill."""
+    print(f"samples of headgate short of the most that all prices known would buy, {rounds} rounds, {SEEDS} seeds")
+    rules: dict[str, Callable[..., NDArray[np.float64]]] = {
+        "as it is": limits._all_or_nothing,
+        "shares": lambda share, *_: share,
+        "at a half": lambda share, again, *_: np.where(again, np.where(share >= 0.5, 1.0, 0.0), share),
+    }
+    for called, offer in ATOMS.items():
+        cells = [f"without filling: {cell(behind(Headgate(early=0.0, fill=0.0), *offer, int(rounds), SEEDS))}"]
+        for name, rule in rules.items():
+            with mock.patch.object(limits, "_all_or_nothing", rule):
+                cells.append(f"{name}: {cell(behind(Headgate(early=0.0), *offer, int(rounds), SEEDS))}")
+        print(f"{called}: {'; '.join(cells)}", flush=True)
+
+
+def learning(rounds: str, seeds: str) -> None:
+    """What whole purchases at repeated prices do to accuracy: logistic regression on MNIST, seeds from 5000 on."""
+    asked = [f"run.rounds={rounds}", f"run.seeds={seeds}", "run.first_seed=5000", 'run.policies=["headgate"]', "sweep={}"]
+    night = "levels=[0.001207, 0.0003], lengths=[16, 8], repeat=true}"
+    offers = {
+        "whole numbers 1 to 10, C = 55": ('{kind="integer", low=1, high=10}', 55.0),
+        "whole numbers 1 to 10, C = 60": ('{kind="integer", low=1, high=10}', 60.0),
+        "1 and 9, C = 50": ('{kind="markov", levels=[1.0, 9.0], transition=[[0.5, 0.5], [0.5, 0.5]]}', 50.0),
+        "a labelling tariff, C = 0.009": ('{kind="switches", ' + night, 0.009),
+    }
+    print(f"headgate less the same without whole purchases, {rounds} rounds, {seeds} seeds, in points")
+    for name, (prices, budget) in offers.items():
+        own = sweep_points(recipe("better/mnist"), (*asked, f"prices={prices}", f"system.budget={budget}"))
+        scores = []
+        for short_run in (limits.SHORT, int(rounds)):
+            with mock.patch.object(limits, "SHORT", short_run), TemporaryDirectory() as folder:
+                (runs,) = read_finished([run.path for run in perform(own, Path(folder) / "run", processes=1)])
+                scores.append({key: runs.measure(key) for key in ("best", "last")})
+        gaps = {key: plus_minus(student(100 * (scores[0][key] - scores[1][key])), 2, signs=True) for key in scores[0]}
+        print(f"{name}: best {gaps['best']}; last {gaps['last']}", flush=True)
+
+
 def cell(found: NDArray[np.float64]) -> str:
     return f"{found.mean():,.0f} ± {found.std(ddof=1) / np.sqrt(len(found)):.0f}"
 
 
 if __name__ == "__main__":
     asked = sys.argv[1:]
-    commands: dict[str, Callable[..., None]] = {each.__name__: each for each in (ages, shipped, wander)}
+    commands: dict[str, Callable[..., None]] = {each.__name__: each for each in (ages, learning, rounding, shipped, wander)}
     commands[asked[0]](*asked[1:]) if asked else main()
