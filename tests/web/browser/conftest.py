@@ -85,7 +85,9 @@ def tab(standing, elsewhere):
         page.emulate_media(color_scheme="dark" if dark else "light", reduced_motion="reduce" if still else "no-preference")
 
         def said(message):
-            where = message.location["url"]  # for `elsewhere`, which names no icon, the browser asks /favicon.ico, in its own time
+            where = message.location[
+                "url"
+            ]  # for `elsewhere`, which names no icon, the browser asks /favicon.ico, in its own time
             if message.type not in ("error", "warning") or where.endswith("/favicon.ico"):
                 return
             if not (expected and re.search(expected, message.text)):
