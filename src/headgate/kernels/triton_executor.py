@@ -173,7 +173,7 @@ class TritonKernels(Executor[Task]):
 def _room(offsets: Ints, clients: int, first: int, last: int) -> Room:
     """What the runs from `first` to before `last` take: their samples, and those of their clients that hold any."""
     own = offsets[first * clients : last * clients + 1]
-    return Room(rung(int(own[-1] - own[0])), rung(int((np.diff(own) > 0).sum())))
+    return Room(rung(max(1, int(own[-1] - own[0]))), rung(max(1, int((np.diff(own) > 0).sum()))))  # no box is empty
 
 
 def _stack(task: Task) -> StackNet | None:

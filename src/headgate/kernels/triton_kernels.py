@@ -155,6 +155,18 @@ def descend_affine(
 
 
 @triton.jit
+def _entropy(made, k, sample, client, labels, offsets, losses):
+    """Stores a sample's loss; the slope, with respect to its logits, of the client's mean."""
+    label = tl.load(labels + sample)
+    samples = (tl.load(offsets + client + 1) - tl.load(offsets + client)).to(tl.float32)
+    made -= tl.max(made, 0)
+    raised = tl.exp(made)
+    whole = tl.sum(raised, 0)
+    tl.store(losses + sample, tl.log(whole) - tl.sum(tl.where(k == label, made, 0.0), 0))
+    return (raised / whole - tl.where(k == label, 1.0, 0.0)) / samples
+
+
+@triton.jit
 def head(
     x, weight, labels, offsets, owner, features, logits, losses, dx, stride,
     HW: tl.constexpr, C: tl.constexpr, K: tl.constexpr, LEARN: tl.constexpr,
@@ -183,13 +195,7 @@ def head(
             w = tl.load(weight + k[:, None] * C + channel[None, :], mask=(k < K)[:, None], other=0.0)
             made += tl.sum(w * total[None, :], 1)
         if LEARN:
-            label = tl.load(labels + sample)
-            samples = (tl.load(offsets + client + 1) - tl.load(offsets + client)).to(tl.float32)
-            made -= tl.max(made, 0)
-            raised = tl.exp(made)
-            whole = tl.sum(raised, 0)
-            tl.store(losses + sample, tl.log(whole) - tl.sum(tl.where(k == label, made, 0.0), 0))
-            made = (raised / whole - tl.where(k == label, 1.0, 0.0)) / samples
+            made = _entropy(made, k, sample, client, labels, offsets, losses)
             dx += sample * (HW * C)
             for c in range(0, C, CB):
                 channel = c + tl.arange(0, CB)
@@ -199,35 +205,6 @@ def head(
                     place = (h + tl.arange(0, BH))[:, None] * C + channel[None, :]
                     tl.store(dx + place, tl.broadcast_to(part[None, :], (BH, CB)))
         tl.store(logits + sample * K + k, made, mask=k < K)
-
-
-@triton.jit
-def descend_head(
-    features, slope, master, velocity, offsets, stride, lr, momentum, decay,
-    C: tl.constexpr, K: tl.constexpr, MOMENTUM: tl.constexpr, KP: tl.constexpr, CB: tl.constexpr,
-):  # fmt: skip
-    """The linear layer goes down its gradient, the sum of slope × feature; the first block sees to the bias."""
-    channel = tl.program_id(0) * CB + tl.arange(0, CB)
-    client = tl.program_id(1)
-    first = tl.load(offsets + client)
-    last = tl.load(offsets + client + 1)
-    if last > first:
-        k = tl.arange(0, KP)
-        total = tl.zeros((KP, CB), dtype=tl.float32)
-        alone = tl.zeros((KP,), dtype=tl.float32)
-        slope += first.to(tl.int64) * K
-        features += first.to(tl.int64) * C
-        for _ in range(first, last):
-            steep = tl.load(slope + k, mask=k < K, other=0.0)
-            total += steep[:, None] * tl.load(features + channel)[None, :]
-            alone += steep
-            slope += K
-            features += C
-        wide = client.to(tl.int64) * stride + k[:, None] * C + channel[None, :]
-        _descend(master + wide, velocity + wide, total, (k < K)[:, None], lr, momentum, decay, MOMENTUM)
-        if tl.program_id(0) == 0:
-            bias = client.to(tl.int64) * stride + K * C + k
-            _descend(master + bias, velocity + bias, alone, k < K, lr, momentum, decay, MOMENTUM)
 
 
 @triton.jit

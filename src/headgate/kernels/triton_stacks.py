@@ -14,7 +14,7 @@ no number of a client depends on the clients beside it.
 import triton
 import triton.language as tl
 
-from headgate.kernels.triton_kernels import _descend
+from headgate.kernels.triton_kernels import _descend, _entropy
 
 
 @triton.jit
@@ -233,10 +233,4 @@ def cross_entropy(logits, labels, offsets, owner, losses, slope, K: tl.constexpr
     if client >= 0:
         k = tl.arange(0, KP)
         made = tl.load(logits + sample * K + k, mask=k < K, other=float("-inf"))
-        label = tl.load(labels + sample)
-        samples = (tl.load(offsets + client + 1) - tl.load(offsets + client)).to(tl.float32)
-        made -= tl.max(made, 0)
-        raised = tl.exp(made)
-        whole = tl.sum(raised, 0)
-        tl.store(losses + sample, tl.log(whole) - tl.sum(tl.where(k == label, made, 0.0), 0))
-        tl.store(slope + sample * K + k, (raised / whole - tl.where(k == label, 1.0, 0.0)) / samples, mask=k < K)
+        tl.store(slope + sample * K + k, _entropy(made, k, sample, client, labels, offsets, losses), mask=k < K)

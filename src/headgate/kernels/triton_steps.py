@@ -22,6 +22,10 @@ from headgate.simulation.executors.types import to_device
 
 WIDE = 1024
 """numbers of a vector that one program copies or sums"""
+PRECISION = "tf32x3"
+"""of products of stacks: three short ones of the tensor cores make one that is as good as float32"""
+POSITIONS, SAMPLES, WARPS = 64, 16, 2
+"""of one client that one program takes together: positions of convolutions, samples of linear layers; and its warps"""
 Arrays = Iterator[tuple[str, int, int, torch.dtype]]
 """(name, rows, numbers in a row, type) of everything a round needs"""
 
@@ -193,10 +197,10 @@ class ResidualSpace(Space):
     def backward(self, room: Room, training: LocalTraining) -> None:
         """Weights after the slopes that need them as they were."""
         rates, moving, offsets = _rates(training), training.momentum > 0, self.tables.offsets
-        own, last = slice(self.net.head, None), self.net.channels
-        kernels.descend_head[last // 32, room.clients](
-            self.features, self.logits, self.master[:, own], self.velocity[:, own], offsets, self.net.size, *rates,
-            last, self.net.classes, moving, self._classes, 32,
+        channels, classes, head = self.net.channels, self.net.classes, self.net.head
+        stacks.descend_linear[-(-classes // 32) * -(-channels // 64), room.clients](
+            self.features, self.logits, self.master, self.velocity, offsets, self.net.size, head, head + classes * channels,
+            *rates, channels, classes, True, moving, 32, 64, SAMPLES, PRECISION, num_warps=4,
         )  # fmt: skip
         now, kept = 0, None  # which slope is that of the block's output, and which waits for a residual's beginning
         for i in range(len(self.net.layers) - 1, -1, -1):
@@ -267,10 +271,6 @@ def _rates(training: LocalTraining) -> tuple[float, float, float]:
 
 # stacks
 
-PRECISION = "tf32x3"
-"""of products: three short ones of the tensor cores make one that is as good as float32"""
-POSITIONS, SAMPLES, WARPS = 64, 16, 2
-"""of one client that one program takes together: positions of convolutions, samples of linear layers; and its warps"""
 JUDGED = 1 << 33
 """bytes for the answers of all models to as many images as fit"""
 
