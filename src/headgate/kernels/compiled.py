@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headgate.kernels.compiled_shapes import BLOCK, LANES, SAMPLES, SLACK, Grid, Window, rounded, zeros
-from headgate.kernels.stack_net import DenseLayer, PooledConvolution, read_stack, refuse
+from headgate.kernels.stack_net import StackLayer, read_stack, refuse
 from headgate.learning.local import LocalTraining, schedule
 from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.types import Task
@@ -80,12 +80,11 @@ class Between(NamedTuple):
 
 
 class RoomPlan:
-    """How a room is divided: grows with all that is asked for. Without learning slopes take no space."""
+    """How a room is divided: grows with all that is asked for."""
 
-    def __init__(self, kernels: Any, most: int, learning: bool, size: int) -> None:
-        self.kernels, self.most, self.learning = kernels, most, learning
-        self.sizes = {"floats": 0, "marks": 0, "ints": 0}
-        self.theta, self.slope, self.velocity = (self.take("floats", each) for each in (size, *2 * [size * learning]))
+    def __init__(self, kernels: Any, most: int, size: int) -> None:
+        self.kernels, self.most, self.sizes = kernels, most, {"floats": 0, "marks": 0, "ints": 0}
+        self.theta, self.slope, self.velocity = (self.take("floats", size) for _ in range(3))
 
     def take(self, kind: str, count: int) -> int:
         """The beginning of so many numbers of a kind."""
@@ -96,7 +95,7 @@ class RoomPlan:
     def place(self, grid: Grid) -> Between:
         """For whole blocks of samples."""
         size = rounded(self.most, SAMPLES) * grid.pitch + SLACK
-        return Between(grid, self.take("floats", size), self.take("floats", size if self.learning else 0))
+        return Between(grid, self.take("floats", size), self.take("floats", size))
 
     def room(self, dtype: Any) -> ClientRoom:
         sizes = self.sizes
@@ -107,7 +106,7 @@ class RoomPlan:
 class Convolution:
     """With the pooling and the activation that follow it."""
 
-    layer: PooledConvolution
+    layer: StackLayer
     window: Window
     start: int
 
@@ -135,8 +134,6 @@ class Convolution:
         bands = space.take("floats", pool * pool * self.after.width * outputs + SLACK)
         chosen = space.take("marks", space.most * pixels * outputs + SLACK)
         forward = Call(kernels.convolution(window), (x.values, weight, bias, table, bands, out.values, chosen))
-        if not space.learning:
-            return forward, []
         samples, rows = window.strip
         many = max(samples * rows * self.after.width, outputs) + 1
         values, places, shifts = space.take("floats", many), space.take("ints", many), space.take("ints", pool * pool)
@@ -153,7 +150,7 @@ class Convolution:
 class Linear:
     """With the activation that follows it."""
 
-    layer: DenseLayer
+    layer: StackLayer
     before: Grid
     after: Grid
     start: int
@@ -212,9 +209,9 @@ class Net:
         given[:, self.places] = theta
         return given
 
-    def at_work(self, kernels: Any, most: int, dtype: Any, learning: bool) -> tuple[RoomPlan, Program]:
+    def at_work(self, kernels: Any, most: int, dtype: Any) -> tuple[RoomPlan, Program]:
         """For up to `most` samples at a time; compiles what is new."""
-        space = RoomPlan(kernels, most, learning, self.size)
+        space = RoomPlan(kernels, most, self.size)
         rates, scale, shift = (space.take("floats", count) for count in (3, self.grid.channels, self.grid.channels))
         calls, backward = list[Call](), list[Call]()
         x = samples = space.place(self.grid)
@@ -222,7 +219,7 @@ class Net:
             out = space.place(layer.after)
             forward, back = layer.calls(space, x, out, number > 0)
             calls.append(forward)
-            backward = (back if learning else []) + backward
+            backward = back + backward
             x = out
         where = (space.theta, space.slope, space.velocity, rates, scale, shift, samples.values, x.values, x.slopes)
         how = (self.size, self.grid.start, self.grid.row, self.grid.pitch, x.grid.pitch, x.grid.channels)
@@ -237,7 +234,7 @@ class Net:
 def read_net(task: Task) -> Net:
     """The task's model; a SettingError says what is not of this form."""
     stack = read_stack(task)
-    seen = sum(each.inward * each.kernel**2 * math.prod(each.made) for each in stack.convolutions)
+    seen = sum(each.inward * each.kernel**2 * math.prod(each.made) for each in stack.layers if not each.linear)
     if seen > MOST_NUMBERS:
         refuse(f"made for small images, this model's kernels see {seen} numbers of a sample (at most {MOST_NUMBERS})")
     if stack.size > MOST_PARAMETERS:
@@ -245,13 +242,10 @@ def read_net(task: Task) -> Net:
     grid = before = Grid(*task.shape, pad=stack.frame(0))
     layers, places, start = list[Layer](), np.empty(stack.size, np.int64), 0
     for i, each in enumerate(stack.layers):
-        layer: Layer
-        if isinstance(each, PooledConvolution):
-            after = Grid(each.outward, *each.out, pad=stack.frame(i + 1))
+        after = Grid(each.outward, *each.out, pad=stack.frame(i + 1))
+        layer: Layer = Linear(each, before, after, start)
+        if not each.linear:
             layer = Convolution(each, Window(each.kernel, each.pool, each.activation, before, after), start)
-        else:
-            after = Grid(each.outward)
-            layer = Linear(each, before, after, start)
         own = layer.places()
         places[each.weight : each.weight + len(own)] = start + own
         if each.bias is not None:
@@ -292,7 +286,7 @@ class Compiled(Executor[Task]):
         self.net = read_net(task)
         from headgate.kernels import kernel_calls, kernels  # which need numba
 
-        self._kept: dict[bool, tuple[RoomPlan, Program, list[ClientRoom]]] = {}
+        self._kept: tuple[RoomPlan, Program, list[ClientRoom]] | None = None
         self.kernels, self.note = kernels, kernel_calls.objection()
         if kernel_calls.is_empty():
             self.at_first = "numba compiles the layers before the first round: that takes a while, and only this once"
@@ -331,7 +325,7 @@ class Compiled(Executor[Task]):
         models, bytes_ = self.net.own(theta.detach().numpy()), images.numpy()
         given = np.empty((len(models), len(bytes_), self.task.classes), models.dtype)
         starts = range(0, len(bytes_), CHUNK)
-        with self._rooms(len(starts), CHUNK, models.dtype, learning=False) as (program, rooms):
+        with self._rooms(len(starts), CHUNK, models.dtype) as (program, rooms):
 
             def answer(start: int, room: ClientRoom) -> None:
                 rows = np.arange(start, min(start + CHUNK, len(bytes_)))
@@ -348,7 +342,7 @@ class Compiled(Executor[Task]):
         """
         most = max((len(job.labels) for job in jobs), default=0)
         most = min(most, max(training.batch_size or most, SAMPLES))
-        with self._rooms(len(jobs), most, models.dtype, learning=True) as (program, rooms):
+        with self._rooms(len(jobs), most, models.dtype) as (program, rooms):
             for room in rooms:
                 room.floats[program.ends[3] :][:3] = training.lr, training.momentum, training.weight_decay
 
@@ -360,14 +354,14 @@ class Compiled(Executor[Task]):
             yield from _spread(train, jobs, rooms, lambda job: len(job.labels))
 
     @contextmanager
-    def _rooms(self, works: int, most: int, dtype: Any, learning: bool) -> Iterator[tuple[Program, list[ClientRoom]]]:
+    def _rooms(self, works: int, most: int, dtype: Any) -> Iterator[tuple[Program, list[ClientRoom]]]:
         """The net at work on up to `most` samples at a time, and a room for each thread that finds work.
 
         Both are kept for the next time, as to make them takes a tenth of a round of LeNet.
         """
-        kept = self._kept.pop(learning, None)
+        kept, self._kept = self._kept, None
         if kept is None or kept[0].most < most:
-            kept = *self.net.at_work(self.kernels, most, dtype, learning), []
+            kept = *self.net.at_work(self.kernels, max(most, CHUNK), dtype), []
         space, program, rooms = kept
         threads = min(torch.get_num_threads(), works)
         while len(rooms) < threads:
@@ -375,7 +369,7 @@ class Compiled(Executor[Task]):
             for start, line in zip(program.ends[4:6], self.task.line, strict=True):
                 rooms[-1].floats[start : start + line.numel()] = line.numpy().reshape(-1)
         yield program, rooms[:threads]
-        self._kept[learning] = kept
+        self._kept = kept
 
 
 def _jobs(work: Work) -> Iterator[_Job]:

@@ -3,6 +3,7 @@
 import copy
 import warnings
 
+import pytest
 import torch
 from torch import nn
 
@@ -13,36 +14,25 @@ from headgate.simulation.nets import Evaluator
 
 from .worlds import THREE_RUNS, assert_same, pooled_net, tiny_convolution, world
 
-
-def assert_as_reference(executor, case, training):
-    given, judged = (case.advance(each, training) for each in (executor, Reference(case.task)))
-    assert_same(given, judged, case.theta)
-    assert torch.equal(given[0][1], case.theta[1])
+GIVEN_UP = "torch.compile given up, slower: NotImplementedError: no compiler here"
 
 
-def test_streams_go_on_without_a_compiler_and_say_so():
-    case = world(tiny_convolution(), THREE_RUNS)
+@pytest.mark.parametrize("note", [GIVEN_UP, None])
+def test_streams_go_on_without_a_compiler_and_say_so_and_that_float32_could_be_less_exact_is_no_reason(note):
+    case, training = world(tiny_convolution(), THREE_RUNS), LocalTraining(0.3, 2)
     executor = CudaStreams(case.task, compiled=False)
 
-    def fails(*_):
-        raise NotImplementedError("no compiler\nhere")
-
-    executor.compiled, executor._fast_loss = True, fails
-    assert_as_reference(executor, case, LocalTraining(0.3, 2))
-    assert executor.note == "torch.compile given up, slower: NotImplementedError: no compiler here"
-
-
-def test_that_float32_could_be_less_exact_is_no_reason_to_give_the_compiler_up():
-    case = world(tiny_convolution(), THREE_RUNS)
-    executor = CudaStreams(case.task, compiled=False)
-
-    def warns(*given):
+    def loss(*given):
+        if note:
+            raise NotImplementedError("no compiler\nhere")
         warnings.warn("TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled.", stacklevel=2)
         return executor._loss(*given)
 
-    executor.compiled, executor._fast_loss = True, warns
-    assert_as_reference(executor, case, LocalTraining(0.3, 2))  # in tests warnings are errors
-    assert executor.note is None
+    executor.compiled, executor._fast_loss = True, loss
+    given, judged = (case.advance(each, training) for each in (executor, Reference(case.task)))
+    assert_same(given, judged, case.theta)  # in tests warnings are errors
+    assert torch.equal(given[0][1], case.theta[1])
+    assert executor.note == note
 
 
 def test_an_executor_that_offers_logits_is_asked_for_them():
