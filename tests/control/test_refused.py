@@ -7,11 +7,8 @@ import pytest
 
 from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, System
 from headgate.control.policies import Acdpp, Constant
-from headgate.control.policy import PolicyContext
-from headgate.control.prices import Uniform
 from headgate.control.retention import Retention
 from headgate.errors import SettingError
-from headgate.theory.bound import BoundConstants
 
 SYSTEM = System(np.array([4, 5]), 10.0, 20)
 
@@ -107,14 +104,3 @@ def test_one_number_for_each_client_is_not_taken_for_one_of_each_run():
         own.decide(own.open(), 1.0)
     each = Controller(SYSTEM, Constant(rate=np.array([1.0, 2.0]), K=3), 2)
     assert each.decide(each.open(), 1.0).admitted.sum(axis=1).tolist() == [1, 2]
-
-
-def test_a_setting_that_is_still_to_be_worked_out_is_named():
-    with pytest.raises(SettingError, match=r"Constant\.rate: is missing; state it"):
-        Constant(K=3).required("rate")
-
-
-def test_a_sample_is_kept_for_a_round_at_least():
-    given = PolicyContext(SYSTEM, Uniform(1, 10), BoundConstants(), np.arange(2), 20)
-    with pytest.raises(SettingError, match="K = 0: a sample must be kept for at least one round"):
-        given.highest_rate(0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.errors import SettingError
 from headgate.experiment.sections import Training
 from headgate.learning.local import LocalTraining, batch_order, moves, schedule, shifted
-from headgate.learning.torch_client import descend
+from headgate.learning.networks import descend
 
 
 @pytest.mark.parametrize(

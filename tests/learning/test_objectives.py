@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from headgate.errors import SettingError
 from headgate.experiment import load
+from headgate.learning.networks import ClientSlopes
 from headgate.learning.objectives import CalibratedLogits, FreshShare, LocalAnswers, PlainLoss
-from headgate.learning.torch_client import ClientSlopes
 
 from . import losses_written_out as written
 

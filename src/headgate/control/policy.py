@@ -50,8 +50,6 @@ class PolicyContext:
 
     def highest_rate(self, K: int, buffer: Ints | None = None) -> float:
         """Return the Λ̄ at which the money or the places, of all clients or of those with these buffers, are used up."""
-        if K < 1:
-            raise SettingError(f"K = {K}: a sample must be kept for at least one round")
         own = self.system.buffer if buffer is None else buffer
         return saturated(K, self.mean_price, own, self.system.budget).rate
 

@@ -34,10 +34,9 @@ from headgate.flower.strategy import AdmissionStrategy
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.local import schedule
-from headgate.learning.networks import Flat, build_model, initial_parameters
+from headgate.learning.networks import ClientSlopes, Flat, build_model, descend, initial_parameters, last_layer, with_features
 from headgate.learning.server import draw_cohort
 from headgate.learning.streams import Stream
-from headgate.learning.torch_client import ClientSlopes, descend, last_layer, with_features
 
 DTYPES = {"auto": torch.float32, "float32": torch.float32, "float64": torch.float64}
 EVALUATED = 2_000

@@ -277,7 +277,7 @@ def recognise(folder: Path) -> PictureFiles | None:
 
     Where several layouts lie side by side the first in the order image folder, idx, parquet, cifar-10-batches-bin is taken.
     """
-    from headgate.learning.parquet import ParquetFiles  # and with it polars, which nothing else here needs
+    from headgate.learning.table import ParquetFiles  # and with it polars, which nothing else here needs
 
     layouts: dict[str, type[PictureFiles]] = {
         rf"(^|/)({'|'.join(TRAIN_NAMES + TEST_NAMES)})/[^/]+/[^/]+\.(jpe?g|png|webp)$": ImageFolder,

@@ -19,8 +19,7 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
-from headgate.learning.networks import build_model, initial_parameters
-from headgate.learning.torch_client import last_layer, with_features
+from headgate.learning.networks import build_model, initial_parameters, last_layer, with_features
 from headgate.simulation.executors import choose
 from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.layers import is_linear

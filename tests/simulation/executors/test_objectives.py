@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch.func import functional_call
 
 from headgate.learning.local import LocalTraining, schedule
+from headgate.learning.networks import ClientSlopes
 from headgate.learning.objectives import CalibratedLogits, FreshShare, PlainLoss
-from headgate.learning.torch_client import ClientSlopes
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram

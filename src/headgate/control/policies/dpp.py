@@ -12,7 +12,7 @@ Rows stop on their own, never because of their neighbours: a run gives the same 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, log2
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,19 +33,20 @@ Function = Callable[[Floats], Floats]
 GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
-class Penalty(NamedTuple):
-    """A surrogate for the learning error as a function of n and N, with its derivatives along Λ."""
+class Curve(NamedTuple):
+    """What is needed to minimise a function: of x, (R,), or of n and N, whose derivatives are along Λ."""
 
-    value: Callable[[Floats, Floats], Floats]
-    slope: Callable[[Floats, Floats], Floats]
-    curvature: Callable[[Floats, Floats], tuple[Floats, Floats]]
-    bend: tuple[float, float]
-    """the N between which it need not be convex"""
+    value: Callable[..., Floats]
+    slope: Callable[..., Floats]
+    curvature: Callable[..., tuple[Floats, Floats]]
+    """its never negative part, and the rest"""
+    bend: tuple[Any, Any]
+    """the stretch outside which it is convex: of x, (R,) each; of N"""
 
 
-def paper_penalty(k: bound.BoundConstants) -> Penalty:
+def paper_penalty(k: bound.BoundConstants) -> Curve:
     """eq:penalty-dpp."""
-    return Penalty(
+    return Curve(
         value=lambda n, N: bound.penalty(n, N, k),
         slope=lambda n, N: bound.penalty_slope(n, N, k),
         curvature=lambda n, N: bound.penalty_curvature(n, N, k),
@@ -54,7 +55,7 @@ def paper_penalty(k: bound.BoundConstants) -> Penalty:
 
 
 @paper("eq:dpp-policy", "eq:dpp-min-def")
-def minimise_objective(view: View, V: ArrayLike, penalty: Penalty, n: Floats, N: Floats, lo: Floats, hi: Floats) -> Floats:
+def minimise_objective(view: View, V: ArrayLike, penalty: Curve, n: Floats, N: Floats, lo: Floats, hi: Floats) -> Floats:
     """argmin of J_t(Λ) = Z·(c·Λ − C) + V·p(n + Λ, N + Λ) over lo ≤ Λ ≤ hi, for every run."""
     weight = np.asarray(V, dtype=np.float64)
     pull = view.debt * view.one_price()
@@ -70,7 +71,7 @@ def minimise_objective(view: View, V: ArrayLike, penalty: Penalty, n: Floats, N:
         return weight * convex, weight * bent
 
     stretch = (penalty.bend[0] - N, penalty.bend[1] - N)
-    return argmin_on(Objective(value, slope, curvature, stretch), lo, hi)
+    return argmin_on(Curve(value, slope, curvature, stretch), lo, hi)
 
 
 def horizon_at(view: View) -> int:
@@ -195,7 +196,7 @@ class Acdpp(Dpp):
         return admission_interval(view.t, self.required("rate"), rho)  # eq:lambda-min-max
 
 
-def released_penalty(k: BoundConstants) -> Penalty:
+def released_penalty(k: BoundConstants) -> Curve:
     """The scripts' penalty. They start from N = Pdim, so it is needed for N ≥ Pdim only."""
     root, linear, gap = k.D * k.sigma, k.penalty_step * k.sigma**2, 10.0 * k.loss
 
@@ -212,7 +213,7 @@ def released_penalty(k: BoundConstants) -> Penalty:
         convex = 0.75 * root * (n**-2.5 - N**-2.5) + 2 * linear * (n**-3.0 - N**-3.0)
         return convex, 0.125 * gap / k.pdim**2 * (3 * np.log(u) - 2) * u**-2.5
 
-    return Penalty(value, slope, curvature, bend=(k.pdim, k.pdim * float(np.exp(2.0 / 3.0))))
+    return Curve(value, slope, curvature, bend=(k.pdim, k.pdim * float(np.exp(2.0 / 3.0))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,18 +270,7 @@ class Released(AdmissionPolicy):
 # the argmin
 
 
-class Objective(NamedTuple):
-    """J as a function of x (R,), with what is needed to minimise it."""
-
-    value: Function
-    slope: Function
-    curvature: Callable[[Floats], tuple[Floats, Floats]]
-    """its never negative part, and the rest"""
-    bend: tuple[Floats, Floats]
-    """the stretch outside which the objective is convex, (R,) each"""
-
-
-def argmin_on(objective: Objective, lo: Floats, hi: Floats) -> Floats:
+def argmin_on(objective: Curve, lo: Floats, hi: Floats) -> Floats:
     """The minimiser on [lo, hi]; the larger one where two are equally good."""
     start, end = (np.minimum(np.maximum(edge, lo), hi) for edge in objective.bend)
     if not (start < end).any():
@@ -291,7 +281,7 @@ def argmin_on(objective: Objective, lo: Floats, hi: Floats) -> Floats:
     return np.where(objective.value(right) <= objective.value(left), right, left)
 
 
-def convex_argmin(objective: Objective, lo: Floats, hi: Floats) -> Floats:
+def convex_argmin(objective: Curve, lo: Floats, hi: Floats) -> Floats:
     """Where the slope crosses zero, by Newton steps that never leave the bracket; hi if it never does."""
     at_lo, at_hi = objective.slope(np.stack([lo, hi]))
     x = np.where(at_hi > 0, lo, hi)
@@ -317,7 +307,7 @@ def convex_argmin(objective: Objective, lo: Floats, hi: Floats) -> Floats:
     return x
 
 
-def concave_part(objective: Objective, start: Floats, end: Floats) -> tuple[Floats, Floats]:
+def concave_part(objective: Curve, start: Floats, end: Floats) -> tuple[Floats, Floats]:
     """Where within [start, end] the curvature is negative; (end, end) where it never is.
 
     The ratio of the curvature's two parts falls and then rises: its lowest point by golden section,

@@ -22,8 +22,8 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy, one_hot
 
 from headgate.learning.local import LocalTraining
+from headgate.learning.networks import descend
 from headgate.learning.objectives import LocalAnswers
-from headgate.learning.torch_client import descend
 from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, recording, rung, to_device
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
-from headgate.learning.torch_client import ClientSlopes, descend
+from headgate.learning.networks import ClientSlopes, descend
 from headgate.simulation.executors.executor import Executor, Work
 from headgate.simulation.executors.types import Task, native_kernels
 

@@ -14,8 +14,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
-from headgate.learning.networks import Flat
-from headgate.learning.torch_client import ClientSlopes
+from headgate.learning.networks import ClientSlopes, Flat
 from headgate.simulation.executors.executor import Executor, RaggedBatch, Work
 from headgate.simulation.executors.types import Task
 from headgate.theory.labels import paper

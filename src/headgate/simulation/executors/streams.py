@@ -18,7 +18,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
-from headgate.learning.torch_client import descend
+from headgate.learning.networks import descend
 from headgate.registry import in_one_line
 from headgate.simulation.executors.executor import Executor, Work
 from headgate.simulation.executors.types import LARGE, Task, native_kernels, recording, rung, to_device
