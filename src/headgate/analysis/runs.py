@@ -140,8 +140,7 @@ class Runs:
     @cached_property
     def peak_excess(self) -> int | None:
         """The largest n_m(t) − B_m of any client, round and run; None where it was not recorded."""
-        recorded = _peak(self.column("excess")) if "excess" in self.values else None
-        return _peak(self.held - self.buffers) if recorded is None and self.held is not None else recorded
+        return _peak(self.column("excess")) if "excess" in self.values else None
 
     @cached_property
     def runs_over_budget(self) -> int:
