@@ -141,7 +141,15 @@ def plan_tables(experiment: Experiment, name: str, made: Plan) -> Sequence[Rende
         header = [name.replace("_", " ") for name in vars(made.candidates[0])]
         things.append(StackedTable("Rehearsed", header, [[*map(number, vars(each).values())] for each in made.candidates]))
     kept = Text("Keeps the budget and every buffer in all rehearsed runs.")
-    return [*things, plain_text(f"Why: {made.why}."), Text(said["warning"], style="bold red") if said["warning"] else kept]
+    things += [plain_text(f"Why: {made.why}."), Text(said["warning"], style="bold red") if said["warning"] else kept]
+    price, rounds = experiment.given.mean_price, experiment.rounds
+    if (bought := system.budget * rounds / price) < system.memory:
+        few = (
+            f"All the money buys about {bought:.3g} samples, and there are {system.memory} places: the bound tells little then."
+        )
+        enough = f"From a budget of {system.memory * price / rounds:.3g} a round on the buffers can be filled once."
+        things.append(Text(f"{few} {enough}", style="yellow"))
+    return things
 
 
 def way_out_of_limits(summary: PolicySummary, policy: AdmissionPolicy) -> str:
