@@ -48,6 +48,7 @@ def outcome(
             "spend": spend * price,
             "debt": debt,
             "n": occupancy.sum(axis=-1).astype(np.float64),
+            "excess": (occupancy - BUFFERS).max(axis=-1).astype(np.float64),
             "N": np.full((S, T), 100.0),
         },
         held=occupancy,

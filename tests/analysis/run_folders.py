@@ -81,6 +81,7 @@ def small(folder, **more):
             spend=[10.0] * 4,
             debt=[0.0, 0.0, 0.0, 0.0],
             n=[10, 12, 8, 10],
+            excess=[0, 2, 2, 0],
             N=[10, 13, 17, 20],
             n_eff=[10.0, 12.0, 15.0, 18.0],
             bound=[1.0, 2.0, 3.0, 4.0],
@@ -92,12 +93,13 @@ def small(folder, **more):
             spend=[12.0] * 4,
             debt=[0.0, 2.0, 4.0, 6.0],
             n=[10, 10, 12, 12],
+            excess=[0, 0, 2, 2],
             N=[10, 14, 18, 22],
             n_eff=[10.0, 13.0, 16.0, 19.0],
             bound=[2.0, 3.0, 4.0, 5.0],
         ),
-        *rows("a", 2, test_accuracy=[0.1, None, None, None], spend=[900.0] * 4, train_loss=[None] * 4, n=[500] * 4),
-        *rows(WICKED, 0, test_accuracy=[None, 0.3, None, None], spend=[5.0] * 4, n=[3] * 4, N=[3] * 4),
+        *rows("a", 2, test_accuracy=[0.1, None, None, None], spend=[900.0] * 4, excess=[246] * 4, n=[500] * 4),
+        *rows(WICKED, 0, test_accuracy=[None, 0.3, None, None], spend=[5.0] * 4, n=[3] * 4, N=[3] * 4, excess=[-3] * 4),
         *rows("lost", 0, spend=[1.0] * 4),
     ]
     occupancy = [

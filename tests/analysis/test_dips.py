@@ -9,7 +9,7 @@ from rich.console import Console
 
 from headgate.analysis.comparison import comparison_tables, rows
 from headgate.analysis.curves import policy_curves
-from headgate.analysis.dips import Dip, begins, changes_in, dips_of, summary_of_dips
+from headgate.analysis.runs import Dip, begins, changes_in, dips_of, summary_of_dips
 from headgate.analysis.summary import columns, summarise
 
 from .made_up import outcome

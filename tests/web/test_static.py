@@ -13,29 +13,6 @@ MODULES = sorted([*STATIC.rglob("*.js"), *DRAWING.glob("*.js")])
 STYLES = sorted([*STATIC.rglob("*.css"), *DRAWING.glob("*.css")])
 
 
-def file_of(name, beside=STATIC):
-    """Where the server finds it: /static/drawing lies in another folder."""
-    path = (beside / name).resolve()
-    return DRAWING / path.name if path.parent == STATIC / "drawing" else path
-
-
-def test_every_import_and_every_link_leads_to_a_file_that_offers_it():
-    seen = 0
-    for path in MODULES:
-        text = path.read_text("utf-8")
-        for source in re.findall(r"""(?:from|import\()\s*["'](\.[^"']+)["']""", text):
-            assert file_of(source, path.parent).is_file(), f"{path.name} imports {source}"
-            seen += 1
-        for names, source in re.findall(r"""import \{([^}]+)\} from ["'](\.[^"']+)["']""", text):
-            offered = file_of(source, path.parent).read_text("utf-8")
-            for name in (one.split(" as ")[0].strip() for one in names.split(",")):
-                declared = rf"export (?:async )?(?:const|function|class) {name}\b"
-                assert re.search(declared, offered), f"{path.name} imports {name} from {source}"
-    assert seen > 50
-    for name in re.findall(r'(?:href|src)="/static/([^"]+)"', (STATIC / "index.html").read_text("utf-8")):
-        assert file_of(name).is_file(), name
-
-
 def test_nothing_is_fetched_from_elsewhere_and_nothing_is_run_from_text():
     for path in [*MODULES, *STYLES, STATIC / "index.html"]:
         text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
@@ -53,14 +30,6 @@ def test_policies_have_the_colours_of_the_report():
 
 def test_what_the_report_holds_is_one_script_of_the_same_modules():
     text = script("report")
+    assert not re.search(r"</script|<!--|import\(", text, re.IGNORECASE)
     assert not IMPORT.search(text)
     assert not EXPORT.search(text)
-    assert "import(" not in text
-    assert "</script" not in text.lower()
-    assert "<!--" not in text
-    order = re.findall(r"^const (\w+)Module = ", text, re.MULTILINE)
-    assert order[-1] == "report"
-    assert len(order) == len(set(order)) >= 8
-    for name in order:
-        for _, other in IMPORT.findall((DRAWING / f"{name}.js").read_text("utf-8")):
-            assert order.index(other) < order.index(name)

@@ -8,12 +8,11 @@ import numpy as np
 from rich.console import RenderableType
 
 from headgate.analysis.curves import rounded
-from headgate.analysis.dips import summary_of_dips
 from headgate.analysis.display import StackedTable
 from headgate.analysis.formatting import DASH, accuracy, counted, grouped, listed, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, estimate, ratio
 from headgate.analysis.limits import conclusion, holm
-from headgate.analysis.runs import MEASURES, Runs
+from headgate.analysis.runs import MEASURES, Runs, summary_of_dips
 from headgate.analysis.savings import Row, Saving, amount, chosen_budget, needed, paired, savings, sentence
 from headgate.analysis.summary import DIPS, policy_table, summarise
 from headgate.errors import DataError

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.analysis.dips import changes_in
 from headgate.analysis.intervals import Floats, means
-from headgate.analysis.runs import Runs
+from headgate.analysis.runs import Runs, changes_in
 from headgate.analysis.savings import Row, Saving, amount
 
 POINTS = 500
@@ -77,8 +76,6 @@ def line(one: Runs, metric: str) -> Floats:
 
 def series(values: Floats) -> Series:
     """Return means over the first axis of (runs, points)."""
-    if not values.shape[1]:
-        return Series([], [])
     mean, half = means(values)
     return Series(rounded(mean), rounded(half))
 

@@ -136,7 +136,16 @@ def plan_tables(experiment: Experiment, name: str, made: Plan) -> Sequence[Rende
     runs, rounds = made.rehearsal.price.shape
     title = f"{experiment.name}: {name} planned for {rounds} rounds, {runs} seeds rehearsed"
     kept = Text("Keeps the budget and every buffer in all rehearsed runs.")
-    return [StackedTable(title, ("", ""), lines), Text(said["warning"], style="bold red") if said["warning"] else kept]
+    limits = Text(said["warning"], style="bold red") if said["warning"] else kept
+    things: list[RenderableType] = [StackedTable(title, ("", ""), lines), limits]
+    price = experiment.given.mean_price
+    if (bought := system.budget * rounds / price) < system.memory:
+        few = (
+            f"All the money buys about {bought:.3g} samples, and there are {system.memory} places: the bound tells little then."
+        )
+        enough = f"From a budget of {system.memory * price / rounds:.3g} a round on the buffers can be filled once."
+        things.append(Text(f"{few} {enough}", style="yellow"))
+    return things
 
 
 def way_out_of_limits(summary: PolicySummary, policy: AdmissionPolicy) -> str:

@@ -8,8 +8,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars as pl
 from rich.console import RenderableType
 
 from headgate.analysis import comparison
@@ -27,9 +28,6 @@ from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.records.reader import RunFolder
 
-if TYPE_CHECKING:
-    import polars as pl
-
 
 def write_report(
     runs: Sequence[RunFolder],
@@ -43,10 +41,8 @@ def write_report(
     If there are several budgets the page begins with what each policy needs for the same accuracy, and its
     figures over rounds are of the runs at `budget`. `found` are the runs where they have been read already.
     """
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise SettingError("report: needs plotly, as in pip install 'headgate[sim]'") from None
+    from plotly.offline import get_plotlyjs  # it takes a second
+
     data = report_data(runs, read_runs(runs) if found is None else found, target, budget)
     text = json.dumps(jsonable(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     page = beside(__file__, "report.html").format(  # it may load nothing, from nowhere: all it needs is in it
@@ -134,10 +130,8 @@ class Comparison(Displayed):
     """a self-contained page with all figures"""
 
     @property
-    def frame(self) -> "pl.DataFrame":
+    def frame(self) -> pl.DataFrame:
         """The rows as a table."""
-        import polars as pl
-
         return pl.DataFrame(self.rows, infer_schema_length=None)
 
     def money_for(self, accuracy: float, measure: str = "last") -> dict[str, Estimate | None]:

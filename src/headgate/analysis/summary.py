@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headgate.analysis.dips import summary_of_dips
 from headgate.analysis.display import StackedTable
 from headgate.analysis.formatting import DASH, accuracy, money, money_in, number, percent, plus_minus, signed
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.pages import words
-from headgate.analysis.runs import Runs, broken_limits
+from headgate.analysis.runs import Runs, broken_limits, summary_of_dips
 from headgate.errors import SettingError
 from headgate.records.reader import RunFolder
 from headgate.theory.comparison import buffer_violation, cost_violation

@@ -1,8 +1,7 @@
 """Runs as tables, for the terminal and for notebooks; and in a line of a list, as the page has it, too."""
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,26 +60,18 @@ def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         try:
-            rows.append(run_row(run, run.listed("metrics", *LISTED), partial(run.listed, "clients", "held")))
+            rows.append(run_row(run, run.listed("metrics", *LISTED)))
         except DataError as error:
             rows.append(run_row(run, problem=str(error)))
     return rows
 
 
-def run_row(
-    run: RunFolder,
-    metrics: Rows | None = None,
-    held: Callable[[], Rows | None] = lambda: None,
-    problem: str | None = None,
-) -> dict[str, Any]:
+def run_row(run: RunFolder, metrics: Rows | None = None, problem: str | None = None) -> dict[str, Any]:
     """How far a run is, what it spent, which policy is best within its limits.
 
-    `metrics` of the columns `LISTED`. `held` is asked where they do not tell the memory. `problem` says why there are none.
+    `metrics` of the columns `LISTED`; `problem` says why there are none.
     """
     found = [runs_of(run, policy, metrics, LISTED) for policy in run.policies] if metrics is not None else []
-    if metrics is not None and any(one.complete and one.peak_excess is None for one in found):
-        clients = held()
-        found = [runs_of(run, policy, metrics, LISTED, clients) for policy in run.policies]
     played = [one for one in found if one.complete]
     spend = {one.policy: float(one.spend.mean()) for one in played}
     # beside others a reference would be the dearest in every line

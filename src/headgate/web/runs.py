@@ -115,7 +115,8 @@ class Library:
         """What each client holds, or another column: no runs where it was not recorded, None where it is too large to hold."""
         with self._lock:
             run = self.open(name)
-            return None if _clients_bytes(run) > MOST_BYTES else self._followed(name, "clients", (column,), run.system.clients)
+            whole = len(run.runs) * run.rounds * len(run.buffers) * 4  # bytes of one column, when the run will be finished
+            return None if whole > MOST_BYTES else self._followed(name, "clients", (column,), len(run.buffers))
 
     def _followed(self, name: str, table: str, columns: tuple[str, ...] = (), clients: int = 0) -> Rows:
         head, key = self.head(name), (name, columns)
@@ -138,26 +139,19 @@ class Library:
 
     def _row(self, head: RunFolder) -> dict[str, Any]:
         """Read again only where its files have changed."""
-        files = [table_files(head.path, table) for table in ("metrics", "clients")]
-        marks = self._found[head.name][0], head.status, files
+        marks = self._found[head.name][0], head.status, table_files(head.path, "metrics")
         known = self._rows.get(head.name)
         if known is None or known[0] != marks:
             self._rows[head.name] = known = marks, self._read_row(head)
         return known[1]
 
     def _read_row(self, head: RunFolder) -> dict[str, Any]:
-        live = head.status == "running"
         try:
             run = self.open(head.name)
-
-            def clients() -> Rows | None:
-                if live or _clients_bytes(run) > MOST_BYTES:
-                    return self.clients(head.name)
-                return run.follower("clients", "held", most_bytes=MOST_BYTES).look()
-
+            if head.status == "running":
+                return run_row(run, self._followed(head.name, "metrics", LISTED))
             # what no longer grows is read for this line and not kept
-            look = run.follower("metrics", *LISTED, most_bytes=MOST_BYTES).look
-            return run_row(run, self._followed(head.name, "metrics", LISTED) if live else look(), clients)
+            return run_row(run, run.follower("metrics", *LISTED, most_bytes=MOST_BYTES).look())
         except DataError as error:
             return run_row(head, problem=self._short(error))
 
@@ -168,8 +162,3 @@ class Library:
             if head.state["state"] == "finished":
                 return head.rounds
             return int(self._followed(name, "metrics", LISTED).reached(head.runs).sum()) // max(1, len(head.runs))
-
-
-def _clients_bytes(run: RunFolder) -> int:
-    """Of one column, when the run will be finished."""
-    return len(run.runs) * run.rounds * run.system.clients * 4
