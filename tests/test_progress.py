@@ -1,7 +1,6 @@
-"""Progress where nobody sees a bar: plain lines, few of them, and silence where it is asked for."""
+"""A terminal gets a bar; files, pipes and those who asked for silence get nothing."""
 
 import io
-import re
 import sys
 
 import pytest
@@ -9,54 +8,26 @@ import pytest
 from headgate import progress
 
 
-@pytest.fixture
-def hurried(monkeypatch):
-    """Every second call is due."""
-    clock = iter(range(10_000))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(progress, "FIRST", 2.0)
-    monkeypatch.setattr(progress, "NEXT", 2.0)
+class Screen(io.StringIO):
+    def __init__(self, terminal):
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self):
+        return self.terminal
 
 
-def test_lines_say_what_is_done_and_what_is_left(hurried, capsys):
-    with progress.counted("learning") as tick:
-        for done in range(1, 9):
-            tick(done, 8)
-    lines = capsys.readouterr().err.splitlines()
-    assert 2 <= len(lines) <= 5
-    for line in lines:
-        assert re.fullmatch(r"learning: \d of 8 rounds, \d:\d\d:\d\d, about \d:\d\d:\d\d left", line)
-
-
-def test_nothing_is_said_before_the_first_seconds_are_over_or_where_one_is_quiet(hurried, capsys, monkeypatch):
-    with progress.counted("learning", quiet=True) as tick:
-        for done in range(8):
-            tick(done, 8)
-    monkeypatch.setattr(progress, "FIRST", 1e6)
-    with progress.ticked("rehearsing", 100) as tick_round:
-        for t in range(100):
-            tick_round(t)
-    assert capsys.readouterr().err == ""
-
-
-def test_a_name_from_outside_commands_no_terminal(hurried, capsys):
-    with progress.counted("run \x1b[31mred\n") as tick:
-        for done in range(1, 9):
-            tick(done, 8)
-    err = capsys.readouterr().err
-    assert "\x1b" not in err
-    assert "of 8 rounds" in err
-
-
-def test_a_terminal_gets_a_bar(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    screen = Terminal()
+@pytest.mark.parametrize(("terminal", "quiet"), [(True, False), (True, True), (False, False)])
+def test_a_terminal_gets_a_bar_and_nobody_else(monkeypatch, terminal, quiet):
+    screen = Screen(terminal)
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
-    with progress.counted("learning") as tick:
+    with progress.counted("run \x1b[31mred\n", quiet) as tick:
         tick(3, 8)
-    assert "3/8" in screen.getvalue()
-    assert "learning:" not in screen.getvalue()
+    with progress.ticked("rehearsing", 100, quiet) as tick_round:
+        for t in range(100):
+            tick_round(t)
+    shown = terminal and not quiet
+    assert ("3/8" in screen.getvalue(), "100/100" in screen.getvalue()) == (shown, shown)
+    assert "\x1b[31mred" not in screen.getvalue()
+    assert shown or not screen.getvalue()

@@ -1,19 +1,12 @@
-"""Bars for what takes more than a few seconds, on standard error; where that is no terminal, a line from time to time."""
+"""Bars for what takes more than a few seconds, on standard error where that is a terminal."""
 
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
-from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from headgate.escaping import printable
-
-FIRST, NEXT = 5.0, 30.0
-"""seconds until the first line where there is no terminal, and between two of them"""
 
 
 def every(advance: Callable[[int], None], rounds: int = 25) -> Callable[[int], None]:
@@ -28,8 +21,6 @@ def every(advance: Callable[[int], None], rounds: int = 25) -> Callable[[int], N
 
 def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
     console = Console(stderr=True)
-    if not quiet and not console.is_terminal:
-        return LinesOfProgress(unit, console)
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -39,39 +30,9 @@ def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
         TextColumn("left"),
         TimeRemainingColumn(),
         console=console,
-        disable=quiet,
+        disable=quiet or not console.is_terminal,
         transient=True,
     )
-
-
-class LinesOfProgress(Progress):
-    """Says how far it is in plain lines, for files and pipes."""
-
-    def __init__(self, unit: str, console: Console) -> None:
-        super().__init__(console=console, disable=True)
-        self.unit, self._next = unit, time.monotonic() + FIRST
-
-    def advance(self, task_id: TaskID, advance: float = 1) -> None:
-        super().advance(task_id, advance)
-        self._say(task_id)
-
-    def update(self, task_id: TaskID, **what: Any) -> None:
-        super().update(task_id, **what)
-        self._say(task_id)
-
-    def _say(self, task_id: TaskID) -> None:
-        task, now = self._tasks[task_id], time.monotonic()
-        if now < self._next or task.total is None or not task.completed:
-            return
-        self._next = now + NEXT
-        taken = task.elapsed or 0.0
-        left = taken * (task.total - task.completed) / task.completed
-        said = f"{task.completed:,.0f} of {task.total:,.0f} {self.unit}, {_clock(taken)}, about {_clock(left)} left"
-        print(f"{task.description}: {said}", file=sys.stderr, flush=True)
-
-
-def _clock(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
 
 
 @contextmanager
