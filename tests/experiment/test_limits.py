@@ -10,7 +10,7 @@ from headgate import limits
 from headgate.control.checks import whole_numbers
 from headgate.errors import HeadgateError, SettingError
 from headgate.experiment import load
-from headgate.experiment.sweep import sweep_points
+from headgate.experiment.build import sweep_points
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "recipes.md"
 DIGITS, DEEP = "9" * 5000, "[" * 5000 + "]" * 5000

@@ -17,7 +17,7 @@ from flwr.common import log
 from headgate.books.ledger_store import LEDGER, LedgerStore, RoundRow
 from headgate.errors import DataError
 from headgate.experiment import Experiment
-from headgate.experiment.sweep import differing
+from headgate.experiment.build import differing
 from headgate.reading import read_toml
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, RunFolder, read_state
 from headgate.records.tables import STATE, read_sealed

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from headgate.errors import SettingError
 from headgate.escaping import one_line
-from headgate.experiment.sweep import dotted
+from headgate.experiment.build import dotted
 from headgate.records.reader import RunFolder
 from headgate.writing import check_no_link
 
