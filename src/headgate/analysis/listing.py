@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import tomli_w
-
 from headgate.analysis.curves import thinned
 from headgate.analysis.limits import best_within_limits, limits
 from headgate.analysis.runs import runs_of
@@ -52,7 +50,7 @@ def run_row(
     done = sum(int(one.reached.sum()) for one in found) // max(1, len(run.runs))
     curve = [] if best is None else best.curve.mean(axis=0)[thinned(best.t.size, SPARK)].tolist()
     spark = [round(value, 5) for value in curve if math.isfinite(value)]
-    elapsed, budget = run.state.get("elapsed_s"), run.system.budget if run.config else None
+    elapsed, budget = run.state.get("elapsed_s"), run.budget if run.config else None
     return {
         **{key: getattr(run, key) for key in ("name", "sweep", "rounds", "policies", "started")},
         **{key: run.kind(key) for key in ("data", "model")},
@@ -80,14 +78,12 @@ def about(run: RunFolder) -> dict[str, Any]:
     """Return state, settings and environment of a run, as the page and the report show them."""
     return {
         **{key: getattr(run, key) for key in ("name", "sweep", "rounds", "policies", "started")},
-        **{key: getattr(run, key) for key in ("seeds", "target", "environment")},
-        "budget": run.system.budget,
-        "buffers": run.system.buffer.tolist(),
+        **{key: getattr(run, key) for key in ("budget", "seeds", "buffers", "target", "environment")},
         **{key: run.kind(key) for key in ("data", "model")},
         "state": run.status,
         "round": run.state["round"],
-        "memory": run.system.memory,
+        "memory": sum(run.buffers),
         "elapsed": run.state.get("elapsed_s"),
         "note": run.state.get("note"),
-        "toml": tomli_w.dumps(run.config),
+        "toml": run.config_text(),
     }

@@ -115,7 +115,7 @@ class Library:
         """What each client holds, or another column: no runs where it was not recorded, None where it is too large to hold."""
         with self._lock:
             run = self.open(name)
-            return None if _clients_bytes(run) > MOST_BYTES else self._followed(name, "clients", (column,), run.system.clients)
+            return None if _clients_bytes(run) > MOST_BYTES else self._followed(name, "clients", (column,), len(run.buffers))
 
     def _followed(self, name: str, table: str, columns: tuple[str, ...] = (), clients: int = 0) -> Rows:
         head, key = self.head(name), (name, columns)
@@ -172,4 +172,4 @@ class Library:
 
 def _clients_bytes(run: RunFolder) -> int:
     """Of one column, when the run will be finished."""
-    return len(run.runs) * run.rounds * run.system.clients * 4
+    return len(run.runs) * run.rounds * len(run.buffers) * 4
