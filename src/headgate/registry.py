@@ -194,7 +194,10 @@ def _model(kind: type) -> "type[BaseModel]":
     from pydantic import ConfigDict, create_model
 
     given: dict[str, Any] = {}
-    hints = get_type_hints(kind)
+    try:
+        hints = get_type_hints(kind)
+    except Exception as error:  # a user's hints may name what is imported for type checkers only
+        raise SettingError(f"{kind.__name__}: the types of its settings are not known ({in_one_line(error)})") from error
     for own in fields(kind):
         if own.init and own.metadata.get("setting", True):
             needed = own.default is MISSING and own.default_factory is MISSING

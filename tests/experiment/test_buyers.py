@@ -5,7 +5,6 @@ import pytest
 
 from headgate.control import ClassBalanced, Fifo, KStep, Reservoir
 from headgate.control.rehearse import rehearse
-from headgate.errors import SettingError
 from headgate.experiment import load
 
 BUYERS = ["headgate", "threshold", "resolving", "pacing", "random", "clairvoyant"]
@@ -71,22 +70,3 @@ def test_capacity_and_age():
     ]
     assert [type(rule) for rule in constant] == [KStep, KStep, Fifo, KStep]
     assert [rule.capacity for rule in constant] == [None, "buffer", "buffer", "buffer"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "settings", "message"),
-    [
-        ("headgate", ["rule=resevoir"], "rule.kind = resevoir: no such retention rule; did you mean reservoir?"),
-        ("headgate", ["rule=3"], "policies.headgate.rule = 3: must be a retention rule: its kind, or a section with `kind`"),
-        ("headgate", ["rule=reservoir", "rule.K=3"], "policies.headgate.rule.K: unknown key"),
-        ("headgate", ["ratio=0.5"], "policies.headgate.ratio: unknown key"),
-        ("headgate", ["rule=reservoir", "rule.capacity=0"], "policies.headgate.rule.capacity = 0: every client needs room"),
-        ("headgate", ["rule={kind='fifo', capacity=[1, 2]}"], "policies.headgate.capacity has 2 entries for 10 clients"),
-        ("headgate", ["rule={kind='kstep'}"], "policies.headgate.rule.K: is missing"),
-    ],
-)
-def test_what_does_not_go_together_is_named(kind, settings, message):
-    with pytest.raises(SettingError) as refusal:
-        recipe(kind, *settings)
-    assert message in str(refusal.value)
-    assert "\n" not in str(refusal.value)

@@ -111,47 +111,6 @@ def test_prices_per_client():
         load("mnist", [f"prices={{{said}}}"])
 
 
-@pytest.mark.parametrize(
-    ("assignment", "message"),
-    [
-        ("run.sedes=3", "run.sedes: unknown key; did you mean seeds?"),
-        ("polices.acdpp.K=3", "[polices]: unknown section; did you mean policies?"),
-        ("policies.acdpp.rh=0.5", "policies.acdpp.rh: unknown key; did you mean rho?"),
-        ("policies.acdpp.bound.pdm=3", "policies.acdpp.bound.pdm: unknown key; did you mean pdim?"),
-        ("policies.spare.kind=acdp", "policies.spare.kind = acdp: no such policy; did you mean acdpp?, or module:Class"),
-        ('run.policies=["acdp"]', "policy acdp: no section [policies.acdp] and no such kind; did you mean acdpp?"),
-        ("run.policies=[]", "run.policies = []"),
-        ("system.budget=lots", "system.budget = lots"),
-        ("system.buffers=[]", "at least one client"),
-        ("system.buffers=[1.5]", "system.buffers = [1.5]"),
-        ("system.weights=[1]", "1 entries for 10 clients"),
-        ("system.clients=0", "system.clients = 0"),
-        ("run.rounds=0", "run.rounds = 0"),
-        ("run.rounds=true", "run.rounds = True"),
-        ("run.seeds=0", "run.seeds = 0"),
-        ("run.first_seed=-1", "run.first_seed = -1"),
-        ("run.horizon=opn", "run.horizon = opn"),
-        ("run.horizon=0", "horizon = 0"),
-        ("policies.acdpp.rho=1.5", "policies.acdpp.rho = 1.5"),
-        ("policies.acdpp.burst=full", "policies.acdpp.burst = full"),
-        ("policies.acdpp.capacity=many", "policies.acdpp.capacity = many"),
-        ("policies.acdpp.capacity=[1]", "policies.acdpp.capacity has 1 entries for 10 clients"),
-        ("policies.hybrid.stale=[11]", "there is no client 11"),
-        ("policies.hybrid.stale=[0,1,2,3,4,5,6,7,8,9]", "nobody is left to admit"),
-        ("policies.hybrid.K=-3", "policies.hybrid.K = -3"),
-        ("bound.pdim=0", "bound.pdim = 0"),
-        ("budget=3", "must look like section.key=value"),
-        ("run.rounds", "must look like section.key=value"),
-        ("run.rounds.x=3", "rounds is not a section"),
-    ],
-)
-def test_bad_settings_are_refused_in_one_line(assignment, message):
-    with pytest.raises(SettingError) as refusal:
-        load("mnist", [assignment])
-    assert message in str(refusal.value)
-    assert "\n" not in str(refusal.value)
-
-
 def test_a_budget_is_needed_and_one_that_buys_nothing_is_infeasible():
     with pytest.raises(SettingError, match=r"system.budget: is missing"):
         load({"system": {"buffers": [4]}, "prices": {"kind": "constant", "value": 3}, "run": {"rounds": 9}})

@@ -76,7 +76,7 @@ class Notes(list):
 
 def test_rounds_are_tracked_as_those_of_the_simulator_and_the_money_is_warned_of_once(tmp_path, monkeypatch):
     notes, warned = Notes(), []
-    monkeypatch.setattr("headgate.flower.run_folder.make_trackers", lambda names: [notes])
+    monkeypatch.setattr("headgate.records.trackers.make_trackers", lambda names: [notes])
     monkeypatch.setattr("headgate.flower.run_folder.log", lambda level, text, *values: warned.append(text % values))
     world = World(tmp_path, an_experiment("fifo", 6))
     world.grid.faults = {(2, 1): "message lost"}

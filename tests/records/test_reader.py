@@ -93,11 +93,6 @@ def test_what_no_table_holds_becomes_null(tmp_path):
     assert run.metrics()["share_0"].to_list() == [0.5]
 
 
-def test_buffers_are_repeated_over_the_clients(tmp_path):
-    config = CONFIG.replace("budget", "clients = 5\nbudget")
-    assert RunFolder.open(write(tmp_path / "run", config=config)).system.buffer.tolist() == [4, 6, 4, 6, 4]
-
-
 def test_running_is_believed_while_the_process_lives(tmp_path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()

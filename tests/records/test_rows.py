@@ -41,14 +41,6 @@ def test_a_run_is_followed_from_its_first_part_to_its_table(tmp_path, parts):
     same_as_the_reader(follower, run.folder)
 
 
-def test_parts_that_are_ahead_of_others(tmp_path):
-    run = MadeUp(tmp_path / "run", parts=True).play(5, ["constant"]).play(2, ["acdpp"])
-    follower = Follower(run.folder, "metrics", run.rounds, columns=MEASURED)
-    follower.look()
-    runs = [("acdpp", 0), ("constant", 0), ("constant", 1), ("nobody", 0)]
-    assert follower.rows.reached(runs).tolist() == [2, 5, 5, 0]
-
-
 def test_what_clients_do_is_what_the_ledger_says(tmp_path):
     run, keys = MadeUp(tmp_path / "run").play(6), [("constant", 0), ("constant", 1)]
     held, admitted, paid = (
@@ -120,13 +112,6 @@ def test_damaged_rows_are_refused(tmp_path, more, says):
         Follower(run.folder, "metrics", run.rounds, columns=MEASURED).look()
 
 
-def test_a_client_that_is_missing_is_refused(tmp_path):
-    run = MadeUp(tmp_path / "run").play(2)
-    follower = Follower(run.folder, "clients", run.rounds, ("held",), clients=4)
-    with pytest.raises(DataError, match="each of the 4 clients"):
-        follower.look()
-
-
 def test_links_are_not_followed(tmp_path):
     run = MadeUp(tmp_path / "run").play(2)
     (run.folder / "metrics").rename(tmp_path / "secret")
@@ -138,12 +123,6 @@ def test_links_are_not_followed(tmp_path):
     assert [path.name for path in table_files(run.folder, "clients")] == ["part-00002.parquet"]
     with pytest.raises(DataError, match="cannot be read"):
         module.read_table(part, "clients")
-
-
-def test_no_run_is_held_that_is_too_large():
-    rows = Rows(10**6, 2, np.float64, most_bytes=10_000)
-    with pytest.raises(DataError, match="more than the page can hold"):
-        rows.put([("a", 0)], np.array([0]), np.array([10**5]), np.zeros((1, 2)))
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(1, 90)), max_size=60))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from headgate.control.rehearse import rehearse
 from headgate.errors import HeadgateError
 from headgate.experiment import load
+from headgate.experiment.build import sweep_points
 from headgate.experiment.sections import RunTable, SystemTable, Training
-from headgate.experiment.sweep import sweep_points
 from headgate.learning.models import MODEL
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION

@@ -64,7 +64,7 @@ def report_data(
     compared = comparison.rows(policies) if comparison.several_budgets(policies) else []
     saved = chosen_budget(savings(compared), budget) if compared else []
     drawn = [replace(one, label=one.policy) for one in policies if one.budget == saved[0].budget] if saved else policies
-    about_these = [run for run in runs if run.system.budget == saved[0].budget][:1] if saved else runs
+    about_these = [run for run in runs if run.budget == saved[0].budget][:1] if saved else runs
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
     if saved:
         title = f"{about_these[0].path.parent.name}: policies at {len({one.budget for one in policies})} budgets"

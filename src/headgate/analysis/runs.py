@@ -284,8 +284,8 @@ def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] =
     return Runs(
         folder=run.name,
         policy=policy,
-        budget=run.system.budget,
-        buffers=run.system.buffer,
+        budget=run.budget,
+        buffers=np.array(run.buffers, dtype=np.int64),
         rounds=run.rounds,
         seeds=seeds,
         lost=lost,

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tomli_w
 from rich.console import RenderableType
 
 from headgate.analysis.comparison import comparison_tables, several_budgets
@@ -136,5 +135,5 @@ def about(run: RunFolder) -> dict[str, Any]:
         "memory": run.system.memory,
         "elapsed": run.state.get("elapsed_s"),
         "note": run.state.get("note"),
-        "toml": tomli_w.dumps(run.config),
+        "toml": run.config_text(),
     }

@@ -122,7 +122,8 @@ class Experiment:
     @cached_property
     def local(self) -> LocalTraining:
         """What a client does in a round."""
-        return replace(self.training.local(), objective=self.objective)
+        own = self.training
+        return LocalTraining(own.lr, own.steps, own.momentum, own.weight_decay, own.batch_size, self.objective)
 
     @cached_property
     def given(self) -> PolicyContext:

@@ -114,12 +114,9 @@ class Training:
     """bfloat16: products in it, parameters in float32; on CUDA only. auto: bfloat16 where the executor does it, else float32"""
 
     def __post_init__(self) -> None:
-        self.local()  # refuses what no client could do
+        LocalTraining(self.lr, self.steps, self.momentum, self.weight_decay, self.batch_size)  # refuses what no client could do
         if self.average is not None:
             zero_or_more("average", self.average)
         require(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "at least 1")
         wanted = "an accuracy above 0 and at most 1, as in 0.9 for 90 %"
         require(self.target is None or 0 < self.target <= 1, "target", self.target, wanted)
-
-    def local(self) -> LocalTraining:
-        return LocalTraining(self.lr, self.steps, self.momentum, self.weight_decay, self.batch_size)

@@ -17,11 +17,11 @@ from flwr.common import log
 from headgate.books.ledger_store import LEDGER, LedgerStore, RoundRow
 from headgate.errors import DataError
 from headgate.experiment import Experiment
-from headgate.experiment.sweep import differing
+from headgate.experiment.build import differing
 from headgate.reading import read_toml
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, RunFolder, read_state
 from headgate.records.tables import STATE, read_sealed
-from headgate.records.trackers import SeedMeans, make_trackers
+from headgate.records.trackers import Watching
 from headgate.records.writer import RunWriter, clear_killed_start, commit, create, left_by_a_killed_start, write_tables
 from headgate.writing import FolderLock
 
@@ -37,7 +37,7 @@ class RunRecord:
         self._began, self._told = time.monotonic(), ""
         self.rounds = experiment.rounds
         self._store: LedgerStore | None = None
-        self._means: SeedMeans | None = None
+        self._watching: Watching | None = None
         self.discipline: dict[str, Any] = {}
         """what rounds wait for and accept, for the record"""
 
@@ -79,8 +79,8 @@ class RunRecord:
     def track(self, names: Sequence[str], held: FolderLock) -> None:
         """Log rounds to trackers, too, as `headgate run` does, until the folder is let go."""
         if names:
-            self._means = SeedMeans(RunFolder.open(self.folder), make_trackers(names))
-            held.callback(self._means.close)
+            self._watching = held.enter_context(Watching(names))
+            self._watching(self.folder, [])
 
     def rewrite(self, store: LedgerStore) -> None:
         """The tables as the ledger has them: a crash between the ledger and a table leaves no trace."""
@@ -91,8 +91,8 @@ class RunRecord:
     def append(self, done: RoundRow) -> None:
         self._writer.append("metrics", [done.metrics])
         self._writer.append("clients", [] if done.clients is None else [done.clients])
-        if self._means is not None:
-            self._means.add([done.metrics])
+        if self._watching is not None:
+            self._watching(self.folder, [done.metrics])
         spent, money = done.spent, self._experiment.system.budget * self._experiment.rounds
         if spent - done.metrics["spend"] < WARN_AT * money <= spent:
             log(WARNING, "headgate: %.3g %% of the money is spent, %.6g of %.6g", 100 * spent / money, spent, money)

@@ -18,7 +18,7 @@ from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
 from headgate.experiment.sections import SystemTable
 from headgate.limits import RECIPE, ROUNDS, RUNS, TABLE
-from headgate.reading import read_toml
+from headgate.reading import read_text, read_toml
 from headgate.records.tables import (
     CHANGED,
     LOOKS,
@@ -108,6 +108,15 @@ class RunFolder:
             stated: SystemTable = fill(SystemTable, self.config.get("system", {}), "system")
             return stated.system(None)
 
+    @cached_property
+    def buffers(self) -> list[int]:
+        """B_m of every client."""
+        return [int(b) for b in self.system.buffer]
+
+    @property
+    def budget(self) -> float:
+        return self.system.budget
+
     @property
     def status(self) -> str:
         """The state, or diverged where all models are lost. A run that says "running" while its process is gone was
@@ -138,6 +147,10 @@ class RunFolder:
         target = training.get("target") if isinstance(training, dict) else None
         fine = isinstance(target, int | float) and not isinstance(target, bool) and 0 < target <= 1
         return float(target) if fine else None  # type: ignore[arg-type]
+
+    def config_text(self) -> str:
+        """Return the settings as they stand in their file."""
+        return read_text(self.path / CONFIG)
 
     def metrics(self) -> pl.DataFrame:
         """Return one row per policy, seed and round; null where nothing was measured."""

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from headgate.errors import SettingError
 from headgate.escaping import one_line
-from headgate.experiment.sweep import dotted
+from headgate.experiment.build import dotted
 from headgate.records.reader import RunFolder
 from headgate.writing import check_no_link
 
@@ -160,69 +160,55 @@ _TRACKERS = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}
 # who tells them
 
 
-class SeedMeans:
-    """Log a policy's round when all its seeds have done it: its runs may be in several parts."""
-
-    def __init__(self, run: RunFolder, trackers: Sequence[Tracker]) -> None:
-        self.trackers, self.seeds = trackers, len(run.state["seeds"])
-        self._waiting: dict[tuple[str, int], dict[int, Row]] = {}
-        for row in run.metrics().iter_rows(named=True):  # where a run is taken up again, some parts are ahead of others
-            self._waiting.setdefault((row["policy"], row["t"]), {})[row["seed"]] = row
-        self._waiting = {key: rows for key, rows in self._waiting.items() if len(rows) < self.seeds}
-        check_no_link(*(run.path / each for each in FOLDERS))  # loggers write where a stranger might point to
-        for tracker in trackers:
-            tracker.start(run.name, run.config, run.path)
-
-    def add(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            key = row["policy"], row["t"]
-            together = self._waiting.setdefault(key, {})
-            together[row["seed"]] = row
-            if len(together) == self.seeds:
-                self._log(*key, list(self._waiting.pop(key).values()))
-
-    def _log(self, policy: str, t: int, rows: Sequence[Row]) -> None:
-        names = [name for name in rows[0] if name not in ("policy", "seed", "t")]
-        known = {name: [row[name] for row in rows if row[name] is not None] for name in names}
-        means = {name: sum(values) / len(values) for name, values in known.items() if values}
-        for tracker in self.trackers:
-            tracker.log(policy, t, means)
-
-    def close(self) -> None:
-        for tracker in self.trackers:
-            tracker.close()
-
-
 class Watching(ExitStack):
-    """Told of every round that a part of a run has finished."""
+    """Told of every round that a part of a run has finished; logs a policy's round when all its seeds have done it.
+
+    Parameters
+    ----------
+    trackers : sequence of str
+        Names of loggers; each has its own for every run folder.
+    say : callable, optional
+        Given every round as a line of JSON.
+    """
 
     def __init__(self, trackers: Sequence[str], say: Callable[[str], None] | None = None) -> None:
         super().__init__()
         make_trackers(trackers)  # refuses one that is missing before anything is written
         self.names, self.say = trackers, say
-        self._runs: dict[Path, tuple[RunFolder, SeedMeans]] = {}
+        self._runs: dict[Path, tuple[RunFolder, list[Tracker], dict[tuple[str, int], dict[int, Row]]]] = {}
+        """by folder; the rows of a round that some seeds have done and others have not"""
 
     def __call__(self, folder: Path, rows: Sequence[Row]) -> None:
         """No rows: the run is about to begin, and earlier rounds of its parts are on disk."""
         if folder not in self._runs:
-            run = RunFolder.open(folder)
-            self._runs[folder] = run, SeedMeans(run, make_trackers(self.names))
-            self.callback(self._runs[folder][1].close)
-        run, means = self._runs[folder]
-        means.add(rows)
+            run, trackers, waiting = RunFolder.open(folder), make_trackers(self.names), dict[tuple[str, int], dict[int, Row]]()
+            check_no_link(*(folder / each for each in FOLDERS))  # loggers write where a stranger might point to
+            for tracker in trackers:
+                tracker.start(run.name, run.config, folder)
+                self.callback(tracker.close)
+            for known in run.metrics().iter_rows(named=True):  # of a run that is resumed some parts are ahead of others
+                waiting.setdefault((known["policy"], known["t"]), {})[known["seed"]] = known
+            waiting = {key: some for key, some in waiting.items() if len(some) < len(run.seeds)}
+            self._runs[folder] = run, trackers, waiting
+        run, trackers, waiting = self._runs[folder]
+        for row in rows:
+            key = row["policy"], row["t"]
+            together = waiting.setdefault(key, {})
+            together[row["seed"]] = row
+            if len(together) == len(run.seeds):
+                seeds = waiting.pop(key).values()
+                names = [name for name in row if name not in ("policy", "seed", "t")]
+                told = {name: [each[name] for each in seeds if each[name] is not None] for name in names}
+                for tracker in trackers:
+                    tracker.log(*key, {name: sum(values) / len(values) for name, values in told.items() if values})
         if rows and self.say is not None:
-            self.say(_line(run, rows))
-
-
-def _line(run: RunFolder, rows: Sequence[Row]) -> str:
-    """A round as a line of JSON."""
-    seen = [row["test_accuracy"] for row in rows if row["test_accuracy"] is not None]
-    line = {
-        "run": run.name,
-        "policies": list(dict.fromkeys(row["policy"] for row in rows)),
-        "seeds": list(dict.fromkeys(row["seed"] for row in rows)),
-        "round": rows[0]["t"],
-        "rounds": run.rounds,
-        "mean_test_accuracy": sum(seen) / len(seen) if seen else None,
-    }
-    return json.dumps(line)
+            seen = [row["test_accuracy"] for row in rows if row["test_accuracy"] is not None]
+            line = {
+                "run": run.name,
+                "policies": list(dict.fromkeys(row["policy"] for row in rows)),
+                "seeds": list(dict.fromkeys(row["seed"] for row in rows)),
+                "round": rows[0]["t"],
+                "rounds": run.rounds,
+                "mean_test_accuracy": sum(seen) / len(seen) if seen else None,
+            }
+            self.say(json.dumps(line))

@@ -68,7 +68,7 @@ def _memory(experiment: Experiment, one: Simulation, pixels: int, itself: int) -
     here = one.learner.dataset  # in every concept, where the world changes
     images = len(here.train_labels) + sum(len(labels) for _, labels in here.judged)
     clients = experiment.training.cohort or experiment.system.clients
-    run = executor.bytes_of_run(int(experiment.system.memory), clients, experiment.training.local())
+    run = executor.bytes_of_run(int(experiment.system.memory), clients, experiment.local)
     size = theta.shape[1], clients, theta.dtype.itemsize
     return {"footprint": asdict(footprint(images, pixels, itself, *size, EVALUATED, executor.memory, run))}
 

@@ -16,7 +16,7 @@ import tomli_w
 
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, load, named_outside
-from headgate.experiment.sweep import differing
+from headgate.experiment.build import differing
 from headgate.reading import read_toml
 from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder
 from headgate.records.tables import (

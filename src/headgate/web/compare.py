@@ -13,7 +13,7 @@ from headgate.analysis.limits import rankable
 from headgate.analysis.runs import Ints, Runs
 from headgate.analysis.savings import chosen_budget, savings, sentence
 from headgate.errors import SettingError
-from headgate.experiment.sweep import dotted
+from headgate.experiment.build import dotted
 from headgate.web.answers import Metric, runs_in
 from headgate.web.runs import Library
 
