@@ -240,8 +240,7 @@ class Accounts:
             "samples": (ledger.ever - start.ever).astype(np.float64),
             "left": self.system.money(last) - ledger.spent - reserved,
         }
-        low, high = ({name: float(np.quantile(each, at)) for name, each in found.items()} for at in (0.05, 0.95))
-        return {name: (float(each.mean()), low[name], high[name]) for name, each in found.items()}
+        return {name: (float(each.mean()), *np.quantile(each, (0.05, 0.95)).tolist()) for name, each in found.items()}
 
     def _reserved(self, price: Floats) -> float:
         """What open orders may cost, and what rounding may add because answers are charged in the order in which they come."""
@@ -311,10 +310,8 @@ class Accounts:
 
     def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int, losses: Losses | None = None) -> "Settlement":
         """What the answers of a round come to, and what clients told of their `losses`. Changes nothing."""
-        closed: list[Ordered] = []
-        corrected: list[Ordered] = []
-        clients: list[ClientRow] = []
-        events: list[Event] = []
+        closed, corrected = list[Ordered](), list[Ordered]()
+        clients, events = list[ClientRow](), list[Event]()
         away = [*(row.client for row in self.clients.values() if row.quarantined), *self.left]  # nothing of theirs stays open
         for answer in answers:
             row, receipt = self.client(answer.client), answer.receipt
@@ -345,10 +342,8 @@ class Accounts:
         for client in away:
             closed += (rows := [row._replace(admitted=0, learned=now.t) for row in now.unheard(client)])
             if rows:  # their money is there for others again
-                what = (
-                    f"{sum(row.ordered for row in rows)} samples ordered in rounds {', '.join(str(row.round) for row in rows)}"
-                )
-                events.append(Event(now.t, client, "released", what))
+                ordered, rounds = sum(row.ordered for row in rows), ", ".join(str(row.round) for row in rows)
+                events.append(Event(now.t, client, "released", f"{ordered} samples ordered in rounds {rounds}"))
         ledger = self.controller.post(now.before, now.orders, report_of(now.orders, [*closed, *corrected], losses))
         known = {**self.clients, **{row.client: row for row in clients}}
         return Settlement(now, ledger, closed, corrected, clients, events, known, losses)

@@ -31,14 +31,7 @@ FEWEST = 3
 class Averaging(FedAvg):
     """The recipe's cohort, weights, server update and mean of models, in an `AdmissionStrategy`.
 
-    Parameters
-    ----------
-    experiment
-        Its `training`, `server` and `system.weights` count.
-    norm_multiple
-        Times the median update beyond which an update is shortened to the median's length; 0: never.
-    evaluates
-        Whether all clients evaluate the model after every round.
+    `norm_multiple` is that of `Discipline`; with `evaluates` all clients evaluate the model after every round.
     """
 
     memory = ("state", "mean", "medians")

@@ -316,9 +316,7 @@ class BufferStore(Durable):
     def erase(self, keys: Collection[str]) -> list[Erasure]:
         """Remove the samples with these keys from all experiments, for good: a sample with such a key is not admitted again.
 
-        Returns
-        -------
-        The receipts, in the order of the keys. The store keeps them, and the next answer to each server has the count.
+        Returns the receipts, in the order of the keys; the store keeps them, and the next answer to each server has the count.
         """
         time = datetime.now(UTC).isoformat(timespec="seconds")
         with self.transaction():

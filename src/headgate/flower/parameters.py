@@ -40,12 +40,8 @@ class StrategyMemory:
     """What a strategy of any kind remembers from round to round: its attributes that have changed since it was made.
 
     Numbers, text, bytes, arrays, dicts and lists of arrays, and records of Flower can be saved. `unsaved` names those that
-    cannot: after a restart these begin again. A strategy may name those that matter in its attribute `memory`.
-
-    Parameters
-    ----------
-    strategy
-        As it was made, before its first round; strategies that it wraps are looked into as well.
+    cannot: after a restart these begin again. A strategy may name those that matter in its attribute `memory`. The strategy
+    is as it was made, before its first round; strategies that it wraps are looked into as well.
     """
 
     def __init__(self, strategy: Strategy) -> None:

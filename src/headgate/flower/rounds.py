@@ -160,29 +160,22 @@ def _judge(
         answer = accounts.judge(now, order, receipt)
         if isinstance(receipt, Ahead) or not receipt.trained or receipt.n == 0:
             return answer, None
-        return answer, _update(order, receipt, reply, model, discipline, fixed_shapes)
+        records = list(reply.content.array_records.values())
+        if len(records) != 1:
+            raise DataError(f"its answer has {len(records)} sets of arrays, expected 1")
+        arrays = read_arrays(records[0], model, fixed_shapes)
+        if fixed_shapes:
+            check_update(arrays, model, discipline.norm_cap)
+        metrics = numbers(reply.content.metric_records.values())
+        for name, most in ((NEW_LOSS, np.inf), (HELD_LOSS, np.inf), (NEW_RIGHT, 1.0)) if order.losses else ():
+            if not 0 <= metrics.get(name, 0.0) <= most:
+                raise DataError(f"{name} = {metrics[name]:g}: must be 0 or more{', and at most 1' if most == 1 else ''}")
+        return answer, Update(order.client, receipt.n, arrays, metrics, reply)
     except DataError as error:
         reason = str(error)
     except Exception as error:  # a stranger's bytes fail in many ways
         reason = f"its answer cannot be read ({type(error).__name__}: {error})"
     return replace(answer, reason=one_line(reason), offence=True), None
-
-
-def _update(
-    order: Order, receipt: Receipt, reply: Message, model: NamedArrays, discipline: Discipline, fixed_shapes: bool
-) -> Update:
-    content = reply.content
-    records = list(content.array_records.values())
-    if len(records) != 1:
-        raise DataError(f"its answer has {len(records)} sets of arrays, expected 1")
-    arrays = read_arrays(records[0], model, fixed_shapes)
-    if fixed_shapes:
-        check_update(arrays, model, discipline.norm_cap)
-    metrics = numbers(content.metric_records.values())
-    for name, most in ((NEW_LOSS, np.inf), (HELD_LOSS, np.inf), (NEW_RIGHT, 1.0)) if order.losses else ():
-        if not 0 <= metrics.get(name, 0.0) <= most:
-            raise DataError(f"{name} = {metrics[name]:g}: must be 0 or more{', and at most 1' if most == 1 else ''}")
-    return Update(order.client, receipt.n, arrays, metrics, reply)
 
 
 def for_any_strategy(t: int, updates: Iterable[Update], weight: str) -> tuple[list[Message], list[Event]]:

@@ -30,23 +30,15 @@ EXECUTOR = "flower"
 
 
 class RunRecord:
-    """Writes the folder of one run; `open` makes it or goes on with it."""
+    """Writes the folder of one run, which it makes or goes on with, and opens its ledger.
 
-    def __init__(self, folder: Path, experiment: Experiment) -> None:
-        self.folder, self._writer, self._experiment = folder, RunWriter(folder), experiment
-        self._began, self._told = time.monotonic(), ""
-        self.rounds = experiment.rounds
-        self._store: LedgerStore | None = None
-        self._watching: Watching | None = None
-        self.discipline: dict[str, Any] = {}
-        """what rounds wait for and accept, for the record"""
+    The folder is `held` before anything in it is looked at: two first starts may come at once. `track` names trackers to log
+    rounds to, as `headgate run` does. With `own_prices`, a function of the user's, their mean is not known.
+    """
 
-    @classmethod
-    def open(cls, folder: Path, experiment: Experiment, held: FolderLock, own_prices: bool = False) -> "RunRecord":
-        """The folder is `held` before anything in it is looked at: two first starts may come at once.
-
-        `own_prices`: they come from a function of the user's, so their mean is not known.
-        """
+    def __init__(
+        self, folder: Path, experiment: Experiment, held: FolderLock, track: Sequence[str] = (), own_prices: bool = False
+    ) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         held.take(folder, folder)
@@ -57,34 +49,34 @@ class RunRecord:
             create(folder, experiment.tables(), _environment(mean_price), shards=())
         else:
             _check_same(folder, experiment)
-        return cls(folder, experiment)
+        self.folder, self.parameters, self.rounds = folder, folder / PARAMETERS, experiment.rounds
+        self._writer, self._experiment = RunWriter(folder), experiment
+        self._began, self._told = time.monotonic(), ""
+        self._watching: Watching | None = None
+        self.discipline: dict[str, Any] = {}
+        """what rounds wait for and accept, for the record"""
+        if track:
+            self._watching = held.enter_context(Watching(track))
+            self._watching(folder, [])
+        self.store = self._ledger()
+        held.callback(self.store.close)
 
-    @property
-    def parameters(self) -> Path:
-        return self.folder / PARAMETERS
-
-    def ledger(self) -> LedgerStore:
+    def _ledger(self) -> LedgerStore:
         """The ledger; refused where it is gone, or older than the rest of the folder: the run would buy again."""
         path, played = self.folder / LEDGER, 0
         if not path.exists() and self.parameters.exists():  # which are made after it
             raise DataError(f"{path}: is missing, though the run has begun; put it back, or choose another folder")
         with suppress(DataError):  # a state that is damaged will be written again
             played = int(read_state(self.folder)["round"])
-        self._store = store = LedgerStore(path)
+        store = LedgerStore(path)
         if (known := store.settled) < played:  # what a round came to is in the ledger first
             store.close()
             raise DataError(f"{path}: knows {known} rounds, {STATE} tells of {played}; put the newest copy in its place")
         return store
 
-    def track(self, names: Sequence[str], held: FolderLock) -> None:
-        """Log rounds to trackers, too, as `headgate run` does, until the folder is let go."""
-        if names:
-            self._watching = held.enter_context(Watching(names))
-            self._watching(self.folder, [])
-
-    def rewrite(self, store: LedgerStore) -> None:
+    def rewrite(self) -> None:
         """The tables as the ledger has them: a crash between the ledger and a table leaves no trace."""
-        rounds = store.rounds()
+        rounds = self.store.rounds()
         self._writer.rewrite("metrics", [each.metrics for each in rounds])
         self._writer.rewrite("clients", [each.clients for each in rounds if each.clients is not None])
 
@@ -111,7 +103,7 @@ class RunRecord:
             guessing=[],
             discipline=self.discipline,
             told=self._told,
-            **({} if self._store is None else self._store.refusals()),
+            **self.store.refusals(),
         )
 
     def end(self, t: int) -> None:

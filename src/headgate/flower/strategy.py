@@ -106,10 +106,8 @@ class Gated(Strategy):
         self._held = FolderLock()
         try:
             with on_disk(Path(folder)):
-                self._record = RunRecord.open(Path(folder), experiment, self._held, own_prices=prices is not None)
-            self._record.track(track, self._held)
-            self.store = self._record.ledger()
-            self._held.callback(self.store.close)
+                self._record = RunRecord(Path(folder), experiment, self._held, track, own_prices=prices is not None)
+            self.store = self._record.store
             self.accounts = Accounts.of(experiment, self.store)
         except BaseException:
             self._held.close()
@@ -190,7 +188,7 @@ class Gated(Strategy):
                 self.store.remember_initial(*self._file)
             self._model, memory = read_parameters(folder, *self._file)
             self._memory.restore(memory)
-            self._record.rewrite(self.store)
+            self._record.rewrite()
             keep_only(folder, [self._file[0]])
             self._record.state("running", self.accounts.t)
         return record_of(self._model)
