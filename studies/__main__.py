@@ -182,7 +182,7 @@ def pages(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where pages go; default: docs/studies.")] = PAGES,
 ) -> None:
     """Write the page of every study from its results, without any run."""
-    from studies.leaderboard import leaderboard_content
+    from studies.better import leaderboard_content
     from studies.pages import write_page
     from studies.paper.conclude import claims_content, paper_content, theory_content
 

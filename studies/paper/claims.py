@@ -146,23 +146,15 @@ def study_rows(study: str, found: Sides, command: str, alpha: float = ALPHA) -> 
     return [ClaimRow(one.key, study, one.text, one.place, one.paper, *found, command) for one, found in told]
 
 
-@dataclass(frozen=True)
-class JudgedClaims:
-    """The claims of all data sets, their tests corrected together."""
+def judge_all(studies: Mapping[str, Sides], command: Callable[[str], str]) -> tuple[list[ClaimRow], int, float]:
+    """The claims of all data sets; how many tests they rest on, corrected together, and the largest p that counts."""
 
-    rows: list[ClaimRow]
-    tests: int
-    alpha: float
-    """the largest p that counts"""
-
-
-def judge_all(studies: Mapping[str, Sides], command: Callable[[str], str]) -> JudgedClaims:
     def rows(alpha: float) -> list[ClaimRow]:
         return [row for name in NAMES for row in study_rows(name, studies.get(name, {}), command(name), alpha)]
 
     tests = [p for row in rows(ALPHA) for side in (row.written, row.released) for p in side.tests]
     alpha = corrected(tests)
-    return JudgedClaims(rows(alpha), len(tests), alpha)
+    return rows(alpha), len(tests), alpha
 
 
 # As JSON and back

@@ -17,7 +17,7 @@ from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
 from studies.pages import StudyContent, compact, of_one_sort, read_numbers, runs_of, table, wrapped_bullets
 from studies.paper.batches import NAMES, RELEASED, WHOLE, WRITTEN, about, batches
-from studies.paper.claims import ClaimRow, JudgedClaims, finding_of, judge_all, row_to_json
+from studies.paper.claims import ClaimRow, finding_of, judge_all, row_to_json
 from studies.paper.outcomes import curves_csv, policy_numbers, read_control, sides_of
 from studies.paper.theory_claims import THEORY, Findings, rules_id, theory_rows
 from studies.paper.verdicts import NOT_RUN, Finding
@@ -116,8 +116,8 @@ def paper_content(results: Path) -> StudyContent:
                 ]
             )
     header = ["data", "flavour", "policy", "seeds", "accuracy (%)", "money (% of the budget)", "fullest client: mean / peak"]
-    judged, _ = judged_claims(results)
-    numbers = {name: _in_short(name, judged.rows) if name in found else "" for name in NAMES}
+    judged, _, _ = judged_claims(results)
+    numbers = {name: _in_short(name, judged) if name in found else "" for name in NAMES}
     return StudyContent(table(header, lines), numbers, partial(draw_curves, results=results), _made(found.values()))
 
 
@@ -187,8 +187,8 @@ def theory_content(results: Path) -> StudyContent:
 # all claims
 
 
-def judged_claims(results: Path) -> tuple[JudgedClaims, dict[str, dict[str, Any]]]:
-    """Return every claim with its verdict, and the results it rests on.
+def judged_claims(results: Path) -> tuple[list[ClaimRow], dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return every claim with its verdict, the number of tests with the largest p that counts, and the results they rest on.
 
     What has not been run is marked so, and so are claims of the theory that were judged by other rules than those of now.
     """
@@ -197,23 +197,22 @@ def judged_claims(results: Path) -> tuple[JudgedClaims, dict[str, dict[str, Any]
         found.pop(THEORY, None)
     quick = any(numbers["quick"] for numbers in found.values())
     sides = {name: sides_of(found[name], read_control(results, name)) for name in found if name != THEORY}
-    judged = judge_all(sides, lambda name: _command(name, quick))
+    rows, tests, alpha = judge_all(sides, lambda name: _command(name, quick))
     known = found.get(THEORY, {}).get("claims", [])
     findings = {raw["key"].removeprefix("theory-"): (finding_of(raw[WRITTEN]), finding_of(raw[RELEASED])) for raw in known}
-    judged.rows.extend(theory_rows(findings, _command(THEORY, quick)))
-    return judged, found
+    return [*rows, *theory_rows(findings, _command(THEORY, quick))], {"tests": tests, "alpha": alpha}, found
 
 
 def claims_content(results: Path) -> StudyContent:
     """Return a line for each claim; claims.json, which `keep_claims` writes, has the reasons, the money and the tests."""
-    judged, found = judged_claims(results)
-    theirs = [row for row in judged.rows if not row.own]
+    judged, tests, found = judged_claims(results)
+    theirs = [row for row in judged if not row.own]
     lines = [
         [row.claim, row.paper, *(cell for side in (row.written, row.released) for cell in (_value(side), _verdict(side)))]
-        for row in judged.rows
+        for row in judged
     ]
     counts = {side: _counts(theirs, side) for side in (WRITTEN, RELEASED)}
-    numbers = {"claims": len(theirs), "tests": judged.tests, "alpha": f"{judged.alpha:.2g}", **counts}
+    numbers = {"claims": len(theirs), "tests": tests["tests"], "alpha": f"{tests['alpha']:.2g}", **counts}
     header = ["claim", "paper", "as written", "verdict", "as released", "verdict"]
     departures = wrapped_bullets(_departures(found))
     more = f"## Where our runs depart from the text\n\n{departures}" if departures else ""
@@ -222,13 +221,13 @@ def claims_content(results: Path) -> StudyContent:
 
 def keep_claims(results: Path) -> list[Path]:
     """Write claims.json: every claim with its numbers, its reasons and the command that judges it."""
-    judged, found = judged_claims(results)
+    judged, tests, found = judged_claims(results)
     made_by = [
         {key: own[key] for key in ("study", "command", "dates", "commits", "quick", "devices")} for own in found.values()
     ]
-    rows = [row_to_json(row) for row in judged.rows]
-    told = {"made_by": made_by, "tests": judged.tests, "alpha": judged.alpha, "claims": rows}
-    return write(results, {"claims.json": compact(told)})
+    return write(
+        results, {"claims.json": compact({"made_by": made_by, **tests, "claims": [row_to_json(row) for row in judged]})}
+    )
 
 
 def _counts(rows: Sequence[ClaimRow], flavour: str) -> str:

@@ -1,14 +1,11 @@
 """Every run is in exactly one chunk, a chunk is an experiment by itself, and what fits into memory is counted."""
 
-import tomllib
-
 import numpy as np
 import pytest
-import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.experiment import build, load
+from headgate.experiment import load
 from headgate.simulation import cut as cutting
 from headgate.simulation.cut import SHARE, Footprint, cut, footprint, most_runs, runs_of, work
 
@@ -31,17 +28,6 @@ def test_every_run_is_in_exactly_one_chunk_and_none_is_too_large(policies, seeds
     assert len(chunks) == 1 or most < runs_of(whole)
     for chunk in chunks:
         assert np.array_equal(chunk.seeds, np.arange(chunk.seeds[0], chunk.seeds[0] + len(chunk.seeds)))
-
-
-@given(st.integers(1, 8))
-def test_a_chunks_settings_make_the_chunk_again(tmp_path_factory, most):
-    folder = tmp_path_factory.mktemp("chunk")
-    for chunk in cut(experiment(3, 4), most):
-        again = build("again", tomllib.loads(tomli_w.dumps(chunk.tables())), folder)
-        assert list(again.policies) == list(chunk.policies)
-        assert np.array_equal(again.seeds, chunk.seeds)
-        assert again.tables() == chunk.tables()
-        assert {"prices", "run", "policies", "bound", "model"} < set(chunk.tables())
 
 
 def test_light_work_stays_together_and_heavy_work_is_cut(monkeypatch):

@@ -61,20 +61,13 @@ def test_models_are_judged_as_defined(dtype, cut, monkeypatch):
 
 
 def test_a_model_is_judged_to_the_same_bits_whatever_is_beside_it():
-    judged, theta = case("float32")
-    with one_thread():
-        together = judged(theta)
-        for r in range(RUNS):
-            for all_runs, own in zip(together, judged(theta[r : r + 1]), strict=True):
-                assert all_runs[r] == own[0]
-
-
-def test_nor_do_bits_hang_on_it_where_images_are_large():
-    """A BLAS may take another way where there is less to do, and that to one model is less than that to many."""
+    """Where images are large, too: a BLAS may take another way where there is less to do."""
     rng = np.random.default_rng(2)
     task = LinearTask((1, 20, 30), 10, (0.1,), (0.3,), np.dtype("float32"))
-    judged = Judged(task, rng.integers(0, 256, (160, *task.shape), dtype=np.uint8), np.full(160, 3))
-    theta = rng.normal(0, 0.2, (RUNS, task.size)).astype("float32")
-    with one_thread():
-        together = judged(theta)[1]
-        assert together.tolist() == [float(judged(theta[r : r + 1])[1][0]) for r in range(RUNS)]
+    large = Judged(task, rng.integers(0, 256, (160, *task.shape), dtype=np.uint8), np.full(160, 3))
+    for judged, theta in (case("float32"), (large, rng.normal(0, 0.2, (RUNS, task.size)).astype("float32"))):
+        with one_thread():
+            together = judged(theta)
+            for r in range(RUNS):
+                for all_runs, own in zip(together, judged(theta[r : r + 1]), strict=True):
+                    assert all_runs[r] == own[0]

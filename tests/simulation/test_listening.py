@@ -96,7 +96,7 @@ def test_what_is_told_is_a_forward_pass_before_the_local_steps(executor, setting
 def test_where_nobody_listens_nothing_is_asked_and_nothing_differs(monkeypatch, tmp_path):
     settings = [*SMALL, 'run.policies=["headgate", "constant"]']
     plain, asked = (Simulation(load("digits", [*settings, *more]), DATA) for more in ([], ["training.losses=true"]))
-    assert plain.hearing is None
+    assert not plain.heard.size
     monkeypatch.setattr(plain.learner, "losses", lambda *_: pytest.fail("nobody asked"))
     for _ in range(6):
         one, other = plain.step(), asked.step()

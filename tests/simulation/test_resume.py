@@ -51,10 +51,11 @@ def test_what_a_killed_one_left_goes_when_the_run_is_taken_up(tmp_path):
     assert not [path for path in [*left, half_removed] if path.exists()]
 
 
-def made(folder):
+def made(folder, *more):
     """A run in one piece in which nothing has been played."""
-    experiment = load("digits", SETTINGS)
+    experiment = load("digits", [*SETTINGS, *more])
     create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], [])
+    return experiment
 
 
 def begun(folder, rounds=3):
@@ -78,46 +79,35 @@ def test_a_run_that_is_stopped_finishes_its_round_and_says_how_to_go_on(tmp_path
 
 def test_what_was_last_evaluated_is_known_after_a_resume(tmp_path):
     """Else a run that is no better than guessing is not told until the next evaluation."""
-    folder, experiment, done = tmp_path / "run", load("digits", [*SETTINGS, "training.evaluate_every=3"]), []
-    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], [])
+    folder, done = tmp_path / "run", []
+    experiment = made(folder, "training.evaluate_every=3")
     with pytest.raises(Interrupted):
         play_folder(folder, None, DATA, "cpu", done.append, lambda: len(done) == 4)
     simulation, _ = resume(experiment, DATA, Checkpoint(folder), "cpu")
     assert simulation.accuracy.tolist() == [row["test_accuracy"] for row in done[2].metrics]
 
 
-def damage(folder, what):
-    newest = folder / "checkpoints" / "00000003"
-    if what == "tensors":
-        file = newest / "tensors.safetensors"
-        file.write_bytes(file.read_bytes()[:-7] + b"1234567")
-        return "checkpoints/00000003/tensors.safetensors is damaged"
-    if what == "ledger":
-        (newest / "ledger-1.npz").unlink()
-        return "ledger-1.npz is damaged"
-    if what == "head":
-        (newest / "checkpoint.json").write_text("{")
-        return "checkpoint.json: not valid JSON"
-    if what == "config":
-        with (folder / "config.toml").open("a") as file:
-            file.write("\n")
-        return "config.toml was changed"
-    if what == "environment":
-        (folder / "environment.json").unlink()
-        return "environment.json: cannot be read"
-    part = folder / "clients" / "part-00003.parquet"
-    if what == "rows":
-        part.write_bytes(part.read_bytes()[:-1] + b"x")
-        return "clients/part-00003.parquet: is not what was written"
-    part.unlink()
-    return "clients/part-00003.parquet: cannot be read"
+NEWEST, PART = "checkpoints/00000003", "clients/part-00003.parquet"
+DAMAGE = {
+    "tensors": (f"{NEWEST}/tensors.safetensors", lambda old: old[:-7] + b"1234567", f"{NEWEST}/tensors.safetensors is damaged"),
+    "ledger": (f"{NEWEST}/ledger-1.npz", None, "ledger-1.npz is damaged"),
+    "head": (f"{NEWEST}/checkpoint.json", lambda old: b"{", "checkpoint.json: not valid JSON"),
+    "config": ("config.toml", lambda old: old + b"\n", "config.toml was changed"),
+    "environment": ("environment.json", None, "environment.json: cannot be read"),
+    "rows": (PART, lambda old: old[:-1] + b"x", f"{PART}: is not what was written"),
+    "missing": (PART, None, f"{PART}: cannot be read"),
+}
+"""a file of the folder, what becomes of its bytes, None: it is gone, and what is said"""
 
 
-@pytest.mark.parametrize("what", ["tensors", "ledger", "head", "config", "environment", "rows", "missing"])
+@pytest.mark.parametrize("what", DAMAGE)
 def test_a_damaged_folder_is_refused_with_what_is_wrong(tmp_path, what):
-    folder = tmp_path / "run"
+    folder, (name, change, message) = tmp_path / "run", DAMAGE[what]
     begun(folder)
-    message = damage(folder, what)
+    if change is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(change((folder / name).read_bytes()))
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(DataError) as refusal:
         resume(load("digits", SETTINGS), DATA, Checkpoint(folder), "cpu")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.control.prices import KINDS
 from headgate.experiment import load, sweep_points
 from studies import HOME, recipe
-from studies.better import beside_constant, in_hindsight
+from studies.better import beside_constant, in_hindsight, leaderboard_content, ranked
 from studies.comparisons import ALSO, BETTER, MEASURES, about, command, rows_in
 from studies.drift import DRIFT
 from studies.pages import read_numbers, write_page
@@ -155,3 +155,37 @@ def test_pages_say_their_conclusions_a_figure_a_table_and_the_command(saved, tmp
     assert "python -m studies reproduce savings" in text.split("## How it was made")[1]
     assert drawn.stat().st_size > 5000
     assert Path(drawn).read_bytes().startswith(b"<?xml")
+
+
+# the leaderboard: who is ranked, and in which order
+
+NOISE = np.random.default_rng(0).normal(0.0, 0.01, 12)
+
+
+def result(policy, last, *, kept=True, reference=False, gain=0.0):
+    values = (last + NOISE + gain).tolist()
+    limits = {"kept_limits": kept, "reference": reference, "learnt": list(range(12))}
+    return {"policy": policy, "last": [float(np.mean(values)), None, None], "last_by_seed": values, **limits}
+
+
+def test_the_order_is_that_of_the_means_within_the_limits():
+    wobble = np.random.default_rng(1).normal(0.0, 0.02, 12)
+    rows = [
+        result("poor", 0.5, gain=wobble * 0.1),
+        result("spender", 0.9, kept=False),
+        result("good", 0.7),
+        result("level", 0.699, gain=wobble - wobble.mean()),
+        result("oracle", 0.95, reference=True),
+    ]
+    names, gaps = ranked({row["policy"]: row for row in rows})
+    assert names == ["good", "level", "poor"]
+    assert gaps["poor"].mean == pytest.approx(100 * (-0.2 + 0.1 * wobble.mean()))
+    assert gaps["poor"].p < 1e-6 < 0.05 < gaps["level"].p
+    assert ranked({"spender": rows[1]}) == ([], {})
+
+
+def test_the_page_has_every_table_and_no_place_for_who_broke_a_limit():
+    found = leaderboard_content(RESULTS)
+    lines = found.table.splitlines()[2:]
+    assert len(lines) == found.numbers["tables"] > found.numbers["first"] > 0
+    assert not [line for line in lines if "`released`" in line or "`oracle`" in line]

@@ -38,7 +38,7 @@ from headgate.learning.server import aggregation_weights, draw_cohort
 from headgate.learning.streams import Stream
 from headgate.simulation.executors.gram import one_thread
 from headgate.simulation.learner import RoundSamples, learner_of
-from headgate.simulation.rounds import FEW, Hearing, Prepared, Round, client_rows, metric_rows
+from headgate.simulation.rounds import FEW, Prepared, Round, client_rows, heard_losses, metric_rows
 
 MOST_WITHOUT_COHORT = 10_000
 """clients that all train in every round: beyond it, time and memory are better spent on a cohort"""
@@ -109,7 +109,8 @@ class Simulation:
         self._price(1)
         self.listening = [name for name in self.names if given.policies[name].hears]
         asked = [bool(training.losses) or name in self.listening for name in self.names]
-        self.hearing = Hearing(self.learner, asked, len(self.seeds), system.clients) if any(asked) else None
+        self.heard = np.flatnonzero(np.repeat(asked, len(self.seeds)))
+        """the runs whose samples are asked for their losses"""
         self.looks = self.looking or any(rule.scores for rule in rules.values())
         """whether some rule asks what the model says of samples"""
         self.overlap = device != "cpu" and not self.listening and not self.looks
@@ -156,7 +157,7 @@ class Simulation:
         shares = self.world.shares(now.t, self.experiment.system.weight)
         evaluated = now.t % self.experiment.training.evaluate_every == 0 or now.t == self.experiment.rounds
         sets = sets_to_judge_by(shares, bool(self.experiment.data.validation)) if evaluated else []
-        asked = None if self.hearing is None else self.learner.losses(self.models, batch, self.hearing.runs)
+        asked = self.learner.losses(self.models, batch, self.heard) if self.heard.size else None
         models, results = self.learner.launch(now.t, self.models, batch, self.run_seeds, sets)
         ahead = self._look_ahead(now) if self.overlap else None
         self.uses.use(now.runs, now.samples)
@@ -167,8 +168,7 @@ class Simulation:
             values[self.diverged > 0] = np.nan
         if evaluated:
             self.accuracy = found.accuracy
-        heard = {} if self.hearing is None else self.hearing.losses(asked, batch.offsets, now.new, now.clients)
-        losses = {self.names[number]: each for number, each in heard.items()}
+        losses = heard_losses(self, now, asked)
         heard_by = {name: replace(now.after[name], losses=self.controllers[name].kept(losses[name])) for name in self.listening}
         self.t, self.models, self._ahead = now.t, models, ahead
         self.ledgers = {**now.after, **heard_by} if heard_by else now.after

@@ -1,6 +1,6 @@
 """A round: as far as it is known before the models are, what clients tell of it, and its rows for the record."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from headgate.control.types import HALF, Bools, Floats, Ints, Ledger, Losses, Orders
 from headgate.learning.drift import Judgement
 from headgate.learning.purchases import PurchaseTable
-from headgate.simulation.learner import Learner, RoundSamples
+from headgate.simulation.learner import RoundSamples
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 
@@ -56,20 +56,16 @@ class Prepared:
     """and after it"""
 
 
-class Hearing:
-    """Asks for the losses of the runs of some policies, S runs each."""
-
-    def __init__(self, learner: Learner, asked: Sequence[bool], seeds: int, clients: int) -> None:
-        self.learner, self.seeds, self.clients = learner, seeds, clients
-        self.runs = np.flatnonzero(np.repeat(asked, seeds))
-
-    def losses(self, answer: Any, offsets: Ints, new: Bools, clients: Ints) -> dict[int, Losses]:
-        """Return what was heard by the number of the policy; `new` is of all samples, `clients` (R, C) of all runs."""
-        sizes = np.diff(offsets).reshape(clients.shape)
-        new = new[np.repeat(np.isin(np.arange(len(clients)), self.runs), sizes.sum(axis=1))]
-        heard = mean_losses(self.learner.read(answer), new, sizes[self.runs], clients[self.runs], self.clients)
-        cuts = range(0, len(self.runs), self.seeds)
-        return {int(self.runs[first]) // self.seeds: heard.of_runs(slice(first, first + self.seeds)) for first in cuts}
+def heard_losses(of: "Simulation", now: Prepared, answer: Any) -> dict[str, Losses]:
+    """Return what the samples of the runs `of.heard` lost, by policy; `answer` is what `Learner.losses` gave."""
+    if not of.heard.size:
+        return {}
+    sizes, seeds = np.diff(now.batch.offsets).reshape(now.clients.shape), len(of.seeds)
+    new = now.new[np.repeat(np.isin(np.arange(len(sizes)), of.heard), sizes.sum(axis=1))]
+    clients = of.experiment.system.clients
+    heard = mean_losses(of.learner.read(answer), new, sizes[of.heard], now.clients[of.heard], clients)
+    firsts = range(0, len(of.heard), seeds)
+    return {of.names[of.heard[first] // seeds]: heard.of_runs(slice(first, first + seeds)) for first in firsts}
 
 
 def mean_losses(losses: Floats, new: NDArray[np.bool_], sizes: Ints, clients: Ints, many: int) -> Losses:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
 from math import e, log, pi, sqrt
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -334,13 +333,13 @@ def shows_36_dropped_before_or_after_training() -> Numbers:
 
 def shows_23_another_K() -> Numbers:
     """K = 9 beside Corollary 2's K = 10, Λ̄ = 10, B̄ = 100."""
-    T, measured = 100_000, after_a_burst()
+    T, (Ts, _, overfull) = 100_000, after_a_burst()
     more = c.ck_bound(9, 10.0, T, k)[T // 2 :] - c.ck_bound(10, 10.0, T, k)[T // 2 :]
-    over = [max(float(x.mean()), 0.0) for x in measured.overfull]
+    over = [max(float(x.mean()), 0.0) for x in overfull]
     return {
         "regret a round with K = 9 less with K = 10, constant admission, rounds 50,001 to 100,000": float(more.mean()),
         "Dσ(1/√90 − 1/√100) + ησ²(1/90 − 1/100)": k.D * k.sigma * (90**-0.5 - 0.1) + k.eta * k.sigma**2 * (1 / 90 - 0.01),
-        **{f"Vio_B of ACDPP with K = 10, γ = 0.1, φ = 0.9, T = {T:,}": x for T, x in zip(measured.T, over, strict=True)},
+        **{f"Vio_B of ACDPP with K = 10, γ = 0.1, φ = 0.9, T = {T:,}": x for T, x in zip(Ts, over, strict=True)},
         "Vio_B of no rule exceeds, ρ = 0.9, any T": c.occupancy_ceiling(100.0, 0.9),
     }
 
@@ -421,13 +420,13 @@ def shows_16_a_divisor_below_zero() -> Numbers:
 
 def shows_21_growth_of_the_violation() -> Numbers:
     """ACDPP with V = T^0.1, ρ = 1 − T^−0.9, prices even from 1 to 10, C = c̄·Λ̄, N(0) = 2·Pdim; the luck of prices taken out."""
-    measured = after_a_burst()
-    over = [float(x.mean()) for x in measured.overspent]
+    Ts, overspent, _ = after_a_burst()
+    over = [float(x.mean()) for x in overspent]
     return {
-        **{f"Vio_S, T = {T:,}": x for T, x in zip(measured.T, over, strict=True)},
-        "its exponent": exponent(measured.T, over),
+        **{f"Vio_S, T = {T:,}": x for T, x in zip(Ts, over, strict=True)},
+        "its exponent": exponent(Ts, over),
         "claimed, (1 + γ)/2": 0.55,
-        "Vio_S/T^0.9 at the longest T": over[-1] / measured.T[-1] ** 0.9,
+        "Vio_S/T^0.9 at the longest T": over[-1] / Ts[-1] ** 0.9,
         "Λ̄·E(c − c̄)⁺, which it does not fall below in the end": RATE * 4.5**2 / 18,
     }
 
@@ -451,15 +450,15 @@ def shows_28_feasible_on_average_only() -> Numbers:
     """Prices of 0.1·c̄ in the first half and 1.9·c̄ in the second; ρ = 0.1, so Λ is Λ̄ nearly at once. V = 1, T = 200."""
     T, rho = 200, 0.1
     price = 5.5 * np.where(np.arange(T) < T // 2, 0.1, 1.9)[None]
-    path = acdpp_path(price, np.array([T]), K, RATE, np.array([rho]), np.array([1.0]), BUDGET, k)
-    N = 2 * k.pdim + np.cumsum(path.admitted, axis=-1)
-    left = float(c.lyapunov(path.debt)[0] + penalty(c.held(path.admitted, K), N, k).sum())
+    admitted, debt = acdpp_path(price, np.array([T]), K, RATE, np.array([rho]), np.array([1.0]), BUDGET, k)
+    N = 2 * k.pdim + np.cumsum(admitted, axis=-1)
+    left = float(c.lyapunov(debt)[0] + penalty(c.held(admitted, K), N, k).sum())
     most = c.drift_constant(price.max() * c.admission_interval(1, RATE, rho)[1], BUDGET)
     return {
         "c̄_T·Λ̄ − C": round(float(price.mean()) * RATE - BUDGET, 9),
         "E L(T+1) + V·Σ p": left,
         "Lemma 1's B·T + V·Σ p̄^CK": float(c.t_slot_upper(most, T, 1.0, c.ck_penalty_ceiling(K, RATE, rho, T, k))),
-        "Vio_S": c.cost_violation(price * path.admitted, BUDGET),
+        "Vio_S": c.cost_violation(price * admitted, BUDGET),
     }
 
 
@@ -538,17 +537,11 @@ def shows_35_two_ends_in_one_term() -> Numbers:
 # ACDPP in real numbers, where its objective is convex: N(0) ≥ 1.73·Pdim. Policies proper are in headgate.control.
 
 
-class AdmittedPath(NamedTuple):
-    admitted: Floats
-    """Λ(t), (R, T); nan after a run's horizon"""
-    debt: Floats
-    """Z(T + 1), (R,)"""
-
-
 def acdpp_path(
     price: Floats, T: Floats, K: int, rate: float, rho: Floats, V: Floats, budget: float, k: BoundConstants
-) -> AdmittedPath:
-    """Runs (R,) with horizons T, settings ρ and V and prices (R, longest); N(0) = 2·Pdim and n(0) = 0."""
+) -> tuple[Floats, Floats]:
+    """Λ(t), (R, T), nan after a run's horizon, and Z(T + 1), (R,), of runs with horizons T, settings ρ and V and prices
+    (R, longest); N(0) = 2·Pdim and n(0) = 0."""
     assert CONVEX_FROM < 2
     runs, longest = price.shape
     admitted, debt, N = np.full((runs, longest), np.nan), np.zeros(runs), np.full(runs, 2 * k.pdim)
@@ -571,26 +564,17 @@ def acdpp_path(
         admitted[:, t - 1] = np.where(on, chosen, np.nan)
         debt = np.where(on, c.debt_update(debt, price[:, t - 1] * chosen, budget), debt)
         N = N + chosen
-    return AdmittedPath(admitted, debt)
-
-
-class BurstMeasured(NamedTuple):
-    """Per horizon and seed."""
-
-    T: tuple[int, ...]
-    overspent: Floats
-    """Σ (c·Λ − C) with the luck of the prices, Λ̄·Σ (c − c̄), taken out"""
-    overfull: Floats
-    """Σ (n − B̄)"""
+    return admitted, debt
 
 
 @cache
-def after_a_burst() -> BurstMeasured:
-    """ACDPP with γ = 0.1 and φ = 0.9 on Λ̄ = K = 10, prices even from 1 to 10 and C = c̄·Λ̄, 24 seeds."""
+def after_a_burst() -> tuple[tuple[int, ...], Floats, Floats]:
+    """ACDPP with γ = 0.1 and φ = 0.9 on Λ̄ = K = 10, prices even from 1 to 10 and C = c̄·Λ̄, 24 seeds: the horizons; for each
+    and each seed Σ (c·Λ − C) with the luck of the prices, Λ̄·Σ (c − c̄), taken out; and Σ (n − B̄)."""
     Ts, seeds, K, rate, mean = (125, 500, 2000), 24, 10, 10.0, 5.5
     T = np.repeat(np.array(Ts, dtype=np.float64), seeds)
     price = np.tile(np.random.default_rng(0).uniform(1, 10, (seeds, Ts[-1])), (len(Ts), 1))
-    path = acdpp_path(price, T, K, rate, 1 - T**-0.9, T**0.1, mean * rate, BoundConstants())
-    overspent = np.nansum(price * path.admitted - rate * (price - mean) - mean * rate, axis=-1)
-    overfull = np.nansum(c.held(path.admitted, K) - K * rate, axis=-1)
-    return BurstMeasured(Ts, overspent.reshape(len(Ts), seeds), overfull.reshape(len(Ts), seeds))
+    admitted, _ = acdpp_path(price, T, K, rate, 1 - T**-0.9, T**0.1, mean * rate, BoundConstants())
+    overspent = np.nansum(price * admitted - rate * (price - mean) - mean * rate, axis=-1)
+    overfull = np.nansum(c.held(admitted, K) - K * rate, axis=-1)
+    return Ts, overspent.reshape(len(Ts), seeds), overfull.reshape(len(Ts), seeds)

@@ -15,14 +15,18 @@ from headgate.writing import FolderLock
 from .played import SETTINGS, Stopping, tables
 
 
+def say_made_on_a_gpu(folder):
+    for path in folder.rglob("environment.json"):
+        path.write_text(json.dumps(sealed(read_sealed(path) | {"device": "NVIDIA H200"})))
+
+
 def test_a_run_whose_rounds_are_done_is_finished_on_any_device(tmp_path, monkeypatch):
     """As GPU runs are that were made on another machine and brought here."""
     whole = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)[0].path
     monkeypatch.setattr("headgate.simulation.schedule.finish", lambda run, *_: run)
     folder = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)[0].path
     monkeypatch.undo()
-    for path in folder.rglob("environment.json"):
-        path.write_text(json.dumps(sealed(read_sealed(path) | {"device": "NVIDIA H200"})))
+    say_made_on_a_gpu(folder)
     assert RunFolder.open(folder).metrics().height == 48
     perform(None, folder, device="cpu")
     assert tables(folder) == tables(whole)
@@ -35,8 +39,7 @@ def test_rounds_that_are_left_are_not_played_on_another_device(tmp_path, monkeyp
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), folder, processes=1)
     monkeypatch.undo()
-    for path in folder.rglob("environment.json"):
-        path.write_text(json.dumps(sealed(read_sealed(path) | {"device": "NVIDIA H200"})))
+    say_made_on_a_gpu(folder)
     with pytest.raises(SettingError, match="began on NVIDIA H200, the device is now cpu"):
         perform(None, folder, device="cpu", processes=1)
 

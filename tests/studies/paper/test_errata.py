@@ -439,21 +439,21 @@ def test_21_the_path_is_that_of_the_rule():
     """The first round takes Λ_max, blind to its cost; every Λ minimises J on its interval, and Z is the replay of it."""
     T, rate, rho, V = 60, 10.0, 0.95, 30.0
     price = np.random.default_rng(3).uniform(1, 10, (1, T))
-    path = errata.acdpp_path(price, np.array([T]), 10, rate, np.array([rho]), np.array([V]), 55.0, k)
+    admitted, last_debt = errata.acdpp_path(price, np.array([T]), 10, rate, np.array([rho]), np.array([V]), 55.0, k)
     debt = np.zeros(1)
     for t in range(1, T + 1):
         lo, hi = c.admission_interval(t, rate, rho)
         grid = np.linspace(float(lo), float(hi), 5001)
-        kept, N = path.admitted[0, max(t - 10, 0) : t - 1].sum(), 2 * k.pdim + path.admitted[0, : t - 1].sum()
+        kept, N = admitted[0, max(t - 10, 0) : t - 1].sum(), 2 * k.pdim + admitted[0, : t - 1].sum()
 
         def J(x, kept=kept, N=N, pull=debt[0] * price[0, t - 1]):
             return pull * x + V * penalty(kept + x, N + x, k)
 
-        assert lo - 1e-6 <= path.admitted[0, t - 1] <= hi + 1e-6
-        assert J(path.admitted[0, t - 1]) <= J(grid).min() * (1 + 1e-9)
-        debt = c.debt_update(debt, price[:, t - 1] * path.admitted[:, t - 1], 55.0)
-    assert path.admitted[0, 0] == pytest.approx(rate / (1 - rho), rel=1e-6)
-    assert path.debt == pytest.approx(debt)
+        assert lo - 1e-6 <= admitted[0, t - 1] <= hi + 1e-6
+        assert J(admitted[0, t - 1]) <= J(grid).min() * (1 + 1e-9)
+        debt = c.debt_update(debt, price[:, t - 1] * admitted[:, t - 1], 55.0)
+    assert admitted[0, 0] == pytest.approx(rate / (1 - rho), rel=1e-6)
+    assert last_debt == pytest.approx(debt)
 
 
 @pytest.mark.paper("thm:dpp-regret", "thm:dpp-cost-constraint")
