@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.analysis.pages import words
 from headgate.control.policies import Acdpp
-from headgate.control.policies.dpp import Curve, argmin_on
+from headgate.control.policies.dpp import BentCurve, argmin_on
 from headgate.control.policy import PolicyContext
 from headgate.control.rehearse import rehearse
 from headgate.experiment import load
@@ -292,7 +292,7 @@ def test_5_the_objective_can_have_two_minima_and_the_nearer_one_can_be_wrong():
     assert number == 2
     assert far < near
     kept, seen, pull, k = 5.0, 100.0, 8.0, BoundConstants(D=30.0)
-    objective = Curve(
+    objective = BentCurve(
         lambda x: pull * x + penalty(kept + x, seen + x, k),
         lambda x: pull + penalty_slope(kept + x, seen + x, k),
         lambda x: penalty_curvature(kept + x, seen + x, k),

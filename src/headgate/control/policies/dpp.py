@@ -33,7 +33,7 @@ Function = Callable[[Floats], Floats]
 GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
-class Curve(NamedTuple):
+class BentCurve(NamedTuple):
     """What is needed to minimise a function: of x, (R,), or of n and N, whose derivatives are along Λ."""
 
     value: Callable[..., Floats]
@@ -44,9 +44,9 @@ class Curve(NamedTuple):
     """the stretch outside which it is convex: of x, (R,) each; of N"""
 
 
-def paper_penalty(k: bound.BoundConstants) -> Curve:
+def paper_penalty(k: bound.BoundConstants) -> BentCurve:
     """eq:penalty-dpp."""
-    return Curve(
+    return BentCurve(
         value=lambda n, N: bound.penalty(n, N, k),
         slope=lambda n, N: bound.penalty_slope(n, N, k),
         curvature=lambda n, N: bound.penalty_curvature(n, N, k),
@@ -55,7 +55,7 @@ def paper_penalty(k: bound.BoundConstants) -> Curve:
 
 
 @paper("eq:dpp-policy", "eq:dpp-min-def")
-def minimise_objective(view: View, V: ArrayLike, penalty: Curve, n: Floats, N: Floats, lo: Floats, hi: Floats) -> Floats:
+def minimise_objective(view: View, V: ArrayLike, penalty: BentCurve, n: Floats, N: Floats, lo: Floats, hi: Floats) -> Floats:
     """argmin of J_t(Λ) = Z·(c·Λ − C) + V·p(n + Λ, N + Λ) over lo ≤ Λ ≤ hi, for every run."""
     weight = np.asarray(V, dtype=np.float64)
     pull = view.debt * view.one_price()
@@ -71,7 +71,7 @@ def minimise_objective(view: View, V: ArrayLike, penalty: Curve, n: Floats, N: F
         return weight * convex, weight * bent
 
     stretch = (penalty.bend[0] - N, penalty.bend[1] - N)
-    return argmin_on(Curve(value, slope, curvature, stretch), lo, hi)
+    return argmin_on(BentCurve(value, slope, curvature, stretch), lo, hi)
 
 
 def horizon_at(view: View) -> int:
@@ -196,7 +196,7 @@ class Acdpp(Dpp):
         return admission_interval(view.t, self.required("rate"), rho)  # eq:lambda-min-max
 
 
-def released_penalty(k: BoundConstants) -> Curve:
+def released_penalty(k: BoundConstants) -> BentCurve:
     """The scripts' penalty. They start from N = Pdim, so it is needed for N ≥ Pdim only."""
     root, linear, gap = k.D * k.sigma, k.penalty_step * k.sigma**2, 10.0 * k.loss
 
@@ -213,7 +213,7 @@ def released_penalty(k: BoundConstants) -> Curve:
         convex = 0.75 * root * (n**-2.5 - N**-2.5) + 2 * linear * (n**-3.0 - N**-3.0)
         return convex, 0.125 * gap / k.pdim**2 * (3 * np.log(u) - 2) * u**-2.5
 
-    return Curve(value, slope, curvature, bend=(k.pdim, k.pdim * float(np.exp(2.0 / 3.0))))
+    return BentCurve(value, slope, curvature, bend=(k.pdim, k.pdim * float(np.exp(2.0 / 3.0))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +270,7 @@ class Released(AdmissionPolicy):
 # the argmin
 
 
-def argmin_on(objective: Curve, lo: Floats, hi: Floats) -> Floats:
+def argmin_on(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
     """The minimiser on [lo, hi]; the larger one where two are equally good."""
     start, end = (np.minimum(np.maximum(edge, lo), hi) for edge in objective.bend)
     if not (start < end).any():
@@ -281,7 +281,7 @@ def argmin_on(objective: Curve, lo: Floats, hi: Floats) -> Floats:
     return np.where(objective.value(right) <= objective.value(left), right, left)
 
 
-def convex_argmin(objective: Curve, lo: Floats, hi: Floats) -> Floats:
+def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
     """Where the slope crosses zero, by Newton steps that never leave the bracket; hi if it never does."""
     at_lo, at_hi = objective.slope(np.stack([lo, hi]))
     x = np.where(at_hi > 0, lo, hi)
@@ -307,7 +307,7 @@ def convex_argmin(objective: Curve, lo: Floats, hi: Floats) -> Floats:
     return x
 
 
-def concave_part(objective: Curve, start: Floats, end: Floats) -> tuple[Floats, Floats]:
+def concave_part(objective: BentCurve, start: Floats, end: Floats) -> tuple[Floats, Floats]:
     """Where within [start, end] the curvature is negative; (end, end) where it never is.
 
     The ratio of the curvature's two parts falls and then rises: its lowest point by golden section,
