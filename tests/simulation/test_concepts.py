@@ -1,8 +1,15 @@
-"""A world that changes, in the engine: what is trained on, what models are judged by, what the record says."""
+"""A world that changes, in the engine: what is trained on, what models are judged by, what the record and the page say."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import headgate
+from headgate.experiment import load
 from headgate.records.tables import METRICS
 
 from .digits import DATA, TWO, played, simulate
@@ -133,3 +140,25 @@ def test_a_cohort_of_many_clients_in_a_world_that_changes():
     rows = rows_of(THREE, "data.changes={kind='sudden', rounds=[3]}", *more)
     assert [row["changed"] for row in rows[::2]] == pytest.approx([0, 0, 1, 0])
     assert rows[-1]["accuracy_1"] == rows[-1]["test_accuracy"]
+
+
+def test_the_recipe_on_the_page_is_the_one_that_is_shipped():
+    page = (Path(__file__).parents[2] / "docs" / "do" / "changes.md").read_text("utf-8")
+    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert load({"base": "digits", **tomllib.loads(block)}).data == load("drifting").data
+
+
+def test_the_recipe_tells_of_its_dips_in_summary_and_report(tmp_path):
+    e = headgate.load("drifting", "data.kind=digits", "run.seeds=2", 'run.policies=["oracle", "constant"]')
+    run = headgate.run(e, tmp_path / "moved", quiet=True)
+    frame = run.frame
+    assert frame.filter(frame["changed"] > 0)["t"].unique().sort().to_list() == [41, 81]
+    told = {row["policy"]: row for row in json.loads((tmp_path / "moved" / "summary.json").read_text())}
+    for row in told.values():
+        assert row["dips"] == 4  # two changes, two seeds
+        assert 0.2 < row["dip_depth"]["mean"] < 0.9
+        assert row["dip_length"]["mean"] >= 1
+    assert told["oracle"]["daily_accuracy"]["mean"] > told["constant"]["daily_accuracy"]["mean"]  # who renews all is back first
+    report = (tmp_path / "moved" / "report.html").read_text("utf-8")
+    assert "Dip lasts" in report
+    assert '"changes":[41,81]' in report
