@@ -152,14 +152,8 @@ class Wrongest(Retention):
         return -(given.scores.error**2).sum(axis=-1) * (given.scores.features**2).sum(axis=-1)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class KeepingWrongest(Headgate):
-    def retention(self, system):
-        return Wrongest()
-
-
 def looking(*settings):
-    return load("digits", [*SMALL, *settings]).with_policy("looks", KeepingWrongest())
+    return load("digits", [*SMALL, *settings]).with_policy("looks", Headgate(rule=Wrongest()))
 
 
 def test_samples_are_judged_by_the_model_that_the_round_begins_with():
