@@ -19,18 +19,12 @@ CONCEPTS = (
 
 
 ZOO = {
-    "listening": "studies.zoo.listening:Listening",
-    "age": "studies.zoo.age:Age",
-    "rccda": "studies.zoo.rccda:Rccda",
-    "cbrs": "studies.zoo.cbrs:CBRS",
-    "gss": "studies.zoo.gss:GSS",
-    "balancer": "studies.zoo.fedbalancer:FedBalancer",
-    "ode": "studies.zoo.ode:ODE",
-    "vessal": "studies.zoo.vessal:VeSSAL",
-    "coreset": "studies.zoo.kcentre:KCentre",
-}
+    "listening": "listening:Listening", "age": "age:Age", "rccda": "rccda:Rccda", "cbrs": "cbrs:CBRS", "gss": "gss:GSS",
+    "balancer": "fedbalancer:FedBalancer", "ode": "ode:ODE", "vessal": "vessal:VeSSAL", "coreset": "kcentre:KCentre",
+}  # fmt: skip
+ZOO = {name: f"studies.zoo.{where}" for name, where in ZOO.items()}
 """what lies outside the package and comes in as `module:Class`, by the names that it has in the goldens"""
-POLICIES, RULES = tuple(ZOO)[:3], tuple(ZOO)[3:7]
+ZOO_POLICIES, ZOO_RULES = tuple(ZOO)[:3], tuple(ZOO)[3:7]
 
 
 def _each(key, kinds):
@@ -44,15 +38,11 @@ RECIPES = {
     "as it stands": ("digits",),
     "policies": (
         "digits",
-        f"run.policies={json.dumps([*(kind for kind in KINDS if kind != 'held'), *POLICIES])}",
-        *(f'policies.{name}.kind="{ZOO[name]}"' for name in POLICIES),
+        f"run.policies={json.dumps([*(kind for kind in KINDS if kind != 'held'), *ZOO_POLICIES])}",
+        *(f'policies.{name}.kind="{ZOO[name]}"' for name in ZOO_POLICIES),
     ),
     "held": ("digits", 'policies.held={kind="held", policy={kind="acdpp"}}', 'run.policies=["held"]', "run.horizon=open"),
-    "retention": (
-        "digits",
-        "system.budget=150",
-        *_each("rule", ("kstep", "reservoir", "class-balanced", "cbrs", "gss", "balancer", "ode")),
-    ),
+    "retention": ("digits", "system.budget=150", *_each("rule", ("kstep", "reservoir", "class-balanced", *ZOO_RULES))),
     "selection": (
         "digits",
         "data.window=4",
@@ -78,12 +68,15 @@ RECIPES = {
     "budgets": ("digits", "sweep.system.budget=[20.0, 200.0]"),
 }
 
-FEDERATIONS = {"fifo": {}, "reservoir": {}, "kstep": {}, "listening": {}} | {
-    "choosing": {
-        "data": {"kind": "digits", "window": 3, "late": 1},
-        "policies": {"choosing": {"kind": "headgate", "selection": {"kind": "random"}}},
-    }
+NETWORKS = {
+    "logistic": ("reference", "gram", "flat", "batched"),
+    "mlp": ("reference", "compiled", "flat", "batched"),
+    "lenet": ("reference", "flat", "batched"),
 }
+"""network → executors that fit"""
+CHOOSING = {"choosing": {"kind": "headgate", "selection": {"kind": "random"}}}
+FEDERATIONS = {"fifo": {}, "reservoir": {}, "kstep": {}, "listening": {}}
+FEDERATIONS |= {"choosing": {"data": {"kind": "digits", "window": 3, "late": 1}, "policies": CHOOSING}}
 """policy → the sections of the recipe that differ from the helpers' own"""
 REFUSED = """
 comparee

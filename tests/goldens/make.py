@@ -16,16 +16,21 @@ import sqlite3
 import sys
 import tempfile
 from dataclasses import MISSING, fields
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 
+from headgate.control import Controller, System, policies, retention
+from headgate.control.policy import PolicyContext
+from headgate.control.prices import PerClient, Uniform
+from headgate.control.types import Losses, Report
 from headgate.errors import HeadgateError
+from headgate.registry import find_outside
+from headgate.theory.bound import BoundConstants
 
-from .asked import ANSWERED, BASE, FEDERATIONS, RECIPES, REFUSED, ROOT, ZOO
-from .asked import POLICIES as ZOO_POLICIES
-from .asked import RULES as ZOO_RULES
+from .asked import ANSWERED, BASE, FEDERATIONS, NETWORKS, RECIPES, REFUSED, ROOT, ZOO, ZOO_POLICIES, ZOO_RULES
 
 DATA = Path(__file__).with_name("data")
 ROUNDS, SEEDS, DIGITS, HEX = 40, 3, 9, 12
@@ -67,6 +72,7 @@ def differing(computed, kept, tolerance=lambda path: 0.0):
     return {path: (computed.get(path, "missing"), kept.get(path, "missing")) for path in paths if not same(path)}
 
 
+@cache
 def kept(name):
     return json.loads((DATA / f"{name}.json").read_text("utf-8"))
 
@@ -79,11 +85,8 @@ def kept_answers():
 # control
 
 
-def policies():
+def made_policies():
     """Name → a function that makes the policy: every kind, and the first one with every retention rule."""
-    from headgate.control import policies, retention
-    from headgate.registry import find_outside
-
     zoo = {name: find_outside(name, where, (object,)) for name, where in ZOO.items()}
     made = {name: kind for name, kind in policies.KINDS.items() if kind is not policies.Held}
     made |= {name: zoo[name] for name in ZOO_POLICIES}
@@ -93,22 +96,18 @@ def policies():
     return made | {f"headgate, {name}": lambda rule=rule: policies.Headgate(rule=rule) for name, rule in rules.items()}
 
 
-def ledger(make):
-    """Of one policy: digests of every array after the last round, or the refusal, by end and prices."""
-    from headgate.control.prices import PerClient, Uniform
+POLICIES = made_policies()
 
-    common = Uniform(1.0, 10.0)
+
+def ledger(name):
+    """Of one policy: digests of every array after the last round, or the refusal, by end and prices."""
+    common, make = Uniform(1.0, 10.0), POLICIES[name]
     prices = {"one price": common, "per client": PerClient(common, (0.5, 1.0, 1.5, 2.0, 1.0), noise=0.2)}
     ends = {"closed": ROUNDS, "open": None}
     return {f"{end}, {name}": _played(make, ends[end], process) for end in ends for name, process in prices.items()}
 
 
 def _played(make, horizon, prices):
-    from headgate.control import Controller, System
-    from headgate.control.policy import PolicyContext
-    from headgate.control.types import Losses, Report
-    from headgate.theory.bound import BoundConstants
-
     seeds, clients = np.arange(SEEDS), np.arange(5)
     system = System(np.array([3, 1, 7, 4, 5]), 11.0, horizon)
     try:
@@ -161,35 +160,19 @@ def _short(value):
     return list(map(_short, value)) if isinstance(value, list) else value if value is None else float(f"{value:.12g}")
 
 
-def networks():
-    """Name → executors that fit, and a function that makes the world of test_agreement."""
+def parameters(network, executor="reference"):
+    """After two rounds: by how much they changed, in all and along some directions, for each run; and the losses."""
+    from headgate.learning.local import LocalTraining
     from headgate.learning.models import LeNet
     from headgate.learning.networks import build_model
 
     from ..simulation.executors import worlds
 
-    def lenet():
-        made = worlds.world(build_model(LeNet(), (1, 28, 28), 10), [[2, 0, 5, 1]], shape=(1, 28, 28), classes=10)
-        return made._replace(theta=made.theta / 5)
-
-    several = tuple(name for name in worlds.ALL if not name.startswith("gram"))
-    return {
-        "logistic": (
-            ("reference", "gram", "flat", "batched"),
-            lambda: worlds.world(worlds.linear(), worlds.THREE_RUNS),
-        ),
-        "mlp": (several, lambda: worlds.world(worlds.tanh_net(), worlds.THREE_RUNS)),
-        "lenet": (("reference", "flat", "batched"), lenet),
-    }
-
-
-def parameters(network, executor="reference"):
-    """After two rounds: by how much they changed, in all and along some directions, for each run; and the losses."""
-    from headgate.learning.local import LocalTraining
-
-    from ..simulation.executors import worlds
-
-    world = networks()[network][1]()
+    if network == "lenet":
+        world = worlds.world(build_model(LeNet(), (1, 28, 28), 10), [[2, 0, 5, 1]], shape=(1, 28, 28), classes=10)
+        world = world._replace(theta=world.theta / 5)
+    else:
+        world = worlds.world({"logistic": worlds.linear, "mlp": worlds.tanh_net}[network](), worlds.THREE_RUNS)
     made, start, losses = worlds.ALL[executor](world.task), world.theta, []
     for t in (1, 2):
         theta, loss = world.advance(made, LocalTraining(0.05, 3, momentum=0.5), t)
@@ -299,8 +282,8 @@ def typed(words):
     return code, *("".join(f"{line.rstrip()}\n" for line in text.splitlines()) for text in plain), left
 
 
-def refusal(words):
-    code, out, err, left = typed(words)
+def refusal(command):
+    code, out, err, left = typed(command.split())
     return {"code": code, "said": " ".join(re.sub("[╭╮╰╯─│]", " ", out + err).split()), "left": left}
 
 
@@ -320,13 +303,13 @@ def answers():
 
 
 GOLDENS = {
-    "ledgers": lambda: {name: ledger(make) for name, make in policies().items()},
-    "frames": lambda: {recipe: frames(recipe) for recipe in RECIPES},
-    "parameters": lambda: {network: parameters(network) for network in networks()},
-    "wire": lambda: {policy: wire(policy) for policy in FEDERATIONS},
-    "formats": formats,
-    "refusals": lambda: {command: refusal(command.split()) for command in REFUSED},
+    "ledgers": (POLICIES, ledger),
+    "frames": (RECIPES, frames),
+    "parameters": (NETWORKS, parameters),
+    "wire": (FEDERATIONS, wire),
+    "refusals": (REFUSED, refusal),
 }
+"""name → what it is computed for, and how"""
 
 
 def written(value, depth=3):
@@ -340,12 +323,13 @@ def written(value, depth=3):
 
 
 def main(names):
-    DATA.mkdir(exist_ok=True)
-    for name in names or (*GOLDENS, "answers"):
+    for name in names or (*GOLDENS, "formats", "answers"):
         if name == "answers":
             (DATA / "answers.txt").write_text("".join(f"{ASKED}{words}\n{out}" for words, out in answers().items()), "utf-8")
-        else:
-            (DATA / f"{name}.json").write_text(written(GOLDENS[name]()) + "\n", "utf-8")
+            continue
+        cases, compute = GOLDENS.get(name, ((), None))
+        made = {case: compute(case) for case in cases} if compute else formats()
+        (DATA / f"{name}.json").write_text(written(made) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -6,12 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headgate.experiment import load
-from headgate.learning.datasets import load_dataset
-from headgate.simulation.engine import Simulation
+from .digits import TWO, simulate
 
 JUDGE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "algorithm1.py"))
-DATA = load_dataset("digits")
 
 
 @pytest.mark.paper("alg:acdpp", "eq:global-aggregation", "eq:local-gd", "eq:local-update", "eq:local-gradient")
@@ -27,31 +24,19 @@ DATA = load_dataset("digits")
     ],
 )
 def test_the_engine_does_what_algorithm_1_says(executor, settings):
-    e = load(
-        "digits",
-        [
-            'run.policies=["acdpp"]',
-            "run.seeds=2",
-            "run.rounds=25",
-            "training.dtype=float64",
-            "policies.acdpp.N0=100",
-            *settings,
-        ],
-    )
-    simulation = Simulation(e, DATA, "cpu", executor)
+    common = ['run.policies=["acdpp"]', "run.rounds=25", "policies.acdpp.N0=100"]
+    simulation = simulate(*TWO, *common, *settings, executor=executor)
+    e = simulation.experiment
     policy, T = e.policies["acdpp"], e.rounds
     assert policy.bound.pdim <= policy.N0  # below, the printed penalty is another than ours
-    judges = []
-    for s, seed in enumerate(e.seeds):
-        stream, _, _ = JUDGE["digits"](int(seed))
-        rho = policy.rho or 1 - T**-0.5
-        judges.append(
-            JUDGE["algorithm1"](
-                stream, e.prices.path(e.seeds, 1, T + 1)[s], e.system.buffer, e.system.budget, policy.K, T**0.5, rho,
-                policy.rate, policy.bound, e.training.lr, e.training.steps, e.system.weight, np.zeros((10, 65)),
-                N0=policy.N0, n0=policy.n0,
-            )
-        )  # fmt: skip
+    judges = [
+        JUDGE["algorithm1"](
+            JUDGE["digits"](int(seed))[0], e.prices.path(e.seeds, 1, T + 1)[s], e.system.buffer, e.system.budget, policy.K,
+            T**0.5, policy.rho or 1 - T**-0.5, policy.rate, policy.bound, e.training.lr, e.training.steps, e.system.weight,
+            np.zeros((10, 65)), N0=policy.N0, n0=policy.n0,
+        )
+        for s, seed in enumerate(e.seeds)
+    ]  # fmt: skip
     before = np.zeros((2, 10), dtype=int)
     for _ in range(T):
         done = simulation.step()
@@ -61,7 +46,6 @@ def test_the_engine_does_what_algorithm_1_says(executor, settings):
             assert t == done.t
             assert np.array_equal(ledger.admitted[s] - before[s], lam)
             assert ledger.debt[s] == pytest.approx(Z, rel=1e-12)
-            own = simulation.theta[s]
             flat = np.concatenate([theta[:, :-1].ravel(), theta[:, -1]])
-            assert own == pytest.approx(flat, rel=1e-8, abs=1e-10)
+            assert simulation.theta[s] == pytest.approx(flat, rel=1e-8, abs=1e-10)
         before = ledger.admitted.copy()

@@ -1,14 +1,19 @@
-"""A world that changes, in the engine: what is trained on, what models are judged by, what the record says."""
+"""A world that changes, in the engine: what is trained on, what models are judged by, what the record and the page say."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import headgate
 from headgate.experiment import load
-from headgate.learning.datasets import load_dataset
 from headgate.records.tables import METRICS
-from headgate.simulation.engine import Simulation
 
-DATA = load_dataset("digits")
+from .digits import DATA, TWO, played, simulate
+
 SWAP = np.array([1, 0, 3, 2, 5, 4, 7, 6, 9, 8])
 THREE = f"data.concepts=['same', 'rotated', {{kind='swapped', to={SWAP.tolist()}}}]"
 CHANGES = {
@@ -16,7 +21,7 @@ CHANGES = {
     "gradual": "data.changes={kind='gradual', start=2, stop=10, order=[2, 1]}",
     "recurring": "data.changes={kind='recurring', every=3, order=[0, 2, 1], clients=[0, 1, 2, 3, 4, 5]}",
 }
-SMALL = ["run.rounds=12", "run.seeds=2", "training.dtype=float64", "training.steps=2"]
+SMALL = [*TWO, "run.rounds=12", "training.steps=2"]
 POLICIES = [
     "run.policies=['headgate', 'constant', 'hybrid', 'acdpp', 'balanced', 'listening']",
     "policies.listening.kind=studies.zoo.listening:Listening",
@@ -24,22 +29,17 @@ POLICIES = [
 ]
 
 
-def simulation_of(*settings, executor="auto", dataset=DATA):
-    return Simulation(load("digits", [*SMALL, *settings]), dataset, "cpu", executor)
-
-
-def played(simulation):
-    return [row for _ in range(simulation.experiment.rounds) for row in simulation.step().metrics]
+def rows_of(*settings):
+    return [row for done in played(*SMALL, *settings)[1] for row in done.metrics]
 
 
 @pytest.mark.parametrize("changes", CHANGES)
 def test_a_sample_stays_as_it_was_when_it_was_admitted(changes):
     """Under every kind of rule, by plain bookkeeping of the round in which each position was admitted."""
-    simulation = simulation_of(THREE, CHANGES[changes], *POLICIES)
+    simulation = simulate(*SMALL, THREE, CHANGES[changes], *POLICIES)
     given, n = simulation.experiment.data, len(DATA.train_labels)
-    born, clients = {}, np.arange(10)
+    born, clients, several = {}, np.arange(10), 0
     looks = {0: DATA.train_images, 1: np.rot90(DATA.train_images, 1, axes=(2, 3)), 2: DATA.train_images}
-    several = 0
     for t in range(1, 13):
         before = simulation.ledgers
         now = simulation._prepare(t, before, simulation.purchases)
@@ -64,8 +64,7 @@ def test_a_sample_stays_as_it_was_when_it_was_admitted(changes):
 
 
 def test_a_rule_that_looks_at_classes_sees_them_as_they_were_called():
-    simulation = simulation_of(THREE, "data.changes={kind='sudden', rounds=[3], order=[0, 2]}", *POLICIES)
-    played(simulation)
+    simulation, _ = played(*SMALL, THREE, "data.changes={kind='sudden', rounds=[3], order=[0, 2]}", *POLICIES)
     contents, places = simulation.ledgers["balanced"].contents, simulation.ledgers["balanced"].places
     s, m, nth = np.nonzero(places >= 0)
     late = contents.born[s, m, nth] >= 3
@@ -82,7 +81,8 @@ def test_models_are_judged_by_the_concepts_of_today(executor, validation):
     """By hand: the share of right answers on each concept's test set, averaged with the clients' weights."""
     weights = [0.05, 0.05, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]
     more = [f"system.weights={weights}", f"data.validation={validation}", "run.policies=['headgate']", "run.rounds=6"]
-    simulation = simulation_of(THREE, "data.changes={kind='sudden', rounds=[3, 6], stagger=1}", *more, executor=executor)
+    changes = "data.changes={kind='sudden', rounds=[3, 6], stagger=1}"
+    simulation = simulate(*SMALL, THREE, changes, *more, executor=executor)
     for t in range(1, 7):
         rows = simulation.step().metrics
         concept = np.array([int(t >= 3 + m) + int(t >= 6 + m) for m in range(10)])
@@ -115,30 +115,50 @@ def answers(theta, images):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_world_that_stands_still_is_the_same_with_concepts_and_without(dtype):
     more = [*POLICIES, f"training.dtype={dtype}", "data.validation=0.1", "training.evaluate_every=5"]
-    plain = played(simulation_of(*more))
-    still = played(simulation_of(*more, "data.concepts=['same', 'rotated']", "data.changes={kind='sudden', rounds=[99]}"))
-    assert [list(row) for row in plain] == [list(METRICS)] * len(plain)
-    assert [list(row) for row in still] == [[*METRICS, "changed", "share_0", "accuracy_0", "share_1", "accuracy_1"]] * len(
-        still
-    )
+    plain = rows_of(*more)
+    still = rows_of(*more, "data.concepts=['same', 'rotated']", "data.changes={kind='sudden', rounds=[99]}")
     for mine, other in zip(still, plain, strict=True):
+        assert list(other) == list(METRICS)
+        assert list(mine) == [*METRICS, "changed", "share_0", "accuracy_0", "share_1", "accuracy_1"]
         np.testing.assert_equal({name: mine[name] for name in other}, other)
         assert (mine["changed"], mine["share_0"], mine["share_1"]) == (0, 1, 0)
         np.testing.assert_equal(mine["accuracy_0"], other["test_accuracy"])
-    assert "concepts" not in simulation_of(*more).experiment.tables()["data"]
+    assert "concepts" not in simulate(*more).experiment.tables()["data"]
 
 
 def test_an_image_in_another_look_is_a_new_sample_and_one_that_merely_comes_later_is_not():
     small = ["run.policies=['oracle']", "data.partition.per_class=10", "training.steps=1"]
-    swapped = played(simulation_of(*small, THREE, "data.changes={kind='sudden', rounds=[6], order=[0, 2]}"))
+    swapped = rows_of(*small, THREE, "data.changes={kind='sudden', rounds=[6], order=[0, 2]}")
     assert (swapped[8]["N"], swapped[-1]["N"]) == (200, 400)  # two seeds a round; 200 images in two looks
     thinned = f"data.concepts=['same', {{kind='prior', weights={[0.5] * 10}}}]"
-    later = played(simulation_of(*small, thinned, "data.changes={kind='sudden', rounds=[6]}"))
+    later = rows_of(*small, thinned, "data.changes={kind='sudden', rounds=[6]}")
     assert later[-1]["N"] == 200
 
 
 def test_a_cohort_of_many_clients_in_a_world_that_changes():
     more = ["system.clients=1500", "training.cohort=20", "run.policies=['constant']", "run.rounds=4", "system.budget=9000"]
-    rows = played(simulation_of(THREE, "data.changes={kind='sudden', rounds=[3]}", *more))
+    rows = rows_of(THREE, "data.changes={kind='sudden', rounds=[3]}", *more)
     assert [row["changed"] for row in rows[::2]] == pytest.approx([0, 0, 1, 0])
     assert rows[-1]["accuracy_1"] == rows[-1]["test_accuracy"]
+
+
+def test_the_recipe_on_the_page_is_the_one_that_is_shipped():
+    page = (Path(__file__).parents[2] / "docs" / "do" / "changes.md").read_text("utf-8")
+    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert load({"base": "digits", **tomllib.loads(block)}).data == load("drifting").data
+
+
+def test_the_recipe_tells_of_its_dips_in_summary_and_report(tmp_path):
+    e = headgate.load("drifting", "data.kind=digits", "run.seeds=2", 'run.policies=["oracle", "constant"]')
+    run = headgate.run(e, tmp_path / "moved", quiet=True)
+    frame = run.frame
+    assert frame.filter(frame["changed"] > 0)["t"].unique().sort().to_list() == [41, 81]
+    told = {row["policy"]: row for row in json.loads((tmp_path / "moved" / "summary.json").read_text())}
+    for row in told.values():
+        assert row["dips"] == 4  # two changes, two seeds
+        assert 0.2 < row["dip_depth"]["mean"] < 0.9
+        assert row["dip_length"]["mean"] >= 1
+    assert told["oracle"]["daily_accuracy"]["mean"] > told["constant"]["daily_accuracy"]["mean"]  # who renews all is back first
+    report = (tmp_path / "moved" / "report.html").read_text("utf-8")
+    assert "Dip lasts" in report
+    assert '"changes":[41,81]' in report

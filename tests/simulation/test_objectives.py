@@ -3,58 +3,36 @@
 import numpy as np
 import pytest
 
-from headgate.experiment import load
-from headgate.learning.datasets import load_dataset
 from headgate.learning.objectives import OBJECTIVE
-from headgate.simulation.engine import Simulation
 
 from ..learning import losses_written_out as written
+from .digits import TWO, batches, played, simulate
 
-DATA = load_dataset("digits")
-SETTINGS = ["run.rounds=6", "run.seeds=2", 'run.policies=["headgate", "constant"]', "training.steps=2"]
+SMALL = [*TWO, "run.rounds=6", 'run.policies=["headgate", "constant"]', "training.steps=2"]
 KINDS = [kind for kind in OBJECTIVE.kinds if kind != "plain"]
 
 
-def simulation(*settings, executor="auto"):
-    return Simulation(load("digits", [*SETTINGS, "training.dtype=float64", *settings]), DATA, "cpu", executor)
-
-
-def played(*settings, executor="reference"):
-    own = simulation(*settings, executor=executor)
-    thetas = []
-    for _ in range(own.experiment.rounds):
-        own.step()
-        thetas.append(own.theta)
-    return own, np.stack(thetas)
-
-
 @pytest.mark.parametrize("executor", ["gram", "flat", "batched"])
-def test_executors_agree_over_rounds(executor):
-    _, expected = played("objective.kind=fresh")
-    own, thetas = played("objective.kind=fresh", executor=executor)
+def test_executors_agree_after_rounds(executor):
+    own, expected = (played(*SMALL, "objective.kind=fresh", executor=each)[0] for each in (executor, "reference"))
     assert own.learner.executor.name == executor
-    np.testing.assert_allclose(thetas, expected, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(own.theta, expected.theta, rtol=1e-9, atol=1e-11)
 
 
 def test_each_kind_learns_something_else():
-    _, plain = played(executor="gram")
-    others = [played(f"objective.kind={kind}", executor="gram")[1] for kind in KINDS]
-    ends = [thetas[-1] for thetas in (plain, *others)]
-    assert len({end.tobytes() for end in ends}) == len(ends)
+    ends = [played(*SMALL, f"objective.kind={kind}")[0].theta.tobytes() for kind in OBJECTIVE.kinds]
+    assert len(set(ends)) == len(ends)
 
 
 @pytest.mark.parametrize(("setting", "executor"), [("model.kind=logistic", "gram"), ("training.batch_size=4", "flat")])
 def test_auto_finds_one_that_does_it(setting, executor):
-    assert simulation(setting, "objective.kind=fedlc").learner.executor.name == executor
+    assert simulate(*SMALL, setting, "objective.kind=fedlc").learner.executor.name == executor
 
 
 @pytest.mark.parametrize("more", [[], ["data.late=2"], ['policies.constant.rule={kind="reservoir"}'], ["training.cohort=3"]])
 def test_fresh_is_what_a_client_has_labels_of_since_this_round(more, monkeypatch):
-    own = simulation("objective={kind='fresh', share=0.7}", *more)
-    seen, advance = [], own.learner.executor.advance
-    monkeypatch.setattr(
-        own.learner.executor, "advance", lambda theta, packed, *rest: seen.append(packed) or advance(theta, packed, *rest)
-    )
+    own = simulate(*SMALL, "objective={kind='fresh', share=0.7}", *more)
+    seen = batches(own, monkeypatch)
     mixed, held_before = 0, [set() for _ in own.run_seeds]
     for _ in range(own.experiment.rounds):
         now = own._prepare(own.t + 1, own.ledgers, own.purchases)
@@ -76,7 +54,7 @@ def test_fresh_is_what_a_client_has_labels_of_since_this_round(more, monkeypatch
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_breaks_down_is_lost_and_leaves_the_others_alone(kind):
-    own, other = (simulation(f"objective.kind={kind}", "training.average=2") for _ in range(2))
+    own, other = (simulate(*SMALL, f"objective.kind={kind}", "training.average=2") for _ in range(2))
     for _ in range(3):
         own.step()
         other.step()

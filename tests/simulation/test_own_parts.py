@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -43,37 +44,30 @@ def admitted(folder, policy):
     return rows.sort("seed", "t")["admitted"].to_list()
 
 
-def test_an_object_is_what_runs_and_one_without_a_name_is_marked(tmp_path):
+def test_an_object_is_what_runs_and_one_without_a_name_is_marked_and_never_resumed_nor_sent_away(tmp_path):
     experiment = load("digits", SMALL).with_policy("mine", local(7))
-    folder = perform(experiment, tmp_path / "run", processes=1)[0].path
-    assert admitted(folder, "mine") == [7] * 8
-    written = tomllib.loads((folder / "config.toml").read_text())["policies"]
+    done = perform(experiment, tmp_path / "done", processes=1)[0].path
+    assert admitted(done, "mine") == [7] * 8
+    written = tomllib.loads((done / "config.toml").read_text())["policies"]
     assert written["mine"] == {"kind": "in this process: local.<locals>.Local", "each": 7}
     assert written["constant"]["K"] == experiment.policies["constant"].K
-    marked = json.loads((folder / "environment.json").read_text())["unnamed"]
+    marked = json.loads((done / "environment.json").read_text())["unnamed"]
     assert list(marked) == ["policies.mine"]
     assert "is not a class at the top of its module" in marked["policies.mine"]
-
-
-def test_what_has_no_name_is_neither_resumed_nor_sent_to_other_processes(tmp_path):
-    experiment = load("digits", SMALL).with_policy("mine", local(7))
+    assert [run.path for run in perform(experiment, done, processes=1)] == [done]
+    with pytest.raises(DataError, match="was begun with other settings"):  # never taken for the one that ran
+        perform(load("digits", SMALL).with_policy("mine", local(8)), done, processes=1)
     with pytest.raises(SettingError, match=r"--processes 2: this process alone can run policies.mine: .*Local"):
         perform(experiment, tmp_path / "never", processes=2)
     assert not (tmp_path / "never").exists()
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(experiment, folder, processes=1, watch=Stopping())
-    for given in (None, experiment):
+    for given, where in ((None, folder), (experiment, folder), (None, done)):
         with pytest.raises(SettingError, match=r"cannot be resumed: policies.mine was handed over in Python \(.*Local"):
-            perform(given, folder, processes=1)
+            perform(given, where, processes=1)
     with pytest.raises(SettingError, match=r"policies.mine: ran in this process: .*which no recipe can name"):
         load(folder / "config.toml")
-    done = perform(experiment, tmp_path / "done", processes=1)[0].path
-    with pytest.raises(SettingError, match="cannot be resumed"):
-        perform(None, done)
-    assert [run.path for run in perform(experiment, done, processes=1)] == [done]
-    with pytest.raises(DataError, match="was begun with other settings"):  # never taken for the one that ran
-        perform(load("digits", SMALL).with_policy("mine", local(8)), done, processes=1)
 
 
 @dataclass(frozen=True)
@@ -114,16 +108,12 @@ class Each(AdmissionPolicy):
 
 
 @pytest.fixture
-def named(tmp_path, monkeypatch):
+def named(tmp_path, monkeypatch, forgets_modules):
     """A module in the working folder, imported as anybody would."""
     (tmp_path / "named_part.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "named_part", raising=False)
-    import named_part
-
-    yield named_part
-    monkeypatch.delitem(sys.modules, "named_part")
+    return import_module("named_part")
 
 
 @linux
@@ -179,13 +169,7 @@ def test_parts_beside_a_recipe_run_from_any_folder_by_any_number_of_processes(tm
     for name in TABLES:
         assert (elsewhere / "two" / name).read_bytes() == (elsewhere / "one" / name).read_bytes()
     written = tomllib.loads((elsewhere / "two" / "config.toml").read_text())
-    kinds = [written[section]["kind"] for section in ("prices", "data", "model", "server", "objective")]
-    assert kinds == [
-        "my_prices:Weekends",
-        "my_data:Stripes",
-        "my_model:TwoLayers",
-        "my_server:Halfway",
-        "my_objective:Smoothed",
-    ]
+    own = {"prices": "Weekends", "data": "Stripes", "model": "TwoLayers", "server": "Halfway", "objective": "Smoothed"}
+    assert all(written[section]["kind"] == f"my_{section}:{name}" for section, name in own.items())
     assert written["policies"]["steps"]["rule"] == {"kind": "my_rule:OldestAndUnlucky", "capacity": "buffer", "luck": 3.0}
     assert load(elsewhere / "two" / "config.toml").tables() == written

@@ -15,14 +15,14 @@ from headgate.control.policies import Headgate
 from headgate.control.scores import NAMES, WITHOUT_LABELS
 from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.learning.datasets import load_dataset
 from headgate.learning.models import Model
 from headgate.learning.networks import build_model
 from headgate.simulation import engine
 from headgate.simulation.engine import Simulation
 from headgate.simulation.learner import learner_of
 
-DATA = load_dataset("digits")
+from .digits import DATA, simulate
+
 MARGINS = ((0, 0), (0, 0), (10, 10), (10, 10))
 LARGE = replace(DATA, train_images=np.pad(DATA.train_images, MARGINS), test_images=np.pad(DATA.test_images, MARGINS))
 SMALL = ["run.rounds=6", "run.seeds=3", 'run.policies=["headgate"]', "training.steps=2", "system.budget=60"]
@@ -71,22 +71,13 @@ WORLDS = {
 }
 
 
-def experiment_of(kind, *settings):
-    if isinstance(kind, str):
-        return load("digits", [*SMALL, f"model.kind={kind}", *settings])
-    return replace(load("digits", [*SMALL, *settings]), model=Branched(kind))
-
-
-def layer_of(module):
-    return module.out if isinstance(module, TwoBranches) else [part for part in module.modules() if type(part) is nn.Linear][-1]
-
-
 def by_hand(module, x, y):
     """Of one image: loss, entropy, margin, the gradient of the loss by the last layer, and that with the guess as label."""
     logits = module(x)
     chance = torch.softmax(logits, 1)[0]
     two = chance.sort(descending=True).values
-    parameters = list(layer_of(module).parameters())
+    linear = [part for part in module.modules() if type(part) is nn.Linear]
+    parameters = list((module.out if isinstance(module, TwoBranches) else linear[-1]).parameters())
 
     def gradient(label):
         found = torch.autograd.grad(cross_entropy(logits, label), parameters, retain_graph=True)
@@ -101,15 +92,16 @@ def by_hand(module, x, y):
 def after_a_round(world):
     """Nobody changes it: scores are asked for."""
     data, kind, executor = WORLDS[world]
-    own = Simulation(experiment_of(kind, "training.evaluate_every=6"), data, "cpu", executor)
+    common = load("digits", [*SMALL, "training.evaluate_every=6", *([f"model.kind={kind}"] if isinstance(kind, str) else [])])
+    experiment = common if isinstance(kind, str) else replace(common, model=Branched(kind))
+    own = Simulation(experiment, data, "cpu", executor)
     own.step()
     return own
 
 
 @pytest.mark.parametrize("world", [pytest.param(name, marks=[pytest.mark.long] * (name == "resnet9")) for name in WORLDS])
 def test_scores_are_those_of_each_sample_by_autograd(world):
-    data, kind, _ = WORLDS[world]
-    own = after_a_round(world)
+    (data, kind, _), own = WORLDS[world], after_a_round(world)
     linear = kind is not Softened
     asked = NAMES if linear else NAMES[:-1]
     rng = np.random.default_rng(1)
@@ -121,9 +113,9 @@ def test_scores_are_those_of_each_sample_by_autograd(world):
     for i, (run, row) in enumerate(zip(runs.tolist(), rows.tolist(), strict=True)):
         torch.nn.utils.vector_to_parameters(torch.from_numpy(own.theta[run]).double(), module.parameters())
         x = (torch.from_numpy(data.train_images[row]).double() / 255 - mean) / std
-        loss, entropy, margin, gradient, guessed = by_hand(module, x[None], torch.from_numpy(data.train_labels[row : row + 1]))
+        *sure, gradient, guessed = by_hand(module, x[None], torch.from_numpy(data.train_labels[row : row + 1]))
         close = {"rtol": 2e-4, "atol": 2e-5}
-        np.testing.assert_allclose([found.loss[i], found.entropy[i], found.margin[i]], [loss, entropy, margin], **close)
+        np.testing.assert_allclose([found.loss[i], found.entropy[i], found.margin[i]], sure, **close)
         if linear:
             np.testing.assert_allclose(np.outer(found.error[i], found.features[i]), gradient, **close)
             np.testing.assert_allclose(np.outer(found.guess[i], found.features[i]), guessed, **close)
@@ -135,8 +127,7 @@ def test_scores_are_those_of_each_sample_by_autograd(world):
 
 @pytest.mark.parametrize("world", [name for name in WORLDS if name != "resnet9"])
 def test_what_a_run_is_told_hangs_on_no_other_run(world):
-    data, kind, _ = WORLDS[world]
-    own = after_a_round(world)
+    (data, kind, _), own = WORLDS[world], after_a_round(world)
     asked = WITHOUT_LABELS if kind is not Softened else WITHOUT_LABELS[:-1]
     rng = np.random.default_rng(2)
     runs, rows = np.repeat(np.arange(3), 7), rng.integers(0, len(data.train_labels), 21)
@@ -158,27 +149,16 @@ class Wrongest(Retention):
     def rank(self, given):
         if given.scores is None:
             return -given.position
-        size = (given.scores.error**2).sum(axis=-1) * (given.scores.features**2).sum(axis=-1)
-        return -size
+        return -(given.scores.error**2).sum(axis=-1) * (given.scores.features**2).sum(axis=-1)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class KeepingWrongest(Headgate):
-    def retention(self, system):
-        return Wrongest()
-
-
-def looking(*settings, names=("looks",)):
-    experiment = load("digits", [*SMALL, *settings])
-    for name in names:
-        experiment = experiment.with_policy(name, KeepingWrongest())
-    return experiment
+def looking(*settings):
+    return load("digits", [*SMALL, *settings]).with_policy("looks", Headgate(rule=Wrongest()))
 
 
 def test_samples_are_judged_by_the_model_that_the_round_begins_with():
     own = Simulation(looking("training.dtype=float64", "run.rounds=12"), DATA, "cpu", "reference")
     held = [[[] for _ in own.experiment.system.buffer] for _ in range(3)]
-    scale, shift = 1 / (255 * np.array(DATA.std).item()), -np.array(DATA.mean).item() / np.array(DATA.std).item()
     crowded = 0
     for _ in range(12):
         theta, before = own.theta[3:], own.ledgers["looks"].admitted
@@ -190,7 +170,7 @@ def test_samples_are_judged_by_the_model_that_the_round_begins_with():
             if could.size > room:
                 crowded += 1
                 rows = own.streams[r].at(np.full_like(could, m), could).rows
-                x = DATA.train_images[rows].reshape(len(rows), -1) * scale + shift
+                x = (DATA.train_images[rows].reshape(len(rows), -1) / 255 - DATA.mean[0]) / DATA.std[0]
                 z = x @ theta[r, :640].reshape(10, 64).T + theta[r, 640:]
                 p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True) - np.eye(10)[DATA.train_labels[rows]]
                 size = (p**2).sum(axis=1) * ((x**2).sum(axis=1) + 1)
@@ -220,7 +200,7 @@ def test_where_the_world_changes_a_held_sample_is_judged_as_it_was_when_it_came(
 
 
 def test_where_nobody_looks_nothing_is_asked(monkeypatch):
-    own = Simulation(load("digits", SMALL), DATA)
+    own = simulate(*SMALL)
     monkeypatch.setattr(own.learner, "scores", lambda *_: pytest.fail("nobody asked"))
     for _ in range(6):
         own.step()
@@ -230,11 +210,8 @@ def test_control_waits_for_the_model_where_a_rule_looks_or_a_policy_listens(monk
     """On a device of its own, which another stands for here."""
     monkeypatch.setattr(engine, "learner_of", lambda given, data, device, executor: learner_of(given, data, "cpu", executor))
     listening = load("digits", [*SMALL, "policies.headgate.kind=studies.zoo.listening:Listening"])
-    for experiment, overlaps in (
-        (load("digits", [*SMALL, "training.losses=true"]), True),
-        (looking(), False),
-        (listening, False),
-    ):
+    losses = load("digits", [*SMALL, "training.losses=true"])
+    for experiment, overlaps in ((losses, True), (looking(), False), (listening, False)):
         own = Simulation(experiment, DATA, "cuda")
         own.step()
         assert own.overlap is overlaps
@@ -242,11 +219,8 @@ def test_control_waits_for_the_model_where_a_rule_looks_or_a_policy_listens(monk
 
 
 def test_a_model_that_ends_otherwise_is_refused_by_name_where_gradients_are_asked_for():
-    choosing = ["data.window=2", "policies.headgate.selection=studies.zoo.kcentre:KCentre"]
-    for experiment, who in (
-        (looking(), "Wrongest .policies.looks"),
-        (load("digits", [*SMALL, *choosing]), "KCentre .policies.head"),
-    ):
+    choosing = load("digits", [*SMALL, "data.window=2", "policies.headgate.selection=studies.zoo.kcentre:KCentre"])
+    for experiment, who in ((looking(), "Wrongest .policies.looks"), (choosing, "KCentre .policies.head")):
         with pytest.raises(SettingError, match=rf"model.kind = Softened: does not end with a linear layer, .*{who}"):
             Simulation(replace(experiment, model=Branched(Softened)), DATA)
 

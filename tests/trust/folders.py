@@ -5,9 +5,11 @@ import json
 import os
 import shutil
 import signal
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
+from unittest import mock
 
 import polars as pl
 
@@ -26,21 +28,14 @@ def made(kind: str) -> Path:
     """Made once a process; to be copied. They go with the process."""
     folder = Path(mkdtemp(prefix="headgate-folders-")) / kind
     atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
-    two = [*SMALL, 'run.policies=["constant", "headgate"]']
     if kind == "sweep":
         perform(sweep_points("digits", [*SMALL, "sweep.system.budget=[20.0, 40.0]"]), folder, processes=1)
     elif kind == "finished":
         perform(load("digits", SMALL), folder, processes=1)
     else:
-        before = schedule.most_runs
-        if kind == "shards":
-            schedule.most_runs = lambda *_: 2
-        try:
-            perform(load("digits", two), folder, processes=1, watch=_stop)
-        except Interrupted:
-            pass
-        finally:
-            schedule.most_runs = before
+        cut = mock.patch.object(schedule, "most_runs", return_value=2) if kind == "shards" else nullcontext()
+        with cut, suppress(Interrupted):
+            perform(load("digits", [*SMALL, 'run.policies=["constant", "headgate"]']), folder, processes=1, watch=_stop)
     return folder
 
 

@@ -3,6 +3,7 @@
 import http.client
 import json
 import threading
+from contextlib import closing
 from typing import NamedTuple
 
 import uvicorn
@@ -44,18 +45,10 @@ class Served:
         assert not self._thread.is_alive()
 
     def ask(self, method, path, body=None, headers=()):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
-        try:
-            connection.putrequest(method, path, skip_host="Host" in dict(headers))
-            for key, value in dict(headers).items():
-                connection.putheader(key, value)
-            if body is not None:
-                connection.putheader("Content-Length", str(len(body)))
-            connection.endheaders(body)
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)) as connection:
+            connection.request(method, path, body, dict(headers))
             answer = connection.getresponse()
             return Answer(answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read())
-        finally:
-            connection.close()
 
     def get(self, path, **headers):
         return self.ask("GET", path, headers={key.replace("_", "-"): value for key, value in headers.items()})

@@ -1,6 +1,7 @@
 """Chunks on a GPU: its memory goes back between them, each goes on by itself, and want of memory loses nothing."""
 
-import importlib.util
+from functools import partial
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -13,10 +14,10 @@ from headgate.simulation.schedule import perform
 
 from .played import SETTINGS, Stopping, models, odd, tables
 
-DEVICE = "cuda"
+play = partial(perform, device="cuda", processes=1)
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
-    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed"),
+    pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed"),
 ]
 SMALL = """
 from dataclasses import dataclass
@@ -49,30 +50,25 @@ def test_memory_goes_back_between_chunks(tmp_path, monkeypatch, small):
 
     for module in (run, workers):
         monkeypatch.setattr(module, "give_back", watched)
-    perform(small, tmp_path / "run", device=DEVICE, processes=1)
+    play(small, tmp_path / "run")
     assert len(held) == 5  # after the look before all chunks, and after each
     first, *later = held
     assert all(allocated <= first[0] + 2**20 for allocated, _ in later)
     assert all(reserved <= first[1] + 2**25 for _, reserved in later)
 
 
-def test_the_numbers_of_chunks_are_those_of_one(tmp_path, monkeypatch, small):
-    cut_up = perform(small, tmp_path / "cut", device=DEVICE, processes=1)[0].path
+def test_chunks_come_to_the_numbers_of_one_also_if_interrupted(tmp_path, monkeypatch, small):
+    cut_up = play(small, tmp_path / "cut")[0].path
     assert len(shard_folders(cut_up)) == 4
-    monkeypatch.setattr(schedule, "most_runs", lambda *_: 8)
-    whole = perform(small, tmp_path / "whole", device=DEVICE, processes=1)[0].path
-    assert "triton" in (whole / "environment.json").read_text()
-    assert tables(cut_up) == tables(whole)
-
-
-def test_an_interrupted_run_goes_on_chunk_by_chunk_to_the_same_bytes(tmp_path, small):
-    whole = perform(small, tmp_path / "whole", device=DEVICE, processes=1)[0].path
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
-        perform(small, folder, device=DEVICE, processes=1, watch=Stopping())
-    perform(small, folder, device=DEVICE, processes=1)
-    assert tables(folder) == tables(whole)
-    assert models(folder) == models(whole)
+        play(small, folder, watch=Stopping())
+    play(small, folder)
+    assert models(folder) == models(cut_up)
+    monkeypatch.setattr(schedule, "most_runs", lambda *_: 8)
+    whole = play(small, tmp_path / "whole")[0].path
+    assert "triton" in (whole / "environment.json").read_text()
+    assert tables(folder) == tables(cut_up) == tables(whole)
 
 
 def test_want_of_memory_in_the_midst_loses_nothing(tmp_path, monkeypatch):
@@ -80,8 +76,8 @@ def test_want_of_memory_in_the_midst_loses_nothing(tmp_path, monkeypatch):
     experiment, folder = odd(tmp_path, monkeypatch, 4, asked), tmp_path / "run"
     monkeypatch.setattr(schedule, "most_runs", lambda *_: 2)
     with pytest.raises(torch.OutOfMemoryError):
-        perform(experiment, folder, device=DEVICE, processes=1)
+        play(experiment, folder)
     (tmp_path / "armed").unlink()
-    perform(None, folder, device=DEVICE, processes=1, trust=["odd"])
-    whole = perform(experiment, tmp_path / "whole", device=DEVICE, processes=1)[0].path
+    play(None, folder, trust=["odd"])
+    whole = play(experiment, tmp_path / "whole")[0].path
     assert tables(folder) == tables(whole)

@@ -7,6 +7,13 @@ import pytest
 from ..served import Served
 
 expect = pytest.importorskip("playwright.sync_api").expect
+MODEL = """async (trace) => {
+  const { modelOf, windowOf, admittedIn } = await import("/static/js/gate/model.js");
+  const model = modelOf(trace);
+  const each = (f) => trace.t.map((_, t) => model.labels.map((_, m) => f(windowOf(model, m, t + 1), m, t + 1)));
+  const ages = ({ lo, hi }, m, t) => Array.from({ length: hi - lo }, (_, i) => t - admittedIn(model, m, lo + i));
+  return [model.labels, each(({ lo, hi }) => hi - lo), model.held, each(ages)];
+}"""
 
 
 def readout(page, title):
@@ -84,32 +91,23 @@ def test_nothing_plays_by_itself_for_those_who_want_no_motion(tab, served):
     assert value == int(value)  # from round to round, with nothing in between
 
 
-@pytest.mark.parametrize("policy", ["acdpp", "hybrid", "headgate"])
-def test_windows_and_ages_follow_from_the_record(tab, served, policy):
+def test_windows_and_ages_follow_from_the_record_and_what_an_older_run_did_not_record_is_not_invented(tab, served):
     page = tab(served)
-    trace = served.get(f"/api/runs/done/trace?policy={policy}&seed=0").json
-    held, ages = page.evaluate(
-        """async (trace) => {
-          const { modelOf, windowOf, admittedIn } = await import("/static/js/gate/model.js");
-          const model = modelOf(trace);
-          const each = (f) => trace.t.map((_, t) => trace.buffers.map((_, m) => f(windowOf(model, m, t + 1), m, t + 1)));
-          return [each(({ lo, hi }) => hi - lo), each(({ lo, hi }, m, t) => {
-            const list = [];
-            for (let i = lo; i < hi; i++) list.push(t - admittedIn(model, m, i));
-            return list;
-          })];
-        }""",
-        trace,
-    )
-    assert held == trace["held"]
-    queues = [[] for _ in trace["buffers"]]
-    for t, row in enumerate(trace["admitted_by_client"]):
-        for m, count in enumerate(row):
-            there = trace["held"][t][m]
-            queues[m] = [age + 1 for age in queues[m]] + [0] * int(count)
-            missing = int(there) - len(queues[m])
-            queues[m] = [t + 1] * missing + queues[m] if missing > 0 else queues[m][-int(there) :] if there else []
-            assert ages[t][m] == queues[m]
+    for policy in ("acdpp", "hybrid", "headgate"):
+        trace = served.get(f"/api/runs/done/trace?policy={policy}&seed=0").json
+        _, held, _, ages = page.evaluate(MODEL, trace)
+        assert held == trace["held"]
+        queues = [[] for _ in trace["buffers"]]
+        for t, row in enumerate(trace["admitted_by_client"]):
+            for m, count in enumerate(row):
+                there = trace["held"][t][m]
+                queues[m] = [age + 1 for age in queues[m]] + [0] * int(count)
+                missing = int(there) - len(queues[m])
+                queues[m] = [t + 1] * missing + queues[m] if missing > 0 else queues[m][-int(there) :] if there else []
+                assert ages[t][m] == queues[m]
+    labels, _, together, _ = page.evaluate(MODEL, trace | {"admitted_by_client": None, "recorded": False})
+    assert labels == ["all clients"]
+    assert together == [[n] for n in trace["n"]]
 
 
 def test_many_clients_are_shown_together(tab, served):
@@ -118,18 +116,3 @@ def test_many_clients_are_shown_together(tab, served):
     assert len(served.get("/api/runs/crowded/trace").json["buffers"]) <= 60
     page.keyboard.press("ArrowRight")
     expect(readout(page, "Round")).to_have_text("4 / 6")
-
-
-def test_what_an_older_run_did_not_record_is_not_invented(tab, served):
-    page = tab(served)
-    trace = served.get("/api/runs/done/trace?policy=headgate&seed=0").json | {"admitted_by_client": None, "recorded": False}
-    labels, held = page.evaluate(
-        """async (trace) => {
-          const { modelOf } = await import("/static/js/gate/model.js");
-          const { labels, held } = modelOf(trace);
-          return [labels, held];
-        }""",
-        trace,
-    )
-    assert labels == ["all clients"]
-    assert held == [[n] for n in trace["n"]]

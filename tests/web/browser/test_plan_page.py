@@ -12,7 +12,7 @@ def tile(page, title):
     return page.locator(".tile", has_text=title).locator(".tile-value")
 
 
-def test_a_slider_changes_the_plan_and_the_link(tab, served):
+def test_a_slider_changes_the_plan_the_link_and_what_is_copied(tab, served):
     page = tab(served, "/plan?rounds=40&seeds=2&policy=acdpp")
     expect(tile(page, "Keep a sample")).to_have_text("10")
     expect(page.locator(".answer .plot svg.main-svg").first).to_be_visible()
@@ -26,10 +26,14 @@ def test_a_slider_changes_the_plan_and_the_link(tab, served):
     expect(page).to_have_url(re.compile(f"budget={budget}&"))
     page.reload()
     expect(tile(page, "Keep a sample")).to_have_text(kept)
+    page.get_by_role("button", name="Copy as TOML").click()
+    expect(page.locator("#said")).to_have_text("Copy as TOML: copied")
+    plan = tomllib.loads(page.evaluate("() => navigator.clipboard.readText()"))
+    assert plan["system"]["budget"] == float(budget)
 
 
-def test_of_many_movements_the_last_is_answered(tab, served):
-    page = tab(served, "/plan?rounds=60&seeds=2")
+def test_of_many_movements_the_last_is_answered_and_what_cannot_be_is_said_beside_its_field(tab, served):
+    page = tab(served, "/plan?rounds=40&seeds=2", expected="422")
     expect(page.locator(".tile")).to_have_count(7)
     field = page.get_by_role("spinbutton", name="Clients")
     for clients in range(11, 31):
@@ -37,15 +41,11 @@ def test_of_many_movements_the_last_is_answered(tab, served):
     expect(page.locator(".tile", has_text="Most in memory")).to_contain_text("of 300")
     expect(page.locator(".answer")).to_have_attribute("aria-busy", "false")
     expect(page.locator(".tile", has_text="Most in memory")).to_contain_text("of 300")
-
-
-def test_what_is_copied_is_the_plan(tab, served):
-    page = tab(served, "/plan?rounds=40&seeds=2&budget=70&policy=acdpp")
-    expect(page.locator(".tile")).to_have_count(7)
-    page.get_by_role("button", name="Copy as TOML").click()
-    expect(page.locator("#said")).to_have_text("Copy as TOML: copied")
-    plan = tomllib.loads(page.evaluate("() => navigator.clipboard.readText()"))
-    assert plan["system"]["budget"] == 70
+    budget = page.get_by_role("spinbutton", name="Budget")
+    budget.fill("-5")
+    expect(page.locator(".field[data-setting='system.budget'] .field-wrong")).to_contain_text("system.budget")
+    budget.fill("50")
+    expect(page.locator(".field-wrong:visible")).to_have_count(0)
 
 
 def test_policy_K_prices_and_recipes(tab, served):
@@ -75,12 +75,3 @@ def test_a_plan_that_breaks_a_limit_is_said_in_red_and_the_way_out_works(tab, se
     expect(said).to_be_hidden()
     expect(page).to_have_url(re.compile("limits=kept"))
     expect(page.locator(".tile.over")).to_have_count(0)
-
-
-def test_what_cannot_be_is_said_beside_its_field(tab, served):
-    page = tab(served, "/plan?rounds=40&seeds=2", expected="422")
-    expect(page.locator(".tile")).to_have_count(7)
-    page.get_by_role("spinbutton", name="Budget").fill("-5")
-    expect(page.locator(".field[data-setting='system.budget'] .field-wrong")).to_contain_text("system.budget")
-    page.get_by_role("spinbutton", name="Budget").fill("50")
-    expect(page.locator(".field-wrong:visible")).to_have_count(0)

@@ -9,13 +9,8 @@ from ..served import Served
 
 expect = pytest.importorskip("playwright.sync_api").expect
 READING = (Path(__file__).parent / "reading.js").read_text("utf-8").split("\n", 1)[1]
-PAGES = [
-    "/",
-    "/run/a-run-with-a-rather-long-name",
-    "/compare?runs=a-run-with-a-rather-long-name&runs=stopped",
-    "/plan",
-    "/gate?round=3",
-]
+LONG = "a-run-with-a-rather-long-name"
+PAGES = ["/", f"/run/{LONG}", f"/compare?runs={LONG}&runs=stopped", "/plan", "/gate?round=3"]
 
 
 def settled(page):
@@ -59,7 +54,7 @@ def test_the_whole_way_by_keyboard(tab, served):
     expect(page.get_by_role("searchbox", name="Search runs")).to_be_focused()
     page.keyboard.type("rather long")
     expect(page.locator("tbody tr")).to_have_count(1)
-    link = page.get_by_role("link", name="a-run-with-a-rather-long-name")
+    link = page.get_by_role("link", name=LONG)
     for _ in range(12):
         page.keyboard.press("Tab")
         if link.evaluate("node => node === document.activeElement"):
@@ -67,7 +62,7 @@ def test_the_whole_way_by_keyboard(tab, served):
     expect(link).to_be_focused()
     expect(link).to_have_css("outline-style", "solid")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_have_text("a-run-with-a-rather-long-name")
+    expect(page.get_by_role("heading", level=1)).to_have_text(LONG)
     expect(page.locator("main")).to_be_focused()
     menu = page.get_by_label("Save Test accuracy")
     menu.focus()

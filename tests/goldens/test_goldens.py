@@ -1,0 +1,44 @@
+"""All that is kept is computed again: ledgers, tables and parameters, the wire, what commands say and refuse."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from . import make
+
+SIM, FLOWER = (pytest.mark.skipif(find_spec(name) is None, reason=f"needs {name}") for name in ("torch", "flwr"))
+MARKS = {"frames": SIM, "wire": FLOWER}
+EACH = [(golden, case) for golden in ("ledgers", "frames", "wire", "refusals") for case in make.GOLDENS[golden][0]]
+
+
+def learned(path):
+    """What is learned is computed in other ways by other executors and processors; money and counts are not."""
+    return 1e-6 if "accuracy" in path or "loss" in path else 1e-11
+
+
+@pytest.mark.parametrize(("golden", "case"), [pytest.param(*each, marks=MARKS.get(each[0], ())) for each in EACH])
+def test_everything_is_as_it_was(golden, case):
+    tolerance = learned if golden == "frames" else lambda path: 0.0
+    assert make.differing(make.GOLDENS[golden][1](case), make.kept(golden)[case], tolerance) == {}
+
+
+@SIM
+@pytest.mark.parametrize(("network", "executor"), [(network, each) for network, fit in make.NETWORKS.items() for each in fit])
+def test_parameters_are_as_they_were_by_every_executor_that_fits(network, executor):
+    assert make.differing(make.parameters(network, executor), make.kept("parameters")[network], lambda path: 1e-9) == {}
+
+
+@FLOWER
+def test_tables_of_stores_and_fields_of_messages_are_as_they_were():
+    assert make.differing(make.formats(), make.kept("formats")) == {}
+
+
+def test_commands_print_what_they_printed():
+    assert make.differing(make.answers(), make.kept_answers()) == {}
+
+
+def test_all_that_is_kept_is_compared():
+    for golden, (cases, _) in make.GOLDENS.items():
+        assert set(make.kept(golden)) == set(cases)
+    assert len(make.REFUSED) >= 40
+    assert {each["code"] for each in make.kept("refusals").values()} == {2, 3, 4}
