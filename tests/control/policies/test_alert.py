@@ -1,6 +1,7 @@
 """Headgate that is on the alert: old places renewed on an alarm, and its test for a change beside a slow plain version."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ from hypothesis import strategies as st
 
 from headgate.control import Controller, Losses, Report, System
 from headgate.control.policies import Alert, Headgate
-from headgate.control.policies.budgeted import alert
 from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 
@@ -17,22 +17,23 @@ MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
 LONG = System(MNIST.buffer, 55.0, 120)
 
 
-def told_of(system, new, admitted):
-    """What `observe` looks at of a round's view."""
-
-    class Seen:
-        losses = Losses(new, np.full(new.shape, np.nan))
-        debt = np.zeros(len(new))
-
-    Seen.system, Seen.admitted = system, admitted
-    return Seen
+def told_of(system, t, losses, admitted):
+    """What `_listen` looks at of a round's view, the same in two runs."""
+    new = np.array([losses] * 2)
+    told = Losses(new, np.full(new.shape, np.nan))
+    return SimpleNamespace(system=system, t=t, losses=told, debt=np.zeros(2), admitted=np.full(2, admitted))
 
 
-class PlainTest:
-    """One run, a number at a time."""
+class PlainAlarm:
+    """One run, a number at a time; an alarm is on until 20 new samples lose less than three times the usual, ten rounds at
+    most."""
 
-    def __init__(self):
-        self.usual = self.samples = self.squares = self.rounds = self.evidence = 0.0
+    def __init__(self, limit):
+        self.limit, self.on, self.rang, self.rise, self.heard, self.evidence, self.since = limit, False, 0, 0, 0, 0.0, []
+        self.forget()
+
+    def forget(self):
+        self.usual = self.samples = self.squares = self.rounds = 0.0
 
     def hear(self, losses, buffers, admitted):
         self.louder, self.of = 1.0, 0
@@ -41,10 +42,14 @@ class PlainTest:
         if count == 0:
             return
         loss = sum(loss * size for loss, size in told) / sum(size for _, size in told)
+        known = self.samples >= 30 and self.usual > 0
+        if known:
+            self.louder, self.of = loss / self.usual, count
+        if self.on:
+            return
         worth = count * 60 / (count + 60)
-        if self.samples >= 30 and self.usual > 0:
-            ratio, scatter = loss / self.usual, (8 * 5 + self.squares) / (8 + self.rounds)
-            self.louder, self.of = ratio, count
+        if known:
+            ratio, scatter = self.louder, (8 * 5 + self.squares) / (8 + self.rounds)
             # ln of gamma(3·usual) over gamma(usual) at this loss, shapes worth/scatter
             self.evidence = max(self.evidence + worth / scatter * (ratio - ratio / 3 - math.log(3)), 0.0)
             self.squares += worth * (min(ratio, 3) - 1) ** 2
@@ -53,34 +58,22 @@ class PlainTest:
         self.usual = (self.usual * kept + loss * worth) / (kept + worth)
         self.samples = kept + worth
 
-
-class PlainAlarm(PlainTest):
-    """The same with alarms: each is on until 20 new samples lose less than three times the usual, ten rounds at most."""
-
-    def __init__(self, limit):
-        super().__init__()
-        self.limit, self.on, self.rang, self.rise, self.heard = limit, False, 0, 0, 0
-        self.since = []
-
     def round(self, t, losses, buffers, count):
         if self.evidence == 0:
             self.rise = self.heard
         self.heard += count
+        self.hear(losses, buffers, count)
         if not self.on:
-            self.hear(losses, buffers, count)
             if self.evidence > self.limit:
                 self.evidence, self.on, self.rang, self.since = 0.0, True, t, []
             return
-        before = vars(self).copy()
-        self.hear(losses, buffers, count)  # only to be told by how much the usual is exceeded
-        louder, of = self.louder, self.of
-        vars(self).update(before)
-        self.since += [(louder, of)]
+        self.since += [(self.louder, self.of)]
         if sum(of for _, of in self.since) >= 20:
             self.on = sum(louder * of for louder, of in self.since) >= 3 * sum(of for _, of in self.since)
             self.since = []
         if self.on and t - self.rang >= 10:
-            self.on, self.usual, self.samples, self.squares, self.rounds = False, 0.0, 0.0, 0.0, 0.0
+            self.on = False
+            self.forget()
 
 
 def played(policy, prices, level, system=MNIST):
@@ -98,27 +91,40 @@ def bought(ledgers):
     return np.diff([ledger.admitted.sum() for ledger in ledgers])
 
 
-LOUD = st.tuples(st.sampled_from([0.4, 1.0, 2.9, 3.1, 9.0, 30.0]), st.sampled_from([0, 1, 2, 7, 19, 20, 40]))
+LARGE = 15, 35, 40
+LOSS = st.one_of(st.sampled_from([0.0, np.nan, 1e-300, 1e300]), st.floats(0.0, 20.0))
+LOSSES = st.one_of(
+    st.sampled_from([0.4, 1.0, 2.9, 3.1, 9.0, 30.0]).map(lambda loss: [loss] * 3), st.lists(LOSS, min_size=3, max_size=3)
+)
+ROUND = st.tuples(LOSSES, st.one_of(st.sampled_from([0, 1, 2, 7, 19, 20, 40]), st.integers(0, 60)))
+ROUNDS = st.lists(ROUND, min_size=1, max_size=40)
+USUAL, LOUD, NONE = ([1.0] * 3, 90), ([30.0] * 3, 40), ([np.nan] * 3, 0)
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(LOUD, min_size=1, max_size=40), st.sampled_from([0.1, 1.0, 40.0]))
-@example([(30.0, 40), *[(1.0, 0)] * 11], 1.0)  # it is given up, and what is usual is learnt from the beginning
-def test_alarms_are_on_as_the_plain_one_says(rounds, stated):
-    system, policy = System(np.array([90]), 1.0, 100), Alert(false_alarms=stated)
-    memory, plain, admitted, t = policy.start(system, 2), PlainAlarm(math.log(100 / stated)), 0, 0
-    for loss, count in ((1.0, 90), *rounds):
-        t, admitted = t + 1, admitted + count
-        losses = [loss if count else math.nan]
-        seen = told_of(system, np.array([losses] * 2), np.full(2, admitted))
-        seen.t = t
-        memory, _ = policy._listen(seen, memory)
+@settings(max_examples=250, deadline=None)
+@given(
+    st.one_of(ROUNDS, ROUNDS.map(lambda rounds: [USUAL, *rounds])),
+    st.sampled_from([LARGE, (1, 1, 1)]),
+    st.sampled_from([0.1, 1.0, 40.0]),
+)
+@example([USUAL, LOUD, *[NONE] * 11], LARGE, 1.0)  # it is given up, and what is usual is learnt from the beginning
+@example([([1.0] * 3, 60), ([9.0] * 3, 5)], (5, 25, 30), 0.1)  # of 60 samples 30 count, which just suffice
+@example([([0.0] * 3, 60), ([1.0] * 3, 5)], LARGE, 0.1)  # nothing is usual yet
+@example([([1.0, np.nan, np.nan], 1)], (1, 1, 1), 0.1)
+def test_alarms_are_on_as_the_plain_one_says(rounds, buffers, stated):
+    system, policy = System(np.array(buffers), 1.0, 100), Alert(false_alarms=stated)
+    memory, plain, admitted = policy.start(system, 2), PlainAlarm(math.log(100 / stated)), 0
+    for t, (losses, count) in enumerate(rounds, start=1):
+        losses, admitted = losses if count else [np.nan] * 3, admitted + count
+        memory, louder = policy._listen(told_of(system, t, losses, admitted), memory)
         plain.round(t, losses, system.buffer, count)
+        assert louder == pytest.approx([plain.louder] * 2, rel=1e-9)
         assert memory["on"].tolist() == [plain.on] * 2
         assert memory["last_alarm"].tolist() == [plain.rang] * 2
         assert memory["before_rise"].tolist() == [plain.rise] * 2
         assert memory["evidence"] == pytest.approx([plain.evidence] * 2, rel=1e-9, abs=1e-9)
         assert memory["usual"] == pytest.approx([plain.usual] * 2, rel=1e-9, abs=1e-12)
+        assert all(np.isfinite(array).all() for array in memory.values())
 
 
 def test_without_a_purchase_in_round_1_the_first_probe_comes_in_round_5():
@@ -183,33 +189,6 @@ def test_no_more_is_renewed_in_a_round_than_the_turnover():
 def test_what_no_alarm_takes_is_spent_by_the_end():
     one = rehearse(MNIST, Alert(), Uniform(1, 10), np.arange(20), 100)
     assert 0.97 * 5500 < one.spend.mean(axis=0).sum() <= 5500
-
-
-# the test for a change
-
-LOSS = st.one_of(st.sampled_from([0.0, np.nan, 1e-300, 1.0, 1e300]), st.floats(0.0, 20.0))
-ROUND = st.tuples(st.lists(LOSS, min_size=3, max_size=3), st.integers(0, 60))
-LARGE = 5, 25, 30
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(ROUND, min_size=1, max_size=20), st.sampled_from([LARGE, (1, 1, 1)]))
-@example([([1.0] * 3, 60), ([9.0] * 3, 5)], LARGE)  # of 60 samples 30 count, which just suffice
-@example([([0.0] * 3, 60), ([1.0] * 3, 5)], LARGE)  # nothing is usual yet
-@example([([1.0, np.nan, np.nan], 1)], (1, 1, 1))
-def test_it_is_the_plain_one(rounds, buffers):
-    system, memory, plain, admitted = System(np.array(buffers), 1.0, 50), alert.unheard(2), PlainTest(), 0
-    for losses, count in rounds:
-        admitted += count
-        memory, louder, samples = alert.observe(
-            told_of(system, np.array([losses] * 2), np.full(2, admitted)), memory, np.ones(2, dtype=bool)
-        )
-        plain.hear(losses, system.buffer, count)
-        assert louder == pytest.approx([plain.louder] * 2, rel=1e-9)
-        assert samples.tolist() == [plain.of] * 2
-        assert memory["evidence"] == pytest.approx([plain.evidence] * 2, rel=1e-9, abs=1e-9)
-        assert memory["usual"] == pytest.approx([plain.usual] * 2, rel=1e-9, abs=1e-12)
-        assert all(np.isfinite(array).all() for array in memory.values())
 
 
 def means_of(kind, rng, admitted, level):
