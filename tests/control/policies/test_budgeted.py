@@ -1,4 +1,4 @@
-"""What a buyer makes of a share of the places: whole samples, what rounding owes kept, what money was short of not."""
+"""What a buyer makes of a share of the places; test_headgate_rule.py judges what it buys, and what round 1 may cost."""
 
 from dataclasses import dataclass
 
@@ -8,73 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.control import System
-from headgate.control.policies import Headgate
 from headgate.control.policies.budgeted.base import BudgetedPolicy, divided, fair
-from headgate.control.prices import Uniform
-from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 
 from ..playing import played
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Renews(BudgetedPolicy):
-    """The same share of the places in every round."""
-
-    share: float = 0.5
-    fill: float = 0.0
-
-    def wanted(self, view, memory):
-        return np.full_like(view.price, self.share), memory
-
-
-def bought(policy, system, prices):
-    rounds = list(played(system, policy, prices))
-    return [orders.admitted[0].tolist() for orders, _ in rounds], rounds[-1][1]
-
-
-def test_what_there_was_no_money_for_is_not_owed_later():
-    """Ten places at 20 each and 100 in all: five now; of the other five less than a sample is kept."""
-    system = System(np.array([10]), 50.0, 2)
-    each, ledger = bought(Renews(share=1.0), system, [20.0])
-    assert each == [[5]]
-    assert 0 <= ledger.memory["owed"][0, 0] < 1
-
-
-def test_nor_is_it_with_a_price_per_client():
-    """Else what the fill could not pay in round 1 is bought in round 2 at any price, and all money is gone."""
-    system = System(np.array([10] * 10), 6.0, 100)
-    _, ledger = bought(Renews(fill=1000.0, share=0.0), system, [[[5.5] * 10]])
-    assert ledger.memory["owed"].max() < 1
-    assert ledger.spent[0] == 275
-    each, _ = bought(Renews(fill=1000.0, share=0.0), system, [[[5.5] * 10]] * 9)
-    assert sum(map(sum, each[1:])) == 0
-
-
-@pytest.mark.parametrize(
-    ("fill", "horizon", "bought_first"),
-    [
-        (3.0, 100, 7),  # 150, three rounds' budgets
-        (3.0, 4, 5),  # 100, half of 200
-        (3.0, 2, 2),  # 50, a round's budget, not 25
-        (0.5, 100, 2),  # likewise
-        (1000.0, 100, 50),  # 1,000 of 5,000 fill the buffers
-        (8.0, None, 13),  # 275, half of eleven rounds' budgets
-        (0.0, 100, 0),  # what the policy wants
-    ],
-)
-def test_round_one_fills_for_so_many_rounds_budgets_and_half_of_the_money_at_most(fill, horizon, bought_first):
-    system = System(np.array([50]), 50.0, horizon)
-    policy = Renews(share=0.0, fill=fill)
-    assert bought(policy, system, [20.0])[0] == [[bought_first]]
-    assert not fill or bought_first * 20 <= policy.most_in_first_round(system)
-
-
-def test_the_first_day_of_a_fleets_year_costs_eight_days_budgets_and_not_half_of_the_year():
-    """200 cameras with 500 places each, $500 a day, labels from $0.10 to $10."""
-    system = System(np.full(200, 500), 500.0, 365)
-    first = rehearse(system, Headgate(), Uniform(0.1, 10.0), np.arange(20), 1).spend
-    assert 3990 < first.min() < first.max() <= Headgate().most_in_first_round(system) == 4000.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,6 +20,10 @@ class Says(BudgetedPolicy):
 
     def wanted(self, view, memory):
         return np.array(self.said), memory
+
+
+def first_round(shares, **settings):
+    return next(played(System(np.array([3, 5]), 9.0, 10), Says(said=shares, **settings), [[[1.0, 2.0]]]))
 
 
 @pytest.mark.parametrize(
@@ -99,11 +40,11 @@ class Says(BudgetedPolicy):
 )
 def test_shares_that_cannot_be_meant_are_refused(shares, message):
     with pytest.raises(SettingError, match=message):
-        bought(Says(said=shares), System(np.array([3, 5]), 9.0, 10), [[[1.0, 2.0]]])
+        first_round(shares)
 
 
 def test_what_rounding_adds_to_a_share_is_not_refused():
-    assert bought(Says(said=[[0.0, 1.0 + 1e-9]], fairness=1.0, fill=0.0), System(np.array([3, 5]), 9.0, 10), [[[1.0, 2.0]]])
+    assert first_round([[0.0, 1.0 + 1e-9]], fairness=1.0, fill=0.0)[0].admitted.tolist() == [[0, 5]]
 
 
 PLACES = np.array([3, 1, 7, 4])
