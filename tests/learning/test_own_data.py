@@ -2,28 +2,23 @@
 
 import sys
 import textwrap
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from headgate.errors import DataError, SettingError
 from headgate.learning.data import DATA, Data
-from headgate.learning.datasets import Dataset, channel_statistics
+from headgate.learning.datasets import channel_statistics
 from headgate.registry import make
 
 from .said import one_line
 
-Bytes = NDArray[np.uint8]
 
-
-def read(name: str) -> Dataset:
+def read(name):
     return Data(make(DATA, name, "data")).load()
 
 
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
+def module(tmp_path, monkeypatch, body):
     """A module beside the user, whose class `Make` loads by this body."""
     name = "my_data_for_headgate"
     head = "import numpy as np\nfrom headgate.learning.data import DataSource\nclass Make(DataSource):\n    def load(self):\n"
@@ -47,9 +42,7 @@ FOUR = "i = np.arange({n}, dtype=np.uint8).reshape({shape})\nl = np.array([0, 2]
         ((2, 1, 4, 5), lambda array: array, "int32"),
     ],
 )
-def test_a_source_may_return_the_usual_shapes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], order: Callable[[Bytes], Bytes], kind: str
-) -> None:
+def test_a_source_may_return_the_usual_shapes(tmp_path, monkeypatch, shape, order, kind):
     array = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
     for returned in ("return i, l, i, l", "return dict(train_images=i, train_labels=l, test_images=i, test_labels=l)"):
         data = read(module(tmp_path, monkeypatch, FOUR.format(n=array.size, shape=shape, kind=kind) + returned))
@@ -62,7 +55,7 @@ def test_a_source_may_return_the_usual_shapes(
     assert str(tmp_path) not in sys.path
 
 
-def test_a_source_may_return_a_data_set_or_name_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_may_return_a_data_set_or_name_the_rest(tmp_path, monkeypatch):
     body = FOUR.format(n=8, shape=(2, 2, 2), kind="int64")
     extra = "classes=['a', 'b', 'c'], mean=[0.25], std=[0.5], columns={'writer': [7, 8]}"
     four = "dict(train_images=i, train_labels=l, test_images=i, test_labels=l"
@@ -88,7 +81,7 @@ def test_a_source_may_return_a_data_set_or_name_the_rest(tmp_path: Path, monkeyp
         ("from headgate.errors import DataError\nraise DataError('the disk of Make is not there')", "the disk of Make is not"),
     ],
 )
-def test_what_a_source_returns_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str) -> None:
+def test_what_a_source_returns_is_checked(tmp_path, monkeypatch, body, message):
     name = module(tmp_path, monkeypatch, body)
     with pytest.raises((DataError, SettingError)) as error:
         read(name)
