@@ -148,7 +148,9 @@ class Net(Model):
 """
 REFUSED = {
     "has a buffer (1.running_mean), which no client would share": "nn.Flatten(), nn.BatchNorm1d(60), nn.Linear(60, 6)",
-    "what it returns for an image depends on the images beside it": "nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, track_running_stats=False), nn.Flatten(), nn.Linear(80, 6)",
+    "what it returns for an image depends on the images beside it": (
+        "nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, track_running_stats=False), nn.Flatten(), nn.Linear(80, 6)"
+    ),
     "has no parameters to learn": "nn.Flatten()",
     "has dropout (1), whose draws would not be repeatable": "nn.Flatten(), nn.Dropout(0.5), nn.Linear(60, 6)",
     "the parameter 1.weight is frozen": "nn.Flatten(), nn.Linear(60, 6).requires_grad_(False)",
