@@ -14,6 +14,8 @@ from headgate.control.retention import Reservoir
 from headgate.control.supply import Supply
 from headgate.errors import HeadgateError, LedgerError, SettingError
 
+from .playing import after, goes_on
+
 POLICIES = [
     Headgate(),
     Headgate(smooth=0.25, ahead=5.0),
@@ -91,27 +93,19 @@ def test_an_absent_client_keeps_its_credit_and_the_others_share_its_part():
 
 def test_a_top_up_changes_nothing_before_it_and_the_rest_is_spread_over_the_rounds_left():
     controller = two_clients(Below(quantile=1.0, fill=0))
-    ledger, spent = controller.open(), []
-    for t in range(100):
-        if t == 50:
-            controller, ledger = controller.amend(ledger, Amendment(money=500.0))
-        ledger = controller.post(ledger, controller.decide(ledger, 1.0))
-        spent.append(float(ledger.spent[0]))
-    assert spent[49] == 500
-    assert spent[99] == 1500
+    ledger = after(controller, [1.0] * 50)
+    assert ledger.spent[0] == 500
+    controller, ledger = controller.amend(ledger, Amendment(money=500.0))
     assert controller.system.budget == pytest.approx(20.0)
+    assert [float(later.spent[0]) for _, later in goes_on(controller, [1.0] * 50, ledger)] == list(range(520, 1501, 20))
 
 
 def test_a_cut_below_what_is_spent_stops_purchases_and_reclaims_nothing():
-    controller = two_clients()
-    ledger = controller.open()
-    for _ in range(10):
-        ledger = controller.post(ledger, controller.decide(ledger, 1.0))
-    before = float(ledger.spent[0])
-    controller, ledger = controller.amend(ledger, Amendment(money=-990.0))
-    after = controller.post(ledger, controller.decide(ledger, 1.0))
-    assert float(after.spent[0]) == before > controller.system.money(11)
-    controller, ledger = controller.amend(after, Amendment(money=500.0))
+    before = after(two_clients(), [1.0] * 10)
+    controller, ledger = two_clients().amend(before, Amendment(money=-990.0))
+    cut = after(controller, [1.0], ledger)
+    assert cut.spent[0] == before.spent[0] > controller.system.money(11)
+    controller, ledger = controller.amend(cut, Amendment(money=500.0))
     assert controller.decide(ledger, 1.0).admitted.any()
 
 
@@ -126,21 +120,13 @@ def test_a_cut_below_what_is_spent_stops_purchases_and_reclaims_nothing():
         ({"weight": 2.0}, "weight = 2.0: must be above 0, for a client that joins"),
         ({"join": 0}, "join = 0: must be from 1"),
         ({"money": float("nan")}, "money = nan: must be a finite amount"),
+        ({"adjust": -21.0}, "adjust = -21: is more than the 20 that were spent"),
     ],
 )
 def test_what_cannot_be_is_refused(change, said):
-    controller = two_clients()
-    ledger = controller.open()
-    for _ in range(2):
-        ledger = controller.post(ledger, controller.decide(ledger, 1.0))
-    with pytest.raises(SettingError, match=said):
-        controller.amend(ledger, Amendment(**change))
-
-
-def test_a_refund_is_at_most_what_was_spent():
-    controller = two_clients()
-    with pytest.raises(LedgerError, match="adjust = -1: is more than the 0 that were spent"):
-        controller.amend(controller.open(), Amendment(adjust=-1.0))
+    controller = two_clients(Below(quantile=1.0, fill=0))
+    with pytest.raises(LedgerError if "adjust" in change else SettingError, match=said):
+        controller.amend(after(controller, [1.0] * 2), Amendment(**change))
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,13 @@ from headgate.control.policies import Acdpp
 from headgate.errors import DataError
 from headgate.testing import a_system
 
+from .playing import after
+
 
 @pytest.fixture
 def run():
     controller = Controller(a_system(), Acdpp(rate=3, K=4, capacity=a_system().buffer), 2)
-    ledger = controller.open()
-    for t in range(9):
-        ledger = controller.post(ledger, controller.decide(ledger, np.array([1.0 + t, 9.0 - t])))
-    return controller, ledger
+    return controller, after(controller, [np.array([1.0 + t, 9.0 - t]) for t in range(9)])
 
 
 @pytest.mark.parametrize(
@@ -40,14 +39,13 @@ def test_a_failed_write_leaves_the_old_file(run, tmp_path, monkeypatch):
     path = tmp_path / "ledger.npz"
     save_ledger(ledger, path)
     before = path.read_bytes()
-    later = controller.post(ledger, controller.decide(ledger, np.array([1.0, 1.0])))
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("headgate.writing.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
-        save_ledger(later, path)
+        save_ledger(after(controller, [1.0], ledger), path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["ledger.npz"]
 

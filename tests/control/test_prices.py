@@ -27,11 +27,6 @@ def test_markov_follows_its_transitions():
     assert MARKOV.equilibrium == pytest.approx([1 / 3] * 3)
 
 
-def test_seasonal_mean_over_a_part_of_a_season():
-    assert Seasonal(5, 3, 24).mean(6) > 6
-    assert Seasonal(5, 3, 24).mean(24) == pytest.approx(5)
-
-
 def test_traces_from_csv_and_parquet(tmp_path):
     (tmp_path / "prices.csv").write_text("day,cost\n1,2.5\n2,4\n3,1e0\n")
     pl.DataFrame({"price": [2.5, 4.0, 1.0]}).write_parquet(tmp_path / "prices.parquet")
@@ -53,15 +48,46 @@ def test_a_trace_remembers_its_file_and_refuses_another_content(tmp_path):
         Trace(file=str(path), sha256=begun.sha256)
 
 
-def test_a_trace_that_ends_early_says_so_or_starts_over():
+@pytest.mark.parametrize(
+    ("process", "first", "expected"),
+    [
+        (Trace((1.0, 2.0, 3.0), "repeat"), 3, [3, 1, 2]),
+        (Drift(2, 6, 5, 0.0), 1, [2, 3, 4, 5, 6, 6, 6]),
+        (Switches((1.0, 9.0), (2, 1)), 1, [1, 1, 9, 9, 9]),
+        (Switches((1.0, 9.0), (2, 1), repeat=True), 2, [1, 9, 1, 1]),
+    ],
+)
+def test_what_ends_stays_or_starts_over(process, first, expected):
+    assert process.path(SEEDS, first, first + len(expected)).tolist() == [expected] * 4
+
+
+@pytest.mark.parametrize(
+    ("process", "rounds", "mean"),
+    [
+        (Seasonal(5, 3, 24), 6, 5 + 3 * np.sin(2 * np.pi * np.arange(1, 7) / 24).mean()),
+        (Seasonal(5, 3, 24), 24, 5),
+        (Drift(2, 6, 5, 0.0), 5, 4),
+        (Drift(2, 6, 5, 0.0), None, 6),
+        (Switches((1.0, 9.0), (2, 2)), None, 9),
+        (Switches((1.0, 9.0), (3, 1), repeat=True), None, 3),
+    ],
+)
+def test_means_over_some_rounds_and_over_all(process, rounds, mean):
+    assert process.mean(rounds) == pytest.approx(mean)
+
+
+def test_a_trace_that_ends_early_says_so():
     with pytest.raises(DataError, match="ends after 3 rounds, round 5 was asked for"):
         Trace((1.0, 2.0, 3.0)).path(SEEDS, 1, 6)
-    assert Trace((1.0, 2.0, 3.0), "repeat").path(SEEDS, 3, 6)[0].tolist() == [3.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
+        ("none.csv", None, "no such file"),
+        ("a.parquet", pl.DataFrame({"price": ["x"]}), "not numbers"),
+        ("a.parquet", pl.DataFrame({"gap": [1.0]}), 'no column "price"'),
+        ("a.parquet", pl.DataFrame({"price": [None]}, schema={"price": pl.Float64}), "price nan in row 1"),
         ("a.csv", "cost\n1\n-2\n", "price -2.0 in row 2"),
         ("a.csv", "cost\n1\nnan\n", "price nan in row 2"),
         ("a.csv", "cost\n1\nmany\n", '"many" in row 2 of column "cost" is not a number'),
@@ -75,25 +101,15 @@ def test_a_trace_that_ends_early_says_so_or_starts_over():
 )
 def test_an_unreadable_trace_is_refused_in_one_line(tmp_path, name, content, message):
     path = tmp_path / name
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    if isinstance(content, pl.DataFrame):
+        content.write_parquet(path)
+    elif content is not None:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(DataError) as refusal:
         Trace(file=str(path))
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert name in str(refusal.value)
-
-
-def test_missing_and_wrongly_typed_parquet_columns(tmp_path):
-    path = tmp_path / "a.parquet"
-    pl.DataFrame({"price": ["x"], "gap": [None]}, schema={"price": pl.String, "gap": pl.Float64}).write_parquet(path)
-    with pytest.raises(DataError, match="not numbers"):
-        Trace(file=str(path))
-    with pytest.raises(DataError, match='no column "cost"'):
-        Trace(file=str(path), column="cost")
-    with pytest.raises(DataError, match="price nan in row 1"):
-        Trace(file=str(path), column="gap")
-    with pytest.raises(DataError, match="no such file"):
-        Trace(file=str(tmp_path / "none.csv"))
 
 
 def test_bursts_last_as_long_as_stated_and_come_as_often():
@@ -105,24 +121,10 @@ def test_bursts_last_as_long_as_stated_and_come_as_often():
     assert (end - begin)[whole, 1].min() == 8
 
 
-def test_the_mean_drifts_and_stays():
-    process = Drift(2, 6, 5, 0.0)
-    assert process.path(SEEDS, 1, 8)[0].tolist() == [2, 3, 4, 5, 6, 6, 6]
-    assert process.mean(5) == 4
-    assert process.mean(None) == 6
-
-
 def test_pareto_tails_are_heavy():
     path = Pareto(1, 1e6, 1.5).path(np.arange(200), 1, 1001)
     for x in (2.0, 10.0, 100.0):
         assert np.mean(path > x) == pytest.approx(x**-1.5, rel=0.15)
-
-
-def test_switches_stay_or_start_over():
-    assert Switches((1.0, 9.0), (2, 1)).path(SEEDS, 1, 6)[0].tolist() == [1, 1, 9, 9, 9]
-    assert Switches((1.0, 9.0), (2, 1), repeat=True).path(SEEDS, 2, 6)[0].tolist() == [1, 9, 1, 1]
-    assert Switches((1.0, 9.0), (2, 2)).mean(None) == 9
-    assert Switches((1.0, 9.0), (3, 1), repeat=True).mean(None) == 3
 
 
 def test_clients_have_prices_of_their_own():

@@ -14,6 +14,8 @@ from headgate.control.policies import Headgate
 from headgate.control.scores import NAMES, WITHOUT_LABELS, Scores, scores_of
 from headgate.errors import SettingError
 
+from .playing import goes_on, played
+
 
 def plain(logits, label):
     """(loss, entropy, margin, error, guess) of one sample."""
@@ -89,14 +91,12 @@ def lossy(runs, clients, positions, asked):
 def test_a_rule_is_given_what_it_asks_for_where_clients_are_full():
     KeepsWorst.seen.clear()
     controller = Controller(System([3, 2], budget=1e9, horizon=9), KeepingWorst(), 2, scores=lossy)
-    ledger, held = controller.open(), [[[], []], [[], []]]
-    for _ in range(4):
-        before, ledger = ledger, controller.post(ledger, controller.decide(ledger, 1.0))
-        for r, m in np.ndindex(2, 2):
-            could = [*held[r][m], *range(before.admitted[r, m], ledger.admitted[r, m])]
-            kept = sorted(could, key=lambda i, m=m: (-((i * 7 + m) % 5), i))[: [3, 2][m]]
-            held[r][m] = sorted(kept)
-            assert ledger.places[r, m][ledger.places[r, m] >= 0].tolist() == held[r][m]
+    held = {(r, m): [] for r in range(2) for m in range(2)}
+    for orders, ledger in goes_on(controller, [1.0] * 4):
+        for (r, m), own in held.items():
+            could = [*own, *(ledger.admitted - orders.admitted)[r, m] + range(orders.admitted[r, m])]
+            held[r, m] = sorted(sorted(could, key=lambda i, m=m: (-((i * 7 + m) % 5), i))[: [3, 2][m]])
+            assert ledger.places[r, m][ledger.places[r, m] >= 0].tolist() == held[r, m]
     assert KeepsWorst.seen
     for given_ in KeepsWorst.seen:
         assert len(set(given_.seed.ravel().tolist())) == 1  # a run by itself
@@ -109,10 +109,7 @@ def test_a_rule_is_given_what_it_asks_for_where_clients_are_full():
 
 def test_without_a_model_the_rule_is_asked_all_the_same():
     KeepsWorst.seen.clear()
-    controller = Controller(System([3, 2], budget=1e9, horizon=9), KeepingWorst())
-    ledger = controller.open()
-    for _ in range(3):
-        ledger = controller.post(ledger, controller.decide(ledger, 1.0))
+    *_, (_, ledger) = played(System([3, 2], budget=1e9, horizon=9), KeepingWorst(), [1.0] * 3)
     assert ledger.occupancy.tolist() == [[3, 2]]
     assert all(given_.scores is None for given_ in KeepsWorst.seen)
 

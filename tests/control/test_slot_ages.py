@@ -12,6 +12,8 @@ from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Headgate
 from headgate.control.types import Contents, Streams
 
+from .playing import after, goes_on
+
 
 @st.composite
 def windows(draw, places=(1, 2, 5, 12, 130)):
@@ -58,17 +60,13 @@ def test_it_is_one_sample_after_the_other(given, places_first):
 
 def test_rounds_are_held_in_the_narrowest_type_and_read_from_a_file_in_any(tmp_path):
     controller = Controller(System(np.array([3, 5]), 1000.0, 200), Headgate())
-    ledger, kinds = controller.open(), []
-    for t in range(1, 131):
-        ledger = controller.post(ledger, controller.decide(ledger, 1.0 + t % 3))
-        kinds.append(ledger.contents.born.dtype)
-        if t in (3, 130):
-            save_ledger(ledger, tmp_path / "ledger")
-            again = load_ledger(tmp_path / "ledger", controller)
-            follows = [controller.post(each, controller.decide(each, 1.0)) for each in (ledger, again)]
-            for name in ("born", "uses"):
-                one, other = (getattr(each.contents if name == "born" else each, name) for each in follows)
-                assert np.array_equal(one, other)
-                assert one.dtype == other.dtype
+    ledgers = [ledger for _, ledger in goes_on(controller, 1.0 + np.arange(1, 131) % 3)]
+    for ledger in (ledgers[2], ledgers[-1]):
+        save_ledger(ledger, tmp_path / "ledger")
+        one, other = (after(controller, [1.0], each) for each in (ledger, load_ledger(tmp_path / "ledger", controller)))
+        assert np.array_equal(one.uses, other.uses)
+        assert np.array_equal(one.contents.born, other.contents.born)
+        assert one.contents.born.dtype == other.contents.born.dtype
+    kinds = [ledger.contents.born.dtype for ledger in ledgers]
     assert kinds == [np.int8] * 127 + [np.int16] * 3
     assert ledger.contents.born.max() == 130

@@ -1,13 +1,10 @@
 """What a Dataset refuses, its statistics, what is held out of it, and tables of features."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 
 from headgate.errors import DataError, SettingError
 from headgate.learning.data import Data
@@ -15,10 +12,8 @@ from headgate.learning.datasets import Dataset, channel_statistics, dataset_of, 
 
 from .said import one_line
 
-Bytes = NDArray[np.uint8]
 
-
-def arguments(**changes: Any) -> dict[str, Any]:
+def arguments(**changes):
     images = np.zeros((4, 1, 2, 2), np.uint8)
     return {
         "name": "mine",
@@ -32,7 +27,7 @@ def arguments(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def test_a_sound_data_set_is_taken() -> None:
+def test_a_sound_data_set_is_taken():
     data = Dataset(**arguments(columns={"writer": np.arange(4)}))
     assert data.shape == (1, 2, 2)
     assert data.columns["writer"].tolist() == [0, 1, 2, 3]
@@ -63,14 +58,14 @@ def test_a_sound_data_set_is_taken() -> None:
         ({"columns": {"writer": np.arange(3)}}, "column writer must be an array with one entry for each training image"),
     ],
 )
-def test_an_unsound_data_set_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_an_unsound_data_set_is_refused(changes, message):
     with pytest.raises(DataError) as error:
         Dataset(**arguments(**changes))
     one_line(error, "data set mine: ", message)
 
 
 @given(arrays(np.uint8, st.tuples(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(1, 4), st.integers(1, 4))))
-def test_channel_statistics_are_those_of_the_floats(images: Bytes) -> None:
+def test_channel_statistics_are_those_of_the_floats(images):
     mean, std = channel_statistics(images)
     scaled = images / 255
     assert mean == pytest.approx(scaled.mean(axis=(0, 2, 3)), abs=1e-12)
@@ -79,14 +74,14 @@ def test_channel_statistics_are_those_of_the_floats(images: Bytes) -> None:
         assert mine == pytest.approx(other, abs=1e-9) or (other < 1e-12 and mine == pytest.approx(1.0))
 
 
-def test_arrays_are_copied_only_in_form() -> None:
+def test_arrays_are_copied_only_in_form():
     images = np.zeros((2, 1, 2, 2), np.uint8)
     data = dataset_of("mine", (images, np.array([0, 1]), images, np.array([0, 1])))
     assert data.train_images is images
     assert (data.mean, data.std) == ((0.0,), (1.0,))
 
 
-def numbered(counts: list[int]) -> Dataset:
+def numbered(counts):
     """Images that carry their row, `counts` of each class, and their row as a column."""
     labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     images = np.arange(len(labels), dtype=np.uint8).reshape(-1, 1, 1, 1)
@@ -96,7 +91,7 @@ def numbered(counts: list[int]) -> Dataset:
 
 
 @given(st.lists(st.integers(1, 25), min_size=1, max_size=8), st.floats(0.01, 0.95))
-def test_what_is_held_out_is_missing_from_training(counts: list[int], fraction: float) -> None:
+def test_what_is_held_out_is_missing_from_training(counts, fraction):
     whole = numbered(counts)
     if not any(int(fraction * count) for count in counts):
         with pytest.raises(SettingError, match=r"data.validation = .*: holds out no image"):
@@ -115,7 +110,7 @@ def test_what_is_held_out_is_missing_from_training(counts: list[int], fraction: 
     assert np.array_equal(again.validation_images, made.validation_images)
 
 
-def test_nothing_held_out_leaves_the_data_set_as_it_is() -> None:
+def test_nothing_held_out_leaves_the_data_set_as_it_is():
     whole = numbered([3, 3])
     assert hold_out(whole, 0.0) is whole
     assert len(whole.judged) == 1

@@ -2,9 +2,7 @@
 
 import sys
 from fnmatch import fnmatch
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -15,11 +13,11 @@ FILES = ["README.md", "mnist/test.parquet", "mnist/train.parquet", "160px/train.
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def hub(monkeypatch):
     """`files` is what is there, or what is raised in its place; `asked` is what was asked for."""
     own = SimpleNamespace(files=FILES)
 
-    def download(repo_id: str, allow_patterns: str, local_dir: Path, **where: Any) -> None:
+    def download(repo_id, allow_patterns, local_dir, **where):
         own.asked = {"repo_id": repo_id, **where}
         if isinstance(own.files, Exception):
             raise own.files
@@ -31,7 +29,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return own
 
 
-def test_only_parquet_files_are_fetched_and_of_imagenette_the_small_pictures(hub: SimpleNamespace, tmp_path: Path) -> None:
+def test_only_parquet_files_are_fetched_and_of_imagenette_the_small_pictures(hub, tmp_path):
     assert fetch("imagenette", tmp_path) == [tmp_path / "imagenette" / "160px" / "train.parquet"]
     hub.files = FILES[:3]
     assert fetch("mnist", tmp_path) == [tmp_path / "mnist" / path for path in FILES[1:3]]
@@ -45,7 +43,7 @@ def test_only_parquet_files_are_fetched_and_of_imagenette_the_small_pictures(hub
         (OSError("no route\nto host"), r"ylecun/mnist: cannot be fetched \(no route to host\); running the command again"),
     ],
 )
-def test_a_failure_is_one_line(hub: SimpleNamespace, tmp_path: Path, files: Any, message: str) -> None:
+def test_a_failure_is_one_line(hub, tmp_path, files, message):
     hub.files = files
     with pytest.raises(DataError, match=message) as error:
         fetch("mnist", tmp_path)
@@ -60,9 +58,7 @@ def test_a_failure_is_one_line(hub: SimpleNamespace, tmp_path: Path, files: Any,
         ("mnist", r"needs huggingface_hub: pip install 'headgate\[hub\]'"),
     ],
 )
-def test_other_names_are_refused_and_without_the_library_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
-) -> None:
+def test_other_names_are_refused_and_without_the_library_the_extra_is_named(tmp_path, monkeypatch, name, message):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(SettingError, match=message):
         fetch(name, tmp_path)

@@ -159,38 +159,22 @@ REFUSED = {
     "must return (n, 6) for n images, returns tuple for 2": "nn.Flatten(), nn.GRU(60, 6)",
     "fails on images of 3x4x5 (RuntimeError: mat1 and mat2": "nn.Flatten(), nn.Linear(61, 6)",
 }
+NO_MODELS = {
+    "must make a torch.nn.Module, made int": BUILT.format("3"),
+    "must be a class, a subclass of Model or Module": "def Net(): return nn.Linear(60, 6)",
+    "must be a class, a subclass": "Net = 3",
+    "cannot be imported (ZeroDivisionError: division by zero)": "1 / 0",
+    "OSError: no file": "class Net(nn.Module):\n    def __init__(self, *said): raise OSError('no\\nfile')",
+    " has no Net": "",
+}
 
 
-@pytest.mark.parametrize("reason", REFUSED)
-def test_models_that_cannot_be_averaged_or_scored_are_refused(own_module, reason):
-    module = own_module(BUILT.format(f"nn.Sequential({REFUSED[reason]})"))
+@pytest.mark.parametrize("reason", [*REFUSED, *NO_MODELS])
+def test_what_is_no_model_or_cannot_be_averaged_or_scored_is_refused_in_one_line(own_module, reason):
+    module = own_module(NO_MODELS[reason] if reason in NO_MODELS else BUILT.format(f"nn.Sequential({REFUSED[reason]})"))
     with pytest.raises(SettingError) as refusal:
         build_model(OwnModel(f"{module}:Net"), (3, 4, 5), 6)
-    assert str(refusal.value).startswith(f"model.kind = {module}:Net: {reason}")
-    assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("source", "name", "reason"),
-    [
-        ("1 / 0", "Net", "cannot be imported (ZeroDivisionError: division by zero)"),
-        ("Net = 3", "Net", "must be a class, a subclass of Model or Module"),
-        ("", "Net", " has no Net"),
-        ("", "", " has no "),
-        ("def net(): return nn.Linear(60, 6)", "net", "must be a class, a subclass of Model or Module"),
-        (BUILT.format("3"), "Net", "must make a torch.nn.Module, made int"),
-        (
-            "class Net(nn.Module):\n    def __init__(self, shape, classes):\n        raise OSError('no\\nfile')",
-            "Net",
-            "OSError: no file",
-        ),
-    ],
-)
-def test_what_is_no_model_is_refused_in_one_line(own_module, source, name, reason):
-    module = own_module(source)
-    with pytest.raises(SettingError) as refusal:
-        build_model(OwnModel(f"{module}:{name}"), (3, 4, 5), 6)
-    assert str(refusal.value).startswith(f"model.kind = {module}:{name}: ")
+    assert str(refusal.value).startswith(f"model.kind = {module}:Net: {reason * (reason in REFUSED)}")
     assert reason in str(refusal.value)
     assert "\n" not in str(refusal.value)
 

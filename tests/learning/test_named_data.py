@@ -1,7 +1,6 @@
 """The data sets by name: where they are looked for, what is listed of them and what is refused."""
 
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,14 +8,13 @@ import pytest
 from headgate.errors import DataError, SettingError
 from headgate.learning.datasets import NAMES, DatasetEntry, available, data_folder, load_dataset
 
-from .formats.written import Sample, write_idx, write_parquet, write_pictures
+from .formats.written import COLOUR, GREY, write_idx, write_parquet, write_pictures
 from .said import CIFAR_CLASSES, found, one_line
 
 pytest.importorskip("PIL", reason="pillow is not installed")
-GREY, COLOUR = Sample(1, 28), Sample(3, 32)
 
 
-def test_what_is_read_gets_what_is_known_about_it(tmp_path: Path) -> None:
+def test_what_is_read_gets_what_is_known_about_it(tmp_path):
     write_idx(tmp_path / "mnist", GREY, packed=False)
     data = load_dataset("mnist", tmp_path)
     np.testing.assert_array_equal(data.train_images, GREY.train_images)
@@ -30,7 +28,7 @@ def test_what_is_read_gets_what_is_known_about_it(tmp_path: Path) -> None:
     assert (data.mean, data.std) == ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 
 
-def test_imagenet_numbers_get_their_names(tmp_path: Path) -> None:
+def test_imagenet_numbers_get_their_names(tmp_path):
     digits = (1440764, 2102040, 2979186, 3000684, 3028079, 3394916, 3417042, 3425413, 3445777, 3888257)
     numbers = [f"n{number:08}" for number in digits]
     write_pictures(tmp_path / "imagenette", COLOUR)
@@ -41,7 +39,7 @@ def test_imagenet_numbers_get_their_names(tmp_path: Path) -> None:
     assert (classes[0], classes[-1], len(classes)) == ("tench", "parachute", 10)
 
 
-def test_another_data_set_in_the_folder_is_refused(tmp_path: Path) -> None:
+def test_another_data_set_in_the_folder_is_refused(tmp_path):
     write_idx(tmp_path / "cifar10", GREY, packed=True)
     with pytest.raises(DataError) as error:
         load_dataset("cifar10", tmp_path)
@@ -55,7 +53,7 @@ def test_another_data_set_in_the_folder_is_refused(tmp_path: Path) -> None:
     one_line(error, "holds 11 classes, imagenette has 10")
 
 
-def test_the_data_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_folder_follows_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADGATE_DATA", str(tmp_path / "here"))
     assert data_folder() == tmp_path / "here"
     monkeypatch.setenv("HEADGATE_DATA", "")
@@ -68,7 +66,7 @@ def test_the_data_folder_follows_the_environment(tmp_path: Path, monkeypatch: py
     assert data_folder() == tmp_path / "data"
 
 
-def test_missing_data_name_the_folder_and_the_command(tmp_path: Path) -> None:
+def test_missing_data_name_the_folder_and_the_command(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "other" / "cifar10").mkdir(parents=True)
     (tmp_path / "other" / "cifar10" / "notes.txt").write_text("nothing to learn from")
@@ -80,13 +78,13 @@ def test_missing_data_name_the_folder_and_the_command(tmp_path: Path) -> None:
         assert (entry.format, entry.problem) == (None, str(error.value))
 
 
-def test_an_empty_folder_does_not_hide_a_full_one(tmp_path: Path) -> None:
+def test_an_empty_folder_does_not_hide_a_full_one(tmp_path):
     (tmp_path / "imagenette").mkdir()
     write_parquet(tmp_path / "imagenette2-320", COLOUR)
     assert found("imagenette", tmp_path).path == tmp_path / "imagenette2-320"
 
 
-def test_the_list_reads_nothing_and_says_what_is_missing(tmp_path: Path) -> None:
+def test_the_list_reads_nothing_and_says_what_is_missing(tmp_path):
     write_idx(tmp_path / "mnist", GREY, packed=False)
     (tmp_path / "mnist" / "train-labels-idx1-ubyte").unlink()
     write_pictures(tmp_path / "imagenette", COLOUR)
@@ -99,13 +97,13 @@ def test_the_list_reads_nothing_and_says_what_is_missing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["emnist", "", "MNIST"])
-def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
+def test_an_unknown_name_lists_the_known_ones(name):
     with pytest.raises(SettingError) as error:
         load_dataset(name)
     one_line(error, f"data.kind = {name}", "digits, mnist, cifar10, imagenette or module:Class")
 
 
-def test_digits_are_those_of_their_source() -> None:
+def test_digits_are_those_of_their_source():
     """Bit by bit what scikit-learn's `load_digits` gives: pixels times 255/16, the last fifth of each class for testing."""
     data = load_dataset("digits")
     arrays = (data.train_images, data.train_labels, data.test_images, data.test_labels)

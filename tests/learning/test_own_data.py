@@ -1,37 +1,34 @@
 """Data sets from classes of the user."""
 
+import itertools
 import sys
 import textwrap
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from headgate.errors import DataError, SettingError
 from headgate.learning.data import DATA, Data
-from headgate.learning.datasets import Dataset, channel_statistics
+from headgate.learning.datasets import channel_statistics
 from headgate.registry import make
 
 from .said import one_line
 
-Bytes = NDArray[np.uint8]
 
-
-def read(name: str) -> Dataset:
-    return Data(make(DATA, name, "data")).load()
-
-
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
-    """A module beside the user, whose class `Make` loads by this body."""
-    name = "my_data_for_headgate"
-    head = "import numpy as np\nfrom headgate.learning.data import DataSource\nclass Make(DataSource):\n    def load(self):\n"
-    (tmp_path / f"{name}.py").write_text(head + textwrap.indent(body, " " * 8))
+@pytest.fixture
+def own(tmp_path, monkeypatch, forgets_modules):
+    """What is read by a class `Make` of the user, in a module of the working folder, that loads by this body."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    return f"{name}:Make"
+    numbers = itertools.count()
+
+    def read(body):
+        name = f"my_data_{next(numbers)}"
+        head = "import numpy as np\nfrom headgate.learning.data import DataSource\n"
+        head += "class Make(DataSource):\n    def load(self):\n"
+        (tmp_path / f"{name}.py").write_text(head + textwrap.indent(body, " " * 8))
+        return Data(make(DATA, f"{name}:Make", "data")).load()
+
+    return read
 
 
 FOUR = "i = np.arange({n}, dtype=np.uint8).reshape({shape})\nl = np.array([0, 2], np.{kind})\n"
@@ -47,12 +44,10 @@ FOUR = "i = np.arange({n}, dtype=np.uint8).reshape({shape})\nl = np.array([0, 2]
         ((2, 1, 4, 5), lambda array: array, "int32"),
     ],
 )
-def test_a_source_may_return_the_usual_shapes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], order: Callable[[Bytes], Bytes], kind: str
-) -> None:
+def test_a_source_may_return_the_usual_shapes(own, tmp_path, shape, order, kind):
     array = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
     for returned in ("return i, l, i, l", "return dict(train_images=i, train_labels=l, test_images=i, test_labels=l)"):
-        data = read(module(tmp_path, monkeypatch, FOUR.format(n=array.size, shape=shape, kind=kind) + returned))
+        data = own(FOUR.format(n=array.size, shape=shape, kind=kind) + returned)
         np.testing.assert_array_equal(data.train_images, order(array))
         np.testing.assert_array_equal(data.test_images, order(array))
         assert data.train_images.flags.c_contiguous
@@ -62,15 +57,15 @@ def test_a_source_may_return_the_usual_shapes(
     assert str(tmp_path) not in sys.path
 
 
-def test_a_source_may_return_a_data_set_or_name_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_may_return_a_data_set_or_name_the_rest(own):
     body = FOUR.format(n=8, shape=(2, 2, 2), kind="int64")
     extra = "classes=['a', 'b', 'c'], mean=[0.25], std=[0.5], columns={'writer': [7, 8]}"
     four = "dict(train_images=i, train_labels=l, test_images=i, test_labels=l"
-    data = read(module(tmp_path, monkeypatch, body + f"return {four}, {extra})"))
+    data = own(body + f"return {four}, {extra})")
     assert (data.classes, data.mean, data.std) == (("a", "b", "c"), (0.25,), (0.5,))
     assert data.columns["writer"].tolist() == [7, 8]
     made = "from headgate.learning.datasets import dataset_of\nreturn dataset_of('own', (i, l, i, l))"
-    assert read(module(tmp_path, monkeypatch, body + made)).name == "own"
+    assert own(body + made).name == "own"
 
 
 @pytest.mark.parametrize(
@@ -88,8 +83,7 @@ def test_a_source_may_return_a_data_set_or_name_the_rest(tmp_path: Path, monkeyp
         ("from headgate.errors import DataError\nraise DataError('the disk of Make is not there')", "the disk of Make is not"),
     ],
 )
-def test_what_a_source_returns_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str) -> None:
-    name = module(tmp_path, monkeypatch, body)
+def test_what_a_source_returns_is_checked(own, body, message):
     with pytest.raises((DataError, SettingError)) as error:
-        read(name)
+        own(body)
     one_line(error, "Make", message)

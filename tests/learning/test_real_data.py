@@ -21,7 +21,7 @@ DATA = {
 
 @pytest.mark.skipif(not REAL, reason="HEADGATE_DATA names no folder with the real data sets")
 @pytest.mark.parametrize("name", DATA)
-def test_a_real_data_set(name: str) -> None:
+def test_a_real_data_set(name):
     entry, (shape, counts, labels, close) = found(name, Path(REAL or "")), DATA[name]
     if entry.path is None:
         pytest.skip(str(entry.problem))

@@ -25,6 +25,7 @@ def counts_after_each_round(admitted, K):
 
 
 @pytest.mark.paper("eq:Neff-def", "eq:kstep-drop", "def:kstep", "eq:age-evolution", "eq:kstep-vtilde-exact")
+@pytest.mark.paper("eq:boundary-deficit-1", "eq:boundary-deficit-2")
 @given(admissions, st.integers(1, 12))
 def test_incremental_equals_definition_equals_closed_form(admitted, K):
     total = squares = in_memory = 0
@@ -58,15 +59,8 @@ def test_uniformity_is_kish_over_N(uses):
     assert 0 < reuse.uniformity(uses) <= 1
 
 
-@pytest.mark.paper("eq:boundary-deficit-1", "eq:boundary-deficit-2")
-def test_deficits_by_hand():
-    first, second = reuse.boundary_deficits(np.array([2, 0, 5]), K=3)
-    assert first.tolist() == [2 * 2, 1 * 2, 2 * 5 + 1 * 0]  # two uses short at age 1, one at age 2
-    assert second.tolist() == [8 * 2, 5 * 2, 8 * 5 + 5 * 0]
-
-
-@pytest.mark.paper("eq:boundary-deficit-1", "eq:kstep-vtilde-exact")
-def test_deficits_and_uniformity_take_many_runs_at_once():
+@pytest.mark.paper("eq:kstep-vtilde-exact")
+def test_uniformity_takes_many_runs_at_once():
     admitted = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
     for K in (1, 3, 9):
         together = reuse.kstep_uniformity(admitted, K)

@@ -50,11 +50,7 @@ def compare(penalty, V, view, n, N, lo, hi):
     # which is much where N − n is small beside them
     own, lower, higher = (
         float(penalty.value(a, b)[0])
-        for a, b in (
-            (n + best, N + best),
-            (np.nextafter(n + best, 0), N + best),
-            (n + best, np.nextafter(N + best, np.inf)),
-        )
+        for a, b in ((n + best, N + best), (np.nextafter(n + best, 0), N + best), (n + best, np.nextafter(N + best, np.inf)))
     )
     scale = abs(view.debt[0]) * (view.price[0] * hi[0] + view.system.budget) + V * abs(own)
     blurred = V * (abs(lower - own) + abs(higher - own)) if np.isfinite([own, lower, higher]).all() else 0.0
@@ -86,12 +82,6 @@ def test_never_worse_where_there_are_two_minima(pull, kept, older, lo, width):
 def test_never_worse_for_the_released_penalty(debt, cost, V, kept, older, lo, width):
     k = BoundConstants()
     compare(released_penalty(k), V, state(debt, cost, 55.0), kept, k.pdim + kept + older, lo, lo + width)
-
-
-def test_two_minima_are_told_apart():
-    k = paper_penalty(BoundConstants())
-    assert compare(k, 1.0, state(1.0, 12.0, 55.0), 20, 60, 0.01, 400) == pytest.approx(124.86, abs=0.01)
-    assert compare(k, 1.0, state(1.0, 13.0, 55.0), 20, 60, 0.01, 400) == pytest.approx(33.88, abs=0.01)
 
 
 def test_without_debt_the_largest_of_equals_is_taken():

@@ -83,23 +83,15 @@ def test_the_policy_buys_what_its_page_says(world, setting):
     assert fast == slow
 
 
-@settings(max_examples=30)
-@given(st.fixed_dictionaries({**WORLD, "atoms": st.just(False)}), SETTINGS, st.integers(2, 12))
-def test_so_it_does_when_there_are_more_prices_than_bins(world, setting, bins):
-    """With 512 bins that takes a long run; fewer are the same rule."""
+@pytest.mark.parametrize(("module", "name", "least"), [(all_prices, "BINS", 2), (headgate, "SHORT", 0)])
+@settings(max_examples=60)
+@given(world=st.fixed_dictionaries(WORLD), setting=SETTINGS, more=st.integers(0, 8))
+def test_so_it_does_in_a_long_run(module, name, least, world, setting, more):
+    """With more prices than bins, and where prices come again; 512 bins and 256 rounds would take long, fewer are the rule."""
+    world, setting = {**world, "atoms": name == "SHORT"}, {**setting, **({"remember": "all"} if name == "BINS" else {})}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(all_prices, "BINS", bins)
-        fast, slow = judged(world, {**setting, "remember": "all"}, bins=bins)
-    assert fast == slow
-
-
-@settings(max_examples=100)
-@given(st.fixed_dictionaries({**WORLD, "atoms": st.just(True)}), SETTINGS, st.integers(0, 5))
-def test_so_it_does_where_a_run_is_long_and_prices_come_again(world, setting, short):
-    """More than 256 rounds would take long; more than a few are the same rule."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(headgate, "SHORT", short)
-        fast, slow = judged(world, setting, short=short)
+        patch.setattr(module, name, least + more)
+        fast, slow = judged(world, setting, **{name.lower(): least + more})
     assert fast == slow
 
 

@@ -17,43 +17,31 @@ from headgate.theory.bound import BoundConstants
 from ..playing import played
 
 POLICIES = [Constant(), Acdpp(), Dpp(), Hybrid(), Hybrid(paid=True), Released(), Oracle(), Constant(rate=30.0, K=9)]
+BY_CLIENT = [Constant(rate=4.5, K=2), Hybrid(rate=2.0, K=2, stale=(2,)), Headgate()]
 
 
 def kept(policy, system, prices):
     """Spend and what each client holds, after each round."""
-    prices = np.array(prices)[:, None] if np.ndim(prices) == 2 else prices
     ledgers = [ledger for _, ledger in played(system, policy, prices)]
     return np.array([float(each.spent[0]) for each in ledgers]), np.array([each.occupancy[0] for each in ledgers])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(
-    policy=st.sampled_from(POLICIES),
-    buffers=st.lists(st.integers(1, 9), min_size=2, max_size=4),
+    buffers=st.lists(st.integers(1, 9), min_size=3, max_size=3),
     budget=st.floats(1.0, 60.0),
-    prices=st.lists(st.floats(0.0, 20.0), min_size=2, max_size=25),
+    prices=st.lists(st.lists(st.floats(0.0, 20.0), min_size=3, max_size=3), min_size=2, max_size=25),
     open_end=st.booleans(),
+    data=st.data(),
 )
-def test_keeps_both_limits(policy, buffers, budget, prices, open_end):
+def test_keeps_both_limits_also_with_a_price_for_each_client(buffers, budget, prices, open_end, data):
+    by_client = data.draw(st.booleans())
+    policy, prices = data.draw(st.sampled_from(BY_CLIENT if by_client else POLICIES)), np.array(prices)
     system = System(buffers, budget, None if open_end else len(prices))
     made = Held(policy).resolved(PolicyContext(system, Uniform(1.0, 10.0), BoundConstants(), np.arange(1), len(prices)))
-    spent, held_by = kept(made, system, prices)
-    rounds = np.arange(1, len(prices) + 1)
-    assert (spent <= budget * (rounds if open_end else len(prices))).all()
+    spent, held_by = kept(made, system, prices[:, None] if by_client else prices[:, 0])
+    assert (spent <= budget * (np.arange(1, len(prices) + 1) if open_end else len(prices))).all()
     assert (held_by <= np.array(buffers)).all()
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    prices=st.lists(st.lists(st.floats(0.0, 20.0), min_size=3, max_size=3), min_size=2, max_size=20),
-    policy=st.sampled_from([Constant(rate=4.5, K=2), Hybrid(rate=2.0, K=2, stale=(2,)), Headgate()]),
-    budget=st.floats(1.0, 60.0),
-)
-def test_keeps_both_limits_with_a_price_for_each_client(prices, policy, budget):
-    system = System([4, 5, 6], budget, len(prices))
-    spent, held_by = kept(Held(policy), system, prices)
-    assert spent[-1] <= budget * len(prices)
-    assert (held_by <= system.buffer).all()
 
 
 def test_buys_as_alone_while_no_limit_is_near():

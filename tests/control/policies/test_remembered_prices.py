@@ -13,30 +13,17 @@ PRICES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5, 7.0]), min_size=1, m
 BOTH = pytest.mark.parametrize("memory", [all_prices, latest_prices])
 
 
-def edge(prices, spend):
-    ordered = np.sort(np.asarray(prices, dtype=float))[None]
-    return edge_of(ordered, np.array([len(prices)]), np.array([spend]))
-
-
-def _wanted(found, prices):
-    return np.array([found.wanted(np.array([price]))[0] for price in prices])
-
-
 @given(PRICES, st.floats(0.0, 5.0))
-def test_following_the_edge_spends_what_was_asked_for(prices, spend):
-    paid = float(np.mean(_wanted(edge(prices, spend), prices) * np.array(prices)))
-    assert paid == pytest.approx(min(spend, np.mean(prices)))
-
-
-@given(PRICES, st.floats(0.0, 5.0))
-def test_no_other_rule_with_that_spend_buys_more(prices, spend):
+def test_following_the_edge_spends_what_was_asked_for_and_no_other_rule_buys_more_for_it(prices, spend):
     """The fractional knapsack: the cheapest first."""
-    bought = _wanted(edge(prices, spend), prices).sum()
+    edge = edge_of(np.sort(np.array(prices))[None], np.array([len(prices)]), np.array([spend]))
+    wanted = np.array([edge.wanted(np.array([price]))[0] for price in prices])
+    assert np.mean(wanted * prices) == pytest.approx(min(spend, np.mean(prices)))
     money, most = spend * len(prices), 0.0
     for price in sorted(prices):
         part = 1.0 if price == 0 else min(1.0, max(money, 0.0) / price)
         most, money = most + part, money - part * price
-    assert bought == pytest.approx(most, abs=1e-6)
+    assert wanted.sum() == pytest.approx(most, abs=1e-6)
 
 
 def test_bins_of_continuous_prices_are_narrow():

@@ -6,6 +6,8 @@ import numpy as np
 
 from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Retention, System
 
+from ..playing import goes_on
+
 
 @dataclass(frozen=True, eq=False)
 class Scripted(AdmissionPolicy):
@@ -25,7 +27,4 @@ class Scripted(AdmissionPolicy):
 def played(rule, arrivals, seeds, clients, labels=None):
     """The ledgers after each round, for the same arrivals (T, M) in every run."""
     controller = Controller(System(np.full(clients, 5), 1.0), Scripted(rule, arrivals), len(seeds), np.asarray(seeds), labels)
-    ledger = controller.open()
-    for _ in arrivals:
-        ledger = controller.post(ledger, controller.decide(ledger, 1.0))
-        yield ledger
+    return (ledger for _, ledger in goes_on(controller, [1.0] * len(arrivals)))

@@ -13,6 +13,7 @@ from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Constant, Headgate, Pacing
 from headgate.testing import a_system
 
+from ..playing import after
 from .plain_replacement import class_balanced, reservoir
 from .scripted import played
 
@@ -87,11 +88,7 @@ def test_what_is_bought_does_not_depend_on_what_is_kept(policy):
     prices = 1 + 9 * np.random.default_rng(3).random((60, 2))
     ledgers = {}
     for name, rule in {"fifo": Fifo(BUFFER), **{name: make(BUFFER) for name, (make, _) in RULES.items()}}.items():
-        controller = Controller(a_system(60), policy(rule=rule), 2)
-        ledger = controller.open()
-        for price in prices:
-            ledger = controller.post(ledger, controller.decide(ledger, price))
-        ledgers[name] = ledger
+        ledgers[name] = after(Controller(a_system(60), policy(rule=rule), 2), prices)
     for ledger in ledgers.values():
         for name in ("admitted", "dropped", "spent", "debt"):
             assert np.array_equal(getattr(ledger, name), getattr(ledgers["fifo"], name)), name

@@ -13,6 +13,7 @@ from headgate.control.types import Streams
 from headgate.errors import SettingError
 from headgate.testing import a_system
 
+from ..playing import after
 from .scripted import Scripted, played
 
 SYSTEM = a_system()
@@ -77,17 +78,6 @@ def test_capacity_as_users_state_it():
     assert capacity_of((1, 2, 3, 4, 5), SYSTEM).tolist() == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("K", [[5, 2, 5], [2, 5, 2], [3, 3, 1]])
-@pytest.mark.parametrize("capacity", [None, 4])
-def test_runs_with_a_K_of_their_own_are_as_each_would_be_alone(K, capacity):
-    arrivals = np.random.default_rng(3).integers(0, 4, (20, 2)).tolist()
-    together = played(KStep(np.array(K), capacity=capacity), arrivals, [1, 2, 3], 2)
-    alone = [played(KStep(own, capacity=capacity), arrivals, [seed], 2) for own, seed in zip(K, (1, 2, 3), strict=True)]
-    for ledger, *others in zip(together, *alone, strict=True):
-        for name in ("admitted", "dropped", "spent"):
-            assert np.array_equal(getattr(ledger, name), np.concatenate([getattr(other, name) for other in others]))
-
-
 def test_a_policy_sees_what_the_capacity_has_left():
     """Samples that are not old enough to go may be gone all the same."""
     seen = []
@@ -97,10 +87,7 @@ def test_a_policy_sees_what_the_capacity_has_left():
             seen.append(view.kept_by_client[0].tolist())
             return super().admit(view, memory)
 
-    controller = Controller(SYSTEM, Watching(KStep(4, capacity=2), [[5, 1, 0, 2, 3]] * 4), 1)
-    ledger = controller.open()
-    for _ in range(4):
-        ledger = controller.post(ledger, controller.decide(ledger, 1.0))
+    after(Controller(SYSTEM, Watching(KStep(4, capacity=2), [[5, 1, 0, 2, 3]] * 4)), [1.0] * 4)
     assert seen == [[0] * 5, [2, 1, 0, 2, 2], [2, 2, 0, 2, 2], [2, 2, 0, 2, 2]]
 
 

@@ -103,16 +103,6 @@ def test_a_run_alone_and_a_run_that_goes_on_from_a_file_do_the_same(tmp_path_fac
         assert all(np.array_equal(again.memory[name], orders.memory[name]) for name in orders.memory)
 
 
-def test_a_model_that_gets_nothing_right_never_looks_after_the_trial_and_one_that_gets_all_right_always_does():
-    prices = np.full((40, 1), 2.0)
-    for right in (0.0, 1.0):
-        past, _ = played(controller_of(), np.full((40, 1, CLIENTS), right), prices)
-        looks = np.array([Adaptive().looking(before)[0] for before, _, _ in past])
-        trial = np.flatnonzero(looks.any(axis=1) & ~looks.all(axis=1))
-        assert 0 < trial.size < 30
-        assert (looks[trial[-1] + 1 :] == bool(right)).all()
-
-
 def test_what_it_is():
     check_selection(Adaptive())
     assert isinstance(Adaptive().now(True), ByMargin)

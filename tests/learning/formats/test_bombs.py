@@ -28,7 +28,7 @@ def _no_more_than_it_may(monkeypatch):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
 
 
-def refused(read) -> str:
+def refused(read):
     with pytest.raises(HeadgateError) as refusal:
         read()
     said = str(refusal.value)
@@ -36,7 +36,7 @@ def refused(read) -> str:
     return said
 
 
-def grey(side: int) -> bytes:
+def grey(side):
     return encoded(np.zeros((1, side, side), np.uint8))
 
 

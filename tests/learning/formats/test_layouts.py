@@ -1,8 +1,6 @@
 """Every layout on disk gives the same pixels."""
 
 import gzip
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,7 +14,8 @@ from headgate.learning.formats import read_idx, recognise
 
 from ..said import CIFAR_CLASSES, one_line
 from .written import (
-    Bytes,
+    COLOUR,
+    GREY,
     Sample,
     assert_same,
     encoded,
@@ -35,16 +34,16 @@ pytest.importorskip("PIL", reason="pillow is not installed")
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_idx_comes_back_exactly(tmp_path: Path, grey: Sample, packed: bool) -> None:
-    write_idx(tmp_path, grey, packed)
-    assert_same(read(tmp_path, 1), grey)
+def test_idx_comes_back_exactly(tmp_path, packed):
+    write_idx(tmp_path, GREY, packed)
+    assert_same(read(tmp_path, 1), GREY)
     assert layout(tmp_path) == ("idx", None)
 
 
-def test_an_unpacked_file_beside_its_gzip_is_one_file(tmp_path: Path, grey: Sample) -> None:
-    write_idx(tmp_path, grey, False)
-    write_idx(tmp_path, grey, True)
-    assert_same(read(tmp_path, 1), grey)
+def test_an_unpacked_file_beside_its_gzip_is_one_file(tmp_path):
+    write_idx(tmp_path, GREY, False)
+    write_idx(tmp_path, GREY, True)
+    assert_same(read(tmp_path, 1), GREY)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -56,7 +55,7 @@ def test_an_unpacked_file_beside_its_gzip_is_one_file(tmp_path: Path, grey: Samp
     packed=st.booleans(),
     cut=st.integers(1, 400),
 )
-def test_idx_round_trip_and_damage(tmp_path: Path, array: Bytes, packed: bool, cut: int) -> None:
+def test_idx_round_trip_and_damage(tmp_path, array, packed, cut):
     content = idx_bytes(array)
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(content) if packed else content)
@@ -71,20 +70,20 @@ def test_idx_round_trip_and_damage(tmp_path: Path, array: Bytes, packed: bool, c
         one_line(error, path)
 
 
-def test_binary_batches_come_back_exactly(tmp_path: Path, colour: Sample) -> None:
-    write_binary(tmp_path / "cifar-10-batches-bin", colour)
-    assert_same(read(tmp_path), colour)
+def test_binary_batches_come_back_exactly(tmp_path):
+    write_binary(tmp_path / "cifar-10-batches-bin", COLOUR)
+    assert_same(read(tmp_path), COLOUR)
     assert layout(tmp_path) == ("cifar-10-batches-bin", None)
 
 
 @pytest.mark.parametrize(("kind", "test", "root"), [("PNG", "test", "."), ("WEBP", "val", "imagenette2-160")])
-def test_picture_folders_come_back_exactly(tmp_path: Path, colour: Sample, kind: str, test: str, root: str) -> None:
-    write_pictures(tmp_path / root, colour, kind, test)
-    assert_same(read(tmp_path), colour)
+def test_picture_folders_come_back_exactly(tmp_path, kind, test, root):
+    write_pictures(tmp_path / root, COLOUR, kind, test)
+    assert_same(read(tmp_path), COLOUR)
     assert layout(tmp_path) == ("image folder", tuple(CIFAR_CLASSES))
 
 
-def test_pictures_of_different_sizes_are_squeezed(tmp_path: Path) -> None:
+def test_pictures_of_different_sizes_are_squeezed(tmp_path):
     for split, width in (("train", 80), ("val", 120)):
         path = tmp_path / split / "n0" / "x.JPEG"
         path.parent.mkdir(parents=True)
@@ -106,22 +105,22 @@ def test_pictures_of_different_sizes_are_squeezed(tmp_path: Path) -> None:
         (("a=b [c] *?/train.parquet", "a=b [c] *?/test.parquet"), {}),
     ],
 )
-def test_parquet_comes_back_exactly(tmp_path: Path, colour: Sample, names: tuple[str, str], how: dict[str, Any]) -> None:
-    write_parquet(tmp_path, colour, names, **how)
-    assert_same(read(tmp_path), colour)
+def test_parquet_comes_back_exactly(tmp_path, names, how):
+    write_parquet(tmp_path, COLOUR, names, **how)
+    assert_same(read(tmp_path), COLOUR)
     assert layout(tmp_path) == ("parquet", None)
 
 
-def test_parquet_in_parts_keeps_their_order_and_further_columns(tmp_path: Path, colour: Sample) -> None:
-    write_parquet(tmp_path, colour)
+def test_parquet_in_parts_keeps_their_order_and_further_columns(tmp_path):
+    write_parquet(tmp_path, COLOUR)
     (tmp_path / "train.parquet").unlink()
-    frame = parquet_frame(*colour.splits["train"]).with_columns(
+    frame = parquet_frame(*COLOUR.splits["train"]).with_columns(
         writer=pl.Series([f"w{row}" for row in range(20)]), weight=pl.Series(np.arange(20.0)), gaps=pl.Series([None] + [1] * 19)
     )
     frame[:7].write_parquet(tmp_path / "train-00000-of-00002.parquet")
     frame[7:].write_parquet(tmp_path / "train-00001-of-00002.parquet")
     pictures = read(tmp_path)
-    assert_same(pictures, colour)
+    assert_same(pictures, COLOUR)
     assert {name: column.tolist() for name, column in pictures[0].columns.items()} == {
         "writer": [1, 2, *range(13, 21), *range(3, 13)],  # w0, w1, w10, ...
         "weight": list(range(20)),
@@ -130,24 +129,24 @@ def test_parquet_in_parts_keeps_their_order_and_further_columns(tmp_path: Path, 
     refuses(tmp_path, tmp_path / "train-00001-of-00002.parquet", "one of 2 parts")
 
 
-def test_of_several_configurations_one_is_read(tmp_path: Path, colour: Sample) -> None:
+def test_of_several_configurations_one_is_read(tmp_path):
     write_parquet(tmp_path, Sample(3, 8), ("320px/train.parquet", "320px/validation.parquet"))
-    write_parquet(tmp_path, colour, ("160px/train.parquet", "160px/validation.parquet"))
-    assert_same(read(tmp_path), colour)
+    write_parquet(tmp_path, COLOUR, ("160px/train.parquet", "160px/validation.parquet"))
+    assert_same(read(tmp_path), COLOUR)
 
 
-def test_a_test_split_wins_over_a_validation_split_and_idx_over_parquet(tmp_path: Path, grey: Sample) -> None:
-    write_parquet(tmp_path, grey)
+def test_a_test_split_wins_over_a_validation_split_and_idx_over_parquet(tmp_path):
+    write_parquet(tmp_path, GREY)
     (tmp_path / "validation.parquet").write_bytes((tmp_path / "train.parquet").read_bytes())
-    assert_same(read(tmp_path, 1), grey)
-    write_idx(tmp_path, grey, True)
+    assert_same(read(tmp_path, 1), GREY)
+    write_idx(tmp_path, GREY, True)
     assert layout(tmp_path) == ("idx", None)
 
 
-def test_unfinished_and_hidden_files_are_not_data(tmp_path: Path, colour: Sample) -> None:
+def test_unfinished_and_hidden_files_are_not_data(tmp_path):
     (tmp_path / "train-00000-of-00002.parquet.part").write_bytes(b"PAR1 and no more")
     (tmp_path / ".cache").mkdir()
     (tmp_path / ".cache" / "train.parquet").write_bytes(b"junk")
     assert recognise(tmp_path) is None
-    write_parquet(tmp_path, colour)
-    assert_same(read(tmp_path), colour)
+    write_parquet(tmp_path, COLOUR)
+    assert_same(read(tmp_path), COLOUR)

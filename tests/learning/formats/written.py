@@ -3,41 +3,39 @@
 import gzip
 import io
 import struct
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from numpy.typing import NDArray
 
 from headgate.errors import DataError
-from headgate.learning.formats import Split, recognise
+from headgate.learning.formats import recognise
 
 from ..said import CIFAR_CLASSES, one_line
-
-Bytes = NDArray[np.uint8]
 
 
 class Sample:
     """Twenty training and ten test images of ten classes, in the order of their labels."""
 
-    def __init__(self, channels: int, side: int) -> None:
+    def __init__(self, channels, side):
         random = np.random.default_rng(5)
         self.train_labels, self.test_labels = np.repeat(np.arange(10), 2), np.arange(10)
         self.train_images = random.integers(0, 256, (20, channels, side, side), dtype=np.uint8)
         self.test_images = random.integers(0, 256, (10, channels, side, side), dtype=np.uint8)
 
     @property
-    def splits(self) -> dict[str, tuple[Bytes, NDArray[np.int64]]]:
+    def splits(self):
         return {"train": (self.train_images, self.train_labels), "test": (self.test_images, self.test_labels)}
 
 
-def idx_bytes(array: Bytes) -> bytes:
+GREY, COLOUR = Sample(1, 28), Sample(3, 32)
+
+
+def idx_bytes(array):
     return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
-def write_idx(folder: Path, sample: Sample, packed: bool) -> None:
+def write_idx(folder, sample, packed):
     folder.mkdir(parents=True, exist_ok=True)
     for split, (images, labels) in zip(("train", "t10k"), sample.splits.values(), strict=True):
         for name, array in (("images-idx3", images[:, 0]), ("labels-idx1", labels.astype(np.uint8))):
@@ -46,7 +44,7 @@ def write_idx(folder: Path, sample: Sample, packed: bool) -> None:
             path.write_bytes(gzip.compress(content) if packed else content)
 
 
-def write_binary(folder: Path, sample: Sample) -> None:
+def write_binary(folder, sample):
     folder.mkdir(parents=True, exist_ok=True)
     for name, (images, labels) in {
         "data_batch_1.bin": (sample.train_images[:12], sample.train_labels[:12]),
@@ -57,7 +55,7 @@ def write_binary(folder: Path, sample: Sample) -> None:
         (folder / name).write_bytes(records.tobytes())
 
 
-def encoded(image: Bytes, kind: str = "PNG") -> bytes:
+def encoded(image, kind="PNG"):
     from PIL import Image
 
     out = io.BytesIO()
@@ -66,7 +64,7 @@ def encoded(image: Bytes, kind: str = "PNG") -> bytes:
     return out.getvalue()
 
 
-def write_pictures(folder: Path, sample: Sample, kind: str = "PNG", test: str = "val") -> None:
+def write_pictures(folder, sample, kind="PNG", test="val"):
     for split, (images, labels) in sample.splits.items():
         for row, (image, label) in enumerate(zip(images, labels, strict=True)):
             path = folder / (test if split == "test" else split) / CIFAR_CLASSES[label] / f"{row:03}.{kind}"
@@ -74,32 +72,30 @@ def write_pictures(folder: Path, sample: Sample, kind: str = "PNG", test: str = 
             path.write_bytes(encoded(image, kind))
 
 
-def parquet_frame(
-    images: Bytes, labels: NDArray[np.int64], kind: str = "PNG", image: str = "image", label: str = "label"
-) -> pl.DataFrame:
+def parquet_frame(images, labels, kind="PNG", image="image", label="label"):
     rows = [{"bytes": encoded(picture, kind), "path": f"{row}.png"} for row, picture in enumerate(images)]
     return pl.DataFrame({image: rows, label: labels.tolist()})
 
 
-def write_parquet(folder: Path, sample: Sample, names: tuple[str, str] = ("train.parquet", "test.parquet"), **how: Any) -> None:
+def write_parquet(folder, sample, names=("train.parquet", "test.parquet"), **how):
     for name, (images, labels) in zip(names, sample.splits.values(), strict=True):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         parquet_frame(images, labels, **how).write_parquet(folder / name)
 
 
-def read(folder: Path, channels: int = 3) -> tuple[Split, Split]:
+def read(folder, channels=3):
     """What `folder` holds, read as ten classes."""
     source = recognise(folder)
     assert source is not None
     return source.read(channels, 10)
 
 
-def layout(folder: Path) -> tuple[str, tuple[str, ...] | None]:
+def layout(folder):
     source = recognise(folder)
     return (source.format, source.classes()) if source else ("", None)
 
 
-def assert_same(splits: tuple[Split, Split], sample: Sample) -> None:
+def assert_same(splits, sample):
     """Pixel for pixel, and in the form which torch takes over without a copy or a warning."""
     for got, (images, labels) in zip(splits, sample.splits.values(), strict=True):
         np.testing.assert_array_equal(got.images, images)
@@ -110,7 +106,7 @@ def assert_same(splits: tuple[Split, Split], sample: Sample) -> None:
             assert array.flags.writeable
 
 
-def refuses(folder: Path, *parts: object, channels: int = 3) -> None:
+def refuses(folder, *parts, channels=3):
     """Reading `folder` ends in one line with these parts."""
     with pytest.raises(DataError) as error:
         read(folder, channels)
