@@ -17,8 +17,8 @@ ACTIVATIONS: dict[type[nn.Module], int] = {nn.ReLU: RELU, nn.Tanh: TANH}
 
 
 @dataclass(frozen=True)
-class StackLayer:
-    """A convolution of stride 1, then perhaps a 2x2 max-pool, a bias and an activation; a linear layer is one of one pixel."""
+class PooledConvolution:
+    """Stride 1, then perhaps a 2x2 max-pool, a bias and an activation."""
 
     inward: int
     height: int
@@ -29,7 +29,6 @@ class StackLayer:
     weight: int
     """where its weights begin in a flat vector"""
     bias: int | None
-    linear: bool = False
     pool: int = 1
     activation: int = 0
 
@@ -49,11 +48,6 @@ class StackLayer:
         return self.height + 2 * self.padding, self.width + 2 * self.padding
 
     @property
-    def spread(self) -> tuple[int, int]:
-        """Height and width of the slope of what it made, in a frame from which the kernel, turned round, sees all."""
-        return self.height + self.kernel - 1, self.width + self.kernel - 1
-
-    @property
     def positions(self) -> int:
         return self.out[0] * self.out[1]
 
@@ -61,6 +55,22 @@ class StackLayer:
     def size(self) -> int:
         """Of its output."""
         return self.outward * self.positions
+
+
+@dataclass(frozen=True)
+class DenseLayer:
+    inward: int
+    outward: int
+    weight: int
+    bias: int | None
+    activation: int = 0
+
+    @property
+    def size(self) -> int:
+        return self.outward
+
+
+StackLayer = PooledConvolution | DenseLayer
 
 
 @dataclass(frozen=True)
@@ -72,14 +82,23 @@ class StackNet:
     size: int
     """of a flat vector"""
 
+    @property
+    def convolutions(self) -> list[PooledConvolution]:
+        return [layer for layer in self.layers if isinstance(layer, PooledConvolution)]
+
     def frame(self, i: int) -> int:
         """How wide the frame is that layer i wants round its input."""
-        return self.layers[i].padding if i < len(self.layers) else 0
+        layer = self.layers[i] if i < len(self.layers) else None
+        return layer.padding if isinstance(layer, PooledConvolution) else 0
 
     @property
     def sizes(self) -> list[int]:
         """Of each layer's input, in its frame; the last one is that of the logits."""
-        return [*(layer.inward * math.prod(layer.framed) for layer in self.layers), self.classes]
+        framed = [
+            layer.inward * layer.framed[0] * layer.framed[1] if isinstance(layer, PooledConvolution) else layer.inward
+            for layer in self.layers
+        ]
+        return [*framed, self.classes]
 
     def packed(self, theta: Tensor) -> Tensor:
         return theta.contiguous()
@@ -98,7 +117,8 @@ def read_stack(task: Task) -> StackNet:
     if sum(len(list(part.parameters())) for part in parts) != len(starts):
         refuse("a parameter of the model is shared")
     layers = tuple(_layers(parts, task.shape, starts))
-    if not layers or not layers[-1].linear or layers[-1].activation or layers[-1].outward != task.classes:
+    last = layers[-1] if layers else None
+    if not isinstance(last, DenseLayer) or last.activation or last.outward != task.classes:
         refuse(f"the model must end in a Linear of {task.classes}")
     return StackNet(layers, task.classes, task.flat.size)
 
@@ -108,31 +128,34 @@ def _layers(parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[in
     while parts:
         part = parts.pop(0)
         if type(part) is nn.Flatten and is_plain(part) and not flat:
-            inward, image, flat = inward * math.prod(image), (1, 1), True
+            inward, flat = inward * math.prod(image), True
             continue
         weight, bias = (starts.get(id(getattr(part, name, None))) for name in ("weight", "bias"))
+        layer: StackLayer
         if type(part) is nn.Conv2d and is_plain(part) and not flat and weight is not None:
             kernel, padding = side(part.kernel_size), side(part.padding)
-            layer = StackLayer(inward, *image, part.out_channels, kernel, padding, weight, bias)
+            layer = PooledConvolution(inward, *image, part.out_channels, kernel, padding, weight, bias)
             if padding >= kernel:
                 refuse(f"{part}, must have a padding below its kernel")
         elif type(part) is nn.Linear and flat and weight is not None:
-            layer = StackLayer(inward, 1, 1, part.out_features, 1, 0, weight, bias, linear=True)
+            layer = DenseLayer(inward, part.out_features, weight, bias)
         else:
             refuse(f"{part} where it stands")
         while parts and type(parts[0]) in (*ACTIVATIONS, nn.MaxPool2d):
             layer = _followed(layer, parts.pop(0))
-        inward, image = layer.outward, layer.out
+        if isinstance(layer, PooledConvolution):
+            image = layer.out
+        inward = layer.outward
         yield layer
 
 
 def _followed(layer: StackLayer, part: nn.Module) -> StackLayer:
     """The layer with the activation or the pool that comes behind it, in either order."""
-    if isinstance(part, nn.MaxPool2d):
-        if layer.linear or layer.pool > 1 or not is_plain(part) or side(part.kernel_size) != 2:
+    if isinstance(layer, PooledConvolution) and isinstance(part, nn.MaxPool2d):
+        if layer.pool > 1 or not is_plain(part) or side(part.kernel_size) != 2:
             refuse(f"{part} where it stands")
         return replace(layer, pool=2)
-    if layer.activation:
+    if layer.activation or type(part) not in ACTIVATIONS:
         refuse(f"{part} where it stands")
     return replace(layer, activation=ACTIVATIONS[type(part)])
 

@@ -8,23 +8,100 @@ round of forty LeNets takes 21.9 ms, and 5,930 by a lean loop; one of ResNet-9 1
 (benchmarks/results/gpu.json at f27e21c).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from headgate.errors import SettingError
-from headgate.kernels.packed_tiles import Room
 from headgate.kernels.residual_net import ResidualNet, check_machine, read_blocks
 from headgate.kernels.stack_net import StackNet, read_stack
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
 
+WIDE = 1024
+"""numbers of a vector that one program copies or sums"""
 WIDEST = 128
 """channels of a convolution of a stack that one program keeps at a time"""
+
+
+class Room(NamedTuple):
+    samples: int
+    clients: int
+
+
+class Space(ABC):
+    """Room for so many samples and clients. Samples beyond those in the tables are left alone."""
+
+    offsets: Tensor
+    labels: Tensor
+    logits: Tensor
+    losses: Tensor
+    master: Tensor
+    """the clients' vectors; `low` their beginnings in a shorter type, or the same"""
+    low: Tensor
+    velocity: Tensor
+
+    def __init__(
+        self, net: ResidualNet | StackNet, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        from headgate.kernels import triton_kernels  # which need triton
+
+        self.runs = triton_kernels
+        self.net, self.room, self.momentum, self.dtype, self.device = net, room, momentum, dtype, device
+
+    def holds(self, room: Room, momentum: bool) -> bool:
+        fits = room.samples <= self.room.samples and room.clients <= self.room.clients
+        return fits and (self.momentum or not momentum)
+
+    @abstractmethod
+    def set_tables(self, offsets: Ints) -> None:
+        """Which samples are whose."""
+
+    @abstractmethod
+    def load(self, pixels: Tensor) -> None:
+        """Images (n, C, H, W), normalised."""
+
+    @abstractmethod
+    def forward(self, room: Room, training: LocalTraining | None) -> None:
+        """To the logits; with a training also to the losses and the last slope."""
+
+    @abstractmethod
+    def backward(self, room: Room, training: LocalTraining) -> None:
+        """Everything goes down its gradient."""
+
+    def spread(self, start: Tensor, run_of: Ints, momentum: bool) -> None:
+        """Every client starts from its run's model, at rest."""
+        clients = len(run_of)
+        torch.index_select(start, 0, self._table(run_of), out=self.master[:clients])
+        if momentum:
+            self.velocity[:clients].zero_()
+        if self.low is not self.master:
+            self.low[:clients] = self.master[:clients, : self.low.shape[1]]
+
+    def average(self, start: Tensor, shares: Tensor, run_offsets: Ints, after: Tensor) -> None:
+        """Each run's model plus its clients' moves times their shares."""
+        self.runs.average[-(-self.net.size // WIDE), len(start)](
+            start, self.master, shares, self._table(run_offsets), after, self.net.size, WIDE
+        )
+
+    def mean_losses(self, run_offsets: Ints, means: Tensor) -> None:
+        self.runs.mean_losses[(len(means),)](self.losses, self.offsets, self._table(run_offsets), means, WIDE)
+
+    def _table(self, values: Ints) -> Tensor:
+        return to_device(values.astype(np.int32), self.device)
+
+
+def whose(offsets: Ints, room: Room) -> tuple[Ints, Ints]:
+    """Where the samples of each client begin, and whose each sample is: -1 for nobody's."""
+    sizes = np.diff(offsets)
+    owner = np.full(room.samples, -1)
+    owner[: offsets[-1]] = np.repeat(np.arange(len(sizes)), sizes)
+    return np.pad(offsets, (0, room.clients + 1 - len(offsets)), "edge"), owner
 
 
 SPARE = 0.8
@@ -44,11 +121,10 @@ class TritonKernels(Executor[Task]):
         super().__init__(task)
         stack = None if task.bfloat16 else _stack(task)
         self.net: ResidualNet | StackNet = stack or read_blocks(task).to(task.device)
-        from headgate.kernels import triton_steps  # which needs triton
+        from headgate.kernels import residual_steps, stack_steps  # which need triton
 
-        self.steps: Any = triton_steps
-        self.kind: Any = triton_steps.StackSpace if stack else triton_steps.ResidualSpace
-        self.workspace: Any = None
+        self.steps: Any = stack_steps if stack else residual_steps
+        self.workspace: Space | None = None
         self.judge: Any = None
         self._recorded: dict[tuple[Room, LocalTraining], Callable[[], None]] = {}
 
@@ -86,7 +162,7 @@ class TritonKernels(Executor[Task]):
         shares = weights.reshape(-1).index_select(0, to_device(members, self.task.device))
         room = _room(batch.offsets, clients, first, last)
         space = self._make_room(room, training.momentum > 0)
-        space.tables.fill(np.concatenate([[0], np.cumsum(sizes)]))
+        space.set_tables(np.concatenate([[0], np.cumsum(sizes)]))
         space.load(self.task.normalised(batch.images[rows]))
         space.labels[: rows.stop - rows.start] = batch.labels[rows]
         step = self._step(space, room, training)
@@ -110,13 +186,13 @@ class TritonKernels(Executor[Task]):
             logits: Tensor = self.judge.logits(start, pixels)
             return logits
         room = self.workspace.room if self.workspace else Room(64 * runs, runs)
-        space = self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
+        space: Any = self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
         space.spread(start, np.arange(runs), False)
         return torch.cat([space.answers(part, runs) for part in torch.split(pixels, max(room.samples, runs) // runs)], dim=1)
 
     # a chunk of runs
 
-    def _step(self, space: Any, room: Room, training: LocalTraining) -> Callable[[], None]:
+    def _step(self, space: Space, room: Room, training: LocalTraining) -> Callable[[], None]:
         """A step of all clients; on CUDA as a graph. Recording takes a step first, which `spread` undoes."""
 
         def step() -> None:
@@ -134,7 +210,7 @@ class TritonKernels(Executor[Task]):
             self._recorded[room, training] = graph.replay
         return self._recorded[room, training]
 
-    def _make_room(self, room: Room, momentum: bool) -> Any:
+    def _make_room(self, room: Room, momentum: bool) -> Space:
         old = self.workspace
         if old and old.holds(room, momentum):
             return old
@@ -163,17 +239,18 @@ class TritonKernels(Executor[Task]):
                     first = last
         yield first, runs
 
-    def _space(self, room: Room, momentum: bool) -> Any:
-        return self.kind(self.net, room, momentum, self.task.arithmetic, self.task.device)
+    def _space(self, room: Room, momentum: bool) -> Space:
+        space: Space = self.steps.Workspace(self.net, room, momentum, self.task.arithmetic, self.task.device)
+        return space
 
     def _bytes(self, room: Room, momentum: bool) -> int:
-        return int(self.kind.bytes_needed(self.net, room, momentum, self.task.arithmetic))
+        return int(self.steps.bytes_needed(self.net, room, momentum, self.task.arithmetic))
 
 
 def _room(offsets: Ints, clients: int, first: int, last: int) -> Room:
     """What the runs from `first` to before `last` take: their samples, and those of their clients that hold any."""
     own = offsets[first * clients : last * clients + 1]
-    return Room(rung(max(1, int(own[-1] - own[0]))), rung(max(1, int((np.diff(own) > 0).sum()))))  # no box is empty
+    return Room(rung(int(own[-1] - own[0])), rung(int((np.diff(own) > 0).sum())))
 
 
 def _stack(task: Task) -> StackNet | None:
@@ -181,5 +258,5 @@ def _stack(task: Task) -> StackNet | None:
         net = read_stack(task)
     except SettingError:
         return None
-    narrow = all(each.linear or max(each.inward, each.outward) <= WIDEST for each in net.layers)
+    narrow = all(max(each.inward, each.outward) <= WIDEST for each in net.convolutions)
     return net if narrow else None

@@ -4,17 +4,17 @@
 Images are [sample, channel, y, x], the samples of a client follow each other, and each client has its own parameters, a
 flat vector in `theta` of length `stride`. `owner` says whose a sample is (-1: nobody's), `offsets` where a client's samples
 begin, a tile of rows belongs to one client (`tile_client`, -1 for none). What a convolution looks at lies in a frame of
-zeros, so that no tap falls outside; a linear layer is a convolution of one pixel. A convolution and its 2x2 max-pool are one
-kernel: of a window's four positions only the winner's number is written down, and on the way back only the winner has a
-slope. Slopes are those with respect to a layer's output before its activation. A weight's gradient is used up where it is
-made, so that kernel runs after whatever else reads the weights. Sums go in a fixed order, so results repeat to the bit, and
-no number of a client depends on the clients beside it.
+zeros, so that no tap falls outside. A convolution and its 2x2 max-pool are one kernel: of a window's four positions only
+the winner's number is written down, and on the way back only the winner has a slope. Slopes are those with respect to a
+layer's output before its activation. A weight's gradient is used up where it is made, so that kernel runs after whatever
+else reads the weights. Sums go in a fixed order, so results repeat to the bit, and no number of a client depends on the
+clients beside it.
 """
 
 import triton
 import triton.language as tl
 
-from headgate.kernels.triton_kernels import _descend, _entropy
+from headgate.kernels.triton_kernels import _descend
 
 
 @triton.jit
@@ -38,6 +38,9 @@ def _steep(value, KIND: tl.constexpr):
     return value
 
 
+# convolution
+
+
 @triton.jit
 def convolve(
     x, theta, y, winner, tile_client, tile_start, offsets, images, stride, weight, bias,
@@ -58,7 +61,7 @@ def convolve(
         right = row % wide
         corner_of = (sample % images).to(tl.int64) * (C * H * W) + down * (POOL * W) + right * POOL
         theta += client.to(tl.int64) * stride
-        out = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+        out = tl.arange(0, COLUMNS)
         best = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
         which = tl.zeros((ROWS, COLUMNS), dtype=tl.int32)
         for corner in tl.static_range(POOL * POOL):
@@ -131,7 +134,7 @@ def convolution_slope(
         right = row % W
         corner_of = sample * (CO * area) + down * long + right
         theta += client.to(tl.int64) * stride
-        channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+        channel = tl.arange(0, COLUMNS)
         total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
         for first in range(0, CO * taps, DEEP):
             k = first + tl.arange(0, DEEP)
@@ -192,6 +195,62 @@ def descend_convolution(
                 _descend(theta + beside, velocity + beside, tl.sum(alone, 0), True, lr, momentum, decay, MOMENTUM)
 
 
+# linear layers
+
+
+@triton.jit
+def linear(
+    x, theta, y, tile_client, tile_start, offsets, images, stride, weight, bias,
+    C: tl.constexpr, CO: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """y [sample, CO]; sample s looks at row s modulo `images` of x."""
+    client = tl.load(tile_client + tl.program_id(0))
+    if client >= 0:
+        row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
+        inside = row < tl.load(offsets + client + 1)
+        theta += client.to(tl.int64) * stride
+        out = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+        total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+        for first in range(0, C, DEEP):
+            k = first + tl.arange(0, DEEP)
+            seen = inside[:, None] & (k < C)[None, :]
+            a = tl.load(x + (row % images).to(tl.int64)[:, None] * C + k[None, :], mask=seen, other=0.0)
+            known = (k < C)[:, None] & (out < CO)[None, :]
+            b = tl.load(theta + weight + out[None, :] * C + k[:, None], mask=known, other=0.0)
+            total = tl.dot(a, b, total, input_precision=PRECISION)
+        if BIAS:
+            total += tl.load(theta + bias + out, mask=out < CO, other=0.0)[None, :]
+        real = inside[:, None] & (out < CO)[None, :]
+        tl.store(y + row.to(tl.int64)[:, None] * CO + out[None, :], _active(total, ACTIVATION), mask=real)
+
+
+@triton.jit
+def linear_slope(
+    slope, x, theta, dx, tile_client, tile_start, offsets, stride, weight,
+    C: tl.constexpr, CO: tl.constexpr, BEFORE: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """dx: with respect to the layer before, whose activation is BEFORE; x is its output."""
+    client = tl.load(tile_client + tl.program_id(0))
+    if client >= 0:
+        row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
+        inside = row < tl.load(offsets + client + 1)
+        theta += client.to(tl.int64) * stride
+        feature = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+        total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+        for first in range(0, CO, DEEP):
+            k = first + tl.arange(0, DEEP)
+            seen = inside[:, None] & (k < CO)[None, :]
+            a = tl.load(slope + row.to(tl.int64)[:, None] * CO + k[None, :], mask=seen, other=0.0)
+            known = (k < CO)[:, None] & (feature < C)[None, :]
+            b = tl.load(theta + weight + k[:, None] * C + feature[None, :], mask=known, other=0.0)
+            total = tl.dot(a, b, total, input_precision=PRECISION)
+        place = row.to(tl.int64)[:, None] * C + feature[None, :]
+        real = inside[:, None] & (feature < C)[None, :]
+        tl.store(dx + place, total * _steep(tl.load(x + place, mask=real, other=0.0), BEFORE), mask=real)
+
+
 @triton.jit
 def descend_linear(
     x, slope, theta, velocity, offsets, stride, weight, bias, lr, momentum, decay,
@@ -233,4 +292,10 @@ def cross_entropy(logits, labels, offsets, owner, losses, slope, K: tl.constexpr
     if client >= 0:
         k = tl.arange(0, KP)
         made = tl.load(logits + sample * K + k, mask=k < K, other=float("-inf"))
-        tl.store(slope + sample * K + k, _entropy(made, k, sample, client, labels, offsets, losses), mask=k < K)
+        label = tl.load(labels + sample)
+        samples = (tl.load(offsets + client + 1) - tl.load(offsets + client)).to(tl.float32)
+        made -= tl.max(made, 0)
+        raised = tl.exp(made)
+        whole = tl.sum(raised, 0)
+        tl.store(losses + sample, tl.log(whole) - tl.sum(tl.where(k == label, made, 0.0), 0))
+        tl.store(slope + sample * K + k, (raised / whole - tl.where(k == label, 1.0, 0.0)) / samples, mask=k < K)

@@ -8,7 +8,6 @@ import inspect
 import os
 import weakref
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,9 +18,10 @@ from torch.nn import functional as F
 from headgate.kernels.triton_executor import TritonKernels
 from headgate.learning.local import LocalTraining
 from headgate.learning.networks import Residual
+from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.types import Task
 
-from . import worlds
 from .worlds import block
 
 SIZES = [3, 0, 1]  # more than fills a tile, nothing, less than one
@@ -34,14 +34,9 @@ BUILTIN = {}
 def _interpreter(monkeypatch):
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("only with TRITON_INTERPRET=1")
-    import triton.language as tl
     from triton.language.core import is_builtin
     from triton.runtime import interpreter
 
-    from headgate.kernels import triton_norms
-
-    quick = SimpleNamespace(fast_expf=lambda u: tl.exp(u), fast_dividef=lambda a, b: a / b)
-    monkeypatch.setattr(triton_norms, "libdevice", quick)  # which the interpreter does not have
     plain = interpreter._patch_lang_tensor
 
     def patched(tensor, scope):
@@ -87,11 +82,17 @@ def each_client():
             yield client, slice(OFFSETS[client], OFFSETS[client + 1])
 
 
-@pytest.mark.parametrize(("height", "width", "positions", "momentum"), [(4, 4, 32, 0.0), (8, 4, 16, 0.9)])
-def test_convolution_its_slope_and_its_descent(height, width, positions, momentum):
+@pytest.mark.parametrize(
+    ("height", "width", "positions", "momentum", "boxes"),
+    [
+        (4, 4, 32, 0.0, False), (4, 4, 32, 0.0, True), (8, 4, 16, 0.9, False), (8, 4, 16, 0.9, True),
+        (2, 6, 32, 0.9, False),  # boxes are of whole rows
+    ],
+)  # fmt: skip
+def test_convolution_its_slope_and_its_descent(height, width, positions, momentum, boxes):
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    from headgate.kernels import triton_kernels as kernels
+    from headgate.kernels import triton_boxes, triton_kernels
     from headgate.kernels.packed_tiles import count_tiles, tiles
 
     random, inward, outward = torch.Generator().manual_seed(0), 32, 64
@@ -100,30 +101,35 @@ def test_convolution_its_slope_and_its_descent(height, width, positions, momentu
     slope = torch.randn(samples, height, width, outward, generator=random)
     w = torch.randn(clients, 9, inward, outward, generator=random)
     count = count_tiles(samples, clients, area, positions)
-    table = (*(ints(each) for each in tiles(OFFSETS, area, positions, count)), ints(OFFSETS))
+    client, start = (ints(each) for each in tiles(OFFSETS, area, positions, count))
     y, dx = torch.full_like(slope, torch.nan), torch.full_like(x, torch.nan)
+    kernels = triton_boxes if boxes else triton_kernels
+    own, last = ((), ()) if boxes else ((w.stride(0),), ("ieee",))
 
     def box(array, *taken):
         return TensorDescriptor(array, list(array.shape), list(array.stride()), [*taken])
 
     def images(array, channels):
-        return box(array, max(1, positions // area), min(height, positions // width), width, channels)
+        taken = max(1, positions // area), min(height, positions // width), width, channels
+        return box(array, *taken) if boxes else array
 
-    whole = w.view(clients, 9 * inward, outward)
+    def weights(*taken):
+        return box(w.view(clients, 9 * inward, outward), 1, *taken) if boxes else w
+
     kernels.convolve[(count * 2,)](
-        images(x, 16), box(whole, 1, 16, 32), y, y, *table, height, width, inward, outward, 9, False, False, positions, 32, 16,
-        "ieee",
+        images(x, 16), weights(16, 32), y, y, client, start, ints(OFFSETS), *own, height, width, inward, outward, 9,
+        False, False, positions, 32, 16, *last,
     )  # fmt: skip
     kernels.convolve[(count,)](
-        images(slope, 64), box(whole, 1, 32, 64), dx, added, *table, height, width, outward, inward, 9, True, True, positions,
-        32, 64, "ieee",
+        images(slope, 64), weights(32, 64), dx, added, client, start, ints(OFFSETS), *own, height, width, outward, inward, 9,
+        True, True, positions, 32, 64, *last,
     )  # fmt: skip
     master, velocity, low = w.clone(), torch.randn(w.shape, generator=random), torch.empty(w.shape, dtype=torch.float16)
     before = velocity.clone()
+    factors = (images(x, 16), box(slope.view(-1, outward), positions, 64)) if boxes else ()
     kernels.descend_convolution[9 * 2, clients](
-        images(x, 16), box(slope.view(-1, outward), positions, 64), x, slope, master, velocity, low, ints(OFFSETS),
-        w.stride(0), w.stride(0), 0.1, momentum, 0.01, height, width, inward, outward, 9, momentum > 0, True, 16, 64, positions,
-        "ieee",
+        *factors, x, slope, master, velocity, low, ints(OFFSETS), w.stride(0), w.stride(0), 0.1, momentum, 0.01,
+        height, width, inward, outward, 9, momentum > 0, True, 16, 64, positions, *last,
     )  # fmt: skip
     for c, own in each_client():
         inputs = image(x[own]).requires_grad_()
@@ -208,25 +214,36 @@ def tiny_stack():
     )
 
 
-def world(sizes, net):
-    shape = (3, 4, 4) if net is tiny_net else (3, 5, 4)
-    return worlds.world(net(), sizes, shape, 5, torch.float32, seed=2, spread=0.1, begun=True)
+def world(sizes, net=tiny_net):
+    random, shape = torch.Generator().manual_seed(2), (3, 4, 4) if net is tiny_net else (3, 5, 4)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    images = torch.randint(0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random)
+    labels = torch.randint(0, 5, (len(images),), generator=random)
+    task = Task(net(), shape, 5, (0.4, 0.5, 0.6), (0.2, 0.2, 0.3))
+    theta = torch.stack([task.flat.vector(dict(net().named_parameters())) for _ in sizes])
+    theta += 0.1 * torch.randn(theta.shape, generator=random)
+    weights = torch.rand(len(sizes), len(sizes[0]), generator=random)
+    if len(sizes[0]) > 1:
+        weights[0, 0] = 0
+    return task, theta, RaggedBatch(images, labels, offsets), weights
 
 
 @pytest.mark.parametrize("net", [tiny_net, tiny_stack])
 @pytest.mark.parametrize("training", [LocalTraining(0.2, 1), LocalTraining(0.1, 2, momentum=0.9, weight_decay=0.02)])
 def test_the_executor_does_what_the_reference_does(net, training):
-    case = world([[2, 0, 1], [0, 0, 0], [0, 1, 0]], net)
-    executor, given = TritonKernels(case.task), case.theta.clone()
-    after, loss = case.advance(executor, training)
-    expected, expected_loss = case.advance(Reference(case.task), training)
-    assert (after - expected).norm() <= 1e-5 * (expected - given).norm()
+    task, theta, packed, weights = world([[2, 0, 1], [0, 0, 0], [1, 0, 0]], net)
+    given = theta.clone()
+    executor = TritonKernels(task)
+    after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
+    expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [0, 1, 2], 1)
+    assert (after - expected).norm() <= 1e-5 * (expected - theta).norm()
     torch.testing.assert_close(loss, expected_loss, rtol=1e-5, atol=0, equal_nan=True)
-    assert torch.equal(after[1], given[1])
-    assert torch.equal(case.theta, given)
+    assert torch.equal(after[1], theta[1])
+    assert torch.equal(theta, given)
     if training.steps == 1:  # cut into single runs, with room left over from before: the same bits
         executor.memory = 1
-        assert torch.equal(after, case.advance(executor, training)[0])
+        again, _ = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
+        assert torch.equal(after, again)
 
 
 def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch):
@@ -240,18 +257,18 @@ def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch)
         return fresh
 
     monkeypatch.setattr(TritonKernels, "_space", space)
-    case = world([[1], [3]], tiny_net)
-    executor = TritonKernels(case.task)
+    task, theta, packed, weights = world([[1], [3]], tiny_net)
+    executor = TritonKernels(task)
     executor.memory = 1
-    case.advance(executor, LocalTraining(0.2, 1))
+    executor.advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
     assert len(made) == 2
 
 
 def test_a_run_that_has_broken_down_leaves_the_others_alone():
-    case = world([[1], [1]], tiny_stack)
-    alone, _ = case.advance(TritonKernels(case.task), LocalTraining(0.2, 1))
-    case.theta[0, 0] = torch.nan
-    together, loss = case.advance(TritonKernels(case.task), LocalTraining(0.2, 1))
+    task, theta, packed, weights = world([[1], [1]], tiny_stack)
+    alone, _ = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
+    theta[0, 0] = torch.nan
+    together, loss = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
     assert torch.equal(together[1], alone[1])
     assert not torch.isfinite(together[0]).all()
     assert torch.isnan(loss[0])
@@ -259,7 +276,7 @@ def test_a_run_that_has_broken_down_leaves_the_others_alone():
 
 @pytest.mark.parametrize("net", [tiny_net, tiny_stack])
 def test_logits_are_those_of_the_model(net):
-    task, theta, packed, *_ = world([[2], [1]], net)
+    task, theta, packed, _ = world([[2], [1]], net)
     executor = TritonKernels(task)
     for images in (packed.images, packed.images[:1]):
         logits = executor.logits(theta, images)
@@ -273,9 +290,11 @@ def test_of_several_largest_the_first_is_chosen_and_a_nan_is_not_lost():
     def pools():
         return nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 5))
 
-    case = world([[2]], pools)
-    case.packed.images[:] = case.packed.images[:, :, :1, :1].clone()  # all positions of an image are alike
-    (after, _), (expected, _) = (case.advance(make(case.task), LocalTraining(0.5, 2)) for make in (TritonKernels, Reference))
-    assert (after - expected).norm() <= 1e-5 * (expected - case.theta).norm()
-    case.theta[0, 0] = torch.nan
-    assert torch.isnan(TritonKernels(case.task).logits(case.theta, case.packed.images)).all()
+    task, theta, packed, weights = world([[2]], pools)
+    packed.images[:] = packed.images[:, :, :1, :1]  # all positions of an image are alike
+    training = LocalTraining(0.5, 2)
+    after, _ = TritonKernels(task).advance(theta, packed, weights, training, [0], 1)
+    expected, _ = Reference(task).advance(theta, packed, weights, training, [0], 1)
+    assert (after - expected).norm() <= 1e-5 * (expected - theta).norm()
+    theta[0, 0] = torch.nan
+    assert torch.isnan(TritonKernels(task).logits(theta, packed.images)).all()

@@ -1,5 +1,6 @@
 """The executors for CUDA against the reference, on a GPU."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -7,11 +8,11 @@ from torch import nn
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
 from headgate.learning.networks import Residual, build_model
-from headgate.simulation.executors import choose
+from headgate.simulation.executors import RaggedBatch, choose
 from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.types import Task
 from headgate.simulation.nets import Evaluator
 
-from . import worlds
 from .worlds import block, with_triton
 
 pytestmark = [
@@ -28,21 +29,20 @@ def residual_net():
     )  # fmt: skip
 
 
-def assert_close_and_repeated(case, executor, training, tolerance, of_loss):
-    (after, loss), (again, _), (expected, expected_loss) = (
-        case.advance(each, training) for each in (executor, executor, Reference(case.task))
-    )
-    assert (after - expected).norm() <= tolerance * (expected - case.theta).norm()
-    torch.testing.assert_close(loss, expected_loss, rtol=of_loss, atol=0, equal_nan=True)
-    assert torch.equal(after, again)
-    assert torch.equal(after[1], case.theta[1])
-    return after
-
-
-def world(model, shape, seed=0, bfloat16=False):
-    return worlds.world(
-        model, SIZES, shape, 10, torch.float32, seed=seed, spread=0.02, device="cuda", begun=True, bfloat16=bfloat16
-    )
+def world(model, shape, seed=0, bfloat16=False, dtype=torch.float32):
+    random = torch.Generator().manual_seed(seed)
+    counts = np.array(SIZES)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    images = torch.randint(0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random)
+    labels = torch.randint(0, 10, (len(images),), generator=random)
+    half, device = (0.5,) * shape[0], torch.device("cuda")
+    task = Task(model, shape, 10, half, half, dtype, device, bfloat16)
+    start = task.flat.vector(dict(model.named_parameters()))
+    theta = start + 0.02 * torch.randn(len(counts), task.flat.size, generator=random)
+    weights = torch.rand(counts.shape, generator=random)
+    weights[:, 0] = 0
+    packed = RaggedBatch(images.cuda(), labels.cuda(), offsets)
+    return task, theta.to(device, dtype), packed, weights.to(device, dtype)
 
 
 @pytest.mark.parametrize("training", [LocalTraining(0.02, 3), LocalTraining(0.02, 3, momentum=0.9, weight_decay=0.01)])
@@ -59,9 +59,15 @@ def test_residual_nets_as_the_reference(name, bfloat16, tolerance, training):
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     model, executor = residual_net(), None
     for seed in range(2):  # what was recorded is played for other data
-        case = world(model, (3, 16, 16), seed, bfloat16)
-        executor = executor or choose(case.task, training, name)
-        assert_close_and_repeated(case, executor, training, tolerance, max(tolerance / 10, 1e-5))
+        task, theta, packed, weights = world(model, (3, 16, 16), seed, bfloat16)
+        executor = executor or choose(task, training, name)
+        after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
+        again, _ = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
+        expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [0, 1, 2], 1)
+        assert (after - expected).norm() <= tolerance * (expected - theta).norm()
+        torch.testing.assert_close(loss, expected_loss, rtol=max(tolerance / 10, 1e-5), atol=0, equal_nan=True)
+        assert torch.equal(after, again)
+        assert torch.equal(after[1], theta[1])
     assert getattr(executor, "note", None) is None
 
 
@@ -70,11 +76,20 @@ def test_residual_nets_as_the_reference(name, bfloat16, tolerance, training):
 def test_stacks_as_the_reference(training):
     model, executor = build_model(LeNet(), (1, 28, 28), 10), None
     for seed in range(3):  # what was recorded is played for other data
-        case = world(model, (1, 28, 28), seed)
-        executor = executor or choose(case.task, training)
+        task, theta, packed, weights = world(model, (1, 28, 28), seed)
+        executor = executor or choose(task, training)
         assert executor.name == "triton"
-        after = assert_close_and_repeated(case, executor, training, 1e-4, 1e-5)
-        own, _ = case.run(2).advance(choose(case.task, training), training)
+        after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
+        again, _ = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
+        expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [0, 1, 2], 1)
+        assert (after - expected).norm() <= 1e-4 * (expected - theta).norm()
+        torch.testing.assert_close(loss, expected_loss, rtol=1e-5, atol=0, equal_nan=True)
+        assert torch.equal(after, again)
+        assert torch.equal(after[1], theta[1])
+        clients = weights.shape[1]
+        first, last = packed.offsets[2 * clients], packed.offsets[-1]
+        alone = RaggedBatch(packed.images[first:last], packed.labels[first:last], packed.offsets[2 * clients :] - first)
+        own, _ = choose(task, training).advance(theta[2:], alone, weights[2:], training, [2], 1)
         assert torch.equal(own[0], after[2])  # whoever is beside it
 
 
@@ -85,7 +100,7 @@ def test_stacks_as_the_reference(training):
     ids=["stack", "residual"],
 )
 def test_evaluation_is_that_of_the_model(model, shape, tolerance, wrong):
-    task, theta, packed, *_ = world(model, shape)
+    task, theta, packed, _ = world(model, shape)
     executor = choose(task, LocalTraining(0.1, 1), "triton")
     own = Evaluator(task, packed.images, packed.labels, executor)(theta)
     plain = Evaluator(task, packed.images, packed.labels)(theta)

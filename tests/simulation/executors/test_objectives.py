@@ -18,7 +18,16 @@ from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.reference import Reference
 
 from ...learning import losses_written_out as written
-from .worlds import ONE_RUN, THREE_RUNS, assert_same, linear, linear_without_bias, tanh_net, tiny_convolution, world
+from .worlds import (
+    ONE_RUN,
+    THREE_RUNS,
+    assert_same,
+    linear,
+    linear_without_bias,
+    tanh_net,
+    tiny_convolution,
+    world,
+)
 
 OBJECTIVES = {
     "fresh": (FreshShare(0.8), written.plain),

@@ -16,7 +16,16 @@ from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import native_kernels
 
-from .worlds import CLASSES, FITTING, KINDS, ONE_RUN, THREE_RUNS, assert_same, linear, world
+from .worlds import (
+    CLASSES,
+    FITTING,
+    KINDS,
+    ONE_RUN,
+    THREE_RUNS,
+    assert_same,
+    linear,
+    world,
+)
 
 
 @pytest.mark.parametrize(("make", "model"), FITTING)

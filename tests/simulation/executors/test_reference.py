@@ -11,7 +11,18 @@ from torch.nn.functional import cross_entropy
 from headgate.learning.local import LocalTraining, batch_order
 from headgate.simulation.executors.reference import Reference, descend, empirical_risk, local_gradient
 
-from .worlds import MEAN, ONE_RUN, STD, THREE_RUNS, assert_same, linear, tanh_net, task_of, tiny_convolution, world
+from .worlds import (
+    MEAN,
+    ONE_RUN,
+    STD,
+    THREE_RUNS,
+    assert_same,
+    linear,
+    tanh_net,
+    task_of,
+    tiny_convolution,
+    world,
+)
 
 
 def by_sgd(given, training, r):

@@ -5,12 +5,12 @@ import torch
 from torch import nn
 
 from headgate.errors import SettingError
-from headgate.kernels.stack_net import read_stack
+from headgate.kernels.stack_net import DenseLayer, PooledConvolution, read_stack
 from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
 from headgate.simulation.executors.types import Task
 
-from .worlds import CLASSES, task_of
+from .worlds import CLASSES, task_of, with_triton
 
 
 def lenet():
@@ -20,7 +20,7 @@ def lenet():
 def test_lenet_is_read_off_its_module():
     task = lenet()
     net = read_stack(task)
-    assert [layer.linear for layer in net.layers] == [False] * 2 + [True] * 3
+    assert [type(layer) for layer in net.layers] == [PooledConvolution] * 2 + [DenseLayer] * 3
     assert [layer.size for layer in net.layers] == [6 * 14 * 14, 16 * 5 * 5, 120, 84, 10]
     assert net.sizes == [32 * 32, 6 * 14 * 14, 400, 120, 84, 10]  # the images lie in their frame
     assert [layer.activation for layer in net.layers] == [1, 1, 1, 1, 0]
@@ -80,3 +80,17 @@ def test_shared_parameters_are_refused():
     same = nn.Linear(72, 72)
     with pytest.raises(SettingError, match="shared"):
         read_stack(task_of(nn.Sequential(nn.Flatten(), same, same, nn.Linear(72, 4))))
+
+
+@with_triton
+def test_a_space_takes_the_memory_it_was_said_to_take():
+    from headgate.kernels.stack_steps import Workspace, bytes_needed
+    from headgate.kernels.triton_executor import Room
+
+    net, room = read_stack(lenet()), Room(5, 3)
+    for momentum in (False, True):
+        space = Workspace(net, room, momentum, torch.float32, torch.device("cpu"))
+        held = [*space.inputs, *space.slopes, space.wide_slope, space.losses, space.labels, space.master, space.velocity]
+        held += [winner for winner in space.winners if winner is not None]
+        taken = {each.data_ptr(): each.nbytes for each in held}
+        assert sum(taken.values()) == bytes_needed(net, room, momentum, torch.float32)

@@ -101,13 +101,8 @@ def task_of(model, shape=SHAPE, classes=CLASSES, **options):
     return Task(model, shape, classes, MEAN[: shape[0]], STD[: shape[0]], **options)
 
 
-def world(
-    model, sizes, shape=SHAPE, classes=CLASSES, dtype=torch.float64, *, seed=0, spread=0.3, device="cpu", begun=False, **options
-):
-    """Random images, labels and models; weights need not sum to 1, and the first client's is 0 where others have samples.
-
-    With `begun`, models are spread around the given one.
-    """
+def world(model, sizes, shape=SHAPE, classes=CLASSES, dtype=torch.float64, *, seed=0, spread=0.3, device="cpu"):
+    """Random images, labels and models; weights need not sum to 1, and the first client's is 0 where others have samples."""
     random = torch.Generator().manual_seed(seed)
     counts = np.array(sizes)
     offsets = np.concatenate([[0], np.cumsum(counts)])
@@ -116,9 +111,8 @@ def world(
     weights = torch.rand(counts.shape, dtype=torch.float64, generator=random)
     if counts.shape[1] > 1:
         weights[:, 0] = 0
-    task = task_of(model, shape, classes, dtype=dtype, device=torch.device(device), **options)
+    task = task_of(model, shape, classes, dtype=dtype, device=torch.device(device))
     theta = spread * torch.randn(len(counts), task.flat.size, dtype=torch.float64, generator=random)
-    theta += task.flat.vector(dict(model.named_parameters())).detach() if begun else 0
     packed = RaggedBatch(images.to(device), labels.to(device), offsets)
     return World(task, theta.to(device, dtype), packed, weights.to(device, dtype), [11 + r for r in range(len(counts))])
 
