@@ -21,15 +21,14 @@ pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl 
 Own = namedtuple("Own", "authority authority_key server server_key")
 
 
-def certificates_in(folder):
+def made_in(folder, *hosts):
+    assert ensure_certificates(folder, hosts) == []
     return Own(*(folder / name for name in FILES))
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("own")
-    assert ensure_certificates(folder, ["fl.example.org", "10.0.0.7"]) == []
-    return certificates_in(folder)
+    return made_in(tmp_path_factory.mktemp("own"), "fl.example.org", "10.0.0.7")
 
 
 def shaken(made, authority, name):
@@ -61,17 +60,15 @@ def test_a_client_that_trusts_the_authority_accepts_the_server_by_its_names_and_
         assert shaken(made, made.authority, name) == "headgate SuperLink"
     with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
         shaken(made, made.authority, "elsewhere.example.org")
-    ensure_certificates(tmp_path)
     with pytest.raises(ssl.SSLCertVerificationError):
-        shaken(made, certificates_in(tmp_path).authority, "localhost")
+        shaken(made, made_in(tmp_path).authority, "localhost")
 
 
 def test_the_server_signs_nobody(made, tmp_path):
     """With the server's key in the place of the authority's, what it signs is not trusted."""
     for path, name in ((made.server, "ca.crt"), (made.server_key, "ca.key")):
         shutil.copy(path, tmp_path / name)
-    ensure_certificates(tmp_path)
-    forged = certificates_in(tmp_path)
+    forged = made_in(tmp_path)
     chain = tmp_path / "chain.pem"
     chain.write_bytes(forged.server.read_bytes() + made.server.read_bytes())
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -79,8 +76,7 @@ def test_the_server_signs_nobody(made, tmp_path):
 
 
 def test_what_is_there_stays_and_a_further_name_is_signed_by_the_same_authority(tmp_path):
-    ensure_certificates(tmp_path, ["fl.example.org"])
-    own = certificates_in(tmp_path)
+    own = made_in(tmp_path, "fl.example.org")
     before = [path.read_bytes() for path in own]
     assert ensure_certificates(tmp_path) == []
     assert [path.read_bytes() for path in own] == before
@@ -111,8 +107,7 @@ def in_days(monkeypatch):
 
 
 def test_a_server_certificate_is_renewed_with_a_warning_where_the_authority_can_sign(tmp_path, in_days):
-    ensure_certificates(tmp_path, ["fl.example.org"])
-    own = certificates_in(tmp_path)
+    own = made_in(tmp_path, "fl.example.org")
     authority, server = own.authority.read_bytes(), own.server.read_bytes()
     in_days(SERVER_DAYS - 31)
     assert ensure_certificates(tmp_path) == []
@@ -124,8 +119,7 @@ def test_a_server_certificate_is_renewed_with_a_warning_where_the_authority_can_
 
 
 def test_without_the_authoritys_key_a_certificate_is_warned_of_and_then_refused(tmp_path, in_days):
-    ensure_certificates(tmp_path)
-    own = certificates_in(tmp_path)
+    own = made_in(tmp_path)
     own.authority_key.unlink()
     in_days(SERVER_DAYS - 29)
     (warning,) = ensure_certificates(tmp_path)

@@ -95,6 +95,18 @@ class GatedWorld(World):
         with self.buffer(client) as buffer:
             return buffer.positions(self.name())
 
+    def killed_in_every_round(self, moment, rounds):
+        """The result where the server dies in each round at this moment, and is started again."""
+        for until in range(1, rounds + 1):
+            self.grid.server_dies = moment
+            with pytest.raises(ServerDied):
+                self.result(until=until)
+            self.grid.server_dies = ""
+            result = self.result(until=until)
+            self.audit()
+        nobody_is_blamed(self)
+        return result
+
     def result(self, initial=None, until=None):
         with closing(self.strategy()) as strategy:
             return strategy.start(self.grid, initial or first(), num_rounds=until)
@@ -162,28 +174,15 @@ def test_under_another_start_a_run_goes_on_with_what_clients_got_last(tmp_path):
     assert np.any(messages()[0].content["arrays"]["w"].numpy() != 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "moment"),
-    [
-        ("FedAdam", "before sending"),
-        ("FedYogi", "after sending"),
-        ("FedAvgM", "after sending"),
-        ("FedMedian", "before sending"),
-    ],
-)
-def test_what_a_strategy_remembers_survives_a_kill(tmp_path, name, moment):
+KILLED = {"FedAdam": "before sending", "FedYogi": "after sending", "FedAvgM": "after sending", "FedMedian": "before sending"}
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_what_a_strategy_remembers_survives_a_kill(tmp_path, name):
     whole = GatedWorld(tmp_path / "whole", INNER[name]).result()
-    world = GatedWorld(tmp_path / "killed", INNER[name])
-    for until in range(1, ROUNDS + 1):
-        world.grid.server_dies = moment
-        with pytest.raises(ServerDied):
-            world.result(until=until)
-        world.grid.server_dies = ""
-        result = world.result(until=until)
+    result = GatedWorld(tmp_path / "killed", INNER[name]).killed_in_every_round(KILLED[name], ROUNDS)
     for key, array in whole.arrays.items():
         assert np.array_equal(result.arrays[key].numpy(), array.numpy()), key
-    world.audit()
-    nobody_is_blamed(world)
 
 
 def test_the_clipping_norm_inside_a_wrapped_strategy_survives_and_other_settings_are_those_of_the_code(tmp_path):
@@ -337,12 +336,4 @@ def test_with_sampling_the_whole_budget_is_used(tmp_path):
 @pytest.mark.parametrize("moment", ["before sending", "after sending"])
 def test_a_round_that_was_cut_off_may_be_played_by_other_clients(tmp_path, moment):
     """Clients are drawn again; orders that were given stay, and are settled when their clients are heard of."""
-    world = GatedWorld(tmp_path, INNER["FedAvg, two of six"], rounds=10)
-    for until in range(1, 11):
-        world.grid.server_dies = moment
-        with pytest.raises(ServerDied):
-            world.result(until=until)
-        world.grid.server_dies = ""
-        world.result(until=until)
-        world.audit()
-    nobody_is_blamed(world)
+    GatedWorld(tmp_path, INNER["FedAvg, two of six"], rounds=10).killed_in_every_round(moment, 10)

@@ -10,27 +10,22 @@ from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.learning.concepts import ConceptSchedule, DriftKind, Gradual, Recurring, Sudden
 
-CLIENTS, TWO = np.arange(4), 'data.concepts=["same", "rotated"]'
+TWO = 'data.concepts=["same", "rotated"]'
 
 
-def matrix(changes, rounds, clients=CLIENTS, seed=0):
-    """Rows time, columns clients."""
-    return np.stack([changes.at(seed, t, clients) for t in range(1, rounds + 1)])
-
-
-def test_sudden_changes_of_all_together():
-    found = matrix(Sudden(rounds=(3, 6), order=(0, 2, 1)), 8)
-    assert found.T.tolist() == [[0, 0, 2, 2, 2, 1, 1, 1]] * 4
-
-
-def test_clients_may_change_one_after_the_other_and_some_not_at_all():
-    found = matrix(Sudden(rounds=(3,), stagger=2, clients=(0, 1, 3)), 10)
-    assert found.T.tolist() == [[0, 0] + [1] * 8, [0] * 4 + [1] * 6, [0] * 10, [0] * 8 + [1] * 2]
-
-
-def test_what_recurs():
-    assert matrix(Recurring(every=2, order=(1, 0, 2)), 7)[:, 0].tolist() == [1, 1, 0, 0, 2, 2, 1]
-    assert matrix(Recurring(every=2, stagger=1), 5)[:, 2].tolist() == [0, 0, 0, 0, 1]
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (Sudden(rounds=(3, 6), order=(0, 2, 1)), [[0, 0, 2, 2, 2, 1, 1, 1]] * 4),
+        # one after the other, and some not at all
+        (Sudden(rounds=(3,), stagger=2, clients=(0, 1, 3)), [[0, 0] + [1] * 8, [0] * 4 + [1] * 6, [0] * 10, [0] * 8 + [1] * 2]),
+        (Recurring(every=2, order=(1, 0, 2)), [[1, 1, 0, 0, 2, 2, 1]] * 4),
+        (Recurring(every=2, stagger=1), [[0, 0, 1, 1, 0], [0, 0, 0, 1, 1], [0, 0, 0, 0, 1], [0] * 5]),
+    ],
+)
+def test_which_concept_each_client_is_in_round_by_round(changes, expected):
+    rounds = range(1, len(expected[0]) + 1)
+    assert np.stack([changes.at(0, t, np.arange(4)) for t in rounds]).T.tolist() == expected
 
 
 def test_a_gradual_change_is_as_likely_as_it_says_and_drawn_by_address():
