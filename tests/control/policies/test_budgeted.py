@@ -8,7 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.control import System
+from headgate.control.policies import Headgate
 from headgate.control.policies.budgeted.base import BudgetedPolicy, divided, fair
+from headgate.control.prices import Uniform
+from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 
 from ..playing import played
@@ -45,6 +48,13 @@ def test_shares_that_cannot_be_meant_are_refused(shares, message):
 
 def test_what_rounding_adds_to_a_share_is_not_refused():
     assert first_round([[0.0, 1.0 + 1e-9]], fairness=1.0, fill=0.0)[0].admitted.tolist() == [[0, 5]]
+
+
+def test_the_first_day_of_a_fleets_year_costs_eight_days_budgets_and_not_half_of_the_year():
+    """200 cameras with 500 places each, $500 a day, labels from $0.10 to $10."""
+    system = System(np.full(200, 500), 500.0, 365)
+    first = rehearse(system, Headgate(), Uniform(0.1, 10.0), np.arange(20), 1).spend
+    assert 3990 < first.min() < first.max() <= Headgate().most_in_first_round(system) == 4000.0
 
 
 PLACES = np.array([3, 1, 7, 4])
