@@ -26,7 +26,7 @@ BUDGETS = {
     "src/headgate/web": 1_370,
     "src/headgate/cli": 1_100,
     "studies": 4_880,
-    "tests": 28_780,
+    "tests": 28_795,
     "tools": 1_115,
 }
 """room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""

@@ -17,6 +17,8 @@ import sqlite3
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -114,7 +116,7 @@ class Silence(Exception):
 
 
 def verdict(check) -> str:
-    """What becomes of a check, in a child: a finished run was written with threads, after which nobody should fork."""
+    """What becomes of a check, in a child: polars writes tables with threads, after which no fork may write more."""
     with TemporaryDirectory() as folder:
         outcome = Path(folder) / "outcome"
 
@@ -129,22 +131,43 @@ def verdict(check) -> str:
         return outcome.read_text()
 
 
+def import_what_a_run_imports(policy: str) -> None:
+    """So that no child need do it: nothing is computed here, by which polars would start threads."""
+    with TemporaryDirectory() as folder:
+        world, names = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"})), Path(folder) / "names"
+
+        def play() -> None:
+            world.play()
+            world.audit()
+            names.write_text("\n".join(sys.modules))
+
+        in_a_child(play)
+        for name in names.read_text().split():
+            with suppress(ImportError):
+                import_module(name)
+
+
 def client_rows(policy: str):
     """The client is killed in round 2 and is there again in round 3."""
     with TemporaryDirectory() as folder:
-        world = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
-        counter = Killer()
-        world.play(1)
-        with patch("sqlite3.connect", watched(STORE, counter)):
-            world.play(2)
-        statements = counter.seen[:]
+        world, seen = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"})), Path(folder) / "seen"
+
+        def count() -> None:
+            counter = Killer()
+            world.play(1)
+            with patch("sqlite3.connect", watched(STORE, counter)):
+                world.play(2)
+            seen.write_text("\n".join(counter.seen))
+
+        in_a_child(count)
+        statements = seen.read_text().splitlines()
     for at, statement in enumerate(statements, 1):
         with TemporaryDirectory() as folder:
             world = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
             world.grid = DyingClient(world.grid.nodes, at)
-            world.play(2)
 
             def check(world=world):
+                world.play(2)
                 assert world.grid.killed, "was not killed"
                 world.audit()
                 world.play()
@@ -257,6 +280,7 @@ def main() -> None:
     headgate.books.durable.SYNCHRONOUS = "OFF"  # processes die here, machines do not
     os.fsync = lambda descriptor: None
     commit()  # asks git, and remembers: no child need ask again
+    import_what_a_run_imports("fifo")
     gc.freeze()  # nor look through what is imported for what nobody needs, which copies every page of it
     made = list(rows(options.part, options.policies.split(","), options.kills, options.seed))
     if options.out:
