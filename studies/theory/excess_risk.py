@@ -30,7 +30,7 @@ BASIC = ("oracle", "acdpp", "constant", "hybrid", "released")
 GLANCES = 25
 """gradients are looked at in the first rounds and then every so many: they are what changes least and costs most"""
 RIDGE = 1e-4
-"""small enough for the ball to hold every run of the recipes: at 3e-4 some on MNIST left it"""
+"""small enough for the ball to hold every run of the recipes: at 3e-4 some on MNIST leave it"""
 GAP = 1e-4
 """how far the regularised risk may be above its minimum, by a certificate"""
 PASSES, STEPS = 60, 20
@@ -189,6 +189,8 @@ class Extremes(NamedTuple):
     """‖∇ℓ‖ of one image"""
     loss: float
     """of one image"""
+    radius: float
+    """‖θ_t‖"""
 
 
 def estimate_constants(seen: Extremes, L: float, eta: float, steps: int, rounds: int, pdim: float) -> BoundConstants:
@@ -253,6 +255,7 @@ class Stage:
 
     lr: float
     points: tuple[Point, ...]
+    seen: Extremes
     estimated: BoundConstants
     """the smallest that fit these runs, Pdim = number of parameters"""
 
@@ -306,7 +309,7 @@ def measure_risk(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick 
         found, extremes = zip(*played, strict=True)
         seen = Extremes(*(max(values) for values in zip(*extremes, strict=True)))
         estimated = estimate_constants(seen, L, lr, first.training.steps, rounds, float(optima[0].theta.numel()))
-        stages.append(Stage(lr, tuple(point for points in found for point in points), estimated))
+        stages.append(Stage(lr, tuple(point for points in found for point in points), seen, estimated))
     return ExcessRisk(first.name, rounds, L, len(dataset.classes), tuple(optima), tuple(stages))
 
 
@@ -318,7 +321,7 @@ def _run(
     names, S, T = list(simulation.names), len(case.seeds), case.rounds
     excess = np.empty((len(names), S, T))
     record = {key: np.empty((len(names), S, T)) for key in ("n", "N", "n_eff", "spend")}
-    distance = variance = gradient = loss = 0.0
+    distance = variance = gradient = loss = radius = 0.0
     for t in range(T):
         theta = torch.from_numpy(simulation.theta).reshape(len(names), S, -1)
         for s, population in enumerate(populations[:S]):
@@ -326,6 +329,7 @@ def _run(
             mean, largest = risk(population, own)
             excess[:, s, t] = mean - optima[s].risk
             loss = max(loss, float(largest.max()))
+            radius = max(radius, float(own.norm(dim=1).max()))
             distance = max(distance, float((own.double() - optima[s].theta).norm(dim=1).max()))
             if t < 3 or t % GLANCES == 0 or t == T - 1:
                 spread, steepest = gradients(population, own)
@@ -337,7 +341,7 @@ def _run(
         Point(name, case.system.budget, excess[p], **{key: table[p] for key, table in record.items()})
         for p, name in enumerate(names)
     ]
-    return points, Extremes(distance, variance, gradient, loss)
+    return points, Extremes(distance, variance, gradient, loss, radius)
 
 
 # is the theorem kept, does it inform, does its surrogate rank policies rightly?

@@ -160,7 +160,7 @@ def test_smoothness_of_a_known_problem():
 
 
 def test_the_constants_are_the_extremes_that_were_seen():
-    seen = Extremes(distance=2.0, variance=9.0, gradient=5.0, loss=7.0)
+    seen = Extremes(distance=2.0, variance=9.0, gradient=5.0, loss=7.0, radius=1.5)
     c = estimate_constants(seen, L=4.0, eta=0.1, steps=10, rounds=50, pdim=30.0)
     assert (c.D, c.sigma, c.loss, c.eta, c.pdim) == (2.0, 3.0, 7.0, 0.1, 30.0)
     # with its C_2 Theorem 1 is the proof's optimisation bound and the generalisation gap, nothing twice and nothing lost
@@ -226,6 +226,7 @@ def test_the_risk_is_that_of_the_model_that_enters_each_round(outcome, digits):
 
 def test_no_run_is_beyond_the_constants_read_off_them(outcome):
     for stage in outcome.stages:
+        assert stage.seen.radius < min(float(each.theta.norm()) for each in outcome.optima)
         assert max(point.excess.max() for point in stage.points) < stage.estimated.loss
         assert min(point.excess.min() for point in stage.points) > 0
     assert outcome.stages[1].lr * outcome.L <= 1 < outcome.stages[0].lr * outcome.L
