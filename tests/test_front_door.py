@@ -178,7 +178,7 @@ def test_a_plan_is_that_of_the_command_line(policy, typed):
     told = json.loads(typed("headgate", *words)[0])
     made = headgate.plan(e, policy)
     assert told == json.loads(json.dumps(made.numbers))
-    kept = {"bound", "oracle_bound", "regret", "cost_violation", "buffer_violation", "peak_buffer", "why"}
+    kept = {"bound", "oracle_bound", "regret", "cost_violation", "buffer_violation", "peak_buffer"}
     assert {"K", "rate", "V", "rho"} | kept <= told.keys()
     assert (told["K"] is None) == (policy in ("headgate", "oracle"))
     assert bool(made.warning) == (policy != "headgate")

@@ -245,7 +245,7 @@ def test_what_was_paid_for_looks_is_told(whole):
 def test_where_nobody_looks_nothing_of_it_is_told(tmp_path):
     headgate.run(load("digits", [*FOLDER, "run.policies=['plain']", "run.rounds=2"]), tmp_path / "plain", quiet=True)
     assert "looks" not in headgate.open(tmp_path / "plain").frame.columns
-    assert "paid_for_looks" not in json.loads((tmp_path / "plain" / "summary.json").read_text())[0]
+    assert json.loads((tmp_path / "plain" / "summary.json").read_text())[0]["paid_for_looks"] is None
     assert "For looks" not in (tmp_path / "plain" / "report.html").read_text("utf-8")
 
 
