@@ -135,6 +135,7 @@ REFUSED = {
     f"{HEADER}1,2\n": "line 2.samples: is missing",
     f"{HEADER}1,2,2.5\n": "line 2.samples = 2.5: must be a valid integer",
     f"{HEADER}1,2,10000000000\n": "line 2.samples = 10000000000: must be less than or equal to 1000000000",
+    "time,Time,price,samples\n1,2,3,4\n": "column with name 'time' has more than one occurrence",
     f"{HEADER}1,2,5,3\n": "cannot be read as CSV (found more fields than",
     f"{HEADER}Monday,2,3\n": "line 2.time = Monday: must be a valid number",
     f"{HEADER}1,2,3\n2026-01-05,2,3\n": "times must be all numbers, all dates",

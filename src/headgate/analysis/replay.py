@@ -70,10 +70,10 @@ def read_purchases(path: Path) -> Purchases:
     """All rows of a CSV file with the columns time, price, samples (or bought) and perhaps client, in the order of time."""
     try:
         table = pl.read_csv(io.StringIO(read_text(path)), infer_schema=False)
+        header = [name.strip().lower() for name in table.columns]
+        table.columns = ["samples" if name == "bought" and "samples" not in header else name for name in header]
     except pl.exceptions.PolarsError as error:
         raise DataError(f"{path}: cannot be read as CSV ({one_line(error, 200)})") from None
-    header = [name.strip().lower() for name in table.columns]
-    table.columns = ["samples" if name == "bought" and "samples" not in header else name for name in header]
     for column in ("time", "price", "samples"):
         if column not in table.columns:
             raise DataError(f'{path}: no column "{column}"; its header names {shown(", ".join(header), 300)}')
