@@ -41,10 +41,7 @@ SMOKE = (
 SHORT = ["--rounds", "3", "--seeds", "2", "--policies", "headgate", "--out"]
 EXTRAS = {
     "sim": tuple(["run", "digits", "--executor", name, *SHORT, name] for name in ("compiled", "flat", "batched")),
-    "flower": (
-        ["flower", "new", "app", "--clients", "2"],
-        ["flower", "deploy-example", "deployed", "--nodes", "1", "--rounds", "3", "--training", "own"],
-    ),
+    "flower": (["flower", "new", "app", "--clients", "2"],),
     "nvflare": (),
     "web": (),
     "hub": (),
