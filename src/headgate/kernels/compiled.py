@@ -1,8 +1,8 @@
-"""Descent of small nets on the CPU: one thread takes a whole client through all its steps.
+"""The executor `compiled`: trains small nets on the CPU, one client per thread from its first step to its last.
 
-A small client's layers are so small that torch spends most time between them. Here a client's local training is one call
-of what numba compiled (`kernels`), in memory that is made once for all clients of a thread, without Python's lock. It is here
-because a round of LeNet takes 62 ms on one thread, and 335 by `flat` (benchmarks/results/executors.json at a7da4c6).
+The layers of a small client are so small that torch spends most of its time between them. Here the local training of a client
+is one call of a function compiled by numba (`kernels`). It runs without Python's lock, in memory that each thread allocates
+once. A round of LeNet takes 62 ms on one thread, and 335 ms with `flat` (benchmarks/results/executors.json at a7da4c6).
 """
 
 import importlib.util
@@ -25,54 +25,54 @@ from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.types import Task
 
 Floats = NDArray[Any]
-"""float32 or float64, as the task says."""
+"""An array of float32 or float64, the type of the task."""
 UNIT = 32
-"""Numbers of any type whose bytes are whole lines of memory: arrays begin with a line."""
+"""Arrays begin at multiples of this many numbers, so that they begin at a cache line whatever their type."""
 
 
 class ClientRoom(NamedTuple):
-    """Zeros at first, then written to again and again: nothing is ever looked at that was not made since."""
+    """The working memory of a thread: zeros at first, then reused for each client. Every value is written before it is read."""
 
     floats: Floats
-    """the model in the layers' own order, and all that follows from it"""
+    """the model in the order of the layers, and everything computed from it"""
     marks: NDArray[np.uint16]
     ints: Ints
 
 
 class Call(NamedTuple):
-    """A kernel, and where in a room it finds its arrays."""
+    """A kernel, and where its arrays begin in a room."""
 
     kernel: Any
     args: tuple[int, ...]
 
 
 class Program(NamedTuple):
-    """The kernels of a net in their order: some forward, the others back."""
+    """The kernels of a net in the order in which they run: the forward pass, then the backward pass."""
 
     addresses: Ints
     numbers: Ints
-    """(calls, numbers of the longest)"""
+    """the arguments of each call, (calls, most arguments)"""
     forward: int
     ends: Ints
-    """what is no layer's: where in a room begin the model, its slope, velocity, rates (learning rate, momentum, decay), scale
-    and shift of the pixels, samples, logits and their slopes; then the size of the model, start, row and pitch of samples, the
-    pitch of logits, and the number of classes"""
+    """what belongs to no layer: where the model, its gradient, velocity, rates (learning rate, momentum, decay), scale and
+    shift of the pixels, samples, logits and their gradients begin in a room; then the size of the model, start, row and pitch
+    of samples, the pitch of logits, and the number of classes"""
 
 
 class Batches(NamedTuple):
-    """The samples that a client looks at together, batch by batch."""
+    """The batches of a client."""
 
     rows: Ints
     stops: Ints
     """the end of each batch in `rows`"""
     looks: int
-    """of so many batches, the first ones, only the loss is wanted"""
+    """the number of batches, at the beginning, for which only the loss is computed"""
     repeats: int
-    """steps with each of the others"""
+    """the number of steps with each of the other batches"""
 
 
 class Between(NamedTuple):
-    """Where what flows between two layers begins, and the slope of the loss with respect to it."""
+    """Where the values between two layers begin, and the gradient of the loss with respect to them."""
 
     grid: Grid
     values: int
@@ -80,20 +80,20 @@ class Between(NamedTuple):
 
 
 class RoomPlan:
-    """How a room is divided: grows with all that is asked for."""
+    """How a room is divided. It grows with each request."""
 
     def __init__(self, kernels: Any, most: int, size: int) -> None:
         self.kernels, self.most, self.sizes = kernels, most, {"floats": 0, "marks": 0, "ints": 0}
         self.theta, self.slope, self.velocity = (self.take("floats", size) for _ in range(3))
 
     def take(self, kind: str, count: int) -> int:
-        """The beginning of so many numbers of a kind."""
+        """Reserve `count` numbers of a kind and return where they begin."""
         start = self.sizes[kind]
         self.sizes[kind] += rounded(count, UNIT)
         return start
 
     def place(self, grid: Grid) -> Between:
-        """For whole blocks of samples."""
+        """Reserve values and gradients of whole blocks of samples."""
         size = rounded(self.most, SAMPLES) * grid.pitch + SLACK
         return Between(grid, self.take("floats", size), self.take("floats", size))
 
@@ -104,7 +104,7 @@ class RoomPlan:
 
 @dataclass(frozen=True)
 class Convolution:
-    """With the pooling and the activation that follow it."""
+    """A convolution with the pooling and the activation that follow it."""
 
     layer: PooledConvolution
     window: Window
@@ -116,18 +116,18 @@ class Convolution:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Of the weight and the bias."""
+        """The sizes of weight and bias."""
         return self.after.channels * self.window.k * self.window.run, rounded(self.after.channels, BLOCK)
 
     def places(self) -> Ints:
-        """Where each number of torch's weight goes."""
+        """Return the place of each number of torch's weight."""
         k, inputs = self.window.k, self.window.before.channels
         o, c, i, j = np.ogrid[: self.after.channels, :inputs, :k, :k]
         places: Ints = (o * k + i) * self.window.run + j * inputs + c
         return places.reshape(-1)
 
     def calls(self, space: RoomPlan, x: Between, out: Between, wanted: bool) -> tuple[Call, list[Call]]:
-        """What it calls forward, and back; `wanted`: also the slope of x."""
+        """Return its calls of the forward and of the backward pass; with `wanted` these also compute the gradient of x."""
         window, tile, kernels, (weight, bias) = self.window, self.window.tile, space.kernels, parameters(space.theta, self)
         pool, outputs, pixels = window.pool, self.after.channels, self.after.height * self.after.width
         table = space.take("floats", tile.groups * window.k * tile.terms * tile.vectors * tile.lanes)
@@ -148,7 +148,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Linear:
-    """With the activation that follows it."""
+    """A linear layer with the activation that follows it."""
 
     layer: DenseLayer
     before: Grid
@@ -161,7 +161,7 @@ class Linear:
         return outputs * self.before.pitch, outputs
 
     def places(self) -> Ints:
-        """torch flattens channel by channel; here the channels of a pixel lie side by side."""
+        """Return the place of each number of torch's weight. torch flattens by channel, this layout by pixel."""
         before = self.before
         o, c, y, x = np.ogrid[: self.after.channels, : before.channels, : before.height, : before.width]
         places: Ints = o * before.pitch + (y * before.width + x) * before.channels + c
@@ -182,35 +182,35 @@ Layer = Convolution | Linear
 
 
 def parameters(vector: int, layer: Layer) -> tuple[int, int]:
-    """Where a layer's weight and bias begin in a vector of all parameters."""
+    """Return where a layer's weight and bias begin in a vector of all parameters."""
     return vector + layer.start, vector + layer.start + layer.sizes[0]
 
 
 MOST_NUMBERS = 1 << 20
-"""What the kernels of all convolutions may see of a sample; LeNet's see 35 thousand. More is better done by others."""
+"""The most inputs that all convolutions may read per sample (LeNet: 35,000). Other executors are faster with more."""
 MOST_PARAMETERS = 1 << 21
-"""From there on weights come from memory, and torch's products are faster."""
+"""The most parameters. With more the weights do not stay in the cache, and torch's matrix products are faster."""
 
 
 @dataclass(frozen=True, eq=False)
 class Net:
-    """The layers, and how a model in torch's order becomes one in theirs, in which rows have gaps."""
+    """The layers of a net, and where torch's parameters go in their layout, in which rows have gaps."""
 
     grid: Grid
-    """of the images"""
+    """the layout of the images"""
     layers: tuple[Layer, ...]
     places: Ints
-    """(P,) where each parameter goes"""
+    """the place of each parameter, (P,)"""
     size: int
 
     def own(self, theta: Floats) -> Floats:
-        """Models (R, P) in the layers' order, (R, size)."""
+        """Return the models (R, P) in the layout of the layers, (R, size)."""
         given = np.zeros((len(theta), self.size), theta.dtype)
         given[:, self.places] = theta
         return given
 
     def at_work(self, kernels: Any, most: int, dtype: Any) -> tuple[RoomPlan, Program]:
-        """For up to `most` samples at a time; compiles what is new."""
+        """Return the plan of a room and the program for up to `most` samples at a time; compile kernels that are new."""
         space = RoomPlan(kernels, most, self.size)
         rates, scale, shift = (space.take("floats", count) for count in (3, self.grid.channels, self.grid.channels))
         calls, backward = list[Call](), list[Call]()
@@ -232,7 +232,7 @@ class Net:
 
 
 def read_net(task: Task) -> Net:
-    """The task's model; a SettingError says what is not of this form."""
+    """Return the task's model as a net; refuse any other form with a SettingError."""
     stack = read_stack(task)
     seen = sum(each.inward * each.kernel**2 * math.prod(each.made) for each in stack.convolutions)
     if seen > MOST_NUMBERS:
@@ -259,7 +259,7 @@ def read_net(task: Task) -> Net:
 
 
 CHUNK = 64
-"""Images that are looked at together; their numbers stay in the second-level cache."""
+"""Images evaluated together; their values stay in the second-level cache."""
 
 
 Input = TypeVar("Input")
@@ -267,7 +267,7 @@ Made = TypeVar("Made")
 
 
 class _Job(NamedTuple):
-    """One client that has samples."""
+    """The local training of one client that has samples."""
 
     run: int
     share: float
@@ -277,9 +277,9 @@ class _Job(NamedTuple):
 
 
 class Compiled(Executor[Task]):
-    """For the nets of `stack_net`, on the CPU.
+    """An executor for the nets of `stack_net` on the CPU.
 
-    A run's numbers depend neither on the runs beside it nor on the number of threads, to the bit.
+    The results of a run are the same to the bit, whatever the other runs and the number of threads.
     """
 
     name = "compiled"
@@ -287,7 +287,7 @@ class Compiled(Executor[Task]):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.net = read_net(task)
-        from headgate.kernels import kernel_calls, kernels  # which need numba
+        from headgate.kernels import kernel_calls, kernels  # these need numba
 
         self._kept: tuple[RoomPlan, Program, list[ClientRoom]] | None = None
         self.kernels, self.note = kernels, kernel_calls.objection()
@@ -312,18 +312,18 @@ class Compiled(Executor[Task]):
         jobs = list(_jobs(work))
         models, losses = self.net.own(theta.detach().numpy()), np.zeros(len(theta))
         after = models.copy()
-        with np.errstate(all="ignore"):  # a run that has broken down is the caller's business
+        with np.errstate(all="ignore"):  # the caller handles runs that diverged
             for job, (loss, move) in zip(jobs, self._trained(jobs, models, training), strict=True):
                 losses[job.run] += loss
                 if len(move):
                     after[job.run] += move
-            losses /= np.diff(batch.offsets[:: weights.shape[1]])  # 0/0 is nan
+            losses /= np.diff(batch.offsets[:: weights.shape[1]])  # nan where a run has no samples
         return torch.from_numpy(after[:, self.net.places]), torch.from_numpy(losses.astype(after.dtype))
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
-        """What models (R, P) say to images (S, C, H, W) of bytes: (R, S, classes).
+        """Return the logits of the models (R, P) for images (S, C, H, W) of bytes, (R, S, classes).
 
-        A model's numbers for an image depend on nothing else, to the bit.
+        The logits of a model for an image do not depend on the other models and images, to the bit.
         """
         models, bytes_ = self.net.own(theta.detach().numpy()), images.numpy()
         given = np.empty((len(models), len(bytes_), self.task.classes), models.dtype)
@@ -339,9 +339,9 @@ class Compiled(Executor[Task]):
         return torch.from_numpy(given)
 
     def _trained(self, jobs: list[_Job], models: Floats, training: LocalTraining) -> Iterator[tuple[float, Floats]]:
-        """Each client's sum of losses before its training, and how far that moves the server; nowhere if it is worth nothing.
+        """Yield each client's sum of losses before training, and its weighted update, which is empty if its weight is 0.
 
-        They come in the order of the jobs, so that sums do not depend on who is done first.
+        They come in the order of the jobs, so that sums do not depend on which thread finishes first.
         """
         most = max((len(job.labels) for job in jobs), default=0)
         most = min(most, max(training.batch_size or most, SAMPLES))
@@ -358,9 +358,9 @@ class Compiled(Executor[Task]):
 
     @contextmanager
     def _rooms(self, works: int, most: int, dtype: Any) -> Iterator[tuple[Program, list[ClientRoom]]]:
-        """The net at work on up to `most` samples at a time, and a room for each thread that finds work.
+        """Give the program for up to `most` samples at a time, and a room for each thread that has work.
 
-        Both are kept for the next time, as to make them takes a tenth of a round of LeNet.
+        Both are kept for the next call, because making them takes a tenth of a round of LeNet.
         """
         kept, self._kept = self._kept, None
         if kept is None or kept[0].most < most:
@@ -376,7 +376,7 @@ class Compiled(Executor[Task]):
 
 
 def _jobs(work: Work) -> Iterator[_Job]:
-    """The clients that have samples."""
+    """Yield a job for each client that has samples."""
     images, labels = work.batch.images.numpy(), work.batch.labels.numpy()
     offsets, training = work.batch.offsets.tolist(), work.training
     for segment, share in enumerate(work.weights.detach().reshape(-1).tolist()):
@@ -389,7 +389,7 @@ def _jobs(work: Work) -> Iterator[_Job]:
 
 
 def _batches(samples: int, share: float, rows_of_steps: Iterator[slice | Ints], training: LocalTraining) -> Batches:
-    """All that a client looks at: first the samples that its first step does not see."""
+    """Return the batches of a client: first the samples that are not in its first step, for their loss, then the steps."""
     whole, repeats = np.arange(samples), 1
     most = max(training.batch_size or samples, SAMPLES)
     if share == 0:
@@ -410,7 +410,7 @@ def _spread(
     rooms: list[ClientRoom],
     size: Callable[[Input], int] = lambda _: 0,
 ) -> Iterator[Made]:
-    """What `do` makes of each, in their order, by a thread for each room; by this one if there is only one."""
+    """Yield the results of `do` in the order of `given`, with one thread for each room; with one room, use this thread."""
     if len(rooms) < 2:
         yield from (do(each, rooms[0]) for each in given)
         return
@@ -424,7 +424,7 @@ def _spread(
             free.append(room)
 
     with ThreadPoolExecutor(len(rooms)) as pool:
-        largest_first = sorted(range(len(given)), key=lambda i: -size(given[i]))  # so that none is left waiting for
+        largest_first = sorted(range(len(given)), key=lambda i: -size(given[i]))  # so that no large one is left for the end
         futures = {i: pool.submit(work, given[i]) for i in largest_first}
         for i in range(len(given)):
             yield futures.pop(i).result()

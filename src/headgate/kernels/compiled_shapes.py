@@ -1,4 +1,4 @@
-"""How the compiled executor's numbers lie in memory, and how its kernels cut their work into blocks."""
+"""The memory layout of the executor `compiled`, and the blocks into which its kernels divide their work."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,29 +10,29 @@ from numpy.typing import NDArray
 from headgate.kernels.processor import vector_registers
 
 LANES, LONG, REGISTERS = vector_registers()
-"""Numbers in a vector of float32, in the longest, for blocks that fill it, and vectors that a core can keep."""
+"""Numbers of float32 in a usual and in the longest vector, which is for blocks that fill it; and vector registers of a core."""
 BLOCK = 16
-"""Numbers side by side in a block of a linear layer."""
+"""Outputs in a block of a linear layer."""
 WIDE, LONG_WIDE = BLOCK // LANES, BLOCK // LONG
-"""The same in vectors."""
+"""`BLOCK` in usual and in the longest vectors."""
 SAMPLES = 4 * LONG // LANES
 """Samples in a block of a linear layer, a multiple of WIDE."""
 LINE = 64
-"""Bytes that memory gives at once: a vector that lies in two lines is read twice."""
+"""Bytes of a cache line: a vector that lies in two lines is read twice."""
 IN_FLIGHT = 8
-"""Sums that a core works on at a time; a block of fewer takes as long."""
+"""Sums that a core computes at the same time; a block with fewer takes as long."""
 MOST_WIDE = 5
 """Vectors in a block of a convolution; with more, too few pixels fit beside them."""
 LIST = 256
-"""Windows whose slopes are gathered before they are multiplied."""
+"""Windows whose gradients are collected before they are multiplied."""
 NEAR = 8192
-"""Numbers that are near: half of a first-level cache of 64 KiB, in float32."""
+"""Numbers of float32 in half of a first-level cache of 64 KiB."""
 SLACK = 32 * LANES
-"""Numbers behind the last of an array, as whole vectors are read and written."""
+"""Spare numbers at the end of an array, because whole vectors are read and written."""
 
 
 def zeros(size: int, dtype: Any) -> NDArray[Any]:
-    """Zeros that begin at the beginning of a line."""
+    """Return an array of zeros that begins at a cache line."""
     unit = LINE // np.dtype(dtype).itemsize
     whole = np.zeros(size + unit, dtype)
     first = -(whole.ctypes.data // whole.itemsize) % unit
@@ -40,13 +40,13 @@ def zeros(size: int, dtype: Any) -> NDArray[Any]:
 
 
 def rounded(number: int, unit: int) -> int:
-    """Up to a multiple of the unit."""
+    """Return the number rounded up to a multiple of the unit."""
     return -(-number // unit) * unit
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A sample: row by row, pixel by pixel, its channels side by side, with `pad` pixels of zeros around it.
+    """The layout of a sample: rows of pixels, the channels of a pixel adjacent, with `pad` pixels of zeros around the image.
 
     Features are the channels of a single pixel.
     """
@@ -73,19 +73,19 @@ class Grid:
 
 
 class VectorTile(NamedTuple):
-    """How a row of a convolution is cut into blocks that fit into the registers."""
+    """How a row of a convolution is divided into blocks that fit into the registers."""
 
     lanes: int
     """numbers in a vector"""
     together: int
-    """pixels side by side that are seen as one with more outputs, so that vectors are filled"""
+    """adjacent pixels that are treated as one with more outputs, so that vectors are filled"""
     vectors: int
     groups: int
-    """outputs are done in groups of so many vectors"""
+    """the number of groups of `vectors` vectors into which the outputs are divided"""
     places: int
-    """(of several pixels together) in a block"""
+    """positions, each of `together` pixels, in a block"""
     terms: int
-    """numbers that a row of the kernel sees from such a place"""
+    """inputs that a row of the kernel reads at such a position"""
 
 
 @dataclass(frozen=True)
@@ -100,34 +100,34 @@ class Window:
 
     @property
     def run(self) -> int:
-        """Numbers that a row of the kernel sees, in whole vectors; rows of weights are as far apart."""
+        """Inputs that a row of the kernel reads, in whole vectors; also the distance between rows of weights."""
         return rounded(self.k * self.before.channels, LANES)
 
     @property
     def spread(self) -> int:
-        """Numbers that a row of the kernel can see from anywhere in a window, in whole vectors."""
+        """Inputs that a row of the kernel reads at all positions of a window, in whole vectors."""
         return rounded((self.k + self.pool - 1) * self.before.channels, LANES)
 
     @property
     def deep(self) -> int:
-        """Rows of a kernel with as many rows of zeros on either side as it can move in a window."""
+        """Rows of a kernel with a row of zeros on either side for each step that it can move in a window."""
         return self.k + 2 * (self.pool - 1)
 
     @property
     def broad(self) -> int:
-        """Numbers of a row of a kernel with zeros on either side, from anywhere in which a window can be read."""
+        """Numbers in a row of a kernel that is padded with zeros on either side, so that it can be read at every shift."""
         return rounded(self.spread + (self.pool - 1) * self.before.channels, LANES)
 
     @property
     def moved(self) -> int:
-        """Numbers of all kernels with zeros around them."""
+        """Numbers in all kernels, padded with zeros."""
         return self.after.channels * self.deep * self.broad
 
     @property
     def strip(self) -> tuple[int, int]:
-        """(samples, rows): windows whose slopes are gathered together, so that what they see stays in the first-level cache.
+        """(samples, rows) whose gradients are collected together, so that their inputs stay in the first-level cache.
 
-        Small samples several at a time, large ones some rows at a time.
+        Several small samples, or some rows of a large one.
         """
         seen = NEAR // self.before.row - self.k + 1
         if seen < self.after.height * self.pool:
@@ -136,7 +136,7 @@ class Window:
 
     @cached_property
     def tile(self) -> VectorTile:
-        """Of the width by which a row takes the fewest products of vectors."""
+        """The tile, with usual or the longest vectors, that needs the fewest vector products for a row."""
         columns = self.after.width * self.pool
 
         def products(tile: VectorTile) -> int:
@@ -149,15 +149,15 @@ class Window:
         k, outputs, columns = self.k, self.after.channels, self.after.width * self.pool
 
         def filled(together: int) -> float:
-            """The share of products that count."""
+            """Return the share of products that are not with padding."""
             return together * outputs / rounded(together * outputs, lanes) * k / (k + together - 1)
 
         together = max(range(1, min(lanes, columns) + 1), key=filled)
         needed = -(-together * outputs // lanes)
         groups = -(-needed // MOST_WIDE)
         vectors = -(-needed // groups)
-        # in registers: the sums, what is seen from each place, and the weights they are multiplied with; a vector whose numbers
-        # are taken one by one is seen, or, where vectors are longer than that, each pixel's number by itself
+        # registers hold the sums, the weights, and the inputs of each position: a vector of which one number at a time is used,
+        # or, with the longest vectors, one number of each pixel
         seen = 1 if lanes == LANES else together
         most = max(1, min(columns // together, (REGISTERS - 1 - vectors) // (vectors + seen)))
         places = min(range(1, most + 1), key=lambda p: (-(-columns // (together * p)) * max(p * vectors, IN_FLIGHT), -p))

@@ -1,8 +1,7 @@
-"""How kernels are compiled, and how compiled code calls them one after the other. Importing this needs numba.
+"""How kernels are compiled, cached and called from compiled code. Importing this module needs numba.
 
-Between two kernels Python would take its lock, and read a dozen arguments off their objects. Here all kernels take the same:
-the room of a thread, and numbers that say where in it their arrays begin. So one compiled loop can call any of them by its
-address, and a kernel needs no form that Python can call.
+All kernels take the same arguments: the room of a thread, and numbers that say where their arrays begin in it. So one compiled
+loop can call any of them by its address, without Python between two kernels, and a kernel needs no Python wrapper.
 """
 # mypy: allow-untyped-calls
 
@@ -17,10 +16,10 @@ from numba import config, from_dtype, njit, types
 from numba.extending import intrinsic
 
 _user = getattr(os, "getuid", lambda: -1)
-"""where there are no users, no folder is known to be one's own, and nothing is kept"""
+"""on a system without user ids no folder is known to belong to the user, so nothing is kept"""
 _MADE_FROM = sorted(Path(__file__).parent.glob("*.py"))
 _SOURCES = hashlib.sha256(b"".join(each.read_bytes() for each in _MADE_FROM)).hexdigest()[:16]
-"""numba looks at the file of a function alone; a constant or a helper may stand in another"""
+"""a hash of all files of this room: numba checks only the file of a function, whose constants and helpers may be elsewhere"""
 
 
 def kernel_folder() -> Path:
@@ -50,11 +49,11 @@ def is_empty() -> bool:
 
 
 def compiled(function: Callable[..., Any], origin: object = None, **options: Any) -> Callable[..., Any]:
-    """Compile for Python, without its lock, and keep the result for the next process.
+    """Compile a function that runs without Python's lock, and cache the result on disk.
 
-    `origin` is what a closure was made from. The linker knows a function by its name, and numba makes names differ by a
-    number that each process counts from 1: so two closures of one name, compiled by two processes and found by a third,
-    would be taken for each other. Here the name says what the function was made from, and the folder from which sources.
+    `origin` is what a closure was made from. The linker knows a function by its name, and numba makes names unique by a number
+    that each process counts from 1, so a process could confuse two closures of one name that two other processes compiled.
+    Here the name of the function depends on `origin`, and the folder on the sources.
     """
     if origin is not None:
         function.__qualname__ += f"_{hashlib.sha256(repr(origin).encode()).hexdigest()[:16]}"
@@ -74,7 +73,7 @@ class Kernel:
         self.function = compiled(function, origin, no_cpython_wrapper=True)
 
     def address(self, dtype: Any) -> int:
-        """Of its version for floats of this type, compiled or found on disk."""
+        """Return the address of its version for floats of this type, compiled now or read from disk."""
         kinds, made = _kinds(from_dtype(dtype)), self.function
         made.compile(kinds)  # type: ignore[attr-defined]
         result = made.overloads[kinds]  # type: ignore[attr-defined]
@@ -82,12 +81,12 @@ class Kernel:
 
 
 def _kinds(number: Any) -> tuple[Any, ...]:
-    """What a kernel takes."""
+    """Return the types of a kernel's arguments."""
     return number[::1], types.uint16[::1], types.int64[::1], types.int64[::1], types.int64
 
 
 def _call(_: Any, address: Any, floats: Any, marks: Any, ints: Any, args: Any, n: Any) -> Any:
-    """Calls a kernel. No kernel raises anything, so no status is checked."""
+    """Call a kernel. No kernel raises an exception, so no status is checked."""
     kinds = _kinds(floats.dtype)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

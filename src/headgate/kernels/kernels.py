@@ -1,9 +1,8 @@
-"""Layers for some samples, compiled by numba when first asked for. Importing this needs numba.
+"""The layers of `compiled` for some samples, compiled by numba at first use. Importing this module needs numba.
 
-A kernel finds its arrays in the room of a thread, among floats, marks of uint16 and ints of int64. `args` says where each
-begins, in the order in which they are named, and then other numbers. Arrays hold sample after sample, each a
-`compiled_shapes.Grid`. A vector that sticks out of a pixel is overwritten by the next pixel; behind a row, where nothing may
-stick out, zeros are written.
+A kernel finds its arrays in the room of a thread, among floats, marks of uint16 and ints of int64. `args` has the beginning of
+each array, in the order of the assignments, and then other numbers. Arrays hold one sample after another, each laid out as a
+`compiled_shapes.Grid`. The next pixel overwrites the part of a vector that exceeds a pixel; zeros are written behind each row.
 """
 
 from functools import cache
@@ -30,7 +29,7 @@ kernel = Kernel
 
 @njit(error_model="numpy")
 def activate(values: Floats, count: int, kind: int) -> None:
-    """In place: of two arrays numba would have to ask whether they are one."""
+    """Apply the activation in place: with two arrays the compiler would have to check whether they overlap."""
     zero = values.dtype.type(0)
     for i in range(count if kind == RELU else 0):
         here = values[i]
@@ -61,10 +60,10 @@ def convolution(window: Window) -> Kernel:
     width, together, vectors, groups, places, terms = window.tile
     run, block, lanes, fits = window.run, places * together, vectors * width, -(-outputs // LANES)
     whole, tail, columns = terms // LANES, terms % LANES, wide * pool
-    behind = out_row - wide * outputs + LANES  # up to the next row, and what may stick out
+    behind = out_row - wide * outputs + LANES  # up to the next row, and the excess of the last vector
 
     def forward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-        """`table` and `bands` are for its own use, the table zeros at first."""
+        """Compute `out` and `chosen`; `table`, which is zeros at first, and `bands` are temporary."""
         x, weight, bias = floats[args[0] :], floats[args[1] :], floats[args[2] :]
         table, bands, out, chosen = floats[args[3] :], floats[args[4] :], floats[args[5] :], marks[args[6] :]
         for pixel in range(together):
@@ -80,7 +79,7 @@ def convolution(window: Window) -> Kernel:
                     for start in range(0, columns, block):
                         first = min(start, columns - block)
                         at, to = s * pitch + (y * pool + v) * row + first * inputs, (v * columns + first) * outputs
-                        for group in range(groups - 1, -1, -1):  # what sticks out of the last is overwritten by the first
+                        for group in range(groups - 1, -1, -1):  # the first group overwrites the excess of the last
                             multiply(
                                 width, places, vectors, tail, k, whole, x, at, together * inputs, row,
                                 table, group * k * terms * lanes, lanes, bands, to + group * lanes, together * outputs,
@@ -102,10 +101,10 @@ def collect(
     count: int, slope: Floats, at: int, chosen: Marks, which: int, step: int, length: int, shifts: Ints, place: int,
     place_step: int, values: Floats, places: Ints,
 ) -> int:  # fmt: skip
-    """Appends to `values` each of `length` slopes that is not 0, and to `places` place + i·place_step + shifts[chosen[i]].
+    """Append to `values` each of `length` slopes that is not 0, and to `places` place + i·place_step + shifts[chosen[i]].
 
-    Slopes and chosen are `step` apart. Gives how many there are now; beyond the last, one may be written. numba does not ask
-    of a uintp whether it is less than 0.
+    Slopes and chosen are `step` apart. Return the new length; one value beyond it may be written. With uintp numba omits the
+    check for negative indices.
     """
     for i in range(length):
         value = slope[np.uintp(at + i * step)]
@@ -124,7 +123,7 @@ def slope_of_convolution(window: Window) -> Kernel:
     run, vectors, fits, (samples, rows) = window.run, window.run // LANES, -(-outputs // LANES), window.strip
 
     def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-        """Of the weights and the bias, only from the pixels that were chosen."""
+        """Compute the slopes of weights and bias from the chosen pixels, which are the only ones with a slope."""
         x, out, slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
         weights, bias, values = floats[args[3] :], floats[args[4] :], floats[args[5] :]
         chosen, places, shifts, biased = marks[args[6] :], ints[args[7] :], ints[args[8] :], args[9]
@@ -166,9 +165,9 @@ def slope_of_images(window: Window) -> Kernel:
     rows, vectors = k + pool - 1, window.spread // LANES
 
     def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-        """Window by window, so that sums stay in registers.
+        """Compute the slope of x, window by window, so that sums stay in registers.
 
-        The table, zeros at first, holds the kernels with zeros around them: it is read from where the chosen pixel says.
+        The table, which is zeros at first, holds the kernels padded with zeros; the chosen pixel gives the shift for reading.
         """
         weight, slope, x_slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
         table, values, chosen = floats[args[3] :], floats[args[4] :], marks[args[5] :]
@@ -236,16 +235,16 @@ def slope_of_features(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: i
             )  # fmt: skip
 
 
-# a client's training, and what models answer
+# a client's training, and the logits of models
 
 
 @compiled
 def train(
     room: ClientRoom, program: Program, images: Any, labels: Ints, batches: Batches, begun: Floats, share: Any, move: Floats
 ) -> float:
-    """All steps of a client from the model `begun`; `move` is then its share of how far they went, or empty if not wanted.
+    """Do all steps of a client from the model `begun` and set `move`, unless it is empty, to `share` times its change.
 
-    Gives the sum of the losses before, of all samples that are looked at for that or in the first step.
+    Return the sum of the losses before training, of the samples of the first step and of those with loss alone.
     """
     ends, floats = program.ends, room.floats
     theta, slope, velocity, rates = floats[ends[0] :], floats[ends[1] :], floats[ends[2] :], floats[ends[3] :]
@@ -276,7 +275,7 @@ def train(
 
 @compiled
 def answer(room: ClientRoom, program: Program, images: Any, rows: Ints, models: Floats, out: Floats) -> None:
-    """What each of the models (R, size) says to some of the images: out[r, row, :]."""
+    """Write the logits of each of the models (R, size) for some of the images to out[r, row, :]."""
     ends, floats = program.ends, room.floats
     theta, scale, shift = floats[ends[0] :], floats[ends[4] :], floats[ends[5] :]
     samples, logits = floats[ends[6] :], floats[ends[7] :]
@@ -294,7 +293,7 @@ def answer(room: ClientRoom, program: Program, images: Any, rows: Ints, models: 
 
 @njit(error_model="numpy")
 def normalise(images: Any, rows: Ints, scale: Floats, shift: Floats, start: int, row: int, pitch: int, out: Floats) -> None:
-    """Some of the images (n, C, H, W) of bytes as scale·x + shift."""
+    """Write some of the images (n, C, H, W) of bytes to `out` as scale·x + shift."""
     _, channels, height, width = images.shape
     for s in range(len(rows)):
         for c in range(channels):
@@ -307,7 +306,7 @@ def normalise(images: Any, rows: Ints, scale: Floats, shift: Floats, start: int,
 
 @njit(error_model="numpy")
 def cross_entropy(logits: Floats, pitch: int, classes: int, labels: Ints, rows: Ints, slope: Floats) -> Any:
-    """The mean loss of some samples, and its slope."""
+    """Return the mean loss of some samples and write its slope."""
     n, loss = len(rows), 0.0
     for i in range(n):
         at, label = i * pitch, labels[rows[i]]
@@ -329,7 +328,7 @@ def cross_entropy(logits: Floats, pitch: int, classes: int, labels: Ints, rows: 
 
 @njit(error_model="numpy", fastmath={"contract"})
 def descend(theta: Floats, velocity: Floats, slope: Floats, size: int, lr: Any, momentum: Any, decay: Any) -> None:
-    """One step of torch.optim.SGD."""
+    """Take one step of torch.optim.SGD."""
     if momentum == 0:
         for i in range(size):
             theta[i] -= lr * (slope[i] + decay * theta[i])

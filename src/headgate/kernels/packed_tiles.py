@@ -1,4 +1,4 @@
-"""Which tile of a packed convolution belongs to which client, and how large tiles are."""
+"""The tiles of packed convolutions: their sizes, and the client of each."""
 
 from typing import Literal, NamedTuple
 
@@ -9,7 +9,7 @@ from headgate.simulation.executors.executor import Ints
 
 
 class Tile(NamedTuple):
-    """The matrix product of one program: rows x columns, `deep` summands at a time."""
+    """The matrix product of one program: rows x columns, `deep` terms at a time."""
 
     rows: int
     columns: int
@@ -38,8 +38,8 @@ TUNED: dict[tuple[Kind, int, int], Tile] = {
     ("descend", 256, 512): Tile(128, 128, 64, 4, 3),
     ("descend", 512, 512): Tile(64, 128, 64, 4, 3),
 }
-"""bfloat16 on an H200 by kind, inward and outward channels: the fastest of those tried for ResNet-9 with one run and with ten
-(`benchmarks/tune_packed.py` at 7668df2e)"""
+"""tiles for bfloat16 on an H200, by kind, input and output channels: the fastest of those tried for ResNet-9 with one run and
+with ten (`benchmarks/tune_packed.py` at 7668df2e)"""
 
 
 def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
@@ -54,14 +54,14 @@ def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
 
 
 class Strip(NamedTuple):
-    """What one program of four warps normalises: channels of a sample, so many rows at a time, windows where a pool follows."""
+    """What one program of four warps normalises: channels of a sample, `rows` at a time; before a pool, `rows` windows."""
 
     channels: int
     rows: int
 
 
 def strip_for(block: Block) -> Strip:
-    """As much as a program's registers take; of few positions all, so that they are read once."""
+    """Return the largest strip that fits into a program's registers, if possible all positions, which are then read once."""
     channels = power_in(block.outward, 512) if block.positions <= 16 else max(32, block.group)
     if block.pool:
         return Strip(channels, power_in(block.positions // 4, max(16, block.width)))
@@ -69,12 +69,12 @@ def strip_for(block: Block) -> Strip:
 
 
 def fits_boxes(block: Block, rows: int) -> bool:
-    """Whether so many positions are whole rows of an image, of whole images where there are several."""
+    """Return whether `rows` positions are whole rows of an image, or whole images if there are several."""
     return rows % block.width == 0 and (block.positions % rows == 0 or rows % block.positions == 0)
 
 
 def power_in(n: int, most: int) -> int:
-    """The largest power of two that divides n, at most `most`.
+    """Return the largest power of two that divides n, at most `most`.
 
     >>> power_in(96, 64), power_in(512, 64)
     (32, 64)
@@ -83,12 +83,12 @@ def power_in(n: int, most: int) -> int:
 
 
 def count_tiles(samples: int, clients: int, positions: int, rows: int) -> int:
-    """As many tiles as so many samples can need, however they are shared out."""
+    """Return the most tiles that the samples can need, however they are divided among the clients."""
     return -(-samples * positions // rows) + clients
 
 
 def tiles(offsets: Ints, positions: int, rows: int, count: int) -> Ints:
-    """(2, count): the client of each tile, -1 for none, and where it starts. A tile has the rows of one client only.
+    """Return the client of each tile, -1 for none, and its first row, (2, count). A tile has the rows of one client only.
 
     >>> tiles(np.array([0, 2, 2, 3]), positions=4, rows=5, count=5)
     array([[ 0,  0,  2, -1, -1],

@@ -1,4 +1,4 @@
-"""A residual net of 3x3 convolution, GroupNorm and Mish, read off a module, as the packed kernels take it."""
+"""Residual nets of 3x3 convolution, GroupNorm and Mish, read from a module, in the form of the packed kernels."""
 
 import importlib.util
 import os
@@ -17,21 +17,21 @@ from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
 ALIGNED = 16
-"""a packed vector's length is a multiple of it, so that kernels load many numbers at once"""
+"""the length of a packed vector is a multiple of this, so that kernels load many numbers at once"""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Convolution, GroupNorm, Mish, and perhaps a 2x2 max-pool or the addition of what an earlier block was given."""
+    """Convolution, GroupNorm, Mish, and optionally a 2x2 max-pool or the addition of an earlier block's input."""
 
     inward: int
     outward: int
     taps: int
-    """9, or 1 where the nine neighbours of a position are among its channels already"""
+    """9, or 1 if the nine neighbours of a position are already among its channels"""
     height: int
     width: int
     group: int
-    """channels normalised together"""
+    """the number of channels that are normalised together"""
     eps: float
     weights: int
     """where its weights begin in a packed vector: [tap, inward, outward]"""
@@ -47,7 +47,7 @@ class Block:
 
     @property
     def out(self) -> tuple[int, int]:
-        """Height and width of its output."""
+        """The height and width of its output."""
         return (self.height // 2, self.width // 2) if self.pool else (self.height, self.width)
 
 
@@ -62,9 +62,9 @@ class ResidualNet:
     head: int
     """where the linear layer begins: weight, then bias"""
     order: Tensor
-    """(size,): which number of a flat vector stands at each place of a packed one; one past its end: a zero"""
+    """for each place of a packed vector its index in a flat one, (size,); an index one past the end is a zero"""
     place: Tensor
-    """(flat size,): where each number of a flat vector stands in a packed one"""
+    """for each number of a flat vector its place in a packed one, (flat size,)"""
 
     @property
     def size(self) -> int:
@@ -72,14 +72,14 @@ class ResidualNet:
 
     @property
     def channels(self) -> int:
-        """Of the linear layer."""
+        """The input channels of the linear layer."""
         return self.blocks[-1].outward
 
     def to(self, device: torch.device) -> "ResidualNet":
         return replace(self, order=self.order.to(device), place=self.place.to(device))
 
     def packed(self, theta: Tensor) -> Tensor:
-        """Flat vectors (R, flat size) as packed ones (R, size)."""
+        """Return the flat vectors (R, flat size) as packed ones (R, size)."""
         return pad(theta, (0, 1)).index_select(1, self.order)
 
     def flat(self, vectors: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class ResidualNet:
 
 
 def read_blocks(task: Task) -> ResidualNet:
-    """The task's model; a SettingError says what is not of this form."""
+    """Return the task's model in this form; refuse any other with a SettingError."""
     flat, found = Flat(task.model), _Found()
     *layers, average, flatten, linear = [nn.Identity()] * 3 + list(_layers(task.model))
     if not (
@@ -123,7 +123,7 @@ def read_blocks(task: Task) -> ResidualNet:
 
 @dataclass
 class _Found:
-    """What has been read so far."""
+    """The blocks and parameters read so far."""
 
     blocks: list[Block] = field(default_factory=list)
     weights: list[Tensor] = field(default_factory=list)
@@ -131,7 +131,7 @@ class _Found:
 
 
 def _layers(module: nn.Module) -> Iterator[nn.Module]:
-    """The layers of nested Sequentials, one after the other."""
+    """Yield the layers of nested Sequentials in their order."""
     if is_chain(module):
         for part in module:
             yield from _layers(part)
@@ -140,7 +140,7 @@ def _layers(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _read(layers: list[nn.Module], found: _Found, shape: Shape) -> Shape:
-    """Adds the blocks in these layers; the shape after them."""
+    """Add the blocks of these layers and return the shape of their output."""
     while layers:
         layer, blocks, first = layers.pop(0), found.blocks, len(found.blocks)
         if type(layer) is Residual:
@@ -150,7 +150,7 @@ def _read(layers: list[nn.Module], found: _Found, shape: Shape) -> Shape:
             blocks[-1] = replace(blocks[-1], added=first)
         elif type(layer) is nn.MaxPool2d:
             halves = is_plain(layer) and side(layer.kernel_size) == 2 and shape[1] % 2 == shape[2] % 2 == 0
-            # a pool of a sum would have to send its slope two ways
+            # the slope of a pooled sum would have two targets
             if not halves or not blocks or blocks[-1].pool or blocks[-1].added is not None:
                 refuse(f"{layer} where it stands")
             blocks[-1] = replace(blocks[-1], pool=True)
@@ -193,7 +193,7 @@ def _add_block(layers: list[nn.Module], found: _Found, shape: Shape) -> Shape:
 
 
 def _by_tap(numbers: Tensor, block: Block, none: int) -> Tensor:
-    """(outward, inward, 3, 3) as a flat [tap, inward, outward], filled up where a block takes more than there is."""
+    """Return (outward, inward, 3, 3) flattened as [tap, inward, outward], padded to the channels of the block."""
     rows = numbers.permute(2, 3, 1, 0).reshape(-1, block.outward)
     return pad(rows, (0, 0, 0, block.taps * block.inward - len(rows)), value=none).flatten()
 
@@ -203,7 +203,7 @@ def refuse(reason: str) -> NoReturn:
 
 
 def check_machine(task: Task) -> None:
-    """Refuse what these kernels do not do, or not here."""
+    """Refuse a task that these kernels, or this machine, cannot run."""
     if importlib.util.find_spec("triton") is None:
         refuse("needs triton, which is not installed (extra gpu)")
     if task.device.type != "cuda" and not interpreted():
@@ -213,8 +213,8 @@ def check_machine(task: Task) -> None:
 
 
 def interpreted() -> bool:
-    """Return whether Triton's own interpreter stands in for a GPU: slow, and meant for tests."""
-    if not os.environ.get("TRITON_INTERPRET"):  # asked first, as to import triton takes a while
+    """Return whether Triton's interpreter runs in place of a GPU, which is slow and meant for tests."""
+    if not os.environ.get("TRITON_INTERPRET"):  # checked first, because importing triton takes a while
         return False
     from triton import knobs
 

@@ -1,4 +1,4 @@
-"""The arrays of a packed round, and the kernels of a step in their order."""
+"""The arrays of a round of residual nets, and the kernels of a step in their order."""
 
 import math
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from headgate.simulation.executors.types import to_device
 
 
 class Workspace(Space):
-    """Room for so many samples and clients. Samples beyond those in the tables are left alone."""
+    """Arrays for the samples and clients of a room. Samples that are not in the tables do not change."""
 
     net: ResidualNet
 
@@ -36,15 +36,15 @@ class Workspace(Space):
         }
         blocks = range(len(net.blocks))
         self.inputs = [made[f"input {i}"] for i in range(len(net.blocks) + 1)]
-        """of each block; the last one is the output of the last block"""
-        self.inputs[0].zero_()  # channels that only fill up stay 0
+        """the input of each block, then the output of the last one"""
+        self.inputs[0].zero_()  # padding channels stay 0
         self.raw = [made[f"raw {i}"] for i in blocks]
-        """what each block's convolution makes"""
+        """the output of each block's convolution"""
         self.winners = [made.get(f"winner {i}", self.raw[i]) for i in blocks]
-        """a kernel wants an array also where it does not look at it"""
+        """the winners of each block's pool; a kernel needs an array even if it does not read it"""
         self.means, self.scales = ([made[f"{name} {i}"] for i in blocks] for name in ("mean", "scale"))
         self.slopes = [made[f"slope {i}"] for i in range(3)]
-        """with respect to a block's output, to its input, and one kept for the beginning of a residual"""
+        """slopes with respect to a block's output and to its input, and one that is kept for the beginning of a residual"""
         self.raw_slope, self.d_affine = made["raw slope"], made["affine slope"]
         self.features, self.logits, self.losses = made["features"], made["logits"], made["losses"]
         self.labels = made["labels"].view(-1)
@@ -55,19 +55,19 @@ class Workspace(Space):
             *dict.fromkeys((block.positions, tile_for(kind, block, self.itemsize).rows) for kind, block in self._convolutions())
         ]
         lengths = [room.clients + 1, room.samples, *(2 * count_tiles(*room, *each) for each in self.layout)]
-        # one piece, so that one copy fills it
+        # one array, so that one copy fills it
         self.tables = torch.full((sum(lengths),), -1, dtype=torch.int32, device=device)
         self.offsets, self.owner, *tables = torch.split_with_sizes(self.tables, lengths)
         self.tile_tables = dict(zip(self.layout, (table.view(2, -1) for table in tables), strict=True))
 
     def set_tables(self, offsets: Ints) -> None:
-        """Which samples are whose."""
+        """Set the client of each sample and tile."""
         parts = [tiles(offsets, *each, count_tiles(*self.room, *each)).ravel() for each in self.layout]
         whole = np.concatenate([*whose(offsets, self.room), *parts]).astype(np.int32)
         self.tables.copy_(to_device(whole, self.device))
 
     def load(self, pixels: Tensor) -> None:
-        """Images, normalised, into the first block's input."""
+        """Copy normalised images into the first block's input."""
         block, channels = self.net.blocks[0], pixels.shape[1]
         pixels = pixels.to(self.dtype).permute(0, 2, 3, 1)
         into = self.inputs[0].view(-1, block.height, block.width, block.inward)[: len(pixels)]
@@ -82,7 +82,7 @@ class Workspace(Space):
             ]
 
     def answers(self, pixels: Tensor, clients: int) -> Tensor:
-        """The logits of the first clients for the same images, (clients, n, classes)."""
+        """Return the logits of the first clients for the same images, (clients, n, classes)."""
         samples = len(pixels)
         self.set_tables(np.arange(clients + 1) * samples)
         self.load(pixels)
@@ -94,7 +94,7 @@ class Workspace(Space):
     # a step
 
     def forward(self, room: Room, training: LocalTraining | None) -> None:
-        """To the logits; with a training, to the losses and the slope with respect to the last block's output."""
+        """Compute the logits; with a training also the losses and the slope with respect to the last block's output."""
         for i, block in enumerate(self.net.blocks):
             self._convolve(room, "forward", block, self.inputs[i], self.raw[i], None)
             strip = strip_for(block)
@@ -113,7 +113,7 @@ class Workspace(Space):
         )  # fmt: skip
 
     def backward(self, room: Room, training: LocalTraining) -> None:
-        """Everything goes down its gradient; weights after the slopes that need them as they were."""
+        """Take a gradient step with all parameters; each weight changes after the slopes that depend on it are computed."""
         rates = (training.lr, training.momentum, training.weight_decay)
         moving = training.momentum > 0
         own, last = slice(self.net.head, None), self.net.channels
@@ -121,7 +121,7 @@ class Workspace(Space):
             self.features, self.logits, self.master[:, own], self.velocity[:, own], self.offsets, self.net.size, *rates,
             last, self.net.classes, moving, self._classes, 32,
         )  # fmt: skip
-        now, kept = 0, None  # which slope is that of the block's output, and which waits for a residual's beginning
+        now, kept = 0, None  # the slope of the block's output, and the one kept for a residual's beginning
         for i in range(len(self.net.blocks) - 1, -1, -1):
             block = self.net.blocks[i]
             strip = strip_for(block)
@@ -187,11 +187,11 @@ class Workspace(Space):
                 yield "backward", block
 
     def _boxed(self, block: Block, rows: int) -> bool:
-        """Whether factors come as boxes, so many positions at a time."""
+        """Return whether factors are read as boxes of `rows` positions."""
         return self.boxes and fits_boxes(block, rows)
 
     def _images(self, x: Tensor, block: Block, channels: int, rows: int, deep: int) -> TensorDescriptor:
-        """Of which a box has so many positions and channels."""
+        """Describe images whose boxes have `rows` positions and `deep` channels."""
         shape = [self.room.samples, block.height, block.width, channels]
         strides = [block.positions * channels, block.width * channels, channels, 1]
         taken = [max(1, rows // block.positions), min(block.height, rows // block.width), block.width, deep]
@@ -202,7 +202,7 @@ class Workspace(Space):
 
 
 def _arrays(net: ResidualNet, room: Room, momentum: bool, dtype: torch.dtype) -> Iterator[tuple[str, int, int, torch.dtype]]:
-    """(name, rows, numbers in a row, type) of everything a round needs."""
+    """Yield (name, rows, numbers in a row, type) of all arrays of a round."""
     wide = torch.float32
     outputs = [math.prod(block.out) * block.outward for block in net.blocks]
     for i, block in enumerate(net.blocks):

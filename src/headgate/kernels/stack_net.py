@@ -1,4 +1,4 @@
-"""A stack of convolutions and linear layers, read off a module: for `compiled`, and for the Triton kernels of stacks."""
+"""Stacks of convolutions and linear layers, read from a module, for `compiled` and for the Triton kernels of stacks."""
 
 import math
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from headgate.simulation.executors.types import Task
 
 RELU, TANH = 1, 2
 ACTIVATIONS: dict[type[nn.Module], int] = {nn.ReLU: RELU, nn.Tanh: TANH}
-"""rising, so that the maximum of a pool may be taken first; the number is the kernels'"""
+"""the kernels' number of each; they are increasing, so the maximum of a pool can be taken before them"""
 
 
 @dataclass(frozen=True)
 class PooledConvolution:
-    """Stride 1, then perhaps a 2x2 max-pool, a bias and an activation."""
+    """A convolution of stride 1, optionally with a 2x2 max-pool, a bias and an activation."""
 
     inward: int
     height: int
@@ -34,7 +34,7 @@ class PooledConvolution:
 
     @property
     def made(self) -> tuple[int, int]:
-        """Height and width before the pool."""
+        """The height and width before the pool."""
         more = 2 * self.padding - self.kernel + 1
         return self.height + more, self.width + more
 
@@ -44,7 +44,7 @@ class PooledConvolution:
 
     @property
     def framed(self) -> tuple[int, int]:
-        """Height and width of what it looks at, in a frame of zeros."""
+        """The height and width of its input in a frame of zeros."""
         return self.height + 2 * self.padding, self.width + 2 * self.padding
 
     @property
@@ -53,7 +53,7 @@ class PooledConvolution:
 
     @property
     def size(self) -> int:
-        """Of its output."""
+        """The size of its output."""
         return self.outward * self.positions
 
 
@@ -75,25 +75,25 @@ StackLayer = PooledConvolution | DenseLayer
 
 @dataclass(frozen=True)
 class StackNet:
-    """Convolutions, then linear layers; the last one makes the logits."""
+    """Convolutions, then linear layers, of which the last computes the logits."""
 
     layers: tuple[StackLayer, ...]
     classes: int
     size: int
-    """of a flat vector"""
+    """the length of a flat vector"""
 
     @property
     def convolutions(self) -> list[PooledConvolution]:
         return [layer for layer in self.layers if isinstance(layer, PooledConvolution)]
 
     def frame(self, i: int) -> int:
-        """How wide the frame is that layer i wants round its input."""
+        """Return the width of the frame around the input of layer i."""
         layer = self.layers[i] if i < len(self.layers) else None
         return layer.padding if isinstance(layer, PooledConvolution) else 0
 
     @property
     def sizes(self) -> list[int]:
-        """Of each layer's input, in its frame; the last one is that of the logits."""
+        """The size of each layer's input in its frame, then that of the logits."""
         framed = [
             layer.inward * layer.framed[0] * layer.framed[1] if isinstance(layer, PooledConvolution) else layer.inward
             for layer in self.layers
@@ -150,7 +150,7 @@ def _layers(parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[in
 
 
 def _followed(layer: StackLayer, part: nn.Module) -> StackLayer:
-    """The layer with the activation or the pool that comes behind it, in either order."""
+    """Return the layer with the activation or the pool that follows it."""
     if isinstance(layer, PooledConvolution) and isinstance(part, nn.MaxPool2d):
         if layer.pool > 1 or not is_plain(part) or side(part.kernel_size) != 2:
             refuse(f"{part} where it stands")
@@ -161,5 +161,5 @@ def _followed(layer: StackLayer, part: nn.Module) -> StackLayer:
 
 
 def refuse(reason: str) -> NoReturn:
-    """In the name of `compiled`: to a net that is no stack `triton` says what a residual net must be."""
+    """Refuse in the name of `compiled`. `triton` refuses a net that is no stack as a residual net."""
     raise SettingError(f"--executor compiled: {reason}")

@@ -15,15 +15,15 @@ from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.types import to_device
 
 PRECISION = "tf32x3"
-"""of products: three short ones of the tensor cores make one that is as good as float32"""
+"""the precision of products: three tensor-core products of short numbers give one as precise as float32"""
 POSITIONS, SAMPLES, WARPS = 64, 16, 2
-"""of one client that one program takes together: positions of convolutions, with so many warps, samples of linear layers"""
+"""positions of a convolution, samples of a linear layer, and warps of one program, which works for one client"""
 JUDGED = 1 << 33
-"""bytes for the answers of all models to as many images as fit"""
+"""bytes for the logits of all models at a time"""
 
 
 class Tables:
-    """Which samples are whose, in one piece, so that one copy fills it; tiles by the positions of a sample."""
+    """The client of each sample and tile, in one array, so that one copy fills it; tiles by the positions of a sample."""
 
     def __init__(self, room: Room, positions: Sequence[int], device: torch.device) -> None:
         self.room, self.positions, self.device = room, tuple(dict.fromkeys((1, *positions))), device
@@ -38,7 +38,7 @@ class Tables:
 
 
 class Workspace(Space):
-    """Room for so many samples and clients. Samples beyond those in the tables are left alone."""
+    """Arrays for the samples and clients of a room. Samples that are not in the tables do not change."""
 
     net: StackNet
 
@@ -48,10 +48,10 @@ class Workspace(Space):
             name: torch.zeros(rows, size, dtype=kind, device=device) for name, rows, size, kind in _arrays(net, room, momentum)
         }
         self.inputs = [made[f"input {i}"] for i in range(len(net.layers) + 1)]
-        """of each layer, in its frame; the last one is the logits"""
+        """the input of each layer, in its frame, then the logits"""
         self.winners = [made.get(f"winner {i}") for i in range(len(net.layers))]
         self.slopes = made["slope 0"], made["slope 1"]
-        """with respect to a layer's output before its activation, and to that of the one before"""
+        """slopes with respect to the outputs of a layer and of the layer before it, both before their activation"""
         self.wide_slope = made["wide slope"]
         self.logits, self.losses, self.labels = self.inputs[-1], made["losses"], made["labels"].view(-1)
         self.master = self.low = made["master"]
@@ -75,7 +75,7 @@ class Workspace(Space):
             )  # fmt: skip
 
     def backward(self, room: Room, training: LocalTraining) -> None:
-        """Weights after the slopes that need them as they were."""
+        """Take a gradient step; each weight changes after the slopes that depend on it are computed."""
         slope, before = self.slopes
         for i in range(len(self.net.layers) - 1, -1, -1):
             layer = self.net.layers[i]
@@ -125,7 +125,7 @@ class Workspace(Space):
 
 
 class Answers:
-    """The logits of many models for the same images, which lie there once."""
+    """The logits of many models for the same images, which are stored once."""
 
     def __init__(self, net: StackNet, runs: int, device: torch.device) -> None:
         self.net, self.runs, self.device = net, runs, device
@@ -134,13 +134,13 @@ class Answers:
         self.samples = 0
 
     def logits(self, theta: Tensor, pixels: Tensor) -> Tensor:
-        """(runs, n, classes) of the models theta (runs, P) for images (n, C, H, W), normalised."""
+        """Return the logits (runs, n, classes) of the models theta (runs, P) for normalised images (n, C, H, W)."""
         return torch.cat([self._of_few(theta, part) for part in torch.split(pixels, self.most)], dim=1)
 
     def _of_few(self, theta: Tensor, pixels: Tensor) -> Tensor:
         room = Room(self.runs * len(pixels), self.runs)
         if self.samples != len(pixels):
-            self.samples, self.inputs = len(pixels), []  # before the new ones are made: both may not fit
+            self.samples, self.inputs = len(pixels), []  # freed before the new ones are allocated, because both may not fit
             self.tables = Tables(room, [layer.positions for layer in self.net.convolutions], self.device)
             self.tables.fill(np.arange(self.runs + 1) * len(pixels))
             rows = [len(pixels), *[room.samples] * len(self.net.layers)]
@@ -151,7 +151,7 @@ class Answers:
 
 
 def _load(net: StackNet, pixels: Tensor, into: Tensor) -> None:
-    """Normalised images into the middle of their frame."""
+    """Copy normalised images into their frames."""
     n, channels, height, width = pixels.shape
     frame = net.frame(0)
     framed = into[:n].view(n, channels, height + 2 * frame, width + 2 * frame)
@@ -167,7 +167,7 @@ def _forward(
     room: Room,
     images: int,
 ) -> None:
-    """From inputs[0] to the logits; sample s looks at image s modulo `images`."""
+    """Compute the logits from inputs[0]; sample s is image s modulo `images`."""
     for i, layer in enumerate(net.layers):
         own = (images if i == 0 else room.samples, net.size, layer.weight, layer.bias or 0)
         if isinstance(layer, PooledConvolution):
@@ -185,7 +185,7 @@ def _forward(
 
 
 def count(room: Room, positions: int) -> int:
-    """As many tiles as a room can need."""
+    """Return the most tiles that a room can need."""
     return count_tiles(*room, positions, _rows(positions))
 
 
@@ -198,17 +198,17 @@ def _rates(training: LocalTraining) -> tuple[float, float, float]:
 
 
 def _or(array: Tensor | None, other: Tensor) -> Tensor:
-    """A kernel wants an array also where it does not look at it."""
+    """Return an array in any case: a kernel needs one even if it does not read it."""
     return other if array is None else array
 
 
 def _power(n: int) -> int:
-    """The next power of two, and at least what a product wants."""
+    """Return the next power of two, at least 16, the least size of a product."""
     return max(16, 1 << (n - 1).bit_length())
 
 
 def _arrays(net: StackNet, room: Room, momentum: bool) -> Iterator[tuple[str, int, int, torch.dtype]]:
-    """(name, rows, numbers in a row, type) of everything a round needs."""
+    """Yield (name, rows, numbers in a row, type) of all arrays of a round."""
     wide = torch.float32
     for i, size in enumerate(net.sizes):
         yield f"input {i}", room.samples, size, wide

@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-"""Convolutions of `triton_kernels` whose factors are boxes of tensors, which Hopper's copy engine brings: no addresses, and
-zeros beyond an image's edge. For images of which a tile takes whole rows.
+"""The convolutions of `triton_kernels` with factors that Hopper's copy engine reads as boxes of tensors: without computing
+addresses, and with zeros beyond an image's edge. They are for images of which a tile has whole rows.
 
-The images are the right factor: only that one may be a box of several dimensions.
+The images are the right factor, because only that one can be a box of several dimensions.
 """
 
 import triton
@@ -17,7 +17,7 @@ def convolve(
     H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, TAPS: tl.constexpr,
     BACKWARD: tl.constexpr, ADD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """y = x * w with w [client, tap, CI, CO]; BACKWARD: with w [client, tap, CO, CI] turned round. ADD: + `added`."""
+    """Compute y = x * w with w [client, tap, CI, CO]; BACKWARD: with w [client, tap, CO, CI] reversed; ADD: plus `added`."""
     columns: tl.constexpr = CO // BN
     pieces: tl.constexpr = CI // BK
     tile = tl.program_id(0) // columns
@@ -52,7 +52,7 @@ def descend_convolution(
     H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, TAPS: tl.constexpr,
     MOMENTUM: tl.constexpr, LOW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Weights [client, tap, CI, CO] go down their gradient, of which x and the slope of the output are the factors."""
+    """Take a gradient step with the weights [client, tap, CI, CO]; the gradient is x times the slope of the output."""
     rows: tl.constexpr = CI // BM
     columns: tl.constexpr = CO // BN
     tile = tl.program_id(0)
@@ -89,7 +89,7 @@ def descend_convolution(
 def _box(
     x, start, channel, tap, H: tl.constexpr, W: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr
 ):
-    """ROWS positions from `start` on, shifted by a tap: (ROWS, CHANNELS)."""
+    """Return ROWS positions from `start` on, shifted by a tap, (ROWS, CHANNELS)."""
     sample = start // (H * W)
     down = start % (H * W) // W
     right = 0

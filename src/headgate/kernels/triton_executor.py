@@ -1,11 +1,10 @@
-"""All clients of all runs at once and without padding, in Triton kernels: residual nets with GroupNorm and Mish
-(`triton_kernels`), and stacks of convolutions and linear layers (`triton_stacks`).
+"""The executor `triton`: trains all clients of all runs at once and without padding, with Triton kernels for residual nets with
+GroupNorm and Mish (`triton_kernels`) and for stacks of convolutions and linear layers (`triton_stacks`).
 
-A step of all clients is a few dozen kernels on arrays that stay where they are, so on CUDA it is
-recorded once as a graph and replayed for every step of every round. Sizes change from round to round; what is recorded
-is the number of programs, on a ladder of few sizes, and programs without work end at once. It is here because on an H200 a
-round of forty LeNets takes 21.9 ms, and 5,930 by a lean loop; one of ResNet-9 17.7, and 49.0 by `streams`
-(benchmarks/results/gpu.json at f27e21c).
+A step of all clients is a few dozen kernels on arrays whose addresses do not change. On CUDA it is recorded once as a graph and
+replayed for every step of every round. The number of programs is rounded up to one of a few sizes, so that rounds of different
+sizes share a graph; programs without work end at once. On an H200 a round of forty LeNets takes 21.9 ms (5,930 ms with a lean
+loop), and one of ResNet-9 17.7 ms (49.0 ms with `streams`; benchmarks/results/gpu.json at f27e21c).
 """
 
 from abc import ABC, abstractmethod
@@ -24,9 +23,9 @@ from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
 
 WIDE = 1024
-"""numbers of a vector that one program copies or sums"""
+"""numbers that one program averages or sums at a time"""
 WIDEST = 128
-"""channels of a convolution of a stack that one program keeps at a time"""
+"""the most channels of a stack's convolution: one program holds all of them"""
 
 
 class Room(NamedTuple):
@@ -35,21 +34,21 @@ class Room(NamedTuple):
 
 
 class Space(ABC):
-    """Room for so many samples and clients. Samples beyond those in the tables are left alone."""
+    """Arrays for the samples and clients of a room. Samples that are not in the tables do not change."""
 
     offsets: Tensor
     labels: Tensor
     logits: Tensor
     losses: Tensor
     master: Tensor
-    """the clients' vectors; `low` their beginnings in a shorter type, or the same"""
+    """the clients' parameters; `low` is their first part in a shorter type, or the same array"""
     low: Tensor
     velocity: Tensor
 
     def __init__(
         self, net: ResidualNet | StackNet, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device
     ) -> None:
-        from headgate.kernels import triton_kernels  # which need triton
+        from headgate.kernels import triton_kernels  # these need triton
 
         self.runs = triton_kernels
         self.net, self.room, self.momentum, self.dtype, self.device = net, room, momentum, dtype, device
@@ -60,22 +59,22 @@ class Space(ABC):
 
     @abstractmethod
     def set_tables(self, offsets: Ints) -> None:
-        """Which samples are whose."""
+        """Set the client of each sample and tile."""
 
     @abstractmethod
     def load(self, pixels: Tensor) -> None:
-        """Images (n, C, H, W), normalised."""
+        """Copy normalised images (n, C, H, W) into the first input."""
 
     @abstractmethod
     def forward(self, room: Room, training: LocalTraining | None) -> None:
-        """To the logits; with a training also to the losses and the last slope."""
+        """Compute the logits; with a training also the losses and the last slope."""
 
     @abstractmethod
     def backward(self, room: Room, training: LocalTraining) -> None:
-        """Everything goes down its gradient."""
+        """Take a gradient step with all parameters."""
 
     def spread(self, start: Tensor, run_of: Ints, momentum: bool) -> None:
-        """Every client starts from its run's model, at rest."""
+        """Set each client to its run's model, with zero velocity."""
         clients = len(run_of)
         torch.index_select(start, 0, self._table(run_of), out=self.master[:clients])
         if momentum:
@@ -84,7 +83,7 @@ class Space(ABC):
             self.low[:clients] = self.master[:clients, : self.low.shape[1]]
 
     def average(self, start: Tensor, shares: Tensor, run_offsets: Ints, after: Tensor) -> None:
-        """Each run's model plus its clients' moves times their shares."""
+        """Write to `after` each run's model plus its clients' changes times their shares."""
         self.runs.average[-(-self.net.size // WIDE), len(start)](
             start, self.master, shares, self._table(run_offsets), after, self.net.size, WIDE
         )
@@ -97,7 +96,7 @@ class Space(ABC):
 
 
 def whose(offsets: Ints, room: Room) -> tuple[Ints, Ints]:
-    """Where the samples of each client begin, and whose each sample is: -1 for nobody's."""
+    """Return where the samples of each client begin, and the client of each sample, -1 for none."""
     sizes = np.diff(offsets)
     owner = np.full(room.samples, -1)
     owner[: offsets[-1]] = np.repeat(np.arange(len(sizes)), sizes)
@@ -105,14 +104,14 @@ def whose(offsets: Ints, room: Room) -> tuple[Ints, Ints]:
 
 
 SPARE = 0.8
-"""of the device's free memory are taken at most"""
+"""the most of the device's free memory that is taken"""
 
 
 class TritonKernels(Executor[Task]):
-    """For the nets of `residual_net` and `stack_net`, full-batch: bfloat16 products on float32 parameters, or float32.
+    """An executor for the nets of `residual_net` and `stack_net`, full-batch, in bfloat16 on float32 parameters or in float32.
 
-    A run's numbers do not depend on the runs beside it, to the bit. `memory` bounds the bytes of a chunk of runs; a
-    single run is never cut.
+    The results of a run do not depend on the other runs, to the bit. `memory` is the most bytes that a chunk of runs may take;
+    a single run is never divided.
     """
 
     name, bfloat16 = "triton", True
@@ -121,7 +120,7 @@ class TritonKernels(Executor[Task]):
         super().__init__(task)
         stack = None if task.bfloat16 else _stack(task)
         self.net: ResidualNet | StackNet = stack or read_blocks(task).to(task.device)
-        from headgate.kernels import residual_steps, stack_steps  # which need triton
+        from headgate.kernels import residual_steps, stack_steps  # these need triton
 
         self.steps: Any = stack_steps if stack else residual_steps
         self.workspace: Space | None = None
@@ -142,7 +141,7 @@ class TritonKernels(Executor[Task]):
         return 0.05 if stack is not None and stack.size < LARGE else 0.25
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
-        """Nothing here waits for the device."""
+        """Launch a round; nothing here waits for the device."""
         theta, batch, weights, training, *_ = work
         runs, clients = weights.shape
         start = self.net.packed(theta.detach())
@@ -152,7 +151,7 @@ class TritonKernels(Executor[Task]):
         return self.net.flat(after), means
 
     def _train_runs(self, first: int, last: int, work: Work, start: Tensor, after: Tensor, means: Tensor) -> None:
-        """The runs from `first` to before `last`. Nothing of it outlives it: the next ones may need all of the memory."""
+        """Train the runs from `first` to before `last`. It keeps no array, because the next runs may need all of the memory."""
         _, batch, weights, training, *_ = work
         clients = weights.shape[1]
         segments = np.arange(first * clients, last * clients)
@@ -178,7 +177,7 @@ class TritonKernels(Executor[Task]):
         return self._bytes(Room(samples, clients), training.momentum > 0)
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
-        """Of the models theta (R, P) for images (n, C, H, W) uint8: (R, n, classes), float32."""
+        """Return the logits (R, n, classes), float32, of the models theta (R, P) for images (n, C, H, W) of bytes."""
         runs, start, pixels = len(theta), self.net.packed(theta.detach()), self.task.normalised(images)
         if isinstance(self.net, StackNet):
             if self.judge is None or self.judge.runs != runs:
@@ -193,7 +192,7 @@ class TritonKernels(Executor[Task]):
     # a chunk of runs
 
     def _step(self, space: Space, room: Room, training: LocalTraining) -> Callable[[], None]:
-        """A step of all clients; on CUDA as a graph. Recording takes a step first, which `spread` undoes."""
+        """Return a function that takes a step of all clients (on CUDA a graph). Recording takes one, which `spread` undoes."""
 
         def step() -> None:
             space.forward(room, training)
@@ -202,7 +201,7 @@ class TritonKernels(Executor[Task]):
         if self.task.device.type != "cuda":
             return step
         if (room, training) not in self._recorded:
-            step()  # compiles what is new
+            step()  # compiles new kernels
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with recording(graph):
@@ -219,13 +218,13 @@ class TritonKernels(Executor[Task]):
             momentum = momentum or old.momentum
             if self.memory is None or self._bytes(larger, momentum) <= self.memory:
                 room = larger
-        self.workspace = old = None  # before the new one is made: both may not fit
+        self.workspace = old = None  # freed before the new one is allocated, because both may not fit
         self._recorded.clear()
         self.workspace = self._space(room, momentum)
         return self.workspace
 
     def _chunks(self, offsets: Ints, clients: int, training: LocalTraining) -> Iterator[tuple[int, int]]:
-        """Consecutive runs that fit into the memory."""
+        """Yield (first, last) of consecutive runs that fit into the memory."""
         if self.memory is None and self.task.device.type == "cuda":
             free, _ = torch.cuda.mem_get_info(self.task.device)
             own = torch.cuda.memory_reserved(self.task.device) - torch.cuda.memory_allocated(self.task.device)
@@ -248,7 +247,7 @@ class TritonKernels(Executor[Task]):
 
 
 def _room(offsets: Ints, clients: int, first: int, last: int) -> Room:
-    """What the runs from `first` to before `last` take: their samples, and those of their clients that hold any."""
+    """Return how many samples the runs from `first` to before `last` have, and how many of their clients hold any."""
     own = offsets[first * clients : last * clients + 1]
     return Room(rung(int(own[-1] - own[0])), rung(int((np.diff(own) > 0).sum())))
 

@@ -1,12 +1,11 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-"""Triton kernels for nets of 3x3 convolution, GroupNorm and Mish that learn many clients at a time without padding.
+"""Triton kernels for nets of 3x3 convolution, GroupNorm and Mish that train many clients at a time without padding.
 
-Images are rows of [sample, y, x, channel], the samples of a client follow each other, and each client has its own
-parameters. `offsets[c]` says where client c's samples begin. Convolutions are matrix products whose left side is never
-written down: a tile of output positions belongs to one client (`tile_client`, -1 for none), and a tap of the kernel is
-a shift of its rows. The gradient of a weight is used up where it is made: the kernel that sums it does the descent, so
-it must run after whatever else reads the weights. Sums go in a fixed order, so results repeat to the bit, and
-no number of a client depends on the clients beside it.
+Images are rows of [sample, y, x, channel], the samples of a client are adjacent, and each client has its own parameters.
+The samples of client c begin at `offsets[c]`. A convolution is a matrix product whose left factor is never stored: a tile of
+output positions belongs to one client (`tile_client`, -1 for none), and a tap of the kernel is a shift of its rows. The kernel
+that sums the gradient of a weight also takes the gradient step, so it must run after all kernels that read the weights. Sums
+have a fixed order, so results repeat to the bit, and the results of a client do not depend on the other clients.
 """
 
 import triton
@@ -15,7 +14,7 @@ import triton.language as tl
 
 @triton.jit
 def _seen(position, inside, tap, H: tl.constexpr, W: tl.constexpr, TAPS: tl.constexpr):
-    """(which rows lie inside the image after a tap's shift, the shift)."""
+    """Return which rows lie inside the image after a tap's shift, and the shift."""
     shift = 0
     if TAPS == 9:
         down = tap // 3 - 1
@@ -34,7 +33,7 @@ def convolve(
     BACKWARD: tl.constexpr, ADD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """y = x * w with w [client, tap, CI, CO]; BACKWARD: with w [client, tap, CO, CI] turned round. ADD: + `added`."""
+    """Compute y = x * w with w [client, tap, CI, CO]; BACKWARD: with w [client, tap, CO, CI] reversed; ADD: plus `added`."""
     columns: tl.constexpr = CO // BN
     pieces: tl.constexpr = CI // BK
     tile = tl.program_id(0) // columns
@@ -68,7 +67,7 @@ def convolve(
 
 @triton.jit
 def _descend(place, velocity, gradient, mask, lr, momentum, decay, MOMENTUM: tl.constexpr):
-    """One step of torch.optim.SGD; what the parameters become."""
+    """Take one step of torch.optim.SGD and return the new parameters."""
     value = tl.load(place, mask=mask)
     change = gradient + decay * value
     if MOMENTUM:
@@ -86,7 +85,7 @@ def descend_convolution(
     MOMENTUM: tl.constexpr, LOW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Weights [client, tap, CI, CO] go down their gradient, of which x and the slope of the output are the factors."""
+    """Take a gradient step with the weights [client, tap, CI, CO]; the gradient is x times the slope of the output."""
     rows: tl.constexpr = CI // BM
     columns: tl.constexpr = CO // BN
     tile = tl.program_id(0)
@@ -121,7 +120,7 @@ def descend_affine(
     d_affine, master, velocity, offsets, stride, lr, momentum, decay,
     SIZE: tl.constexpr, MOMENTUM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """All clients' affine parameters, SIZE of them side by side, go down the sum of their samples' parts."""
+    """Take a gradient step with all clients' affine parameters, SIZE each; the gradient is the sum over their samples."""
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     client = tl.program_id(1)
     first = tl.load(offsets + client)
@@ -145,9 +144,9 @@ def head(
     HW: tl.constexpr, C: tl.constexpr, K: tl.constexpr, LEARN: tl.constexpr,
     KP: tl.constexpr, CB: tl.constexpr, BH: tl.constexpr,
 ):  # fmt: skip
-    """Logits [sample, K] of a linear layer [client, (K, C) then K] on the average over positions.
+    """Compute the logits [sample, K] of a linear layer [client, (K, C) then K] on the average over positions.
 
-    LEARN: also the losses, the slope with respect to x, and in the place of the logits that with respect to them.
+    LEARN: also the losses and the slope with respect to x; the slope with respect to the logits replaces the logits.
     """
     sample = tl.program_id(0).to(tl.int64)
     client = tl.load(owner + sample)
@@ -191,7 +190,7 @@ def descend_head(
     features, slope, master, velocity, offsets, stride, lr, momentum, decay,
     C: tl.constexpr, K: tl.constexpr, MOMENTUM: tl.constexpr, KP: tl.constexpr, CB: tl.constexpr,
 ):  # fmt: skip
-    """The linear layer goes down its gradient, the sum of slope × feature; the first block sees to the bias."""
+    """Take a gradient step with the linear layer, and in block 0 with its bias; the gradient is the sum of slope × feature."""
     channel = tl.program_id(0) * CB + tl.arange(0, CB)
     client = tl.program_id(1)
     first = tl.load(offsets + client)
@@ -217,7 +216,7 @@ def descend_head(
 
 @triton.jit
 def average(start, master, shares, run_offsets, after, size, BLOCK: tl.constexpr):
-    """Each run's model plus its clients' moves times their shares; one of share 0 adds nothing, not even a nan."""
+    """Add to each run's model its clients' changes times their shares; a share of 0 adds nothing, not even a nan."""
     run = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     wide = run.to(tl.int64) * size + column
@@ -237,7 +236,7 @@ def average(start, master, shares, run_offsets, after, size, BLOCK: tl.constexpr
 
 @triton.jit
 def mean_losses(losses, offsets, run_offsets, means, BLOCK: tl.constexpr):
-    """The mean over all samples of each run; 0/0 is nan."""
+    """Compute the mean over all samples of each run; nan where there are none."""
     run = tl.program_id(0)
     first = tl.load(offsets + tl.load(run_offsets + run))
     last = tl.load(offsets + tl.load(run_offsets + run + 1))

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 """Triton kernels for GroupNorm, Mish and a 2x2 max-pool, and their slopes, on rows of [sample, y, x, channel].
 
-A program takes some channels of a sample, whole groups of them. Where they fit into its registers (ROWS is all there
-is) they are read once. Mish falls and then rises, so over a window it is largest where its argument is the least or the
-largest: two of four corners are enough.
+A program takes some channels of a sample, in whole groups. If they fit into its registers (ROWS is the number of rows) they
+are read once. Mish falls and then rises, so its maximum over a window is where its argument is smallest or largest: two of
+four corners are enough.
 """
 
 import triton
@@ -11,7 +11,7 @@ import triton.language as tl
 from triton import knobs
 from triton.language.extra import libdevice
 
-if knobs.runtime.interpret:  # which has no libdevice
+if knobs.runtime.interpret:  # the interpreter has no libdevice
 
     @triton.jit
     def _exp(u):
@@ -34,13 +34,13 @@ else:
 
 @triton.jit
 def _raised(u):
-    """exp(u), at most exp(20)."""
+    """Return exp(u), at most exp(20)."""
     return _exp(tl.minimum(u, 20.0))
 
 
 @triton.jit
 def _mish(u):
-    """With e = exp(u), tanh(log(1 + e)) = n / (n + 2) for n = e(e + 2)."""
+    """Return Mish. With e = exp(u), tanh(log(1 + e)) = n / (n + 2) for n = e(e + 2)."""
     e = _raised(u)
     n = e * (e + 2.0)
     return _over(u * n, n + 2.0)
@@ -56,14 +56,14 @@ def _mish_slope(u):
 
 @triton.jit
 def _group_mean(values, HW: tl.constexpr, CB: tl.constexpr, GROUP: tl.constexpr):
-    """For each channel the mean over positions and the channels of its group, of sums over positions."""
+    """Return for each channel the mean over positions and the channels of its group, from sums over positions."""
     sums = tl.sum(tl.reshape(values, (CB // GROUP, GROUP)), 1) / (HW * GROUP)
     return tl.reshape(tl.broadcast_to(sums[:, None], (CB // GROUP, GROUP)), (CB,))
 
 
 @triton.jit
 def _places(row, channel, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
-    """Where rows begin; of a pool's windows, their first corners."""
+    """Return where rows begin; before a pool, where the first corners of windows are."""
     if POOL:
         row = 2 * (row // (W // 2)) * W + 2 * (row % (W // 2))
     return row[:, None] * C + channel[None, :]
@@ -71,7 +71,7 @@ def _places(row, channel, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
 
 @triton.jit
 def _four(x, place, W: tl.constexpr, C: tl.constexpr):
-    """The corners of windows."""
+    """Return the four corners of windows."""
     a = tl.load(x + place).to(tl.float32)
     b = tl.load(x + place + C).to(tl.float32)
     c = tl.load(x + place + W * C).to(tl.float32)
@@ -81,7 +81,7 @@ def _four(x, place, W: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def _largest(a, b, c, d, slant, shift):
-    """(the largest Mish of four corners, which one it is: the first of several)."""
+    """Return the largest Mish of four corners and its number, the first of equals."""
     high = tl.maximum(tl.maximum(a, b), tl.maximum(c, d))
     low = tl.minimum(tl.minimum(a, b), tl.minimum(c, d))
     at_high = _mish(high * slant + shift)
@@ -97,7 +97,7 @@ def norm_mish(
     HW: tl.constexpr, W: tl.constexpr, C: tl.constexpr, GROUP: tl.constexpr, POOL: tl.constexpr, ADD: tl.constexpr,
     LEARN: tl.constexpr, CB: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """y = Mish(GroupNorm(x)) + `added`, or its 2x2 max-pool. LEARN: also the winning corners, mean and rstd, [sample, C]."""
+    """Compute y = Mish(GroupNorm(x)) + `added`, or its 2x2 max-pool; LEARN: also winners, mean and rstd, [sample, C]."""
     sample = (tl.program_id(0) // (C // CB)).to(tl.int64)
     client = tl.load(owner + sample)
     if client >= 0:
@@ -132,7 +132,7 @@ def norm_mish(
             out = _places(h + row, channel, W, C, False)
             place = _places(h + row, channel, W, C, POOL)
             if POOL:
-                if rows > ROWS:  # else they are still at hand
+                if rows > ROWS:  # otherwise they are still in registers
                     a, b, c, d = _four(x, place, W, C)
                 made, which = _largest(a, b, c, d, slant, shift)
                 if LEARN:
@@ -148,7 +148,7 @@ def norm_mish(
 
 @triton.jit
 def _du(x, slope, winner, row, channel, scale, middle, gain, shift, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
-    """The corners, which of them has won, its value in standard units, and the slope with respect to what Mish was given."""
+    """Return the corners, the winning one, its normalised value, and the slope with respect to the argument of Mish."""
     out = _places(row, channel, W, C, False)
     place = _places(row, channel, W, C, POOL)
     if POOL:
@@ -165,7 +165,7 @@ def _du(x, slope, winner, row, channel, scale, middle, gain, shift, W: tl.conste
 
 @triton.jit
 def _put(place, du, value, steep, level, tilt):
-    """The slope with respect to x at some rows."""
+    """Store the slope with respect to x at some rows."""
     tl.store(place, (du * steep - level - value * tilt).to(place.dtype.element_ty))
 
 
@@ -175,7 +175,7 @@ def norm_mish_slope(
     HW: tl.constexpr, W: tl.constexpr, C: tl.constexpr, GROUP: tl.constexpr, POOL: tl.constexpr,
     CB: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """The slope with respect to x, and each sample's part of that of the affine parameters, [sample, (scale, shift)]."""
+    """Compute the slope with respect to x, and each sample's part of the affine slopes, [sample, (scale, shift)]."""
     sample = (tl.program_id(0) // (C // CB)).to(tl.int64)
     client = tl.load(owner + sample)
     if client >= 0:
@@ -209,7 +209,7 @@ def norm_mish_slope(
         tilt = (tilt * scale)[None, :]
         steep = gain * scale[None, :]
         for h in range(0, rows, ROWS):
-            if rows > ROWS:  # else they are still at hand
+            if rows > ROWS:  # otherwise they are still in registers
                 a, b, c, d, which, _, du = _du(
                     x, slope, winner, h + row, channel, scale, middle, gain, shift, W, C, POOL
                 )  # fmt: skip

@@ -1,14 +1,13 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-"""Triton kernels for stacks of convolutions and linear layers that learn many clients at a time without padding.
+"""Triton kernels for stacks of convolutions and linear layers that train many clients at a time without padding.
 
-Images are [sample, channel, y, x], the samples of a client follow each other, and each client has its own parameters, a
-flat vector in `theta` of length `stride`. `owner` says whose a sample is (-1: nobody's), `offsets` where a client's samples
-begin, a tile of rows belongs to one client (`tile_client`, -1 for none). What a convolution looks at lies in a frame of
-zeros, so that no tap falls outside. A convolution and its 2x2 max-pool are one kernel: of a window's four positions only
-the winner's number is written down, and on the way back only the winner has a slope. Slopes are those with respect to a
-layer's output before its activation. A weight's gradient is used up where it is made, so that kernel runs after whatever
-else reads the weights. Sums go in a fixed order, so results repeat to the bit, and no number of a client depends on the
-clients beside it.
+Images are [sample, channel, y, x], the samples of a client are adjacent, and each client has its own parameters, a flat
+vector of length `stride` in `theta`. `owner` has the client of each sample (-1 for none), `offsets` the beginning of each
+client's samples, and a tile of rows belongs to one client (`tile_client`, -1 for none). The input of a convolution has a frame
+of zeros, so that no tap falls outside. A convolution and its 2x2 max-pool are one kernel: only the number of a window's winner
+is stored, and only the winner has a slope. Slopes are with respect to a layer's output before its activation. The kernel that
+sums the gradient of a weight also takes the gradient step, so it must run after all kernels that read the weights. Sums have a
+fixed order, so results repeat to the bit, and the results of a client do not depend on the other clients.
 """
 
 import triton
@@ -28,7 +27,7 @@ def _active(value, KIND: tl.constexpr):
 
 @triton.jit
 def _steep(value, KIND: tl.constexpr):
-    """The slope of the activation where it is `value`."""
+    """Return the slope of the activation whose result is `value`."""
     if KIND == 1:
         value = tl.where(value > 0, 1.0, 0.0)
     elif KIND == 2:
@@ -48,7 +47,7 @@ def convolve(
     FRAME: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, LEARN: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """y [sample, CO, y, x] in its frame, and the winners; sample s looks at image s modulo `images` of x, H x W framed."""
+    """Compute y [sample, CO, y, x] in its frame, and the winners; sample s is image s modulo `images` of x, H x W framed."""
     client = tl.load(tile_client + tl.program_id(0))
     if client >= 0:
         high: tl.constexpr = (H - KERNEL + 1) // POOL
@@ -78,7 +77,7 @@ def convolve(
             if corner == 0:
                 best = total
             else:
-                better = (total > best) | (total != total)  # of several largest the first; a nan always, as torch has it
+                better = (total > best) | (total != total)  # the first of equals; always a nan, as in torch
                 which = tl.where(better, corner, which)
                 best = tl.where(better, total, best)
         if BIAS:
@@ -99,7 +98,7 @@ def unpool(
     CO: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr, POOL: tl.constexpr, FRAME: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The slope of a pool's input, HIGH x WIDE windows, in a frame, H x W in all: that of its output where the winner was."""
+    """Compute the slope of a pool's input of HIGH x WIDE windows, framed to H x W: at winners that of the output, else 0."""
     sample = tl.program_id(0)
     if tl.load(owner + sample) >= 0:
         index = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -121,7 +120,7 @@ def convolution_slope(
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr, KERNEL: tl.constexpr, FRAME: tl.constexpr,
     BEFORE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dx: with respect to the layer before, H x W without a frame, whose activation is BEFORE; x is its output in its frame."""
+    """Compute dx, the slope of the layer before, H x W without a frame; BEFORE is its activation, x its output in its frame."""
     client = tl.load(tile_client + tl.program_id(0))
     if client >= 0:
         taps: tl.constexpr = KERNEL * KERNEL
@@ -159,7 +158,7 @@ def descend_convolution(
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr, KERNEL: tl.constexpr, POOL: tl.constexpr,
     BIAS: tl.constexpr, MOMENTUM: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr,
 ):  # fmt: skip
-    """One output channel, DEEP of its weights; the first program of a channel sees to the bias. x is H x W with its frame."""
+    """Take a step with DEEP weights of an output channel, and in its first program with the bias; x is H x W with its frame."""
     client = tl.program_id(1)
     first = tl.load(offsets + client)
     last = tl.load(offsets + client + 1)
@@ -177,7 +176,7 @@ def descend_convolution(
         for begin in range(first * positions, last * positions, ROWS):
             row = begin + tl.arange(0, ROWS)
             inside = row < last * positions
-            sample = tl.where(inside, row // positions, first).to(tl.int64)  # nothing of another client, not even times 0
+            sample = tl.where(inside, row // positions, first).to(tl.int64)  # never another client's, not even times 0
             position = row % positions
             place = sample * (CO * positions) + out * positions + position
             steep = tl.load(slope + place, mask=inside, other=0.0)
@@ -189,7 +188,7 @@ def descend_convolution(
             total += steep[:, None] * tl.load(x + corner_of[:, None] + tap[None, :])
         own = client.to(tl.int64) * stride + weight + out * summands + k
         _descend(theta + own, velocity + own, tl.sum(total, 0), k < summands, lr, momentum, decay, MOMENTUM)
-        if BIAS:  # noqa: SIM102  known when the kernel is compiled; what follows is not
+        if BIAS:  # noqa: SIM102  a compile-time constant, unlike the next condition
             if tl.program_id(0) % blocks == 0:
                 beside = client.to(tl.int64) * stride + bias + out
                 _descend(theta + beside, velocity + beside, tl.sum(alone, 0), True, lr, momentum, decay, MOMENTUM)
@@ -204,7 +203,7 @@ def linear(
     C: tl.constexpr, CO: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """y [sample, CO]; sample s looks at row s modulo `images` of x."""
+    """Compute y [sample, CO]; sample s is row s modulo `images` of x."""
     client = tl.load(tile_client + tl.program_id(0))
     if client >= 0:
         row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
@@ -231,7 +230,7 @@ def linear_slope(
     C: tl.constexpr, CO: tl.constexpr, BEFORE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dx: with respect to the layer before, whose activation is BEFORE; x is its output."""
+    """Compute dx, the slope of the layer before, whose activation is BEFORE; x is its output."""
     client = tl.load(tile_client + tl.program_id(0))
     if client >= 0:
         row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
@@ -257,7 +256,7 @@ def descend_linear(
     C: tl.constexpr, CO: tl.constexpr, BIAS: tl.constexpr, MOMENTUM: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """ROWS outputs x COLUMNS features, DEEP samples at a time; the first columns see to the bias."""
+    """Take a step with ROWS x COLUMNS weights, DEEP samples at a time, and in the first columns with the bias."""
     client = tl.program_id(1)
     first = tl.load(offsets + client)
     last = tl.load(offsets + client + 1)
@@ -286,7 +285,7 @@ def descend_linear(
 
 @triton.jit
 def cross_entropy(logits, labels, offsets, owner, losses, slope, K: tl.constexpr, KP: tl.constexpr):
-    """Each sample's loss, and its slope with respect to the logits of the client's mean."""
+    """Compute each sample's loss, and the slope of the client's mean loss with respect to the logits."""
     sample = tl.program_id(0).to(tl.int64)
     client = tl.load(owner + sample)
     if client >= 0:

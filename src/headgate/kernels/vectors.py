@@ -1,12 +1,12 @@
-"""Inner loops on vectors that stay in registers, for use inside numba functions. Importing this needs numba.
+"""Inner loops on vectors that stay in registers, for use inside numba functions. Importing this module needs numba.
 
-numba turns plain loops over short rows into code that stores and loads again what it should keep. Each function here is
-written down as LLVM instructions instead: a block of sums is started, added to in a loop, and stored once. Sums are
-`fma`s in a fixed order, so that a sample's numbers depend on no other sample. What brings less than a tenth of a round, judging
-included, does not belong here.
+numba compiles plain loops over short rows to code that stores and reloads values that could stay in registers. The functions
+here emit LLVM instructions instead: a block of sums is initialised, updated in a loop and stored once. Sums are `fma`s in a
+fixed order, so the results of a sample do not depend on other samples. A function belongs here only if a round, evaluation
+included, takes at least a tenth longer without it.
 
-An array is flat; `x_at` is a place in it, `x_step` the distance from one row of the block to the next. Names in capitals
-are compile-time constants. Whole vectors are read and written: arrays need some slack behind their last.
+Arrays are flat; `x_at` is a place in an array, `x_step` the distance between two rows of the block. Names in capitals are
+compile-time constants. Whole vectors are read and written, so arrays need spare numbers at their end.
 """
 # mypy: allow-untyped-defs, allow-untyped-calls
 
@@ -22,14 +22,14 @@ from numba.extending import intrinsic
 from headgate.kernels.compiled_shapes import LANES, LONG
 
 SUMS = 24
-"""Registers for sums where each product needs a vector from memory."""
+"""Registers for sums if each product reads a vector from memory."""
 _INDEX, _SMALL = ir.IntType(64), ir.IntType(32)
 Value = Any
 """An LLVM value."""
 
 
 class _Code:
-    """Writes LLVM instructions for vectors of one type."""
+    """Emits LLVM instructions for vectors of one type."""
 
     def __init__(self, context: Any, builder: Any, dtype: Any, lanes: int = LANES) -> None:
         self.context, self.builder, self.dtype, self.lanes = context, builder, dtype, lanes
@@ -40,11 +40,11 @@ class _Code:
         self.lost = ir.Constant(self.vector, [float("nan")] * lanes)
 
     def of(self, lanes: int) -> "_Code":
-        """The same for vectors of so many numbers."""
+        """Return the same for vectors of `lanes` numbers."""
         return _Code(self.context, self.builder, self.dtype, lanes)
 
     def pieces(self, count: int) -> list[tuple[int, int]]:
-        """(first, numbers) of as long vectors as make up so many."""
+        """Divide `count` vectors into the longest possible ones; return (first number, numbers) of each."""
         long = LONG if self.aligned == 4 else LANES
         whole = count * LANES // long * long
         return [*((at, long) for at in range(0, whole, long)), *((at, LANES) for at in range(whole, count * LANES, LANES))]
@@ -67,21 +67,21 @@ class _Code:
         return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_SMALL, len(lanes)), list(lanes)))
 
     def everywhere(self, vector: Value, lane: int) -> Value:
-        """One number of a vector in all lanes; the processor does this while it multiplies."""
+        """Return one number of a vector in all lanes; the processor does this as part of the multiplication."""
         return self.shuffled(vector, ir.Constant(vector.type, ir.Undefined), [lane] * self.lanes)
 
     def number(self, pointer: Value) -> Value:
-        """A number from memory in all lanes."""
+        """Return a number from memory in all lanes."""
         return self.everywhere(self.builder.insert_element(self.nothing, self.builder.load(pointer), _SMALL(0)), 0)
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
-        """a·b + c"""
+        """Return a·b + c."""
         kind = ir.FunctionType(self.vector, [self.vector] * 3)
         known = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.fma.{self.suffix}")
         return self.builder.call(known, (a, b, c))
 
     def loop(self, count: Value, carried: list[Value], body: Callable[[Value, list[Value]], list[Value]]) -> list[Value]:
-        """What is carried after body(i, carried) -> carried has been done `count` times."""
+        """Return what is carried after `count` iterations of body(i, carried) -> carried."""
         builder, before = self.builder, self.builder.block
         head, inside, after = (builder.append_basic_block(name) for name in ("head", "inside", "after"))
         builder.branch(head)
@@ -103,9 +103,9 @@ class _Code:
 
 
 def _inlined(constants: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes a function that writes instructions down known to numba, which calls it without `code`.
+    """Register a function that emits instructions with numba, which calls it without `code`.
 
-    Its first `constants` arguments must be known when it is compiled; of arrays it gets the pointer.
+    Its first `constants` arguments are compile-time constants; arrays are passed as pointers.
     """
 
     def decorate(write: Callable[..., Any]) -> Callable[..., Any]:
@@ -209,7 +209,7 @@ def dots(code, W, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, ou
         while half >= LANES:
             parts = [code.builder.fadd(*(code.shuffled(a, a, range(at, at + half)) for at in (0, half))) for a in parts]
             half //= 2
-        while len(parts) > 1:  # neighbours are added until one vector holds the sum of each
+        while len(parts) > 1:  # adds neighbours until one vector holds the sum of each row
             pairs = zip(parts[::2], parts[1::2], strict=True)
             evens, odds = range(0, 2 * LANES, 2), range(1, 2 * LANES, 2)
             parts = [code.builder.fadd(code.shuffled(a, b, evens), code.shuffled(a, b, odds)) for a, b in pairs]
@@ -236,7 +236,7 @@ def outer(code, W, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_
 
 @_inlined(2)
 def largest(code, K, V, x, x_at, x_row, x_pixel, bias, out, out_at, chosen, chosen_at):
-    """The largest of K x K pixels of V vectors, plus the bias, and which it is: the first of several; nan if any is.
+    """Compute the largest of K x K pixels of V vectors, plus the bias, and its number: the first of equals; nan if any is nan.
 
     `chosen` holds uint16.
     """
