@@ -1,7 +1,7 @@
-"""headgate around any strategy of Flower: it orders what each client may admit, settles what they answer, and writes it down.
+"""Admission around any strategy of Flower: headgate orders what each client may admit, and settles and records the replies.
 
-The inner strategy samples clients, configures and averages; it knows nothing of orders. `start` is Flower's, with two
-differences: it goes on where the run folder stands, and every wait has a limit.
+The inner strategy samples clients, configures and averages; it does not see orders. `start` works like Flower's, with two
+differences: it continues the run in the run folder, and every wait has a limit.
 """
 
 import os
@@ -47,35 +47,35 @@ from headgate.writing import FolderLock
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 FEW = 1_000
-"""clients up to which what each admits and holds is recorded"""
+"""largest number of clients for which the table of clients is recorded"""
 END = f"{MessageType.QUERY}.end"
 JUDGED = ("test_accuracy", "test_loss", "validation_accuracy")
 LISTED = 8
-"""missing clients that the line of a round names"""
+"""largest number of missing clients that the line of a round names"""
 
 
 class Gated(Strategy):
-    """Admission around a strategy of Flower, in a run folder like the simulator's.
+    """Strategy of Flower that adds admission to another strategy, and records a run folder like the simulator's.
 
     Parameters
     ----------
     inner
-        Any strategy: it samples, configures and averages as it does alone. It sees only nodes that are clients, and only
-        replies that passed all checks.
+        Any strategy. It samples, configures and averages as it does alone, but sees only nodes that are clients, and only
+        replies that have passed all checks.
     experiment
-        A recipe, by name, by file or as a dict, with one policy and one seed. Its `system`, `prices`, `run` and policy count.
+        A recipe with one policy and one seed: its name, its file, or a dict. Its `system`, `prices`, `run` and policy are used.
     folder
-        The run folder. A run that is there already is continued.
+        The run folder. If it has a run already, this run is continued.
     discipline
-        What a round waits for and accepts.
+        How long a round waits, and which replies it accepts.
     prices
-        Round t's price, one number or one for each client, in place of the recipe's.
+        Function of the round that returns its price, one number or one for each client, instead of the recipe's prices.
     everyone
-        Whether clients that the inner strategy does not sample get orders as well, without the model.
+        Whether clients that the inner strategy does not sample also get orders, without the model.
     fixed_shapes
-        Whether clients' arrays must have the shapes of the model's. By default all but those of Flower's XGBoost strategies.
+        Whether clients' arrays must have the shapes of the model's. By default true, except for Flower's XGBoost strategies.
     track
-        Loggers of others, as `headgate run --track` names them.
+        Names of experiment trackers, as for `headgate run --track`.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class Gated(Strategy):
         return self.accounts.ledger
 
     def close(self) -> None:
-        """Let go of the run folder."""
+        """Close the ledger and unlock the run folder."""
         self._held.close()
 
     # Flower's strategy
@@ -144,7 +144,7 @@ class Gated(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
-        """Run all rounds that are left, up to `num_rounds` where it is given. `timeout` is the deadline of a round."""
+        """Run the remaining rounds, up to `num_rounds` if it is given. `timeout` is the deadline of a round, in seconds."""
         rounds = self.experiment.rounds if num_rounds is None else num_rounds
         if rounds > self.experiment.rounds:
             raise SettingError(f"num_rounds = {rounds}: the recipe plans for run.rounds = {self.experiment.rounds}")
@@ -176,8 +176,8 @@ class Gated(Strategy):
     def continue_from(self, initial_arrays: ArrayRecord) -> ArrayRecord:
         """Return the model that the run continues with: `initial_arrays` before round 1, later that of the run folder.
 
-        `start` calls it. Where another strategy wraps this one and has its own `start`, hand that the result as its
-        `initial_arrays`: it begins with what clients got last, and counts its rounds from 1.
+        `start` calls this method. If another strategy wraps this one and has its own `start`, pass it the result as
+        `initial_arrays`: it then begins with the model that clients received last, and counts its rounds from 1.
         """
         self._record.discipline = asdict(self.discipline)
         with on_disk(self._record.folder):
@@ -194,7 +194,7 @@ class Gated(Strategy):
         return record_of(self._model)
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        """The inner strategy's messages, each with its client's order, which is on disk before it is sent."""
+        """Return the inner strategy's messages, each with the order to its client. Orders are on disk before they are sent."""
         t, rules = self.accounts.t + 1, self.discipline
         self._sent, self._now = {}, None
         self._up_to_date()
@@ -228,7 +228,7 @@ class Gated(Strategy):
         return messages
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Settle the round: what was admitted, by every answer; the model, if there are answers enough."""
+        """Settle the round: record the samples that each reply reports, and update the model if enough replies are valid."""
         now = self._now
         if now is None:
             if self.accounts.t < self.experiment.rounds:
@@ -241,7 +241,7 @@ class Gated(Strategy):
         failure, moved, told = None, None, None
         try:
             moved, told, events = self._aggregated(now.t, heard)
-        except Exception as error:  # what was bought is settled before the run ends
+        except Exception as error:  # purchases are settled before the error ends the run
             failure, events = error, [Event(now.t, -1, "not aggregated", f"{type(error).__name__}: {error}")]
         if moved is None:
             self._memory.restore(read_parameters(self._record.parameters, *self._file)[1])
@@ -249,7 +249,7 @@ class Gated(Strategy):
         metrics = self._metrics(done, heard, self._judged(now.t, self._judged_arrays(record_of(model))))
         with on_disk(self._record.folder):
             file = self._file
-            if moved is not None:  # another strategy's start may change the model further: then what clients got is kept
+            if moved is not None:  # a wrapping strategy may still change the model: save what clients received
                 kept = moved if self._started else self._model
                 file = write_parameters(self._record.parameters, now.t, kept, self._memory.now())
             self.accounts.commit(done, file, metrics, self._clients(done), events=[*heard.events, *events])
@@ -266,7 +266,7 @@ class Gated(Strategy):
         return (None if moved is None else record_of(moved)), told
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        """The inner strategy's messages, to clients in good standing."""
+        """Return the inner strategy's messages to clients in good standing."""
         t = self.accounts.t
         view = self._view(grid, t, None, self.discipline.gather)
         try:
@@ -279,7 +279,7 @@ class Gated(Strategy):
         return [self._message(t, drawn[node]) for node in self._asked]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """What the inner strategy makes of the answers."""
+        """Return the metrics that the inner strategy aggregates from the replies."""
         found, events = self._evaluated(evaluations(replies, self._asked, self._weight))
         if events:
             self.store.note(events)
@@ -294,10 +294,10 @@ class Gated(Strategy):
             log(INFO, "  round 1 costs at most %g; `headgate plan` shows later rounds", policy.most_in_first_round(system))
         self.inner.summary()
 
-    # its parts
+    # internals
 
     def _up_to_date(self) -> int:
-        """Take up amendments to the terms, unless a round is open; return the last round by them."""
+        """Apply amendments, unless a round is open; return the last round under the amended terms."""
         if self.store.begun() is None:
             self.accounts.take_up()
         system = self.accounts.system
@@ -309,11 +309,11 @@ class Gated(Strategy):
         return self.experiment.rounds
 
     def _away(self) -> set[int]:
-        """Clients that get no orders: those in quarantine, and those that have left."""
+        """Return the clients that get no orders: those in quarantine, and those that have left."""
         return self.store.quarantined() | self.accounts.left
 
     def _view(self, grid: Grid, t: int, nodes: dict[int, int] | None, patience: float) -> ClientGrid:
-        """The grid for the inner strategy; `nodes` are those that are known to be there."""
+        """Return the grid for the inner strategy. `nodes` has the clients of connected nodes, if they are known."""
 
         def look() -> dict[int, int]:
             there, away = self._roster.look(grid, t, self.discipline.deadline), self._away()
@@ -324,19 +324,19 @@ class Gated(Strategy):
         return view
 
     def _message(self, t: int, inner: Message, **records: ConfigRecord) -> Message:
-        """One of the inner strategy's with records of ours: FedAvg hands one content to all clients."""
+        """Return a copy of the inner message with our records; FedAvg uses the same content object for all clients."""
         content, told = RecordDict({**inner.content, **records, NONCE: nonce()}), inner.metadata
         return Message(content, told.dst_node_id, told.message_type, ttl=self.discipline.deadline, group_id=str(t))
 
     def _bare(self, t: int, config: ConfigRecord) -> RecordDict:
-        """What a client gets that does not train: no model, unless it looks at samples with it."""
+        """Return the content for a client that does not train. It has the model only if rules look at samples."""
         content = RecordDict({"config": ConfigRecord({**config, "server-round": t})})
         if self.accounts.looks_at_samples:
             content["arrays"] = record_of(self._model)
         return content
 
     def _aggregated(self, t: int, heard: CheckedReplies) -> tuple[NamedArrays | None, MetricRecord | None, list[Event]]:
-        """What the inner strategy makes of the updates, in the types of the model; None: the model stays as it is."""
+        """Return the new model in the dtypes of the old one, or None if it does not change; its metrics; and events."""
         if heard.valid < self.discipline.quorum:
             few = Event(t, -1, "no quorum", f"{heard.valid} valid answers, {self.discipline.quorum} are needed")
             return None, mean_metrics(heard.updates), [few]
@@ -355,16 +355,15 @@ class Gated(Strategy):
         return (self.inner.aggregate_evaluate(self.accounts.t, replies) if replies else None), events
 
     def _typed(self, model: NamedArrays) -> NamedArrays:
-        """With the types that the model began with: in Flower's averages whole numbers and float32 become float64."""
+        """Return the arrays in the dtypes of the current model, because Flower's averages turn many dtypes into float64."""
         return {name: in_type_of(self._model[name], array) if name in self._model else array for name, array in model.items()}
 
     def _judged_arrays(self, arrays: ArrayRecord) -> ArrayRecord:
-        """What is evaluated, and what a run ends with."""
+        """Return the arrays to evaluate, which are also the result of a run."""
         return arrays
 
     def _end(self, grid: Grid) -> None:
-        """No more rounds follow now. After the last one clients that are there remove the run's samples, unless their
-        settings keep them."""
+        """Record the end of the rounds. After the last one, clients remove the run's samples, unless set to keep them."""
         if self.accounts.t == self.experiment.rounds:
             there = self._roster.look(grid, self.accounts.t, min(self.discipline.deadline, ANSWER_WITHIN))
             heard, clients = self._dismiss(grid, there.values()), self.experiment.system.clients
@@ -373,7 +372,7 @@ class Gated(Strategy):
             self._record.end(self.accounts.t)
 
     def _dismiss(self, grid: Grid, nodes: Iterable[int]) -> int:
-        """Have these nodes remove the run's samples; return how many answered."""
+        """Make these nodes remove the run's samples; return how many replied."""
         seconds, over = min(self.discipline.deadline, ANSWER_WITHIN), ConfigRecord(to_wire(Ended(self.store.experiment)))
         messages = [
             Message(RecordDict({RECORD: over, NONCE: nonce()}), node, END, ttl=seconds, group_id=str(self.accounts.t))
@@ -391,7 +390,7 @@ class Gated(Strategy):
         return price + self.accounts.looks
 
     def _judged(self, t: int, arrays: ArrayRecord) -> dict[str, float | None]:
-        """Accuracy and loss by the user's function, under our names or those of Flower's examples."""
+        """Return accuracy and loss from the user's function, which may name them as headgate or as Flower's examples do."""
         due = t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
         found = self._evaluate(t, arrays) if self._evaluate is not None and due else None
         told = {} if found is None else found
@@ -400,7 +399,7 @@ class Gated(Strategy):
         return {name: given.get(name) for name in JUDGED}
 
     def _metrics(self, done: Settlement, heard: CheckedReplies, judged: dict[str, float | None]) -> dict[str, Any]:
-        """A row of the metrics, as the simulator's. N and n_eff are counted by the clients."""
+        """Return the round's row of the metrics, as in the simulator. Clients report the counts for N and n_eff."""
         before, after, now = done.now.before, done.ledger, done.now
         N, uses, squares = (sum(getattr(row, name) for row in done.known.values()) for name in ("distinct", "uses", "squares"))
         n_eff = float(effective_sample_size(np.array(uses), np.array(squares)))
@@ -428,14 +427,14 @@ class Gated(Strategy):
         return {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
 
     def _held_now(self, done: Settlement) -> Ints:
-        """What clients hold: by the ledger, without what they have withdrawn."""
+        """Return how many samples each client holds: by the ledger, less those that it has withdrawn."""
         held: Ints = done.ledger.occupancy[0].copy()
         for row in done.known.values():
             held[row.client] = max(held[row.client] - row.withdrawn, 0)
         return held
 
     def _looked(self, done: Settlement) -> dict[str, Any]:
-        """What the record says of looks, as the simulator's does: a window for each label, for clients tell of no more."""
+        """Return the columns on looks, as in the simulator. Clients report no looks, so a sample counts as a full window."""
         given, before, after = self.experiment, done.now.before, done.ledger
         rule = given.policies[self.accounts.policy].selection
         if rule is None or not (rule.looks and given.data.chooses(rule)):
@@ -445,7 +444,7 @@ class Gated(Strategy):
         return {"looked": looked, "looks": paid}
 
     def _clients(self, done: Settlement) -> dict[str, Any] | None:
-        """What each client admitted, holds and, where prices differ, was paid; late answers count in the round they came."""
+        """Return the round's row of the table of clients. Samples that a late reply reports count in the round of the reply."""
         clients = self.experiment.system.clients
         if clients > FEW:
             return None
@@ -463,7 +462,7 @@ class Gated(Strategy):
         }
 
     def _told(self, heard: CheckedReplies, row: dict[str, Any]) -> str:
-        """The round in one line: answers, samples, money, accuracy, and which clients gave no valid answer."""
+        """Return the round in one line: replies, samples, money, accuracy, and the clients without a valid reply."""
         clients, rounds, spent = self.experiment.system.clients, self.experiment.rounds, float(self.ledger.spent[0])
         missing = sorted(set(range(clients)) - {answer.client for answer in heard.answers if answer.reason is None})
         listed = ", ".join(map(str, missing[:LISTED])) + (f" and {len(missing) - LISTED} more" if missing[LISTED:] else "")
@@ -476,14 +475,14 @@ class Gated(Strategy):
 
 
 class AdmissionStrategy(Gated):
-    """One policy of headgate over the clients of a grid, with the averaging of the recipe: `Gated` around `Averaging`.
+    """Strategy of Flower that runs one policy with the averaging of the recipe: `Gated` around `Averaging`.
 
     Parameters
     ----------
     experiment, folder, discipline, prices, track
         As for `Gated`.
     client_evaluation
-        Whether clients are asked to evaluate after every round.
+        Whether clients evaluate the model after every round.
     """
 
     def __init__(
@@ -500,12 +499,12 @@ class AdmissionStrategy(Gated):
         super().__init__(self._averaging, experiment, folder, discipline=discipline, everyone=True, **more)
 
     def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
-        """A server update moves on also where nobody trained, and clients may tell different metrics."""
+        """Apply the server update, also if no client trained. Clients may report different metrics."""
         arrays, events = self._averaging.combined(t, heard.updates)
         return arrays, mean_metrics(heard.updates), events
 
     def _evaluated(self, judged: list[Update]) -> tuple[MetricRecord | None, list[Event]]:
-        """The mean of what clients measured, by their weights in the recipe."""
+        """Return the mean of what clients measured, with their weights in the recipe."""
         return (mean_metrics(judged, self.experiment.system.weight) if judged else None), []
 
     def _judged_arrays(self, arrays: ArrayRecord) -> ArrayRecord:
@@ -513,11 +512,11 @@ class AdmissionStrategy(Gated):
 
 
 def _by_client(view: ClientGrid) -> dict[int, int]:
-    """Node → client, by client."""
+    """Return the client of each node, sorted by client."""
     return dict(sorted((view.clients or {}).items(), key=lambda pair: pair[1]))
 
 
 def _of_trees(strategy: Any) -> bool:
-    """Whether it, or what it wraps, sends trees in bytes."""
+    """Return whether the strategy, or one that it wraps, sends trees as bytes."""
     inside = getattr(strategy, "strategy", None)
     return isinstance(strategy, FedXgbBagging | FedXgbCyclic) or (inside is not None and _of_trees(inside))
