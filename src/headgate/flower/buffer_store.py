@@ -97,10 +97,10 @@ class BufferStore(Durable):
 
     # one order
 
-    def admit(self, order: Order, source: Source, look: SampleScorer | None = None) -> bool:
+    def admit(self, order: Order, source: Source, scorer: SampleScorer | None = None) -> bool:
         """Carry out an order once. Return False, and ignore it, after a newer order or another order of the same round.
 
-        `look` returns the scores of samples under the model, for rules that need them.
+        `scorer` returns the scores of samples under the model, for rules that need them.
         """
         with self.transaction():
             newest, last = self.newest(order.experiment)
@@ -119,7 +119,7 @@ class BufferStore(Durable):
             barred = {erasure.key for erasure in self.erasures()} if samples else set()
             samples = [sample for sample in samples if sample.key not in barred]
             if choice is not None and wanted:
-                samples = self._chosen(order, choice, samples, wanted, look)
+                samples = self._chosen(order, choice, samples, wanted, scorer)
             note = f"the source had {len(samples)} of {wanted} samples" if len(samples) < wanted else ""
             cursor = state.cursor if batch is None else batch.cursor
             self._db.execute(
@@ -131,7 +131,7 @@ class BufferStore(Durable):
                 self._db.execute("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?)", row)
                 self._db.execute("INSERT OR IGNORE INTO uses VALUES (?, ?, 0)", (order.experiment, sample.key))
             last = position + len(samples)
-            first = self._retain(order, state.first, position, last, look)
+            first = self._retain(order, state.first, position, last, scorer)
             self._db.execute(
                 "INSERT OR REPLACE INTO experiments VALUES (?, ?, ?, ?, ?, ?)",
                 (order.experiment, last, first, cursor, state.lost + gone, state.erased),
@@ -139,42 +139,42 @@ class BufferStore(Durable):
         return True
 
     def _chosen(
-        self, order: Order, choice: StatedChoice, fresh: Sequence[Sample], wanted: int, look: SampleScorer | None
+        self, order: Order, choice: StatedChoice, fresh: Sequence[Sample], wanted: int, scorer: SampleScorer | None
     ) -> list[Sample]:
         """Return the samples to buy, out of the new ones and those kept from earlier rounds. Keep the newest of the others."""
         looked = self.looked(order.experiment)
-        before_it = self.spare(order.experiment)
-        before_it += [HeldSample(place, *sample, order.round) for place, sample in enumerate(fresh, looked)]
-        many = min(wanted, len(before_it))
-        takes = self._picks(order, choice.rule, before_it, many, look) if many else []
+        candidates = self.spare(order.experiment)
+        candidates += [HeldSample(place, *sample, order.round) for place, sample in enumerate(fresh, looked)]
+        many = min(wanted, len(candidates))
+        takes = self._picks(order, choice.rule, candidates, many, scorer) if many else []
         self._db.execute("INSERT OR REPLACE INTO looked VALUES (?, ?)", (order.experiment, looked + len(fresh)))
         self._db.execute("DELETE FROM spare WHERE experiment = ?", (order.experiment,))
-        left = [sample for sample, taken in zip(before_it, takes, strict=True) if not taken]
+        left = [sample for sample, taken in zip(candidates, takes, strict=True) if not taken]
         for sample in left[max(len(left) - choice.keep, 0) :] if choice.keep else []:
             self._db.execute("INSERT INTO spare VALUES (?, ?, ?, ?, ?, ?)", (order.experiment, *sample))
         return [
-            Sample(sample.key, sample.payload, sample.label) for sample, taken in zip(before_it, takes, strict=True) if taken
+            Sample(sample.key, sample.payload, sample.label) for sample, taken in zip(candidates, takes, strict=True) if taken
         ]
 
     def _picks(
-        self, order: Order, rule: Selection, before_it: Sequence[HeldSample], many: int, look: SampleScorer | None
+        self, order: Order, rule: Selection, samples: Sequence[HeldSample], many: int, scorer: SampleScorer | None
     ) -> list[bool]:
-        """Return for each sample in `before_it` whether to buy it, for `many` of them. The rule sees no labels."""
-        position = np.array([[sample.position for sample in before_it]], dtype=np.int64)
+        """Return for each sample in `samples` whether to buy it, for `many` of them. The rule sees no labels."""
+        position = np.array([[sample.position for sample in samples]], dtype=np.int64)
         room, seed, client = (np.array([[each]]) for each in (many, order.seed, order.client))
         offered = Candidates(position, room, seed, client, purpose=Purpose.SELECTION)
         if rule.looks:
-            unlabelled = [sample._replace(label=None) for sample in before_it]
-            offered = offered._replace(scores=_scores(rule, rule.scores, unlabelled, np.full((1, len(before_it)), True), look))
+            unlabelled = [sample._replace(label=None) for sample in samples]
+            offered = offered._replace(scores=_scores(rule, rule.scores, unlabelled, np.full((1, len(samples)), True), scorer))
         if rule.beside_held:
             held = [sample._replace(label=None) for sample in self.held(order.experiment)]
             there = np.full((1, len(held)), True)
-            features = _scores(rule, ("features",), held, there, look).features if held else np.zeros((1, 0, 0))
+            features = _scores(rule, ("features",), held, there, scorer).features if held else np.zeros((1, 0, 0))
             offered = offered._replace(held=features, held_there=there)
         takes: list[bool] = chosen(rule, offered)[0].tolist()
         return takes
 
-    def _retain(self, order: Order, first: int, position: int, last: int, look: SampleScorer | None) -> int:
+    def _retain(self, order: Order, first: int, position: int, last: int, scorer: SampleScorer | None) -> int:
         """Drop samples by the retention rule; return the position at which the window begins, 0 for other rules."""
         rule = rule_of(order, self.rules)
         if rule is None:
@@ -193,7 +193,7 @@ class BufferStore(Durable):
         if rule.scores and crowded:  # scores that need a label are unknown for a sample without one
             blind = set(rule.scores) <= set(WITHOUT_LABELS)
             known = np.array([blind or row[1] is not None for row in rows], dtype=bool)
-            scores = _scores(rule, rule.scores, self.held(order.experiment), known, look)
+            scores = _scores(rule, rule.scores, self.held(order.experiment), known, scorer)
         stay = keeps_alone(rule, order.limit, order.seed, self.client, places, age, labels, scores)
         self._db.executemany(
             "DELETE FROM samples WHERE experiment = ? AND position = ?",
@@ -230,8 +230,8 @@ class BufferStore(Durable):
         """Return the receipt for an order that was carried out, and for the outstanding orders before it."""
         state, held = self.state(order.experiment), len(self.positions(order.experiment))
         first = state.first if order.limit == NO_LIMIT else max(state.first, state.position - order.limit)
-        unheard = self._unheard(order, state.position)
-        own = unheard[-1]
+        unreported = self._unreported(order, state.position)
+        own = unreported[-1]
         distinct, uses, squares = self._db.execute(
             "SELECT count(*), coalesce(sum(uses), 0), coalesce(sum(uses * uses), 0) FROM uses "
             "WHERE experiment = ? AND uses > 0",
@@ -241,8 +241,8 @@ class BufferStore(Durable):
             experiment=order.experiment,
             round=order.round,
             client=self.client,
-            rounds=tuple(one.round for one in unheard),
-            admitted=tuple(one.admitted for one in unheard),
+            rounds=tuple(one.round for one in unreported),
+            admitted=tuple(one.admitted for one in unreported),
             position=state.position,
             occupancy=held,
             n=n,
@@ -256,7 +256,7 @@ class BufferStore(Durable):
             erased=state.erased,
         )
 
-    def _unheard(self, order: Order, position: int) -> list[Admission]:
+    def _unreported(self, order: Order, position: int) -> list[Admission]:
         """Return the admissions that the server does not know, oldest first, by its last receipt and its count of samples."""
         found: list[Admission] = []
         for one in self.admissions(order.experiment):
@@ -380,9 +380,9 @@ def erase(keys: Collection[str], store: Path | str | None = None) -> dict[Path, 
     return found
 
 
-def store_folder(said: object = None) -> Path:
-    """Return the folder of the stores: `said` if given, else $HEADGATE_STORE, else ~/.local/state/headgate."""
-    named = said or os.environ.get(VARIABLE)
+def store_folder(folder: object = None) -> Path:
+    """Return the folder of the stores: `folder` if given, else $HEADGATE_STORE, else ~/.local/state/headgate."""
+    named = folder or os.environ.get(VARIABLE)
     return Path(str(named)) if named else Path("~/.local/state/headgate").expanduser()
 
 
@@ -405,13 +405,13 @@ def _scores(
     asked: tuple[str, ...],
     samples: Sequence[HeldSample],
     known: NDArray[np.bool_],
-    look: SampleScorer | None,
+    scorer: SampleScorer | None,
 ) -> Scores:
     """Return the scores of the samples in the shape of `known`, 0 where that is false."""
-    if look is None:
+    if scorer is None:
         hint = "headgate_client(..., scores=...) says how"
         raise DataError(f"order: {type(rule).__name__} looks at samples, which this client was not told to do: {hint}")
-    found = look([sample for sample, one in zip(samples, known.flat, strict=True) if one], asked)
+    found = scorer([sample for sample, one in zip(samples, known.flat, strict=True) if one], asked)
     return checked_scores(found, asked, int(known.sum())).placed(known)
 
 

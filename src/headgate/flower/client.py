@@ -4,8 +4,8 @@
     def train(message, context, held):
         ...
 
-replaces `@app.train()`. The function is called with the samples to train on, and is not called without samples. A record of
-what was admitted is added to its reply.
+The decorator replaces `@app.train()`. The function is called with the samples to train on, and is not called without samples.
+A record of what was admitted is added to its reply.
 """
 
 import os
@@ -134,18 +134,18 @@ def headgate_client(
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
             with closing(open_store(context, store, rules(context) if callable(rules) else rules)) as own:
-                return obey(order, own, message, context)
+                return carry_out(order, own, message, context)
 
-        def obey(order: Order, own: BufferStore, message: Message, context: Context) -> Message:
+        def carry_out(order: Order, own: BufferStore, message: Message, context: Context) -> Message:
             if order.client != own.client:
                 raise DataError(f"order.client = {order.client}: this is client {own.client}")
             samples: Source = source if hasattr(source, "read") else source(context)  # type: ignore[assignment]
 
-            def look(shown: Sequence[HeldSample], asked: tuple[str, ...]) -> Scores:
+            def scorer(shown: Sequence[HeldSample], asked: tuple[str, ...]) -> Scores:
                 assert scores is not None
                 return scores(message, context, HeldSamples(shown, order), asked)
 
-            if not own.admit(order, samples, None if scores is None else look):
+            if not own.admit(order, samples, None if scores is None else scorer):
                 ahead = Ahead(order.experiment, order.round, own.client, own.newest(order.experiment)[0])
                 return Message(RecordDict({RECORD: ConfigRecord(to_wire(ahead))}), reply_to=message)
             own.fill_in_labels(order.experiment, samples)
@@ -154,7 +154,7 @@ def headgate_client(
             reply = Message(RecordDict(), reply_to=message)
             if labelled and order.train:
                 held = HeldSamples(labelled, order)
-                reply = make_ffn(lambda asked, told: function(asked, told, held), list(mods))(_without_order(message), context)
+                reply = make_ffn(lambda inner, ctx: function(inner, ctx, held), list(mods))(_without_order(message), context)
                 if reply.has_error():  # of a mod: the next reply reports what was admitted
                     return reply
                 own.count_uses(order, [each.key for each in labelled])

@@ -29,10 +29,10 @@ def read_keys(path: Path) -> dict[int, bytes]:
     """Return the key of each client, in Flower's format. Two clients with the same key are refused."""
     keys: dict[int, bytes] = {}
     for number, line in enumerate(_content(path).splitlines(), 1):
-        said, _, key = line.partition(b" ")
-        if not said.isdigit() or len(said) > 9:
+        client, _, key = line.partition(b" ")
+        if not client.isdigit() or len(client) > 9:
             raise DataError(f"{path}: line {number} must begin with the number of a client")
-        keys[int(said)] = _as_flower_tells(key, f"{path}: line {number}")
+        keys[int(client)] = _in_flower_format(key, f"{path}: line {number}")
     if len(set(keys.values())) < len(keys):
         raise DataError(f"{path}: two clients have the same key")
     return keys
@@ -43,7 +43,7 @@ def bind_key(path: Path, client: int, public: Path, replace: bool = False) -> No
     import fcntl  # missing on Windows, where clients run but no SuperLink
 
     text = b" ".join(_content(public).split()[:2])
-    key = _as_flower_tells(text, str(public))
+    key = _in_flower_format(text, str(public))
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # two processes may write at once
@@ -77,7 +77,7 @@ def _content(path: Path) -> bytes:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _as_flower_tells(text: bytes, where: str) -> bytes:
+def _in_flower_format(text: bytes, where: str) -> bytes:
     try:
         key = load_ssh_public_key(text)
     except (ValueError, UnsupportedAlgorithm) as error:

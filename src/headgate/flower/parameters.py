@@ -101,10 +101,10 @@ def _record(value: Any) -> tuple[str, Record]:
 
 def write_parameters(folder: Path, t: int, model: NamedArrays, memory: RecordDict | None = None) -> tuple[str, str]:
     """Write a parameter file; return its name and its SHA-256. It gets its name only after its content is on disk."""
-    said = {ORDER: json.dumps(list(model)).encode()}
+    extra = {ORDER: json.dumps(list(model)).encode()}
     if memory:
-        said[MEMORY] = recorddict_to_proto(memory).SerializeToString(deterministic=True)
-    arrays = {**model, **{name: np.frombuffer(own, np.uint8) for name, own in said.items()}}
+        extra[MEMORY] = recorddict_to_proto(memory).SerializeToString(deterministic=True)
+    arrays = {**model, **{name: np.frombuffer(own, np.uint8) for name, own in extra.items()}}
     content = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"{t:08d}.safetensors"
@@ -123,9 +123,9 @@ def read_parameters(folder: Path, name: str, sha256: str) -> tuple[dict[str, NDA
     if hashlib.sha256(content).hexdigest() != sha256:
         raise DataError(f"{path}: is damaged; the run cannot be continued")
     arrays = load(content)
-    said = ProtoRecordDict.FromString(arrays[MEMORY].tobytes()) if MEMORY in arrays else None
+    memory = ProtoRecordDict.FromString(arrays[MEMORY].tobytes()) if MEMORY in arrays else None
     model = {each: arrays[each] for each in json.loads(arrays[ORDER].tobytes())}
-    return model, RecordDict() if said is None else recorddict_from_proto(said)
+    return model, RecordDict() if memory is None else recorddict_from_proto(memory)
 
 
 def keep_only(folder: Path, names: Sequence[str]) -> None:

@@ -96,9 +96,9 @@ class RecipeTask:
         x, y = self.normalised(images), torch.from_numpy(labels.astype(np.int64))
         with torch.no_grad():
             logits = model(x)
-            told = {"train_loss": float(cross_entropy(logits, y))}
+            metrics = {"train_loss": float(cross_entropy(logits, y))}
             if order.losses:
-                told |= held.loss_metrics(cross_entropy(logits, y, reduction="none").numpy())
+                metrics |= held.loss_metrics(cross_entropy(logits, y, reduction="none").numpy())
         own = self.experiment.local
         slopes = None if own.plain else ClientSlopes(own.objective, logits, y, self._factors(held))
         parameters = list[Tensor](model.parameters())
@@ -111,7 +111,7 @@ class RecipeTask:
                 change = torch.autograd.grad(answers, parameters, slopes(answers, rows), materialize_grads=True)
             with torch.no_grad():
                 descend(parameters, velocity, change, own)
-        return _record(dict(model.named_parameters())), told
+        return _record(dict(model.named_parameters())), metrics
 
     def _factors(self, held: HeldSamples) -> Tensor | None:
         """Return the weight of each sample in the loss, or None if all weights are equal."""
@@ -225,8 +225,8 @@ def recipe_client(recipe: str, overrides: Sequence[str] = (), store: Path | str 
 
     @headgate_client(app, source=own_source, store=store, rules=own_rules, scores=own_scores)
     def train(message: Message, context: Context, held: HeldSamples) -> Message:
-        arrays, told = own_task().train(message.content.array_records["arrays"], held, held.order)
-        metrics = MetricRecord({**told, "num-examples": len(held)})
+        arrays, measured = own_task().train(message.content.array_records["arrays"], held, held.order)
+        metrics = MetricRecord({**measured, "num-examples": len(held)})
         return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
     return app
@@ -246,16 +246,16 @@ def recipe_server(
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        task, told = task_of(recipe, tuple(overrides)), context.run_config
-        into = folder or told.get("out")
+        task, config = task_of(recipe, tuple(overrides)), context.run_config
+        into = folder or config.get("out")
         if not into:
             raise SettingError("run config out: must name the run folder")
         for policy in task.experiment.policies.values():
             for rule in (policy.retention(task.experiment.system), policy.selection):
                 task.last(task.model(), () if rule is None else rule.scores)
         names = {own.name: own.name.replace("_", "-") for own in fields(Discipline)}
-        rules = Discipline(**{name: told[key] for name, key in names.items() if key in told})  # type: ignore[arg-type]
-        track = re.findall(r"[^\s,]+", str(told.get("track") or ""))
+        rules = Discipline(**{name: config[key] for name, key in names.items() if key in config})  # type: ignore[arg-type]
+        track = re.findall(r"[^\s,]+", str(config.get("track") or ""))
         strategy = AdmissionStrategy(task.experiment, str(into), discipline=rules, track=track)
         with closing(strategy):
             strategy.start(grid, task.start(), evaluate_fn=task.evaluate)

@@ -30,7 +30,7 @@ PAUSE = 1.0
 SETTLED = 2.0
 """seconds for which an inner strategy sees the same clients, and the least time that it may wait for more clients"""
 NEVER = 0.0
-"""turn of a node that claims a client but was never that client; the nodes that were have increasing turns"""
+"""turn of a node that claims a client but was never that client; nodes that were have the turns 1, 2, …"""
 
 
 class Roster:
@@ -43,8 +43,8 @@ class Roster:
         self._store, self.clients, self._keys = store, clients, keys
         self._nodes: dict[int, Node] = {}
         self._turns: dict[int, float] = {}
-        self._know(store.nodes())
-        self._looks = 0
+        self._index(store.nodes())
+        self._checks = 0
         self._failures: dict[int, int] = {}
         self._not_before: dict[int, int] = {}
 
@@ -52,16 +52,16 @@ class Roster:
         """Return the node of each connected client, once `wanted` clients are connected or `seconds` have passed."""
         end = time.monotonic() + seconds
         while True:
-            there = self.look(grid, t, answer_within)
+            there = self.connected(grid, t, answer_within)
             left = end - time.monotonic()
             if len(there) >= wanted or left <= 0:
                 return there
             time.sleep(min(PAUSE, left))
 
-    def look(self, grid: Grid, t: int, answer_within: float) -> dict[int, int]:
+    def connected(self, grid: Grid, t: int, answer_within: float) -> dict[int, int]:
         """Return the node of each client that is connected now."""
-        self._looks += 1
-        there = self._asked(grid, t, answer_within) if self._keys is None else self._by_key(grid, self._keys)
+        self._checks += 1
+        there = self._by_claim(grid, t, answer_within) if self._keys is None else self._by_key(grid, self._keys)
         claims: dict[int, list[Node]] = {}
         for node in there:
             claim = self._nodes.get(node)
@@ -79,16 +79,16 @@ class Roster:
             self._remember(new)
         return sorted(found)
 
-    def _asked(self, grid: Grid, t: int, answer_within: float) -> list[int]:
+    def _by_claim(self, grid: Grid, t: int, answer_within: float) -> list[int]:
         """Return all connected nodes, after asking new ones for their clients."""
         there = sorted(set(grid.get_node_ids()))
-        new = [node for node in there if node not in self._nodes and self._not_before.get(node, 0) <= self._looks]
+        new = [node for node in there if node not in self._nodes and self._not_before.get(node, 0) <= self._checks]
         if new:
             self._ask(grid, t, new, answer_within)
         return there
 
     def _holder(self, claims: list[Node]) -> Node:
-        """Return which of the connected nodes that claim a client is that client: the one that was it most recently."""
+        """Return which of these connected nodes is the client that they claim: the one that was it last. Record its turn."""
         holder = max(claims, key=lambda claim: claim.since)
         last = self._turns.get(holder.client, NEVER)
         if holder.since == NEVER or holder.since < last:
@@ -98,9 +98,9 @@ class Roster:
 
     def _remember(self, nodes: Collection[Node]) -> None:
         self._store.remember_nodes(nodes)
-        self._know(nodes)
+        self._index(nodes)
 
-    def _know(self, nodes: Collection[Node]) -> None:
+    def _index(self, nodes: Collection[Node]) -> None:
         for node in nodes:
             self._nodes[node.node] = node
             self._turns[node.client] = max(self._turns.get(node.client, NEVER), node.since)
@@ -123,7 +123,7 @@ class Roster:
                 events.append(Event(t, -1, "unknown", f"node {node}: {error}"))
         for silent in asked - found.keys():  # asked again after 2, 4, 8, … checks
             self._failures[silent] = self._failures.get(silent, 0) + 1
-            self._not_before[silent] = self._looks + 2 ** self._failures[silent]
+            self._not_before[silent] = self._checks + 2 ** self._failures[silent]
         if found:
             self._remember(found.values())
         if events:
@@ -147,12 +147,12 @@ class TooFewNodes(Exception):
 class ClientGrid:
     """The grid as an inner strategy sees it: it has only the nodes of clients in good standing, and limits every wait.
 
-    `look` returns the node of each connected client. Flower's strategies ask for nodes until there are enough; after
+    `connected` returns the node of each connected client. Flower's strategies ask for nodes until there are enough; after
     `patience` seconds they get a `TooFewNodes` error.
     """
 
-    def __init__(self, grid: Grid, look: Callable[[], Mapping[int, int]], patience: float) -> None:
-        self._grid, self._look, self._began, self._patience = grid, look, time.monotonic(), max(patience, SETTLED)
+    def __init__(self, grid: Grid, connected: Callable[[], Mapping[int, int]], patience: float) -> None:
+        self._grid, self._connected, self._began, self._patience = grid, connected, time.monotonic(), max(patience, SETTLED)
         self.clients: dict[int, int] | None = None
         """client of each node; None before the first check"""
 
@@ -161,7 +161,7 @@ class ClientGrid:
         if waited > self._patience:
             raise TooFewNodes(f"waited {waited:.0f} s for more than {len(self.clients or ())} clients")
         if self.clients is None or waited > SETTLED:
-            self.clients = {node: client for client, node in self._look().items()}
+            self.clients = {node: client for client, node in self._connected().items()}
         return list(self.clients)
 
     def __getattr__(self, name: str) -> Any:
@@ -185,18 +185,18 @@ def guarded(grid: Grid) -> Grid:
 
     if not isinstance(grid, HttpGrid) or "pull_messages" in vars(grid):
         return grid
-    push, pull, questions = grid.push_messages, grid.pull_messages, dict[str, Message]()
+    push, pull, sent = grid.push_messages, grid.pull_messages, dict[str, Message]()
 
     def push_messages(messages: Iterable[Message]) -> Iterable[str]:
         messages = list(messages)
         ids = [each for each in push(messages) if each]  # a node that has disconnected has none
-        questions.update({each.metadata.message_id: remove_content_from_message(each) for each in messages})
+        sent.update({each.metadata.message_id: remove_content_from_message(each) for each in messages})
         return ids
 
     def pull_messages(message_ids: Iterable[str]) -> list[Message]:
         link, replies = grid._runtime_client, list[Message]()
         if "PullMessages" not in vars(link):
-            vars(link)["PullMessages"] = partial(_answers_alone, link.PullMessages)
+            vars(link)["PullMessages"] = partial(_pull_replies, link.PullMessages)
         for asked in sorted(message_ids):
             found: list[RecordDict | Error] = []
             try:
@@ -205,14 +205,14 @@ def guarded(grid: Grid) -> Grid:
                 raise
             except Exception as error:  # untrusted bytes can fail in many ways
                 found.append(Error(0, f"its answer cannot be read ({type(error).__name__})"))
-            replies += [Message(each, reply_to=questions[asked]) for each in found]
+            replies += [Message(each, reply_to=sent[asked]) for each in found]
         return replies
 
     vars(grid).update(push_messages=push_messages, pull_messages=pull_messages)
     return grid
 
 
-def _answers_alone(
+def _pull_replies(
     pull: Callable[[PullAppMessagesRequest], PullAppMessagesResponse], request: PullAppMessagesRequest
 ) -> PullAppMessagesResponse:
     """Pull the replies to the requested messages, without others: nodes can also send messages that reply to nothing."""

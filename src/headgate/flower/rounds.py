@@ -97,14 +97,14 @@ class CheckedReplies:
 
     def losses(self, clients: int) -> Losses:
         """Return the losses of samples that clients reported, NaN for clients that reported none."""
-        told = Losses(*(np.full((1, clients), np.nan) for _ in Losses._fields))
+        reported = Losses(*(np.full((1, clients), np.nan) for _ in Losses._fields))
         for update in self.updates:
-            for name, each in zip((NEW_LOSS, HELD_LOSS, NEW_RIGHT), told.arrays, strict=True):
+            for name, each in zip((NEW_LOSS, HELD_LOSS, NEW_RIGHT), reported.arrays, strict=True):
                 each[0, update.client] = update.metrics.get(name, np.nan)
-        return told
+        return reported
 
 
-def hear(
+def check_replies(
     accounts: Accounts,
     now: OpenRound,
     sent: Mapping[int, Order],
@@ -119,16 +119,16 @@ def hear(
     """
     silent = f"no answer within {discipline.deadline:g} s"
     answers = {order.client: Answer(order.client, reason=silent) for order in sent.values()}
-    heard, updates, events = set[int](), dict[int, Update](), list[Event]()
+    replied, updates, events = set[int](), dict[int, Update](), list[Event]()
     for reply in replies:
         order = sent.get(reply.metadata.src_node_id)
         if order is None:
             events.append(Event(now.t, -1, "unknown", f"node {reply.metadata.src_node_id} was not asked"))
             continue
-        if order.client in heard:
+        if order.client in replied:
             events.append(Event(now.t, order.client, "again", "answered twice; the first answer counts"))
             continue
-        heard.add(order.client)
+        replied.add(order.client)
         if reply.has_error():
             reason = one_line(f"error {reply.error.code}: {(reply.error.reason or '').strip() or 'no reason given'}")
             answers[order.client] = Answer(order.client, reason=reason)
@@ -195,9 +195,9 @@ def for_any_strategy(t: int, updates: Iterable[Update], weight: str) -> tuple[li
         for name, arrays in reply.content.array_records.items():
             reply.content[name] = ArrayRecord({key: arrays[key] for key in each.model})
         for record in reply.content.metric_records.values():
-            if weight in record and not 0 < (said := each.metrics.get(weight, 0.0)) <= each.n:
+            if weight in record and not 0 < (stated := each.metrics.get(weight, 0.0)) <= each.n:
                 record[weight] = each.n
-                events.append(Event(t, each.client, "weight", f"{weight} = {said:g} counts as {each.n}: it trained on these"))
+                events.append(Event(t, each.client, "weight", f"{weight} = {stated:g} counts as {each.n}: it trained on these"))
         replies.append(reply)
     return replies, events
 

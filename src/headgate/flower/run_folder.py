@@ -51,7 +51,7 @@ class RunRecord:
             _check_same(folder, experiment)
         self.folder, self.parameters, self.rounds = folder, folder / PARAMETERS, experiment.rounds
         self._writer, self._experiment = RunWriter(folder), experiment
-        self._began, self._told = time.monotonic(), ""
+        self._began, self._line = time.monotonic(), ""
         self._watching: Watching | None = None
         self.discipline: dict[str, Any] = {}
         """fields of the `Discipline` of the run, for the state file"""
@@ -89,9 +89,9 @@ class RunRecord:
         if spent - done.metrics["spend"] < WARN_AT * money <= spent:
             log(WARNING, "headgate: %.3g %% of the money is spent, %.6g of %.6g", 100 * spent / money, spent, money)
 
-    def state(self, state: str, t: int, told: str = "") -> None:
-        """Write the state file. `told` describes the last round in one line, for programs that follow the run."""
-        self._told = told or self._told
+    def state(self, state: str, t: int, line: str = "") -> None:
+        """Write the state file. `line` describes the last round in one line, for programs that follow the run."""
+        self._line = line or self._line
         self._writer.state(
             state,
             t,
@@ -102,7 +102,7 @@ class RunRecord:
             diverged=[],
             guessing=[],
             discipline=self.discipline,
-            told=self._told,
+            told=self._line,
             **self.store.refusals(),
         )
 

@@ -35,9 +35,9 @@ from headgate.flower.rounds import (
     Discipline,
     NamedArrays,
     Update,
+    check_replies,
     evaluations,
     for_any_strategy,
-    hear,
     mean_metrics,
 )
 from headgate.flower.run_folder import RunRecord
@@ -206,13 +206,13 @@ class Gated(Strategy):
                 hint = "hand start() the arrays that Gated.continue_from() returns"
                 raise SettingError(f"initial_arrays: the run stands at round {self.accounts.t}; {hint}")
             self.continue_from(arrays)
-        self._model, self._grid = self._typed(numpy_of(arrays)), guarded(grid)
+        self._model, self._grid = self._in_model_dtypes(numpy_of(arrays)), guarded(grid)
         there = self._roster.gather(grid, t, rules.quorum, rules.gather, rules.deadline)
-        away = self._away()
+        excluded = self._excluded()
         gone = {client: node for client, node in there.items() if client in self.accounts.left - self._dismissed}
         self._dismiss(grid, gone.values())
         self._dismissed |= gone.keys()
-        view = self._view(grid, t, {node: client for client, node in there.items() if client not in away}, rules.gather)
+        view = self._view(grid, t, {node: client for client, node in there.items() if client not in excluded}, rules.gather)
         try:
             inner = self.inner.configure_train(t, record_of(self._model), ConfigRecord(dict(config)), cast(Grid, view))
             drawn = {message.metadata.dst_node_id: message for message in inner}
@@ -223,7 +223,7 @@ class Gated(Strategy):
         self._now, messages = self.accounts.begin(self._price(t), set(clients.values())), list[Message]()
         for node, client in clients.items():
             self._sent[node] = order = self.accounts.order(self._now, client, node in drawn)
-            message = drawn.get(node) or Message(self._bare(t, config), node, MessageType.TRAIN)
+            message = drawn.get(node) or Message(self._content_without_training(t, config), node, MessageType.TRAIN)
             messages.append(self._message(t, message, **{RECORD: ConfigRecord(to_wire(order))}))
         return messages
 
@@ -234,28 +234,28 @@ class Gated(Strategy):
             if self.accounts.t < self.experiment.rounds:
                 raise SettingError(f"server_round = {server_round}: no orders were given for it")
             return None, None
-        heard = hear(self.accounts, now, self._sent, replies, self._model, self.discipline, self._fixed_shapes)
-        self.accounts.check_up_to_date(now, heard.answers)
-        losses = heard.losses(self.experiment.system.clients) if self.accounts.asks else None
-        done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
-        failure, moved, told = None, None, None
+        checked = check_replies(self.accounts, now, self._sent, replies, self._model, self.discipline, self._fixed_shapes)
+        self.accounts.check_up_to_date(now, checked.answers)
+        losses = checked.losses(self.experiment.system.clients) if self.accounts.asks else None
+        done = self.accounts.settled(now, checked.answers, self.discipline.offences, losses)
+        failure, moved, reported = None, None, None
         try:
-            moved, told, events = self._aggregated(now.t, heard)
+            moved, reported, events = self._aggregated(now.t, checked)
         except Exception as error:  # purchases are settled before the error ends the run
             failure, events = error, [Event(now.t, -1, "not aggregated", f"{type(error).__name__}: {error}")]
         if moved is None:
             self._memory.restore(read_parameters(self._record.parameters, *self._file)[1])
         model = self._model if moved is None else moved
-        metrics = self._metrics(done, heard, self._judged(now.t, self._judged_arrays(record_of(model))))
+        metrics = self._metrics(done, checked, self._judged(now.t, self._judged_arrays(record_of(model))))
         with on_disk(self._record.folder):
             file = self._file
             if moved is not None:  # a wrapping strategy may still change the model: save what clients received
                 kept = moved if self._started else self._model
                 file = write_parameters(self._record.parameters, now.t, kept, self._memory.now())
-            self.accounts.commit(done, file, metrics, self._clients(done), events=[*heard.events, *events])
+            self.accounts.commit(done, file, metrics, self._clients(done), events=[*checked.events, *events])
             self._file, self._model, self._now, self._sent = file, model, None, {}
             self._record.append(self.store.rounds(after=now.t - 1)[0])
-            line = self._told(heard, metrics)
+            line = self._progress_line(checked, metrics)
             self._record.state("running", now.t, line)
             keep_only(self._record.parameters, [file[0]])
         log(INFO, "%s", line)
@@ -263,7 +263,7 @@ class Gated(Strategy):
             raise failure
         if not self._started and now.t == self.experiment.rounds:
             self._end(self._grid)
-        return (None if moved is None else record_of(moved)), told
+        return (None if moved is None else record_of(moved)), reported
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         """Return the inner strategy's messages to clients in good standing."""
@@ -308,53 +308,53 @@ class Gated(Strategy):
                 self.inner.experiment = self.experiment
         return self.experiment.rounds
 
-    def _away(self) -> set[int]:
+    def _excluded(self) -> set[int]:
         """Return the clients that get no orders: those in quarantine, and those that have left."""
         return self.store.quarantined() | self.accounts.left
 
     def _view(self, grid: Grid, t: int, nodes: dict[int, int] | None, patience: float) -> ClientGrid:
         """Return the grid for the inner strategy. `nodes` has the clients of connected nodes, if they are known."""
 
-        def look() -> dict[int, int]:
-            there, away = self._roster.look(grid, t, self.discipline.deadline), self._away()
-            return {client: node for client, node in there.items() if client not in away}
+        def connected_clients() -> dict[int, int]:
+            there, excluded = self._roster.connected(grid, t, self.discipline.deadline), self._excluded()
+            return {client: node for client, node in there.items() if client not in excluded}
 
-        view = ClientGrid(grid, look, patience)
+        view = ClientGrid(grid, connected_clients, patience)
         view.clients = nodes
         return view
 
     def _message(self, t: int, inner: Message, **records: ConfigRecord) -> Message:
         """Return a copy of the inner message with our records; FedAvg uses the same content object for all clients."""
-        content, told = RecordDict({**inner.content, **records, NONCE: nonce()}), inner.metadata
-        return Message(content, told.dst_node_id, told.message_type, ttl=self.discipline.deadline, group_id=str(t))
+        content, metadata = RecordDict({**inner.content, **records, NONCE: nonce()}), inner.metadata
+        return Message(content, metadata.dst_node_id, metadata.message_type, ttl=self.discipline.deadline, group_id=str(t))
 
-    def _bare(self, t: int, config: ConfigRecord) -> RecordDict:
+    def _content_without_training(self, t: int, config: ConfigRecord) -> RecordDict:
         """Return the content for a client that does not train. It has the model only if rules look at samples."""
         content = RecordDict({"config": ConfigRecord({**config, "server-round": t})})
         if self.accounts.looks_at_samples:
             content["arrays"] = record_of(self._model)
         return content
 
-    def _aggregated(self, t: int, heard: CheckedReplies) -> tuple[NamedArrays | None, MetricRecord | None, list[Event]]:
+    def _aggregated(self, t: int, checked: CheckedReplies) -> tuple[NamedArrays | None, MetricRecord | None, list[Event]]:
         """Return the new model in the dtypes of the old one, or None if it does not change; its metrics; and events."""
-        if heard.valid < self.discipline.quorum:
-            few = Event(t, -1, "no quorum", f"{heard.valid} valid answers, {self.discipline.quorum} are needed")
-            return None, mean_metrics(heard.updates), [few]
-        arrays, metrics, events = self._by_inner(t, heard)
-        moved = None if arrays is None else self._typed(numpy_of(arrays))
+        if checked.valid < self.discipline.quorum:
+            few = Event(t, -1, "no quorum", f"{checked.valid} valid answers, {self.discipline.quorum} are needed")
+            return None, mean_metrics(checked.updates), [few]
+        arrays, metrics, events = self._by_inner(t, checked)
+        moved = None if arrays is None else self._in_model_dtypes(numpy_of(arrays))
         if moved and not all(np.isfinite(array).all() for array in moved.values() if array.dtype.kind == "f"):
             moved, events = None, [*events, Event(t, -1, "diverged", "the new model is not finite; the model stays as it was")]
         return moved, metrics, events
 
-    def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
-        replies, events = for_any_strategy(t, heard.updates, self._weight)
+    def _by_inner(self, t: int, checked: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
+        replies, events = for_any_strategy(t, checked.updates, self._weight)
         return (*(self.inner.aggregate_train(t, replies) if replies else (None, None)), events)
 
     def _evaluated(self, judged: list[Update]) -> tuple[MetricRecord | None, list[Event]]:
         replies, events = for_any_strategy(self.accounts.t, judged, self._weight)
         return (self.inner.aggregate_evaluate(self.accounts.t, replies) if replies else None), events
 
-    def _typed(self, model: NamedArrays) -> NamedArrays:
+    def _in_model_dtypes(self, model: NamedArrays) -> NamedArrays:
         """Return the arrays in the dtypes of the current model, because Flower's averages turn many dtypes into float64."""
         return {name: in_type_of(self._model[name], array) if name in self._model else array for name, array in model.items()}
 
@@ -365,9 +365,9 @@ class Gated(Strategy):
     def _end(self, grid: Grid) -> None:
         """Record the end of the rounds. After the last one, clients remove the run's samples, unless set to keep them."""
         if self.accounts.t == self.experiment.rounds:
-            there = self._roster.look(grid, self.accounts.t, min(self.discipline.deadline, ANSWER_WITHIN))
-            heard, clients = self._dismiss(grid, there.values()), self.experiment.system.clients
-            log(INFO, "headgate: the run is over; %s of %s clients were told to remove its samples", heard, clients)
+            there = self._roster.connected(grid, self.accounts.t, min(self.discipline.deadline, ANSWER_WITHIN))
+            replied, clients = self._dismiss(grid, there.values()), self.experiment.system.clients
+            log(INFO, "headgate: the run is over; %s of %s clients were told to remove its samples", replied, clients)
         with on_disk(self._record.folder):
             self._record.end(self.accounts.t)
 
@@ -393,20 +393,20 @@ class Gated(Strategy):
         """Return accuracy and loss from the user's function, which may name them as headgate or as Flower's examples do."""
         due = t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
         found = self._evaluate(t, arrays) if self._evaluate is not None and due else None
-        told = {} if found is None else found
-        given: dict[str, float | None] = {name: float(value) for name, value in told.items() if np.isscalar(value)}  # type: ignore[arg-type]
+        measured = {} if found is None else found
+        given: dict[str, float | None] = {name: float(value) for name, value in measured.items() if np.isscalar(value)}  # type: ignore[arg-type]
         given = {"test_accuracy": given.get("accuracy"), "test_loss": given.get("loss"), **given}
         return {name: given.get(name) for name in JUDGED}
 
-    def _metrics(self, done: Settlement, heard: CheckedReplies, judged: dict[str, float | None]) -> dict[str, Any]:
+    def _metrics(self, done: Settlement, checked: CheckedReplies, judged: dict[str, float | None]) -> dict[str, Any]:
         """Return the round's row of the metrics, as in the simulator. Clients report the counts for N and n_eff."""
         before, after, now = done.now.before, done.ledger, done.now
         N, uses, squares = (sum(getattr(row, name) for row in done.known.values()) for name in ("distinct", "uses", "squares"))
         n_eff = float(effective_sample_size(np.array(uses), np.array(squares)))
-        trained = sum(update.n for update in heard.updates)
+        trained = sum(update.n for update in checked.updates)
         bound = learning_error(np.array([trained]), np.array([N]), np.array([n_eff / N if N else 1.0]), self.experiment.bound)
-        told = mean_metrics(heard.updates)
-        loss = told.get("train_loss", told.get("loss"))
+        reported = mean_metrics(checked.updates)
+        loss = reported.get("train_loss", reported.get("loss"))
         row = {
             "policy": self.accounts.policy,
             "seed": self.accounts.seed,
@@ -449,7 +449,7 @@ class Gated(Strategy):
         if clients > FEW:
             return None
         paid, rows = np.zeros(clients), [*done.closed, *done.corrected]
-        told = {} if done.losses is None else {NEW_LOSS: done.losses.new, HELD_LOSS: done.losses.held}
+        losses = {} if done.losses is None else {NEW_LOSS: done.losses.new, HELD_LOSS: done.losses.held}
         np.add.at(paid, [order.client for order in rows], [order.charge for order in rows])
         return {
             "policy": self.accounts.policy,
@@ -458,16 +458,16 @@ class Gated(Strategy):
             "admitted": (done.ledger.admitted - done.now.before.admitted)[0].tolist(),
             "held": self._held_now(done).tolist(),
             "paid": paid.tolist() if done.now.orders.price.ndim == 2 else None,
-            **{name: [None if np.isnan(loss) else loss for loss in each[0].tolist()] for name, each in told.items()},
+            **{name: [None if np.isnan(loss) else loss for loss in each[0].tolist()] for name, each in losses.items()},
         }
 
-    def _told(self, heard: CheckedReplies, row: dict[str, Any]) -> str:
+    def _progress_line(self, checked: CheckedReplies, row: dict[str, Any]) -> str:
         """Return the round in one line: replies, samples, money, accuracy, and the clients without a valid reply."""
         clients, rounds, spent = self.experiment.system.clients, self.experiment.rounds, float(self.ledger.spent[0])
-        missing = sorted(set(range(clients)) - {answer.client for answer in heard.answers if answer.reason is None})
+        missing = sorted(set(range(clients)) - {answer.client for answer in checked.answers if answer.reason is None})
         listed = ", ".join(map(str, missing[:LISTED])) + (f" and {len(missing) - LISTED} more" if missing[LISTED:] else "")
         return (
-            f"round {row['t']} of {rounds}: {heard.valid} of {clients} answers, {row['admitted']} samples "
+            f"round {row['t']} of {rounds}: {checked.valid} of {clients} answers, {row['admitted']} samples "
             f"for {row['spend']:.6g}, spent {spent:.6g} of {self.experiment.system.money(rounds):.6g}, {row['n']} held"
             + ("" if row["test_accuracy"] is None else f", accuracy {row['test_accuracy']:.3f}")
             + (f"; no valid answer from clients {listed}" if missing else "")
@@ -498,10 +498,10 @@ class AdmissionStrategy(Gated):
         self._averaging = Averaging(experiment, (discipline or Discipline()).norm_multiple, client_evaluation)
         super().__init__(self._averaging, experiment, folder, discipline=discipline, everyone=True, **more)
 
-    def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
+    def _by_inner(self, t: int, checked: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
         """Apply the server update, also if no client trained. Clients may report different metrics."""
-        arrays, events = self._averaging.combined(t, heard.updates)
-        return arrays, mean_metrics(heard.updates), events
+        arrays, events = self._averaging.combined(t, checked.updates)
+        return arrays, mean_metrics(checked.updates), events
 
     def _evaluated(self, judged: list[Update]) -> tuple[MetricRecord | None, list[Event]]:
         """Return the mean of what clients measured, with their weights in the recipe."""

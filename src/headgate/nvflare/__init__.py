@@ -55,8 +55,8 @@ class Admissions:
         range
             The samples to hold and to train on, as positions among all samples that the client ever admits, counted from 0.
         """
-        said = dict(model.meta[META])
-        run, order = said.pop("run"), Purchase(**said)
+        fields = dict(model.meta[META])
+        run, order = fields.pop("run"), Purchase(**fields)
         known, position, done = order.last - order.samples, 0, dict[int, int]()
         if self._path.exists():
             found = json.loads(self._path.read_bytes())
@@ -79,7 +79,7 @@ class Admissions:
 
 
 class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no types
-    """Federated averaging on NVFlare in which headgate decides what each client admits. It may be killed at any time.
+    """Federated averaging on NVFlare in which headgate decides what each client admits. It can be killed at any time.
 
     Clients are weighted by the samples that they hold. Subclasses may override `price`, `present`, `load_model` (the first
     model), `aggregate` and `update_model`.
@@ -151,11 +151,11 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         reports, refused, results = dict[int, Delivery](), dict[int, str](), list[FLModel]()
         for client, answer in sorted(answers.copy().items()):
             try:
-                told = _delivery(answer.meta.get(META), t)
-                if n := books.check(client, told):
+                report = _delivery(answer.meta.get(META), t)
+                if n := books.check(client, report):
                     meta = {MetaKey.NUM_STEPS_CURRENT_ROUND: n, "client_name": self.sites[client]}
                     results.append(FLModel(params=_params(answer, model), current_round=t, meta=meta))
-                reports[client] = told
+                reports[client] = report
             except HeadgateError as error:
                 refused[client] = one_line(error)
                 self.warning(f"{self.sites[client]}: its answer does not count: {refused[client]}")
@@ -180,21 +180,21 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
 
 def _params(answer: FLModel, model: Model) -> Model:
     """Return the full parameters of a client. Names, shapes or types that do not fit the model are refused."""
-    said = answer.params
-    if not isinstance(said, dict) or said.keys() != model.keys():
-        raise DataError(f"params = {shown(said)}: must have the names {shown(list(model))}")
+    params = answer.params
+    if not isinstance(params, dict) or params.keys() != model.keys():
+        raise DataError(f"params = {shown(params)}: must have the names {shown(list(model))}")
     for name, own in model.items():
-        found = said[name] if isinstance(said[name], np.ndarray) else np.array(None)
+        found = params[name] if isinstance(params[name], np.ndarray) else np.array(None)
         if found.shape != own.shape or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
             raise DataError(f"params.{name}: must be finite numbers of shape {own.shape}")
-    return {name: own + said[name] for name, own in model.items()} if answer.params_type == ParamsType.DIFF else said
+    return {name: own + params[name] for name, own in model.items()} if answer.params_type == ParamsType.DIFF else params
 
 
-def _delivery(said: Any, t: int) -> Delivery:
+def _delivery(sent: Any, t: int) -> Delivery:
     """Return a client's report on round t. A malformed report is refused; the accounts check whether it can be true."""
-    told = said if isinstance(said, dict) else {}
-    rounds, admitted = (checked(name, tuple[int, ...], told.get(name)) for name in ("rounds", "admitted"))
+    report = sent if isinstance(sent, dict) else {}
+    rounds, admitted = (checked(name, tuple[int, ...], report.get(name)) for name in ("rounds", "admitted"))
     if len(rounds) != len(admitted) or max(rounds, default=0) != t:
         raise DataError(f"rounds = {shown(rounds)}: must go up to {t}, with as many numbers as in admitted")
     done = dict(zip(rounds, admitted, strict=True))
-    return Delivery(done.pop(t), earlier=done, erased=checked("erased", int, told.get("erased")))
+    return Delivery(done.pop(t), earlier=done, erased=checked("erased", int, report.get("erased")))

@@ -111,7 +111,7 @@ def endpoints(library: Library) -> APIRouter:
         to_run: Annotated[str | None, Query(description="the run of the line to compare with; left out: the first")] = None,
         to_policy: Annotated[str | None, Query(description="its policy")] = None,
     ) -> Response:
-        """Return runs and policies round by round, their differences to one of the lines, and the settings that differ."""
+        """Return runs and policies round by round, their differences from one of the lines, and the settings that differ."""
         return Json(compare.compare(library, runs, policies, metric, points, (to_run, to_policy)))
 
     @router.get("/plan", response_model=planning.PlanChoices)

@@ -89,7 +89,7 @@ def compare(
     points: int,
     to: tuple[str | None, str | None] = (None, None),
 ) -> RunComparison:
-    """Return the lines, and their differences to the line with run and policy `to`, by default the first line."""
+    """Return the lines, and their differences from the line with run and policy `to`, by default the first line."""
     names = list(dict.fromkeys(names))
     found = [
         runs_in(library, name, policy)

@@ -1,4 +1,4 @@
-"""The planner of the page. It computes K, money, memory and bounds from a system, prices and a policy, without delay.
+"""The planner of the page. It computes K, money, memory and bounds from a system, prices and a policy.
 
 A request becomes a recipe and is built like any other, so the answer is that of `headgate plan` for the recipe that it
 contains, or of `headgate rehearse` if the request sets K or another number of the policy. A request cannot name a file or a
@@ -115,7 +115,7 @@ def _check_sizes(asked: PlanRequest) -> None:
 
 
 def check_waiting(experiment: Experiment) -> None:
-    """Refuse too many rounds to fill the buffers, which K is close to, and a retention rule with too many places."""
+    """Refuse a retention rule with too many places, and too many rounds to fill the buffers, to which K is close."""
     system = experiment.system
     for policy in experiment.policies.values():
         limit = Controller(system, policy, len(experiment.seeds)).buffers.limit

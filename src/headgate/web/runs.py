@@ -107,7 +107,7 @@ class Library:
             return known[1]
 
     def metrics(self, name: str) -> Rows:
-        """Return all columns in `RunFolder.measured`."""
+        """Return the metrics of a run, with the columns in `RunFolder.measured`."""
         with self._lock:
             return self._followed(name, "metrics", self.open(name).measured)
 

@@ -42,7 +42,7 @@ def write_app(
     for module, path in own.items():
         if module.as_posix() in FILES:
             raise DataError(f"{path}: the app has a {module} of its own; give the module another name")
-    said = {
+    values = {
         "package": package,
         "name": package.replace("_", "-"),
         "recipe": experiment.name,
@@ -56,7 +56,7 @@ def write_app(
     (folder / "home").mkdir()
     for source, name in AROUND.items():
         text = (TEMPLATE / source).read_text("utf-8")
-        (folder / name).write_text(text if source == "env.sh" else Template(text).substitute(said), "utf-8")
+        (folder / name).write_text(text if source == "env.sh" else Template(text).substitute(values), "utf-8")
     for name in FILES:
         (home / name).write_text((TEMPLATE / "package" / name).read_text("utf-8"), "utf-8")
     for module, path in own.items():
