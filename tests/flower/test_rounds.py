@@ -97,7 +97,7 @@ def test_nobody_is_waited_for_for_ever_and_silent_nodes_are_asked_less_and_less(
         grid = FakeGrid({7: Node(silent, 0)})
         roster = Roster(store, 1)
         for _ in range(20):
-            assert roster.look(grid, 1, answer_within=1.0) == {}
+            assert roster.connected(grid, 1, answer_within=1.0) == {}
         assert grid.queries == 4  # on looks 1, 3, 7 and 15
         assert roster.gather(grid, 1, wanted=1, seconds=0.0, answer_within=1.0) == {}
         assert waits == []

@@ -1,6 +1,6 @@
-"""The same control over Flower: real clients, and nothing that was paid for is lost or paid for twice.
+"""Admission for Flower: clients are real, and no sample that was paid for is lost or paid for twice.
 
-Names are imported when they are asked for: the stores need no Flower, and a client of one's own no torch.
+Names are imported on first use, so that stores work without Flower and custom clients without torch.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""of everything that starts Flower: nothing is reported to anybody, and nothing is fetched"""
+"""environment of every process that starts Flower: no telemetry, no check for updates and no installation at run time"""
 _HOMES = {
     "AdmissionStrategy": "strategy",
     "DatasetSource": "sources",
@@ -38,7 +38,7 @@ _HOMES = {
     "recipe_server": "recipe",
 }
 _EXTRAS = {"flwr": "flower", "torch": "sim"}
-"""in which extra is what may be missing"""
+"""packages that may be missing, and the extras of headgate that install them"""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Averaging as the simulator does it, for a strategy of Flower: the recipe's weights and server update."""
+"""A strategy of Flower that averages like the simulator: with the weights and the server update of the recipe."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,15 +23,15 @@ from headgate.theory.labels import paper
 UNKNOWN = -1.0
 """a median that is not known yet"""
 KINDS = {"f": "its update", "iu": "its update of whole numbers"}
-"""arrays that are measured together: numbers of steps are much larger than changes of parameters"""
+"""kinds of dtype that are measured together, and their names in events: step counts change much more than parameters"""
 FEWEST = 3
-"""updates of a round whose median no client decides alone"""
+"""smallest number of updates whose median no single client decides"""
 
 
 class Averaging(FedAvg):
-    """The recipe's cohort, weights, server update and mean of models, in an `AdmissionStrategy`.
+    """The inner strategy of `AdmissionStrategy`: the cohort, weights, server update and mean of models of the recipe.
 
-    `norm_multiple` is that of `Discipline`; with `evaluates` all clients evaluate the model after every round.
+    `norm_multiple` is that of `Discipline`. If `evaluates` is true, all clients evaluate the model after every round.
     """
 
     memory = ("state", "mean", "medians")
@@ -41,13 +41,13 @@ class Averaging(FedAvg):
         self.experiment, self.norm_multiple = experiment, norm_multiple
         self.model: NamedArrays = {}
         self.state: State | None = None
-        """of the server update"""
+        """state of the server update"""
         self.mean: NamedArrays | None = None
-        """of the models so far, where the recipe asks for it: what is evaluated, and what a run ends with"""
+        """mean of the models so far, if the recipe has one: the model that is evaluated, and the result of the run"""
         self.medians = [UNKNOWN, UNKNOWN]
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        """The model to the cohort."""
+        """Return the messages that send the model to the clients of the cohort."""
         assert isinstance(grid, ClientGrid)
         self.model = numpy_of(arrays)
         size, clients = self.experiment.training.cohort, self.experiment.system.clients
@@ -57,7 +57,7 @@ class Averaging(FedAvg):
         return [message for message in messages if (grid.clients or {})[message.metadata.dst_node_id] in cohort]
 
     def combined(self, t: int, updates: Sequence[Update]) -> tuple[ArrayRecord, list[Event]]:
-        """What the server update makes of the mean, which is the model itself where nobody trained; and what is to be told."""
+        """Return the model after the server update, and the events. Without updates, the mean is the model itself."""
         kept, events = list(updates), list[Event]()
         if self.norm_multiple:
             kept, self.medians, events = capped(t, updates, self.model, self.norm_multiple, self.medians)
@@ -73,12 +73,12 @@ class Averaging(FedAvg):
         return record_of(model), events
 
     def summary(self) -> None:
-        """All there is to say is in the recipe."""
+        """Log nothing, because the recipe has all settings."""
 
 
 @paper("eq:global-aggregation")
 def average(model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats) -> dict[str, NDArray[Any]]:
-    """θ + Σ w_m·(θ_m − θ), summed in float64 in the order of the updates. Whole numbers are rounded to whole numbers."""
+    """Return θ + Σ w_m·(θ_m − θ), summed in float64 in the order of the updates. Arrays of whole numbers are rounded."""
     if not updates:
         return dict(model)
     after: dict[str, NDArray[Any]] = {}
@@ -92,7 +92,7 @@ def average(model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats)
 
 
 def in_type_of(start: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
-    """The numbers in the type that they had; whole numbers are rounded."""
+    """Return `moved` in the dtype of `start`, rounded if that holds whole numbers."""
     whole = start.dtype.kind in "iu" and moved.dtype.kind == "f"
     return (np.rint(moved) if whole else moved).astype(start.dtype, copy=False)
 
@@ -100,7 +100,7 @@ def in_type_of(start: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
 def server_step(
     rule: ServerUpdate, t: int, model: NamedArrays, mean: NamedArrays, state: State
 ) -> tuple[dict[str, NDArray[Any]], State]:
-    """The model and the rule's state after round t, where `mean` is what averaging gives. Whole numbers are the mean's."""
+    """Return the model and the state of the rule after round t. Whole numbers are those of `mean`, the averaged model."""
     start = row(model)
     after, state = rule.step(t, start, row(mean), state)
     if np.shape(after) != start.shape:
@@ -114,7 +114,7 @@ def server_step(
 
 
 def mean_of_models(t: int, before: NamedArrays, model: NamedArrays, eta: float | None) -> NamedArrays | None:
-    """The mean of the models after round t; None where it is not asked for. Whole numbers are the latest model's."""
+    """Return the mean of the models after round t, or None without `eta`. Whole numbers are those of the latest model."""
     if eta is None:
         return None
     share = newest_share(t, eta)
@@ -122,24 +122,24 @@ def mean_of_models(t: int, before: NamedArrays, model: NamedArrays, eta: float |
 
 
 def row(model: NamedArrays) -> NDArray[Any]:
-    """The model as server updates see it: one run, one row."""
+    """Return the model in the form that server updates take: an array with one row for the one run."""
     return np.concatenate([np.zeros(0, np.float16), *(model[name].ravel() for name in _real(model))])[None]
 
 
 def _real(model: NamedArrays) -> list[str]:
-    """The parameters that a server update moves, in one order for all rounds: a file may have another."""
+    """Return the names of the parameters that a server update moves, sorted because a file may have another order."""
     return sorted(name for name, array in model.items() if array.dtype.kind == "f")
 
 
 def capped(
     t: int, updates: Sequence[Update], model: NamedArrays, multiple: float, known: Sequence[float]
 ) -> tuple[list[Update], list[float], list[Event]]:
-    """The updates of round t, the largest medians so far, and what is to be told.
+    """Return the updates of round t, the largest medians so far, and events for the ledger.
 
     An update longer than `multiple` times the median gets the length of the median, so that no client moves the model much
-    farther than others. The measure is the largest median of a round so far (`known`, of real and of whole numbers): once most
-    clients have learned what they hold, one that has bought new samples moves much farther than they do. Where nobody's real
-    numbers have moved yet, an update may have any length; where nobody's whole numbers have, they stay.
+    farther than others. The measure is the largest median of any round so far (`known`, for real and for whole numbers): once
+    most clients have learned what they hold, a client with new samples moves much farther than they do. As long as the median
+    of real numbers is 0, an update may have any length; as long as that of whole numbers is 0, they do not change.
     """
     after, medians, events = list(updates), list[float](), list[Event]()
     for (kinds, what), median in zip(KINDS.items(), known, strict=True):
@@ -158,7 +158,7 @@ def capped(
 
 
 def _shortened(update: Update, model: NamedArrays, kinds: str, share: float) -> Update:
-    """With this share of the way from the model, in the arrays of these kinds."""
+    """Return the update with the change of its arrays of these kinds, relative to the model, multiplied by `share`."""
     arrays = dict(update.model)
     for name, base in model.items():
         if base.dtype.kind in kinds:

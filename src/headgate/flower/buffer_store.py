@@ -1,7 +1,7 @@
-"""A client's memory on disk: what it holds, what it has ever admitted, and on which orders.
+"""The store of a client on disk: the samples that it holds, and what it has admitted on which order.
 
-An admission has an id, (experiment, round, client). Its row, its samples, the cursor of the source and what retention drops
-are one transaction, so an order that comes twice, or again after a crash, finds the row and admits nothing.
+The key of an admission is (experiment, round, client). One transaction writes its row, its samples and the cursor of the
+source, and deletes what retention drops. An order that arrives again, also after a crash, finds the row and admits nothing.
 """
 
 import os
@@ -29,7 +29,7 @@ from headgate.errors import DataError
 from headgate.flower.sources import HeldSample, Label, Sample, SampleScorer, Source
 
 VARIABLE = "HEADGATE_STORE"
-"""names the folder of the stores"""
+"""environment variable with the folder of the stores"""
 
 
 class Admission(NamedTuple):
@@ -42,31 +42,31 @@ class Admission(NamedTuple):
 
 
 class ClientState(NamedTuple):
-    """Where a client stands in an experiment."""
+    """Counts and positions of a client in an experiment."""
 
     position: int
-    """samples ever admitted, also counting those lost"""
+    """number of samples ever admitted, including lost ones"""
     first: int
-    """what lies before was dropped; under rules that draw lots: 0"""
+    """position before which all samples were dropped; 0 unless the retention rule is a window"""
     cursor: int
-    """where its source goes on"""
+    """cursor after the samples that were read from the source"""
     lost: int
     erased: int
-    """admitted samples that were erased"""
+    """number of admitted samples that were erased"""
 
 
 class Erasure(NamedTuple):
-    """The receipt of an erasure, which a store keeps."""
+    """The receipt of an erasure, which stays in the store."""
 
     key: str
     time: str
-    """of the latest one, UTC"""
+    """time of the latest erasure with this key, in UTC"""
     samples: int
-    """held under this key and erased, in all"""
+    """number of samples with this key that were erased, in total"""
 
 
 class BufferStore(Durable):
-    """One client's file. It may hold several experiments, which share nothing."""
+    """The file of one client. It may hold several experiments, which share nothing but the erased keys."""
 
     format = "headgate buffer 3"
     schema = (
@@ -76,9 +76,9 @@ class BufferStore(Durable):
         "admitted INTEGER NOT NULL, trained INTEGER NOT NULL, note TEXT NOT NULL, PRIMARY KEY (experiment, round, client))",
         "CREATE TABLE IF NOT EXISTS samples (experiment TEXT, position INTEGER, key TEXT NOT NULL, payload BLOB NOT NULL, "
         "label, round INTEGER NOT NULL, PRIMARY KEY (experiment, position))",
-        # kept for good: a sample that returns with a later pass of its stream has the same key
+        # a row stays when its sample is dropped: if a later pass of the stream returns the sample, it has the same key
         "CREATE TABLE IF NOT EXISTS uses (experiment TEXT, key TEXT, uses INTEGER NOT NULL, PRIMARY KEY (experiment, key))",
-        # where clients choose: how many samples they have had before them, and those they keep without a label
+        # for buying rules: how many samples the client was offered, and those that it keeps without having bought them
         "CREATE TABLE IF NOT EXISTS looked (experiment TEXT PRIMARY KEY, samples INTEGER NOT NULL)",
         "CREATE TABLE IF NOT EXISTS spare (experiment TEXT, position INTEGER, key TEXT NOT NULL, payload BLOB NOT NULL, "
         "label, round INTEGER NOT NULL, PRIMARY KEY (experiment, position))",
@@ -86,28 +86,28 @@ class BufferStore(Durable):
     )
 
     def __init__(self, path: Path | str, client: int, rules: Collection[type] = ()) -> None:
-        """`rules`: retention and buying rules of the client's own, beside the shipped ones."""
+        """Open the store of a client. `rules` are its own retention and buying rules, in addition to the shipped ones."""
         self.client, self.rules = client, rules
         super().__init__(path)
 
     def _opened(self) -> None:
-        self._db.execute("PRAGMA secure_delete = ON")  # the bytes of what leaves are overwritten
+        self._db.execute("PRAGMA secure_delete = ON")  # overwrites the bytes of deleted rows
         if (found := self._fixed("client", self.client)) != self.client:
             raise DataError(f"{self.path}: is the memory of client {found}, not of client {self.client}")
 
     # one order
 
-    def admit(self, order: Order, source: Source, look: SampleScorer | None = None) -> bool:
-        """Do as ordered, once. False: a newer order was done already, or another one of this round; this one is ignored.
+    def admit(self, order: Order, source: Source, scorer: SampleScorer | None = None) -> bool:
+        """Carry out an order once. Return False, and ignore it, after a newer order or another order of the same round.
 
-        `look` says what the model says of samples, for a rule that asks.
+        `scorer` returns the scores of samples under the model, for rules that need them.
         """
         with self.transaction():
             newest, last = self.newest(order.experiment)
             if newest >= order.round:
                 return (newest, last) == (order.round, order.last)
             state = self.state(order.experiment)
-            gone = max(order.known - state.position, 0)  # admitted into an earlier file that is gone
+            gone = max(order.known - state.position, 0)  # were admitted into an earlier file, which is gone
             position = state.position + gone
             wanted = max(order.last - position, 0)
             choice = choice_of(order, self.rules)
@@ -119,7 +119,7 @@ class BufferStore(Durable):
             barred = {erasure.key for erasure in self.erasures()} if samples else set()
             samples = [sample for sample in samples if sample.key not in barred]
             if choice is not None and wanted:
-                samples = self._chosen(order, choice, samples, wanted, look)
+                samples = self._chosen(order, choice, samples, wanted, scorer)
             note = f"the source had {len(samples)} of {wanted} samples" if len(samples) < wanted else ""
             cursor = state.cursor if batch is None else batch.cursor
             self._db.execute(
@@ -131,7 +131,7 @@ class BufferStore(Durable):
                 self._db.execute("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?)", row)
                 self._db.execute("INSERT OR IGNORE INTO uses VALUES (?, ?, 0)", (order.experiment, sample.key))
             last = position + len(samples)
-            first = self._retain(order, state.first, position, last, look)
+            first = self._retain(order, state.first, position, last, scorer)
             self._db.execute(
                 "INSERT OR REPLACE INTO experiments VALUES (?, ?, ?, ?, ?, ?)",
                 (order.experiment, last, first, cursor, state.lost + gone, state.erased),
@@ -139,43 +139,43 @@ class BufferStore(Durable):
         return True
 
     def _chosen(
-        self, order: Order, choice: StatedChoice, fresh: Sequence[Sample], wanted: int, look: SampleScorer | None
+        self, order: Order, choice: StatedChoice, fresh: Sequence[Sample], wanted: int, scorer: SampleScorer | None
     ) -> list[Sample]:
-        """Those of the new samples and of those kept that are bought. Of the others the newest are kept."""
+        """Return the samples to buy, out of the new ones and those kept from earlier rounds. Keep the newest of the others."""
         looked = self.looked(order.experiment)
-        before_it = self.spare(order.experiment)
-        before_it += [HeldSample(place, *sample, order.round) for place, sample in enumerate(fresh, looked)]
-        many = min(wanted, len(before_it))
-        takes = self._picks(order, choice.rule, before_it, many, look) if many else []
+        candidates = self.spare(order.experiment)
+        candidates += [HeldSample(place, *sample, order.round) for place, sample in enumerate(fresh, looked)]
+        many = min(wanted, len(candidates))
+        takes = self._picks(order, choice.rule, candidates, many, scorer) if many else []
         self._db.execute("INSERT OR REPLACE INTO looked VALUES (?, ?)", (order.experiment, looked + len(fresh)))
         self._db.execute("DELETE FROM spare WHERE experiment = ?", (order.experiment,))
-        left = [sample for sample, taken in zip(before_it, takes, strict=True) if not taken]
+        left = [sample for sample, taken in zip(candidates, takes, strict=True) if not taken]
         for sample in left[max(len(left) - choice.keep, 0) :] if choice.keep else []:
             self._db.execute("INSERT INTO spare VALUES (?, ?, ?, ?, ?, ?)", (order.experiment, *sample))
         return [
-            Sample(sample.key, sample.payload, sample.label) for sample, taken in zip(before_it, takes, strict=True) if taken
+            Sample(sample.key, sample.payload, sample.label) for sample, taken in zip(candidates, takes, strict=True) if taken
         ]
 
     def _picks(
-        self, order: Order, rule: Selection, before_it: Sequence[HeldSample], many: int, look: SampleScorer | None
+        self, order: Order, rule: Selection, samples: Sequence[HeldSample], many: int, scorer: SampleScorer | None
     ) -> list[bool]:
-        """Which of the samples before the client are bought; `many` are. A rule sees no labels."""
-        position = np.array([[sample.position for sample in before_it]], dtype=np.int64)
+        """Return for each sample in `samples` whether to buy it, for `many` of them. The rule sees no labels."""
+        position = np.array([[sample.position for sample in samples]], dtype=np.int64)
         room, seed, client = (np.array([[each]]) for each in (many, order.seed, order.client))
         offered = Candidates(position, room, seed, client, purpose=Purpose.SELECTION)
         if rule.looks:
-            unlabelled = [sample._replace(label=None) for sample in before_it]
-            offered = offered._replace(scores=_scores(rule, rule.scores, unlabelled, np.full((1, len(before_it)), True), look))
+            unlabelled = [sample._replace(label=None) for sample in samples]
+            offered = offered._replace(scores=_scores(rule, rule.scores, unlabelled, np.full((1, len(samples)), True), scorer))
         if rule.beside_held:
             held = [sample._replace(label=None) for sample in self.held(order.experiment)]
             there = np.full((1, len(held)), True)
-            features = _scores(rule, ("features",), held, there, look).features if held else np.zeros((1, 0, 0))
+            features = _scores(rule, ("features",), held, there, scorer).features if held else np.zeros((1, 0, 0))
             offered = offered._replace(held=features, held_there=there)
         takes: list[bool] = chosen(rule, offered)[0].tolist()
         return takes
 
-    def _retain(self, order: Order, first: int, position: int, last: int, look: SampleScorer | None) -> int:
-        """Drop what the rule drops; returns where the window begins now."""
+    def _retain(self, order: Order, first: int, position: int, last: int, scorer: SampleScorer | None) -> int:
+        """Drop samples by the retention rule; return the position at which the window begins, 0 for other rules."""
         rule = rule_of(order, self.rules)
         if rule is None:
             room = last - order.limit if order.limit != NO_LIMIT else 0
@@ -190,10 +190,10 @@ class BufferStore(Durable):
         labels = _classes([row[1] for row in rows])
         crowded = len(rows) > order.limit and bool((age == 0).any())
         scores = None
-        if rule.scores and crowded:  # of a sample whose label has not come what needs one is not known
+        if rule.scores and crowded:  # scores that need a label are unknown for a sample without one
             blind = set(rule.scores) <= set(WITHOUT_LABELS)
             known = np.array([blind or row[1] is not None for row in rows], dtype=bool)
-            scores = _scores(rule, rule.scores, self.held(order.experiment), known, look)
+            scores = _scores(rule, rule.scores, self.held(order.experiment), known, scorer)
         stay = keeps_alone(rule, order.limit, order.seed, self.client, places, age, labels, scores)
         self._db.executemany(
             "DELETE FROM samples WHERE experiment = ? AND position = ?",
@@ -202,7 +202,7 @@ class BufferStore(Durable):
         return 0
 
     def fill_in_labels(self, experiment: str, source: Source) -> None:
-        """Labels that have come since their samples were admitted."""
+        """Store the labels that the source now has for samples that were admitted without one."""
         rows = self._db.execute("SELECT DISTINCT key FROM samples WHERE experiment = ? AND label IS NULL", (experiment,))
         missing = [key for (key,) in rows]
         found = source.labels(missing) if missing else {}
@@ -214,7 +214,7 @@ class BufferStore(Durable):
                 )
 
     def count_uses(self, order: Order, keys: Sequence[str]) -> None:
-        """One more use of each of these samples, once for an order however often it trains."""
+        """Count one more use of each of these samples, once per order even if the client trains on it several times."""
         with self.transaction():
             marked = self._db.execute(
                 "UPDATE admissions SET trained = 1 WHERE experiment = ? AND round = ? AND client = ? AND trained = 0",
@@ -227,11 +227,11 @@ class BufferStore(Durable):
                 )
 
     def receipt(self, order: Order, n: int) -> Receipt:
-        """The answer to an order that was done, and to the outstanding ones before it."""
+        """Return the receipt for an order that was carried out, and for the outstanding orders before it."""
         state, held = self.state(order.experiment), len(self.positions(order.experiment))
         first = state.first if order.limit == NO_LIMIT else max(state.first, state.position - order.limit)
-        unheard = self._unheard(order, state.position)
-        own = unheard[-1]
+        unreported = self._unreported(order, state.position)
+        own = unreported[-1]
         distinct, uses, squares = self._db.execute(
             "SELECT count(*), coalesce(sum(uses), 0), coalesce(sum(uses * uses), 0) FROM uses "
             "WHERE experiment = ? AND uses > 0",
@@ -241,8 +241,8 @@ class BufferStore(Durable):
             experiment=order.experiment,
             round=order.round,
             client=self.client,
-            rounds=tuple(one.round for one in unheard),
-            admitted=tuple(one.admitted for one in unheard),
+            rounds=tuple(one.round for one in unreported),
+            admitted=tuple(one.admitted for one in unreported),
             position=state.position,
             occupancy=held,
             n=n,
@@ -256,8 +256,8 @@ class BufferStore(Durable):
             erased=state.erased,
         )
 
-    def _unheard(self, order: Order, position: int) -> list[Admission]:
-        """What the server does not know: all since the last answer it has, and what went before where it knows of less."""
+    def _unreported(self, order: Order, position: int) -> list[Admission]:
+        """Return the admissions that the server does not know, oldest first, by its last receipt and its count of samples."""
         found: list[Admission] = []
         for one in self.admissions(order.experiment):
             if one.round <= order.acknowledged and position <= order.known:
@@ -266,7 +266,7 @@ class BufferStore(Durable):
             position -= one.admitted
         return found[::-1]
 
-    # what is there
+    # contents
 
     def state(self, experiment: str) -> ClientState:
         row = self._db.execute(
@@ -281,21 +281,21 @@ class BufferStore(Durable):
         return [HeldSample(*row) for row in rows]
 
     def looked(self, experiment: str) -> int:
-        """Samples that it has had before it to choose from."""
+        """Return how many samples the client was offered to choose from."""
         row = self._db.execute("SELECT samples FROM looked WHERE experiment = ?", (experiment,)).fetchone()
         return 0 if row is None else row[0]
 
     def spare(self, experiment: str) -> list[HeldSample]:
-        """Samples that it keeps without having bought them, at their places among those it has had before it."""
+        """Return the samples that the client keeps unbought, at their positions among those that it was offered."""
         return self.held(experiment, "spare")
 
     def positions(self, experiment: str) -> list[int]:
-        """Which of its admissions it holds, ascending."""
+        """Return the positions of the samples that the client holds, in ascending order."""
         rows = self._db.execute("SELECT position FROM samples WHERE experiment = ? ORDER BY position", (experiment,))
         return [position for (position,) in rows]
 
     def admissions(self, experiment: str) -> Iterator[Admission]:
-        """What was done on its orders, the newest first."""
+        """Return what the client did on its orders, newest first."""
         rows = self._db.execute(
             "SELECT round, admitted, trained, note FROM admissions WHERE experiment = ? AND client = ? ORDER BY round DESC",
             (experiment, self.client),
@@ -306,7 +306,7 @@ class BufferStore(Durable):
         return [name for (name,) in self._db.execute("SELECT experiment FROM experiments ORDER BY experiment")]
 
     def forget(self, experiment: str) -> int:
-        """Remove all samples and keys of an experiment; how many samples. Counts stay, so no order is done again."""
+        """Remove all samples and keys of an experiment; return how many samples. Counts stay, so no order is repeated."""
         with self.transaction():
             removed = self._remove("experiment", experiment)
             self._db.execute("DELETE FROM uses WHERE experiment = ?", (experiment,))
@@ -314,9 +314,9 @@ class BufferStore(Durable):
         return removed
 
     def erase(self, keys: Collection[str]) -> list[Erasure]:
-        """Remove the samples with these keys from all experiments, for good: a sample with such a key is not admitted again.
+        """Remove the samples with these keys from all experiments. A sample with such a key is never admitted again.
 
-        Returns the receipts, in the order of the keys; the store keeps them, and the next answer to each server has the count.
+        Return the receipts in the order of the keys. The store keeps them, and the next reply to each server has the count.
         """
         time = datetime.now(UTC).isoformat(timespec="seconds")
         with self.transaction():
@@ -336,7 +336,7 @@ class BufferStore(Durable):
         return [kept[key] for key in keys]
 
     def erasures(self) -> list[Erasure]:
-        """All receipts, by key."""
+        """Return the receipts of all erasures, sorted by key."""
         return [Erasure(*row) for row in self._db.execute("SELECT key, time, samples FROM erasures ORDER BY key")]
 
     def _remove(self, column: str, value: str) -> int:
@@ -345,14 +345,14 @@ class BufferStore(Durable):
         )
 
     def _overwrite(self) -> None:
-        """SQLite's log goes, in which there are copies of what was removed."""
+        """Empty the log of SQLite, which has copies of the removed rows."""
         with self._said():
             busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise DataError(f"{self.path}: is in use; samples are removed, their bytes are not yet overwritten: try again")
 
     def newest(self, experiment: str) -> tuple[int, int]:
-        """The last round of which an order was done, and up to where that order went."""
+        """Return the round and the `last` of the newest order that was carried out, (0, 0) if there is none."""
         row = self._db.execute(
             "SELECT round, last FROM admissions WHERE experiment = ? ORDER BY round DESC LIMIT 1", (experiment,)
         ).fetchone()
@@ -365,13 +365,13 @@ def erase(keys: Collection[str], store: Path | str | None = None) -> dict[Path, 
     Parameters
     ----------
     keys
-        Those of the samples, as their source names them.
+        Keys of the samples, as their source names them.
     store
         The folder of the stores; by default $HEADGATE_STORE, then ~/.local/state/headgate.
 
     Returns
     -------
-    The receipts, by store.
+    Receipts in the order of the keys, by the path of the store.
     """
     found = {}
     for client, path in stores_in(store_folder(store)):
@@ -380,19 +380,19 @@ def erase(keys: Collection[str], store: Path | str | None = None) -> dict[Path, 
     return found
 
 
-def store_folder(said: object = None) -> Path:
-    """The folder of the stores: the one that is named, then $HEADGATE_STORE, then one of the user's."""
-    named = said or os.environ.get(VARIABLE)
+def store_folder(folder: object = None) -> Path:
+    """Return the folder of the stores: `folder` if given, else $HEADGATE_STORE, else ~/.local/state/headgate."""
+    named = folder or os.environ.get(VARIABLE)
     return Path(str(named)) if named else Path("~/.local/state/headgate").expanduser()
 
 
 def store_name(client: int) -> str:
-    """The file of a client in the folder of the stores."""
+    """Return the name of a client's file in the folder of the stores."""
     return f"client-{client:05d}.sqlite"
 
 
 def stores_in(folder: Path) -> list[tuple[int, Path]]:
-    """The clients whose stores lie in a folder, with their files; refused where there are none."""
+    """Return the clients whose stores are in a folder, with their files. A folder without a store is refused."""
     named = re.compile(r"client-(\d{5,9})\.sqlite")
     found = [(int(match[1]), path) for path in folder.glob("client-*") if (match := named.fullmatch(path.name))]
     if not found:
@@ -405,18 +405,18 @@ def _scores(
     asked: tuple[str, ...],
     samples: Sequence[HeldSample],
     known: NDArray[np.bool_],
-    look: SampleScorer | None,
+    scorer: SampleScorer | None,
 ) -> Scores:
-    """Of these samples, in the shape of `known`; where that is false all of it is 0."""
-    if look is None:
+    """Return the scores of the samples in the shape of `known`, 0 where that is false."""
+    if scorer is None:
         hint = "headgate_client(..., scores=...) says how"
         raise DataError(f"order: {type(rule).__name__} looks at samples, which this client was not told to do: {hint}")
-    found = look([sample for sample, one in zip(samples, known.flat, strict=True) if one], asked)
+    found = scorer([sample for sample, one in zip(samples, known.flat, strict=True) if one], asked)
     return checked_scores(found, asked, int(known.sum())).placed(known)
 
 
 def _classes(labels: Sequence[Label | None]) -> Ints:
-    """Whole numbers as they are, so that rules see the classes of the recipe; other labels are numbered."""
+    """Return labels that are whole numbers unchanged, so that rules see the classes of the recipe; number other labels."""
     if all(isinstance(label, int) for label in labels):
         return np.array(labels, dtype=np.int64)
     return np.unique([str(label) for label in labels], return_inverse=True)[1].astype(np.int64)

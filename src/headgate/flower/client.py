@@ -1,11 +1,11 @@
-"""The client's side: which client it is, what it holds, and the user's own training on that.
+"""The client side of a run: it admits samples as ordered, and trains on what it holds with the user's function.
 
     @headgate_client(app, source=my_source)
     def train(message, context, held):
         ...
 
-takes the place of `@app.train()`. The function is called with the samples to train on, and not where there are none; a record
-of what was admitted is added to its reply.
+The decorator replaces `@app.train()`. The function is called with the samples to train on, and is not called without samples.
+A record of what was admitted is added to its reply.
 """
 
 import os
@@ -36,7 +36,7 @@ Scorer = Callable[[Message, Context, "HeldSamples", tuple[str, ...]], Scores]
 Sources = Source | Callable[[Context], Source]
 Rules = Collection[type[Rule]] | Callable[[Context], Collection[type[Rule]]]
 KEEP_VARIABLE = "HEADGATE_KEEP"
-"""whether a client keeps the samples of a run that is over, unless the node's setting `headgate-keep` says it"""
+"""environment variable: whether a client keeps its samples after a run, unless the node has the setting `headgate-keep`"""
 
 
 class HeldSamples(Sequence[HeldSample]):
@@ -65,26 +65,26 @@ class HeldSamples(Sequence[HeldSample]):
 
     @property
     def new(self) -> NDArray[np.bool_]:
-        """Which of them were admitted in this round, or got their labels in it where these come late."""
+        """Mask of the samples that were admitted in this round or, if labels come late, got their labels in it."""
         return np.array([sample.round == self.order.round - self.order.late for sample in self._samples], dtype=bool)
 
     def loss_metrics(self, losses: ArrayLike) -> dict[str, float]:
-        """Return the metrics for which an order asks (`order.losses`): the mean loss of new samples and of those held before,
-        and the share of new ones to whose class the model gave more than ½.
+        """Return the metrics that an order requests by `order.losses`.
 
-        `losses` has the loss of each sample under the model that came. A mean of no samples is left out.
+        These are the mean loss of new samples, that of samples held before, and the share of new samples to whose class the
+        model gave more than ½. `losses` has the loss of each sample under the received model. Means of no samples are left out.
         """
         own, new = np.asarray(losses, dtype=np.float64), self.new
         chosen = {NEW_LOSS: own[new], HELD_LOSS: own[~new], NEW_RIGHT: np.where(np.isfinite(own), own < HALF, np.nan)[new]}
         return {name: max(float(each.mean()), 0.0) for name, each in chosen.items() if each.size and np.isfinite(each).all()}
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """(samples, labels) as arrays, where the source packs arrays, or pairs of an array and a label."""
+        """Return (samples, labels) as arrays. The source must pack arrays, or pairs of an array and a label."""
         items = self.items()
         return np.stack([item[0] if isinstance(item, tuple) else item for item in items]), np.asarray(self.labels)
 
     def items(self) -> list[Any]:
-        """The items of a `DatasetSource`, with arrays in place of tensors, as a `DataLoader` takes them."""
+        """Return the items of a `DatasetSource`, with arrays in place of tensors, for a `DataLoader`."""
         return [unpack(payload) for payload in self.payloads]
 
 
@@ -101,19 +101,19 @@ def headgate_client(
     Parameters
     ----------
     app
-        The ClientApp. Mods of its own see all messages, orders and questions included; most of Flower's belong in `mods`.
+        The ClientApp. Its own mods see all messages, including orders and queries; most mods of Flower belong in `mods`.
     source
-        Where samples come from, or a function of the context that returns it.
+        The source of the samples, or a function that returns it for a context.
     store
         The folder of the client's store; by default the node's setting `headgate-store`, then $HEADGATE_STORE, then
         ~/.local/state/headgate.
     rules
-        Retention and buying rules of one's own that an order may name, or a function of the context that returns them.
+        Your own retention and buying rules that an order may name, or a function that returns them for a context.
     scores
-        A function of message, context, samples and the names of what is asked for, for rules that look at samples
-        (`control.scores.scores_of` makes scores of the model's answers). Nothing of it leaves the client.
+        A function of message, context, samples and the names of the requested scores, for rules that look at samples.
+        `control.scores.scores_of` computes scores from the outputs of a model. Scores never leave the client.
     mods
-        Flower's mods around the training alone, such as `fixedclipping_mod`. They get the message without the order.
+        Mods of Flower that apply to the training only, such as `fixedclipping_mod`. They get the message without the order.
     """
 
     def decorate(function: Train) -> Train:
@@ -134,18 +134,18 @@ def headgate_client(
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
             with closing(open_store(context, store, rules(context) if callable(rules) else rules)) as own:
-                return obey(order, own, message, context)
+                return carry_out(order, own, message, context)
 
-        def obey(order: Order, own: BufferStore, message: Message, context: Context) -> Message:
+        def carry_out(order: Order, own: BufferStore, message: Message, context: Context) -> Message:
             if order.client != own.client:
                 raise DataError(f"order.client = {order.client}: this is client {own.client}")
             samples: Source = source if hasattr(source, "read") else source(context)  # type: ignore[assignment]
 
-            def look(shown: Sequence[HeldSample], asked: tuple[str, ...]) -> Scores:
+            def scorer(shown: Sequence[HeldSample], asked: tuple[str, ...]) -> Scores:
                 assert scores is not None
                 return scores(message, context, HeldSamples(shown, order), asked)
 
-            if not own.admit(order, samples, None if scores is None else look):
+            if not own.admit(order, samples, None if scores is None else scorer):
                 ahead = Ahead(order.experiment, order.round, own.client, own.newest(order.experiment)[0])
                 return Message(RecordDict({RECORD: ConfigRecord(to_wire(ahead))}), reply_to=message)
             own.fill_in_labels(order.experiment, samples)
@@ -154,8 +154,8 @@ def headgate_client(
             reply = Message(RecordDict(), reply_to=message)
             if labelled and order.train:
                 held = HeldSamples(labelled, order)
-                reply = make_ffn(lambda asked, told: function(asked, told, held), list(mods))(_without_order(message), context)
-                if reply.has_error():  # of a mod: what was admitted is told with the next answer
+                reply = make_ffn(lambda inner, ctx: function(inner, ctx, held), list(mods))(_without_order(message), context)
+                if reply.has_error():  # of a mod: the next reply reports what was admitted
                     return reply
                 own.count_uses(order, [each.key for each in labelled])
             reply.content[RECORD] = ConfigRecord(to_wire(own.receipt(order, len(labelled))))
@@ -171,13 +171,13 @@ def _identity(own: BufferStore, message: Message) -> Message:
 
 
 def _without_order(message: Message) -> Message:
-    """As the inner strategy made it."""
+    """Return the message as the inner strategy made it."""
     content = RecordDict({name: record for name, record in message.content.items() if not name.startswith(RECORD)})
     return Message(content=content, metadata=message.metadata)  # type: ignore[call-overload, no-any-return]
 
 
 def open_store(context: Context, folder: Path | str | None, rules: Collection[type[Rule]] = ()) -> BufferStore:
-    """The store of the client that this node is."""
+    """Open the store of the client that runs on this node."""
     client = context.node_config.get("partition-id")
     if isinstance(client, bool) or not isinstance(client, int) or client < 0:
         raise SettingError(f"node_config partition-id = {client!r}: must be the client's number, from 0 on")

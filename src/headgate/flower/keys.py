@@ -1,7 +1,7 @@
-"""Which key each client of a deployment has.
+"""The public keys of the clients of a deployment.
 
-Flower lets a node in by its key, and tells a ServerApp the key of every node. The node with the key that the operator
-registered for a client's number is that client. Without a file of keys, as on Flower's simulation engine, a node is believed.
+Flower admits a node by its key, and gives a ServerApp the key of every node. The node with the key that the operator
+registered for a client is that client. Without a file of keys, as on Flower's simulation engine, a node states its client.
 """
 
 import os
@@ -20,33 +20,33 @@ from cryptography.hazmat.primitives.serialization import (
 from headgate.errors import DataError
 
 FILE = "clients.keys"
-"""lines of a client's number and its public key as `ssh-keygen` writes it; the last line of a number counts"""
+"""file of lines with a client's number and its public key as `ssh-keygen` writes it; the last line of a client counts"""
 VARIABLE = "HEADGATE_CLIENT_KEYS"
-"""where a ServerApp finds the file"""
+"""environment variable with the path of that file, for ServerApps"""
 
 
 def read_keys(path: Path) -> dict[int, bytes]:
-    """Client → key, as Flower tells it. Two clients with one key are refused."""
+    """Return the key of each client, in Flower's format. Two clients with the same key are refused."""
     keys: dict[int, bytes] = {}
     for number, line in enumerate(_content(path).splitlines(), 1):
-        said, _, key = line.partition(b" ")
-        if not said.isdigit() or len(said) > 9:
+        client, _, key = line.partition(b" ")
+        if not client.isdigit() or len(client) > 9:
             raise DataError(f"{path}: line {number} must begin with the number of a client")
-        keys[int(said)] = _as_flower_tells(key, f"{path}: line {number}")
+        keys[int(client)] = _in_flower_format(key, f"{path}: line {number}")
     if len(set(keys.values())) < len(keys):
         raise DataError(f"{path}: two clients have the same key")
     return keys
 
 
 def bind_key(path: Path, client: int, public: Path, replace: bool = False) -> None:
-    """Write down that the key in the file `public` is this client's, its only one; `replace`: instead of an earlier one."""
-    import fcntl  # SuperLinks are not for Windows, clients may be
+    """Record the key in the file `public` as the only key of a client. If `replace`, it may replace an earlier key."""
+    import fcntl  # missing on Windows, where clients run but no SuperLink
 
     text = b" ".join(_content(public).split()[:2])
-    key = _as_flower_tells(text, str(public))
+    key = _in_flower_format(text, str(public))
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # two may come at once
+        fcntl.flock(file, fcntl.LOCK_EX)  # two processes may write at once
         keys = read_keys(path)
         for number, known in keys.items():
             if number != client and known == key:
@@ -58,7 +58,7 @@ def bind_key(path: Path, client: int, public: Path, replace: bool = False) -> No
 
 
 def make_key(path: Path) -> Path:
-    """Make a SuperNode's private key at `path` and its public key, to be registered, at the path that is returned."""
+    """Write a new private key for a SuperNode to `path`; return the path of its public key, which must be registered."""
     public = path.with_name(f"{path.name}.pub")
     if path.exists():
         raise DataError(f"{path}: exists already; a key is a node's identity and is not replaced")
@@ -77,7 +77,7 @@ def _content(path: Path) -> bytes:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _as_flower_tells(text: bytes, where: str) -> bytes:
+def _in_flower_format(text: bytes, where: str) -> bytes:
     try:
         key = load_ssh_public_key(text)
     except (ValueError, UnsupportedAlgorithm) as error:

@@ -1,4 +1,4 @@
-"""The server's files: the model and what the strategy remembers, in one file that is whole or not there."""
+"""The server's parameter files. Each has the model and the memory of the strategy, and is written completely or not at all."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ from headgate.writing import replace_file, sync
 NUMPY = np.ndarray | np.generic
 Record = ArrayRecord | ConfigRecord | MetricRecord
 MEMORY, ORDER = "headgate strategy", "headgate order"
-"""names in the file: what the strategy remembers, as Flower sends records, and the names of the model's arrays as JSON"""
+"""entries of the file: the memory of the strategy as Flower serialises records, and the names of the model's arrays as JSON"""
 KINDS: dict[str, Callable[[Any], Any]] = {
     "record": lambda record: record,
     "dict": lambda record: {name: array.numpy() for name, array in record.items()},
@@ -33,15 +33,15 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "none": lambda record: None,
     "plain": lambda record: record["value"],
 }
-"""how attributes are made of records again"""
+"""functions that turn a record into an attribute again, by the kind of attribute"""
 
 
 class StrategyMemory:
-    """What a strategy of any kind remembers from round to round: its attributes that have changed since it was made.
+    """The memory of any strategy from round to round: its attributes that have changed since it was made.
 
-    Numbers, text, bytes, arrays, dicts and lists of arrays, and records of Flower can be saved. `unsaved` names those that
-    cannot: after a restart these begin again. A strategy may name those that matter in its attribute `memory`. The strategy
-    is as it was made, before its first round; strategies that it wraps are looked into as well.
+    Numbers, text, bytes, arrays, dicts and lists of arrays, and records of Flower can be saved. `unsaved` names the attributes
+    that cannot; they have their first values after a restart. A strategy may list the attributes to save in its attribute
+    `memory`. Pass the strategy before its first round. Strategies that it wraps are saved as well.
     """
 
     def __init__(self, strategy: Strategy) -> None:
@@ -53,7 +53,7 @@ class StrategyMemory:
         return RecordDict({name: record for name, record in self._records().items() if self._first.get(name) != record})
 
     def restore(self, memory: RecordDict) -> None:
-        """Give the strategy the attributes of `memory`, and all others as they were first."""
+        """Set the attributes of the strategy that `memory` has, and reset all others to their first values."""
         changed = {key.split(" ")[1]: key for key in memory}
         for key, record in {**self._first, **memory}.items():
             kind, name = key.split(" ")
@@ -75,7 +75,7 @@ class StrategyMemory:
 
 
 def _attributes(strategy: Strategy, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(name, value) of all attributes but functions."""
+    """Yield (name, value) of all attributes that are not functions."""
     for name in getattr(strategy, "memory", vars(strategy)):
         value = getattr(strategy, name)
         if isinstance(value, Strategy):
@@ -85,7 +85,7 @@ def _attributes(strategy: Strategy, prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _record(value: Any) -> tuple[str, Record]:
-    """(kind, record); refused with a TypeError where there is none."""
+    """Return (kind, record); raise a TypeError for a value that cannot be saved."""
     if value is None:
         return "none", ConfigRecord()
     if isinstance(value, Record):
@@ -100,11 +100,11 @@ def _record(value: Any) -> tuple[str, Record]:
 
 
 def write_parameters(folder: Path, t: int, model: NamedArrays, memory: RecordDict | None = None) -> tuple[str, str]:
-    """(file, its SHA-256); the file has its name only when it is on disk."""
-    said = {ORDER: json.dumps(list(model)).encode()}
+    """Write a parameter file; return its name and its SHA-256. It gets its name only after its content is on disk."""
+    extra = {ORDER: json.dumps(list(model)).encode()}
     if memory:
-        said[MEMORY] = recorddict_to_proto(memory).SerializeToString(deterministic=True)
-    arrays = {**model, **{name: np.frombuffer(own, np.uint8) for name, own in said.items()}}
+        extra[MEMORY] = recorddict_to_proto(memory).SerializeToString(deterministic=True)
+    arrays = {**model, **{name: np.frombuffer(own, np.uint8) for name, own in extra.items()}}
     content = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"{t:08d}.safetensors"
@@ -114,7 +114,7 @@ def write_parameters(folder: Path, t: int, model: NamedArrays, memory: RecordDic
 
 
 def read_parameters(folder: Path, name: str, sha256: str) -> tuple[dict[str, NDArray[Any]], RecordDict]:
-    """The model and what the strategy remembers."""
+    """Return the model and the memory of the strategy. A file that is missing or damaged is refused."""
     path = folder / name
     try:
         content = path.read_bytes()
@@ -123,13 +123,13 @@ def read_parameters(folder: Path, name: str, sha256: str) -> tuple[dict[str, NDA
     if hashlib.sha256(content).hexdigest() != sha256:
         raise DataError(f"{path}: is damaged; the run cannot be continued")
     arrays = load(content)
-    said = ProtoRecordDict.FromString(arrays[MEMORY].tobytes()) if MEMORY in arrays else None
+    memory = ProtoRecordDict.FromString(arrays[MEMORY].tobytes()) if MEMORY in arrays else None
     model = {each: arrays[each] for each in json.loads(arrays[ORDER].tobytes())}
-    return model, RecordDict() if said is None else recorddict_from_proto(said)
+    return model, RecordDict() if memory is None else recorddict_from_proto(memory)
 
 
 def keep_only(folder: Path, names: Sequence[str]) -> None:
-    """Older parameters go; what a killed writer left, too."""
+    """Delete all other files: older parameters, and what a killed writer left."""
     for path in folder.iterdir():
         if path.name not in names:
             path.unlink()

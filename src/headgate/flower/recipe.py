@@ -1,7 +1,7 @@
-"""Both sides of a run on Flower, ready-made from a recipe: the simulator's data, streams, models and training.
+"""The server and the clients of a run on Flower, made from a recipe: with the simulator's data, streams, models and training.
 
-Everything is drawn as the simulator draws it, so that the same recipe and seed admit the same samples and learn the same
-model there and here.
+All random numbers are drawn as in the simulator, so that the same recipe and seed admit the same samples and learn the same
+model in both.
 """
 
 import re
@@ -40,18 +40,18 @@ from headgate.learning.streams import Stream
 
 DTYPES = {"auto": torch.float32, "float32": torch.float32, "float64": torch.float64}
 EVALUATED = 2_000
-"""test images at once"""
+"""number of test images in a batch"""
 
 
 @dataclass(frozen=True, eq=False)
 class RecipeTask:
-    """What a recipe says about learning."""
+    """The learning task of a recipe."""
 
     experiment: Experiment
     dataset: Dataset
 
     def __post_init__(self) -> None:
-        """Refuse what the simulator alone does."""
+        """Refuse settings that only the simulator supports."""
         data, training = self.experiment.data, self.experiment.training
         asked = {"training.shift": training.shift, "data.changes": data.changes, "data.stream.passing": data.stream.passing}
         for name, value in asked.items():
@@ -79,7 +79,7 @@ class RecipeTask:
         return build_model(self.experiment.model, self.dataset.shape, len(self.dataset.classes)).to(self.dtype)
 
     def start(self) -> ArrayRecord:
-        """The model before round 1."""
+        """Return the model before round 1."""
         flat = Flat(self.model())
         shape, classes = self.dataset.shape, len(self.dataset.classes)
         vector = initial_parameters(self.experiment.model, shape, classes, self.seed).to(self.dtype)
@@ -90,15 +90,15 @@ class RecipeTask:
         return (torch.from_numpy(images).to(self.dtype) / self.dataset.unit - mean) / std
 
     def train(self, arrays: ArrayRecord, held: HeldSamples, order: Order) -> tuple[ArrayRecord, dict[str, float]]:
-        """The model after local training, and the loss of what is held before it; by parts where the server asks."""
+        """Return the model after local training, and the loss of the samples before it, in parts if the order requests it."""
         model = self._loaded(arrays)
         images, labels = held.arrays()
         x, y = self.normalised(images), torch.from_numpy(labels.astype(np.int64))
         with torch.no_grad():
             logits = model(x)
-            told = {"train_loss": float(cross_entropy(logits, y))}
+            metrics = {"train_loss": float(cross_entropy(logits, y))}
             if order.losses:
-                told |= held.loss_metrics(cross_entropy(logits, y, reduction="none").numpy())
+                metrics |= held.loss_metrics(cross_entropy(logits, y, reduction="none").numpy())
         own = self.experiment.local
         slopes = None if own.plain else ClientSlopes(own.objective, logits, y, self._factors(held))
         parameters = list[Tensor](model.parameters())
@@ -111,16 +111,16 @@ class RecipeTask:
                 change = torch.autograd.grad(answers, parameters, slopes(answers, rows), materialize_grads=True)
             with torch.no_grad():
                 descend(parameters, velocity, change, own)
-        return _record(dict(model.named_parameters())), told
+        return _record(dict(model.named_parameters())), metrics
 
     def _factors(self, held: HeldSamples) -> Tensor | None:
-        """How much each sample counts, if that depends on when it came; None: all count alike."""
+        """Return the weight of each sample in the loss, or None if all weights are equal."""
         if not self.experiment.objective.by_age:
             return None
         return torch.from_numpy(self.experiment.objective.factors(held.new, np.array([0, len(held)]))).to(self.dtype)
 
     def scores(self, arrays: ArrayRecord, held: HeldSamples, asked: tuple[str, ...]) -> Scores:
-        """What the model that came says of samples, as the simulator's learners do."""
+        """Return the scores of samples under the received model, as the simulator computes them."""
         model = self._loaded(arrays)
         images = np.stack([unpack(payload) for payload in held.payloads])
         features, layer = None, self.last(model, asked)
@@ -134,7 +134,7 @@ class RecipeTask:
         return scores_of(asked, logits.numpy(), labels, features)
 
     def last(self, model: nn.Module, asked: tuple[str, ...]) -> nn.Linear | None:
-        """The linear layer that the model ends with, where gradients are asked for; refused where it ends otherwise."""
+        """Return the last layer, if gradients are requested, or else None. A last layer that is not linear is refused."""
         if "features" not in asked:
             return None
         layer = last_layer(model, self.dataset.shape)
@@ -144,7 +144,7 @@ class RecipeTask:
         return layer
 
     def _place(self, order: Order) -> int:
-        """The client's place among those that train, by which its mini-batches are drawn."""
+        """Return the client's place in the cohort of the round, which determines its mini-batches."""
         cohort = self.experiment.training.cohort
         if cohort is None:
             return order.client
@@ -152,7 +152,7 @@ class RecipeTask:
         return int(np.searchsorted(drawn, order.client))
 
     def evaluate(self, t: int, arrays: ArrayRecord) -> MetricRecord:
-        """Accuracy and mean loss on the test set, and accuracy on what was held out of the training images."""
+        """Return accuracy and mean loss on the test set and, if the recipe has a validation set, the accuracy on it."""
         model, (test, *held_out) = self._loaded(arrays), self.dataset.judged
         accuracy, loss = self._score(model, *test)
         found = MetricRecord({"test_accuracy": accuracy, "test_loss": loss})
@@ -180,7 +180,7 @@ class RecipeTask:
 
 @dataclass(frozen=True, eq=False)
 class RecipeSource(Source):
-    """The stream of one client as the recipe deals it."""
+    """The stream of one client, as in the simulator."""
 
     task: RecipeTask
     client: int
@@ -200,13 +200,13 @@ class RecipeSource(Source):
 
 @cache
 def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> RecipeTask:
-    """Made once in a process: the data are read, and streams keep their orders."""
+    """Return the task of a recipe, made once per process: it reads the data, and its streams cache the sequences of samples."""
     experiment = load(recipe, overrides)
     return RecipeTask(experiment, hold_out(experiment.data.load(), experiment.data.validation))
 
 
 def recipe_client(recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None) -> ClientApp:
-    """Return a ClientApp that admits and trains as the recipe says."""
+    """Return a ClientApp that admits samples and trains as the recipe specifies."""
     app = ClientApp()
 
     def own_task() -> RecipeTask:
@@ -225,8 +225,8 @@ def recipe_client(recipe: str, overrides: Sequence[str] = (), store: Path | str 
 
     @headgate_client(app, source=own_source, store=store, rules=own_rules, scores=own_scores)
     def train(message: Message, context: Context, held: HeldSamples) -> Message:
-        arrays, told = own_task().train(message.content.array_records["arrays"], held, held.order)
-        metrics = MetricRecord({**told, "num-examples": len(held)})
+        arrays, measured = own_task().train(message.content.array_records["arrays"], held, held.order)
+        metrics = MetricRecord({**measured, "num-examples": len(held)})
         return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
     return app
@@ -238,24 +238,24 @@ def recipe_server(
     folder: Path | str | None = None,
     finished: Callable[[Path], object] | None = None,
 ) -> ServerApp:
-    """Return a ServerApp that runs the recipe into a run folder, or into the one that the run's config names as `out`.
+    """Return a ServerApp that runs the recipe and records it in a run folder: `folder`, or by default `out` in the run config.
 
-    That config may have the fields of `Discipline`, too. `finished` is called with the run folder after the last round.
+    The run config may also have the fields of `Discipline`. `finished` is called with the run folder after the last round.
     """
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        task, told = task_of(recipe, tuple(overrides)), context.run_config
-        into = folder or told.get("out")
+        task, config = task_of(recipe, tuple(overrides)), context.run_config
+        into = folder or config.get("out")
         if not into:
             raise SettingError("run config out: must name the run folder")
         for policy in task.experiment.policies.values():
             for rule in (policy.retention(task.experiment.system), policy.selection):
                 task.last(task.model(), () if rule is None else rule.scores)
         names = {own.name: own.name.replace("_", "-") for own in fields(Discipline)}
-        rules = Discipline(**{name: told[key] for name, key in names.items() if key in told})  # type: ignore[arg-type]
-        track = re.findall(r"[^\s,]+", str(told.get("track") or ""))
+        rules = Discipline(**{name: config[key] for name, key in names.items() if key in config})  # type: ignore[arg-type]
+        track = re.findall(r"[^\s,]+", str(config.get("track") or ""))
         strategy = AdmissionStrategy(task.experiment, str(into), discipline=rules, track=track)
         with closing(strategy):
             strategy.start(grid, task.start(), evaluate_fn=task.evaluate)

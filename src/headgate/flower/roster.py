@@ -1,7 +1,7 @@
-"""Who is there, which client each node of the grid is, and whose answer a reply is.
+"""The connected nodes: which client each node of the grid is, and which node a reply comes from.
 
-In a deployment with keys a node is the client whose key it has. Without them every new node is asked once, and believed. A
-client is one node for as long as that node is there: a later claim never takes its place.
+In a deployment with keys, a node is the client whose key it has. Without keys, every new node is asked once for its client,
+and trusted. A client stays with one node as long as that node is connected: another node that claims it does not replace it.
 """
 
 import secrets
@@ -24,44 +24,44 @@ from headgate.flower.keys import read_keys
 
 IDENTITY = f"{MessageType.QUERY}.identity"
 ANSWER_WITHIN = 120.0
-"""seconds for a node to say who it is, where a round has as many"""
+"""most seconds that a node has to state its client; the deadline of a round may leave fewer"""
 PAUSE = 1.0
-"""seconds between two looks while clients are waited for"""
+"""seconds between two checks while the server waits for clients"""
 SETTLED = 2.0
-"""seconds for which an inner strategy sees the same clients, and the least that it may wait for more"""
+"""seconds for which an inner strategy sees the same clients, and the least time that it may wait for more clients"""
 NEVER = 0.0
-"""the turn of a node that claims a client and has not yet been it; nodes that have been it are counted in their order"""
+"""turn of a node that claims a client but was never that client; nodes that were have the turns 1, 2, …"""
 
 
 class Roster:
-    """The nodes that have said who they are; kept in the store, so that a restarted server need not ask again.
+    """The nodes whose clients are known. They are kept in the store, so that a restarted server does not ask again.
 
-    `keys` is the file of the deployment's keys; None: there is none, and nodes are believed.
+    `keys` is the file of the deployment's keys. If it is None, each node is asked for its client, and trusted.
     """
 
     def __init__(self, store: LedgerStore, clients: int, keys: Path | None = None) -> None:
         self._store, self.clients, self._keys = store, clients, keys
         self._nodes: dict[int, Node] = {}
         self._turns: dict[int, float] = {}
-        self._know(store.nodes())
-        self._looks = 0
+        self._index(store.nodes())
+        self._checks = 0
         self._failures: dict[int, int] = {}
         self._not_before: dict[int, int] = {}
 
     def gather(self, grid: Grid, t: int, wanted: int, seconds: float, answer_within: float) -> dict[int, int]:
-        """Client → node, as soon as `wanted` clients are there, or after so many seconds."""
+        """Return the node of each connected client, once `wanted` clients are connected or `seconds` have passed."""
         end = time.monotonic() + seconds
         while True:
-            there = self.look(grid, t, answer_within)
+            there = self.connected(grid, t, answer_within)
             left = end - time.monotonic()
             if len(there) >= wanted or left <= 0:
                 return there
             time.sleep(min(PAUSE, left))
 
-    def look(self, grid: Grid, t: int, answer_within: float) -> dict[int, int]:
-        """Client → node of all who are there now."""
-        self._looks += 1
-        there = self._asked(grid, t, answer_within) if self._keys is None else self._by_key(grid, self._keys)
+    def connected(self, grid: Grid, t: int, answer_within: float) -> dict[int, int]:
+        """Return the node of each client that is connected now."""
+        self._checks += 1
+        there = self._by_claim(grid, t, answer_within) if self._keys is None else self._by_key(grid, self._keys)
         claims: dict[int, list[Node]] = {}
         for node in there:
             claim = self._nodes.get(node)
@@ -70,7 +70,7 @@ class Roster:
         return {client: self._holder(claims[client]).node for client in sorted(claims)}
 
     def _by_key(self, grid: Grid, keys: Path) -> list[int]:
-        """The nodes with a client's key."""
+        """Return the connected nodes that have the key of a client."""
         numbers = {key: client for client, key in read_keys(keys).items()}
         found = {info.node_id: numbers[info.public_key] for info in grid.get_nodes() if info.public_key in numbers}
         known = {each.node: each.client for each in self._nodes.values()}
@@ -79,16 +79,16 @@ class Roster:
             self._remember(new)
         return sorted(found)
 
-    def _asked(self, grid: Grid, t: int, answer_within: float) -> list[int]:
-        """All nodes; those that are new are asked who they are."""
+    def _by_claim(self, grid: Grid, t: int, answer_within: float) -> list[int]:
+        """Return all connected nodes, after asking new ones for their clients."""
         there = sorted(set(grid.get_node_ids()))
-        new = [node for node in there if node not in self._nodes and self._not_before.get(node, 0) <= self._looks]
+        new = [node for node in there if node not in self._nodes and self._not_before.get(node, 0) <= self._checks]
         if new:
             self._ask(grid, t, new, answer_within)
         return there
 
     def _holder(self, claims: list[Node]) -> Node:
-        """Of the nodes there that claim a client: the one that was it last, and from now on again."""
+        """Return which of these connected nodes is the client that they claim: the one that was it last. Record its turn."""
         holder = max(claims, key=lambda claim: claim.since)
         last = self._turns.get(holder.client, NEVER)
         if holder.since == NEVER or holder.since < last:
@@ -98,9 +98,9 @@ class Roster:
 
     def _remember(self, nodes: Collection[Node]) -> None:
         self._store.remember_nodes(nodes)
-        self._know(nodes)
+        self._index(nodes)
 
-    def _know(self, nodes: Collection[Node]) -> None:
+    def _index(self, nodes: Collection[Node]) -> None:
         for node in nodes:
             self._nodes[node.node] = node
             self._turns[node.client] = max(self._turns.get(node.client, NEVER), node.since)
@@ -119,18 +119,18 @@ class Roster:
                 continue
             try:
                 found[node] = Node(node, self._claimed(reply.content), NEVER)
-            except Exception as error:  # a stranger's bytes fail in many ways
+            except Exception as error:  # untrusted bytes can fail in many ways
                 events.append(Event(t, -1, "unknown", f"node {node}: {error}"))
-        for silent in asked - found.keys():  # asked again, but less and less often
+        for silent in asked - found.keys():  # asked again after 2, 4, 8, … checks
             self._failures[silent] = self._failures.get(silent, 0) + 1
-            self._not_before[silent] = self._looks + 2 ** self._failures[silent]
+            self._not_before[silent] = self._checks + 2 ** self._failures[silent]
         if found:
             self._remember(found.values())
         if events:
             self._store.note(events)
 
     def _claimed(self, content: RecordDict) -> int:
-        """Which client a node is by its answer."""
+        """Return the client that a node states in its reply."""
         client = from_wire(Identity, dict(content[RECORD])).client
         if client >= self.clients:
             raise DataError(f"identity.client = {client}: there are {self.clients} clients, from 0 on")
@@ -141,27 +141,27 @@ class Roster:
 
 
 class TooFewNodes(Exception):
-    """An inner strategy has waited for more clients than are there."""
+    """An inner strategy has waited too long for more clients than are connected."""
 
 
 class ClientGrid:
-    """The grid as an inner strategy sees it: only nodes that are clients in good standing, and no wait without an end.
+    """The grid as an inner strategy sees it: it has only the nodes of clients in good standing, and limits every wait.
 
-    `look` says which node each client is that is there now. After `patience` seconds there is an end: Flower's strategies ask
-    again and again.
+    `connected` returns the node of each connected client. Flower's strategies ask for nodes until there are enough; after
+    `patience` seconds they get a `TooFewNodes` error.
     """
 
-    def __init__(self, grid: Grid, look: Callable[[], Mapping[int, int]], patience: float) -> None:
-        self._grid, self._look, self._began, self._patience = grid, look, time.monotonic(), max(patience, SETTLED)
+    def __init__(self, grid: Grid, connected: Callable[[], Mapping[int, int]], patience: float) -> None:
+        self._grid, self._connected, self._began, self._patience = grid, connected, time.monotonic(), max(patience, SETTLED)
         self.clients: dict[int, int] | None = None
-        """node → client"""
+        """client of each node; None before the first check"""
 
     def get_node_ids(self) -> list[int]:
         waited = time.monotonic() - self._began
         if waited > self._patience:
             raise TooFewNodes(f"waited {waited:.0f} s for more than {len(self.clients or ())} clients")
         if self.clients is None or waited > SETTLED:
-            self.clients = {node: client for client, node in self._look().items()}
+            self.clients = {node: client for client, node in self._connected().items()}
         return list(self.clients)
 
     def __getattr__(self, name: str) -> Any:
@@ -169,53 +169,53 @@ class ClientGrid:
 
 
 def nonce() -> ConfigRecord:
-    """A record that makes the id of a message, its hash, one that nobody can guess: whoever knows the id may answer."""
+    """Return a random record. It makes the id of a message, its hash, impossible to guess: a reply is accepted by that id."""
     return ConfigRecord({"nonce": secrets.token_hex(16)})
 
 
 def guarded(grid: Grid) -> Grid:
-    """The grid, changed so that a reply is by the node that was asked, and one that cannot be read is that node's failure.
+    """Change the grid so that a reply is attributed to the node that was asked, and an unreadable one is its failure alone.
 
-    The SuperLink takes an answer only from who knows the id of the question, and only the node that was asked is told it. But
-    Flower's grid hands on what a message says of itself, also such as answer nothing, and builds all of them at once from the
-    bytes that nodes sent, unguarded. Here the answer to each question is pulled by itself and becomes a reply to it. An answer
-    that never comes whole is one that does not come.
+    The SuperLink accepts a reply only from a node that knows the id of the message, and sends the id only to the node that was
+    asked. But Flower's grid passes on what a reply states about itself, passes on messages that reply to nothing, and parses
+    the bytes of all nodes at once, without handling errors. Here the reply to each message is pulled separately and attributed
+    to the node that was asked. A reply that is never complete counts as missing.
     """
-    from flwr.superlink.grid import HttpGrid  # the SuperLink's half of Flower: two seconds, which no client needs
+    from flwr.superlink.grid import HttpGrid  # takes two seconds to import, and clients do not need it
 
     if not isinstance(grid, HttpGrid) or "pull_messages" in vars(grid):
         return grid
-    push, pull, questions = grid.push_messages, grid.pull_messages, dict[str, Message]()
+    push, pull, sent = grid.push_messages, grid.pull_messages, dict[str, Message]()
 
     def push_messages(messages: Iterable[Message]) -> Iterable[str]:
         messages = list(messages)
-        ids = [each for each in push(messages) if each]  # none where a node is not there any more
-        questions.update({each.metadata.message_id: remove_content_from_message(each) for each in messages})
+        ids = [each for each in push(messages) if each]  # a node that has disconnected has none
+        sent.update({each.metadata.message_id: remove_content_from_message(each) for each in messages})
         return ids
 
     def pull_messages(message_ids: Iterable[str]) -> list[Message]:
         link, replies = grid._runtime_client, list[Message]()
         if "PullMessages" not in vars(link):
-            vars(link)["PullMessages"] = partial(_answers_alone, link.PullMessages)
+            vars(link)["PullMessages"] = partial(_pull_replies, link.PullMessages)
         for asked in sorted(message_ids):
             found: list[RecordDict | Error] = []
             try:
                 found += [each.error if each.has_error() else each.content for each in pull([asked])]
-            except httpx.HTTPError:  # between us and the SuperLink
+            except httpx.HTTPError:  # the connection to the SuperLink has failed
                 raise
-            except Exception as error:  # a stranger's bytes fail in many ways
+            except Exception as error:  # untrusted bytes can fail in many ways
                 found.append(Error(0, f"its answer cannot be read ({type(error).__name__})"))
-            replies += [Message(each, reply_to=questions[asked]) for each in found]
+            replies += [Message(each, reply_to=sent[asked]) for each in found]
         return replies
 
     vars(grid).update(push_messages=push_messages, pull_messages=pull_messages)
     return grid
 
 
-def _answers_alone(
+def _pull_replies(
     pull: Callable[[PullAppMessagesRequest], PullAppMessagesResponse], request: PullAppMessagesRequest
 ) -> PullAppMessagesResponse:
-    """What was asked for: nodes can also put messages there that answer nothing."""
+    """Pull the replies to the requested messages, without others: nodes can also send messages that reply to nothing."""
     found = pull(request)
     both = zip(found.messages_list, found.message_object_trees, strict=True)
     kept = [each for each in both if each[0].metadata.reply_to_message_id in request.message_ids]

@@ -1,4 +1,4 @@
-"""One round's replies: what counts, what is checked, and what is handed on to be averaged."""
+"""The replies of a round: how they are checked, and which of them are averaged."""
 
 import io
 import math
@@ -32,33 +32,33 @@ from headgate.control.types import Floats, Losses
 from headgate.errors import DataError, SettingError
 
 NamedArrays = Mapping[str, NDArray[Any]]
-"""a model: its parameters by name"""
+"""the parameters of a model, by name"""
 HEADER = 4_096
-"""bytes that an array's form may take beside its numbers"""
+"""largest header of an array, in bytes"""
 LONGEST = 2**28
-"""bytes of an array whose shape is not the model's"""
+"""largest array whose shape may differ from the model's, in bytes"""
 METRICS = 100
-"""numbers beside the model that an answer may hold"""
+"""largest number of metrics in a reply"""
 HUGE = 1e100
-"""no number in an update is larger, so a mean of updates is finite; metrics beyond it are left out"""
+"""largest absolute value in an update, so that a mean of updates is finite; larger metrics are left out"""
 
 
 @dataclass(frozen=True)
 class Discipline:
-    """What a round waits for and what it accepts."""
+    """How long a round waits for clients, and which replies it accepts."""
 
     deadline: float = 600.0
-    """seconds from the orders to the last answer that counts"""
+    """seconds after the orders within which a reply counts"""
     quorum: int = 1
-    """valid answers that a new model needs; what was admitted counts in any case"""
+    """number of valid replies that a new model needs; admitted samples count in any case"""
     gather: float = 300.0
-    """seconds a round waits at its beginning for that many clients to be there"""
+    """seconds that a round waits at its beginning until `quorum` clients are connected"""
     norm_cap: float | None = None
-    """the longest update that is accepted; a longer one is an offence"""
+    """length of the longest update that is accepted; a longer one is an offence; None: any length"""
     norm_multiple: float = 10.0
-    """times the median update beyond which an update is shortened to the median's length; 0: never"""
+    """multiple of the median length beyond which an update is shortened to the median length; 0: never"""
     offences: int = 3
-    """invalid answers after which a client gets no more orders"""
+    """number of invalid replies after which a client gets no more orders"""
 
     def __post_init__(self) -> None:
         positive("discipline.deadline", self.deadline)
@@ -73,19 +73,19 @@ class Discipline:
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """A client's model that passed all checks, to be averaged."""
+    """A client's model that has passed all checks and will be averaged."""
 
     client: int
     n: int
     model: NamedArrays
     metrics: Mapping[str, float]
     reply: Message | None = None
-    """the answer that it came with"""
+    """the reply that the model was part of"""
 
 
 @dataclass(frozen=True, eq=False)
 class CheckedReplies:
-    """The replies of a round, checked: the answers and the updates, both sorted by client."""
+    """The checked replies of a round: answers and updates, both sorted by client."""
 
     answers: list[Answer]
     updates: list[Update]
@@ -96,15 +96,15 @@ class CheckedReplies:
         return sum(answer.reason is None for answer in self.answers)
 
     def losses(self, clients: int) -> Losses:
-        """What clients reported of their samples' losses; not a number where they did not."""
-        told = Losses(*(np.full((1, clients), np.nan) for _ in Losses._fields))
+        """Return the losses of samples that clients reported, NaN for clients that reported none."""
+        reported = Losses(*(np.full((1, clients), np.nan) for _ in Losses._fields))
         for update in self.updates:
-            for name, each in zip((NEW_LOSS, HELD_LOSS, NEW_RIGHT), told.arrays, strict=True):
+            for name, each in zip((NEW_LOSS, HELD_LOSS, NEW_RIGHT), reported.arrays, strict=True):
                 each[0, update.client] = update.metrics.get(name, np.nan)
-        return told
+        return reported
 
 
-def hear(
+def check_replies(
     accounts: Accounts,
     now: OpenRound,
     sent: Mapping[int, Order],
@@ -113,22 +113,22 @@ def hear(
     discipline: Discipline,
     fixed_shapes: bool = True,
 ) -> CheckedReplies:
-    """Check every reply to the orders in `sent` (node → order). The result is sorted by client, in whatever order they came.
+    """Check the replies to the orders in `sent`, which has the order of each node. The result is sorted by client.
 
-    Without `fixed_shapes` a client's arrays may have other shapes than the model's, as trees in bytes do.
+    Without `fixed_shapes`, a client's arrays may have other shapes than the model's, like those of trees stored as bytes.
     """
     silent = f"no answer within {discipline.deadline:g} s"
     answers = {order.client: Answer(order.client, reason=silent) for order in sent.values()}
-    heard, updates, events = set[int](), dict[int, Update](), list[Event]()
+    replied, updates, events = set[int](), dict[int, Update](), list[Event]()
     for reply in replies:
         order = sent.get(reply.metadata.src_node_id)
         if order is None:
             events.append(Event(now.t, -1, "unknown", f"node {reply.metadata.src_node_id} was not asked"))
             continue
-        if order.client in heard:
+        if order.client in replied:
             events.append(Event(now.t, order.client, "again", "answered twice; the first answer counts"))
             continue
-        heard.add(order.client)
+        replied.add(order.client)
         if reply.has_error():
             reason = one_line(f"error {reply.error.code}: {(reply.error.reason or '').strip() or 'no reason given'}")
             answers[order.client] = Answer(order.client, reason=reason)
@@ -150,7 +150,7 @@ def _judge(
     discipline: Discipline,
     fixed_shapes: bool,
 ) -> tuple[Answer, Update | None]:
-    """All of an answer is read here. Whatever fails in that is an offence of its client, and the run goes on."""
+    """Read and check one reply. Any failure in this is an offence of the client, and the run continues."""
     answer = Answer(order.client)
     try:
         record = reply.content.get(RECORD)
@@ -173,17 +173,17 @@ def _judge(
         return answer, Update(order.client, receipt.n, arrays, metrics, reply)
     except DataError as error:
         reason = str(error)
-    except Exception as error:  # a stranger's bytes fail in many ways
+    except Exception as error:  # untrusted bytes can fail in many ways
         reason = f"its answer cannot be read ({type(error).__name__}: {error})"
     return replace(answer, reason=one_line(reason), offence=True), None
 
 
 def for_any_strategy(t: int, updates: Iterable[Update], weight: str) -> tuple[list[Message], list[Event]]:
-    """The replies as Flower's strategies can take them, and what is to be told.
+    """Return the replies in a form that all strategies of Flower accept, and events for the ledger.
 
-    These raise where the records of two replies have different names, so that one client could end the run: replies that differ
-    from most are left out. Some go by the places of arrays: these are in the model's order. A client counts with at most the
-    samples that it trained on: `weight` names that metric.
+    Strategies fail if the records of two replies have different names, so that one client could end the run. Replies with other
+    names than most are therefore left out. Some strategies identify arrays by position, so arrays are in the model's order. The
+    metric `weight` is at most the number of samples that the client trained on.
     """
     forms = [(each, each.reply, _form(each.reply.content)) for each in updates if each.reply is not None]
     usual = Counter(form for *_, form in forms).most_common(1)
@@ -195,21 +195,21 @@ def for_any_strategy(t: int, updates: Iterable[Update], weight: str) -> tuple[li
         for name, arrays in reply.content.array_records.items():
             reply.content[name] = ArrayRecord({key: arrays[key] for key in each.model})
         for record in reply.content.metric_records.values():
-            if weight in record and not 0 < (said := each.metrics.get(weight, 0.0)) <= each.n:
+            if weight in record and not 0 < (stated := each.metrics.get(weight, 0.0)) <= each.n:
                 record[weight] = each.n
-                events.append(Event(t, each.client, "weight", f"{weight} = {said:g} counts as {each.n}: it trained on these"))
+                events.append(Event(t, each.client, "weight", f"{weight} = {stated:g} counts as {each.n}: it trained on these"))
         replies.append(reply)
     return replies, events
 
 
 def _form(content: RecordDict) -> frozenset[tuple[str, frozenset[str]]]:
-    """The names of all records of an answer but ours, and what they hold."""
+    """Return the names of the arrays and metrics of a reply, by record."""
     records: list[tuple[str, Any]] = [*content.array_records.items(), *content.metric_records.items()]
     return frozenset((name, frozenset(record)) for name, record in records)
 
 
 def evaluations(replies: Iterable[Message], asked: Mapping[int, int], weight: str = "num-examples") -> list[Update]:
-    """What the clients of the nodes in `asked` (node → client) measured; answers that cannot be read are left out."""
+    """Return what clients measured. `asked` has the client of each node; replies that cannot be read are left out."""
     found: dict[int, Update] = {}
     for reply in replies:
         client = asked.get(reply.metadata.src_node_id)
@@ -218,7 +218,7 @@ def evaluations(replies: Iterable[Message], asked: Mapping[int, int], weight: st
         try:
             metrics = numbers(reply.content.metric_records.values())
             n = int(metrics.get(weight, 0))
-        except Exception:  # a stranger's bytes fail in many ways
+        except Exception:  # untrusted bytes can fail in many ways
             continue
         if 0 < n <= LARGEST:
             found[client] = Update(client, n, {}, metrics, reply)
@@ -226,7 +226,7 @@ def evaluations(replies: Iterable[Message], asked: Mapping[int, int], weight: st
 
 
 def mean_metrics(updates: Iterable[Update], weight: Floats | None = None) -> MetricRecord:
-    """Each number, as the mean over those who gave it: by the samples that they trained on, or by the clients' `weight`."""
+    """Return the mean of each metric over the clients that report it, weighted by `weight` or by their numbers of samples."""
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
     for update in updates:
@@ -237,13 +237,13 @@ def mean_metrics(updates: Iterable[Update], weight: Floats | None = None) -> Met
     return MetricRecord({name: sums[name] / counts[name] for name in sorted(sums) if counts[name]})
 
 
-# arrays and metrics of a stranger
+# arrays and metrics from untrusted clients
 
 
 def read_arrays(packed: Mapping[str, Array], model: NamedArrays, fixed_shapes: bool = True) -> dict[str, NDArray[Any]]:
-    """The arrays of an answer, each of the name, shape and type that the model has; nothing else is read, or copied.
+    """Return the arrays of a reply, without copies. Names, shapes and dtypes that differ from the model's are refused.
 
-    Without `fixed_shapes` shapes may be others, of at most `LONGEST` bytes.
+    Without `fixed_shapes`, an array may have any shape with at most `LONGEST` bytes.
     """
     if packed.keys() != model.keys():
         missing, extra = (
@@ -254,7 +254,7 @@ def read_arrays(packed: Mapping[str, Array], model: NamedArrays, fixed_shapes: b
 
 
 def read_array(name: str, packed: Array, expected: NDArray[Any], fixed_shape: bool = True) -> NDArray[Any]:
-    """The one form that is read is numpy's own for a single array; its size is looked at first."""
+    """Return one array, which must be in numpy's format for a single array. Its size is checked before it is parsed."""
     data = packed.data
     if packed.stype != "numpy.ndarray" or not isinstance(data, bytes) or not data.startswith(npy.MAGIC_PREFIX):
         raise DataError(f"{name} cannot be read: it is not in numpy's form for one array")
@@ -264,7 +264,7 @@ def read_array(name: str, packed: Array, expected: NDArray[Any], fixed_shape: bo
     try:
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(file)]
         shape, by_column, dtype = read(file, max_header_size=HEADER)
-    except Exception as error:  # a header is parsed as Python's literals, which fail in many ways
+    except Exception as error:  # numpy parses a header as a Python literal, which can fail in many ways
         raise DataError(f"{name} cannot be read ({type(error).__name__} in its header)") from None
     if fixed_shape and shape != expected.shape:
         raise DataError(f"{name} has shape {shape}, expected {expected.shape}")
@@ -278,7 +278,7 @@ def read_array(name: str, packed: Array, expected: NDArray[Any], fixed_shape: bo
 
 
 def check_update(update: NamedArrays, model: NamedArrays, longest: float | None = None) -> None:
-    """Refuses an update that cannot be averaged into the model."""
+    """Refuse an update that cannot be averaged into the model."""
     for name, array in update.items():
         if array.dtype.kind in "fc" and not float(np.abs(array).max(initial=0)) <= HUGE:
             raise DataError(f"{name} holds numbers that are not finite, or beyond {HUGE:g}")
@@ -291,7 +291,7 @@ def check_update(update: NamedArrays, model: NamedArrays, longest: float | None 
 
 
 def numbers(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """The numbers among an answer's metrics; lists and what is not finite are left out."""
+    """Return the metrics of a reply that are single numbers of at most `HUGE`; other metrics are left out."""
     found: dict[str, float] = {}
     for record in records:
         if len(found) + len(record) > METRICS:
@@ -305,6 +305,6 @@ def numbers(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def distance(update: NamedArrays, model: NamedArrays, kinds: str = "fiubc") -> float:
-    """‖θ_m − θ‖ over the parameters of these kinds of numbers."""
+    """Return ‖θ_m − θ‖ over the parameters with these kinds of dtype."""
     both = ((array, model[name]) for name, array in update.items() if array.dtype.kind in kinds)
     return float(np.sqrt(sum(np.square(array.astype(np.float64) - base.astype(np.float64)).sum() for array, base in both)))

@@ -1,6 +1,6 @@
-"""The run folder of a Flower run: the simulator's, plus the ledger and the parameters.
+"""The run folder of a Flower run: that of the simulator, with the ledger and the parameters in addition.
 
-Rows are kept in the ledger, in the transaction that settles their round, and the tables are written from there.
+The transaction that settles a round also writes its rows to the ledger, and the tables are written from the ledger.
 """
 
 import os
@@ -30,10 +30,10 @@ EXECUTOR = "flower"
 
 
 class RunRecord:
-    """Writes the folder of one run, which it makes or goes on with, and opens its ledger.
+    """The record of one run: creates its folder or continues it, opens its ledger, and writes its tables and state.
 
-    The folder is `held` before anything in it is looked at: two first starts may come at once. `track` names trackers to log
-    rounds to, as `headgate run` does. With `own_prices`, a function of the user's, their mean is not known.
+    The folder is locked by `held` before anything in it is read, because two processes may start at once. `track` names the
+    trackers that log rounds, as for `headgate run`. If `own_prices`, the user's function sets prices, whose mean is unknown.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class RunRecord:
             _check_same(folder, experiment)
         self.folder, self.parameters, self.rounds = folder, folder / PARAMETERS, experiment.rounds
         self._writer, self._experiment = RunWriter(folder), experiment
-        self._began, self._told = time.monotonic(), ""
+        self._began, self._line = time.monotonic(), ""
         self._watching: Watching | None = None
         self.discipline: dict[str, Any] = {}
-        """what rounds wait for and accept, for the record"""
+        """fields of the `Discipline` of the run, for the state file"""
         if track:
             self._watching = held.enter_context(Watching(track))
             self._watching(folder, [])
@@ -62,20 +62,20 @@ class RunRecord:
         held.callback(self.store.close)
 
     def _ledger(self) -> LedgerStore:
-        """The ledger; refused where it is gone, or older than the rest of the folder: the run would buy again."""
+        """Open the ledger. One that is missing, or older than the rest of the folder, is refused: the run would buy again."""
         path, played = self.folder / LEDGER, 0
-        if not path.exists() and self.parameters.exists():  # which are made after it
+        if not path.exists() and self.parameters.exists():  # parameters are written after the ledger
             raise DataError(f"{path}: is missing, though the run has begun; put it back, or choose another folder")
-        with suppress(DataError):  # a state that is damaged will be written again
+        with suppress(DataError):  # a damaged state file is replaced later
             played = int(read_state(self.folder)["round"])
         store = LedgerStore(path)
-        if (known := store.settled) < played:  # what a round came to is in the ledger first
+        if (known := store.settled) < played:  # the ledger is written before the state file
             store.close()
             raise DataError(f"{path}: knows {known} rounds, {STATE} tells of {played}; put the newest copy in its place")
         return store
 
     def rewrite(self) -> None:
-        """The tables as the ledger has them: a crash between the ledger and a table leaves no trace."""
+        """Write the tables again from the ledger, because a crash may have come between writing the ledger and a table."""
         rounds = self.store.rounds()
         self._writer.rewrite("metrics", [each.metrics for each in rounds])
         self._writer.rewrite("clients", [each.clients for each in rounds if each.clients is not None])
@@ -89,9 +89,9 @@ class RunRecord:
         if spent - done.metrics["spend"] < WARN_AT * money <= spent:
             log(WARNING, "headgate: %.3g %% of the money is spent, %.6g of %.6g", 100 * spent / money, spent, money)
 
-    def state(self, state: str, t: int, told: str = "") -> None:
-        """`told` is the last round in one line, for programs that follow the run."""
-        self._told = told or self._told
+    def state(self, state: str, t: int, line: str = "") -> None:
+        """Write the state file. `line` describes the last round in one line, for programs that follow the run."""
+        self._line = line or self._line
         self._writer.state(
             state,
             t,
@@ -102,19 +102,19 @@ class RunRecord:
             diverged=[],
             guessing=[],
             discipline=self.discipline,
-            told=self._told,
+            told=self._line,
             **self.store.refusals(),
         )
 
     def end(self, t: int) -> None:
-        """No more rounds follow now. After the last one the parts become tables, as in the simulator."""
+        """Write the final state of this process. After the last round, turn the parts into tables, as in the simulator."""
         if t == self.rounds:
             write_tables(RunFolder.open(self.folder))
         self.state("finished" if t == self.rounds else "interrupted", t)
 
 
 def _check_same(folder: Path, experiment: Experiment) -> None:
-    """Refuses to go on with what another experiment began. Where the modules of a recipe lie may differ."""
+    """Refuse to continue the run of another experiment. Only the folder of the recipe's modules may differ."""
     if read_sealed(folder / ENVIRONMENT).get("executor") != EXECUTOR:
         raise DataError(f"{folder}: holds a run of the simulator; choose another folder")
     for key, reason in experiment.unnamed.items():

@@ -1,7 +1,7 @@
-"""Where a client's samples come from: a data set, or a function.
+"""The sources of a client's samples: a data set, or a function.
 
-A source is asked for the samples after a cursor and tells the new cursor, which is stored together with the samples: what
-was admitted before a crash is never asked for again, and what was not is not skipped. Labels may come later than samples.
+A source returns the samples after a cursor, with a new cursor that is stored together with the samples. After a crash, samples
+that were admitted are not read again, and no others are skipped. Labels may come later than samples.
 """
 
 import io
@@ -21,7 +21,7 @@ Label = int | float | str
 
 
 class Sample(NamedTuple):
-    """A sample as it is stored: where it comes from, its bytes, and its label if that is known."""
+    """A sample from a source: its key, its bytes, and its label if that is known."""
 
     key: str
     payload: bytes
@@ -29,22 +29,22 @@ class Sample(NamedTuple):
 
 
 class HeldSample(NamedTuple):
-    """A sample as a client's store has it."""
+    """A sample in a client's store."""
 
     position: int
     key: str
     payload: bytes
     label: Label | None
     round: int = 0
-    """in which it was admitted"""
+    """round in which the sample was admitted"""
 
 
 SampleScorer = Callable[[Sequence[HeldSample], tuple[str, ...]], Scores]
-"""(samples, what is asked for) → what the model says of each of them"""
+"""function of samples and the names of the requested scores that returns the scores of each sample under the model"""
 
 
 class Batch(NamedTuple):
-    """Samples, and the cursor after them."""
+    """Samples and the cursor after them."""
 
     samples: list[Sample]
     cursor: int
@@ -54,10 +54,10 @@ class Source(Protocol):
     """The stream of one client."""
 
     def read(self, cursor: int, count: int) -> Batch:
-        """Up to `count` samples after `cursor`, 0 at the beginning; fewer where there are no more yet."""
+        """Return up to `count` samples after `cursor`, which is 0 at first; fewer if the source has no more yet."""
 
     def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
-        """The labels of those of these samples, admitted without one, that have one now."""
+        """Return the labels by key of those samples, all admitted without a label, whose label is known now."""
         return {}
 
 
@@ -89,7 +89,7 @@ def _array(value: Any) -> NDArray[Any]:
 
 
 def unpack(payload: bytes) -> Any:
-    """Return what `pack` packed."""
+    """Return the item that `pack` has packed."""
     try:
         loaded = np.load(io.BytesIO(payload), allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -101,15 +101,15 @@ def unpack(payload: bytes) -> Any:
 
 
 class DatasetSource(Source):
-    """The items of a data set in their order, each read when it is admitted: no more than these are in memory.
+    """The items of a data set, in order. Each is read only when it is admitted, so that no other items are in memory.
 
     Parameters
     ----------
     columns
         One data set, such as a torch `Dataset` or one of Hugging Face's `datasets`, with a length or as a stream; or several
-        with the same length, such as arrays of samples and labels, in memory or mapped from a file.
+        of the same length, such as arrays of samples and labels, in memory or mapped from a file.
     label
-        The name of an item's label, its place, or a function of the item. By default the item's `label`, or its last part.
+        The key or index of the label in an item, or a function of the item. By default its key `label`, or its last element.
 
     Examples
     --------
@@ -147,7 +147,7 @@ class DatasetSource(Source):
 
 @dataclass(frozen=True)
 class CallableSource(Source):
-    """Sample number 0, 1, 2, … by a function, which returns None where there is none yet."""
+    """Samples 0, 1, 2, … from a function that returns None if there is none yet; `later` returns late labels by key."""
 
     function: Callable[[int], Sample | None]
     later: Callable[[Sequence[str]], Mapping[str, Label]] | None = None

@@ -1,7 +1,7 @@
-"""headgate around any strategy of Flower: it orders what each client may admit, settles what they answer, and writes it down.
+"""Admission around any strategy of Flower: headgate orders what each client may admit, and settles and records the replies.
 
-The inner strategy samples clients, configures and averages; it knows nothing of orders. `start` is Flower's, with two
-differences: it goes on where the run folder stands, and every wait has a limit.
+The inner strategy samples clients, configures and averages; it does not see orders. `start` works like Flower's, with two
+differences: it continues the run in the run folder, and every wait has a limit.
 """
 
 import os
@@ -35,9 +35,9 @@ from headgate.flower.rounds import (
     Discipline,
     NamedArrays,
     Update,
+    check_replies,
     evaluations,
     for_any_strategy,
-    hear,
     mean_metrics,
 )
 from headgate.flower.run_folder import RunRecord
@@ -47,35 +47,35 @@ from headgate.writing import FolderLock
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 FEW = 1_000
-"""clients up to which what each admits and holds is recorded"""
+"""largest number of clients for which the table of clients is recorded"""
 END = f"{MessageType.QUERY}.end"
 JUDGED = ("test_accuracy", "test_loss", "validation_accuracy")
 LISTED = 8
-"""missing clients that the line of a round names"""
+"""largest number of missing clients that the line of a round names"""
 
 
 class Gated(Strategy):
-    """Admission around a strategy of Flower, in a run folder like the simulator's.
+    """Strategy of Flower that adds admission to another strategy, and records a run folder like the simulator's.
 
     Parameters
     ----------
     inner
-        Any strategy: it samples, configures and averages as it does alone. It sees only nodes that are clients, and only
-        replies that passed all checks.
+        Any strategy. It samples, configures and averages as it does alone, but sees only nodes that are clients, and only
+        replies that have passed all checks.
     experiment
-        A recipe, by name, by file or as a dict, with one policy and one seed. Its `system`, `prices`, `run` and policy count.
+        A recipe with one policy and one seed: its name, its file, or a dict. Its `system`, `prices`, `run` and policy are used.
     folder
-        The run folder. A run that is there already is continued.
+        The run folder. If it has a run already, this run is continued.
     discipline
-        What a round waits for and accepts.
+        How long a round waits, and which replies it accepts.
     prices
-        Round t's price, one number or one for each client, in place of the recipe's.
+        Function of the round that returns its price, one number or one for each client, instead of the recipe's prices.
     everyone
-        Whether clients that the inner strategy does not sample get orders as well, without the model.
+        Whether clients that the inner strategy does not sample also get orders, without the model.
     fixed_shapes
-        Whether clients' arrays must have the shapes of the model's. By default all but those of Flower's XGBoost strategies.
+        Whether clients' arrays must have the shapes of the model's. By default true, except for Flower's XGBoost strategies.
     track
-        Loggers of others, as `headgate run --track` names them.
+        Names of experiment trackers, as for `headgate run --track`.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class Gated(Strategy):
         return self.accounts.ledger
 
     def close(self) -> None:
-        """Let go of the run folder."""
+        """Close the ledger and unlock the run folder."""
         self._held.close()
 
     # Flower's strategy
@@ -144,7 +144,7 @@ class Gated(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
-        """Run all rounds that are left, up to `num_rounds` where it is given. `timeout` is the deadline of a round."""
+        """Run the remaining rounds, up to `num_rounds` if it is given. `timeout` is the deadline of a round, in seconds."""
         rounds = self.experiment.rounds if num_rounds is None else num_rounds
         if rounds > self.experiment.rounds:
             raise SettingError(f"num_rounds = {rounds}: the recipe plans for run.rounds = {self.experiment.rounds}")
@@ -176,8 +176,8 @@ class Gated(Strategy):
     def continue_from(self, initial_arrays: ArrayRecord) -> ArrayRecord:
         """Return the model that the run continues with: `initial_arrays` before round 1, later that of the run folder.
 
-        `start` calls it. Where another strategy wraps this one and has its own `start`, hand that the result as its
-        `initial_arrays`: it begins with what clients got last, and counts its rounds from 1.
+        `start` calls this method. If another strategy wraps this one and has its own `start`, pass it the result as
+        `initial_arrays`: it then begins with the model that clients received last, and counts its rounds from 1.
         """
         self._record.discipline = asdict(self.discipline)
         with on_disk(self._record.folder):
@@ -194,7 +194,7 @@ class Gated(Strategy):
         return record_of(self._model)
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        """The inner strategy's messages, each with its client's order, which is on disk before it is sent."""
+        """Return the inner strategy's messages, each with the order to its client. Orders are on disk before they are sent."""
         t, rules = self.accounts.t + 1, self.discipline
         self._sent, self._now = {}, None
         self._up_to_date()
@@ -206,13 +206,13 @@ class Gated(Strategy):
                 hint = "hand start() the arrays that Gated.continue_from() returns"
                 raise SettingError(f"initial_arrays: the run stands at round {self.accounts.t}; {hint}")
             self.continue_from(arrays)
-        self._model, self._grid = self._typed(numpy_of(arrays)), guarded(grid)
+        self._model, self._grid = self._in_model_dtypes(numpy_of(arrays)), guarded(grid)
         there = self._roster.gather(grid, t, rules.quorum, rules.gather, rules.deadline)
-        away = self._away()
+        excluded = self._excluded()
         gone = {client: node for client, node in there.items() if client in self.accounts.left - self._dismissed}
         self._dismiss(grid, gone.values())
         self._dismissed |= gone.keys()
-        view = self._view(grid, t, {node: client for client, node in there.items() if client not in away}, rules.gather)
+        view = self._view(grid, t, {node: client for client, node in there.items() if client not in excluded}, rules.gather)
         try:
             inner = self.inner.configure_train(t, record_of(self._model), ConfigRecord(dict(config)), cast(Grid, view))
             drawn = {message.metadata.dst_node_id: message for message in inner}
@@ -223,39 +223,39 @@ class Gated(Strategy):
         self._now, messages = self.accounts.begin(self._price(t), set(clients.values())), list[Message]()
         for node, client in clients.items():
             self._sent[node] = order = self.accounts.order(self._now, client, node in drawn)
-            message = drawn.get(node) or Message(self._bare(t, config), node, MessageType.TRAIN)
+            message = drawn.get(node) or Message(self._content_without_training(t, config), node, MessageType.TRAIN)
             messages.append(self._message(t, message, **{RECORD: ConfigRecord(to_wire(order))}))
         return messages
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Settle the round: what was admitted, by every answer; the model, if there are answers enough."""
+        """Settle the round: record the samples that each reply reports, and update the model if enough replies are valid."""
         now = self._now
         if now is None:
             if self.accounts.t < self.experiment.rounds:
                 raise SettingError(f"server_round = {server_round}: no orders were given for it")
             return None, None
-        heard = hear(self.accounts, now, self._sent, replies, self._model, self.discipline, self._fixed_shapes)
-        self.accounts.check_up_to_date(now, heard.answers)
-        losses = heard.losses(self.experiment.system.clients) if self.accounts.asks else None
-        done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
-        failure, moved, told = None, None, None
+        checked = check_replies(self.accounts, now, self._sent, replies, self._model, self.discipline, self._fixed_shapes)
+        self.accounts.check_up_to_date(now, checked.answers)
+        losses = checked.losses(self.experiment.system.clients) if self.accounts.asks else None
+        done = self.accounts.settled(now, checked.answers, self.discipline.offences, losses)
+        failure, moved, reported = None, None, None
         try:
-            moved, told, events = self._aggregated(now.t, heard)
-        except Exception as error:  # what was bought is settled before the run ends
+            moved, reported, events = self._aggregated(now.t, checked)
+        except Exception as error:  # purchases are settled before the error ends the run
             failure, events = error, [Event(now.t, -1, "not aggregated", f"{type(error).__name__}: {error}")]
         if moved is None:
             self._memory.restore(read_parameters(self._record.parameters, *self._file)[1])
         model = self._model if moved is None else moved
-        metrics = self._metrics(done, heard, self._judged(now.t, self._judged_arrays(record_of(model))))
+        metrics = self._metrics(done, checked, self._judged(now.t, self._judged_arrays(record_of(model))))
         with on_disk(self._record.folder):
             file = self._file
-            if moved is not None:  # another strategy's start may change the model further: then what clients got is kept
+            if moved is not None:  # a wrapping strategy may still change the model: save what clients received
                 kept = moved if self._started else self._model
                 file = write_parameters(self._record.parameters, now.t, kept, self._memory.now())
-            self.accounts.commit(done, file, metrics, self._clients(done), events=[*heard.events, *events])
+            self.accounts.commit(done, file, metrics, self._clients(done), events=[*checked.events, *events])
             self._file, self._model, self._now, self._sent = file, model, None, {}
             self._record.append(self.store.rounds(after=now.t - 1)[0])
-            line = self._told(heard, metrics)
+            line = self._progress_line(checked, metrics)
             self._record.state("running", now.t, line)
             keep_only(self._record.parameters, [file[0]])
         log(INFO, "%s", line)
@@ -263,10 +263,10 @@ class Gated(Strategy):
             raise failure
         if not self._started and now.t == self.experiment.rounds:
             self._end(self._grid)
-        return (None if moved is None else record_of(moved)), told
+        return (None if moved is None else record_of(moved)), reported
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        """The inner strategy's messages, to clients in good standing."""
+        """Return the inner strategy's messages to clients in good standing."""
         t = self.accounts.t
         view = self._view(grid, t, None, self.discipline.gather)
         try:
@@ -279,7 +279,7 @@ class Gated(Strategy):
         return [self._message(t, drawn[node]) for node in self._asked]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """What the inner strategy makes of the answers."""
+        """Return the metrics that the inner strategy aggregates from the replies."""
         found, events = self._evaluated(evaluations(replies, self._asked, self._weight))
         if events:
             self.store.note(events)
@@ -294,10 +294,10 @@ class Gated(Strategy):
             log(INFO, "  round 1 costs at most %g; `headgate plan` shows later rounds", policy.most_in_first_round(system))
         self.inner.summary()
 
-    # its parts
+    # internals
 
     def _up_to_date(self) -> int:
-        """Take up amendments to the terms, unless a round is open; return the last round by them."""
+        """Apply amendments, unless a round is open; return the last round under the amended terms."""
         if self.store.begun() is None:
             self.accounts.take_up()
         system = self.accounts.system
@@ -308,72 +308,71 @@ class Gated(Strategy):
                 self.inner.experiment = self.experiment
         return self.experiment.rounds
 
-    def _away(self) -> set[int]:
-        """Clients that get no orders: those in quarantine, and those that have left."""
+    def _excluded(self) -> set[int]:
+        """Return the clients that get no orders: those in quarantine, and those that have left."""
         return self.store.quarantined() | self.accounts.left
 
     def _view(self, grid: Grid, t: int, nodes: dict[int, int] | None, patience: float) -> ClientGrid:
-        """The grid for the inner strategy; `nodes` are those that are known to be there."""
+        """Return the grid for the inner strategy. `nodes` has the clients of connected nodes, if they are known."""
 
-        def look() -> dict[int, int]:
-            there, away = self._roster.look(grid, t, self.discipline.deadline), self._away()
-            return {client: node for client, node in there.items() if client not in away}
+        def connected_clients() -> dict[int, int]:
+            there, excluded = self._roster.connected(grid, t, self.discipline.deadline), self._excluded()
+            return {client: node for client, node in there.items() if client not in excluded}
 
-        view = ClientGrid(grid, look, patience)
+        view = ClientGrid(grid, connected_clients, patience)
         view.clients = nodes
         return view
 
     def _message(self, t: int, inner: Message, **records: ConfigRecord) -> Message:
-        """One of the inner strategy's with records of ours: FedAvg hands one content to all clients."""
-        content, told = RecordDict({**inner.content, **records, NONCE: nonce()}), inner.metadata
-        return Message(content, told.dst_node_id, told.message_type, ttl=self.discipline.deadline, group_id=str(t))
+        """Return a copy of the inner message with our records; FedAvg uses the same content object for all clients."""
+        content, metadata = RecordDict({**inner.content, **records, NONCE: nonce()}), inner.metadata
+        return Message(content, metadata.dst_node_id, metadata.message_type, ttl=self.discipline.deadline, group_id=str(t))
 
-    def _bare(self, t: int, config: ConfigRecord) -> RecordDict:
-        """What a client gets that does not train: no model, unless it looks at samples with it."""
+    def _content_without_training(self, t: int, config: ConfigRecord) -> RecordDict:
+        """Return the content for a client that does not train. It has the model only if rules look at samples."""
         content = RecordDict({"config": ConfigRecord({**config, "server-round": t})})
         if self.accounts.looks_at_samples:
             content["arrays"] = record_of(self._model)
         return content
 
-    def _aggregated(self, t: int, heard: CheckedReplies) -> tuple[NamedArrays | None, MetricRecord | None, list[Event]]:
-        """What the inner strategy makes of the updates, in the types of the model; None: the model stays as it is."""
-        if heard.valid < self.discipline.quorum:
-            few = Event(t, -1, "no quorum", f"{heard.valid} valid answers, {self.discipline.quorum} are needed")
-            return None, mean_metrics(heard.updates), [few]
-        arrays, metrics, events = self._by_inner(t, heard)
-        moved = None if arrays is None else self._typed(numpy_of(arrays))
+    def _aggregated(self, t: int, checked: CheckedReplies) -> tuple[NamedArrays | None, MetricRecord | None, list[Event]]:
+        """Return the new model in the dtypes of the old one, or None if it does not change; its metrics; and events."""
+        if checked.valid < self.discipline.quorum:
+            few = Event(t, -1, "no quorum", f"{checked.valid} valid answers, {self.discipline.quorum} are needed")
+            return None, mean_metrics(checked.updates), [few]
+        arrays, metrics, events = self._by_inner(t, checked)
+        moved = None if arrays is None else self._in_model_dtypes(numpy_of(arrays))
         if moved and not all(np.isfinite(array).all() for array in moved.values() if array.dtype.kind == "f"):
             moved, events = None, [*events, Event(t, -1, "diverged", "the new model is not finite; the model stays as it was")]
         return moved, metrics, events
 
-    def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
-        replies, events = for_any_strategy(t, heard.updates, self._weight)
+    def _by_inner(self, t: int, checked: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
+        replies, events = for_any_strategy(t, checked.updates, self._weight)
         return (*(self.inner.aggregate_train(t, replies) if replies else (None, None)), events)
 
     def _evaluated(self, judged: list[Update]) -> tuple[MetricRecord | None, list[Event]]:
         replies, events = for_any_strategy(self.accounts.t, judged, self._weight)
         return (self.inner.aggregate_evaluate(self.accounts.t, replies) if replies else None), events
 
-    def _typed(self, model: NamedArrays) -> NamedArrays:
-        """With the types that the model began with: in Flower's averages whole numbers and float32 become float64."""
+    def _in_model_dtypes(self, model: NamedArrays) -> NamedArrays:
+        """Return the arrays in the dtypes of the current model, because Flower's averages turn many dtypes into float64."""
         return {name: in_type_of(self._model[name], array) if name in self._model else array for name, array in model.items()}
 
     def _judged_arrays(self, arrays: ArrayRecord) -> ArrayRecord:
-        """What is evaluated, and what a run ends with."""
+        """Return the arrays to evaluate, which are also the result of a run."""
         return arrays
 
     def _end(self, grid: Grid) -> None:
-        """No more rounds follow now. After the last one clients that are there remove the run's samples, unless their
-        settings keep them."""
+        """Record the end of the rounds. After the last one, clients remove the run's samples, unless set to keep them."""
         if self.accounts.t == self.experiment.rounds:
-            there = self._roster.look(grid, self.accounts.t, min(self.discipline.deadline, ANSWER_WITHIN))
-            heard, clients = self._dismiss(grid, there.values()), self.experiment.system.clients
-            log(INFO, "headgate: the run is over; %s of %s clients were told to remove its samples", heard, clients)
+            there = self._roster.connected(grid, self.accounts.t, min(self.discipline.deadline, ANSWER_WITHIN))
+            replied, clients = self._dismiss(grid, there.values()), self.experiment.system.clients
+            log(INFO, "headgate: the run is over; %s of %s clients were told to remove its samples", replied, clients)
         with on_disk(self._record.folder):
             self._record.end(self.accounts.t)
 
     def _dismiss(self, grid: Grid, nodes: Iterable[int]) -> int:
-        """Have these nodes remove the run's samples; return how many answered."""
+        """Make these nodes remove the run's samples; return how many replied."""
         seconds, over = min(self.discipline.deadline, ANSWER_WITHIN), ConfigRecord(to_wire(Ended(self.store.experiment)))
         messages = [
             Message(RecordDict({RECORD: over, NONCE: nonce()}), node, END, ttl=seconds, group_id=str(self.accounts.t))
@@ -391,23 +390,23 @@ class Gated(Strategy):
         return price + self.accounts.looks
 
     def _judged(self, t: int, arrays: ArrayRecord) -> dict[str, float | None]:
-        """Accuracy and loss by the user's function, under our names or those of Flower's examples."""
+        """Return accuracy and loss from the user's function, which may name them as headgate or as Flower's examples do."""
         due = t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
         found = self._evaluate(t, arrays) if self._evaluate is not None and due else None
-        told = {} if found is None else found
-        given: dict[str, float | None] = {name: float(value) for name, value in told.items() if np.isscalar(value)}  # type: ignore[arg-type]
+        measured = {} if found is None else found
+        given: dict[str, float | None] = {name: float(value) for name, value in measured.items() if np.isscalar(value)}  # type: ignore[arg-type]
         given = {"test_accuracy": given.get("accuracy"), "test_loss": given.get("loss"), **given}
         return {name: given.get(name) for name in JUDGED}
 
-    def _metrics(self, done: Settlement, heard: CheckedReplies, judged: dict[str, float | None]) -> dict[str, Any]:
-        """A row of the metrics, as the simulator's. N and n_eff are counted by the clients."""
+    def _metrics(self, done: Settlement, checked: CheckedReplies, judged: dict[str, float | None]) -> dict[str, Any]:
+        """Return the round's row of the metrics, as in the simulator. Clients report the counts for N and n_eff."""
         before, after, now = done.now.before, done.ledger, done.now
         N, uses, squares = (sum(getattr(row, name) for row in done.known.values()) for name in ("distinct", "uses", "squares"))
         n_eff = float(effective_sample_size(np.array(uses), np.array(squares)))
-        trained = sum(update.n for update in heard.updates)
+        trained = sum(update.n for update in checked.updates)
         bound = learning_error(np.array([trained]), np.array([N]), np.array([n_eff / N if N else 1.0]), self.experiment.bound)
-        told = mean_metrics(heard.updates)
-        loss = told.get("train_loss", told.get("loss"))
+        reported = mean_metrics(checked.updates)
+        loss = reported.get("train_loss", reported.get("loss"))
         row = {
             "policy": self.accounts.policy,
             "seed": self.accounts.seed,
@@ -428,14 +427,14 @@ class Gated(Strategy):
         return {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
 
     def _held_now(self, done: Settlement) -> Ints:
-        """What clients hold: by the ledger, without what they have withdrawn."""
+        """Return how many samples each client holds: by the ledger, less those that it has withdrawn."""
         held: Ints = done.ledger.occupancy[0].copy()
         for row in done.known.values():
             held[row.client] = max(held[row.client] - row.withdrawn, 0)
         return held
 
     def _looked(self, done: Settlement) -> dict[str, Any]:
-        """What the record says of looks, as the simulator's does: a window for each label, for clients tell of no more."""
+        """Return the columns on looks, as in the simulator. Clients report no looks, so a sample counts as a full window."""
         given, before, after = self.experiment, done.now.before, done.ledger
         rule = given.policies[self.accounts.policy].selection
         if rule is None or not (rule.looks and given.data.chooses(rule)):
@@ -445,12 +444,12 @@ class Gated(Strategy):
         return {"looked": looked, "looks": paid}
 
     def _clients(self, done: Settlement) -> dict[str, Any] | None:
-        """What each client admitted, holds and, where prices differ, was paid; late answers count in the round they came."""
+        """Return the round's row of the table of clients. Samples that a late reply reports count in the round of the reply."""
         clients = self.experiment.system.clients
         if clients > FEW:
             return None
         paid, rows = np.zeros(clients), [*done.closed, *done.corrected]
-        told = {} if done.losses is None else {NEW_LOSS: done.losses.new, HELD_LOSS: done.losses.held}
+        losses = {} if done.losses is None else {NEW_LOSS: done.losses.new, HELD_LOSS: done.losses.held}
         np.add.at(paid, [order.client for order in rows], [order.charge for order in rows])
         return {
             "policy": self.accounts.policy,
@@ -459,16 +458,16 @@ class Gated(Strategy):
             "admitted": (done.ledger.admitted - done.now.before.admitted)[0].tolist(),
             "held": self._held_now(done).tolist(),
             "paid": paid.tolist() if done.now.orders.price.ndim == 2 else None,
-            **{name: [None if np.isnan(loss) else loss for loss in each[0].tolist()] for name, each in told.items()},
+            **{name: [None if np.isnan(loss) else loss for loss in each[0].tolist()] for name, each in losses.items()},
         }
 
-    def _told(self, heard: CheckedReplies, row: dict[str, Any]) -> str:
-        """The round in one line: answers, samples, money, accuracy, and which clients gave no valid answer."""
+    def _progress_line(self, checked: CheckedReplies, row: dict[str, Any]) -> str:
+        """Return the round in one line: replies, samples, money, accuracy, and the clients without a valid reply."""
         clients, rounds, spent = self.experiment.system.clients, self.experiment.rounds, float(self.ledger.spent[0])
-        missing = sorted(set(range(clients)) - {answer.client for answer in heard.answers if answer.reason is None})
+        missing = sorted(set(range(clients)) - {answer.client for answer in checked.answers if answer.reason is None})
         listed = ", ".join(map(str, missing[:LISTED])) + (f" and {len(missing) - LISTED} more" if missing[LISTED:] else "")
         return (
-            f"round {row['t']} of {rounds}: {heard.valid} of {clients} answers, {row['admitted']} samples "
+            f"round {row['t']} of {rounds}: {checked.valid} of {clients} answers, {row['admitted']} samples "
             f"for {row['spend']:.6g}, spent {spent:.6g} of {self.experiment.system.money(rounds):.6g}, {row['n']} held"
             + ("" if row["test_accuracy"] is None else f", accuracy {row['test_accuracy']:.3f}")
             + (f"; no valid answer from clients {listed}" if missing else "")
@@ -476,14 +475,14 @@ class Gated(Strategy):
 
 
 class AdmissionStrategy(Gated):
-    """One policy of headgate over the clients of a grid, with the averaging of the recipe: `Gated` around `Averaging`.
+    """Strategy of Flower that runs one policy with the averaging of the recipe: `Gated` around `Averaging`.
 
     Parameters
     ----------
     experiment, folder, discipline, prices, track
         As for `Gated`.
     client_evaluation
-        Whether clients are asked to evaluate after every round.
+        Whether clients evaluate the model after every round.
     """
 
     def __init__(
@@ -499,13 +498,13 @@ class AdmissionStrategy(Gated):
         self._averaging = Averaging(experiment, (discipline or Discipline()).norm_multiple, client_evaluation)
         super().__init__(self._averaging, experiment, folder, discipline=discipline, everyone=True, **more)
 
-    def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
-        """A server update moves on also where nobody trained, and clients may tell different metrics."""
-        arrays, events = self._averaging.combined(t, heard.updates)
-        return arrays, mean_metrics(heard.updates), events
+    def _by_inner(self, t: int, checked: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
+        """Apply the server update, also if no client trained. Clients may report different metrics."""
+        arrays, events = self._averaging.combined(t, checked.updates)
+        return arrays, mean_metrics(checked.updates), events
 
     def _evaluated(self, judged: list[Update]) -> tuple[MetricRecord | None, list[Event]]:
-        """The mean of what clients measured, by their weights in the recipe."""
+        """Return the mean of what clients measured, with their weights in the recipe."""
         return (mean_metrics(judged, self.experiment.system.weight) if judged else None), []
 
     def _judged_arrays(self, arrays: ArrayRecord) -> ArrayRecord:
@@ -513,11 +512,11 @@ class AdmissionStrategy(Gated):
 
 
 def _by_client(view: ClientGrid) -> dict[int, int]:
-    """Node → client, by client."""
+    """Return the client of each node, sorted by client."""
     return dict(sorted((view.clients or {}).items(), key=lambda pair: pair[1]))
 
 
 def _of_trees(strategy: Any) -> bool:
-    """Whether it, or what it wraps, sends trees in bytes."""
+    """Return whether the strategy, or one that it wraps, sends trees as bytes."""
     inside = getattr(strategy, "strategy", None)
     return isinstance(strategy, FedXgbBagging | FedXgbCyclic) or (inside is not None and _of_trees(inside))

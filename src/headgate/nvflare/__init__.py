@@ -26,12 +26,12 @@ META = "headgate"  # the key of purchases and reports in the meta data of an FLM
 
 
 class Admissions:
-    """What one client has admitted in one run, on disk; `report` is for the meta data of its answer.
+    """The admissions of one client in one run, on disk. `report` goes into the meta data of the client's reply.
 
     Parameters
     ----------
     folder : str or Path
-        Where the count lies; made where there is none. It must outlast the job's workspace, which NVFlare empties.
+        Folder of the count, created if it does not exist. It must be outside the job's workspace, which NVFlare empties.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -39,24 +39,24 @@ class Admissions:
         self.report: dict[str, Any] = {}
 
     def admit(self, model: Any, most: int | None = None, erased: int = 0) -> range:
-        """Admit what the purchase of this round says, once: asked again, the client reports what it did the first time.
+        """Admit the purchase of this round, once. If the round is repeated, report what was admitted the first time.
 
         Parameters
         ----------
         model : FLModel
-            As it was received.
+            The model as it was received.
         most : int, optional
-            New samples that can be had in this round; those that are missing are not charged.
+            Number of new samples that are available in this round, by default all. Missing samples are not charged.
         erased : int, optional
-            Samples that the client was to hold now and that were erased.
+            Number of samples that the client should hold now, but that were erased.
 
         Returns
         -------
         range
-            The samples to hold and to train on, by their place among all that the client ever admits, from 0 on.
+            The samples to hold and to train on, as positions among all samples that the client ever admits, counted from 0.
         """
-        said = dict(model.meta[META])
-        run, order = said.pop("run"), Purchase(**said)
+        fields = dict(model.meta[META])
+        run, order = fields.pop("run"), Purchase(**fields)
         known, position, done = order.last - order.samples, 0, dict[int, int]()
         if self._path.exists():
             found = json.loads(self._path.read_bytes())
@@ -70,7 +70,7 @@ class Admissions:
             done[order.round] = left if most is None else max(min(left, most), 0)
             position += done[order.round]
         while len(done) > 1 and position - sum(done.values()) + done[min(done)] <= known:
-            del done[min(done)]  # the server has heard of it
+            del done[min(done)]  # the server has received this report
         self._path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(self._path, json_bytes({"run": run, "position": position, "rounds": done}))
         sync(self._path.parent)
@@ -79,27 +79,27 @@ class Admissions:
 
 
 class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no types
-    """Federated averaging on NVFlare in which headgate decides what each client admits; safe to be killed anywhere.
+    """Federated averaging on NVFlare in which headgate decides what each client admits. It can be killed at any time.
 
-    Clients are weighed by the samples that they hold. Subclasses may override `price`, `present`, `load_model` (the first
+    Clients are weighted by the samples that they hold. Subclasses may override `price`, `present`, `load_model` (the first
     model), `aggregate` and `update_model`.
 
     Parameters
     ----------
     folder : str
-        Where accounts and model lie. It must outlast the job's workspace, which NVFlare empties.
+        Folder of the accounts and the model. It must be outside the job's workspace, which NVFlare empties.
     sites : list of str
-        Names of NVFlare's clients, in the order of the buffers; further ones are for clients that join later.
+        Names of NVFlare's clients, in the order of the buffers; additional names are for clients that join later.
     system : dict
         The settings of `headgate.System`: buffer, budget, horizon, weight, currency.
     policy : str or dict, optional
-        As a recipe names it: its kind, or its kind and settings.
+        The policy as in a recipe: its kind, or its kind and settings.
     prices : list of float, optional
-        Of a sample, by round; left out: override `price`.
+        Price of a sample in each round. If it is left out, override `price`.
     timeout : int, optional
-        Seconds to wait for a round's answers; 0: for ever. A client that is late reports with its next answer.
+        Seconds to wait for the replies of a round; 0: no limit. A client that is late reports with its next reply.
     persistor_id : str, optional
-        NVFlare's component that has the first model and gets the last one.
+        Id of the NVFlare component that loads the first model and saves the last one.
     """
 
     def __init__(
@@ -107,21 +107,21 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         prices: Sequence[float] = (), timeout: int = 0, persistor_id: str = "",
     ) -> None:  # fmt: skip
         super().__init__(persistor_id=persistor_id, ignore_result_error=True, task_check_period=0.1)
-        self.folder, self.sites, self.system = folder, sites, system  # NVFlare writes them into the job by these names
+        self.folder, self.sites, self.system = folder, sites, system  # NVFlare writes attributes of these names into the job
         self.policy, self.prices, self.timeout = policy, prices, timeout
 
     def price(self, t: int) -> ArrayLike:
-        """Return the price of a sample in round t, from 1 on: one number, or one for each client."""
+        """Return the price of a sample in round t, counted from 1: one number, or one for each client."""
         if t > len(self.prices):
             raise SettingError(f"prices: has {len(self.prices)} of them, none for round {t}; give more, or override `price`")
         return self.prices[t - 1]
 
     def present(self, t: int) -> list[str]:
-        """Return the names of the clients that are there in round t: those that NVFlare knows of."""
+        """Return the names of the clients that are connected in round t: by default, all that NVFlare knows."""
         return [client.name for client in self.engine.get_clients()]
 
     def run(self) -> None:
-        """Run the rounds that are left. NVFlare calls this."""
+        """Run the remaining rounds. NVFlare calls this method."""
         with Books(self.folder, System(**self.system), make(POLICY, self.policy, "policy")) as books:
             clear_partial(Path(self.folder))
             if not (t := books.ledger.t) and not self._path(0).exists():
@@ -135,7 +135,7 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
             self.save_model(FLModel(params=model))
 
     def _round(self, books: Books, t: int, model: Model) -> Model:
-        """The model after round t. Where nobody is there or the job is stopped, the round is not over and it is as before."""
+        """Run round t and return the new model. If no client is present or the job is stopped, return the same model."""
         self.current_round, there, answers = t, self.present(t), dict[int, FLModel]()
         if not (present := [m for m in range(books.system.clients) if self.sites[m] in there]):
             time.sleep(1.0)
@@ -151,11 +151,11 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         reports, refused, results = dict[int, Delivery](), dict[int, str](), list[FLModel]()
         for client, answer in sorted(answers.copy().items()):
             try:
-                told = _delivery(answer.meta.get(META), t)
-                if n := books.check(client, told):
+                report = _delivery(answer.meta.get(META), t)
+                if n := books.check(client, report):
                     meta = {MetaKey.NUM_STEPS_CURRENT_ROUND: n, "client_name": self.sites[client]}
                     results.append(FLModel(params=_params(answer, model), current_round=t, meta=meta))
-                reports[client] = told
+                reports[client] = report
             except HeadgateError as error:
                 refused[client] = one_line(error)
                 self.warning(f"{self.sites[client]}: its answer does not count: {refused[client]}")
@@ -179,22 +179,22 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
 
 
 def _params(answer: FLModel, model: Model) -> Model:
-    """A client's parameters, in full; refused where they are not those of the model."""
-    said = answer.params
-    if not isinstance(said, dict) or said.keys() != model.keys():
-        raise DataError(f"params = {shown(said)}: must have the names {shown(list(model))}")
+    """Return the full parameters of a client. Names, shapes or types that do not fit the model are refused."""
+    params = answer.params
+    if not isinstance(params, dict) or params.keys() != model.keys():
+        raise DataError(f"params = {shown(params)}: must have the names {shown(list(model))}")
     for name, own in model.items():
-        found = said[name] if isinstance(said[name], np.ndarray) else np.array(None)
+        found = params[name] if isinstance(params[name], np.ndarray) else np.array(None)
         if found.shape != own.shape or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
             raise DataError(f"params.{name}: must be finite numbers of shape {own.shape}")
-    return {name: own + said[name] for name, own in model.items()} if answer.params_type == ParamsType.DIFF else said
+    return {name: own + params[name] for name, own in model.items()} if answer.params_type == ParamsType.DIFF else params
 
 
-def _delivery(said: Any, t: int) -> Delivery:
-    """A client's report on round t; refused where it is none. The accounts say whether it can be."""
-    told = said if isinstance(said, dict) else {}
-    rounds, admitted = (checked(name, tuple[int, ...], told.get(name)) for name in ("rounds", "admitted"))
+def _delivery(sent: Any, t: int) -> Delivery:
+    """Return a client's report on round t. A malformed report is refused; the accounts check whether it can be true."""
+    report = sent if isinstance(sent, dict) else {}
+    rounds, admitted = (checked(name, tuple[int, ...], report.get(name)) for name in ("rounds", "admitted"))
     if len(rounds) != len(admitted) or max(rounds, default=0) != t:
         raise DataError(f"rounds = {shown(rounds)}: must go up to {t}, with as many numbers as in admitted")
     done = dict(zip(rounds, admitted, strict=True))
-    return Delivery(done.pop(t), earlier=done, erased=checked("erased", int, told.get("erased")))
+    return Delivery(done.pop(t), earlier=done, erased=checked("erased", int, report.get("erased")))

@@ -1,1 +1,1 @@
-"""A page over run folders: what they hold as JSON, as it is written, and a planner. It writes nothing."""
+"""The page: an HTTP server that shows run folders, also while they are written, and plans runs. It writes no files."""

@@ -1,6 +1,6 @@
-"""Answers about runs: the list, settings and results, curves, buffers, the gate round by round.
+"""Answers about runs: the list, settings and results, curves, buffers, and the gate round by round.
 
-Every answer is a data class. Its fields are the keys of the JSON object, and the OpenAPI document is made from them.
+Every answer is a data class. Its fields are the keys of the JSON object, and define its schema in the OpenAPI document.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ Metric = Literal[
 ]  # fmt: skip
 GATE_COLUMNS = ("price", "spend", "spent", "debt", "admitted", "n", "N", "accuracy")
 GATE_CLIENTS = 60
-"""clients that the gate draws one by one; more are put together with their neighbours"""
+"""largest number of clients that the gate draws separately; with more clients, neighbours are added up"""
 BY_HEAD = {
     "started": lambda head: head.started,
     "name": lambda head: head.name,
@@ -39,7 +39,7 @@ BY_HEAD = {
 }
 BY_ROW = {"spend": "spend_share", "accuracy": "best_accuracy"}
 UNREADABLE = 20
-"""folders that are named although they cannot be read"""
+"""largest number of unreadable folders that the list names"""
 Ints = NDArray[np.int64]
 
 
@@ -53,7 +53,7 @@ def runs_in(library: Library, name: str, policy: str, by_client: bool = False) -
 
 
 def policies_of(run: RunFolder, asked: Sequence[str] = ()) -> list[str]:
-    """Return the policies asked for, or all of the run."""
+    """Return the policies in `asked`, or all policies of the run if it is empty."""
     for policy in asked:
         if policy not in run.policies:
             raise UnknownRun(f"policy {policy[:100]!r}: {run.name} has {', '.join(run.policies)}")
@@ -70,13 +70,13 @@ class RunList:
     offset: int
     limit: int
     rows: list[dict[str, Any]]
-    """as `headgate list --format json` prints them"""
+    """rows as `headgate list --format json` prints them"""
     unreadable: dict[str, str]
-    """by name, why"""
+    """the reason for each folder that cannot be read, by name"""
 
 
 def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int, offset: int) -> RunList:
-    """Return the runs that contain all words of `search`. Only what is shown, or sorted by, is read."""
+    """Return the runs that contain all words of `search`. Results are read only for rows that are shown, or to sort by them."""
     heads, falling, words = library.heads(), order == "desc", search.lower().split()
     texts = {name: " ".join([name, head.status, *head.policies]).lower() for name, head in heads.items()}
     found = [heads[name] for name in sorted(heads) if all(word in texts[name] for word in words)]
@@ -85,7 +85,7 @@ def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int
     else:
         results = {row["name"]: row[BY_ROW[sort]] for row in library.rows([head.name for head in found])}
         known = [head for head in found if results[head.name] is not None]
-        without = [head for head in found if results[head.name] is None]  # they come last either way
+        without = [head for head in found if results[head.name] is None]  # last in either order
         found = [*sorted(known, key=lambda head: results[head.name], reverse=falling), *without]
     rows = library.rows([head.name for head in found[offset : offset + limit]])
     return RunList(len(heads), len(found), offset, limit, rows, dict(islice(library.unreadable().items(), UNREADABLE)))
@@ -96,7 +96,7 @@ def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int
 
 @dataclass(frozen=True)
 class RunProgress:
-    """Which run, and how far it has come."""
+    """A run and its progress."""
 
     name: str
     state: State
@@ -119,15 +119,15 @@ class RunDetail(RunProgress):
     elapsed: float | None
     note: str | None
     recorded: bool
-    """whether it was recorded what each client held"""
+    """whether the run recorded what each client held"""
     toml: str
     environment: dict[str, Any]
     conclusion: str
     warning: str
     summary: list[dict[str, Any]]
-    """as in summary.json"""
+    """summaries of the policies, as in summary.json"""
     table: dict[str, list[Any]]
-    """columns, each with title and meaning, and rows of cells, each with a text and whether it says that a limit was broken"""
+    """columns with titles and meanings, and rows of cells with their texts and whether each shows that a limit was broken"""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class RunCurves(RunProgress):
 
 
 def detail(library: Library, name: str) -> RunDetail:
-    """Return settings, state and results of a run."""
+    """Return the settings, the state and the results of a run."""
     run = library.open(name)
     found = [runs_in(library, name, policy, by_client=True) for policy in run.policies]
     summaries = [summarise(one, run.target) for one in found]
@@ -151,13 +151,13 @@ def detail(library: Library, name: str) -> RunDetail:
 
 
 def _money_warning(run: RunFolder, one: Runs) -> str:
-    """Where clients are real, so is the money."""
+    """Return a warning if a run with real clients has spent most of its money, otherwise an empty text."""
     share = float(np.nansum(one.values["spend"])) / max(run.budget * run.rounds * len(run.seeds), 1e-100)
     return f"{share:.0%} of the money is spent." if run.environment.get("executor") == "flower" and share >= WARN_AT else ""
 
 
 def curves(library: Library, name: str, since: int = 0, points: int = 400, policies: Sequence[str] = ()) -> RunCurves:
-    """Return means over seeds with intervals, of the rounds after `since`."""
+    """Return means over seeds with intervals, for the rounds after `since`."""
     run = library.open(name)
     lines = [policy_curves(runs_in(library, name, policy), since, points) for policy in policies_of(run, policies)]
     state: Any = run.status
@@ -165,7 +165,7 @@ def curves(library: Library, name: str, since: int = 0, points: int = 400, polic
 
 
 def clients(library: Library, name: str, policy: str | None, seed: int | None) -> Heat:
-    """Return how full the buffers are in one run, or the mean over the runs of a policy."""
+    """Return how full the buffers are in the run of a seed, or the mean over all runs of a policy if `seed` is None."""
     run, rows = library.open(name), library.clients(name)
     if rows is None:
         raise DataError(f"{name}: {TOO_LARGE}")
@@ -209,11 +209,11 @@ class GateTrace:
     held: list[list[int]] | None
     admitted_by_client: list[list[int]] | None
     recorded: bool
-    """whether it was recorded what each client admitted"""
+    """whether the run recorded what each client admitted"""
 
 
 def trace(library: Library, name: str, policy: str | None, seed: int | None, first: int, limit: int) -> GateTrace:
-    """Return one run of a policy; without a seed, the first that has begun."""
+    """Return one run of a policy. If `seed` is None, it is the first run that has begun."""
     run = library.open(name)
     policies = policies_of(run, [] if policy is None else [policy])
     if seed is not None and seed not in run.seeds:
@@ -237,7 +237,7 @@ def trace(library: Library, name: str, policy: str | None, seed: int | None, fir
 
 
 def _recorded(rows: Rows | None, key: tuple[str, int], rounds: int) -> Ints | None:
-    """Return (rounds, clients); None where not all rounds were recorded."""
+    """Return an array of shape (rounds, clients), or None if not all rounds were recorded."""
     if rows is None or not rounds or int(rows.reached([key])[0]) < rounds:
         return None
     return np.asarray(rows.of([key], rounds)[0], dtype=np.int64)
@@ -246,7 +246,7 @@ def _recorded(rows: Rows | None, key: tuple[str, int], rounds: int) -> Ints | No
 def gate_trace(
     one: Runs, row: int, held: Ints | None, admitted: Ints | None, *, first: int, limit: int, **known: Any
 ) -> GateTrace:
-    """Return rounds from `first` on of a run or a rehearsal; `held` and `admitted` are (rounds, clients)."""
+    """Return the rounds from `first` of a run or a rehearsal. `held` and `admitted` have the shape (rounds, clients)."""
     starts, names = neighbours(len(one.buffers), GATE_CLIENTS)
     rounds = int(one.reached[row])
     rows = slice(first - 1, min(first - 1 + limit, rounds))

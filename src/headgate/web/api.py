@@ -1,4 +1,4 @@
-"""The API of the page. FastAPI checks what is asked and makes the OpenAPI document; threads beside the event loop answer."""
+"""The API of the page. FastAPI validates requests and creates the OpenAPI document; threads beside the event loop answer."""
 
 import json
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from headgate.web.runs import Library
 @dataclass(frozen=True)
 class Problem:
     error: str
-    """one line that names what was asked and its value"""
+    """one line that names the invalid parameter and its value"""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Json(Response):
 
 
 def endpoints(library: Library) -> APIRouter:
-    """Return the endpoints over these runs; each is answered in a thread."""
+    """Return the endpoints for these runs. Each request is answered in a thread."""
     router = APIRouter(prefix="/api", responses=REFUSALS)
 
     @router.get("/health", response_model=Health)
     def health() -> Response:
-        """Whether the page is there."""
+        """Return the version and the folder of the page."""
         return Json(Health("headgate", __version__, library.title))
 
     @router.get("/runs", response_model=answers.RunList)
@@ -68,12 +68,12 @@ def endpoints(library: Library) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000, description="most rows")] = 100,
         offset: Annotated[int, Query(ge=0, le=10**9, description="rows to pass over")] = 0,
     ) -> Response:
-        """All runs, searched, sorted, a page at a time."""
+        """Return the runs that match a search, sorted, one page at a time."""
         return Json(answers.run_list(library, search, sort, order, limit, offset))
 
     @router.get("/runs/{name}", response_model=answers.RunDetail)
     def detail(name: str) -> Response:
-        """A run: settings, state, results of each policy."""
+        """Return the settings and the state of a run, and the results of each policy."""
         return Json(answers.detail(library, name))
 
     @router.get("/runs/{name}/curves", response_model=answers.RunCurves)
@@ -83,12 +83,12 @@ def endpoints(library: Library) -> APIRouter:
         points: Points = 400,
         policies: Policies = [],  # noqa: B006  # FastAPI copies it
     ) -> Response:
-        """Means over seeds with intervals, round by round."""
+        """Return means over seeds with intervals, round by round."""
         return Json(answers.curves(library, name, since, points, policies))
 
     @router.get("/runs/{name}/clients", response_model=Heat)
     def clients(name: str, policy: Policy = None, seed: Seed = None) -> Response:
-        """How full each client's buffer is; without a seed, the mean over seeds."""
+        """Return how full each client's buffer is; without a seed, the mean over seeds."""
         return Json(answers.clients(library, name, policy, seed))
 
     @router.get("/runs/{name}/trace", response_model=answers.GateTrace)
@@ -99,7 +99,7 @@ def endpoints(library: Library) -> APIRouter:
         first: Annotated[int, Query(ge=1, le=10**9, description="first round")] = 1,
         limit: Annotated[int, Query(ge=1, le=1000, description="most rounds")] = 1000,
     ) -> Response:
-        """One run, round by round and client by client."""
+        """Return one run, round by round and client by client."""
         return Json(answers.trace(library, name, policy, seed, first, limit))
 
     @router.get("/compare", response_model=compare.RunComparison)
@@ -111,17 +111,17 @@ def endpoints(library: Library) -> APIRouter:
         to_run: Annotated[str | None, Query(description="the run of the line to compare with; left out: the first")] = None,
         to_policy: Annotated[str | None, Query(description="its policy")] = None,
     ) -> Response:
-        """Runs and policies round by round, differences to one of the lines, settings that differ."""
+        """Return runs and policies round by round, their differences from one of the lines, and the settings that differ."""
         return Json(compare.compare(library, runs, policies, metric, points, (to_run, to_policy)))
 
     @router.get("/plan", response_model=planning.PlanChoices)
     def choices() -> Response:
-        """What can be planned: policies, recipes, limits."""
+        """Return what can be planned: policies, recipes and limits."""
         return Json(planning.choices())
 
     @router.post("/plan", response_model=planning.PlanAnswer)
     def plan(asked: planning.PlanRequest) -> Response:
-        """Plan and rehearse."""
+        """Return a plan and its rehearsal."""
         return Json(planning.answer(asked))
 
     return router

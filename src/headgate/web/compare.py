@@ -19,29 +19,29 @@ from headgate.web.runs import Library
 
 MOST_RUNS, MOST_LINES = 20, 40
 MOST_SEEDS, MOST_CELLS = 200, 1_000_000
-"""of the runs whose money for the same accuracy is worked out, which takes two seconds at most: seeds, and runs times rounds"""
+"""largest numbers of seeds and of runs times rounds for which savings are computed, which then takes two seconds at most"""
 MONEY_ONLY = ("system.budget", "run.policies", "run.seeds", "run.first_seed", "training.target")
-"""settings in which these may differ, beside those of policies"""
+"""settings in which runs may differ for savings, besides the settings of policies"""
 LEARNT = (*EVALUATED, "best_accuracy", "train_loss")
 
 
 @dataclass(frozen=True)
 class ComparedSeries(Series):
-    """A line of a comparison, or how far it is from another, seed by seed."""
+    """A line of a comparison, or the difference between two lines, seed by seed."""
 
     x: list[int]
     run: str
     policy: str
     seeds: int
-    """that a mean is over; of a difference, those that both lines have"""
+    """number of seeds in a mean; for a difference, of seeds that both lines have"""
     end: dict[str, float | None] | None
-    """of the last values: mean over runs, half its 80 % interval, runs"""
+    """last values: mean over runs, half its 80 % interval, and number of runs"""
 
 
 @dataclass(frozen=True)
 class ComparedLine(ComparedSeries):
     runs: int
-    """all of them, also those whose model diverged"""
+    """number of runs, including those whose model diverged"""
     spend_per_round: float | None
     runs_over_budget: int
     dearest_share: float | None
@@ -57,14 +57,14 @@ class DifferingSetting:
 class RunComparison:
     metric: str
     runs: list[dict[str, Any]]
-    """as in the list of runs"""
+    """rows as in the list of runs"""
     lines: list[ComparedLine]
     base: int
-    """which of the lines the differences are to"""
+    """index of the line that is subtracted from the others"""
     differences: list[ComparedSeries]
     settings: list[DifferingSetting]
     savings: str
-    """what each policy needs for the accuracy of constant admission; empty where the runs do not determine it"""
+    """money that each policy needs for the accuracy of constant admission; empty if the runs do not determine it"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +76,9 @@ class Line:
     seeds: tuple[int, ...]
     x: Ints
     values: Floats
-    """(runs, rounds); NaN where a run has none"""
+    """array of shape (runs, rounds); NaN for missing values"""
     ends: Floats
-    """each run's last value"""
+    """last value of each run"""
 
 
 def compare(
@@ -89,7 +89,7 @@ def compare(
     points: int,
     to: tuple[str | None, str | None] = (None, None),
 ) -> RunComparison:
-    """Return lines and their differences to the line of run and policy `to`, by default the first."""
+    """Return the lines, and their differences from the line with run and policy `to`, by default the first line."""
     names = list(dict.fromkeys(names))
     found = [
         runs_in(library, name, policy)
@@ -116,9 +116,9 @@ def compare(
 
 
 def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
-    """Return the money for constant admission's accuracy in a sentence; empty where runs leave it open or are too large."""
+    """Return a sentence on the money for the accuracy of constant admission; empty if runs leave it open or are too large."""
     known = [
-        one  # whose money has a logarithm and each of whose seeds an accuracy: folders may hold anything
+        one  # with positive money and an accuracy for each seed: folders may hold any values
         for one in rankable(found)
         if one.finished and 0 < one.spend.mean() < np.inf and np.isfinite(one.last).all()
     ]
@@ -132,7 +132,7 @@ def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
 
 
 def _line(runs: Runs, metric: str, points: int) -> Line:
-    """Of the runs that have begun, for learning without those whose model was lost."""
+    """Return the line of the runs that have begun. Metrics of learning leave out runs whose model diverged."""
     kept = runs.begun & ~runs.lost if metric in LEARNT else runs.begun
     values = line(runs, metric)[kept, : runs.complete]
     seeds = tuple(seed for seed, there in zip(runs.seeds, kept, strict=True) if there)
@@ -153,7 +153,7 @@ def _compared_line(own: Line, runs: Runs) -> ComparedLine:
 
 
 def _difference(line: Line, to: Line) -> ComparedSeries:
-    """Return `line` less `to` at the places that both have, run by run of the seeds that both have."""
+    """Return `line` minus `to`, for the rounds and seeds that both have."""
     x, own, other = np.intersect1d(line.x, to.x, assume_unique=True, return_indices=True)
     _, mine, theirs = np.intersect1d(line.seeds, to.seeds, return_indices=True)
     gaps = line.values[np.ix_(mine, own)] - to.values[np.ix_(theirs, other)]
@@ -161,7 +161,7 @@ def _difference(line: Line, to: Line) -> ComparedSeries:
 
 
 def _points(line: Line, x: Ints, values: Floats, ends: Floats) -> dict[str, Any]:
-    """Return the points that have a mean, and where the runs end."""
+    """Return the points that have a mean, and the mean of the last values."""
     mean, half = means(values)
     known = np.isfinite(mean)
     drawn = {"x": rounded(x[known]), "mean": rounded(mean[known]), "half": rounded(half[known])}
@@ -170,7 +170,7 @@ def _points(line: Line, x: Ints, values: Floats, ends: Floats) -> dict[str, Any]
 
 
 def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[DifferingSetting]:
-    """Return the settings by dotted key that differ between runs; of policies, those that every run has.
+    """Return the settings, by dotted key, that differ between runs. Policies are compared only if every run has them.
 
     >>> a = {"policies": {"acdpp": {"K": 3}, "dpp": {"V": 1.0}}, "system": {"buffers": [1, 2]}}
     >>> [each.key for each in differing({"a": a, "b": {"policies": {"acdpp": {"K": 4}}, "system": {"buffers": [1, 3]}}})]

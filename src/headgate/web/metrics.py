@@ -21,7 +21,7 @@ HELP = {
 
 
 def metrics_text(library: Library) -> str:
-    """Return means over seeds of each policy of the newest runs; damaged ones are left out."""
+    """Return the means over seeds for each policy of the newest runs. Damaged runs are left out."""
     lines = {name: [f"# HELP headgate_{name} {text}", f"# TYPE headgate_{name} gauge"] for name, text in HELP.items()}
     for head in sorted(library.heads().values(), key=lambda head: head.started, reverse=True)[:MOST_RUNS]:
         try:

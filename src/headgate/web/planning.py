@@ -1,8 +1,8 @@
-"""The planner behind the page: a system, prices and a policy in; K, money, memory and bounds out, within a moment.
+"""The planner of the page. It computes K, money, memory and bounds from a system, prices and a policy.
 
-A request becomes a recipe and is built as any other, so the answer is that of `headgate plan` on the file that comes back with
-it, or of `headgate rehearse` where K or another number of the policy was stated. Nothing a visitor sends can name a file or a
-module, and what would take too long or too much memory is refused before anything is built.
+A request becomes a recipe and is built like any other, so the answer is that of `headgate plan` for the recipe that it
+contains, or of `headgate rehearse` if the request sets K or another number of the policy. A request cannot name a file or a
+module, and one that would take too long or too much memory is refused before anything is built.
 """
 
 from collections.abc import Mapping
@@ -37,22 +37,22 @@ LIMITS = {
 }
 MOST_TEXT = 200
 NOT_ASKED = ("file", "folder", "column", "sha256")
-"""keys that would name something on this machine"""
+"""keys that a request may not have, because they name something on this machine"""
 
 
 class PlanRequest(BaseModel):
-    """What may be asked."""
+    """A request for a plan."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     system: dict[str, Any]
     prices: dict[str, Any]
-    """as in a recipe, a trace brings its own"""
+    """prices as in a recipe; a trace includes its list of prices"""
     rounds: Annotated[StrictInt, Field(ge=2, le=LIMITS["rounds"])]
     seeds: Annotated[StrictInt, Field(ge=1, le=LIMITS["seeds"])] = 5
     policy: str = "headgate"
     K: Annotated[StrictInt, Field(ge=1, le=LIMITS["rounds"])] | None = None
-    """left out: chosen"""
+    """K of the policy; None: the planner chooses it"""
     gamma: float = 0.5
     phi: float = 0.5
     options: dict[str, Any] = Field(default_factory=dict)
@@ -62,7 +62,7 @@ class PlanRequest(BaseModel):
 
 
 def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any]]:
-    """The experiment, and the recipe that makes it again."""
+    """Return the experiment of a request, and its recipe."""
     if asked.policy not in POLICY.kinds:
         raise SettingError(f"policy = {asked.policy[:100]}: no such policy{nearest(asked.policy, list(POLICY.kinds))}")
     _check_sizes(asked)
@@ -71,7 +71,7 @@ def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any]]:
         process["prices"] = _prices(process.get("prices"), asked.rounds)
     own = {**asked.options, "kind": asked.policy}
     if asked.K is not None:
-        by_rule = issubclass(POLICY.kinds[asked.policy], BudgetedPolicy) and "rule" not in own  # keeps samples by a rule
+        by_rule = issubclass(POLICY.kinds[asked.policy], BudgetedPolicy) and "rule" not in own  # it has a retention rule
         own |= {"rule": {"kind": "kstep", "K": asked.K, "capacity": "buffer"}} if by_rule else {"K": asked.K}
     known = {each.name for each in fields(POLICY.kinds[asked.policy])}
     own |= {key: value for key, value in (("gamma", asked.gamma), ("phi", asked.phi)) if key in known and key not in own}
@@ -87,14 +87,14 @@ def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any]]:
 
 
 def _without_none(value: Any) -> Any:
-    """TOML has no null: what is null is left out."""
+    """Return the value without entries that are None, because TOML has no null."""
     if isinstance(value, dict):
         return {key: _without_none(each) for key, each in value.items() if each is not None}
     return value
 
 
 def _check_sizes(asked: PlanRequest) -> None:
-    """What would take too long or too much memory is refused before anything is built."""
+    """Refuse a request that would take too long or too much memory, before anything is built."""
     for key in asked.options.keys() & {"K", "kind"}:
         raise SettingError(f"options.{key}: is asked for as {'policy' if key == 'kind' else key}")
     if asked.options.get("capacity", "buffer") not in ("buffer", None):
@@ -103,7 +103,7 @@ def _check_sizes(asked: PlanRequest) -> None:
         _check_values(section, getattr(asked, section))
     if not isinstance(asked.system.get("buffers"), list) or not asked.system["buffers"]:
         raise SettingError("system.buffers: must be a list of whole numbers, one for each client")
-    system: SystemTable = fill(SystemTable, _without_none(asked.system), "system")  # of the types that will be used
+    system: SystemTable = fill(SystemTable, _without_none(asked.system), "system")  # with the types that are used later
     count, buffers = system.clients or len(system.buffers), system.buffers
     if not 1 <= count <= LIMITS["clients"]:
         raise SettingError(f"system.clients = {count}: must be 1 to {LIMITS['clients']:,}")
@@ -115,7 +115,7 @@ def _check_sizes(asked: PlanRequest) -> None:
 
 
 def check_waiting(experiment: Experiment) -> None:
-    """K is about the rounds that it takes to fill the buffers, and retention remembers so many."""
+    """Refuse a retention rule with too many places, and too many rounds to fill the buffers, to which K is close."""
     system = experiment.system
     for policy in experiment.policies.values():
         limit = Controller(system, policy, len(experiment.seeds)).buffers.limit
@@ -132,7 +132,7 @@ def check_waiting(experiment: Experiment) -> None:
 
 
 def _check_values(where: str, value: Any, depth: int = 0) -> None:
-    """Numbers and lists are bounded, and nothing names a file or a module."""
+    """Refuse numbers and lists that are too large, and values that name a file or a module."""
     if depth > 6:
         raise SettingError(f"{where[:100]}: too deep")
     if isinstance(value, Mapping):
@@ -146,7 +146,7 @@ def _check_values(where: str, value: Any, depth: int = 0) -> None:
             raise SettingError(f"{where[:100]}: {len(value)} entries; at most {most:,}")
         for each in value:
             _check_values(where, each, depth + 1)
-    elif isinstance(value, str) and ":" in value:  # a module:Class, whichever key says it
+    elif isinstance(value, str) and ":" in value:  # a module:Class, under any key
         raise SettingError(f"{where[:100]} = {value[:100]}: a plan knows what is shipped, nothing else")
     elif isinstance(value, int | float) and not abs(value) <= LIMITS["number"]:
         raise SettingError(f"{where[:100]} = {shown(value)}: must not be beyond {LIMITS['number']:g}")
@@ -157,7 +157,7 @@ def _check_values(where: str, value: Any, depth: int = 0) -> None:
 
 
 def _prices(prices: Any, rounds: int) -> list[float]:
-    """A run meets no more of them than it has rounds."""
+    """Return the prices of a trace, at most one for each round that a run has."""
     if not isinstance(prices, list) or not prices or not all(type(each) in (int, float) for each in prices):
         raise SettingError("prices.prices: must be a list of numbers")
     return [float(each) for each in prices[:rounds]]
@@ -179,7 +179,7 @@ class PlanRecipe:
 
 @dataclass(frozen=True)
 class PlanChoices:
-    """Policies, recipes to start from, limits."""
+    """The policies, the recipes to start from, and the limits."""
 
     policies: list[str]
     recipes: list[PlanRecipe]
@@ -203,22 +203,22 @@ def choices() -> PlanChoices:
 @dataclass(frozen=True)
 class PlanAnswer:
     plan: dict[str, Any]
-    """as `headgate plan --format json` prints it"""
+    """plan as `headgate plan --format json` prints it"""
     summary: dict[str, Any]
-    """of its rehearsal, as `headgate rehearse --format json` prints it"""
+    """summary of its rehearsal, as `headgate rehearse --format json` prints it"""
     memory: int
     peak_client: int
-    """who held most above its buffer"""
+    """client that held the most samples beyond its buffer"""
     peak_places: int
-    """how many samples that client has room for"""
+    """size of the buffer of that client, in samples"""
     curves: PolicyCurves
-    """as of a run, and the oracle's bound"""
+    """curves as for a run, with the bound of the oracle"""
     trace: GateTrace | None
     toml: str
 
 
 def answer(asked: PlanRequest) -> PlanAnswer:
-    """Plan and rehearse."""
+    """Return the plan for a request, and its rehearsal."""
     experiment, recipe = built(asked)
     check_waiting(experiment)
     system, policy = experiment.system, experiment.policies[asked.policy]
@@ -244,7 +244,7 @@ def _curves(experiment: Experiment, name: str, result: Rehearsal) -> PolicyCurve
 
 
 def _trace(experiment: Experiment, name: str, made: Plan) -> GateTrace:
-    """Return the first seed's run, client by client."""
+    """Return the run of the first seed, client by client."""
     prices = experiment.given_for(made.policy).prices
     one = rehearse(experiment.system, made.policy, prices, experiment.seeds[:1], experiment.rounds, by_client=True)
     assert one.held_by_client is not None

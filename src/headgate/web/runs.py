@@ -1,6 +1,6 @@
-"""The run folders below one folder, read when they change and not before.
+"""The run folders below one folder. A run is read again only after its files have changed.
 
-A name leads to a folder only if a look into the runs folder has found it: no path is ever made from what somebody asks for.
+A name leads to a folder only if a scan of the runs folder has found it: no path is ever made from the text of a request.
 Links are not followed. All methods may be called from several threads.
 """
 
@@ -18,7 +18,7 @@ from headgate.records.reader import RunFolder
 from headgate.records.tables import STATE, Follower, Mark, Rows, find_runs, mark_of, table_files
 
 HELD_BYTES = 2 * MOST_BYTES
-"""of all tables that are kept for the next question"""
+"""largest total size of the tables that are kept for later requests, in bytes"""
 TOO_LARGE = "what clients hold is more than the page can hold in memory"
 
 
@@ -27,7 +27,7 @@ class UnknownRun(HeadgateError):
 
 
 class Library:
-    """All runs below `folder`; where that is a run folder itself, this one run."""
+    """All runs below `folder` or, if that is itself a run folder, this one run."""
 
     def __init__(self, folder: Path) -> None:
         self._root = folder.resolve()
@@ -35,20 +35,20 @@ class Library:
             raise DataError(f"RUNS_DIR {folder}: there is no such folder")
         self._lock = RLock()
         self._found: dict[str, tuple[Mark | None, RunFolder | str]] = {}
-        """by name, the state's file as it was, and the run without its settings, or why it cannot be read"""
+        """by name, the mark of the state file at the last scan, and the run without settings or why it cannot be read"""
         self._rows: dict[str, tuple[Any, dict[str, Any]]] = {}
         self._opened: OrderedDict[str, tuple[RunFolder, RunFolder]] = OrderedDict()
-        """without and with its settings, which take longest to read"""
+        """by name, the run without and with its settings, which take the longest to read"""
         self._followers: OrderedDict[tuple[str, tuple[str, ...]], Follower] = OrderedDict()
 
     @property
     def title(self) -> str:
         return self._root.name
 
-    # what there is
+    # all runs
 
     def heads(self) -> dict[str, RunFolder]:
-        """By name, without settings. What is gone is forgotten."""
+        """Scan the folder; return the runs by name, without settings. Runs that are gone are removed from all caches."""
         with self._lock:
             found = {}
             for each in find_runs(self._root):
@@ -69,12 +69,12 @@ class Library:
             return runs
 
     def unreadable(self) -> dict[str, str]:
-        """Folders of runs that the last look could not understand, and why."""
+        """Return the folders that the last scan could not read, and the reasons."""
         with self._lock:
             return {name: why for name, (_, why) in self._found.items() if isinstance(why, str)}
 
     def head(self, name: str) -> RunFolder:
-        """The run of this name as it is now, without settings."""
+        """Return the run with this name in its present state, without settings."""
         with self._lock:
             mark, run = self._found.get(name, (None, ""))
             if isinstance(run, RunFolder) and mark_of(run.path / STATE) == mark:
@@ -86,13 +86,13 @@ class Library:
             return found
 
     def _short(self, error: Exception) -> str:
-        """Without the way to the runs folder, which is nobody else's business."""
+        """Return the message of an error without the path of the runs folder, which is private."""
         return str(error).replace(f"{self._root}{os.sep}", "")
 
     # one run
 
     def open(self, name: str) -> RunFolder:
-        """With its settings."""
+        """Return the run with this name, with its settings."""
         with self._lock:
             head = self.head(name)
             known = self._opened.get(name)
@@ -107,15 +107,15 @@ class Library:
             return known[1]
 
     def metrics(self, name: str) -> Rows:
-        """All that was measured, by `RunFolder.measured`."""
+        """Return the metrics of a run, with the columns in `RunFolder.measured`."""
         with self._lock:
             return self._followed(name, "metrics", self.open(name).measured)
 
     def clients(self, name: str, column: str = "held") -> Rows | None:
-        """What each client holds, or another column: no runs where it was not recorded, None where it is too large to hold."""
+        """Return what each client holds, or another column; without runs if it was not recorded, None if it is too large."""
         with self._lock:
             run = self.open(name)
-            whole = len(run.runs) * run.rounds * len(run.buffers) * 4  # bytes of one column, when the run will be finished
+            whole = len(run.runs) * run.rounds * len(run.buffers) * 4  # bytes of one column of the finished run
             return None if whole > MOST_BYTES else self._followed(name, "clients", (column,), len(run.buffers))
 
     def _followed(self, name: str, table: str, columns: tuple[str, ...] = (), clients: int = 0) -> Rows:
@@ -133,12 +133,12 @@ class Library:
         return follower.rows
 
     def rows(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """The lines of these runs in the list."""
+        """Return the rows of these runs in the list."""
         with self._lock:
             return [self._row(self.head(name)) for name in names]
 
     def _row(self, head: RunFolder) -> dict[str, Any]:
-        """Read again only where its files have changed."""
+        """Return the row of a run, which is read again only if its files have changed."""
         marks = self._found[head.name][0], head.status, table_files(head.path, "metrics")
         known = self._rows.get(head.name)
         if known is None or known[0] != marks:
@@ -150,13 +150,13 @@ class Library:
             run = self.open(head.name)
             if head.status == "running":
                 return run_row(run, self._followed(head.name, "metrics", LISTED))
-            # what no longer grows is read for this line and not kept
+            # tables that no longer grow are read for this row and not kept
             return run_row(run, run.follower("metrics", *LISTED, most_bytes=MOST_BYTES).look())
         except DataError as error:
             return run_row(head, problem=self._short(error))
 
     def round(self, name: str) -> int:
-        """How far its runs have come on average, which the state may not know of yet."""
+        """Return the mean number of rounds of its runs, which the state file may not have yet."""
         with self._lock:
             head = self.head(name)
             if head.state["state"] == "finished":

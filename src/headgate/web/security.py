@@ -1,7 +1,7 @@
-"""Who may ask, and what a browser may do with the answer.
+"""Access control: which requests are answered, and what a browser may do with the answers.
 
-On this machine alone nobody needs a token, but only names of this machine are answered to: else a page elsewhere could give
-its own name our address and read along. Reached from outside, everybody needs the token.
+A server that only this machine can reach needs no token, but accepts only names of this machine as host: otherwise a foreign
+page could point its own name to our address and read the answers. A server that other machines can reach requires the token.
 """
 
 import re
@@ -19,7 +19,7 @@ POLICY = "; ".join(
     [
         "default-src 'none'",
         "script-src 'self'",
-        "style-src 'self' 'unsafe-inline'",  # plotly writes its styles into the page
+        "style-src 'self' 'unsafe-inline'",  # plotly inserts its styles into the page
         "img-src 'self' data: blob:",
         "font-src 'self'",
         "connect-src 'self'",
@@ -40,11 +40,11 @@ HEADERS = {
 
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?")
 MOST_BYTES = 256 * 2**10
-"""of a body"""
+"""largest size of the body of a request, in bytes"""
 
 
 def hostname(host: str) -> str:
-    """The name in a Host header, without its port; empty where it is none.
+    """Return the name in a Host header without its port, or an empty text if the header is invalid.
 
     >>> hostname("localhost:8040"), hostname("[::1]:8040"), hostname("127.0.0.1")
     ('localhost', '::1', '127.0.0.1')
@@ -56,7 +56,7 @@ def hostname(host: str) -> str:
 
 
 class Guard:
-    """Around the whole application."""
+    """Middleware that checks the host, the origin, the size and the token of every request."""
 
     def __init__(self, app: ASGIApp, host: str = "127.0.0.1", token: str | None = None) -> None:
         self._app, self._token = app, token
@@ -87,7 +87,7 @@ class Guard:
 
         if refusal is None:
             await self._app(scope, receive, guarded)
-        else:  # the connection ends, or the rest of a body would still be taken in
+        else:  # close the connection, or the server would still read the rest of the body
             await JSONResponse({"error": refusal[1]}, refusal[0], {"Connection": "close"})(scope, receive, guarded)
 
     def _refusal(self, headers: Headers, method: str) -> tuple[int, str] | None:

@@ -1,4 +1,4 @@
-"""The server: one socket, one link, and a quiet end."""
+"""The server of the page: its application, its socket and its link."""
 
 import os
 import re
@@ -31,20 +31,19 @@ from headgate.web.runs import Library, UnknownRun
 from headgate.web.security import EVERYWHERE, LOOPBACK, Guard
 
 IDLE = 5
-"""seconds between two requests of a connection"""
+"""largest number of seconds between two requests on one connection"""
 CONNECTIONS = 512
-"""more are answered with 503"""
+"""largest number of connections; more are answered with 503"""
 THREADS = 4
-"""how many read or plan at the same time; the others wait, and every thread would keep memory of its own"""
+"""number of threads that read or plan at the same time; other requests wait, because each thread keeps its own memory"""
 LARGEST_HEAD = 32 * 2**10
-"""bytes of a request without its body"""
+"""largest size of a request without its body, in bytes"""
 SHORTEST_TOKEN = 16
 TOKEN = "HEADGATE_TOKEN"
 
 
 def token_for(host: str, file: Path | None = None) -> str | None:
-    """The token from where other users of this machine cannot see it: a file or HEADGATE_TOKEN. On this machine none is
-    needed; elsewhere one is made where none is given."""
+    """Return the token in `file` or HEADGATE_TOKEN, where other users cannot see it; else None on loopback, or a new token."""
     given = os.environ.get(TOKEN) or None
     if file is not None:
         try:
@@ -61,7 +60,8 @@ def token_for(host: str, file: Path | None = None) -> str | None:
 
 
 def link_to(host: str, port: int, token: str | None) -> str:
-    """
+    """Return the link to the page, with the token if there is one.
+
     >>> link_to("127.0.0.1", 8040, None), link_to("::1", 80, "abc")
     ('http://127.0.0.1:8040/', 'http://[::1]:80/?token=abc')
     """
@@ -70,7 +70,7 @@ def link_to(host: str, port: int, token: str | None) -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there, or say why there is none."""
+    """Return a socket that listens on this host and port, or raise an error with the reason."""
     if not 0 <= port <= 65535:
         raise SettingError(f"--port {port}: must be 0 to 65535")
     try:
@@ -91,7 +91,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def configured(app: ASGIApp) -> uvicorn.Config:
-    """Return uvicorn's settings: quiet, so that requests do not fill the disk, and limited."""
+    """Return the settings of uvicorn: with limits, and without a log of requests, which could fill the disk."""
     return uvicorn.Config(
         app,
         http="h11",
@@ -112,19 +112,19 @@ def serve(folder: Path, host: str, port: int, token: str | None, started: Callab
     app = make_app(folder, host, token)
     listening = listen(host, port)
     link = link_to(host, listening.getsockname()[1], token)
-    started(link)  # whoever comes before uvicorn is ready waits at the socket
+    started(link)  # until uvicorn is ready, connections wait at the socket
     with listening, suppress(KeyboardInterrupt):
         uvicorn.Server(configured(app)).run(sockets=[listening])
 
 
 STATIC = Path(__file__).parent / "static"
 DRAWING = Path(analysis.__file__).parent / "drawing"
-"""what the report draws with too"""
+"""scripts for figures, which the report uses as well"""
 PAGES = ("/", "/run/{name}", "/compare", "/plan", "/gate", "/gate/{name}")
 
 
 def make_app(folder: Path, host: str = "127.0.0.1", token: str | None = None) -> FastAPI:
-    """Return the page over the runs in `folder`."""
+    """Return the application of the page for the runs in `folder`."""
     library = Library(folder)
     app = FastAPI(
         title="headgate",
@@ -164,7 +164,7 @@ async def _page(request: Request) -> Response:
 
 
 async def _plotly(request: Request) -> Response:
-    found = find_spec("plotly")  # its file is wanted, not its modules, which take a second to import
+    found = find_spec("plotly")  # finds its file without an import of its modules, which takes a second
     if found is None or not found.submodule_search_locations:
         raise SettingError("page: needs plotly, as in pip install 'headgate[web]'")
     script = Path(found.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
@@ -174,7 +174,7 @@ async def _plotly(request: Request) -> Response:
 class _Static(StaticFiles):
     def file_response(self, full_path: Any, stat_result: Any, scope: Scope, status_code: int = 200) -> Response:
         response = super().file_response(full_path, stat_result, scope, status_code)
-        response.headers["Cache-Control"] = "no-cache"  # asked again, and answered with 304
+        response.headers["Cache-Control"] = "no-cache"  # the browser asks again, and gets 304 if nothing has changed
         return response
 
 
@@ -189,7 +189,7 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
 
 
 async def _refuse_query(request: Request, error: Exception) -> Response:
-    """Name the first key of the query or the body that is wrong, and its value."""
+    """Return an answer that names the first wrong key of the query or the body, and its value."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     key = next((each for each in first["loc"][1:] if isinstance(each, str)), first["loc"][0])

@@ -1,1 +1,1 @@
-"""Flower apps ready to run: the files of `template/`, with a recipe beside them."""
+"""Flower apps that are ready to run, written from the files in `template/` and a recipe."""

@@ -1,4 +1,4 @@
-"""Writes a Flower app that runs a recipe: what `headgate flower new` does."""
+"""Writes a Flower app that runs a recipe, for `headgate flower new`."""
 
 import keyword
 import re
@@ -21,7 +21,7 @@ AROUND = {
     "pyproject.toml": "pyproject.toml",
     "README.md": "README.md",
     "LICENSE": "LICENSE",
-    "gitignore": ".gitignore",  # of what is ignored, Flower takes nothing into the app's bundle
+    "gitignore": ".gitignore",  # Flower leaves ignored files out of the app's bundle
     "env.sh": "env.sh",
     "config.toml": "home/config.toml",
 }
@@ -31,7 +31,7 @@ FILES = ("__init__.py", "server_app.py", "client_app.py")
 def write_app(
     folder: Path, recipe: str, overrides: Sequence[str] = (), policy: str | None = None, clients: int | None = None
 ) -> Experiment:
-    """An app in `folder`, which must be new or empty; returns the experiment that it runs."""
+    """Write an app into `folder`, which must be new or empty; return the experiment that it runs."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder}: exists already; choose another folder")
     package = package_name(folder.resolve().name)
@@ -42,7 +42,7 @@ def write_app(
     for module, path in own.items():
         if module.as_posix() in FILES:
             raise DataError(f"{path}: the app has a {module} of its own; give the module another name")
-    said = {
+    values = {
         "package": package,
         "name": package.replace("_", "-"),
         "recipe": experiment.name,
@@ -56,7 +56,7 @@ def write_app(
     (folder / "home").mkdir()
     for source, name in AROUND.items():
         text = (TEMPLATE / source).read_text("utf-8")
-        (folder / name).write_text(text if source == "env.sh" else Template(text).substitute(said), "utf-8")
+        (folder / name).write_text(text if source == "env.sh" else Template(text).substitute(values), "utf-8")
     for name in FILES:
         (home / name).write_text((TEMPLATE / "package" / name).read_text("utf-8"), "utf-8")
     for module, path in own.items():
@@ -67,23 +67,23 @@ def write_app(
 
 
 def own_modules(tables: Mapping[str, Any], folders: Sequence[Path]) -> dict[Path, Path]:
-    """The files of all modules that a recipe names as `module:Class`, and of those they import, which lie in these folders.
+    """Return the files in these folders of all modules that a recipe names as `module:Class`, and of those they import.
 
-    By their place in the folder. Installed packages are not among them: they must be installed on every machine.
+    The keys are paths relative to the folders. Installed packages are left out: they must be installed on every machine.
     """
     roots = [folder.resolve() for folder in folders]
     finder = ModuleFinder(path=[str(root) for root in roots])
     for name in named_outside(tables).values():
         try:
             finder.import_hook(name.partition(":")[0])
-        except ImportError:  # not beside the recipe
+        except ImportError:  # not in these folders
             continue
     paths = [Path(file) for module in finder.modules.values() if (file := getattr(module, "__file__", None))]
     return {path.relative_to(root): path for path in paths for root in roots if path.is_relative_to(root)}
 
 
 def app_settings(folder: Path) -> tuple[int, Path]:
-    """Clients and run folder of an app that was written; its files may have been edited since."""
+    """Return the number of clients and the run folder of an app, whose files may have been edited."""
     try:
         own = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["tool"]["flwr"]["app"]
         package = str(own["components"]["serverapp"]).partition(".")[0]
@@ -94,7 +94,7 @@ def app_settings(folder: Path) -> tuple[int, Path]:
 
 
 def single(recipe: str, overrides: Sequence[str], policy: str | None, clients: int | None) -> list[str]:
-    """Overrides for one policy, headgate unless another is named, and one seed; with other clients, as much money for each."""
+    """Return overrides for one policy, by default headgate, and one seed. With other clients, each has the same budget."""
     more = list(overrides)
     given = load(recipe, more)
     if clients is not None and clients != given.system.clients:
@@ -102,12 +102,13 @@ def single(recipe: str, overrides: Sequence[str], policy: str | None, clients: i
         if not any(each.startswith("system.budget=") for each in overrides):
             more.append(f"system.budget={given.system.budget * clients / given.system.clients:g}")
         if isinstance(given.data.partition, Pairs) and not any(each.startswith("data.partition=") for each in overrides):
-            more.append("data.partition=iid")  # in pairs, fewer clients would know fewer classes
+            more.append("data.partition=iid")  # with pairs, fewer clients would hold fewer classes
     return [*more, f'run.policies=["{policy or "headgate"}"]', "run.seeds=1"]
 
 
 def package_name(name: str) -> str:
-    """
+    """Return a name as that of a Python package.
+
     >>> package_name("My first app"), package_name("2nd")
     ('my_first_app', 'app_2nd')
     """

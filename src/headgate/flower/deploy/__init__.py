@@ -1,1 +1,1 @@
-"""Files for a deployment of Flower behind nginx (certificates, configuration, units), and one on loopback to try it."""
+"""Deployments of Flower behind nginx: their files (certificates, configuration, units), and a local one to try them."""

@@ -1,7 +1,7 @@
-"""A private certificate authority and the server's certificate, made by `openssl`.
+"""A private certificate authority and the server's certificate, made with `openssl`.
 
-A deployment trusts its own authority alone. nginx and the SuperLink behind it share one certificate, so it always names
-loopback as well. Only their owner can read private keys.
+A deployment trusts only its own authority. nginx and the SuperLink behind it share one certificate, which therefore always
+names loopback as well. Only their owner can read private keys.
 """
 
 import ipaddress
@@ -16,21 +16,21 @@ from cryptography import x509
 from headgate.errors import DataError, SettingError
 
 FILES = ("ca.crt", "ca.key", "server.pem", "server.key")
-"""the first goes to every machine; the second signs, and is best kept off the machines of a deployment"""
+"""files of a deployment: `ca.crt` goes to every machine, and `ca.key`, which signs, is best kept off all of them"""
 LOOPBACK = ("localhost", "127.0.0.1")
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 825
 SOON = timedelta(days=30)
-"""a certificate that ends sooner is renewed, or warned of"""
+"""a certificate that expires sooner is renewed, or causes a warning"""
 AUTHORITY = ("basicConstraints=critical,CA:TRUE,pathlen:0", "keyUsage=critical,keyCertSign,cRLSign")
 SERVER = ("basicConstraints=critical,CA:FALSE", "keyUsage=critical,digitalSignature", "extendedKeyUsage=serverAuth")
 
 
 def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
-    """Make the certificates that are missing in a folder and renew the server's where it ends within 30 days.
+    """Make the certificates that are missing in a folder, and renew the server's if it expires within 30 days.
 
-    It is also renewed where it lacks one of the `hosts`, names or addresses of the server. Returns warnings: what was renewed,
-    and what ends within 30 days and cannot be. A certificate that has expired is refused (`DataError`), and so is a folder
-    that needs a new one and does not hold the authority's key.
+    It is also renewed if it lacks one of the `hosts`, which are names or addresses of the server. Return warnings about
+    certificates that were renewed, or that expire within 30 days and could not be. A certificate that has expired is refused
+    (`DataError`), and so is a folder that needs a new one and does not have the authority's key.
     """
     wanted, now, warnings = [_alternative_name(host) for host in (*hosts, *LOOPBACK)], datetime.now(UTC), list[str]()
     authority, signer, server, key = (folder / name for name in FILES)

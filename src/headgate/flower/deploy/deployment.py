@@ -1,8 +1,8 @@
-"""A deployment: files for its machines, and one on the loopback interface that runs the same scripts.
+"""The files of a deployment for its machines, and a deployment on the loopback interface that runs the same scripts.
 
-Flower 1.41 serves nodes, users and running apps on one port and asks users for no account. So the SuperLink listens on
-127.0.0.1, and nginx passes on the paths that SuperNodes need and no other. Flower does not look after a SuperExec, which
-starts apps: that of the SuperLink is a service of its own (`--isolation process`), that of a SuperNode ends with it.
+Flower 1.41 serves nodes, users and running apps on one port, and does not authenticate users. Therefore the SuperLink listens
+on 127.0.0.1, and nginx forwards only the paths that SuperNodes need. Flower does not supervise a SuperExec, which starts apps:
+that of the SuperLink is a separate service (`--isolation process`), and that of a SuperNode ends with the SuperNode.
 """
 
 import getpass
@@ -32,22 +32,22 @@ from headgate.writing import FolderLock
 SERVER = ("superlink", "superlink-superexec", "nginx")
 RENEWAL = ("certificates.sh", "headgate-certificates.service", "headgate-certificates.timer")
 NAME = "headgate"
-"""of the connection in Flower's config.toml"""
+"""name of the connection in Flower's config.toml"""
 FORBIDDEN = "\"'\\$%`\n"
-"""what no path or address may contain: the shell, nginx and systemd each give some of it a meaning"""
+"""characters that paths and addresses may not contain, because the shell, nginx or systemd interprets them"""
 MARK = "HEADGATE_DEPLOYMENT"
-"""variable by which processes of a deployment are found: its folder"""
+"""environment variable with the folder of a deployment, by which its processes are found"""
 AGAIN = 'set -m; while :; do bash "$@" & wait $!; echo "$0: ended ($?)"; kill -9 -- -$!; sleep 1; done'
-"""runs a script again and again, each time in a process group of its own, of which nothing is left"""
+"""shell code that restarts a script whenever it ends, each time in a new process group, and kills the rest of the old group"""
 PATIENCE = 300.0
-"""seconds for SuperNodes to join or a ServerApp to appear"""
+"""seconds to wait for SuperNodes to join or a ServerApp to start"""
 SERVER_APP = "flwr-serverapp"
 
 
 def write_server(folder: Path, certificates: Path, listen: str, inside: int) -> list[Path]:
-    """Write what the server's machine needs into a folder, and return the paths.
+    """Write the files for the server's machine into a folder, and return their paths.
 
-    SuperNodes come in at `listen` (ADDRESS:PORT); the SuperLink has the port `inside` of 127.0.0.1.
+    SuperNodes connect to `listen` (ADDRESS:PORT); the SuperLink listens on the port `inside` of 127.0.0.1.
     """
     values = {"certificates": certificates.resolve(), "inside": inside, "listen": listen}
     made = _write(folder, SERVER, ("nginx.conf", *RENEWAL), listen.rpartition(":")[2], values)
@@ -61,9 +61,9 @@ def write_server(folder: Path, certificates: Path, listen: str, inside: int) -> 
 def write_node(
     folder: Path, superlink: str, authority: Path, key: Path, client: int, clients: int, port: int, keep: bool = False
 ) -> list[Path]:
-    """Write what a client's machine needs into a folder, and return the paths.
+    """Write the files for a client's machine into a folder, and return their paths.
 
-    `superlink` is HOST:PORT of nginx. The SuperNode has a `port` of 127.0.0.1. Samples of a run stay after it if `keep` is set.
+    `superlink` is HOST:PORT of nginx. The SuperNode listens on `port` of 127.0.0.1. If `keep`, samples stay after a run.
     """
     values: dict[str, Any] = {"superlink": superlink, "authority": authority, "key": key, "port": port}
     values |= {"client": client, "clients": clients, "keep": " headgate-keep=true" if keep else ""}
@@ -71,7 +71,7 @@ def write_node(
 
 
 def _write(folder: Path, services: Sequence[str], others: Sequence[str], port: str, values: dict[str, Any]) -> list[Path]:
-    """Fill the templates of `services` and `others`. Containers see all paths that are named; a `port` is published."""
+    """Fill the templates of `services` and `others`. Containers mount all paths in `values` and publish `port`, if any."""
     values |= {"folder": folder, "user": getpass.getuser(), "ids": f"{os.getuid()}:{os.getgid()}"}
     path, quiet = Path(sys.executable).parent, " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
     for name, value in {**values, "path": path}.items():
@@ -95,17 +95,17 @@ def _write(folder: Path, services: Sequence[str], others: Sequence[str], port: s
 
 
 def flwr(folder: Path, *words: str) -> dict[str, Any]:
-    """Return the JSON object that `flwr` prints when it is called for the SuperLink whose folder this is."""
+    """Run `flwr` for the SuperLink with this folder, and return the JSON object that it prints."""
     program, env = Path(sys.executable).with_name("flwr"), {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(folder / "user")}
     done = subprocess.run([program, *words, "--format", "json"], env=env, capture_output=True, text=True, check=False)
     answer: dict[str, Any] = json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
-    if not answer.get("success"):  # it may exit with 0 for what failed
+    if not answer.get("success"):  # flwr may exit with 0 after a failure
         raise HeadgateError(f"flwr {' '.join(words[:2])}: {' '.join((done.stdout or done.stderr).split())[-400:]}")
     return answer
 
 
 def register(folder: Path, client: int, public: Path, replace: bool = False) -> None:
-    """Register the public key of a client's SuperNode with the SuperLink whose folder this is."""
+    """Register the public key of a client's SuperNode with the SuperLink that has this folder."""
     if not (folder / "user").is_dir():
         raise SettingError(f"{folder}: is no folder of headgate flower superlink")
     bind_key(folder / FILE, client, public, replace)
@@ -117,10 +117,10 @@ def register(folder: Path, client: int, public: Path, replace: bool = False) -> 
 
 
 class Loopback(ExitStack):
-    """A deployment for a `with` block: `bring_up` starts it, and at the end of the block all its processes have ended.
+    """A deployment on this machine, for a `with` block: `bring_up` starts it, and the end of the block ends all its processes.
 
-    Keys, databases, stores and logs lie in `folder`, which brings up the same deployment again. There is a SuperNode for each
-    of `nodes` clients. `say` gets a line for each thing that happens. All processes have the variables in `more`.
+    Keys, databases, stores and logs are in `folder`; with the same folder, the same deployment starts again. Each of `nodes`
+    clients has a SuperNode. `say` is called with a line for each event. All processes get the environment variables in `more`.
     """
 
     def __init__(self, folder: Path, nodes: int, say: Callable[[str], None], more: Mapping[str, str] | None = None) -> None:
@@ -129,17 +129,17 @@ class Loopback(ExitStack):
         self.link, self.more = self.folder / "superlink", {**(more or {}), MARK: str(self.folder)}
 
     def bring_up(self) -> None:
-        """Start everything, and wait until all SuperNodes are there."""
+        """Start all services, and wait until all SuperNodes have joined."""
         if shutil.which("nginx", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin") is None:
             raise SettingError("nginx: is not installed; apt-get install nginx")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.enter_context(FolderLock()).take(self.folder, self.folder)
         self.callback(self._end)
-        self._end()  # what a process that was killed has left behind
+        self._end()  # processes that a killed one has left behind
         for warning in ensure_certificates(self.folder / "certificates"):
             self.say(warning)
         write_server(self.link, self.folder / "certificates", f"127.0.0.1:{self.port}", inside := free_port())
-        for name in SERVER:  # workers of nginx could not be found by the variable
+        for name in SERVER:  # the variable does not reach workers of nginx
             self.start(name, self.link, *(["-g", "master_process off;"] if name == "nginx" else []))
         self.await_that(lambda: socket.create_connection(("127.0.0.1", inside), 1), "SuperLink").close()
         for client in range(self.nodes):
@@ -149,7 +149,7 @@ class Loopback(ExitStack):
         self.await_that(lambda: all("SuperNode ID:" in log.read_text("utf-8", "replace") for log in logs), "SuperNodes")
 
     def start_node(self, client: int, registered: bool = True) -> None:
-        """Start the SuperNode of a client, with a key that is made and registered if need be."""
+        """Start the SuperNode of a client, after making and registering its key if necessary."""
         home, authority = self.folder / f"node-{client}", self.folder / "certificates" / "ca.crt"
         if not (home / "key").exists():
             make_key(home / "key")
@@ -159,14 +159,14 @@ class Loopback(ExitStack):
         self.start(f"supernode-{client}", home)
 
     def start(self, name: str, home: Path, *words: str) -> None:
-        """Run the script of a service again and again, with a new log in the deployment's folder."""
+        """Start the script of a service, with a new log in the deployment's folder. It restarts whenever it ends."""
         command = ["setsid", "--fork", "/bin/bash", "-c", AGAIN, name, f"{home}/{name}.sh", *words]
         with (self.folder / f"{name}.log").open("wb") as log:  # Ctrl-C in a terminal does not reach another session
             own: Any = {"env": {**os.environ, **self.more}, "umask": 0o077, "stdin": subprocess.DEVNULL}
             subprocess.run(command, check=True, stdout=log, stderr=log, **own)
 
     def await_that(self, condition: Callable[[], Any], what: str, pause: float = 0.5) -> Any:
-        """Wait for a condition and return its value. What fails meanwhile is tried again."""
+        """Wait until `condition` returns a true value, and return it. A call that fails is repeated."""
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             with suppress(HeadgateError, OSError):
@@ -186,7 +186,7 @@ class Loopback(ExitStack):
                 time.sleep(0.05)
 
     def running(self, word: str = "") -> Iterator[int]:
-        """Process ids of this deployment, whose command line contains `word`."""
+        """Yield the ids of the processes of this deployment whose command line contains `word`."""
         for path in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 mine = f"{MARK}={self.folder}".encode() in (path / "environ").read_bytes().split(b"\0")
@@ -194,7 +194,7 @@ class Loopback(ExitStack):
                     yield int(path.name)
 
     def run(self, app: Path, out: Path, settings: Mapping[str, Any] | None = None) -> None:
-        """Submit an app and follow it to its end. A ServerApp that is lost is submitted again and goes on."""
+        """Submit an app and follow it to its end. If its ServerApp is lost, submit it again; the run then continues."""
         config = " ".join(f"{key}={json.dumps(value)}" for key, value in {"out": str(out), **(settings or {})}.items())
         run, status, line = "", "", _line(out)
 
@@ -222,6 +222,6 @@ def _line(out: Path) -> str:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface on which nobody listens."""
+    """Return a port of the loopback interface on which no process listens."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])

@@ -1,1 +1,1 @@
-"""The files that become an app; `write.py` says which go where."""
+"""The templates of the files of an app. `write.py` defines where each of them goes."""

@@ -1,4 +1,4 @@
-"""A client: it admits what it is ordered to into a store that survives it, and trains on what it holds."""
+"""The client: it admits samples as ordered into a store on disk, and trains on the samples that it holds."""
 
 from pathlib import Path
 
