@@ -1,6 +1,7 @@
 """Rules under which a buffer is no window of the stream."""
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.control import ClassBalanced, Controller, Fifo, Report, Reservoir
 from headgate.control.buffers import keeps_alone
 from headgate.control.files import load_ledger, save_ledger
-from headgate.control.policies import Constant, Headgate, Pacing
+from headgate.control.policies import Constant, Headgate, Pacing, Random, Resolving, Threshold
 from headgate.testing import a_system
 
 from ..playing import after
@@ -82,9 +83,17 @@ def test_the_reservoir_is_vitters():
         assert abs(first_left.sum() - entered.sum() / 2) < 5 * np.sqrt(entered.sum() / 4)
 
 
-@pytest.mark.parametrize("policy", [Headgate, Pacing])
+POLICIES = {
+    **{kind.__name__: kind for kind in (Headgate, Resolving, Pacing)},
+    "Threshold": partial(Threshold, limit=4.0),
+    "Random": partial(Random, chance=0.3),
+    "Constant": partial(Constant, rate=9.0, K=1),
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_what_is_bought_does_not_depend_on_what_is_kept(policy):
-    """Buyers count what they bought, not what was used; occupancies are the same under all rules with a capacity."""
+    """Nobody takes what was never used for what was never bought; all rules with a capacity hold as many."""
     prices = 1 + 9 * np.random.default_rng(3).random((60, 2))
     ledgers = {}
     for name, rule in {"fifo": Fifo(BUFFER), **{name: make(BUFFER) for name, (make, _) in RULES.items()}}.items():
