@@ -42,12 +42,8 @@ def test_imagenet_numbers_get_their_names(tmp_path):
 
 def test_another_data_set_in_the_folder_is_refused(tmp_path):
     write_idx(tmp_path / "cifar10", GREY, packed=True)
-    refused(
-        DataError,
-        lambda: load_dataset("cifar10", tmp_path),
-        tmp_path / "cifar10",
-        "1 channel(s), those of cifar10 have 3",
-    )
+    folder = tmp_path / "cifar10"
+    refused(DataError, lambda: load_dataset("cifar10", tmp_path), folder, "1 channel(s), those of cifar10 have 3")
     write_pictures(tmp_path / "imagenette", COLOUR)
     (tmp_path / "imagenette" / "train" / "more").mkdir()
     picture = next((tmp_path / "imagenette").rglob("*.PNG"))
