@@ -108,12 +108,6 @@ def test_every_kind_is_checked():
     assert {r.KStep, r.Fifo, r.Reservoir, r.ClassBalanced} == set(r.KINDS.values())
 
 
-@pytest.mark.parametrize("name", ["acdpp", "pacing", "random"])
-def test_the_others_say_that_they_need_one_price(name):
-    with pytest.raises(SettingError, match=r"one price|prices per client"):
-        check_policy(OTHERS[name], rounds=5, prices=OWN_PRICES)
-
-
 def test_losses_are_kept_for_those_who_listen_alone_and_those_that_cannot_be_are_refused():
     fine, short = np.ones((1, 5)), np.ones((1, 4))
     for policy, listens in ((p.Headgate(), False), (p.Alert(), True)):

@@ -4,30 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, Report, System
 from headgate.control.controller import MOST_ADMITTED
 from headgate.control.files import load_ledger, save_ledger
-from headgate.control.policies import Acdpp, Constant, Headgate, Resolving
+from headgate.control.policies import Constant, Headgate, Resolving
 from headgate.errors import LedgerError, SettingError
 from headgate.testing import a_system
-from headgate.theory.comparison import debt_update
 
-from .playing import played
-
-
-@pytest.mark.paper("eq:Z-update", "alg:acdpp")
-@settings(deadline=None, max_examples=40)
-@given(st.lists(st.floats(0, 50), min_size=2, max_size=40), st.floats(0.5, 30), st.integers(1, 9))
-def test_debt_is_the_replay_of_what_was_admitted(prices, rate, K):
-    debt = spent = 0.0
-    for orders, ledger in played(a_system(), Acdpp(rate=rate, K=K), prices):
-        charge = orders.price[0] * int(orders.admitted.sum())
-        debt, spent = float(debt_update(debt, charge, 11.0)), spent + charge
-        assert ledger.debt[0] == debt
-        assert ledger.spent[0] == spent
+from .playing import begun, played
 
 
 @pytest.mark.paper("eq:lambda-def")
@@ -40,9 +25,7 @@ def test_orders_are_windows_of_the_stream():
 
 
 def test_posting_twice_or_out_of_turn_is_refused():
-    controller = Controller(a_system(), Constant(rate=4, K=2), 1)
-    ledger = controller.open()
-    orders = controller.decide(ledger, np.ones(1))
+    controller, ledger, orders = begun(Constant(rate=4, K=2))
     after = controller.post(ledger, orders)
     with pytest.raises(LedgerError, match="orders are for round 1, the ledger stands at round 1"):
         controller.post(after, orders)
@@ -77,23 +60,8 @@ def test_a_ledger_is_refused_by_a_controller_of_other_terms(changes, runs, polic
             refused()
 
 
-def test_a_ledger_goes_on_with_another_controller_of_the_same_terms(tmp_path):
-    def controller():
-        return Controller(replace(OPENED), Headgate(), 2)
-
-    ledger = controller().open()
-    for t in range(1, 6):
-        ledger = controller().post(ledger, controller().decide(ledger, 3.0 + t % 2))
-        save_ledger(ledger, tmp_path / "ledger.npz")
-        ledger = load_ledger(tmp_path / "ledger.npz", controller())
-    one = Controller(OPENED, Headgate())
-    assert one.decide(ledger.of_runs(slice(1, 2)), 3.0).t == 6
-
-
 def test_what_was_not_admitted_is_not_charged():
-    controller = Controller(a_system(), Constant(rate=20, K=2), 1)
-    ledger = controller.open()
-    orders = controller.decide(ledger, np.array([3.0]))
+    controller, ledger, orders = begun(Constant(rate=20, K=2), 3.0)
     half = orders.admitted // 2
     after = controller.post(ledger, orders, Report(half))
     assert after.spent[0] == 3.0 * half.sum()
@@ -106,9 +74,7 @@ def test_what_was_not_admitted_is_not_charged():
 
 @pytest.mark.parametrize(("client", "change"), [(2, 1), (4, 1), (3, -99)])
 def test_one_client_that_reports_more_than_it_was_ordered_or_less_than_nothing_is_named(client, change):
-    controller = Controller(a_system(), Constant(rate=20, K=2), 1)
-    ledger = controller.open()
-    orders = controller.decide(ledger, np.array([3.0]))
+    controller, ledger, orders = begun(Constant(rate=20, K=2))
     said = orders.admitted.copy()
     said[0, 0], said[0, client] = 0, said[0, client] + change
     ordered = orders.admitted[0, client]

@@ -76,11 +76,6 @@ def test_means_over_some_rounds_and_over_all(process, rounds, mean):
     assert process.mean(rounds) == pytest.approx(mean)
 
 
-def test_a_trace_that_ends_early_says_so():
-    with pytest.raises(DataError, match="ends after 3 rounds, round 5 was asked for"):
-        Trace((1.0, 2.0, 3.0)).path(SEEDS, 1, 6)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from headgate.control import KStep
+from headgate.control import ClassBalanced, Fifo, KStep, Reservoir
 from headgate.control.prices import Fixed, Trace
-from headgate.errors import DataError, HeadgateError, InfeasibleError, SettingError
-from headgate.experiment import load, recipe_names, recipe_text
+from headgate.errors import DataError, InfeasibleError, SettingError
+from headgate.experiment import load
 
 MINE = """
 [system]
@@ -55,13 +55,6 @@ def test_the_recipes_of_the_paper():
     assert load("million").system.clients == 10**6
 
 
-def test_every_recipe_loads_and_prints():
-    assert set(recipe_names()) >= {"digits", "mnist", "cifar10", "imagenette", "million"}
-    for name in recipe_names():
-        assert load(name, ["run.rounds=5"]).rounds == 5
-        assert "[system]" in recipe_text(name)
-
-
 def test_a_file_of_ones_own(mine):
     e = load(str(mine))
     assert e.name == "mine"
@@ -102,15 +95,6 @@ def test_another_kind_drops_the_keys_that_only_the_old_one_had():
         load("mnist", ["prices.hihg=3", "prices.kind=constant", "prices.value=3"])
 
 
-def test_prices_per_client():
-    said = "kind='per-client', common={kind='uniform', low=1.0, high=10.0}, noise=0.2"
-    factors = "factors=[1, 1, 1, 1, 1, 2, 2, 2, 2, 2]"
-    experiment = load("mnist", ['run.policies=["headgate"]', f"prices={{{said}, {factors}}}"])
-    assert experiment.prices.path(experiment.seeds, 1, 4).shape == (10, 3, 10)
-    with pytest.raises(SettingError, match=r"prices.factors: is missing"):
-        load("mnist", [f"prices={{{said}}}"])
-
-
 def test_a_budget_is_needed_and_one_that_buys_nothing_is_infeasible():
     with pytest.raises(SettingError, match=r"system.budget: is missing"):
         load({"system": {"buffers": [4]}, "prices": {"kind": "constant", "value": 3}, "run": {"rounds": 9}})
@@ -122,18 +106,6 @@ def test_a_trace_that_is_too_short_is_named(mine):
     with pytest.raises(DataError, match="ends after 3 rounds, round 9 was asked for"):
         load(str(mine), ["run.rounds=9"])
     assert load(str(mine), ["run.rounds=9", "prices.at_end=repeat"]).rounds == 9
-
-
-@pytest.mark.parametrize(
-    ("recipe", "message"),
-    [("mnits", "did you mean mnist?"), ("none.toml", "cannot be read"), ("bad.toml", "not valid TOML")],
-)
-def test_recipes_that_cannot_be_read(recipe, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "bad.toml").write_text("[system\n")
-    with pytest.raises(HeadgateError) as refusal:
-        load(recipe)
-    assert message in str(refusal.value)
 
 
 def test_buffers_are_repeated_until_every_client_has_one():
@@ -171,15 +143,47 @@ def test_a_base_may_be_a_file_beside_it_with_a_base_of_its_own(tmp_path):
     assert (e.policies["acdpp"].K, e.rounds, len(e.seeds)) == (7, 9, 2)
 
 
-@pytest.mark.parametrize("base", ["../below.toml", "/below.toml", "in/below.toml", "mine.toml"])
-def test_a_base_lies_in_the_same_folder_and_is_another_recipe(tmp_path, base):
-    with pytest.raises(SettingError, match=r"a file in the same folder|more than 8 recipes on top of each other"):
+@pytest.mark.parametrize(
+    ("base", "says"),
+    [
+        *((base, "a file in the same folder") for base in ("../below.toml", "/below.toml", "in/below.toml")),
+        ("mine.toml", "more than 8 recipes on top of each other"),
+        *((base, "no such recipe") for base in ("nothing", "../recipes/mnist", "paper/../mnist", "/mnist", "paper", "")),
+    ],
+)
+def test_a_base_is_a_shipped_recipe_or_another_file_in_the_same_folder(tmp_path, base, says):
+    with pytest.raises(SettingError, match=says):
         on(tmp_path, f'base = "{base}"')
 
 
-@pytest.mark.parametrize("base", ["nothing", "../recipes/mnist", "paper/../mnist", "/mnist", "paper", ""])
-def test_a_base_must_be_a_shipped_recipe(tmp_path, base):
-    with pytest.raises(SettingError, match="no such recipe"):
-        on(tmp_path, f'base = "{base}"')
-    with pytest.raises(SettingError, match="no such recipe"):
-        recipe_text(base)
+# what clients drop
+
+
+BUYERS = ["headgate", "threshold", "resolving", "pacing", "random", "clairvoyant"]
+RULES = {"fifo": Fifo, "reservoir": Reservoir, "class-balanced": ClassBalanced}
+
+
+def playing(kind, *settings):
+    return load("mnist", [f'run.policies=["{kind}"]', "run.seeds=2", *(f"policies.{kind}.{each}" for each in settings)])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", [*BUYERS, "constant"])
+def test_every_buyer_and_constant_take_every_rule(kind, rule):
+    experiment = playing(kind, f'rule={{kind="{rule}", capacity="buffer"}}')
+    retention = experiment.policies[kind].retention(experiment.system)
+    assert type(retention) is RULES[rule]
+    assert np.array_equal(retention.limit(experiment.system), experiment.system.buffer)
+    for same in (f'rule={{kind="{rule}"}}', f"rule={rule}"):
+        assert playing(kind, same).tables() == experiment.tables()
+
+
+def test_capacity_and_age():
+    lots = playing("headgate", "rule=reservoir", "rule.capacity=3")
+    assert lots.policies["headgate"].rule.limit(lots.system).tolist() == [3] * 10
+    constant = [
+        playing("constant", *settings).policies["constant"].retention(lots.system)
+        for settings in ([], ["capacity=buffer"], ["rule=fifo"], ["rule={kind='kstep', K=4, capacity='buffer'}"])
+    ]
+    assert [type(rule) for rule in constant] == [KStep, KStep, Fifo, KStep]
+    assert [rule.capacity for rule in constant] == [None, "buffer", "buffer", "buffer"]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from headgate import limits
-from headgate.control.checks import whole_numbers
 from headgate.errors import HeadgateError, SettingError
 from headgate.experiment import load
 from headgate.experiment.build import sweep_points
@@ -44,12 +43,10 @@ def refused(ask) -> str:
         ("system.buffers=[1e10]", "system.buffers = [10000000000]: must not be beyond"),
         ("system.budget=1e16", "system.budget = 1e+16: must not be beyond"),
         ("system.budget=nan", "system.budget = nan: must be a finite number"),
-        ("system.budget=-inf", "system.budget = -inf: must be a finite number"),
         ("run.rounds=1e15", "run.rounds = 1000000000000000: at most 1,000,000"),
         ("run.horizon=1e15", "run.horizon = 1000000000000000: at most 1,000,000"),
         ("run.seeds=1e15", "run.seeds = 1000000000000000: at most 10,000"),
         ("run.first_seed=1e18", "run.first_seed = 1e+18: must be a number not beyond"),
-        ("policies.hybrid.rate=1e18", "policies.hybrid.rate = 1e+18: must not be beyond"),
         (f"system.clients={DIGITS}", "--set system.clients=99999"),
         (f"system.clients=0x{'f' * 5000}", "system.clients = a whole number of about 6021 digits"),
         (f"system.buffers={DEEP}", "--set system.buffers=[[[["),
@@ -61,7 +58,6 @@ def refused(ask) -> str:
         ("prices={kind = 'trace', prices = [1e300]}", "price 1e+300 in row 1"),
         ("policies={a = 1}", "policies.a = 1: must be a section"),
         ("policies.acdpp.bound=[1, 2]", "policies.acdpp.bound = [1, 2]: must be a section"),
-        ("run.sedes=3", "run.sedes: unknown key; did you mean seeds?"),
         ("polices.acdpp.K=3", "[polices]: unknown section; did you mean policies?"),
         ("policies.acdpp.rh=0.5", "policies.acdpp.rh: unknown key; did you mean rho?"),
         ("policies.acdpp.bound.pdm=3", "policies.acdpp.bound.pdm: unknown key; did you mean pdim?"),
@@ -69,33 +65,21 @@ def refused(ask) -> str:
         ('run.policies=["acdp"]', "policy acdp: no section [policies.acdp] and no such kind; did you mean acdpp?"),
         ("run.policies=[]", "run.policies = []"),
         ("system.budget=lots", "system.budget = lots"),
-        ("system.buffers=[]", "at least one client"),
-        ("system.buffers=[1.5]", "system.buffers = [1.5]"),
-        ("system.weights=[1]", "1 entries for 10 clients"),
         ("system.clients=0", "system.clients = 0"),
         ("run.rounds=0", "run.rounds = 0"),
         ("run.rounds=true", "run.rounds = True"),
         ("run.seeds=0", "run.seeds = 0"),
         ("run.first_seed=-1", "run.first_seed = -1"),
         ("run.horizon=opn", "run.horizon = opn"),
-        ("run.horizon=0", "horizon = 0"),
-        ("policies.acdpp.rho=1.5", "policies.acdpp.rho = 1.5"),
-        ("policies.acdpp.burst=full", "policies.acdpp.burst = full"),
         ("policies.acdpp.capacity=many", "policies.acdpp.capacity = many"),
         ("policies.acdpp.capacity=[1]", "policies.acdpp.capacity has 1 entries for 10 clients"),
         ("policies.hybrid.stale=[11]", "there is no client 11"),
-        ("policies.hybrid.stale=[0,1,2,3,4,5,6,7,8,9]", "nobody is left to admit"),
-        ("policies.hybrid.K=-3", "policies.hybrid.K = -3"),
-        ("bound.pdim=0", "bound.pdim = 0"),
         ("budget=3", "must look like section.key=value"),
-        ("run.rounds", "must look like section.key=value"),
         ("run.rounds.x=3", "rounds is not a section"),
         ("policies.headgate.rule=resevoir", "rule.kind = resevoir: no such retention rule; did you mean reservoir?"),
         ("policies.headgate.rule=3", "headgate.rule = 3: must be a retention rule: its kind, or a section with `kind`"),
         ("policies.headgate.rule={kind='reservoir', K=3}", "policies.headgate.rule.K: unknown key"),
-        ("policies.headgate.ratio=0.5", "policies.headgate.ratio: unknown key"),
         ("policies.headgate.rule={kind='reservoir', capacity=0}", "headgate.rule.capacity = 0: every client needs room"),
-        ("policies.headgate.rule={kind='fifo', capacity=[1, 2]}", "headgate.capacity has 2 entries for 10 clients"),
         ("policies.headgate.rule={kind='kstep'}", "policies.headgate.rule.K: is missing"),
     ],
     ids=lambda value: value[:40],
@@ -142,12 +126,6 @@ def test_who_has_more_memory_says_so(monkeypatch):
     assert load("mnist", wide).system.clients == 9_999_999
     monkeypatch.setenv("HEADGATE_MEMORY", "much")
     assert "HEADGATE_MEMORY = much: must be a number of GiB" in refused(lambda: load("mnist", wide))
-
-
-@pytest.mark.parametrize("value", [10**400, [10**400], "x", None, [[1], [1, 2]], 2.5, float("nan"), object()])
-def test_one_check_judges_numbers_of_every_type(value):
-    with pytest.raises(SettingError, match="n = "):
-        whole_numbers("n", value)
 
 
 def test_the_page_states_every_limit_as_it_is():

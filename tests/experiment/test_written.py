@@ -13,7 +13,7 @@ from headgate.control.policies import KINDS as POLICIES
 from headgate.control.prices import KINDS as PRICES
 from headgate.control.rehearse import rehearse
 from headgate.control.retention import KINDS as RULES
-from headgate.experiment import build, load
+from headgate.experiment import build, load, recipe_names, recipe_text
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
@@ -204,9 +204,11 @@ def test_read_back_it_is_the_same_experiment(folder: Path, recipe):
             assert np.array_equal(mine, its), name
 
 
-@pytest.mark.parametrize("recipe", ["digits", "mnist", "cifar10", "million", "studies/recipes/paper/mnist/open-values.toml"])
+@pytest.mark.parametrize("recipe", [*recipe_names(), ROOT / "studies/recipes/paper/mnist/open-values.toml"], ids=str)
 def test_shipped_recipes_are_read_back(recipe):
-    experiment = load(str(ROOT / recipe) if recipe.endswith(".toml") else recipe, ["run.rounds=9"])
+    assert recipe not in recipe_names() or "[system]" in recipe_text(recipe)
+    experiment = load(recipe, ["run.rounds=9"])
+    assert experiment.rounds == 9
     assert build("again", tomllib.loads(tomli_w.dumps(experiment.tables()))).tables() == experiment.tables()
 
 
@@ -226,14 +228,9 @@ def test_another_horizon_than_the_rounds_is_what_is_written_and_used():
     """V = T^gamma and ρ = 1 − T^−phi of the horizon that the policies know, not of the rounds that are played."""
     other = load("mnist", ["run.rounds=16", "run.horizon=400", 'run.policies=["acdpp"]', "run.seeds=2"])
     written = other.tables()
+    assert (other.policies["acdpp"].V, other.policies["acdpp"].rho) == (20.0, 0.95)
     assert written["run"]["horizon"] == 400
     assert (written["policies"]["acdpp"]["V"], written["policies"]["acdpp"]["rho"]) == (20.0, 0.95)
-    stated = load(
-        "mnist", ["run.rounds=16", "policies.acdpp.V=20.0", "policies.acdpp.rho=0.95", 'run.policies=["acdpp"]', "run.seeds=2"]
-    )
-    own = load("mnist", ["run.rounds=16", 'run.policies=["acdpp"]', "run.seeds=2"])
-    admitted = [rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, 16).admitted.tolist() for e in (other, stated, own)]
-    assert admitted[0] == admitted[1] != admitted[2]
 
 
 def test_an_open_end_leaves_v_and_rho_to_their_schedule():

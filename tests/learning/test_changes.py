@@ -10,6 +10,8 @@ from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.learning.concepts import ConceptSchedule, DriftKind, Gradual, Recurring, Sudden
 
+from .said import refused
+
 TWO = 'data.concepts=["same", "rotated"]'
 
 
@@ -60,9 +62,7 @@ def test_a_gradual_change_is_as_likely_as_it_says_and_drawn_by_address():
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(settings, said):
-    with pytest.raises(SettingError) as error:
-        load("digits", settings)
-    assert said in str(error.value)
+    refused(SettingError, lambda: load("digits", settings), said)
 
 
 @dataclass(frozen=True)

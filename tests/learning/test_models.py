@@ -115,7 +115,7 @@ def test_flat_views_keep_leading_dimensions_and_pass_gradients_on():
 
 
 @pytest.fixture
-def own_module(tmp_path, monkeypatch):
+def own_module(tmp_path, monkeypatch, forgets_modules):
     """Writes a module into the working folder and gives its name, a new one each time."""
     monkeypatch.chdir(tmp_path)
     numbers = itertools.count()
@@ -125,9 +125,7 @@ def own_module(tmp_path, monkeypatch):
         (tmp_path / f"{name}.py").write_text("import torch\nfrom torch import nn\n" + textwrap.dedent(source))
         return name
 
-    yield write
-    for name in [name for name in sys.modules if name.startswith("own_models_")]:
-        del sys.modules[name]
+    return write
 
 
 @pytest.mark.parametrize("arguments", ["", ", shape, classes"])

@@ -1,6 +1,7 @@
 """The data sets by name: where they are looked for, what is listed of them and what is refused."""
 
 import hashlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from headgate.errors import DataError, SettingError
 from headgate.learning.datasets import NAMES, DatasetEntry, available, data_folder, load_dataset
 
 from .formats.written import COLOUR, GREY, write_idx, write_parquet, write_pictures
-from .said import CIFAR_CLASSES, found, one_line
+from .said import CIFAR_CLASSES, found, refused
 
 pytest.importorskip("PIL", reason="pillow is not installed")
 
@@ -41,16 +42,13 @@ def test_imagenet_numbers_get_their_names(tmp_path):
 
 def test_another_data_set_in_the_folder_is_refused(tmp_path):
     write_idx(tmp_path / "cifar10", GREY, packed=True)
-    with pytest.raises(DataError) as error:
-        load_dataset("cifar10", tmp_path)
-    one_line(error, tmp_path / "cifar10", "1 channel(s), those of cifar10 have 3")
+    folder = tmp_path / "cifar10"
+    refused(DataError, lambda: load_dataset("cifar10", tmp_path), folder, "1 channel(s), those of cifar10 have 3")
     write_pictures(tmp_path / "imagenette", COLOUR)
     (tmp_path / "imagenette" / "train" / "more").mkdir()
     picture = next((tmp_path / "imagenette").rglob("*.PNG"))
     (tmp_path / "imagenette" / "train" / "more" / "x.png").write_bytes(picture.read_bytes())
-    with pytest.raises(DataError) as error:
-        load_dataset("imagenette", tmp_path)
-    one_line(error, "holds 11 classes, imagenette has 10")
+    refused(DataError, lambda: load_dataset("imagenette", tmp_path), "holds 11 classes, imagenette has 10")
 
 
 def test_the_data_folder_follows_the_environment(tmp_path, monkeypatch):
@@ -71,11 +69,9 @@ def test_missing_data_name_the_folder_and_the_command(tmp_path):
     (tmp_path / "other" / "cifar10").mkdir(parents=True)
     (tmp_path / "other" / "cifar10" / "notes.txt").write_text("nothing to learn from")
     for folder in (tmp_path / "nowhere", tmp_path / "empty", tmp_path / "other"):
-        with pytest.raises(DataError) as error:
-            load_dataset("cifar10", folder)
-        one_line(error, folder, "headgate data get cifar10")
+        said = refused(DataError, partial(load_dataset, "cifar10", folder), folder, "headgate data get cifar10")
         entry = found("cifar10", folder)
-        assert (entry.format, entry.problem) == (None, str(error.value))
+        assert (entry.format, entry.problem) == (None, said)
 
 
 def test_an_empty_folder_does_not_hide_a_full_one(tmp_path):
@@ -98,9 +94,8 @@ def test_the_list_reads_nothing_and_says_what_is_missing(tmp_path):
 
 @pytest.mark.parametrize("name", ["emnist", "", "MNIST"])
 def test_an_unknown_name_lists_the_known_ones(name):
-    with pytest.raises(SettingError) as error:
-        load_dataset(name)
-    one_line(error, f"data.kind = {name}", "digits, mnist, cifar10, imagenette or module:Class")
+    known = "digits, mnist, cifar10, imagenette or module:Class"
+    refused(SettingError, lambda: load_dataset(name), f"data.kind = {name}", known)
 
 
 def test_digits_are_those_of_their_source():

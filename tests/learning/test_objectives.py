@@ -12,6 +12,7 @@ from headgate.learning.networks import ClientSlopes
 from headgate.learning.objectives import CalibratedLogits, FreshShare, LocalAnswers, PlainLoss
 
 from . import losses_written_out as written
+from .said import refused
 
 UNIT = st.one_of(st.floats(0, 1), st.sampled_from([0.1, 0.3, 0.7]))  # of which float32 would be another number
 OBJECTIVES = st.one_of(
@@ -97,9 +98,7 @@ def test_slopes_of_some_samples_know_what_classes_the_client_holds_in_all():
     ],
 )
 def test_bad_settings_are_named(setting, message):
-    with pytest.raises(SettingError) as refusal:
-        load("digits", [setting])
-    assert message in str(refusal.value)
+    refused(SettingError, lambda: load("digits", [setting]), message)
 
 
 def test_where_nothing_is_said_nothing_is_written():

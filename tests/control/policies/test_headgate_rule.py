@@ -20,6 +20,8 @@ from headgate.control.policies.budgeted.headgate import _early_path
 from headgate.control.prices import Trace
 from headgate.control.rehearse import rehearse
 
+from ..playing import goes_on
+
 RULE = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "headgate_rule.py"))
 RUNS = 2
 ATOMS = 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 1000.0
@@ -59,11 +61,8 @@ def judged(world, setting, **more):
     horizon = None if world["beyond"] is None else max(rounds + world["beyond"], 1)
 
     controller = Controller(System(buffers, budget, horizon), Headgate(rule=Fifo(world["capacity"]), **setting), RUNS)
-    ledger, bought = controller.open(), []
-    for price in np.moveaxis(paths, 1, 0):
-        orders = controller.decide(ledger, price.copy())
-        ledger = controller.post(ledger, orders)
-        bought.append(orders.admitted if world["own_prices"] else orders.admitted.sum(axis=-1))
+    orders = [each.admitted for each, _ in goes_on(controller, np.moveaxis(paths, 1, 0))]
+    bought = orders if world["own_prices"] else [admitted.sum(axis=-1) for admitted in orders]
     places = buffers if world["capacity"] == "buffer" else np.minimum(buffers, world["capacity"])
     slow = [list(RULE["headgate"](path, places.tolist(), float(budget), horizon, **setting, **more)) for path in paths.tolist()]
     return np.stack(bought, axis=1).tolist(), slow

@@ -22,6 +22,8 @@ from headgate.errors import SettingError
 from headgate.registry import fill as filled
 from headgate.theory.bound import BoundConstants
 
+from ..playing import goes_on
+
 RUNS, EPSILON, TINY = 2, 2.0**-30, sys.float_info.min
 FOREVER = math.inf
 
@@ -104,11 +106,7 @@ def test_the_policy_buys_what_its_page_says(rule, world, data):
     C = float(np.ceil(64 * rng.choice([0.05, 0.3, 1.0]) * rng.uniform(0.1, 5.0) * buffers.sum()) / 64)
     T = None if world["beyond"] is None else max(rounds + world["beyond"], 1)
     controller = Controller(System(buffers, C, T), policy(rule=Fifo(world["capacity"]), **setting, **purse), RUNS)
-    ledger, fast = controller.open(), []
-    for price in paths.T:
-        orders = controller.decide(ledger, price.copy())
-        ledger = controller.post(ledger, orders)
-        fast.append(orders.admitted.sum(axis=-1))
+    fast = [orders.admitted.sum(axis=-1) for orders, _ in goes_on(controller, paths.T)]
     places = int(buffers.sum() if world["capacity"] == "buffer" else np.minimum(buffers, 4).sum())
     assert np.array(fast).T.tolist() == [bought(rule, setting, path, places, C, T, **purse) for path in paths.tolist()]
 

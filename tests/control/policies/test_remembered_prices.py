@@ -10,7 +10,6 @@ from headgate.control.policies.budgeted.all_prices import BINS
 from headgate.control.policies.budgeted.price_limit import edge_of
 
 PRICES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5, 7.0]), min_size=1, max_size=30)
-BOTH = pytest.mark.parametrize("memory", [all_prices, latest_prices])
 
 
 @given(PRICES, st.floats(0.0, 5.0))
@@ -41,7 +40,7 @@ def test_a_price_of_minus_zero_is_a_price_of_zero():
     assert all_prices.deserved(memory, np.array([-0.0]), np.array([0.0]))[0] == 1.0
 
 
-@BOTH
+@pytest.mark.parametrize("memory", [all_prices, latest_prices])
 def test_a_price_of_next_to_nothing_is_bought_whole(memory):
     """Money over it is more than a float holds."""
     seen = memory.remember(memory.unseen(1), np.array([[5e-324, 1e11]]))

@@ -8,15 +8,12 @@ from hypothesis import strategies as st
 from headgate.control import Controller, Fifo, KStep, Report, Reservoir, System, buffers
 from headgate.control.buffers import BY_CHOSEN_PLACE, BY_CLIENT, BY_PLACE, Buffers, keeps_alone
 from headgate.control.policies import Constant
-from headgate.control.retention import capacity_of
 from headgate.control.types import Streams
 from headgate.errors import SettingError
 from headgate.testing import a_system
 
-from ..playing import after
-from .scripted import Scripted, played
-
-SYSTEM = a_system()
+from ..playing import goes_on
+from .scripted import played
 
 
 @settings(deadline=None)
@@ -62,33 +59,10 @@ def test_windows_from_counts_hold_what_their_rule_keeps_sample_by_sample(arrival
 
 
 def test_clients_that_admit_less_than_ordered_keep_exact_windows():
-    controller = Controller(SYSTEM, Constant(rate=8, K=3), 1)
-    ledger = controller.open()
-    for t in range(12):
-        orders = controller.decide(ledger, 2.0)
-        ledger = controller.post(ledger, orders, Report(orders.admitted // (1 + t % 2)))
+    controller = Controller(a_system(), Constant(rate=8, K=3), 1)
+    *_, (_, ledger) = goes_on(controller, [2.0] * 12, report=lambda orders: Report(orders.admitted // (2 - orders.t % 2)))
     assert np.array_equal(ledger.contents.recent[0], ledger.admitted)  # round 12
     assert ledger.spent[0] == 2.0 * ledger.admitted.sum()
-
-
-def test_capacity_as_users_state_it():
-    assert capacity_of(None, SYSTEM) is None
-    assert capacity_of("buffer", SYSTEM).tolist() == [3, 1, 7, 4, 5]
-    assert capacity_of(2, SYSTEM).tolist() == [2] * 5
-    assert capacity_of((1, 2, 3, 4, 5), SYSTEM).tolist() == [1, 2, 3, 4, 5]
-
-
-def test_a_policy_sees_what_the_capacity_has_left():
-    """Samples that are not old enough to go may be gone all the same."""
-    seen = []
-
-    class Watching(Scripted):
-        def admit(self, view, memory):
-            seen.append(view.kept_by_client[0].tolist())
-            return super().admit(view, memory)
-
-    after(Controller(SYSTEM, Watching(KStep(4, capacity=2), [[5, 1, 0, 2, 3]] * 4)), [1.0] * 4)
-    assert seen == [[0] * 5, [2, 1, 0, 2, 2], [2, 2, 0, 2, 2], [2, 2, 0, 2, 2]]
 
 
 BY_RUN = KStep(np.array([2, 4]))

@@ -13,7 +13,6 @@ from headgate.control.policies import Headgate
 from headgate.control.selection import Adaptive, ByLot, ByMargin
 from headgate.control.types import Losses, System
 from headgate.errors import SettingError
-from headgate.testing import check_selection
 
 CLIENTS, LOOKS = 5, 0.5
 SYSTEM = System([3, 4, 2, 5, 3], budget=30.0, horizon=40)
@@ -104,7 +103,6 @@ def test_a_run_alone_and_a_run_that_goes_on_from_a_file_do_the_same(tmp_path_fac
 
 
 def test_what_it_is():
-    check_selection(Adaptive())
     assert isinstance(Adaptive().now(True), ByMargin)
     assert isinstance(Adaptive().now(False), ByLot)
     assert not Headgate(selection=ByMargin()).hears

@@ -6,12 +6,11 @@ import struct
 
 import numpy as np
 import polars as pl
-import pytest
 
 from headgate.errors import DataError
 from headgate.learning.formats import recognise
 
-from ..said import CIFAR_CLASSES, one_line
+from ..said import CIFAR_CLASSES, refused
 
 
 class Sample:
@@ -108,6 +107,4 @@ def assert_same(splits, sample):
 
 def refuses(folder, *parts, channels=3):
     """Reading `folder` ends in one line with these parts."""
-    with pytest.raises(DataError) as error:
-        read(folder, channels)
-    one_line(error, *parts)
+    refused(DataError, lambda: read(folder, channels), *parts)
