@@ -62,7 +62,7 @@ def test_what_is_told_reaches_the_policy_and_survives_a_restart(tmp_path):
 def test_a_loss_below_nothing_is_an_offence_and_nothing_of_it_counts(tmp_path):
     world = listening(tmp_path, [{"held_loss": -1.0}, {"held_loss": 1.0}, {"held_loss": 1.0}], rounds=1, budget=60.0)
     world.play()
-    assert np.array_equal(world.audit(liars={0}).losses.held, [[np.nan, 1.0, 1.0]], equal_nan=True)
+    assert np.array_equal(world.audit().losses.held, [[np.nan, 1.0, 1.0]], equal_nan=True)
     assert [(event.client, event.reason) for event in world.events("rejected")] == [(0, "held_loss = -1: must be 0 or more")]
 
 
