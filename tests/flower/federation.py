@@ -17,7 +17,7 @@ from unittest.mock import patch
 sys.path.insert(0, str(Path(__file__).parent))
 
 from grids import Node, ServerDied
-from hostile import WRONG_REPORTS, WRONG_UPDATES, with_receipt, without
+from hostile import WRONG_REPORTS, WRONG_UPDATES, says_it_did_nothing, without
 from hypothesis import HealthCheck, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
@@ -178,11 +178,7 @@ class Federation(RuleBasedStateMachine):
         self.liars.add(client)
         self.lied[self.server._now.t][client] = kind
         if kind == NOTHING:
-            known = self.server._now.known(client), self.server._now.expected(client, 0)
-            none = dict.fromkeys(("n", "lost", "withdrawn", "distinct", "uses", "squares"), 0)
-            t = reply.content["headgate"]["round"]
-            claim = {"rounds": [t], "admitted": [0], "position": known[0], "occupancy": known[1], "trained": False, "note": ""}
-            return with_receipt(**none, **claim)(reply)
+            return says_it_did_nothing(self.server._now.known(client), self.server._now.expected(client, 0))(reply)
         bare = kind in WRONG_UPDATES and "arrays" not in reply.content
         return without("headgate")(reply) if bare else LIES[kind][0](reply)
 
