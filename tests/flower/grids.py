@@ -46,6 +46,7 @@ class FakeGrid(Grid):
         self.delayed: list[Message] = []
         self.trained: list[tuple[int, int]] = []
         self.queries = 0
+        self.said: list[tuple[Message, Message]] = []
         self.server_dies = ""
 
     def get_node_ids(self) -> list[int]:
@@ -78,13 +79,15 @@ class FakeGrid(Grid):
         if fault in DELAYED:
             self.delayed.append(message)
             return []
-        waiting = {kind: [one for one in self.delayed if self._waits(one, node, kind)] for kind in DELAYED}
+        waiting = [one for one in self.delayed if one.metadata.dst_node_id == node]
         self.delayed = [one for one in self.delayed if one.metadata.dst_node_id != node]
-        for late in waiting["message delayed"]:
-            self.deliver(late)
+        for late in waiting:
+            if self._fault_of(late) == "message delayed":
+                self.deliver(late)
         reply = self.deliver(message)
-        for late in waiting["message overtaken"]:
-            self.deliver(late)
+        for late in waiting:
+            if self._fault_of(late) == "message overtaken":
+                self.deliver(late)
         if fault == "message twice":
             return [reply, self.deliver(message)]
         if fault == "reply lost":
@@ -93,14 +96,20 @@ class FakeGrid(Grid):
             return [reply, reply]
         return [self.tamper(reply) if fault == "reply changed" else reply]
 
-    def _waits(self, message: Message, node: int, kind: str) -> bool:
-        return message.metadata.dst_node_id == node and self._fault_of(message) == kind
-
     def _fault_of(self, message: Message) -> str:
         node = self.nodes[message.metadata.dst_node_id]
         return self.faults.get((int(message.metadata.group_id), node.client), "")
 
+    def orders(self) -> list[Message]:
+        """The train messages that were delivered."""
+        return [message for message, _ in self.said if message.metadata.message_type == "train"]
+
     def deliver(self, message: Message) -> Message:
+        reply = self._answered(message)
+        self.said.append((message, reply))
+        return reply
+
+    def _answered(self, message: Message) -> Message:
         """The client's answer; an exception in it comes back as an error, as Flower's engines do it."""
         node = message.metadata.dst_node_id
         own = self.nodes[node]

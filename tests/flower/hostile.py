@@ -14,6 +14,18 @@ def with_receipt(**changes):
     return tamper
 
 
+def says_it_did_nothing(known, held):
+    """A report that hides the order it is on, without a contradiction: the server knows of `known` samples, of which it holds
+    `held`."""
+
+    def tamper(reply):
+        none = dict.fromkeys(("n", "lost", "withdrawn", "distinct", "uses", "squares"), 0)
+        claim = {"rounds": [reply.content["headgate"]["round"]], "admitted": [0], "position": known, "occupancy": held}
+        return with_receipt(**none, **claim, trained=False, note="")(reply)
+
+    return tamper
+
+
 def with_arrays(**changes):
     """Arrays by name, or what stands in their place; None: left out."""
 

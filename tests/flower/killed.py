@@ -18,16 +18,16 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from grids import FakeGrid
-from worlds import World, an_experiment, same_ledgers
+from worlds import World, an_experiment, same_runs
 
 from headgate.books.ledger_store import LEDGER
 from headgate.flower.buffer_store import store_name
@@ -38,30 +38,26 @@ ROUNDS, SERVED = 3, 2
 EXPECTED, STORE = "exactly once", store_name(0)
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 class Killer:
-    """Counts statements, and dies before number `at`."""
+    """Is told what happens next, and ends its process before number `at`, which it has written into `note`."""
 
-    def __init__(self, at: int = 0) -> None:
-        self.at, self.count, self.seen = at, 0, []
+    def __init__(self, at: int, note: Path) -> None:
+        self.left, self.note = at, note
 
-    def __call__(self, statement: str) -> None:
-        self.count += 1
-        self.seen.append(" ".join(statement.split()[:3]))
-        if self.count == self.at:
-            die()
+    def __call__(self, what: str) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.note.write_text(what)
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
-def watched(name: str, watch):
-    """sqlite3.connect, by which every statement to the file of this name goes to `watch` before it is executed."""
+def watched(name: str, killer: Killer):
+    """sqlite3.connect, by which `killer` is told of every statement to the file of this name before it is executed."""
 
     def connect(path, *words, plain=sqlite3.connect, **more):
         db = plain(path, *words, **more)
         if Path(path).name == name:
-            db.set_trace_callback(watch)
+            db.set_trace_callback(lambda statement: killer(" ".join(statement.split()[:3])))
         return db
 
     return connect
@@ -83,36 +79,21 @@ def in_a_child(function, *args, kill_after: float | None = None) -> bool:
 
 
 class DyingClient(FakeGrid):
-    """The node of client 0 dies on its order of round 2, before statement number `at`; its answer never comes."""
+    """The node of client 0 dies on its order of round 2, amid the statements to its file; its answer never comes."""
 
-    def __init__(self, nodes, at: int) -> None:
+    def __init__(self, nodes, killer: Killer) -> None:
         super().__init__(nodes)
-        self.at, self.killed = at, None
-
-    def deliver(self, message):
-        if (
-            message.metadata.message_type == "train"
-            and message.metadata.group_id == "2"
-            and message.metadata.dst_node_id == 100
-        ):
-            self.killed = in_a_child(self.deliver_and_die, message)
-            if self.killed:
-                raise Silence
-        return super().deliver(message)
-
-    def deliver_and_die(self, message):
-        sqlite3.connect = watched(STORE, Killer(self.at))
-        super().deliver(message)
+        self.killer = killer
 
     def _send(self, message, node):
-        try:
-            return super()._send(message, node)
-        except Silence:
+        told = message.metadata
+        if (told.message_type, told.group_id, node) == ("train", "2", 100) and in_a_child(self.deliver_and_die, message):
             return []
+        return super()._send(message, node)
 
-
-class Silence(Exception):
-    pass
+    def deliver_and_die(self, message):
+        sqlite3.connect = watched(STORE, self.killer)
+        self.deliver(message)
 
 
 def verdict(check) -> str:
@@ -131,10 +112,14 @@ def verdict(check) -> str:
         return outcome.read_text()
 
 
+def a_world(folder: Path | str, policy: str, rounds: int) -> World:
+    return World(folder, an_experiment(policy, rounds, server={"kind": "momentum"}))
+
+
 def import_what_a_run_imports(policy: str) -> None:
     """So that no child need do it: nothing is computed here, by which polars would start threads."""
     with TemporaryDirectory() as folder:
-        world, names = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"})), Path(folder) / "names"
+        world, names = a_world(folder, policy, ROUNDS), Path(folder) / "names"
 
         def play() -> None:
             world.play()
@@ -147,77 +132,58 @@ def import_what_a_run_imports(policy: str) -> None:
                 import_module(name)
 
 
+def rows_of_kills(component: str, what: str, policy: str, rounds: int, check):
+    """One for each kill in a world of its own, by `check(world, killer)`, until there is nothing left to be killed before."""
+    for at in count(1):
+        with TemporaryDirectory() as folder:
+            world, note = a_world(folder, policy, rounds), Path(folder) / "note"
+            outcome = verdict(partial(check, world, Killer(at, note)))
+            if not note.exists():
+                assert outcome == EXPECTED, outcome
+                return
+            yield component, f"{what} {at}: {note.read_text()}", outcome
+
+
 def client_rows(policy: str):
     """The client is killed in round 2 and is there again in round 3."""
-    with TemporaryDirectory() as folder:
-        world, seen = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"})), Path(folder) / "seen"
 
-        def count() -> None:
-            counter = Killer()
-            world.play(1)
-            with patch("sqlite3.connect", watched(STORE, counter)):
-                world.play(2)
-            seen.write_text("\n".join(counter.seen))
+    def check(world: World, killer: Killer) -> None:
+        world.grid = DyingClient(world.grid.nodes, killer)
+        world.play(2)
+        world.audit()
+        world.play()
+        world.audit()
+        assert world.outstanding() == []
 
-        in_a_child(count)
-        statements = seen.read_text().splitlines()
-    for at, statement in enumerate(statements, 1):
-        with TemporaryDirectory() as folder:
-            world = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
-            world.grid = DyingClient(world.grid.nodes, at)
-
-            def check(world=world):
-                world.play(2)
-                assert world.grid.killed, "was not killed"
-                world.audit()
-                world.play()
-                world.audit()
-                with world.store() as store:
-                    assert store.outstanding() == []
-
-            yield "client", f"order, before statement {at} of {len(statements)}: {statement}", verdict(check)
+    return rows_of_kills("client", "order, before statement", policy, ROUNDS, check)
 
 
 def server_rows(policy: str):
     """The server is killed and starts again."""
     with TemporaryDirectory() as folder:
-        undisturbed = World(folder, an_experiment(policy, SERVED, server={"kind": "momentum"}))
+        undisturbed = a_world(folder, policy, SERVED)
         in_a_child(undisturbed.play)
+
+        def check(kind: str, world: World, killer: Killer) -> None:
+            in_a_child(serve_and_die, kind, world, killer)
+            same_books(world, undisturbed)
+
         for kind in ("statement", "file"):
-            at = 0
-            while True:
-                at += 1
-                with TemporaryDirectory() as own:
-                    world = World(own, an_experiment(policy, SERVED, server={"kind": "momentum"}))
-                    note = Path(own) / "note"
-                    if not in_a_child(serve_and_die, world, kind, at, note):
-                        break
-
-                    outcome = verdict(lambda world=world: same_books(world, undisturbed))
-                    yield "server", f"before {kind} {at}: {note.read_text()}", outcome
+            yield from rows_of_kills("server", f"before {kind}", policy, SERVED, partial(check, kind))
 
 
-def serve_and_die(world: World, kind: str, at: int, note: Path) -> None:
-    """Plays all rounds; killed before the statement, or the file put in its place, number `at`."""
-    count = 0
-
-    def watch(what: str) -> None:
-        nonlocal count
-        count += 1
-        if count == at:
-            note.write_text(what)
-            die()
-
+def serve_and_die(kind: str, world: World, killer: Killer) -> None:
+    """Plays all rounds, amid statements to the ledger or files that are put in their place."""
     if kind == "file":
         place = Path.replace
 
         def replace(path, target):
-            watch(Path(target).name)
+            killer(Path(target).name)
             return place(path, target)
 
         Path.replace = replace
     else:
-        sqlite3.connect = watched(LEDGER, lambda statement: watch(" ".join(statement.split()[:3])))
+        sqlite3.connect = watched(LEDGER, killer)
     world.play()
 
 
@@ -225,13 +191,13 @@ def random_rows(policy: str, kills: int, seed: int):
     """Server and clients are one process, killed at random moments until it has come to its end; then the next run."""
     pick = random.Random(f"{policy}/{seed}")
     with TemporaryDirectory() as folder:
-        undisturbed = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
+        undisturbed = a_world(folder, policy, ROUNDS)
         began = time.monotonic()
         in_a_child(undisturbed.play)
         took, done = time.monotonic() - began, 0
         while done < kills:
             with TemporaryDirectory() as own:
-                world, moments = World(own, an_experiment(policy, ROUNDS, server={"kind": "momentum"})), []
+                world, moments = a_world(own, policy, ROUNDS), []
                 while len(moments) < kills - done:
                     wait = pick.uniform(0, took)
                     if not in_a_child(world.play, kill_after=wait):
@@ -246,14 +212,8 @@ def random_rows(policy: str, kills: int, seed: int):
 def same_books(world: World, undisturbed: World) -> None:
     """The run comes to its end with the ledger, the rounds and the tables of one that nobody disturbed."""
     world.play()
-    same_ledgers(world.audit(), undisturbed.audit())
-    with world.store() as one, undisturbed.store() as other:
-        assert one.outstanding() == []
-        assert [(past.metrics, past.sha256) for past in one.rounds()] == [
-            (past.metrics, past.sha256) for past in other.rounds()
-        ]
-    for name in ("metrics.parquet", "clients.parquet"):
-        assert (world.folder / "run" / name).read_bytes() == (undisturbed.folder / "run" / name).read_bytes(), name
+    same_runs(world, undisturbed)
+    assert world.outstanding() == []
 
 
 def rows(part: str, policies=("fifo", "kstep"), kills: int = 500, seed: int = 0):

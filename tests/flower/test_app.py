@@ -11,6 +11,7 @@ import sys
 import tomllib
 import zipfile
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.books.ledger_store import LEDGER, LedgerStore
-from headgate.cli import main
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.flower import ENVIRONMENT
@@ -122,18 +122,6 @@ def play(app, monkeypatch, store, clients):
     return RunFolder.open(app_settings(app)[1])
 
 
-def test_the_app_plays_on_a_grid(tmp_path, monkeypatch):
-    pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
-    write_app(tmp_path / "played", "digits", ["run.rounds=4"], "constant", 3)
-    run = play(tmp_path / "played", monkeypatch, tmp_path / "store", 3)
-    metrics = run.metrics()
-    assert (run.state["state"], metrics["t"].to_list()) == ("finished", [1, 2, 3, 4])
-    assert metrics["admitted"].sum() > 0
-    assert metrics["test_accuracy"].null_count() == 0
-    assert (run.path / "report.html").is_file()
-    assert json.loads((run.path / "summary.json").read_text("utf-8"))[0]["policy"] == "constant"
-
-
 def test_modules_that_a_recipe_names_go_with_the_app(tmp_path, monkeypatch, forgets_modules):
     """Also what they import; the app needs nothing of the folder that it was made from."""
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
@@ -172,7 +160,12 @@ def test_the_readme_s_parts_of_one_s_own_work(tmp_path, monkeypatch, forgets_mod
         recipe[name] = recipe[name] | table if name == "policies" else table
     path.write_text(tomli_w.dumps(recipe))
     run = play(tmp_path / "readme", monkeypatch, tmp_path / "store", 3)
-    assert run.metrics()["price"].to_list() == [4.0] * 6 + [1.0, 4.0]
+    metrics = run.metrics()
+    assert (run.state["state"], metrics["t"].to_list()) == ("finished", list(range(1, 9)))
+    assert metrics["price"].to_list() == [4.0] * 6 + [1.0, 4.0]
+    assert metrics["test_accuracy"].null_count() == 0
+    assert (run.path / "report.html").is_file()
+    assert json.loads((run.path / "summary.json").read_text("utf-8"))[0]["policy"] == "headgate"
     store = BufferStore(tmp_path / "store" / "client-00000.sqlite", 0)
     with closing(LedgerStore(run.path / LEDGER)) as ledger, closing(store):
         held = store.positions(ledger.experiment)
@@ -183,40 +176,33 @@ def test_the_readme_s_parts_of_one_s_own_work(tmp_path, monkeypatch, forgets_mod
 
 
 @pytest.fixture
-def headgate(monkeypatch, capsys, tmp_path):
-    def call(*words, code=0):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["headgate", "flower", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        assert (end.value.code or 0) == code, err
-        return out, err
-
-    return call
+def flower(monkeypatch, headgate, tmp_path):
+    """The commands of headgate flower, in the test's folder."""
+    monkeypatch.chdir(tmp_path)
+    return partial(headgate, "flower")
 
 
-def test_new_certificates_and_keys_by_command(headgate, tmp_path):
-    out, _ = headgate("new", "app", "--clients", 4, "--rounds", 3, "--set", "training.lr=0.25")
+def test_new_certificates_and_keys_by_command(flower, tmp_path):
+    out, _ = flower("new", "app", "--clients", 4, "--rounds", 3, "--set", "training.lr=0.25")
     assert "4 clients" in out
     assert load(str(tmp_path / "app" / "app" / "recipe.toml")).training.lr == 0.25
-    _, err = headgate("new", "app", code=4)
+    _, err = flower("new", "app", code=4)
     assert "exists already" in err
-    made, _ = headgate("certificates", "own", "--host", "fl.example.org")
+    made, _ = flower("certificates", "own", "--host", "fl.example.org")
     assert all((tmp_path / line).is_file() for line in made.splitlines())
-    assert headgate("key", "node.key")[0].strip() == "node.key.pub"
+    assert flower("key", "node.key")[0].strip() == "node.key.pub"
 
 
-def test_what_cannot_be_is_refused_before_anything_starts(headgate, tmp_path, monkeypatch):
-    assert "--nodes 0" in headgate("deploy-example", "x", "--nodes", 0, code=2)[1]
+def test_what_cannot_be_is_refused_before_anything_starts(flower, tmp_path, monkeypatch):
+    assert "--nodes 0" in flower("deploy-example", "x", "--nodes", 0, code=2)[1]
     write_app(tmp_path / "app", "digits", clients=3)
-    assert "has 3 clients" in headgate("deploy-example", "app", "--nodes", 4, code=2)[1]
+    assert "has 3 clients" in flower("deploy-example", "app", "--nodes", 4, code=2)[1]
     assert not (tmp_path / "app" / "deployment").exists()
     monkeypatch.setattr("headgate.cli.flower.find_spec", lambda name: None)
-    assert "pip install 'headgate[flower]'" in headgate("new", "x", code=2)[1]
+    assert "pip install 'headgate[flower]'" in flower("new", "x", code=2)[1]
 
 
-def test_deploy_example_writes_the_app_that_it_plays(headgate, tmp_path, monkeypatch):
+def test_deploy_example_writes_the_app_that_it_plays(flower, tmp_path, monkeypatch):
     """With a deployment of paper, on which the simulator plays: a real one is brought up in test_deploy.py."""
 
     class Paper(ExitStack):
@@ -232,14 +218,14 @@ def test_deploy_example_writes_the_app_that_it_plays(headgate, tmp_path, monkeyp
             perform(load(str(app / "app" / "recipe.toml")), out, processes=1)
 
     monkeypatch.setattr("headgate.flower.deploy.deployment.Loopback", Paper)
-    out, _ = headgate("deploy-example", "app", "--nodes", 1, "--rounds", 3)
+    out, _ = flower("deploy-example", "app", "--nodes", 1, "--rounds", 3)
     assert f"run folder: {tmp_path / 'app' / 'runs' / 'digits'}" in out
 
 
-def test_scripts_units_and_compose_run_flowers_own_programs_behind_nginx(headgate, tmp_path):
-    made, _ = headgate("superlink", "link", "--certificates", "own", "--listen", "0.0.0.0:7000", "--inside", 7001)
+def test_scripts_units_and_compose_run_flowers_own_programs_behind_nginx(flower, tmp_path):
+    made, _ = flower("superlink", "link", "--certificates", "own", "--listen", "0.0.0.0:7000", "--inside", 7001)
     node = ("--authority", "ca.crt", "--key", "node.key", "--client", 3, "--clients", 10, "--keep")
-    more, _ = headgate("supernode", "a node", "--superlink", "fl.example.org:7000", *node)
+    more, _ = flower("supernode", "a node", "--superlink", "fl.example.org:7000", *node)
     texts = {Path(line).name: Path(line).read_text() for line in (made + more).splitlines()}
     services = ["superlink", "superlink-superexec", "nginx", "supernode-3"]
     for name in services:
@@ -265,9 +251,9 @@ def test_scripts_units_and_compose_run_flowers_own_programs_behind_nginx(headgat
         units = [line for line in (made + more).splitlines() if line.endswith((".service", ".timer"))]
         done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True)
         assert "headgate" not in done.stderr, done.stderr
-    assert "is no folder of headgate flower superlink" in headgate("register", "other", 0, "node.key.pub", code=2)[1]
+    assert "is no folder of headgate flower superlink" in flower("register", "other", 0, "node.key.pub", code=2)[1]
 
 
 @pytest.mark.parametrize("folder", ['a"b', "a$b", "a%b", "a'b"])
-def test_a_folder_that_would_be_read_as_code_is_refused(headgate, folder):
-    assert "must not contain" in headgate("superlink", folder, "--certificates", "own", code=2)[1]
+def test_a_folder_that_would_be_read_as_code_is_refused(flower, folder):
+    assert "must not contain" in flower("superlink", folder, "--certificates", "own", code=2)[1]

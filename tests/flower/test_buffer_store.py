@@ -2,17 +2,11 @@
 
 from contextlib import closing
 
-import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from headgate.books.messages import NO_LIMIT, Order
+from headgate.books.messages import Order
 from headgate.books.rules import stated
-from headgate.control.controller import Controller
-from headgate.control.policy import AdmissionPolicy
-from headgate.control.retention import ClassBalanced, Fifo, KStep, Reservoir, Retention
-from headgate.control.types import AdmissionRequest, System
+from headgate.control.retention import Retention
 from headgate.errors import DataError
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.sources import CallableSource, Sample, pack
@@ -112,48 +106,6 @@ def test_a_file_belongs_to_one_client_and_one_format(tmp_path):
     LedgerStore(tmp_path / "ledger").close()
     with pytest.raises(DataError, match="holds headgate ledger store 3, expected headgate buffer 3"):
         BufferStore(tmp_path / "ledger", 0)
-
-
-class Scripted(AdmissionPolicy):
-    """Admits what a list says."""
-
-    def __init__(self, rule, script):
-        self.rule, self.script = rule, script
-
-    def retention(self, system):
-        return self.rule
-
-    def admit(self, view, memory):
-        return AdmissionRequest(np.zeros(1), given=np.array([[self.script[view.t - 1]]])), memory
-
-
-RULES = [Fifo(3), KStep(2), Reservoir(3), ClassBalanced(3)]
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
-@given(script=st.lists(st.integers(0, 5), min_size=1, max_size=8))
-def test_a_client_holds_what_the_servers_ledger_says(rule, script, tmp_path_factory):
-    """Client 0 by its own file, the server by its ledger, told the same labels."""
-    labels = (lambda runs, clients, positions: positions % 3) if isinstance(rule, ClassBalanced) else None
-    controller = Controller(System(np.array([3]), 1.0), Scripted(rule, script), 1, np.array([7]), labels)
-    ledger, (name, settings) = controller.open(), stated(rule)
-    with closing(BufferStore(tmp_path_factory.mktemp("buffer") / "b", 0)) as store:
-        for t in range(1, len(script) + 1):
-            orders = controller.decide(ledger, np.array([1.0]))
-            limit = rule.limit(controller.system)
-            kept_from = 0 if limit is not None else int(orders.first[0, 0])
-            order = an_order(
-                t, int(ledger.admitted[0, 0]), int(orders.last[0, 0]), kept_from=kept_from,
-                limit=NO_LIMIT if limit is None else int(limit[0]), rule=name, settings=settings, seed=7,
-            )  # fmt: skip
-            store.admit(order, ENDLESS)
-            ledger = controller.post(ledger, orders)
-            if ledger.places is None:
-                held = list(range(ledger.dropped[0, 0], ledger.admitted[0, 0]))
-            else:
-                held = [place for place in ledger.places[0, 0].tolist() if place >= 0]
-            assert store.positions("e") == held
 
 
 class Oldest(Retention):

@@ -44,7 +44,7 @@ class Door:
             heard = b""
             try:
                 connection.sendall(self.head(line, headers.pop("length", len(body)), **headers) + body)
-                while part := connection.recv(65536):
+                while b"\n" not in heard and (part := connection.recv(65536)):  # a refused body is waited for after it
                     heard += part
             except (ConnectionError, ssl.SSLError):
                 pass

@@ -5,32 +5,14 @@ from contextlib import closing
 import numpy as np
 import pytest
 from flwr.app import MetricRecord
-from hostile import without
-from typer.testing import CliRunner
 from worlds import World, an_experiment, start
 
-from headgate.cli.commands import app
 from headgate.flower.strategy import AdmissionStrategy
 from headgate.records.reader import RunFolder, look_for_runs
 
 
 def judged(t, arrays):
     return MetricRecord({"accuracy": t / 10, "loss": 1.0 / t})
-
-
-def test_runs_and_report_show_it(tmp_path):
-    world = World(tmp_path / "runs", an_experiment("fifo", 3))
-    world.play(evaluate_fn=judged)
-    shown, page = (
-        CliRunner().invoke(app, words, catch_exceptions=False)
-        for words in (
-            ["runs", str(tmp_path / "runs")],
-            ["report", str(world.folder / "run"), "--out", str(tmp_path / "page.html")],
-        )
-    )
-    assert (shown.exit_code, page.exit_code) == (0, 0)
-    assert "finished" in shown.output
-    assert "fifo" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_its_tables_are_the_simulators_and_each_round_is_a_line(tmp_path):
@@ -94,13 +76,3 @@ def test_rounds_are_tracked_as_those_of_the_simulator_and_the_money_is_warned_of
     over = [spent for spent in rows["spend"].cum_sum() if spent >= 0.8 * money]
     assert len(warned) == bool(over) == 1
     assert f"{over[0]:.6g} of {money:.6g}" in warned[0]
-
-
-def test_the_state_counts_refused_answers_and_clients_in_quarantine(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 5))
-    world.grid.faults = {(t, 0): "reply changed" for t in range(1, 6)}
-    world.grid.tamper = without("arrays")
-    world.play()
-    state = RunFolder.open(tmp_path / "run").state
-    assert len(world.events("rejected")) == 3
-    assert (state["refused"], state["quarantined"]) == (3, 1)

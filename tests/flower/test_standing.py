@@ -5,43 +5,22 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from hostile import with_arrays, with_receipt
-from typer.testing import CliRunner
+from hostile import says_it_did_nothing, with_arrays, with_receipt
 from worlds import World, an_experiment
 
 from headgate.books.accounts import closings
 from headgate.books.ledger_store import LedgerStore, Ordered
 from headgate.books.messages import Order, Receipt
-from headgate.cli.commands import app
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError
 from headgate.flower.rounds import Discipline
-
-
-def forged(admitted):
-    """A report without a contradiction in it: the client admitted this in the round, and holds what follows from that."""
-
-    def tamper(reply):
-        said = dict(reply.content["headgate"])
-        own = said["position"] - said["lost"] - sum(said["admitted"])
-        claim = {
-            "rounds": [said["round"]],
-            "admitted": [admitted],
-            "position": own + admitted + said["lost"],
-            "occupancy": min(own + admitted, 3),  # client 0 has three places, and held all it had admitted
-            "n": 0,
-            "trained": False,
-            **dict.fromkeys(("distinct", "uses", "squares"), 0),
-        }
-        return with_receipt(**claim)(reply)
-
-    return tamper
+from headgate.records.reader import RunFolder
 
 
 def test_a_client_that_hid_what_it_admitted_is_believed_when_it_tells(tmp_path):
     """Round 1: it admits three samples and says none. Round 2: an honest answer, charged at the prices of both rounds."""
     prices = {1: 1.0, 2: 4.0, 3: 2.0}
     world = World(tmp_path, an_experiment("both", 3), prices=prices.get)
-    world.grid.faults, world.grid.tamper = {(1, 0): "reply changed"}, forged(0)
+    world.grid.faults, world.grid.tamper = {(1, 0): "reply changed"}, says_it_did_nothing(known=0, held=0)
     world.play(1)
     assert world.outstanding() == []  # nothing contradicts it
     first = next(row for row in world.orders(1) if row.client == 0)
@@ -128,27 +107,22 @@ def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it
     assert sum(paid) == sum(admissions.values())
 
 
-def headgate(*words):
-    done = CliRunner().invoke(app, ["flower", "clients", *map(str, words)], catch_exceptions=False)
-    assert done.exit_code == 0
-    return done.output
-
-
-def test_a_command_shows_clients_and_offences(tmp_path):
+def test_a_command_shows_clients_and_offences(tmp_path, headgate):
     run = caught(tmp_path, with_receipt(position="\x1b[2J[red]")).folder / "run"
-    said = json.loads(headgate(run, "--format", "json"))
+    command = "flower", "clients"
+    said = json.loads(headgate(*command, run, "--format", "json")[0])
     assert [(row["node"], row["quarantined"], row["offences"]) for row in said["clients"]] == [
         (100, False, 0),
         (101, True, 2),
         (102, False, 0),
     ]
     assert {event["kind"] for event in said["offences"]} >= {"rejected", "quarantined"}
-    table = headgate(run)
+    state = RunFolder.open(run).state
+    assert (state["refused"], state["quarantined"]) == (2, 1)
+    table, _ = headgate(*command, run)
     assert "True" in table
     assert "round 2, client 1: quarantined: after 2 offences" in table
     assert "\x1b" not in table
     assert "[red]" in table, "what a client said is shown as it is, not as markup"
-    with pytest.raises(SettingError, match="client 0: is not in quarantine"):
-        headgate(run, "--lift", 0)
-    with pytest.raises(DataError, match=r"holds no ledger\.sqlite"):
-        headgate(tmp_path)
+    assert "client 0: is not in quarantine" in headgate(*command, run, "--lift", 0, code=2)[1]
+    assert "holds no ledger.sqlite" in headgate(*command, tmp_path, code=4)[1]
