@@ -1,26 +1,22 @@
 """Dips after changes of the world, on curves made by hand."""
 
 from dataclasses import replace
-from io import StringIO
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from headgate.analysis.comparison import comparison_tables, rows
 from headgate.analysis.curves import policy_curves
 from headgate.analysis.runs import Dip, begins, changes_in, dips_of, summary_of_dips
 from headgate.analysis.summary import columns, summarise
 
-from .made_up import outcome
+from .made_up import outcome, printed
 
 NAN = np.nan
 FALLS = [0.5, 0.8, 0.4, 0.5, 0.7, 0.76, 0.9, 0.9]
 """a change in round 3: from 80 % to 40 %, and 76 % are 90 % of the way back"""
 CHANGED = np.array([0, 0, 1.0, 0, 0, 0, 0, 0])
 SPEND = np.arange(1.0, 9.0)
-
-
 TWO = np.zeros(12)
 TWO[[2, 9]] = 1.0
 
@@ -101,10 +97,7 @@ def test_the_comparison_tells_it_where_the_world_changed():
     made = rows(found)
     assert [row["dips"] for row in made] == [2, 2]
     assert [row["depth"][0] for row in made] == pytest.approx([0.4, 0.0])
-    shown = Console(width=200, file=StringIO())
-    for each in comparison_tables(found, made):
-        shown.print(each)
-    line = next(line for line in shown.file.getvalue().splitlines() if "3.0 ± 0.0 (2 of 2)" in line)
+    (line,) = (line for line in printed(*comparison_tables(found, made), width=200) if "3.0 ± 0.0 (2 of 2)" in line)
     assert line.split()[0] == "headgate"
     assert "40.0 ± 0.0 %" in line
     assert line.split()[-1] == "30.00"

@@ -1,6 +1,5 @@
 """Purchases beside headgate's: within the money and the capacity, never below what was possible, and said honestly."""
 
-import io
 import re
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 import headgate
 from headgate.analysis.display import plain_text
@@ -17,6 +15,8 @@ from headgate.control.prices import Trace
 from headgate.control.rehearse import rehearse
 from headgate.errors import DataError, SettingError
 from headgate.limits import PURCHASES
+
+from .made_up import printed
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "purchases.csv"
@@ -180,17 +180,14 @@ def test_headers_may_be_as_a_spreadsheet_writes_them(tmp_path):
     assert made.bought.tolist() == [[1], [2]]
 
 
-def printed(result):
-    console = Console(file=io.StringIO(), width=80, highlight=False)
-    for thing in result.render():
-        console.print(plain_text(thing) if isinstance(thing, str) else thing)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+def shown(result):
+    return printed(*(plain_text(thing) if isinstance(thing, str) else thing for thing in result.render()))
 
 
 def test_the_page_shows_what_is_printed():
     done = headgate.replay(EXAMPLE, currency="$")
     page = (ROOT / "docs" / "do" / "replay.md").read_text("utf-8")
-    assert re.search(r"```text\n(.*?)```", page, re.DOTALL)[1].splitlines() == printed(done)
+    assert re.search(r"```text\n(.*?)```", page, re.DOTALL)[1].splitlines() == shown(done)
     assert done.cheapest < done.as_many.paid < done.you.paid
     assert done.as_much.samples > done.you.samples
 
@@ -200,7 +197,7 @@ def test_the_table_is_one_of_at_most_twenty_lines_at_eighty_columns(tmp_path, ro
     path = tmp_path / "p.csv"
     times = [f"2026-{1 + t // 28:02}-{1 + t % 28:02}T09:30:00Z" for t in range(rounds)]
     path.write_text(HEADER + "".join(f"{time},{900 + 37 * t % 250}.25,{t % 40 + 1}\n" for t, time in enumerate(times)))
-    lines = printed(headgate.replay(path, currency="EUR"))
+    lines = shown(headgate.replay(path, currency="EUR"))
     assert max(map(len, lines)) <= 80
     table = [line for line in lines if line.startswith("  2026")]
     assert len(table) <= 20
