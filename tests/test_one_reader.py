@@ -180,21 +180,6 @@ def test_the_comparison_says_what_the_reader_says(made, name):
             assert row[measure][0] == own[f"{measure}_accuracy"]["mean"]
 
 
-def test_a_lost_seed_has_money_and_memory_everywhere(made, page):
-    """The summary used to say 54.878 and the comparison 54.858 of the same runs."""
-    folder = made[0] / "lost"
-    metrics = RunFolder.open(folder).metrics().filter(policy="headgate")
-    assert metrics["seed"].n_unique() == 3
-    spend = metrics["spend"].sum() / metrics.height
-    constant, ours = by_reader(folder)
-    assert (constant["lost"], ours["lost"], ours["runs"], ours["best_accuracy"]["runs"]) == (0, 1, 3, 2)
-    assert ours["spend_per_round"] == pytest.approx(spend, rel=1e-12)
-    row = compared_rows(read_finished([folder]))[1]
-    line = listed(made[0])["lost"]
-    assert ours["spend_per_round"] == row["spend"] == line["spend_per_round"]["headgate"]
-    assert page.get("/api/runs/lost").json["summary"][1]["spend_per_round"] == ours["spend_per_round"]
-
-
 def test_a_run_that_grows_is_told_alike_in_every_round(made, page):
     runs, running = made
     for _ in range(3):

@@ -123,6 +123,19 @@ def test_links_are_not_followed(tmp_path):
     assert [path.name for path in table_files(run.folder, "clients")] == ["part-00002.parquet"]
     with pytest.raises(DataError, match="cannot be read"):
         module.read_table(part, "clients")
+    shards = MadeUp(tmp_path / "parts", parts=True).play(3).folder / "shards"
+    (shards / "000").rename(tmp_path / "000")
+    (shards / "000").symlink_to(tmp_path / "000")
+    assert set(RunFolder.open(shards.parent).metrics()["policy"]) == {"constant"}
+
+
+@pytest.mark.parametrize("file", ["config.toml", "environment.json", "state.json"])
+def test_a_folder_with_links_for_files_is_no_run(tmp_path, file):
+    run = MadeUp(tmp_path / "run").finish()
+    (run.folder / file).rename(tmp_path / file)
+    (run.folder / file).symlink_to(tmp_path / file)
+    with pytest.raises(DataError, match=f"{file} is missing or is no plain file"):
+        RunFolder.open(run.folder)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(1, 90)), max_size=60))
