@@ -55,6 +55,7 @@ def test_a_policy_of_ones_own_is_named_by_module_and_class(headgate, tmp_path, m
     assert "policies.Nobody.kind = bought_here:Nobody: module bought_here has no Nobody; known: TwoSteps" in err
     _, err = headgate("rehearse", "digits", "--set", 'run.policies=["bought_here:TwoSteps"]', code=2)
     assert 'a section [policies.NAME] with kind = "bought_here:TwoSteps" names your own' in err
+    assert str(tmp_path) not in sys.path
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
