@@ -1,7 +1,6 @@
 """run, runs, report and data as a user types them."""
 
 import json
-import os
 import re
 import subprocess
 import sys
