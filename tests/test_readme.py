@@ -48,22 +48,14 @@ def make_accounts(folder):
             books.settle()
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("readme")
-
-
-def test_command_blocks_run_in_the_order_of_the_page(folder):
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    shutil.copy(ROOT / "examples" / "purchases.csv", folder)  # a reader's own
-    assert len(COMMANDS) == 1
-    for block in COMMANDS:
-        for line in block.splitlines():
-            done = subprocess.run(
-                line, shell=True, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, f"{line}\n{done.stderr}"
-    assert {file.name for file in folder.iterdir()} == {"purchases.csv", "compared"}
+def test_command_blocks_run_in_the_order_of_the_page(tmp_path):
+    env = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    shutil.copy(ROOT / "examples" / "purchases.csv", tmp_path)  # a reader's own
+    (block,) = COMMANDS
+    for line in block.splitlines():
+        done = subprocess.run(line, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    assert {file.name for file in tmp_path.iterdir()} == {"purchases.csv", "compared"}
 
 
 @pytest.mark.parametrize("page", RUN)
