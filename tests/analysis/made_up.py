@@ -34,10 +34,10 @@ def outcome(policy, curves, spend=BUDGET, held=(1.0,), batch="written", seeds=No
         lost=gone,
         reached=np.full(S, T),
         values={
+            **dict.fromkeys(("debt", "n_eff", "bound", "train_loss", "test_loss", "admitted"), np.zeros((S, T))),
             "test_accuracy": accuracy,
             "price": price,
             "spend": spend * price,
-            "debt": np.zeros((S, T)),
             "n": occupancy.sum(axis=-1).astype(np.float64),
             "excess": (occupancy - BUFFERS).max(axis=-1).astype(np.float64),
             "N": np.full((S, T), 100.0),

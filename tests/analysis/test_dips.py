@@ -60,7 +60,7 @@ def test_a_policy_is_told_in_summary_table_and_figure():
     one = moving("headgate", FALLS, [0.8, 0.8, 0.6, 0.8, 0.8, 0.8, 0.8, 0.8])
     found = summary_of_dips(one)
     assert (found.count, found.recovered) == (2, 2)
-    summary = summarise(_whole(one))
+    summary = summarise(one)
     told = [each.mean for each in (summary.dip_depth, summary.dip_length, summary.dip_money)]
     assert told == pytest.approx([0.3, 2.0, 20.0])
     assert summary.daily_accuracy.mean == pytest.approx((np.mean(FALLS) + 6.2 / 8) / 2)
@@ -69,19 +69,13 @@ def test_a_policy_is_told_in_summary_table_and_figure():
     texts = {column.title: column.text(summary) for column in columns(None, [summary])}
     assert texts["Dip lasts"].endswith("(2 of 2)")
     assert summary.to_dict()["dip_depth"]["mean"] == pytest.approx(0.3)
-    drawn = policy_curves(_whole(one))
+    drawn = policy_curves(one)
     assert drawn.changes == [3]
     assert drawn.judged["accuracy"].mean == pytest.approx(one.column("test_accuracy").mean(axis=0).tolist())
 
 
-def _whole(one):
-    """With the columns that made-up runs lack."""
-    more = dict.fromkeys(("n_eff", "bound", "train_loss", "test_loss", "excess", "admitted"), np.zeros_like(one.values["n"]))
-    return replace(one, values={**more, **one.values})
-
-
 def test_a_world_that_stands_still_is_told_as_before():
-    one = _whole(outcome("headgate", [FALLS]))
+    one = outcome("headgate", [FALLS])
     assert summary_of_dips(one) is None
     summary = summarise(one)
     assert not [title for title in (column.title for column in columns(None, [summary])) if title.startswith(("Daily", "Dip"))]
@@ -93,7 +87,7 @@ def test_a_world_that_stands_still_is_told_as_before():
 
 
 def test_the_comparison_tells_it_where_the_world_changed():
-    found = [_whole(moving(name, curve, curve)) for name, curve in (("headgate", FALLS), ("constant", [0.8] * 8))]
+    found = [moving(name, curve, curve) for name, curve in (("headgate", FALLS), ("constant", [0.8] * 8))]
     made = rows(found)
     assert [row["dips"] for row in made] == [2, 2]
     assert [row["depth"][0] for row in made] == pytest.approx([0.4, 0.0])

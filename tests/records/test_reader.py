@@ -5,6 +5,8 @@ import os
 import polars as pl
 import pytest
 
+from headgate.analysis.runs import read_runs
+from headgate.analysis.tables import list_rows
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder, look_for_runs
 from headgate.records.tables import CLIENTS, METRICS, points_of
@@ -12,7 +14,7 @@ from headgate.records.writer import RunWriter
 
 from ..analysis import run_folders
 from ..analysis.run_folders import row, rows
-from ..web.folders import nobody
+from ..web.folders import MadeUp, nobody
 
 ROWS = rows("acdpp", 0, spend=[5.0] * 3, test_accuracy=[None, 0.5, None], N=[None, 12.0, None])
 HELD = [{"policy": "acdpp", "seed": 0, "t": t, "admitted": [3, 4], "held": [3, 4], "paid": None} for t in (1, 2, 3)]
@@ -180,13 +182,7 @@ def test_the_points_of_a_sweep_are_listed(tmp_path):
 
 def test_memory_is_known_without_the_table_of_the_clients(tmp_path):
     """Each round has the largest excess over a buffer, also of clients too many to be written down."""
-    from headgate.analysis.runs import read_runs
-    from headgate.analysis.tables import list_rows
-    from headgate.experiment import load
-    from headgate.simulation.schedule import perform
-
-    settings = ["run.rounds=4", "run.seeds=2", 'run.policies=["released", "headgate"]']
-    folder = perform(load("digits", settings), tmp_path / "run", processes=1)[0].path
+    folder = MadeUp(tmp_path / "run", ("released", "headgate"), rounds=4).finish().folder
     before, row = [one.peak_excess for one in read_runs([RunFolder.open(folder)])], list_rows([RunFolder.open(folder)])
     assert before[0] > 0 >= before[1]
     (folder / "clients.parquet").unlink()
