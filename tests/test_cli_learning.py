@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -81,7 +79,7 @@ def test_a_cartesian_sweep_and_senseless_ones(headgate, tmp_path):
 
 
 @pytest.mark.parametrize(("times", "left"), [(1, 3), (2, 2)], ids=["once", "twice"])
-def test_resume_from_the_command_line(headgate, tmp_path, times, left):
+def test_resume_from_the_command_line(headgate, python, tmp_path, times, left):
     """Ctrl-C ends after the round; a second one at once, which is told and recorded as well."""
     folder = tmp_path / "r"
     script = (
@@ -97,11 +95,8 @@ def test_resume_from_the_command_line(headgate, tmp_path, times, left):
         "main()\n"
     )
     words = ["run", "digits", "--rounds", "6", "--seeds", "1", "--policies", "constant", "--progress", "none"]
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words, "--out", str(folder)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 130
-    assert done.stderr.strip() == f"interrupted after round {left} of 6; continue with: headgate run --resume {folder}"
+    _, said = python("-c", script, *words, "--out", folder, code=130)
+    assert said.strip() == f"interrupted after round {left} of 6; continue with: headgate run --resume {folder}"
     assert "interrupted" in headgate("runs", tmp_path)[0]
     headgate("run", "--resume", folder, "--progress", "none")
     assert pl.read_parquet(folder / "metrics.parquet")["t"].to_list() == [1, 2, 3, 4, 5, 6]

@@ -1,8 +1,6 @@
 """Imports go downward only, and the control core needs numpy alone."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import headgate
@@ -42,7 +40,7 @@ def test_imports_go_downward_only_and_never_to_a_study():
     assert seen > 50
 
 
-def test_theory_never_imports_control_and_control_needs_numpy_alone():
+def test_theory_never_imports_control_and_control_needs_numpy_alone(python):
     blocked = ["pydantic", "typer", "rich", "polars", "matplotlib", "torch", "sklearn", "flwr", "starlette", "plotly", "scipy"]
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))\n"
@@ -51,5 +49,4 @@ def test_theory_never_imports_control_and_control_needs_numpy_alone():
         "import headgate.control.policies, headgate.control.prices.processes, headgate.control.rehearse\n"
         "import headgate.control.files, headgate.testing\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python("-c", code)

@@ -3,7 +3,6 @@
 import json
 import re
 import runpy
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ class Steady(headgate.AdmissionPolicy):
         return headgate.AdmissionRequest(np.full(view.debt.shape, self.rate)), memory
 
 
-def test_importing_it_imports_nothing_heavy_and_offers_no_other_name():
+def test_importing_it_imports_nothing_heavy_and_offers_no_other_name(python):
     code = (
         "import sys, headgate\n"
         "heavy = {'torch', 'polars', 'numpy', 'pydantic', 'rich', 'matplotlib'} & set(sys.modules)\n"
@@ -40,11 +39,10 @@ def test_importing_it_imports_nothing_heavy_and_offers_no_other_name():
         "headgate.load('digits'); headgate.plan(headgate.load('digits', 'run.rounds=5'))\n"
         "assert not {'torch', 'matplotlib', 'flwr'} & set(sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python("-c", code)
 
 
-def test_the_command_line_imports_what_a_command_needs(tmp_path):
+def test_the_command_line_imports_what_a_command_needs(python, tmp_path):
     """Help and mistyped options come at once; a run and its report draw nothing with matplotlib and decode no pictures."""
     code = (
         "import sys, headgate.cli.commands\n"
@@ -54,8 +52,7 @@ def test_the_command_line_imports_what_a_command_needs(tmp_path):
         "sys.argv[1:] = 'run digits --rounds 2 --seeds 1 --policies headgate --processes 1 --out run'.split()\n"
         "headgate.cli.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python("-c", code, cwd=tmp_path)
     assert (tmp_path / "run" / "report.html").is_file()
 
 
@@ -213,12 +210,11 @@ def test_a_labelling_queue_goes_from_plan_to_report(tmp_path, capsys, monkeypatc
     assert (spent.filter(pl.col("policy") == "unsure")["looks"] > 0).all()
 
 
-def test_the_loop_says_what_it_lacks_without_torch():
+def test_the_loop_says_what_it_lacks_without_torch(python):
     path = Path(__file__).parents[1] / "examples" / "own_loop.py"
     program = f"import runpy, sys; sys.modules['torch'] = None; runpy.run_path({str(path)!r}, run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr == "this example trains with PyTorch, which is not installed: pip install 'headgate[sim]'\n"
+    _, said = python("-c", program, code=1)
+    assert said == "this example trains with PyTorch, which is not installed: pip install 'headgate[sim]'\n"
 
 
 @pytest.mark.parametrize("do", [headgate.plan, headgate.rehearse, headgate.compare, lambda recipe: headgate.run(recipe, "out")])

@@ -2,7 +2,6 @@
 
 import math
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -154,7 +153,7 @@ def test_what_mlflow_refuses_is_one_line(tmp_path, monkeypatch):
     tracker.close()
 
 
-def test_mlflow_calls_nobody(tmp_path):
+def test_mlflow_calls_nobody(tmp_path, python):
     """In a Python of its own, which nothing tells that it is part of a test: MLflow would be silent there anyway."""
     pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
     code = """if True:
@@ -174,8 +173,7 @@ def test_mlflow_calls_nobody(tmp_path):
         print(called, [thread.name for thread in threading.enumerate() if thread.name != "MainThread"])
     """
     own = {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], env=own, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "[] []\n"), done.stderr
+    assert python("-c", code, tmp_path, env=own)[0] == "[] []\n"
 
 
 # Weights & Biases
