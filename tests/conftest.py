@@ -9,6 +9,7 @@ import gc
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from functools import partial
@@ -99,6 +100,18 @@ def typed(monkeypatch, capsys):
 @pytest.fixture
 def headgate(typed):
     return partial(typed, "headgate")
+
+
+@pytest.fixture
+def python():
+    """Both streams of a Python of its own, given these words; it must end with `code`."""
+
+    def call(*words, code=0, **more):
+        done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, check=False, **more)
+        assert done.returncode == code, done.stderr
+        return done.stdout, done.stderr
+
+    return call
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -28,20 +27,6 @@ def of_benchmarks(name):
 MACHINE, CHILDREN, WORK = (of_benchmarks(name) for name in ("machine", "children", "same_work"))
 
 
-def result(**more):
-    ways = [MACHINE.way("slow", [0.2, 0.4, 0.3], off=1e-7), MACHINE.way("fast", [0.001, 0.002, 0.003], share_of_peak=0.25)]
-    ways[1]["ratio_to"] = MACHINE.ratios(ways, ways[1], ["slow", "absent"])
-    return {
-        "machine": {"cpu": "a CPU", "cores": 2},
-        "commit": "abc",
-        "date": "2026-01-01",
-        "command": "python benchmarks/x.py",
-        "cases": [{"name": "logistic/1", "settings": {"threads": 1}, "ways": ways}],
-        "targets": [MACHINE.target("fast enough", 100, 150), MACHINE.target("small enough", 10, 11, "MiB", at_most=True)],
-        **more,
-    }
-
-
 # the page
 
 
@@ -53,7 +38,8 @@ def test_no_result_names_a_folder_of_the_machine():
 
 
 def test_what_is_asked_for_and_not_reached_is_said():
-    text = TOOL["page"]({"executors": result()})
+    targets = [MACHINE.target("fast enough", 100, 150), MACHINE.target("small enough", 10, 11, "MiB", at_most=True)]
+    text = TOOL["page"]({"executors": TOOL["load"](TOOL["RESULTS"])["executors"] | {"targets": targets}})
     assert "| fast enough | ≥ 100× | 150× | yes | executors |" in text
     assert "| small enough | ≤ 10 MiB | 11 MiB | **no** | executors |" in text
 
@@ -113,22 +99,28 @@ def test_an_inner_phase_is_not_counted_as_the_outer_one(monkeypatch):
     assert clock.spent == dict.fromkeys(phases.PHASES, 0.0) | {"rest": 1.0 + 5.0, "data": 2.0 + 4.0, "import": 3.0}
 
 
-def test_every_phase_of_a_run_is_seen(tmp_path):
-    words = ["run", "digits", "--rounds=2", "--seeds=1", "--policies=headgate", "--processes=1", "--out", str(tmp_path / "run")]
-    command = [sys.executable, str(ROOT / "benchmarks" / "phases.py"), "--only", "logistic", *words, "--progress=none"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    spent = json.loads(done.stdout.splitlines()[-1])
+def test_every_phase_of_a_run_is_seen(python, tmp_path):
+    words = [
+        "run",
+        "digits",
+        "--rounds=2",
+        "--seeds=1",
+        "--policies=headgate",
+        "--processes=1",
+        "--progress=none",
+        "--out",
+        "run",
+    ]
+    out, _ = python(ROOT / "benchmarks" / "phases.py", "--only", "logistic", *words, cwd=tmp_path)
+    spent = json.loads(out.splitlines()[-1])
     assert {phase for phase, seconds in spent.items() if seconds == 0} == {"compile"}
 
 
 # a million clients
 
 
-def test_the_parts_of_a_round_make_up_the_round():
-    words = [sys.executable, str(ROOT / "benchmarks" / "scale.py"), "--child", "200", "--rounds", "6"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+def test_the_parts_of_a_round_make_up_the_round(python):
+    told = json.loads(python(ROOT / "benchmarks" / "scale.py", "--child", "200", "--rounds", "6")[0])
     parts = zip(*(told["times"][part] for part in ("control", "packing", "training", "rest")), strict=True)
     assert [sum(each) for each in parts] == pytest.approx(told["times"]["cpu"])
     assert all(seconds > 0 for part in ("round", "control", "packing", "training") for seconds in told["times"][part])

@@ -1,7 +1,6 @@
 """The commands as a user types them: output, files, one-line errors, exit codes."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -55,6 +54,7 @@ def test_a_policy_of_ones_own_is_named_by_module_and_class(headgate, tmp_path, m
     assert "policies.Nobody.kind = bought_here:Nobody: module bought_here has no Nobody; known: TwoSteps" in err
     _, err = headgate("rehearse", "digits", "--set", 'run.policies=["bought_here:TwoSteps"]', code=2)
     assert 'a section [policies.NAME] with kind = "bought_here:TwoSteps" names your own' in err
+    assert str(tmp_path) not in sys.path
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
@@ -148,16 +148,14 @@ main()
     ],
     ids=["commands", "typer", "numpy", "reader", "options"],
 )
-def test_ctrl_c_before_a_command_begins_is_one_line(tmp_path, code, words):
-    program = [sys.executable, "-c", code, *words.split()]
-    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+def test_ctrl_c_before_a_command_begins_is_one_line(python, tmp_path, code, words):
+    assert python("-c", code, *words.split(), cwd=tmp_path, code=130) == ("", "interrupted\n")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_who_ignores_ctrl_c_is_not_stopped_by_it(tmp_path):
+def test_who_ignores_ctrl_c_is_not_stopped_by_it(python, tmp_path):
     """As nohup and a shell's background jobs do."""
     code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + STRUCK.replace("MODULE", "typer")
-    done = subprocess.run([sys.executable, "-c", code, "--version"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("headgate ")
+    out, err = python("-c", code, "--version", cwd=tmp_path)
+    assert out.startswith("headgate ")
+    assert err == ""

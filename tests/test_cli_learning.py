@@ -1,10 +1,7 @@
 """run, runs, report and data as a user types them."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -24,15 +21,16 @@ def _there(monkeypatch, tmp_path):
 
 
 def test_run_writes_everything_it_promises(headgate, tmp_path):
-    out, _ = headgate("run", "digits", *SMALL)
+    out, _ = headgate("run", "digits", *SMALL, "--track", "tensorboard")
     (folder,) = (tmp_path / "runs").iterdir()
     assert re.fullmatch(r"digits-\d{8}-\d{6}", folder.name)
     assert f"report: {Path('runs') / folder.name / 'report.html'}" in out
     assert "Spend a round" in out
     assert {path.name for path in folder.iterdir()} == {
         "config.toml", "environment.json", "state.json", "metrics.parquet", "clients.parquet", "summary.json",
-        "report.html", "checkpoints",
+        "report.html", "checkpoints", "tensorboard",
     }  # fmt: skip
+    assert {path.name for path in (folder / "tensorboard").iterdir()} == {"acdpp", "constant"}
     frame = pl.read_parquet(folder / "metrics.parquet")
     assert frame.columns == list(METRICS)
     assert frame.height == 2 * 2 * 4
@@ -81,7 +79,7 @@ def test_a_cartesian_sweep_and_senseless_ones(headgate, tmp_path):
 
 
 @pytest.mark.parametrize(("times", "left"), [(1, 3), (2, 2)], ids=["once", "twice"])
-def test_resume_from_the_command_line(headgate, tmp_path, times, left):
+def test_resume_from_the_command_line(headgate, python, tmp_path, times, left):
     """Ctrl-C ends after the round; a second one at once, which is told and recorded as well."""
     folder = tmp_path / "r"
     script = (
@@ -97,19 +95,11 @@ def test_resume_from_the_command_line(headgate, tmp_path, times, left):
         "main()\n"
     )
     words = ["run", "digits", "--rounds", "6", "--seeds", "1", "--policies", "constant", "--progress", "none"]
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words, "--out", str(folder)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 130
-    assert done.stderr.strip() == f"interrupted after round {left} of 6; continue with: headgate run --resume {folder}"
+    _, said = python("-c", script, *words, "--out", folder, code=130)
+    assert said.strip() == f"interrupted after round {left} of 6; continue with: headgate run --resume {folder}"
     assert "interrupted" in headgate("runs", tmp_path)[0]
     headgate("run", "--resume", folder, "--progress", "none")
     assert pl.read_parquet(folder / "metrics.parquet")["t"].to_list() == [1, 2, 3, 4, 5, 6]
-
-
-def test_trackers_are_told(headgate, tmp_path):
-    headgate("run", "digits", *SMALL, "--out", tmp_path / "t", "--track", "tensorboard")
-    assert {path.name for path in (tmp_path / "t" / "tensorboard").iterdir()} == {"acdpp", "constant"}
 
 
 def test_every_part_may_come_from_outside_the_package(headgate, tmp_path):
@@ -200,19 +190,9 @@ def test_any_name_of_a_policy_can_be_played_and_read(headgate, tmp_path):
     assert set(pl.read_parquet(tmp_path / "alone" / "metrics.parquet")["policy"]) == {"K=4/5", "../x"}
 
 
-PER_CLIENT_SHARE = """
-import numpy as np
-from headgate.control.policies.budgeted.base import BudgetedPolicy
-class PerClient(BudgetedPolicy):
-    def wanted(self, view, memory):
-        return {share}, memory
-"""
-
-
-@pytest.mark.skipif("HEADGATE_DATA" not in os.environ, reason="HEADGATE_DATA is not set: no MNIST here")
-def test_lenet_with_the_papers_learning_rate_breaks_down_and_says_so(headgate, tmp_path):
-    words = ("run", "mnist", "--rounds", "3", "--seeds", "1", "--policies", "constant,released", "--progress", "none")
-    out, _ = headgate(*words, "--set", "model.kind=lenet", "--set", "training.evaluate_every=3", "--out", tmp_path / "l")
+def test_runs_that_break_down_are_said_to(headgate, tmp_path):
+    words = ("run", "digits", "--rounds", "3", "--seeds", "1", "--policies", "constant,released", "--progress", "none")
+    out, _ = headgate(*words, "--set", "training.lr=1e38", "--out", tmp_path / "l")
     assert "Runs that broke down: 1 of constant diverged, 1 of released diverged." in out
     for text in (out, (tmp_path / "l" / "summary.json").read_text(), (tmp_path / "l" / "state.json").read_text()):
         assert "nan" not in text.lower()
@@ -221,14 +201,11 @@ def test_lenet_with_the_papers_learning_rate_breaks_down_and_says_so(headgate, t
     assert pl.read_parquet(tmp_path / "l" / "metrics.parquet")["test_accuracy"].null_count() == 6
 
 
-def test_data_list_and_get(headgate, tmp_path, monkeypatch):
+def test_data_are_listed(headgate, tmp_path, monkeypatch):
     monkeypatch.setenv("HEADGATE_DATA", str(tmp_path))
     out, _ = headgate("data", "list")
     assert "digits" in out
     assert "headgate data get mnist" in " ".join(out.split())
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert "pip install 'headgate[hub]'" in headgate("data", "get", "mnist", code=2)[1]
-    assert "mnits" in headgate("data", "get", "mnits", code=2)[1]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +219,6 @@ def test_data_list_and_get(headgate, tmp_path, monkeypatch):
         (["run", "mnist", "--resume", "nowhere"], 2, "RECIPE mnist: not with --resume nowhere"),
         (["run", "--resume", "nowhere", "--set", "training.lr=1"], 2, "--set training.lr=1: not with --resume"),
         (["run", "digits", "--set", "training.target=3"], 2, "target = 3"),
-        (["run", "digits", "--track", "ml-flow"], 2, "--track ml-flow: must be one of tensorboard, mlflow, wandb"),
     ],
 )
 def test_refusals_are_one_line_and_leave_nothing_behind(headgate, tmp_path, monkeypatch, words, code, message):
@@ -253,28 +229,3 @@ def test_refusals_are_one_line_and_leave_nothing_behind(headgate, tmp_path, monk
     assert out == ""
     assert len(err.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
-
-
-def test_the_working_folder_is_searched_for_modules_of_ones_own(headgate, tmp_path):
-    (tmp_path / "odd_policy.py").write_text("class P:\n    pass\n")
-    _, err = headgate("run", "digits", "--set", "policies.acdpp.kind=odd_policy:P", code=2)
-    assert "must be a class, a subclass of AdmissionPolicy" in err
-    assert str(os.getcwd()) not in sys.path
-    _, err = headgate("run", "digits", "--policies", "odd_policy:Q", code=2)
-    assert "module odd_policy has no Q; known: P" in err
-
-
-@pytest.mark.parametrize(
-    ("share", "message"),
-    [
-        ("np.full(view.system.clients, 0.5)", "shares of shape (10,) for 1 runs and 10 clients; needs (1,) or (1, 10)"),
-        ("np.full(view.system.clients, 0.5) if view.t == 3 else 0 * view.price", "round 3: PerClient: wanted: shares of shape"),
-        ("np.full_like(view.price, 7.0)", "wanted: a share of 7 of the places; must lie between 0 and 1"),
-        ("np.full_like(view.price, np.nan)", "wanted: a share of nan of the places; must lie between 0 and 1"),
-    ],
-)
-def test_a_share_for_each_client_is_not_taken_for_one_of_each_seed(headgate, tmp_path, forgets_modules, share, message):
-    """digits has 10 clients."""
-    (tmp_path / "trap.py").write_text(PER_CLIENT_SHARE.format(share=share))
-    _, err = headgate("run", "digits", "--rounds", "4", "--seeds", "10", "--policies", "trap:PerClient", "-q", code=2)
-    assert message in " ".join(err.split())

@@ -3,7 +3,6 @@
 import json
 import re
 import runpy
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,20 +29,20 @@ class Steady(headgate.AdmissionPolicy):
         return headgate.AdmissionRequest(np.full(view.debt.shape, self.rate)), memory
 
 
-def test_importing_it_imports_nothing_heavy():
+def test_importing_it_imports_nothing_heavy_and_offers_no_other_name(python):
     code = (
         "import sys, headgate\n"
         "heavy = {'torch', 'polars', 'numpy', 'pydantic', 'rich', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
+        "assert [name for name in vars(headgate) if name[0] != '_'] == [], 'completion would offer more'\n"
         "assert {'load', 'plan', 'rehearse', 'run', 'compare', 'open', 'Controller', 'System'} <= set(dir(headgate))\n"
         "headgate.load('digits'); headgate.plan(headgate.load('digits', 'run.rounds=5'))\n"
         "assert not {'torch', 'matplotlib', 'flwr'} & set(sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python("-c", code)
 
 
-def test_the_command_line_imports_what_a_command_needs(tmp_path):
+def test_the_command_line_imports_what_a_command_needs(python, tmp_path):
     """Help and mistyped options come at once; a run and its report draw nothing with matplotlib and decode no pictures."""
     code = (
         "import sys, headgate.cli.commands\n"
@@ -53,8 +52,7 @@ def test_the_command_line_imports_what_a_command_needs(tmp_path):
         "sys.argv[1:] = 'run digits --rounds 2 --seeds 1 --policies headgate --processes 1 --out run'.split()\n"
         "headgate.cli.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python("-c", code, cwd=tmp_path)
     assert (tmp_path / "run" / "report.html").is_file()
 
 
@@ -65,15 +63,10 @@ def test_every_name_leads_somewhere():
         headgate.nothing  # noqa: B018
 
 
-def test_help_lists_every_name_and_completion_offers_no_other():
+def test_help_lists_every_name():
     lines = headgate.__doc__.splitlines()
     for name in set(dir(headgate)) - {"__version__"}:
         assert [line for line in lines if re.match(rf"    {name}  +[a-z]", line)], name
-    imported = subprocess.run(
-        [sys.executable, "-c", "import headgate; print([name for name in vars(headgate) if name[0] != '_'])"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert imported.stdout == "[]\n"
 
 
 def test_a_run_needs_no_folder_and_its_prices_may_lie_in_the_working_folder(tmp_path, monkeypatch):
@@ -97,16 +90,6 @@ def test_a_run_needs_no_folder_and_its_prices_may_lie_in_the_working_folder(tmp_
 def test_an_override_that_is_no_text_is_refused():
     with pytest.raises(SettingError, match=r"'run.rounds': 3.*: an override must be a string, as in \"run.rounds=20\""):
         headgate.load("digits", {"run.rounds": 3})
-
-
-def test_an_own_object_is_what_runs(tmp_path):
-    """It was replaced by `constant` without a word once."""
-    e = headgate.load("digits", *SMALL, 'run.policies=["constant"]').with_policy("mine", Steady(rate=7.0))
-    run = headgate.run(e, tmp_path / "out", quiet=True)
-    mine = run.frame.filter(pl.col("policy") == "mine")
-    assert mine["admitted"].to_list() == [7] * 8
-    rehearsed = headgate.rehearse(e).frame.filter(pl.col("policy") == "mine").sort("t", "seed")
-    assert mine.sort("t", "seed")["spend"].to_list() == pytest.approx(rehearsed["spend"].to_list(), rel=1e-12)
 
 
 def test_a_run_says_what_it_came_to_and_goes_on(tmp_path):
@@ -227,12 +210,11 @@ def test_a_labelling_queue_goes_from_plan_to_report(tmp_path, capsys, monkeypatc
     assert (spent.filter(pl.col("policy") == "unsure")["looks"] > 0).all()
 
 
-def test_the_loop_says_what_it_lacks_without_torch():
+def test_the_loop_says_what_it_lacks_without_torch(python):
     path = Path(__file__).parents[1] / "examples" / "own_loop.py"
     program = f"import runpy, sys; sys.modules['torch'] = None; runpy.run_path({str(path)!r}, run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr == "this example trains with PyTorch, which is not installed: pip install 'headgate[sim]'\n"
+    _, said = python("-c", program, code=1)
+    assert said == "this example trains with PyTorch, which is not installed: pip install 'headgate[sim]'\n"
 
 
 @pytest.mark.parametrize("do", [headgate.plan, headgate.rehearse, headgate.compare, lambda recipe: headgate.run(recipe, "out")])

@@ -13,16 +13,14 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from typer.testing import CliRunner
 
-import headgate
+import headgate as package
 from headgate.analysis.comparison import rows as compared_rows
 from headgate.analysis.formatting import percent
 from headgate.analysis.limits import conclusion
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_finished, read_runs
 from headgate.analysis.summary import columns, summarise
-from headgate.cli.commands import app
 from headgate.records.reader import RunFolder, look_for_runs
 
 from .analysis.run_folders import Page
@@ -89,39 +87,34 @@ def by_reader(folder):
     return [as_json(summarise(one, run.target).to_dict()) for one in read_runs([run])]
 
 
-def command_line(*words):
-    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
+@pytest.fixture
+def listed(made, headgate):
+    """listed() are the lines of `headgate runs`, by name."""
+    return lambda: {row["name"]: row for row in json.loads(headgate("runs", made[0], "--format", "json")[0])}
 
 
-def listed(runs):
-    return {row["name"]: row for row in json.loads(command_line("runs", runs, "--format", "json"))}
-
-
-def test_the_command_line_and_the_page_list_the_same_runs(made, page):
+def test_the_command_line_and_the_page_list_the_same_runs(made, page, listed):
     """A sweep used to be listed by the page alone."""
     rows = page.get("/api/runs").json["rows"]
     assert sorted(row["name"] for row in rows) == NAMES
-    assert {row["name"]: row for row in rows} == listed(made[0])
+    assert {row["name"]: row for row in rows} == listed()
     assert {run.name for run in look_for_runs(made[0])[0]} == set(NAMES)
 
 
-def test_the_command_line_shows_what_the_best_spent(made):
-    row = listed(made[0])["finished"]
-    (line,) = (each for each in command_line("runs", made[0]).splitlines() if each.startswith("  finished "))
+def test_the_command_line_shows_what_the_best_spent(made, listed, headgate):
+    row = listed()["finished"]
+    (line,) = (each for each in headgate("runs", made[0])[0].splitlines() if each.startswith("  finished "))
     shown = (row["best_policy"], percent(row["best_accuracy"], 1), percent(row["spend_share"]))
     assert line.split()[-5:] == "{} {} {}".format(*shown).split()
     assert row["over_budget"]  # others' spending is not shown beside it
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_line_of_the_list_is_what_the_reader_says(made, name):
-    found, row = {each["policy"]: each for each in by_reader(path_of(made[0], name))}, listed(made[0])[name]
+def test_a_line_of_the_list_is_what_the_reader_says(made, listed, name):
+    found, row = {each["policy"]: each for each in by_reader(path_of(made[0], name))}, listed()[name]
     assert row["policies"] == list(found)
-    for key in ("spend_per_round", "spend_share"):
-        theirs = row["spend_per_round" if key == "spend_per_round" else "spend_shares"]
-        assert theirs == {policy: each[key] for policy, each in found.items()}
+    assert row["spend_per_round"] == {policy: each["spend_per_round"] for policy, each in found.items()}
+    assert row["spend_shares"] == {policy: each["spend_share"] for policy, each in found.items()}
     ranked = [each for each in found.values() if not each["reference"]]
     assert row["lost"] == sum(each["lost"] for each in found.values())
     best = max((each for each in ranked if each["kept_limits"]), key=lambda each: each["best_accuracy"]["mean"], default=None)
@@ -145,16 +138,16 @@ def test_the_page_says_what_the_reader_says(made, page, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_python_says_what_the_reader_says(made, name):
-    run = headgate.open(path_of(made[0], name))
+    run = package.open(path_of(made[0], name))
     assert as_json(run.summary.to_dicts()) == by_reader(run.path)
     assert run.frame.height == sum(int(one.reached.sum()) for one in read_runs(run.folders))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_report_says_what_the_reader_says(made, tmp_path, name):
+def test_the_report_says_what_the_reader_says(made, tmp_path, headgate, name):
     run = RunFolder.open(path_of(made[0], name))
     text = write_report([run], tmp_path / "report.html", run.target).read_text("utf-8")
-    command_line("report", run.path, "--out", tmp_path / "again.html")
+    headgate("report", run.path, "--out", tmp_path / "again.html")
     assert (tmp_path / "again.html").read_text("utf-8") == text
     found = read_runs([run])
     shown = columns(run.target, [summarise(one, run.target) for one in found])
@@ -180,27 +173,12 @@ def test_the_comparison_says_what_the_reader_says(made, name):
             assert row[measure][0] == own[f"{measure}_accuracy"]["mean"]
 
 
-def test_a_lost_seed_has_money_and_memory_everywhere(made, page):
-    """The summary used to say 54.878 and the comparison 54.858 of the same runs."""
-    folder = made[0] / "lost"
-    metrics = RunFolder.open(folder).metrics().filter(policy="headgate")
-    assert metrics["seed"].n_unique() == 3
-    spend = metrics["spend"].sum() / metrics.height
-    constant, ours = by_reader(folder)
-    assert (constant["lost"], ours["lost"], ours["runs"], ours["best_accuracy"]["runs"]) == (0, 1, 3, 2)
-    assert ours["spend_per_round"] == pytest.approx(spend, rel=1e-12)
-    row = compared_rows(read_finished([folder]))[1]
-    line = listed(made[0])["lost"]
-    assert ours["spend_per_round"] == row["spend"] == line["spend_per_round"]["headgate"]
-    assert page.get("/api/runs/lost").json["summary"][1]["spend_per_round"] == ours["spend_per_round"]
-
-
-def test_a_run_that_grows_is_told_alike_in_every_round(made, page):
+def test_a_run_that_grows_is_told_alike_in_every_round(made, page, listed):
     runs, running = made
     for _ in range(3):
         before = by_reader(runs / "running")
         assert page.get("/api/runs/running").json["summary"] == before
-        assert listed(runs)["running"] == next(r for r in page.get("/api/runs").json["rows"] if r["name"] == "running")
+        assert listed()["running"] == next(r for r in page.get("/api/runs").json["rows"] if r["name"] == "running")
         running.play(1)
         assert [each["rounds"] for each in by_reader(runs / "running")] == [each["rounds"] + 1 for each in before]
 

@@ -48,22 +48,14 @@ def make_accounts(folder):
             books.settle()
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("readme")
-
-
-def test_command_blocks_run_in_the_order_of_the_page(folder):
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    shutil.copy(ROOT / "examples" / "purchases.csv", folder)  # a reader's own
-    assert len(COMMANDS) == 1
-    for block in COMMANDS:
-        for line in block.splitlines():
-            done = subprocess.run(
-                line, shell=True, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, f"{line}\n{done.stderr}"
-    assert {file.name for file in folder.iterdir()} == {"purchases.csv", "compared"}
+def test_command_blocks_run_in_the_order_of_the_page(tmp_path):
+    env = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    shutil.copy(ROOT / "examples" / "purchases.csv", tmp_path)  # a reader's own
+    (block,) = COMMANDS
+    for line in block.splitlines():
+        done = subprocess.run(line, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    assert {file.name for file in tmp_path.iterdir()} == {"purchases.csv", "compared"}
 
 
 @pytest.mark.parametrize("page", RUN)
@@ -79,13 +71,11 @@ def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkey
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
-def test_python_blocks_of_a_page_run_one_after_the_other(page, tmp_path):
+def test_python_blocks_of_a_page_run_one_after_the_other(page, python, tmp_path):
     """In a folder where a recipe lies that a Flower app could have: one policy, one seed."""
     (tmp_path / "recipe.toml").write_text('base = "digits"\n[run]\npolicies = ["headgate"]\nseeds = 1\n')
     put_files(page, tmp_path)
-    program = "\n".join(PYTHON.findall(page.read_text("utf-8")))
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python("-c", "\n".join(PYTHON.findall(page.read_text("utf-8"))), cwd=tmp_path)
 
 
 def test_the_parts_in_the_docs_are_those_of_the_examples():

@@ -62,10 +62,8 @@ def test_the_navigation_leads_to_every_page_and_to_no_heading(site):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", TUTORIALS[1:])
-def test_a_tutorial_runs(name, tmp_path):
-    command, env = [sys.executable, str(DOCS / "tutorials" / f"{name}.py")], {**os.environ, "MPLBACKEND": "agg"}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_a_tutorial_runs(name, python, tmp_path):
+    python(DOCS / "tutorials" / f"{name}.py", cwd=tmp_path, env={**os.environ, "MPLBACKEND": "agg"})
 
 
 def test_every_command_and_every_kind_stands_in_the_reference(site):

@@ -1,8 +1,6 @@
 """One run builds each thing once and reads nothing back that it holds: counted in a process of its own."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 TOOL = Path(__file__).parents[1] / "tools" / "trace.py"
@@ -10,8 +8,7 @@ MOST = {"functions": 426, "files": 67, "Simulation built": 1, "Experiment built"
 """the goal is 400 functions; what a deletion brings is taken from here"""
 
 
-def test_a_run_takes_one_path():
-    done = subprocess.run([sys.executable, str(TOOL)], capture_output=True, text=True, check=True)
-    found = {name: int(number) for name, number in re.findall(r"^([\w ]+): (\d+)$", done.stdout, re.M)}
+def test_a_run_takes_one_path(python):
+    found = {name: int(number) for name, number in re.findall(r"^([\w ]+): (\d+)$", python(TOOL)[0], re.M)}
     assert found.keys() == MOST.keys()
     assert {name: number for name, number in found.items() if not 0 < number <= MOST[name]} == {}

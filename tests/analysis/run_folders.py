@@ -27,11 +27,15 @@ kind = "logistic"
 """
 
 
+def row(policy, seed, t, **given):
+    """A row of metrics; what is not given is empty."""
+    return {**dict.fromkeys(METRICS), "policy": policy, "seed": seed, "t": t, **given}
+
+
 def rows(policy, seed, **given):
-    """One run's metrics from lists over rounds; what is not given is empty."""
-    rounds = len(given["spend"])
-    blank = {"policy": policy, "seed": seed, **dict.fromkeys(list(METRICS)[3:])}
-    return [blank | {"t": t + 1} | {key: values[t] for key, values in given.items()} for t in range(rounds)]
+    """One run's metrics from lists over rounds."""
+    rounds = range(len(given["spend"]))
+    return [row(policy, seed, t + 1, **{key: values[t] for key, values in given.items()}) for t in rounds]
 
 
 def held(policy, seed, occupancy):
@@ -42,24 +46,15 @@ def policy_summaries(run, target=None):
     return [summarise(one, target) for one in read_runs([run])]
 
 
-def write(folder, metrics, occupancy, *, rounds, policies, seeds, state="finished", diverged=(), config=CONFIG):
-    """A run folder: one file a table when finished, else one part."""
+def write(folder, metrics, occupancy, *, rounds, policies, seeds, state="finished", diverged=(), config=CONFIG, **more):
+    """A run folder: one file a table when finished, else one part. `more` says when it was started, and its process."""
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(config)
-    (folder / "environment.json").write_text(
-        json.dumps({"headgate": "0.1.0", "device": "cpu", "started": "2026-08-01T10:00:00Z"})
-    )
-    told = {
-        "state": state,
-        "round": rounds,
-        "rounds": rounds,
-        "policies": policies,
-        "seeds": seeds,
-        "pid": 0,
-        "elapsed_s": 75.0,
-    }
+    told = {"headgate": "0.1.0", "device": "cpu", "started": more.get("started", "2026-08-01T10:00:00Z")}
+    (folder / "environment.json").write_text(json.dumps(told))
+    told = {"state": state, "round": rounds, "rounds": rounds, "policies": policies, "seeds": seeds, "elapsed_s": 75.0}
     lost = [{"policy": policy, "seed": seed, "t": 2} for policy, seed in diverged]
-    (folder / "state.json").write_text(json.dumps({**told, "diverged": lost}))
+    (folder / "state.json").write_text(json.dumps({**told, "pid": more.get("pid", 0), "diverged": lost}))
     for name, table in (("metrics", metrics), ("clients", occupancy)):
         if state == "finished":
             kinds = METRICS if name == "metrics" else None

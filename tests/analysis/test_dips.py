@@ -1,26 +1,22 @@
 """Dips after changes of the world, on curves made by hand."""
 
 from dataclasses import replace
-from io import StringIO
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from headgate.analysis.comparison import comparison_tables, rows
 from headgate.analysis.curves import policy_curves
 from headgate.analysis.runs import Dip, begins, changes_in, dips_of, summary_of_dips
 from headgate.analysis.summary import columns, summarise
 
-from .made_up import outcome
+from .made_up import outcome, printed
 
 NAN = np.nan
 FALLS = [0.5, 0.8, 0.4, 0.5, 0.7, 0.76, 0.9, 0.9]
 """a change in round 3: from 80 % to 40 %, and 76 % are 90 % of the way back"""
 CHANGED = np.array([0, 0, 1.0, 0, 0, 0, 0, 0])
 SPEND = np.arange(1.0, 9.0)
-
-
 TWO = np.zeros(12)
 TWO[[2, 9]] = 1.0
 
@@ -64,7 +60,7 @@ def test_a_policy_is_told_in_summary_table_and_figure():
     one = moving("headgate", FALLS, [0.8, 0.8, 0.6, 0.8, 0.8, 0.8, 0.8, 0.8])
     found = summary_of_dips(one)
     assert (found.count, found.recovered) == (2, 2)
-    summary = summarise(_whole(one))
+    summary = summarise(one)
     told = [each.mean for each in (summary.dip_depth, summary.dip_length, summary.dip_money)]
     assert told == pytest.approx([0.3, 2.0, 20.0])
     assert summary.daily_accuracy.mean == pytest.approx((np.mean(FALLS) + 6.2 / 8) / 2)
@@ -73,19 +69,13 @@ def test_a_policy_is_told_in_summary_table_and_figure():
     texts = {column.title: column.text(summary) for column in columns(None, [summary])}
     assert texts["Dip lasts"].endswith("(2 of 2)")
     assert summary.to_dict()["dip_depth"]["mean"] == pytest.approx(0.3)
-    drawn = policy_curves(_whole(one))
+    drawn = policy_curves(one)
     assert drawn.changes == [3]
     assert drawn.judged["accuracy"].mean == pytest.approx(one.column("test_accuracy").mean(axis=0).tolist())
 
 
-def _whole(one):
-    """With the columns that made-up runs lack."""
-    more = dict.fromkeys(("n_eff", "bound", "train_loss", "test_loss", "excess", "admitted"), np.zeros_like(one.values["n"]))
-    return replace(one, values={**more, **one.values})
-
-
 def test_a_world_that_stands_still_is_told_as_before():
-    one = _whole(outcome("headgate", [FALLS]))
+    one = outcome("headgate", [FALLS])
     assert summary_of_dips(one) is None
     summary = summarise(one)
     assert not [title for title in (column.title for column in columns(None, [summary])) if title.startswith(("Daily", "Dip"))]
@@ -97,14 +87,11 @@ def test_a_world_that_stands_still_is_told_as_before():
 
 
 def test_the_comparison_tells_it_where_the_world_changed():
-    found = [_whole(moving(name, curve, curve)) for name, curve in (("headgate", FALLS), ("constant", [0.8] * 8))]
+    found = [moving(name, curve, curve) for name, curve in (("headgate", FALLS), ("constant", [0.8] * 8))]
     made = rows(found)
     assert [row["dips"] for row in made] == [2, 2]
     assert [row["depth"][0] for row in made] == pytest.approx([0.4, 0.0])
-    shown = Console(width=200, file=StringIO())
-    for each in comparison_tables(found, made):
-        shown.print(each)
-    line = next(line for line in shown.file.getvalue().splitlines() if "3.0 ± 0.0 (2 of 2)" in line)
+    (line,) = (line for line in printed(*comparison_tables(found, made), width=200) if "3.0 ± 0.0 (2 of 2)" in line)
     assert line.split()[0] == "headgate"
     assert "40.0 ± 0.0 %" in line
     assert line.split()[-1] == "30.00"

@@ -1,6 +1,5 @@
 """Purchases beside headgate's: within the money and the capacity, never below what was possible, and said honestly."""
 
-import io
 import re
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 import headgate
 from headgate.analysis.display import plain_text
@@ -17,6 +15,8 @@ from headgate.control.prices import Trace
 from headgate.control.rehearse import rehearse
 from headgate.errors import DataError, SettingError
 from headgate.limits import PURCHASES
+
+from .made_up import printed
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "purchases.csv"
@@ -32,9 +32,9 @@ def files(draw):
     return [*rows, (99, 0, 3.0, draw(st.integers(1, 30)))]  # something was paid
 
 
-def written(folder, rows):
+def written(folder, rows, header="time,client,price,samples"):
     path = folder / "p.csv"
-    path.write_text("time,client,price,samples\n" + "".join(f"{t},c{m},{price},{n}\n" for t, m, price, n in rows))
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]))
     return path
 
 
@@ -180,17 +180,14 @@ def test_headers_may_be_as_a_spreadsheet_writes_them(tmp_path):
     assert made.bought.tolist() == [[1], [2]]
 
 
-def printed(result):
-    console = Console(file=io.StringIO(), width=80, highlight=False)
-    for thing in result.render():
-        console.print(plain_text(thing) if isinstance(thing, str) else thing)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+def shown(result):
+    return printed(*(plain_text(thing) if isinstance(thing, str) else thing for thing in result.render()))
 
 
 def test_the_page_shows_what_is_printed():
     done = headgate.replay(EXAMPLE, currency="$")
     page = (ROOT / "docs" / "do" / "replay.md").read_text("utf-8")
-    assert re.search(r"```text\n(.*?)```", page, re.DOTALL)[1].splitlines() == printed(done)
+    assert re.search(r"```text\n(.*?)```", page, re.DOTALL)[1].splitlines() == shown(done)
     assert done.cheapest < done.as_many.paid < done.you.paid
     assert done.as_much.samples > done.you.samples
 
@@ -200,7 +197,7 @@ def test_the_table_is_one_of_at_most_twenty_lines_at_eighty_columns(tmp_path, ro
     path = tmp_path / "p.csv"
     times = [f"2026-{1 + t // 28:02}-{1 + t % 28:02}T09:30:00Z" for t in range(rounds)]
     path.write_text(HEADER + "".join(f"{time},{900 + 37 * t % 250}.25,{t % 40 + 1}\n" for t, time in enumerate(times)))
-    lines = printed(headgate.replay(path, currency="EUR"))
+    lines = shown(headgate.replay(path, currency="EUR"))
     assert max(map(len, lines)) <= 80
     table = [line for line in lines if line.startswith("  2026")]
     assert len(table) <= 20
@@ -211,27 +208,25 @@ def test_the_table_is_one_of_at_most_twenty_lines_at_eighty_columns(tmp_path, ro
 # in the shadow of a pipeline: as in a run, knowing nothing of later rounds, and without buying
 
 
+ALONE = "time,price,samples"
+
+
 def an_experiment(*more):
     return headgate.load("digits", 'run.policies=["headgate"]', "run.rounds=30", "run.seeds=1", *more)
-
-
-def shadowed(path, rows, header="time,price,samples"):
-    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]))
-    return path
 
 
 def test_it_decides_what_a_run_at_these_prices_would(tmp_path):
     prices = np.random.default_rng(5).uniform(1, 10, 30).round(3)
     given = an_experiment()
     rows = [(t, price, 3) for t, price in enumerate(prices)]
-    answer = headgate.shadow(shadowed(tmp_path / "all.csv", rows), given, "$")
+    answer = headgate.shadow(written(tmp_path, rows, ALONE), given, "$")
     ((_, policy),) = given.policies.items()
     played = rehearse(given.system, policy, Trace(tuple(prices)), given.seeds, 30)
     assert answer.frame["ordered"].to_list() == played.admitted[0].tolist()
     assert answer.frame["cost"].to_list() == pytest.approx(played.spend[0].tolist())
     assert answer.frame["left"][-1] == pytest.approx(given.system.budget * 30 - played.spend.sum())
     assert answer.frame["paid"].sum() == pytest.approx(3 * prices.sum())
-    part = headgate.shadow(shadowed(tmp_path / "part.csv", rows[:11]), given)
+    part = headgate.shadow(written(tmp_path, rows[:11], ALONE), given)
     assert part.frame.equals(answer.frame[:11]), "later rounds change nothing"
     assert "you bought 90 samples" in answer.sentence
     assert f"would have bought {played.admitted.sum():,} for" in repr(answer)
@@ -240,7 +235,7 @@ def test_it_decides_what_a_run_at_these_prices_would(tmp_path):
 def test_a_client_without_an_offer_is_ordered_nothing(tmp_path):
     given = an_experiment("system.clients=2", "system.buffers=[5]", "system.budget=40")
     rows = [(1, "a", 2, 1), (1, "b", 2, 1), (2, "a", 1, 0), (3, "a", 1, 1), (3, "b", 1, 1)]
-    path = shadowed(tmp_path / "clients.csv", rows, "time,client,price,samples")
+    path = written(tmp_path, rows)
     answer = headgate.shadow(path, given)
     assert answer.frame["bought"].to_list() == [2, 0, 2]
     assert answer.frame["cost"].to_list() == pytest.approx([2 * answer.frame["ordered"][0], *answer.frame["ordered"][1:]])
@@ -251,6 +246,6 @@ def test_a_client_without_an_offer_is_ordered_nothing(tmp_path):
 def test_what_does_not_fit_is_refused(tmp_path):
     rows = [(t, 2, 1) for t in range(31)]
     with pytest.raises(DataError, match=r"has 31 rounds, the recipe has run\.rounds = 30"):
-        headgate.shadow(shadowed(tmp_path / "long.csv", rows), an_experiment())
+        headgate.shadow(written(tmp_path, rows, ALONE), an_experiment())
     with pytest.raises(SettingError, match="a shadow has one policy"):
-        headgate.shadow(shadowed(tmp_path / "few.csv", rows[:3]), "digits")
+        headgate.shadow(written(tmp_path, rows[:3], ALONE), "digits")

@@ -1,17 +1,17 @@
 """Money for the same accuracy: against curves whose answer is known, and the text where there is none."""
 
 import math
-from io import StringIO
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from headgate.analysis.comparison import comparison_tables
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.savings import Frontier, amount, chosen_budget, money_for, needed, paired, savings, sentence
+
+from .made_up import printed
 
 MONEY = (5.0, 10.0, 20.0, 40.0)
 
@@ -137,11 +137,7 @@ def test_differences_are_taken_seed_by_seed():
 @pytest.mark.parametrize("unit", ["", "$"])
 def test_the_table_fits_a_terminal(width, unit):
     rows = [*worlds(), *(a_row("a-longer-name", money, [0.8, 0.82] * 15) for money in MONEY)]
-    rows = [{**row, "unit": unit} for row in rows]
-    console = Console(width=width, file=StringIO(), highlight=False)
-    for each in comparison_tables([], rows, 20.0):
-        console.print(each)
-    lines = console.file.getvalue().splitlines()
+    lines = printed(*comparison_tables([], [{**row, "unit": unit} for row in rows], 20.0), width=width)
     assert max(map(len, lines)) <= width
     (header,) = (line for line in lines if "policy" in line and "last (%)" in line)  # one table, not stacked
     assert "of constant's" in header

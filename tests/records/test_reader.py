@@ -1,50 +1,35 @@
-import json
+"""What the reader makes of run folders, also while they are written and where they are damaged."""
+
 import os
-import subprocess
-import sys
 
 import polars as pl
 import pytest
 
+from headgate.analysis.runs import read_runs
+from headgate.analysis.tables import list_rows
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder, look_for_runs
 from headgate.records.tables import CLIENTS, METRICS, points_of
 from headgate.records.writer import RunWriter
 
-CONFIG = """
-[system]
-buffers = [4, 6]
-budget = 10.0
-[run]
-rounds = 3
-"""
+from ..analysis import run_folders
+from ..analysis.run_folders import row, rows
+from ..web.folders import MadeUp, nobody
 
-
-def row(policy, seed, t, **more):
-    return {**dict.fromkeys(METRICS), "policy": policy, "seed": seed, "t": t, "spend": 5.0, "n": 7, **more}
-
-
-ROWS = [row("acdpp", 0, 1), row("acdpp", 0, 2, test_accuracy=0.5, N=12.0), row("acdpp", 0, 3)]
+ROWS = rows("acdpp", 0, spend=[5.0] * 3, test_accuracy=[None, 0.5, None], N=[None, 12.0, None])
 HELD = [{"policy": "acdpp", "seed": 0, "t": t, "admitted": [3, 4], "held": [3, 4], "paid": None} for t in (1, 2, 3)]
 
 
-def write(folder, state="finished", pid=0, started="2026-08-01T10:00:00+00:00", config=CONFIG, metrics=ROWS, clients=HELD):
-    """A run folder with one part of each table."""
-    folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(config)
-    (folder / "environment.json").write_text(json.dumps({"headgate": "0.1.0", "started": started}))
-    told = {"state": state, "round": 3, "rounds": 3, "policies": ["acdpp"], "seeds": [0], "pid": pid, "elapsed_s": 1.5}
-    (folder / "state.json").write_text(json.dumps({**told, "diverged": []}))
-    for table, rows in (("metrics", metrics), ("clients", clients)):
-        RunWriter(folder).append(table, rows)
-    return folder
+def write(folder, metrics=ROWS, clients=HELD, state="interrupted", **more):
+    """One run of three rounds, of which each table has one part."""
+    return run_folders.write(folder, metrics, clients, rounds=3, policies=["acdpp"], seeds=[0], state=state, **more)
 
 
 def test_what_a_folder_tells(tmp_path):
     run = RunFolder.open(write(tmp_path / "digits-1"))
     assert (run.name, run.system.buffer.tolist(), run.system.budget) == ("digits-1", [4, 6], 10.0)
-    assert (run.rounds, run.status) == (3, "finished")
-    assert run.config["run"] == {"rounds": 3}
+    assert (run.rounds, run.status) == (3, "interrupted")
+    assert run.config["run"] == {"rounds": 4}
     assert run.environment["headgate"] == "0.1.0"
     metrics = run.metrics()
     assert metrics.schema == METRICS
@@ -78,31 +63,29 @@ def test_a_half_written_part_is_passed_over(tmp_path):
 
 
 def test_a_round_written_twice_counts_as_last_written(tmp_path):
-    folder = write(tmp_path / "run", state="interrupted")
-    RunWriter(folder).append("metrics", [row("acdpp", 0, 2, spend=6.0), row("acdpp", 0, 4)])
+    folder = write(tmp_path / "run")
+    RunWriter(folder).append("metrics", [row("acdpp", 0, 2, spend=6.0), row("acdpp", 0, 4, spend=5.0)])
     run = RunFolder.open(folder)
     assert sorted(run.metrics().select("t", "spend").rows()) == [(1, 5.0), (2, 6.0), (3, 5.0), (4, 5.0)]
 
 
 def test_what_no_table_holds_becomes_null(tmp_path):
-    rows = [row("acdpp", 0, 1, bound=float("inf"), train_loss=float("nan"), share_0=0.5)]
-    clients = [{**HELD[0], "new_loss": [float("nan"), 1.0]}]
-    run = RunFolder.open(write(tmp_path / "run", metrics=rows, clients=clients))
+    metrics = [row("acdpp", 0, 1, bound=float("inf"), train_loss=float("nan"), share_0=0.5)]
+    run = RunFolder.open(write(tmp_path / "run", metrics, [{**HELD[0], "new_loss": [float("nan"), 1.0]}]))
     assert run.metrics().select("bound", "train_loss").rows() == [(None, None)]
     assert run.clients()["new_loss"].to_list() == [[None, 1.0]]
     assert run.metrics()["share_0"].to_list() == [0.5]
 
 
 def test_running_is_believed_while_the_process_lives(tmp_path):
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    for pid, status in ((os.getpid(), "running"), (gone.pid, "interrupted"), (0, "interrupted"), (2**62, "interrupted")):
+    gone = nobody()
+    for pid, status in ((os.getpid(), "running"), (gone, "interrupted"), (0, "interrupted"), (2**62, "interrupted")):
         assert RunFolder.open(write(tmp_path / f"run{pid}", state="running", pid=pid)).status == status
-    assert RunFolder.open(write(tmp_path / "done", pid=gone.pid)).status == "finished"
+    assert RunFolder.open(write(tmp_path / "done", state="finished", pid=gone)).status == "finished"
 
 
 def test_nothing_recorded_yet(tmp_path):
-    folder = write(tmp_path / "run", state="running", metrics=(), clients=())
+    folder = write(tmp_path / "run", (), (), state="running")
     run = RunFolder.open(folder)
     assert run.metrics().is_empty()
     assert run.metrics().schema == METRICS
@@ -158,7 +141,7 @@ def test_damaged_folders_are_refused_with_the_file_named(tmp_path, name, content
 
 
 def test_damaged_tables_are_refused(tmp_path):
-    folder = write(tmp_path / "run", metrics=())
+    folder = write(tmp_path / "run", ())
     for content, says in (
         (b"PAR1 and then nothing", "is damaged"),
         (pl.DataFrame({"policy": ["x"]}), "has no column seed, t"),
@@ -199,13 +182,7 @@ def test_the_points_of_a_sweep_are_listed(tmp_path):
 
 def test_memory_is_known_without_the_table_of_the_clients(tmp_path):
     """Each round has the largest excess over a buffer, also of clients too many to be written down."""
-    from headgate.analysis.runs import read_runs
-    from headgate.analysis.tables import list_rows
-    from headgate.experiment import load
-    from headgate.simulation.schedule import perform
-
-    settings = ["run.rounds=4", "run.seeds=2", 'run.policies=["released", "headgate"]']
-    folder = perform(load("digits", settings), tmp_path / "run", processes=1)[0].path
+    folder = MadeUp(tmp_path / "run", ("released", "headgate"), rounds=4).finish().folder
     before, row = [one.peak_excess for one in read_runs([RunFolder.open(folder)])], list_rows([RunFolder.open(folder)])
     assert before[0] > 0 >= before[1]
     (folder / "clients.parquet").unlink()

@@ -41,33 +41,6 @@ def test_a_run_is_followed_from_its_first_part_to_its_table(tmp_path, parts):
     same_as_the_reader(follower, run.folder)
 
 
-def test_what_clients_do_is_what_the_ledger_says(tmp_path):
-    run, keys = MadeUp(tmp_path / "run").play(6), [("constant", 0), ("constant", 1)]
-    held, admitted, paid = (
-        Follower(run.folder, "clients", run.rounds, (name,), clients=3).look() for name in ("held", "admitted", "paid")
-    )
-    assert np.array_equal(held.of(keys, 6)[:, -1], run.held("constant"))
-    assert np.array_equal(admitted.of(keys, 6).sum(axis=1), run.admitted("constant"))
-    assert paid.reached(keys).tolist() == [0, 0]  # all clients have one price
-
-
-def test_only_what_is_new_is_read(tmp_path, monkeypatch):
-    run, read = MadeUp(tmp_path / "run").play(6), []
-
-    def counting(path, most, original=module.read_bytes):
-        read.append(path.name)
-        return original(path, most)
-
-    monkeypatch.setattr(module, "read_bytes", counting)
-    follower = Follower(run.folder, "metrics", run.rounds, columns=MEASURED)
-    follower.look()
-    assert read == [f"part-{t:05d}.parquet" for t in range(1, 7)]
-    follower.look()
-    run.play(1)
-    follower.look()
-    assert read[6:] == ["part-00007.parquet"]
-
-
 @settings(max_examples=25)  # of at most six parts of at most five rounds
 @given(splits=st.lists(st.integers(1, 5), min_size=1, max_size=6), cut=st.integers(0, 5))
 def test_however_rows_are_split_and_cut_back_they_are_the_same(tmp_path_factory, splits, cut):
@@ -123,6 +96,19 @@ def test_links_are_not_followed(tmp_path):
     assert [path.name for path in table_files(run.folder, "clients")] == ["part-00002.parquet"]
     with pytest.raises(DataError, match="cannot be read"):
         module.read_table(part, "clients")
+    shards = MadeUp(tmp_path / "parts", parts=True).play(3).folder / "shards"
+    (shards / "000").rename(tmp_path / "000")
+    (shards / "000").symlink_to(tmp_path / "000")
+    assert set(RunFolder.open(shards.parent).metrics()["policy"]) == {"constant"}
+
+
+@pytest.mark.parametrize("file", ["config.toml", "environment.json", "state.json"])
+def test_a_folder_with_links_for_files_is_no_run(tmp_path, file):
+    run = MadeUp(tmp_path / "run").finish()
+    (run.folder / file).rename(tmp_path / file)
+    (run.folder / file).symlink_to(tmp_path / file)
+    with pytest.raises(DataError, match=f"{file} is missing or is no plain file"):
+        RunFolder.open(run.folder)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(1, 90)), max_size=60))

@@ -10,21 +10,20 @@ from hypothesis import strategies as st
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
-from headgate.records.tables import METRICS, shard_folders
+from headgate.records.tables import shard_folders
 from headgate.records.writer import RunWriter, create, finish, left_by_a_killed_start, played, rounds_after, write_state
 from headgate.simulation.cut import cut
+
+from ..analysis.run_folders import row
 
 SETTINGS = ["run.seeds=2", "run.rounds=3", 'run.policies=["hybrid", "constant"]']
 
 
-def in_parts(folder):
-    whole = load("digits", SETTINGS)
+def in_parts(folder, settings=SETTINGS):
+    """The parts of a run that was created and not played."""
+    whole = load("digits", settings)
     create(folder, whole.tables(), {"executor": "gram"}, [part.tables() for part in cut(whole, 1)])
     return shard_folders(folder)
-
-
-def row(policy, seed, t):
-    return {**dict.fromkeys(METRICS), "policy": policy, "seed": seed, "t": t, "n": 7}
 
 
 def write(part, policy, seed, rounds):

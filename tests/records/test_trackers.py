@@ -2,17 +2,15 @@
 
 import math
 import os
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from headgate.errors import SettingError
-from headgate.records.trackers import Tracker, make_trackers
+from headgate.records.trackers import make_trackers
 
 CONFIG = {
     "system": {"budget": 2.5, "clients": 3},
@@ -24,20 +22,20 @@ CONFIG = {
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_environment(monkeypatch):
     for name in ("MLFLOW_TRACKING_URI", "WANDB_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     for name in ("MLFLOW_DISABLE_TELEMETRY", "MLFLOW_ALLOW_FILE_STORE"):
         monkeypatch.setenv(name, "true")  # set here, it is put back after the test
 
 
-def run(tracker: Tracker, folder: Path, policies: Sequence[str] = ("dpp", "ac-dpp")) -> None:
+def run(tracker, folder, policies=("dpp", "ac-dpp")):
     """Three rounds of the policies in turn; the accuracy is known after every second round only."""
     tracker.start("trial", CONFIG, folder)
     for t in (1, 2, 3):
         for number, policy in enumerate(policies):
             unknown = math.nan if number else None
-            values: dict[str, Any] = {"loss": number + 1 / t, "test accuracy": 0.1 * t if t % 2 else unknown}
+            values = {"loss": number + 1 / t, "test accuracy": 0.1 * t if t % 2 else unknown}
             tracker.log(policy, t, values)
     tracker.log("silent", 1, {"loss": math.nan})
     tracker.close()
@@ -48,7 +46,7 @@ LOSSES = {"dpp": [(1, 1.0), (2, 0.5), (3, 1 / 3)], "ac-dpp": [(1, 2.0), (2, 1.5)
 ACCURACIES = [(1, pytest.approx(0.1)), (3, pytest.approx(0.3))]
 
 
-def test_trackers_are_made_by_name_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trackers_are_made_by_name_each_once(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     names = [tracker.kind for tracker in make_trackers(["wandb", "tensorboard", "wandb", "mlflow"])]
     assert names == ["wandb", "tensorboard", "mlflow"]
@@ -63,7 +61,7 @@ def test_trackers_are_made_by_name_each_once(monkeypatch: pytest.MonkeyPatch) ->
         ("ml-flow", "must be one of tensorboard, mlflow, wandb; did you mean mlflow?"),
     ],
 )
-def test_a_missing_library_is_said_to_be_missing(name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_said_to_be_missing(name, message, monkeypatch):
     monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(SettingError) as error:
@@ -71,20 +69,10 @@ def test_a_missing_library_is_said_to_be_missing(name: str, message: str, monkey
     assert str(error.value) == f"--track {name}: {message}"
 
 
-def python(code: str, *arguments: str) -> str:
-    """What a fresh Python prints, which nothing tells that it is part of a test."""
-    environment = {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
 # TensorBoard
 
 
-def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+def scalars(folder):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder))
@@ -92,19 +80,16 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 
-def test_tensorboard_holds_what_was_logged(tmp_path: Path) -> None:
+def test_tensorboard_holds_what_was_logged(tmp_path):
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     run(*make_trackers(["tensorboard"]), tmp_path)
     assert sorted(path.name for path in (tmp_path / "tensorboard").iterdir()) == ["ac-dpp", "dpp"]
     for policy, losses in LOSSES.items():
-        read = scalars(tmp_path / "tensorboard" / policy)
-        assert read == {
-            "loss": [(t, pytest.approx(loss)) for t, loss in losses],
-            "test accuracy": ACCURACIES,
-        }
+        told = {"loss": [(t, pytest.approx(loss)) for t, loss in losses], "test accuracy": ACCURACIES}
+        assert scalars(tmp_path / "tensorboard" / policy) == told
 
 
-def test_tensorboard_keeps_policies_apart_whatever_they_are_called(tmp_path: Path) -> None:
+def test_tensorboard_keeps_policies_apart_whatever_they_are_called(tmp_path):
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     run(*make_trackers(["tensorboard"]), tmp_path, policies=("a/b", "A:b", "../a"))
     folders = sorted(path.name for path in (tmp_path / "tensorboard").iterdir())
@@ -116,13 +101,13 @@ def test_tensorboard_keeps_policies_apart_whatever_they_are_called(tmp_path: Pat
 # MLflow
 
 
-def mlflow_client(folder: Path) -> Any:
+def mlflow_client(folder):
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=folder.as_uri())
 
 
-def check_mlflow(client: Any) -> None:
+def check_mlflow(client):
     experiment = client.get_experiment_by_name("trial")
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
     assert sorted(runs) == ["ac-dpp", "dpp", "trial"]
@@ -139,14 +124,14 @@ def check_mlflow(client: Any) -> None:
         assert [(metric.step, metric.value) for metric in history["test_accuracy"]] == ACCURACIES
 
 
-def test_mlflow_holds_what_was_logged(tmp_path: Path) -> None:
+def test_mlflow_holds_what_was_logged(tmp_path):
     pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
     run(*make_trackers(["mlflow"]), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow"]
     check_mlflow(mlflow_client(tmp_path / "mlflow"))
 
 
-def test_mlflow_goes_where_the_user_says_and_adds_to_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_goes_where_the_user_says_and_adds_to_what_is_there(tmp_path, monkeypatch):
     pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
     client = mlflow_client(tmp_path / "server")
     experiment = client.create_experiment("trial")
@@ -157,7 +142,7 @@ def test_mlflow_goes_where_the_user_says_and_adds_to_what_is_there(tmp_path: Pat
     assert not (tmp_path / "run").exists()
 
 
-def test_what_mlflow_refuses_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_mlflow_refuses_is_one_line(tmp_path, monkeypatch):
     pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "gopher://here")
     (tracker,) = make_trackers(["mlflow"])
@@ -168,8 +153,8 @@ def test_what_mlflow_refuses_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
     tracker.close()
 
 
-def test_mlflow_calls_nobody(tmp_path: Path) -> None:
-    """In a Python of its own: within a test MLflow would be silent anyway."""
+def test_mlflow_calls_nobody(tmp_path, python):
+    """In a Python of its own, which nothing tells that it is part of a test: MLflow would be silent there anyway."""
     pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
     code = """if True:
         import socket, sys, threading, time
@@ -187,51 +172,32 @@ def test_mlflow_calls_nobody(tmp_path: Path) -> None:
         time.sleep(1)
         print(called, [thread.name for thread in threading.enumerate() if thread.name != "MainThread"])
     """
-    assert python(code, str(tmp_path)) == "[] []"
+    own = {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert python("-c", code, tmp_path, env=own)[0] == "[] []\n"
 
 
 # Weights & Biases
 
 
-class FakeRun:
-    def __init__(self, how: dict[str, Any]) -> None:
-        self.how = how
-        self.logged: list[tuple[int, dict[str, float]]] = []
-        self.finished = 0
+@pytest.mark.parametrize("project", ["", "mine"])
+def test_wandb_is_told_what_was_logged(tmp_path, monkeypatch, project):
+    runs = []
 
-    def log(self, values: dict[str, float], step: int) -> None:
-        self.logged.append((step, values))
-
-    def finish(self) -> None:
-        self.finished += 1
-
-
-@pytest.fixture
-def wandb_runs(monkeypatch: pytest.MonkeyPatch) -> list[FakeRun]:
-    """The runs which a wandb of our own was asked for."""
-    runs: list[FakeRun] = []
-
-    def init(**how: Any) -> FakeRun:
-        runs.append(FakeRun(how))
+    def init(**how):
+        runs.append(Mock(["log", "finish"], how=how))
         return runs[-1]
 
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
-    return runs
-
-
-@pytest.mark.parametrize("project", ["", "mine"])
-def test_wandb_is_told_what_was_logged(
-    tmp_path: Path, wandb_runs: list[FakeRun], monkeypatch: pytest.MonkeyPatch, project: str
-) -> None:
     monkeypatch.setenv("WANDB_PROJECT", project)
     run(*make_trackers(["wandb"]), tmp_path / "run")
-    assert [made.how["name"] for made in wandb_runs] == ["dpp", "ac-dpp"]
-    for made in wandb_runs:
+    assert [made.how["name"] for made in runs] == ["dpp", "ac-dpp"]
+    for made in runs:
         assert (made.how["group"], made.how["project"], made.how["reinit"]) == ("trial", project or "headgate", "create_new")
         assert "mode" not in made.how
         assert Path(made.how["dir"]).is_dir()
         assert made.how["config"]["system.budget"] == 2.5
         assert made.how["config"]["policy"] == made.how["name"]
-        assert [(step, values["loss"]) for step, values in made.logged] == LOSSES[made.how["name"]]
-        assert [(step, values["test accuracy"]) for step, values in made.logged if len(values) == 2] == ACCURACIES
-        assert made.finished == 1
+        logged = [(call.kwargs["step"], *call.args) for call in made.log.call_args_list]
+        assert [(step, values["loss"]) for step, values in logged] == LOSSES[made.how["name"]]
+        assert [(step, values["test accuracy"]) for step, values in logged if len(values) == 2] == ACCURACIES
+        made.finish.assert_called_once_with()

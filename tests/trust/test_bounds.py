@@ -7,9 +7,7 @@ import shutil
 import numpy as np
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
-from headgate.cli.commands import app
 from headgate.errors import DataError
 from headgate.limits import JSON
 from headgate.reading import read_object, read_toml
@@ -62,13 +60,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_bad_folder_hides_no_other(tmp_path, what):
+def test_a_bad_folder_hides_no_other(tmp_path, headgate, what):
     """It is listed as damaged, in one line, where it cannot be read."""
     bad = copied("finished", tmp_path)
     shutil.copytree(made("finished"), tmp_path / "good")
     BAD[what](bad)
-    done = CliRunner().invoke(app, ["runs", str(tmp_path), "--format", "json"], catch_exceptions=False)
-    listed = {row["name"]: row["problem"] for row in json.loads(done.stdout)}
+    listed = {row["name"]: row["problem"] for row in json.loads(headgate("runs", tmp_path, "--format", "json")[0])}
     page = run_list(Library(tmp_path), "", "started", "desc", 10, 0)
     shown = {row["name"]: row["problem"] for row in page.rows} | page.unreadable
     assert listed["good"] is None
@@ -79,14 +76,12 @@ def test_a_bad_folder_hides_no_other(tmp_path, what):
         assert "\n" not in listed["finished"] + shown["finished"]
 
 
-def test_why_a_run_is_unreadable_is_said_in_one_line_beside_the_table(tmp_path):
+def test_why_a_run_is_unreadable_is_said_in_one_line_beside_the_table(tmp_path, headgate):
     for name in ("one", "two"):
         shutil.copytree(made("finished"), tmp_path / name)
     rows(tmp_path / "one", spend=pl.lit("x"))
     in_state(tmp_path / "two", policies=[])
-    done = CliRunner().invoke(app, ["runs", str(tmp_path)], catch_exceptions=False)
-    assert done.exit_code == 0
-    said = sorted(done.stderr.splitlines())
+    said = sorted(headgate("runs", tmp_path)[1].splitlines())
     assert [line.partition(str(tmp_path))[0] for line in said] == ["one: unreadable: ", "two: damaged: "]
     assert "metrics.parquet: is damaged (" in said[0]
     assert "state.json: policies = [] is not what a state says" in said[1]

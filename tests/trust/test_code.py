@@ -7,12 +7,10 @@ import tomllib
 
 import pytest
 import tomli_w
-from typer.testing import CliRunner
 
-import headgate
+import headgate as package
 from headgate.analysis.report import conclude
 from headgate.analysis.tables import list_rows
-from headgate.cli.commands import app
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load, named_outside
 from headgate.records.reader import RunFolder, look_for_runs
@@ -62,10 +60,9 @@ UNUSED = [
 
 
 @pytest.mark.parametrize("command", [["rehearse", "--quiet"], ["plan", "--policy", "constant"], ["run", "--progress", "none"]])
-def test_what_is_not_used_is_not_imported(planted, command):
+def test_what_is_not_used_is_not_imported(planted, headgate, command):
     name, *options = command
-    done = CliRunner().invoke(app, [name, "digits", *options, *_set(SMALL, UNUSED)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    headgate(name, "digits", *options, *_set(*SMALL, *UNUSED))
     assert not planted()
 
 
@@ -94,13 +91,12 @@ def test_what_is_not_what_it_claims_to_be_is_never_called(planted, tmp_path, set
 
 
 @pytest.fixture
-def foreign(planted, tmp_path):
+def foreign(planted, headgate, tmp_path):
     """A folder that names code, as another might send it; nothing of that code was imported here."""
     (tmp_path / "mine.toml").write_text(
         'base = "digits"\n[prices]\nkind = "planted_code:Price"\nvalue = 2.0\n[policies.mine]\nkind = "planted_code:Part"\n'
     )
-    stop = CliRunner().invoke(app, ["run", "mine.toml", "--out", "foreign", *_set(SMALL, 'run.policies=["mine"]')])
-    assert stop.exit_code == 0, stop.output  # one's own recipe needs no trust
+    headgate("run", "mine.toml", "--out", "foreign", *_set(*SMALL, 'run.policies=["mine"]'))  # one's own needs no trust
     folder = tmp_path / "foreign"
     _unfinished(folder)
     (tmp_path / "was-imported").unlink()
@@ -109,8 +105,7 @@ def foreign(planted, tmp_path):
 
 
 def _set(*assignments):
-    flat = [each for some in assignments for each in ([some] if isinstance(some, str) else some)]
-    return [word for each in flat for word in ("--set", each)]
+    return [word for each in assignments for word in ("--set", each)]
 
 
 def _unfinished(folder):
@@ -122,43 +117,41 @@ def _unfinished(folder):
     (folder / "state.json").write_text(re.sub(r'(?s),\s*"(tables|seal)": (\{[^}]*\}|"[^"]*")', "", state))
 
 
-def test_a_foreign_folder_is_shown_without_its_code(foreign, planted):
+def test_a_foreign_folder_is_shown_without_its_code(foreign, planted, headgate):
     run = RunFolder.open(foreign)
     assert set(named_outside(run.config).values()) == {"planted_code:Price", "planted_code:Part"}
     list_rows(look_for_runs(foreign.parent)[0])
     detail(Library(foreign.parent), "foreign")
-    headgate.open(foreign).report()
+    package.open(foreign).report()
     conclude([foreign], foreign)
-    for command in (["runs", "."], ["report", "foreign"]):
-        assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+    headgate("runs", ".")
+    headgate("report", "foreign")
     assert not planted()
 
 
-def test_resuming_a_folder_asks_for_its_code_by_name(foreign, planted):
-    refused = CliRunner().invoke(app, ["run", "--resume", "foreign"])
-    assert isinstance(refused.exception, SettingError)
-    assert str(refused.exception) == (
-        "foreign: prices.kind = planted_code:Price: is code from outside headgate that was not said to be trusted; if you "
-        "trust it: headgate run --resume foreign --trust planted_code:Part --trust planted_code:Price"
+def test_resuming_a_folder_asks_for_its_code_by_name(foreign, planted, headgate):
+    assert headgate("run", "--resume", "foreign", code=2)[1] == (
+        "error: foreign: prices.kind = planted_code:Price: is code from outside headgate that was not said to be trusted; "
+        "if you trust it: headgate run --resume foreign --trust planted_code:Part --trust planted_code:Price\n"
     )
-    one = CliRunner().invoke(app, ["run", "--resume", "foreign", "--trust", "planted_code:Price"])
-    assert "policies.mine.kind = planted_code:Part" in str(one.exception)
+    one = headgate("run", "--resume", "foreign", "--trust", "planted_code:Price", code=2)[1]
+    assert "policies.mine.kind = planted_code:Part" in one
     assert planted()  # the module is trusted as soon as one class of it is
 
 
 @pytest.mark.parametrize("trust", [["planted_code"], ["planted_code:Price", "planted_code:Part"]])
 def test_code_that_is_trusted_runs(foreign, trust):
-    assert headgate.run(None, foreign, trust=trust, quiet=True).status == "finished"
+    assert package.run(None, foreign, trust=trust, quiet=True).status == "finished"
 
 
-def test_trust_without_a_folder_is_refused():
-    refused = CliRunner().invoke(app, ["run", "digits", "--trust", "os:system"])
-    assert str(refused.exception) == "--trust os:system: only with --resume; a recipe of your own needs no trust"
+def test_trust_without_a_folder_is_refused(headgate):
+    said = headgate("run", "digits", "--trust", "os:system", code=2)[1]
+    assert said == "error: --trust os:system: only with --resume; a recipe of your own needs no trust\n"
 
 
 def test_another_experiment_does_not_bring_the_code_of_the_folder_in(foreign, planted):
     with pytest.raises(DataError, match="was begun with other settings"):
-        headgate.run(load("digits", SMALL), foreign, quiet=True)
+        package.run(load("digits", SMALL), foreign, quiet=True)
     assert not planted()
 
 

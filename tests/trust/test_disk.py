@@ -1,7 +1,6 @@
 """A disk that is full or read-only ends a run in one line, and the folder goes on afterwards."""
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -34,12 +33,11 @@ for folder in sys.argv[1:]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits are Unix's")
-def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on_to_the_same_tables(tmp_path):
+def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on_to_the_same_tables(tmp_path, python):
     """Files may have so many bytes: rows, a ledger, the tensors or a table are cut off."""
     folders = [copied("interrupted", tmp_path / str(most)) for most in (100, 900, 3_000, 4_100, 9_000, 13_000)]
-    done = subprocess.run([sys.executable, "-c", LIMITED, *folders], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    for folder, said in zip(folders, done.stdout.splitlines(), strict=True):
+    out, _ = python("-c", LIMITED, *folders)
+    for folder, said in zip(folders, out.splitlines(), strict=True):
         assert f"{folder}: cannot be written (" in said
         assert said.endswith(f"make room and continue with: headgate run --resume {folder}")
         perform(None, folder, processes=1)

@@ -53,6 +53,5 @@ class Served:
     def get(self, path, **headers):
         return self.ask("GET", path, headers={key.replace("_", "-"): value for key, value in headers.items()})
 
-    def post(self, path, body, kind="application/json"):
-        body = json.dumps(body).encode() if kind == "application/json" and not isinstance(body, bytes) else body
-        return self.ask("POST", path, body, {"Content-Type": kind})
+    def post(self, path, body):
+        return self.ask("POST", path, body, {"Content-Type": "application/json"})

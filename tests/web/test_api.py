@@ -73,10 +73,8 @@ def test_the_list_says_where_every_run_stands(page):
 
 def test_where_nobody_kept_the_limits_the_dearest_says_what_it_broke(tmp_path):
     MadeUp(tmp_path / "run", ("acdpp", "released"), rounds=20).finish()
-    row, found = (
-        Library(tmp_path).rows(["run"])[0],
-        {each.policy: each for each in read_runs([RunFolder.open(tmp_path / "run")])},
-    )
+    (row,) = Library(tmp_path).rows(["run"])
+    found = {each.policy: each for each in read_runs([RunFolder.open(tmp_path / "run")])}
     assert all(each.broken for each in found.values())
     dearest = max(found, key=lambda name: found[name].spend.mean())
     share = pytest.approx(found[dearest].spend.mean() / 20)
@@ -207,17 +205,16 @@ def test_any_line_can_be_the_one_to_compare_with(page):
 def budgets(tmp_path_factory):
     """The same run with three budgets; one that learns otherwise; one that is not finished."""
     folder = tmp_path_factory.mktemp("budgets")
-    for money in (10, 20, 40):
-        made = MadeUp(folder / f"at-{money}", ("headgate", "constant"), seeds=3, system=with_budget(money))
-        made.finish()
-    MadeUp(folder / "faster", ("headgate", "constant"), seeds=3, system=with_budget(80), training={"lr": 0.9}).finish()
-    MadeUp(folder / "twin", ("headgate", "constant"), seeds=3, system=with_budget(40)).finish()
-    MadeUp(folder / "begun", ("headgate", "constant"), seeds=3, system=with_budget(80)).play(4)
+
+    def at(name, money, **more):
+        system = {"buffers": [4, 6, 5], "budget": float(money)}
+        return MadeUp(folder / name, ("headgate", "constant"), seeds=3, system=system, **more)
+
+    for name, money in (("at-10", 10), ("at-20", 20), ("at-40", 40), ("twin", 40)):
+        at(name, money).finish()
+    at("faster", 80, training={"lr": 0.9}).finish()
+    at("begun", 80).play(4)
     return folder
-
-
-def with_budget(money):
-    return {"buffers": [4, 6, 5], "budget": float(money)}
 
 
 def needs(folder, *names, policies=()):

@@ -83,32 +83,6 @@ def test_states_change_and_runs_come_and_go(tmp_path):
     assert {name for name, _ in library._followers} <= {"renamed"}
 
 
-@pytest.mark.parametrize("file", ["config.toml", "environment.json", "state.json", "metrics.parquet", "clients.parquet"])
-def test_files_that_are_links_are_not_followed(tmp_path, file):
-    root = tmp_path / "runs"
-    run = MadeUp(root / "run").finish()
-    (run.folder / file).rename(tmp_path / file)
-    (run.folder / file).symlink_to(tmp_path / file)
-    library = Library(root)
-    if file == "state.json":
-        assert library.heads() == {}
-    elif file.endswith("parquet"):
-        table = getattr(library, file.partition(".")[0])("run")
-        assert table.index == {}
-    else:
-        assert library.heads() == {}
-        assert library.unreadable() == {"run": f"run: not a run folder, {file} is missing or is no plain file"}
-
-
-def test_parts_that_are_links_are_not_followed(tmp_path):
-    run = MadeUp(tmp_path / "runs" / "run", parts=True).play(3)
-    part = run.folder / "shards" / "000"
-    part.rename(tmp_path / "part")
-    part.symlink_to(tmp_path / "part")
-    library = Library(tmp_path / "runs")
-    assert {policy for policy, _ in library.metrics("run").index} == {"constant"}
-
-
 def test_a_damaged_table_is_said_in_its_row(tmp_path):
     run = MadeUp(tmp_path / "run").finish()
     (run.folder / "metrics.parquet").write_bytes(b"no parquet")

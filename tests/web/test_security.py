@@ -85,7 +85,7 @@ def test_without_the_token_nothing_is_told(guarded):
         assert "set-cookie" not in answer.headers
     for wrong in ({"Cookie": "headgate_token=wrong"}, {"Cookie": "headgate_token=ü"}, {"Authorization": "Bearer wrong"}):
         assert guarded.get("/api/runs", **wrong).status == 401
-    assert guarded.post("/api/plan", {}).status == 401
+    assert guarded.post("/api/plan", b"{}").status == 401
 
 
 def test_the_link_sets_a_cookie_that_opens_the_rest(guarded):

@@ -55,10 +55,9 @@ def test_beyond_this_machine_the_link_holds_a_token(serve, monkeypatch):
         assert json.load(answer)["total"] == 1
 
 
-def opened(port, *sent):
+def opened(port, sent):
     connection = socket.create_connection(("127.0.0.1", port), timeout=60)
-    for piece in sent:
-        connection.sendall(piece)
+    connection.sendall(sent)
     return connection
 
 

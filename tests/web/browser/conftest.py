@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+from contextlib import ExitStack
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -74,23 +76,27 @@ def standing(context, elsewhere):
 
 @pytest.fixture
 def tab(standing, elsewhere):
-    """tab(served, path, …) opens a page; `expected` are console messages that belong to the test. What breathes while one
-    waits is drawn anew sixty times a second, by the processor: it stands `still` where no test looks at motion."""
-    wrong, heard = [], []
+    """tab(served, path, …) opens a page of a server, or of the runs in a folder, which are then served until the test ends.
+
+    `expected` are console messages that belong to the test. What breathes while one waits is drawn sixty times a second, by
+    the processor: it stands `still` where no test looks at motion.
+    """
+    wrong, heard, servers = [], [], ExitStack()
 
     def open_tab(served, path="/", width=1280, dark=False, still=True, expected=None):
         assert not heard, "there is one tab"
+        if isinstance(served, Path):
+            served = servers.enter_context(Served(served))
+        servers.callback(standing.goto, elsewhere)  # nothing of this test is there for the next, and no page misses its server
         page = standing
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme="dark" if dark else "light", reduced_motion="reduce" if still else "no-preference")
 
         def said(message):
-            where = message.location[
-                "url"
-            ]  # for `elsewhere`, which names no icon, the browser asks /favicon.ico, in its own time
-            if message.type not in ("error", "warning") or where.endswith("/favicon.ico"):
-                return
-            if not (expected and re.search(expected, message.text)):
+            where = message.location["url"]
+            # `elsewhere` names no icon: the browser asks for /favicon.ico once, at any time in any test
+            belongs = where.endswith("/favicon.ico") or (expected and re.search(expected, message.text))
+            if message.type in ("error", "warning") and not belongs:
                 wrong.append(f"{message.type}: {message.text} ({where})")
 
         def asked(request):
@@ -107,5 +113,5 @@ def tab(standing, elsewhere):
     yield open_tab
     for event, listener in heard:
         standing.remove_listener(event, listener)
-    standing.goto(elsewhere)  # nothing of this test is there for the next
+    servers.close()
     assert not wrong

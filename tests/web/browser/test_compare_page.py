@@ -5,7 +5,6 @@ import re
 import pytest
 
 from ..folders import MadeUp
-from ..served import Served
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -33,12 +32,11 @@ def test_runs_are_added_by_name_and_their_settings_compared(tab, served):
 def test_runs_at_several_budgets_begin_with_the_money_for_the_same_accuracy(tab, tmp_path):
     for money in (10.0, 30.0):
         MadeUp(tmp_path / f"at-{money:g}", ("headgate", "constant"), system={"buffers": [4, 6, 5], "budget": money}).finish()
-    with Served(tmp_path) as served:
-        page = tab(served, "/compare?runs=at-10&runs=at-30")
-        expect(page.locator(".needs")).to_have_text(re.compile("^constant admission reaches .* a round; headgate "))
-        page.get_by_role("button", name="Remove at-30").click()
-        expect(page.get_by_role("row", name="headgate")).to_have_count(1)
-        expect(page.locator(".needs")).to_be_hidden()
+    page = tab(tmp_path, "/compare?runs=at-10&runs=at-30")
+    expect(page.locator(".needs")).to_have_text(re.compile("^constant admission reaches .* a round; headgate "))
+    page.get_by_role("button", name="Remove at-30").click()
+    expect(page.get_by_role("row", name="headgate")).to_have_count(1)
+    expect(page.locator(".needs")).to_be_hidden()
 
 
 def test_the_line_to_compare_with(tab, served):

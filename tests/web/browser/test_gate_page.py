@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-from ..served import Served
-
 expect = pytest.importorskip("playwright.sync_api").expect
 MODEL = """async (trace) => {
   const { modelOf, windowOf, admittedIn } = await import("/static/js/gate/model.js");
@@ -57,13 +55,12 @@ def test_it_plays_pauses_steps_and_is_scrubbed(tab, served):
 
 
 def test_without_a_run_a_rehearsal_is_shown(tab, tmp_path):
-    with Served(tmp_path) as served:
-        page = tab(served, "/gate?round=4", still=False)
-        expect(page.get_by_text("A rehearsal, without learning")).to_be_visible()
-        expect(readout(page, "Round")).to_have_text("4 / 80")
-        page.get_by_label("Policy").select_option("constant")
-        expect(page).to_have_url(re.compile("policy=constant"))
-        expect(page.locator("canvas.stage-canvas")).to_have_attribute("data-playing", "true")
+    page = tab(tmp_path, "/gate?round=4", still=False)
+    expect(page.get_by_text("A rehearsal, without learning")).to_be_visible()
+    expect(readout(page, "Round")).to_have_text("4 / 80")
+    page.get_by_label("Policy").select_option("constant")
+    expect(page).to_have_url(re.compile("policy=constant"))
+    expect(page.locator("canvas.stage-canvas")).to_have_attribute("data-playing", "true")
 
 
 def test_the_tour_explains_and_escape_ends_it(tab, served):

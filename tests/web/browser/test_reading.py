@@ -4,9 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ..folders import MadeUp
-from ..served import Served
-
 expect = pytest.importorskip("playwright.sync_api").expect
 READING = (Path(__file__).parent / "reading.js").read_text("utf-8").split("\n", 1)[1]
 LONG = "a-run-with-a-rather-long-name"
@@ -71,18 +68,3 @@ def test_the_whole_way_by_keyboard(tab, served):
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="SVG").first).to_be_hidden()
     expect(menu).to_be_focused()
-
-
-def test_new_rounds_take_nobodys_place_away(tab, tmp_path, elsewhere):
-    made = MadeUp(tmp_path / "live", rounds=12).play(2)
-    with Served(tmp_path) as served:
-        page = tab(served, "/run/live")
-        settled(page)
-        meaning = page.get_by_text("What the columns mean")
-        meaning.click()
-        meaning.focus()
-        made.play(3)
-        expect(page.locator(".status-line")).to_contain_text("round 5 of 12")
-        expect(meaning).to_be_focused()
-        expect(page.locator(".meaning")).to_have_js_property("open", True)
-        page.goto(elsewhere)

@@ -20,7 +20,7 @@ def points(page, title="Test accuracy"):
     return int(plot(page, title).get_attribute("data-points") or 0)
 
 
-def test_every_figure_is_drawn_with_its_text_alternative(tab, served):
+def test_every_figure_is_drawn_with_its_text_alternative_and_a_link_reproduces_the_view(tab, served):
     page = tab(served, "/run/done")
     expect(page.get_by_role("heading", level=1)).to_have_text("done")
     expect(page.locator(".plot")).to_have_count(10)
@@ -28,10 +28,6 @@ def test_every_figure_is_drawn_with_its_text_alternative(tab, served):
         figure.scroll_into_view_if_needed()
         expect(figure.locator("svg.main-svg").first).to_be_visible()
         expect(figure).to_have_attribute("aria-label", re.compile(r"at the end|held \d+"))
-
-
-def test_a_link_reproduces_the_view(tab, served):
-    page = tab(served, "/run/done")
     page.get_by_role("button", name="constant", exact=True).click()
     page.get_by_label("Policy of the buffer map").select_option("headgate")
     expect(page).to_have_url(re.compile(r"hide=constant.*policy=headgate"))
@@ -60,21 +56,27 @@ def test_numbers_one_click_away_and_three_ways_to_save(tab, served):
     assert {row["policy"] for row in rows} == {"acdpp", "hybrid", "constant", "headgate"}
 
 
-def test_rounds_appear_as_they_land_until_the_run_is_finished(tab, tmp_path):
+def test_rounds_appear_as_they_land_until_the_run_is_finished_and_take_nobodys_place_away(tab, tmp_path):
     made = MadeUp(tmp_path / "live", rounds=12).play(2)
-    with Served(tmp_path) as served:
-        page = tab(served, "/run/live")
-        expect(page.locator(".live-mark")).to_have_text("live")
-        expect(page.locator(".status-line")).to_contain_text("round 2 of 12")
-        expect(plot(page, "Test accuracy")).to_have_attribute("data-points", re.compile(r"\d"))
-        before = points(page)
-        made.play(6)
-        expect(page.locator(".status-line")).to_contain_text("round 8 of 12")
-        expect(plot(page, "Test accuracy")).not_to_have_attribute("data-points", str(before))
-        assert points(page) > before
-        made.finish()
-        expect(page.locator(".state")).to_have_text("finished")
-        expect(page.locator(".live-mark")).to_have_text("")
+    page = tab(tmp_path, "/run/live")
+    expect(page.locator(".live-mark")).to_have_text("live")
+    expect(page.locator(".status-line")).to_contain_text("round 2 of 12")
+    expect(plot(page, "Test accuracy")).to_have_attribute("data-points", re.compile(r"\d"))
+    before = points(page)
+    made.play(6)
+    expect(page.locator(".status-line")).to_contain_text("round 8 of 12")
+    expect(plot(page, "Test accuracy")).not_to_have_attribute("data-points", str(before))
+    assert points(page) > before
+    meaning = page.get_by_text("What the columns mean")
+    meaning.click()
+    meaning.focus()
+    made.play(1)
+    expect(page.locator(".status-line")).to_contain_text("round 9 of 12")
+    expect(meaning).to_be_focused()
+    expect(page.locator(".meaning")).to_have_js_property("open", True)
+    made.finish()
+    expect(page.locator(".state")).to_have_text("finished")
+    expect(page.locator(".live-mark")).to_have_text("")
 
 
 def test_a_lost_connection_is_said_and_what_was_missed_is_caught_up(tab, tmp_path, elsewhere):

@@ -28,14 +28,12 @@ def names(page):
     return page.locator("tbody tr .name-link")
 
 
-def test_an_empty_folder_says_what_to_do_and_the_first_run_appears(tab, tmp_path, elsewhere):
-    with Served(tmp_path) as served:
-        page = tab(served)
-        expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
-        expect(page.locator("pre")).to_have_text("headgate run digits")
-        MadeUp(tmp_path / "first").play(1)
-        expect(names(page)).to_have_text(["first"])
-        page.goto(elsewhere)
+def test_an_empty_folder_says_what_to_do_and_the_first_run_appears(tab, tmp_path):
+    page = tab(tmp_path)
+    expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
+    expect(page.locator("pre")).to_have_text("headgate run digits")
+    MadeUp(tmp_path / "first").play(1)
+    expect(names(page)).to_have_text(["first"])
 
 
 def test_search_sort_and_states(tab, served):
@@ -58,14 +56,13 @@ def test_search_sort_and_states(tab, served):
 def test_spend_is_that_of_the_best_and_red_only_where_that_broke_a_limit(tab, tmp_path):
     MadeUp(tmp_path / "kept", policies=("acdpp", "headgate", "released")).finish()
     MadeUp(tmp_path / "broken", policies=("acdpp", "released")).finish()
-    with Served(tmp_path) as served:
-        page = tab(served)
-        kept, broken = (page.locator(f"tr[data-name={name}] .cell-spend") for name in ("kept", "broken"))
-        share = Library(tmp_path).rows(["kept"])[0]["spend_share"]
-        expect(kept).to_have_text(f"{percent(share)}1 other over budget".replace(" %", "\u00a0%"))
-        expect(kept.locator(".over")).to_have_count(0)
-        expect(broken.locator(".over")).to_have_count(2)
-        expect(broken).to_contain_text("released broke money")
+    page = tab(tmp_path)
+    kept, broken = (page.locator(f"tr[data-name={name}] .cell-spend") for name in ("kept", "broken"))
+    share = Library(tmp_path).rows(["kept"])[0]["spend_share"]
+    expect(kept).to_have_text(f"{percent(share)}1 other over budget".replace(" %", "\u00a0%"))
+    expect(kept.locator(".over")).to_have_count(0)
+    expect(broken.locator(".over")).to_have_count(2)
+    expect(broken).to_contain_text("released broke money")
 
 
 def test_numbers_are_rounded_as_in_the_terminal(tab, served):
@@ -93,9 +90,8 @@ def test_many_runs_are_shown_a_page_at_a_time(tab, tmp_path):
     MadeUp(tmp_path / "run-000", policies=("constant",), seeds=1, rounds=2).finish()
     for number in range(1, 60):
         shutil.copytree(tmp_path / "run-000", tmp_path / f"run-{number:03d}")
-    with Served(tmp_path) as served:
-        page = tab(served, "/?sort=name&order=asc")
-        expect(names(page)).to_have_count(50)
-        page.get_by_role("button", name="Next page").click()
-        expect(names(page).first).to_have_text("run-050")
-        expect(page).to_have_url(re.compile("page=2"))
+    page = tab(tmp_path, "/?sort=name&order=asc")
+    expect(names(page)).to_have_count(50)
+    page.get_by_role("button", name="Next page").click()
+    expect(names(page).first).to_have_text("run-050")
+    expect(page).to_have_url(re.compile("page=2"))

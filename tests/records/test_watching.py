@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from headgate.errors import Interrupted
 from headgate.experiment import load
-from headgate.records.reader import RunFolder
-from headgate.records.tables import METRICS, shard_folders
 from headgate.records.trackers import Watching
-from headgate.records.writer import RunWriter, create
-from headgate.simulation.cut import TOGETHER, cut
+from headgate.records.writer import RunWriter
+from headgate.simulation.cut import TOGETHER
 from headgate.simulation.schedule import perform
 from headgate.simulation.workers import InProcess
+
+from ..analysis import run_folders
+from .test_shards import in_parts
 
 SETTINGS = ["run.seeds=3", "run.rounds=4", 'run.policies=["hybrid", "constant"]']
 
@@ -42,19 +43,13 @@ def watching(notes):
 
 
 def row(policy, seed, t):
-    measured = {"test_accuracy": None if t == 1 else 0.1 * seed, "spend": float(seed + t)}
-    return {**dict.fromkeys(METRICS), **measured, "policy": policy, "seed": seed, "t": t}
-
-
-def a_run(folder):
-    whole = load("digits", SETTINGS)
-    create(folder, whole.tables(), {"executor": "gram"}, [part.tables() for part in cut(whole, 1)])
-    return RunFolder.open(folder)
+    return run_folders.row(policy, seed, t, test_accuracy=None if t == 1 else 0.1 * seed, spend=float(seed + t))
 
 
 @given(st.permutations([(policy, seed) for policy in ("hybrid", "constant") for seed in range(3)]))
 def test_a_mean_waits_for_all_seeds(tmp_path_factory, order):
-    notes, folder = Notes(), a_run(tmp_path_factory.mktemp("watch") / "run").path
+    notes, folder = Notes(), tmp_path_factory.mktemp("watch") / "run"
+    in_parts(folder, SETTINGS)
     with watching(notes) as watch:
         for policy, seed in order:  # part after part
             for t in range(1, 5):
@@ -68,13 +63,11 @@ def test_a_mean_waits_for_all_seeds(tmp_path_factory, order):
 
 
 def test_taken_up_again_it_knows_what_the_parts_that_are_ahead_have_done(tmp_path):
-    run = a_run(tmp_path / "run")
-    for seed, part in enumerate(shard_folders(run.path)[:2]):
-        RunWriter(part).append("metrics", [row("hybrid", seed, t) for t in (1, 2)])
-    RunWriter(shard_folders(run.path)[2]).append("metrics", [row("hybrid", 2, 1)])
     notes = Notes()
+    for seed, part in enumerate(in_parts(tmp_path / "run", SETTINGS)[:3]):
+        RunWriter(part).append("metrics", [row("hybrid", seed, t) for t in (1, 2) if t + seed < 4])
     with watching(notes) as watch:
-        watch(run.path, [row("hybrid", 2, 2)])
+        watch(tmp_path / "run", [row("hybrid", 2, 2)])
     assert [each[:2] for each in notes.told[1:-1]] == [("hybrid", 2)]
     assert notes.told[-1] == "closed"
 
@@ -101,10 +94,11 @@ def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, m
 
 
 def test_lines_name_the_run_its_policies_and_the_round(tmp_path):
-    run, said = a_run(tmp_path / "run"), []
+    said = []
+    in_parts(tmp_path / "run", SETTINGS)
     with Watching([], said.append) as watch:
-        watch(run.path, [row("hybrid", 0, 2), row("hybrid", 1, 2)])
-        watch(run.path, [row("hybrid", 0, 1), row("hybrid", 1, 1)])
+        for t in (2, 1):
+            watch(tmp_path / "run", [row("hybrid", seed, t) for seed in (0, 1)])
     first, second = map(json.loads, said)
     assert first == {
         "run": "run", "policies": ["hybrid"], "seeds": [0, 1], "round": 2, "rounds": 4, "mean_test_accuracy": 0.05
