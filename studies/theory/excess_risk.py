@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from scipy.stats import spearmanr
 from torch import Tensor
 
@@ -22,6 +21,7 @@ from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import Dataset
 from headgate.simulation.engine import Simulation
 from headgate.theory.bound import BoundConstants, learning_error, local_constants, mismatch, penalty
+from studies.paper.errata.numbers import exact_mismatch
 
 CHUNK = 1_000
 """images at once: keeps the logits of all runs in the cache's reach"""
@@ -202,21 +202,6 @@ def estimate_constants(seen: Extremes, L: float, eta: float, steps: int, rounds:
     c = local_constants(seen.gradient, L, seen.distance, steps)
     C2 = seen.distance**2 / (2 * eta * rounds) + (eta * c.C1 + eta**3 * c.C2) / 2
     return BoundConstants(D=seen.distance, sigma=sqrt(seen.variance), eta=eta, loss=seen.loss, pdim=pdim, C2=C2)
-
-
-def exact_mismatch(n: ArrayLike, n_eff: ArrayLike) -> Floats:
-    """Σ_i (ω_i − 1{i in memory}/n)² for every round, from n(t) and N_eff(t) on the last axis.
-
-    That times the variance is E‖∇F̂_all − ∇F̂_mem‖² of independent samples at a fixed θ; eq:sigma-bar-Neff-app says it is at most
-    1/n − 1/N_eff. The sum is 1/N_eff + 1/n − 2·(mean weight in memory), and the use counts of the samples in memory follow
-    from how ΣA² grows (`count_uses`). Each image counts once in a memory.
-    """
-    n, n_eff = np.asarray(n, dtype=np.float64), np.asarray(n_eff, dtype=np.float64)
-    uses = np.cumsum(n, axis=-1)
-    squares = uses**2 / n_eff
-    grown = np.diff(squares, axis=-1, prepend=0.0)
-    held = (grown / n + 1) / 2  # mean use count in memory, this round's included
-    return np.asarray(1 / n + 1 / n_eff - 2 * held / uses)
 
 
 # runs
