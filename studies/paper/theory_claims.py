@@ -23,7 +23,7 @@ from studies.paper.claims import ClaimRow
 from studies.paper.errata.numbers import FRESH, printed_uniformity, stale_over_fresh
 from studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, VACUOUS, Finding, decide, joined, missing
 from studies.theory.excess_risk import STRONG, ExcessRisk, Point, Stage, at_equal_spend, surrogate_ranks, variance_step
-from studies.theory.rates import LEEWAY, Fit, MeasuredRates, Setting, fit_points, horizons, measure, measure_points
+from studies.theory.rates import LEEWAY, Fit, MeasuredRates, fit_points, horizons, measure, measure_points
 
 OTHER = ((0.7, 0.3), (0.3, 0.6), (0.1, 0.8), (0.1, 0.9))
 """(γ, φ) beside the (½, ½) of the main table"""
@@ -168,15 +168,16 @@ def of_other_settings(rates: MeasuredRates, quick: bool, tick: Callable[[int], N
     every = [rates, *(measure(experiment, policy, Ts, *pair, tick=tick, grain=GRAIN) for pair in OTHER)]
     chosen: list[int] = []
 
-    def fixed(system: System, T: int) -> Setting:
-        return Setting(*better_of_corollary(system, costs.mean(T), k), *FIXED)
+    def fixed(system: System, T: int) -> Acdpp:
+        K, rate = better_of_corollary(system, costs.mean(T), k)
+        return replace(policy, K=K, rate=rate, V=FIXED[0], rho=FIXED[1])
 
-    def planned(system: System, T: int) -> Setting:
+    def planned(system: System, T: int) -> Acdpp:
         found = offline_choice(replace(policy, V=T**0.5, rho=1 - T**-0.5, bound=k), system, costs, experiment.seeds, T)
-        chosen.append(found.K)
+        chosen.append(found.required("K"))
         return found
 
-    by_fixed, by_plan = (measure_points(experiment, policy, Ts, choose, tick) for choose in (fixed, planned))
+    by_fixed, by_plan = (measure_points(experiment, Ts, choose, tick) for choose in (fixed, planned))
     linear = fit_points(by_fixed, "regret", "O(T/V) + O(1/(1-rho)) + O(log T)", lambda T: T)
     violation = fit_points(by_fixed, "cost_violation", "O(√(V·T + V/(1-rho)))", np.sqrt)
     overfull = fit_points(by_plan, "buffer_violation", "O(1)", np.ones_like)
@@ -198,15 +199,15 @@ def of_other_settings(rates: MeasuredRates, quick: bool, tick: Callable[[int], N
 
 
 @paper("rem:buffer-violation")
-def offline_choice(policy: Acdpp, system: System, costs: PriceProcess, seeds: Ints, T: int) -> Setting:
+def offline_choice(policy: Acdpp, system: System, costs: PriceProcess, seeds: Ints, T: int) -> Acdpp:
     """Remark 3's choice of K: near that of eq:kstep-opt-problem, the least rehearsed bound of those that keep the buffers."""
     mean, k, both = costs.mean(T), policy.required("bound"), optimal_K(costs.mean(T), system.buffer, system.budget)
     points = [saturated(K, mean, system.buffer, system.budget) for K in range(1, min(T, 4 * both[0].K) + 1)]
     best = min(points, key=lambda point: ck_bound(point.K, point.rate, T, k).sum()).K
-    tried: dict[tuple[bool, float], Setting] = {}
+    tried: dict[tuple[bool, float], Acdpp] = {}
     for K in sorted({*range(max(best - 2, 1), best + 3), *(point.K for point in both)}):
-        own = Setting(K, saturated(K, mean, system.buffer, system.budget).rate, policy.required("V"), policy.required("rho"))
-        found = rehearse(system, replace(policy, K=K, rate=own.rate), costs, seeds, T)
+        own = replace(policy, K=K, rate=saturated(K, mean, system.buffer, system.budget).rate)
+        found = rehearse(system, own, costs, seeds, T)
         tried.setdefault((found.buffer_violation() > 0.1 * system.memory, found.bound(k).sum(axis=-1).mean()), own)
         if system.budget * T < k.pdim * mean and better_of_corollary(system, mean, k).K == K:
             return own  # where the money buys fewer samples than Pdim, the bound cannot tell
