@@ -15,7 +15,7 @@ from headgate.control.prices import PriceProcess
 from headgate.control.rehearse import rehearse
 from headgate.control.types import Ints, System
 from headgate.experiment import Experiment, load
-from headgate.theory.bound import BoundConstants, mismatch
+from headgate.theory.bound import BoundConstants, penalty
 from headgate.theory.comparison import ck_bound, optimal_K, saturated
 from headgate.theory.labels import paper
 from headgate.theory.reuse import ck_uniformity
@@ -139,9 +139,8 @@ def _worst(pairs: Pairs, fits: Sequence[Fit], verdicts: Sequence[str], lines: bo
 def of_any_setting(every: Sequence[MeasuredRates]) -> dict[str, Finding]:
     """What is claimed for any γ and φ, of those that were tried."""
     pairs = [(one.gamma, one.phi) for one in every]
-    regret, violation = (
-        [next(fit for fit in one.fits if fit.quantity == name) for one in every] for name in ("regret", "cost_violation")
-    )
+    by_name = [{fit.quantity: fit for fit in one.fits} for one in every]
+    regret, violation = ([fits[name] for fits in by_name] for name in ("regret", "cost_violation"))
     return {
         "any-regret": _sublinear("any-regret", pairs, regret),
         "any-vio": _sublinear("any-vio", pairs, violation),
@@ -181,10 +180,8 @@ def of_other_settings(rates: MeasuredRates, quick: bool, tick: Callable[[int], N
     linear = fit_points(by_fixed, "regret", "O(T/V) + O(1/(1-rho)) + O(log T)", lambda T: T)
     violation = fit_points(by_fixed, "cost_violation", "O(√(V·T + V/(1-rho)))", np.sqrt)
     overfull = fit_points(by_plan, "buffer_violation", "O(1)", np.ones_like)
-    kept, horizons_, Ks = (
-        ", ".join(each)
-        for each in ((f"{p.buffer_violation:.0f}" for p in by_plan), (f"{p.T:,}" for p in by_plan), map(str, chosen))
-    )
+    kept = ", ".join(f"{point.buffer_violation:.0f}" for point in by_plan)
+    planned_for = f"K = {', '.join(map(str, chosen))} at T = {', '.join(f'{point.T:,}' for point in by_plan)}"
     points = [*by_fixed, *by_plan, *(point for one in every for point in one.points)]
     found = {
         **of_any_setting(every),
@@ -192,7 +189,7 @@ def of_other_settings(rates: MeasuredRates, quick: bool, tick: Callable[[int], N
             VACUOUS, _value(linear), EXPONENT, "with V fixed O(T/V) is O(T): no bounded penalty can break it"
         ),
         "fixed-vio": _exponent(violation),
-        "planned-buffer": _exponent(overfull, "", f"K = {Ks} at T = {horizons_}: violation {kept} sample-rounds"),
+        "planned-buffer": _exponent(overfull, "", f"{planned_for}: violation {kept} sample-rounds"),
         "lemma1": lemma1(np.array([point.lemma1 for point in points])),
     }
     return _as_written(found, RELEASED_RATES)
@@ -264,14 +261,9 @@ def dearest_candidate(experiment: Experiment, rounds: int = 1000) -> float:
 
 def uneven_over_constant(k: BoundConstants, n: float = 100.0, N: float = 1000.0) -> float:
     """Rounds with n·(1 + d) and n·(1 − d) samples in turn, beside n in every one, long after the beginning."""
-    swings = np.linspace(0.05, 0.9, 18)
-    terms = [_terms(n * (1 + side * swings), N, k) for side in (1, -1)]
-    return float(((terms[0] + terms[1]) / (2 * _terms(np.array([n]), N, k))).min())
-
-
-def _terms(n: np.ndarray, N: float, k: BoundConstants) -> np.ndarray:
-    gap = mismatch(n, N)
-    return np.asarray(k.D * k.sigma * np.sqrt(gap) + k.eta * k.sigma**2 * gap)
+    swings, mismatch_alone = np.linspace(0.05, 0.9, 18), replace(k, loss=0.0)
+    more, less, even = (penalty(n * (1 + side * swings), N, mismatch_alone) for side in (1, -1, 0))
+    return float(((more + less) / (2 * even)).min())
 
 
 def _exact(value: float, kept: bool, unit: str, *notes: str) -> Finding:
@@ -312,7 +304,10 @@ def _chosen(stage: Stage, released: bool) -> list[Point]:
 
 
 def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Finding]:
-    """The bound over the measured risk, and over what never learning gathers, each where it is least."""
+    """The bound over the measured risk, and over what never learning gathers, each where it is least.
+
+    The inequality cannot fail while its bound is above T·B: no loss exceeds B.
+    """
     above, idle, trivial = [], [], []
     for run in runs:
         for stage in run.stages:
@@ -330,15 +325,10 @@ def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Findin
         value, where = min(values, key=lambda each: each[0].mean)
         note = f"least of {len(values)} points: {where}"
         found.append(Finding(decide(value, 1.0, above=upward), value, over, note))
-    return _vacuous_from(min(trivial), found[0]), found[1]
-
-
-def _vacuous_from(least: float, found: Finding) -> Finding:
-    """An inequality cannot fail while its bound is above T·B: no loss exceeds B."""
-    if least < 1:
-        return found
-    note = f"the bound is at least {least:.1f} times T·B, above which no risk can be; {found.note}"
-    return replace(found, verdict=VACUOUS, note=note)
+    if min(trivial) >= 1:
+        note = f"the bound is at least {min(trivial):.1f} times T·B, above which no risk can be; {found[0].note}"
+        found[0] = replace(found[0], verdict=VACUOUS, note=note)
+    return found[0], found[1]
 
 
 def _ranks(runs: Sequence[ExcessRisk], of: Callable[[Stage], Sequence[Point]]) -> Finding:
