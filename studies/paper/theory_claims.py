@@ -40,6 +40,8 @@ THEORY_RULES = beside(__file__, "theory_rules.md").format(
     leeway=LEEWAY, others=", ".join(f"({gamma}, {phi})" for gamma, phi in OTHER), grain=GRAIN, strong=STRONG
 )
 CLAIMS: dict[str, Any] = words(__file__, "theory_claims.toml")
+VERDICTS = {True: HOLDS, False: FAILS, None: UNDECIDED}
+"""by whether a fit holds"""
 FASTER = "grows faster over these horizons"
 RELEASED_RATES = "V and the interval are fixed there, whatever T is"
 RELEASED_FORMULA = "a formula, the same in both flavours: see as written"
@@ -68,7 +70,7 @@ def of_rates(rates: MeasuredRates) -> Findings:
     found = {name: _exponent(fit, name) for name, fit in fits.items()}
     for key, name in (("sublinear", "regret"), ("vio-sublinear", "cost_violation")):
         if name in fits:
-            found[key] = _sublinear(key, [(rates.gamma, rates.phi)], [fits[name]])
+            found[key] = _sublinear(key, [rates], name)
     return _as_written(found, RELEASED_RATES)
 
 
@@ -89,7 +91,7 @@ def _exponent(fit: Fit, key: str = "", *notes: str) -> Finding:
     if value is None:
         zero = "zero at the longest horizons" if fit.holds else fit.why
         return Finding(HOLDS if fit.holds else UNTESTABLE, None, "", joined(zero, *notes))
-    verdict = {True: HOLDS, False: FAILS, None: UNDECIDED}[fit.holds]
+    verdict = VERDICTS[fit.holds]
     line = f"line at {fit.claimed_exponent + LEEWAY:.2f}"
     if verdict == FAILS and not _see(key):
         return Finding(FASTER, value, EXPONENT, joined(line, "no measured slope refutes an O(·)", *notes))
@@ -104,30 +106,33 @@ def _with_see(key: str, found: Finding) -> Finding:
     return replace(found, note=joined(found.note, _see(key))) if found.verdict == FAILS else found
 
 
-Pairs = Sequence[tuple[float, float]]
-
-
-def _sublinear(key: str, pairs: Pairs, fits: Sequence[Fit]) -> Finding:
+def _sublinear(key: str, every: Sequence[MeasuredRates], name: str) -> Finding:
     """The largest exponent, beside 1; one that there is not counts as well. What to read beside it stands in any case."""
+    fits = _fits(every, name)
     verdicts = [
         decide(value, 1.0, above=False) if (value := _value(fit)) else HOLDS if fit.holds else UNDECIDED for fit in fits
     ]
-    found = _worst(pairs, fits, verdicts)
+    found = _worst(every, fits, verdicts)
     return replace(found, note=joined(found.note, _see(key)))
 
 
-def _as_claimed(pairs: Pairs, fits: Sequence[Fit]) -> Finding:
+def _as_claimed(key: str, every: Sequence[MeasuredRates], name: str) -> Finding:
     """Each exponent beside its own line; shown is the one that is farthest above it."""
-    return _worst(pairs, fits, [{True: HOLDS, False: FAILS, None: UNDECIDED}[fit.holds] for fit in fits], lines=True)
+    fits = _fits(every, name)
+    return _with_see(key, _worst(every, fits, [VERDICTS[fit.holds] for fit in fits], lines=True))
 
 
-def _worst(pairs: Pairs, fits: Sequence[Fit], verdicts: Sequence[str], lines: bool = False) -> Finding:
+def _fits(every: Sequence[MeasuredRates], name: str) -> list[Fit]:
+    return [fit for one in every for fit in one.fits if fit.quantity == name]
+
+
+def _worst(every: Sequence[MeasuredRates], fits: Sequence[Fit], verdicts: Sequence[str], lines: bool = False) -> Finding:
     said = []
-    for (gamma, phi), fit in zip(pairs, fits, strict=True):
+    for one, fit in zip(every, fits, strict=True):
         shown = (fit.why or "none") if fit.exponent is None else f"{fit.exponent:.2f}"
         line = f", line {fit.claimed_exponent + LEEWAY:.2f}" if lines else ""
-        said.append(f"({gamma:g}, {phi:g}): {shown}{line}")
-    note = f"(γ, φ) {'; '.join(said)}" if len(pairs) > 1 else ""
+        said.append(f"({one.gamma:g}, {one.phi:g}): {shown}{line}")
+    note = f"(γ, φ) {'; '.join(said)}" if len(every) > 1 else ""
     verdict = FAILS if FAILS in verdicts else UNDECIDED if UNDECIDED in verdicts else HOLDS
     seen = [fit for fit in fits if fit.exponent is not None]
     if not seen:
@@ -138,15 +143,11 @@ def _worst(pairs: Pairs, fits: Sequence[Fit], verdicts: Sequence[str], lines: bo
 
 def of_any_setting(every: Sequence[MeasuredRates]) -> dict[str, Finding]:
     """What is claimed for any γ and φ, of those that were tried."""
-    pairs = [(one.gamma, one.phi) for one in every]
-    by_name = [{fit.quantity: fit for fit in one.fits} for one in every]
-    regret, violation = ([fits[name] for fits in by_name] for name in ("regret", "cost_violation"))
-    return {
-        "any-regret": _sublinear("any-regret", pairs, regret),
-        "any-vio": _sublinear("any-vio", pairs, violation),
-        "any-regret-rate": _with_see("any-regret-rate", _as_claimed(pairs, regret)),
-        "any-vio-rate": _with_see("any-vio-rate", _as_claimed(pairs, violation)),
-    }
+    found = {}
+    for key, name in (("any-regret", "regret"), ("any-vio", "cost_violation")):
+        found[key] = _sublinear(key, every, name)
+        found[f"{key}-rate"] = _as_claimed(f"{key}-rate", every, name)
+    return found
 
 
 def rehearsed(seeds: int) -> tuple[Experiment, Acdpp]:
