@@ -1,25 +1,45 @@
 """`python -m studies`, from a checkout: runs the studies, keeps their results and writes their pages."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import torch
 import typer
 
 from headgate.cli.commands import play
 from headgate.cli.console import CommandGroup, Quiet, say
-from headgate.errors import Interrupted, SettingError
+from headgate.errors import Interrupted
+from headgate.experiment import Experiment, sweep_points
+from headgate.learning.datasets import load_dataset
 from headgate.progress import counted, ticked
+from headgate.simulation.schedule import perform
 from studies import HOME, recipe
-
-if TYPE_CHECKING:
-    from headgate.experiment import Experiment
-    from studies.pages import StudyContent
+from studies.better import better_content, leaderboard_content
+from studies.comparisons import ALSO, BETTER, about, command, keep_rows, not_run
+from studies.drift import DRIFT, drift_content
+from studies.pages import read_numbers, write_page
+from studies.paper import conclude
+from studies.paper import theory_claims as claims
+from studies.paper.batches import NAMES, QUICK, batches
+from studies.paper.outcomes import rehearse_study
+from studies.savings import SAVINGS, savings_content
+from studies.selection import CHOOSING, SELECTION, selection_content
+from studies.theory.excess_risk import measure_risk
+from studies.theory.rates import horizons, measure
 
 RESULTS, PAGES = HOME / "results", HOME.parent / "docs" / "studies"
+COMPARED = {
+    "better": ((*BETTER, *ALSO), better_content),
+    "savings": (SAVINGS, savings_content),
+    "drift": (DRIFT, drift_content),
+    "selection": ((*SELECTION, *CHOOSING), selection_content),
+}
+"""the comparisons of each study, and the query that makes its page of their results"""
+PAPERS = {"paper": conclude.paper_content, "theory": conclude.theory_content, "claims": conclude.claims_content}
 What = StrEnum("What", ["mnist", "cifar10", "imagenette", "theory", "claims", "all", "better", "savings", "drift", "selection"])
 app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False
@@ -40,16 +60,11 @@ class _Options:
     processes: int | None
     quiet: bool
 
-    def has_gpu(self) -> bool:
-        try:
-            import torch
-        except ImportError as error:
-            raise SettingError(f"learning needs {error.name}: pip install 'headgate[sim]'") from None
+    @property
+    def gpu(self) -> bool:
         return self.device != "cpu" and torch.cuda.is_available()
 
-    def play(self, points: "Sequence[tuple[str, Experiment]]", runs: Path) -> list[Path]:
-        from headgate.simulation.schedule import perform
-
+    def play(self, points: Sequence[tuple[str, Experiment]], runs: Path) -> list[Path]:
         try:
             with counted(f"{runs.name}: {len(points)} run folders", self.quiet) as tick:
                 return [run.path for run in perform(points, runs, device=self.device, processes=self.processes, tick=tick)]
@@ -80,46 +95,23 @@ def reproduce(
     4,000 rehearsed runs (one to four minutes a data set).
     """
     folder = out or Path("reproduced-quick" if quick else "reproduced")
-    compared = what in _compared()
-    kept = (results or folder / "results") / ("better" if compared else "paper")
+    kept = (results or folder / "results") / ("better" if what in COMPARED else "paper")
     asked = _Options(folder, kept, quick, device, processes, quiet)
-    for path in _comparisons(what, asked) if compared else _paper(what, asked):
+    for path in _comparisons(what, asked) if what in COMPARED else _paper(what, asked):
         say(path)
     if quick:
         say("a trial run: its numbers mean nothing", error=True)
 
 
-def _compared() -> "dict[str, tuple[Sequence[str], Callable[[Path], StudyContent]]]":
-    """Return the comparisons of each study, and the query that makes its page of their results."""
-    from studies.better import better_content
-    from studies.comparisons import ALSO, BETTER
-    from studies.drift import DRIFT, drift_content
-    from studies.savings import SAVINGS, savings_content
-    from studies.selection import CHOOSING, SELECTION, selection_content
-
-    return {
-        "better": ((*BETTER, *ALSO), better_content),
-        "savings": (SAVINGS, savings_content),
-        "drift": (DRIFT, drift_content),
-        "selection": ((*SELECTION, *CHOOSING), selection_content),
-    }
-
-
 def _paper(what: What, asked: _Options) -> list[Path]:
-    from studies.pages import read_numbers, write_page
-    from studies.paper import conclude
-    from studies.paper.batches import NAMES, batches
-    from studies.paper.outcomes import rehearse_study
-
     conclude.check_results(asked.results, asked.quick)
-    gpu = asked.has_gpu()
     for name in (name for name in NAMES if what in (name, What.all)):
         runs = asked.out / "runs" / name
         done = {each["batch"] for each in read_numbers(asked.results / f"{name}.json").get("runs", [])}
         points = [
             (run.name, run.experiment)
             for run in batches(name, asked.quick)
-            if (runs / run.name).is_dir() or (run.name not in done and (gpu or not run.needs_gpu))
+            if (runs / run.name).is_dir() or (run.name not in done and (asked.gpu or not run.needs_gpu))
         ]
         if points:
             conclude.keep_study(name, asked.play(points, runs), asked.results, asked.quick)
@@ -130,20 +122,13 @@ def _paper(what: What, asked: _Options) -> list[Path]:
         with counted(f"{name}: control", asked.quiet, unit="rehearsals") as tick:
             rehearse_study(name, asked.results, asked.quick, tick)
     made = conclude.keep_claims(asked.results)
-    made += write_page("claims", conclude.claims_content(asked.results), asked.out, asked.quick)
-    made += write_page("paper", conclude.paper_content(asked.results), asked.out, asked.quick) if known else []
-    if (asked.results / "theory.json").is_file():
-        made += write_page("theory", conclude.theory_content(asked.results), asked.out, asked.quick)
+    there = {"claims": True, "paper": bool(known), "theory": (asked.results / "theory.json").is_file()}
+    for page in (page for page in there if there[page]):
+        made += write_page(page, PAPERS[page](asked.results), asked.out, asked.quick)
     return made
 
 
 def _measure_theory(asked: _Options) -> None:
-    from headgate.learning.datasets import load_dataset
-    from studies.paper import theory_claims as claims
-    from studies.paper.conclude import keep_theory
-    from studies.theory.excess_risk import measure_risk
-    from studies.theory.rates import horizons, measure
-
     began, quick = time.monotonic(), asked.quick
     Ts = horizons(10, 100) if quick else horizons(100, 31_623)
     with ticked(f"{len(Ts)} horizons", sum(Ts), asked.quiet) as tick:
@@ -155,21 +140,15 @@ def _measure_theory(asked: _Options) -> None:
     for name in ("digits",) if quick else ("digits", "mnist"):
         with counted(f"excess risk on {name}", asked.quiet, unit="experiments") as count:
             risks.append(measure_risk(recipe(f"theory/{name}"), load_dataset(name), quick=quick, tick=count))
-    keep_theory(rates, {**found, **claims.of_runs(risks)}, asked.results, quick, time.monotonic() - began)
+    conclude.keep_theory(rates, {**found, **claims.of_runs(risks)}, asked.results, quick, time.monotonic() - began)
 
 
 def _comparisons(what: What, asked: _Options) -> list[Path]:
     """Run those comparisons that have no results yet, what needs a GPU only with one, and write the page."""
-    from headgate.experiment import sweep_points
-    from studies.comparisons import about, command, keep_rows, not_run
-    from studies.pages import write_page
-    from studies.paper.batches import QUICK
-
-    gpu = asked.has_gpu() or asked.quick
-    names, query = _compared()[what]
+    names, query = COMPARED[what]
     for name in not_run(names, asked.results, asked.quick):
         said = about(name)
-        if gpu or not said.get("needs_gpu"):
+        if asked.gpu or asked.quick or not said.get("needs_gpu"):
             points = sweep_points(recipe(f"better/{name}"), (*QUICK, *said.get("quick", ())) if asked.quick else ())
             folders = asked.play(points, asked.out / "runs" / "better" / name)
             keep_rows(folders, asked.results, name, command(name, points), asked.quick)
@@ -182,18 +161,11 @@ def pages(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where pages go; default: docs/studies.")] = PAGES,
 ) -> None:
     """Write the page of every study from its results, without any run."""
-    from studies.better import leaderboard_content
-    from studies.pages import write_page
-    from studies.paper.conclude import claims_content, paper_content, theory_content
-
-    compared = {name: query for name, (_, query) in _compared().items()}
-    queries = {"better": {**compared, "leaderboard": leaderboard_content}}
-    queries["paper"] = {"paper": paper_content, "theory": theory_content, "claims": claims_content}
-    for folder, own in queries.items():
-        for name, query in own.items():
-            home = HOME / "paper" if name == "claims" and out == PAGES else out
-            for path in write_page(name, query(results / folder), home):
-                say(path)
+    compared = {name: query for name, (_, query) in COMPARED.items()}
+    for name, query in {**compared, "leaderboard": leaderboard_content, **PAPERS}.items():
+        home = HOME / "paper" if name == "claims" and out == PAGES else out
+        for path in write_page(name, query(results / ("paper" if name in PAPERS else "better")), home):
+            say(path)
 
 
 if __name__ == "__main__":

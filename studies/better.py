@@ -8,17 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headgate.analysis.comparison import Offer, closed_share
-from headgate.analysis.formatting import DASH, interval, listed, percent, plus_minus
+from headgate.analysis.formatting import DASH, grouped, interval, listed, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Estimate, ratio
 from headgate.analysis.limits import holm
 from headgate.analysis.savings import Row, paired
 from headgate.escaping import code
 from headgate.escaping import markdown as escape
-from studies.comparisons import BETTER, BY_AGE, GRIDS, HINDSIGHT, MEASURES, Found, at, gap, p_text, rows_of, said, title
+from studies.comparisons import BETTER, BY_AGE, GRIDS, HINDSIGHT, MEASURES, Found, at, budget, gap, rows_of, said, title
 from studies.pages import StudyContent, intervals, table
 
-PAPERS_BUDGET = {"mnist": 55.0}
-"""of several, the paper's"""
 OF_MANY_PRICES = ("prices", "prices-lenet")
 SAME_SETTING = ("ablations", *GRIDS)
 """of which another comparison says the same"""
@@ -29,7 +27,7 @@ GOAL = 0.8
 def better_content(folder: Path) -> StudyContent:
     found = rows_of(BETTER, folder)
     shown = {
-        name: [row for row in rows if row["budget"] == PAPERS_BUDGET.get(name, row["budget"])]
+        name: [row for row in rows if row["budget"] == budget(name)]
         for name, rows in found.items()
         if name not in (*SAME_SETTING, *OF_MANY_PRICES)
     }
@@ -148,6 +146,10 @@ def _best_rival(name: str, found: Found) -> str:
     return f"{study} {gap(ours, best, 'last')} ({best['policy']} of {settings})"
 
 
+def _offer(row: Row) -> Offer:
+    return Offer(row["prices"], row["budget"])
+
+
 def beside_constant(found: Found) -> tuple[int, int, int]:
     """Return the offers, and those in which headgate is clearly ahead of constant by all measures, or behind by any.
 
@@ -156,8 +158,7 @@ def beside_constant(found: Found) -> tuple[int, int, int]:
     tests: dict[tuple[str, Any, str], Difference | None] = {}
     for name, rows in found.items():
         if name not in SAME_SETTING:
-            for offer in dict.fromkeys((row["prices"], row["budget"]) for row in rows):
-                own = [row for row in rows if (row["prices"], row["budget"]) == offer]
+            for offer, own in grouped(rows, _offer).items():
                 for key in MEASURES:
                     tests[name, offer, key] = paired(at(own, "headgate"), at(own, "constant"), key)
     signs: dict[tuple[str, Any], list[float]] = {}
@@ -188,19 +189,19 @@ def leaderboard_content(folder: Path) -> StudyContent:
     lines, names, gaps = [], [], []
     found = rows_of(BETTER, folder)
     for study, all_rows in found.items():
-        tables: dict[Offer, dict[str, Row]] = {}
-        for row in all_rows:
-            tables.setdefault(Offer(row["prices"], row["budget"]), {})[row["policy"]] = row
-        for offer, rows in tables.items():
+        tables = grouped(all_rows, _offer)
+        for offer, own_rows in tables.items():
+            rows = {row["policy"]: row for row in own_rows}
             ranks, behind = ranked(rows)
             if len(ranks) < 2:
                 continue
-            own, first, budget = behind.get(OURS), ranks[0], offer.text(tables)
-            names.append(f"{title(study)}, {budget}")
+            own, first, money = behind.get(OURS), ranks[0], offer.text(tables)
+            names.append(f"{title(study)}, {money}")
             gaps.append(own)
             place = f"{ranks.index(OURS) + 1} of {len(ranks)}" if OURS in ranks else DASH
             level = f"{sum(not _apart(each) for each in behind.values())} of {len(behind)}"
-            lines.append([escape(title(study)), escape(budget), _policy(first, rows[first]), level, place, _gap(own)])
+            less = said(own, with_p=True, bold=_apart(own))
+            lines.append([escape(title(study)), escape(money), _policy(first, rows[first]), level, place, less])
     header = ["data and model", "budget", f"first by {BY} (%)", "level with it"]
     header += [f"place of `{OURS}`", f"`{OURS}` less the first"]
     numbers = {
@@ -223,9 +224,3 @@ def _policy(name: str, row: Row) -> str:
 def _apart(gap: Difference | None) -> bool:
     """Whether the two can be distinguished."""
     return gap is not None and gap.p is not None and gap.p <= 1 - DECIDED
-
-
-def _gap(gap: Difference | None) -> str:
-    """In points, with p; bold where the two differ clearly."""
-    bold = "**" if _apart(gap) else ""
-    return f"{bold}{said(gap)}{bold}{p_text(gap)}"

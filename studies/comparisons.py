@@ -13,6 +13,7 @@ from headgate.analysis.runs import read_finished
 from headgate.analysis.savings import Row, paired
 from headgate.errors import DataError
 from headgate.experiment import Experiment
+from headgate.experiment.recipes import read_recipe
 from headgate.records.reader import RunFolder
 from studies import HOME, recipe, study_table
 from studies.pages import compact, of_one_sort, read_numbers
@@ -46,6 +47,11 @@ def about(name: str) -> dict[str, Any]:
 
 def title(name: str) -> str:
     return str(about(name)["title"])
+
+
+def budget(name: str) -> float:
+    """Return the budget of the recipe itself, at which a comparison of several budgets is shown."""
+    return float(read_recipe(recipe(f"better/{name}"))[1]["system"]["budget"])
 
 
 def command(name: str, points: Sequence[tuple[str, Experiment]]) -> str:
@@ -108,12 +114,13 @@ def gap(one: Row, other: Row, key: str) -> str:
     return said(paired(one, other, key) if one[f"{key}_by_seed"] and other[f"{key}_by_seed"] else None)
 
 
-def said(gap: Difference | None, digits: int = 2) -> str:
-    return DASH if gap is None else plus_minus(gap, digits, signs=True)
-
-
-def p_text(gap: Difference | None) -> str:
-    return "" if gap is None or gap.p is None else f" (p {'< 0.001' if gap.p < 0.001 else f'= {gap.p:.2g}'})"
+def said(gap: Difference | None, digits: int = 2, with_p: bool = False, bold: bool = False) -> str:
+    if gap is None:
+        return DASH
+    p, mark = "", "**" if bold else ""
+    if with_p and gap.p is not None:
+        p = f" (p {'< 0.001' if gap.p < 0.001 else f'= {gap.p:.2g}'})"
+    return f"{mark}{plus_minus(gap, digits, signs=True)}{mark}{p}"
 
 
 def clear(difference: Difference | None) -> int:

@@ -1,12 +1,12 @@
 """Policies under concept drift: what each loses after a change, and what being on the alert costs in vain."""
 
+from itertools import product
 from pathlib import Path
 
 from headgate.analysis.formatting import listed
-from headgate.analysis.intervals import Difference
 from headgate.analysis.limits import holm
 from headgate.analysis.savings import Row, paired
-from studies.comparisons import Found, clear, gap, p_text, rows_of, said, title
+from studies.comparisons import Found, clear, gap, rows_of, said, title
 from studies.pages import StudyContent, intervals, table
 
 _TWO = [f"{prices}-{drift}" for prices in ("wandering", "fixed") for drift in ("sudden", "recurring")]
@@ -36,9 +36,10 @@ def drift_content(folder: Path) -> StudyContent:
         for key in KEYS
     }
     names = {name: title(name).partition(":")[0] for name in MOVING}
-    lines = [
-        [names[name], f"`{rival}`", *(_gap(gaps[rival, key][name], key) for key in KEYS)] for name in MOVING for rival in RIVALS
-    ]
+    lines = []
+    for name, rival in product(MOVING, RIVALS):
+        told = (said(gaps[rival, key][name], 2 if scale == 100 else 1, with_p=True) for key, scale in KEYS.items())
+        lines.append([names[name], f"`{rival}`", *told])
     shows = f"{OURS} less each rival: accuracy on the present concepts, mean over rounds (points, 95 % interval)"
     series = {f"less {rival}": list(gaps[rival, "daily"].values()) for rival in RIVALS}
     draw = intervals(list(names.values()), series, shows)
@@ -72,7 +73,3 @@ def counts(drifts: dict[str, dict[str, Row]], rival: str) -> str:
     asked = (("daily", 1), ("length", -1), ("last", 1), ("last", -1))
     signs = {key: [clear(paired(rows[OURS], rows[rival], key, KEYS[key])) for rows in drifts.values()] for key, _ in asked}
     return listed([str(signs[key].count(sign)) for key, sign in asked])
-
-
-def _gap(gap: Difference | None, key: str) -> str:
-    return said(gap, 2 if KEYS[key] == 100 else 1) + p_text(gap)

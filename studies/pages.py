@@ -14,6 +14,8 @@ from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words, write
 from headgate.errors import DataError
 
+SAID = words(__file__, "pages.toml")
+"""what each page says, by its name"""
 WIDTH = 118
 QUICK_WARNING = (
     "> **A trial run** (`--quick`): two seeds, a few rounds, logistic regression on the small digits. "
@@ -36,8 +38,7 @@ class StudyContent(NamedTuple):
 
 def write_page(name: str, found: StudyContent, folder: Path, quick: bool = False) -> list[Path]:
     """Write NAME.md, and NAME.svg where the study has a figure; return the files."""
-    said = words(__file__, "pages.toml")[name]
-    drawn = folder / f"{name}.svg"
+    said, drawn = SAID[name], folder / f"{name}.svg"
     parts = [
         f"# {said['title']}",
         QUICK_WARNING if quick else "",

@@ -5,48 +5,16 @@ from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.analysis.formatting import DASH, percent
+from headgate.analysis.formatting import DASH, grouped, percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.savings import Row, Saving, amount, needed, savings
 from headgate.escaping import markdown as escape
-from studies.comparisons import rows_of, title
-from studies.pages import StudyContent, intervals, read_numbers, runs_of, table
+from studies.comparisons import budget, rows_of, title
+from studies.pages import SAID, StudyContent, intervals, read_numbers, runs_of, table
 
-BUDGETS = {
-    "savings-logistic": 55.0,
-    "savings-lenet": 55.0,
-    "savings-cifar10": 110.0,
-    "savings-imagenette": 220.0,
-    "savings-ercot": 110.0,
-    "savings-ercot-lenet": 110.0,
-    "savings-brent": 46.0,
-    "savings-brent-lenet": 46.0,
-    "savings-night": 0.009,
-    "savings-night-lenet": 0.009,
-    "savings-tariff": 0.004,
-    "savings-tariff-lenet": 0.004,
-}
-"""the comparisons, each a recipe better/NAME, and the budget of constant admission at which they are shown"""
-SAVINGS = tuple(BUDGETS)
-KINDS = {
-    "uniform": "uniform from 1 to 10",
-    "integer": "whole numbers from 1 to 10",
-    "constant": "never move",
-    "markov": "stay for a while at 1, 5 or 9",
-    "seasonal": "seasons of ten rounds",
-    "drift, first 3": "rise from 3 to 8",
-    "drift, first 8": "fall from 8 to 3",
-    "bursts": "bursts of five times the price",
-    "pareto": "heavy tail (Pareto)",
-}
-"""what made-up prices are called"""
-PRICES = {
-    "savings-ercot": "electricity by the hour (ERCOT)",
-    "savings-brent": "crude oil by the day (Brent)",
-    "savings-night": "labelling tariff of 2025, a quarter at night",
-    "savings-tariff": "labelling tariff of 2026, half off-peak",
-}
-"""what recorded prices and tariffs are called"""
+_BOTH = [f"{prices}{net}" for prices in ("ercot", "brent", "night", "tariff") for net in ("", "-lenet")]
+SAVINGS = tuple(f"savings-{each}" for each in ("logistic", "lenet", "cifar10", "imagenette", *_BOTH))
+"""the comparisons, each a recipe better/NAME; they are shown at the recipe's own budget of constant admission"""
 RIVALS = ("constant", "even", "median")
 MOST = 170.0
 """percent at which the figure ends"""
@@ -64,18 +32,17 @@ class PricedModel(NamedTuple):
 
     @property
     def called(self) -> str:
-        recorded = (name for study, name in PRICES.items() if self.study.startswith(study))
-        return next(recorded, next((name for kind, name in KINDS.items() if self.prices.startswith(kind)), self.prices))
+        known = SAID["savings"]["prices"].items()
+        return next((name for kind, name in known if self.study.startswith(kind) or self.prices.startswith(kind)), self.prices)
 
 
 def places(found: Mapping[str, Sequence[Row]]) -> list[PricedModel]:
     made = []
     for name, rows in found.items():
-        for prices in dict.fromkeys(row["prices"] for row in rows):
-            own = [row for row in rows if row["prices"] == prices]
-            saved = {rival: [one for one in savings(own, rival, "last") if one.policy == OURS] for rival in RIVALS}
-            main = {rival: next((one for one in saved[rival] if one.budget == BUDGETS[name]), None) for rival in RIVALS}
-            made.append(PricedModel(name, prices, own, main))
+        wanted = OURS, budget(name)
+        for prices, own in grouped(rows, lambda row: str(row["prices"])).items():
+            saved = {rival: [one for one in savings(own, rival) if (one.policy, one.budget) == wanted] for rival in RIVALS}
+            made.append(PricedModel(name, prices, own, {rival: next(iter(found), None) for rival, found in saved.items()}))
     return made
 
 
@@ -104,9 +71,9 @@ def judged(one: Saving | None) -> str:
     if one is None:
         return "unknown"
     low, high = one.ends
-    return (
-        "saves" if high < one.rival_money else "costs" if low > one.rival_money else "unknown" if one.money is None else "same"
-    )
+    if low <= one.rival_money <= high:
+        return "unknown" if one.money is None else "same"
+    return "saves" if high < one.rival_money else "costs"
 
 
 def _numbers(found: Sequence[PricedModel]) -> dict[str, Any]:

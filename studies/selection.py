@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from headgate.analysis.formatting import DASH, listed, percent
-from headgate.analysis.intervals import Difference, Estimate
+from headgate.analysis.formatting import DASH, grouped, listed, percent
+from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import holm
 from headgate.analysis.savings import Row, paired
 from headgate.experiment import load
@@ -20,13 +20,8 @@ CHOOSING = ("choosing-digits", "choosing", "choosing-lenet", "choosing-cifar10",
 COMES_ROUND = "looking-cifar10-calm"
 """where clients have so few samples that they see each of them more than once"""
 BUYING = ("entropy", "margin", "vessal", "coreset")
-HOW_MANY = {"headgate": "random", "constant": "constant-random"}
-"""the policy that draws lots, beside which those that look are put"""
-
-
-def measures(name: str) -> tuple[str, str]:
-    """Return the measure that a comparison is judged by, with or without drift, and that of the last models."""
-    return ("best" if name.endswith("calm") else "daily"), "last"
+HOW_MANY = {"headgate": "", "constant": "constant-"}
+"""who decides how many to buy, and how the names of its buying rules begin; `random` draws lots, the others look"""
 
 
 def selection_content(folder: Path) -> StudyContent:
@@ -36,15 +31,16 @@ def selection_content(folder: Path) -> StudyContent:
     series: dict[str, list[Estimate | None]] = {rule: [] for rule in BUYING}
     for name, rows in found.items():
         named = {row["policy"]: row for row in rows}
-        for many in HOW_MANY:
-            gaps = [gaps_beside_lots(rows, many, key) for key in measures(name)]
+        for many, begin in HOW_MANY.items():
+            tried = {rule: named[begin + rule] for rule in BUYING if begin + rule in named}
+            keys = ("best" if name.endswith("calm") else "daily"), "last"
+            gaps = [holm({rule: paired(row, named[f"{begin}random"], key) for rule, row in tried.items()}) for key in keys]
             places.append(f"{title(name)}, {many}")
             if rules := [rule for rule, one in gaps[0].items() if clear(one) > 0]:
                 ahead.append(f"{title(name)} with {many} ({listed(rules)})")
             for rule in BUYING:
                 series[rule].append(gaps[0].get(rule))
-            for rule in gaps[0]:
-                row = named[_named(many, rule)]
+            for rule, row in tried.items():
                 told = [said(own[rule]) for own in gaps]
                 lines.append([title(name), many, rule, *told, f"{bought(row):.0f}", f"{row['N']:.0f}"])
     header = ["data, model and drift", "how many", "which to buy", "best or daily (points)", "last (points)", "bought", "N"]
@@ -70,8 +66,8 @@ def choices(found: Found) -> dict[str, object]:
     cells it is near the better one and what it loses at most."""
     lines, gaps = [], []
     for name, rows in found.items():
-        for prices in dict.fromkeys(row["prices"] for row in rows):
-            named = {row["policy"]: row for row in rows if row["prices"] == prices}
+        for prices, own in grouped(rows, lambda row: str(row["prices"])).items():
+            named = {row["policy"]: row for row in own}
             told = [title(name), prices.partition(",")[0]]
             for key in ("best", "last"):
                 gain = paired(named["margin"], named["random"], key)
@@ -84,17 +80,6 @@ def choices(found: Found) -> dict[str, object]:
     header += ["margin less lots, last", "adaptive less the better, last", "seeds"]
     near = sum(gap >= -NEAR for gap in gaps)
     return {"choices": table(header, lines), "worst": f"{-min(gaps):.2f}", "near": near, "cells": len(gaps)}
-
-
-def _named(many: str, rule: str) -> str:
-    return rule if many == "headgate" else f"{many}-{rule}"
-
-
-def gaps_beside_lots(rows: Sequence[Row], many: str, key: str) -> dict[str, Difference | None]:
-    """Return each buying rule that looks and was tried, less lots, with p after Holm's correction."""
-    named = {row["policy"]: row for row in rows}
-    tried = {rule: named[_named(many, rule)] for rule in BUYING if _named(many, rule) in named}
-    return holm({rule: paired(row, named[HOW_MANY[many]], key) for rule, row in tried.items()})
 
 
 def bought(row: Row) -> float:

@@ -169,6 +169,4 @@ def row_to_json(row: ClaimRow) -> dict[str, Any]:
 
 
 def finding_of(raw: Mapping[str, Any]) -> Finding:
-    value = raw["value"]
-    plain = {key: tuple(raw[key]) for key in ("spend", "tests")}
-    return Finding(**{**raw, "value": None if value is None else Estimate(*value), **plain})
+    return Finding(**{**raw, "value": None if raw["value"] is None else Estimate(*raw["value"])})

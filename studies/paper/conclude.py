@@ -77,14 +77,12 @@ def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -
 
 def keep_theory(rates: MeasuredRates, found: Findings, results: Path, quick: bool, took_s: float) -> list[Path]:
     """Write theory.json."""
-    command = _command(THEORY, quick)
-    made = {"page_commit": this_code(), "commits": [this_code()], "dates": [time.strftime("%Y-%m-%d")], "devices": ["cpu"]}
+    command, today = _command(THEORY, quick), time.strftime("%Y-%m-%d")
+    made = {"commits": [this_code()], "dates": [today], "devices": ["cpu"], "computing_s": round(took_s, 1)}
     numbers = {
         "study": THEORY,
-        "command": command,
-        "quick": quick,
+        **facts_of(command, (), quick),
         **made,
-        "computing_s": round(took_s, 1),
         "rules": rules_id(),
         "gamma": rates.gamma,
         "phi": rates.phi,
@@ -170,18 +168,12 @@ def theory_content(results: Path) -> StudyContent:
     points = [AtHorizon(**each) for each in numbers["points"]]
     rates = MeasuredRates(tuple(points), tuple(fits), numbers.get("gamma", 0.5), numbers.get("phi", 0.5))
     claims = {raw["key"].removeprefix("theory-"): finding_of(raw["written"]) for raw in numbers["claims"]}
-    told = {
-        key.replace("-", "_"): _value(claims[key])
-        for key in ("regret", "omega3", "inequality", "ranks", "ranks-equal", "mismatch")
-    }
+    asked = ("regret", "omega3", "inequality", "ranks", "ranks-equal", "mismatch")
+    told = {key.replace("-", "_"): _value(claims[key]) for key in asked}
     within = Counter(fit.holds for fit in fits)
     spans = f"{points[0].T:,} to {points[-1].T:,}"
-    return StudyContent(
-        table(FITS, fit_lines(fits)),
-        {**told, "within": within[True], "fits": len(fits), "spans": spans},
-        partial(draw_rates, rates),
-        _made([numbers]),
-    )
+    said = {**told, "within": within[True], "fits": len(fits), "spans": spans}
+    return StudyContent(table(FITS, fit_lines(fits)), said, partial(draw_rates, rates), _made([numbers]))
 
 
 # all claims
@@ -222,12 +214,10 @@ def claims_content(results: Path) -> StudyContent:
 def keep_claims(results: Path) -> list[Path]:
     """Write claims.json: every claim with its numbers, its reasons and the command that judges it."""
     judged, tests, found = judged_claims(results)
-    made_by = [
-        {key: own[key] for key in ("study", "command", "dates", "commits", "quick", "devices")} for own in found.values()
-    ]
-    return write(
-        results, {"claims.json": compact({"made_by": made_by, **tests, "claims": [row_to_json(row) for row in judged]})}
-    )
+    facts = ("study", "command", "dates", "commits", "quick", "devices")
+    made_by = [{key: own[key] for key in facts} for own in found.values()]
+    kept = {"made_by": made_by, **tests, "claims": [row_to_json(row) for row in judged]}
+    return write(results, {"claims.json": compact(kept)})
 
 
 def _counts(rows: Sequence[ClaimRow], flavour: str) -> str:

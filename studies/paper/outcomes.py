@@ -24,8 +24,6 @@ from studies.paper.batches import EQUAL, HORIZON, OURS, QUICK, RELEASED, WRITTEN
 
 FILE = "control.json"
 RUNS, QUICK_RUNS = 4000, 4
-AT_ONCE = 2000
-"""runs that are rehearsed together"""
 LONGER = (2, 4)
 """times T, for the rule that goes by the name of ACDPP"""
 JUDGED = {WRITTEN: None, RELEASED: None, EQUAL: ("released_fair",)}
@@ -41,13 +39,13 @@ class Control:
     rounds: int
     budget: float
     runs: int
-    spend: tuple[float, float]
+    spend: Sequence[float]
     """money a round"""
-    growth: tuple[float, float] | None
+    growth: Sequence[float] | None
     """of the debt, from the third to the last quarter of the rounds, in money a round; None: there are too few rounds"""
-    debts: tuple[float, float]
+    debts: Sequence[float]
     """mean debt in the third and in the last quarter"""
-    fullest: tuple[float, float]
+    fullest: Sequence[float]
     """the mean over rounds of n_m/B_m of the client for which that is largest"""
     peak_share: float
     """the largest n_m(t)/B_m of any client, round and run"""
@@ -82,9 +80,7 @@ def read_control(pages: Path, data: str) -> dict[tuple[str, str], list[Control]]
     """What was rehearsed for a data set."""
     found: dict[tuple[str, str], list[Control]] = {}
     for raw in read_numbers(pages / FILE).get(data, []):
-        plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
-        one = Control(**plain)
-        found.setdefault((one.batch, one.policy), []).append(one)
+        found.setdefault((raw["batch"], raw["policy"]), []).append(Control(**raw))
     return found
 
 
@@ -107,30 +103,21 @@ def _settings(batch: str, policy: str, experiment: Experiment, runs: int) -> str
 
 def _rehearsed(batch: str, policy: str, experiment: Experiment, runs: int, settings: str) -> Control:
     system, T = experiment.system, experiment.rounds
-    spend, debts, held, peaks, most = [], [], [], [], 0
-    for first in range(0, runs, AT_ONCE):
-        seeds = np.arange(first, min(first + AT_ONCE, runs))
-        found = rehearse(system, experiment.policies[policy], experiment.prices, seeds, T)
-        quarter = max(T // 4, 1)
-        spend.append(found.spend.mean(axis=1))
-        debts.append([found.debt[:, -k * quarter : (-(k - 1) * quarter) or None].mean(axis=1) for k in (2, 1)])
-        held.append(found.occupancy / T / system.buffer)
-        peaks.append((found.peak_occupancy / system.buffer).max())
-        most = max(most, int(found.n.max()))
-    third, last = np.concatenate(debts, axis=1)
-    shares = np.concatenate(held)
+    found, quarter = rehearse(system, experiment.policies[policy], experiment.prices, np.arange(runs), T), max(T // 4, 1)
+    third, last = (found.debt[:, T - k * quarter : T - (k - 1) * quarter].mean(axis=1) for k in (2, 1))
+    shares = found.occupancy / T / system.buffer
     return Control(
         batch=batch,
         policy=policy,
         rounds=T,
         budget=system.budget,
         runs=runs,
-        spend=_pair(np.concatenate(spend)),
+        spend=_pair(found.spend.mean(axis=1)),
         growth=_pair((last - third) / (T // 4)) if T // 4 >= 2 else None,
         debts=(round(float(third.mean()), 3), round(float(last.mean()), 3)),
         fullest=_pair(shares[:, shares.mean(axis=0).argmax()]),
-        peak_share=round(float(max(peaks)), 5),
-        peak_n=most,
+        peak_share=round(float((found.peak_occupancy / system.buffer).max()), 5),
+        peak_n=int(found.n.max()),
         memory=int(system.memory),
         settings=settings,
     )

@@ -15,7 +15,7 @@ from headgate.control.prices import PriceProcess
 from headgate.control.rehearse import rehearse
 from headgate.control.types import Ints, System
 from headgate.experiment import Experiment, load
-from headgate.theory.bound import BoundConstants, mismatch
+from headgate.theory.bound import BoundConstants, penalty
 from headgate.theory.comparison import ck_bound, optimal_K, saturated
 from headgate.theory.labels import paper
 from headgate.theory.reuse import ck_uniformity
@@ -23,7 +23,7 @@ from studies.paper.claims import ClaimRow
 from studies.paper.errata.numbers import FRESH, printed_uniformity, stale_over_fresh
 from studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, VACUOUS, Finding, decide, joined, missing
 from studies.theory.excess_risk import STRONG, ExcessRisk, Point, Stage, at_equal_spend, surrogate_ranks, variance_step
-from studies.theory.rates import LEEWAY, Fit, MeasuredRates, Setting, fit_points, horizons, measure, measure_points
+from studies.theory.rates import LEEWAY, Fit, MeasuredRates, fit_points, horizons, measure, measure_points
 
 OTHER = ((0.7, 0.3), (0.3, 0.6), (0.1, 0.8), (0.1, 0.9))
 """(γ, φ) beside the (½, ½) of the main table"""
@@ -40,6 +40,8 @@ THEORY_RULES = beside(__file__, "theory_rules.md").format(
     leeway=LEEWAY, others=", ".join(f"({gamma}, {phi})" for gamma, phi in OTHER), grain=GRAIN, strong=STRONG
 )
 CLAIMS: dict[str, Any] = words(__file__, "theory_claims.toml")
+VERDICTS = {True: HOLDS, False: FAILS, None: UNDECIDED}
+"""by whether a fit holds"""
 FASTER = "grows faster over these horizons"
 RELEASED_RATES = "V and the interval are fixed there, whatever T is"
 RELEASED_FORMULA = "a formula, the same in both flavours: see as written"
@@ -68,7 +70,7 @@ def of_rates(rates: MeasuredRates) -> Findings:
     found = {name: _exponent(fit, name) for name, fit in fits.items()}
     for key, name in (("sublinear", "regret"), ("vio-sublinear", "cost_violation")):
         if name in fits:
-            found[key] = _sublinear(key, [(rates.gamma, rates.phi)], [fits[name]])
+            found[key] = _sublinear(key, [rates], name)
     return _as_written(found, RELEASED_RATES)
 
 
@@ -89,7 +91,7 @@ def _exponent(fit: Fit, key: str = "", *notes: str) -> Finding:
     if value is None:
         zero = "zero at the longest horizons" if fit.holds else fit.why
         return Finding(HOLDS if fit.holds else UNTESTABLE, None, "", joined(zero, *notes))
-    verdict = {True: HOLDS, False: FAILS, None: UNDECIDED}[fit.holds]
+    verdict = VERDICTS[fit.holds]
     line = f"line at {fit.claimed_exponent + LEEWAY:.2f}"
     if verdict == FAILS and not _see(key):
         return Finding(FASTER, value, EXPONENT, joined(line, "no measured slope refutes an O(·)", *notes))
@@ -104,30 +106,33 @@ def _with_see(key: str, found: Finding) -> Finding:
     return replace(found, note=joined(found.note, _see(key))) if found.verdict == FAILS else found
 
 
-Pairs = Sequence[tuple[float, float]]
-
-
-def _sublinear(key: str, pairs: Pairs, fits: Sequence[Fit]) -> Finding:
+def _sublinear(key: str, every: Sequence[MeasuredRates], name: str) -> Finding:
     """The largest exponent, beside 1; one that there is not counts as well. What to read beside it stands in any case."""
+    fits = _fits(every, name)
     verdicts = [
         decide(value, 1.0, above=False) if (value := _value(fit)) else HOLDS if fit.holds else UNDECIDED for fit in fits
     ]
-    found = _worst(pairs, fits, verdicts)
+    found = _worst(every, fits, verdicts)
     return replace(found, note=joined(found.note, _see(key)))
 
 
-def _as_claimed(pairs: Pairs, fits: Sequence[Fit]) -> Finding:
+def _as_claimed(key: str, every: Sequence[MeasuredRates], name: str) -> Finding:
     """Each exponent beside its own line; shown is the one that is farthest above it."""
-    return _worst(pairs, fits, [{True: HOLDS, False: FAILS, None: UNDECIDED}[fit.holds] for fit in fits], lines=True)
+    fits = _fits(every, name)
+    return _with_see(key, _worst(every, fits, [VERDICTS[fit.holds] for fit in fits], lines=True))
 
 
-def _worst(pairs: Pairs, fits: Sequence[Fit], verdicts: Sequence[str], lines: bool = False) -> Finding:
+def _fits(every: Sequence[MeasuredRates], name: str) -> list[Fit]:
+    return [fit for one in every for fit in one.fits if fit.quantity == name]
+
+
+def _worst(every: Sequence[MeasuredRates], fits: Sequence[Fit], verdicts: Sequence[str], lines: bool = False) -> Finding:
     said = []
-    for (gamma, phi), fit in zip(pairs, fits, strict=True):
+    for one, fit in zip(every, fits, strict=True):
         shown = (fit.why or "none") if fit.exponent is None else f"{fit.exponent:.2f}"
         line = f", line {fit.claimed_exponent + LEEWAY:.2f}" if lines else ""
-        said.append(f"({gamma:g}, {phi:g}): {shown}{line}")
-    note = f"(γ, φ) {'; '.join(said)}" if len(pairs) > 1 else ""
+        said.append(f"({one.gamma:g}, {one.phi:g}): {shown}{line}")
+    note = f"(γ, φ) {'; '.join(said)}" if len(every) > 1 else ""
     verdict = FAILS if FAILS in verdicts else UNDECIDED if UNDECIDED in verdicts else HOLDS
     seen = [fit for fit in fits if fit.exponent is not None]
     if not seen:
@@ -138,16 +143,11 @@ def _worst(pairs: Pairs, fits: Sequence[Fit], verdicts: Sequence[str], lines: bo
 
 def of_any_setting(every: Sequence[MeasuredRates]) -> dict[str, Finding]:
     """What is claimed for any γ and φ, of those that were tried."""
-    pairs = [(one.gamma, one.phi) for one in every]
-    regret, violation = (
-        [next(fit for fit in one.fits if fit.quantity == name) for one in every] for name in ("regret", "cost_violation")
-    )
-    return {
-        "any-regret": _sublinear("any-regret", pairs, regret),
-        "any-vio": _sublinear("any-vio", pairs, violation),
-        "any-regret-rate": _with_see("any-regret-rate", _as_claimed(pairs, regret)),
-        "any-vio-rate": _with_see("any-vio-rate", _as_claimed(pairs, violation)),
-    }
+    found = {}
+    for key, name in (("any-regret", "regret"), ("any-vio", "cost_violation")):
+        found[key] = _sublinear(key, every, name)
+        found[f"{key}-rate"] = _as_claimed(f"{key}-rate", every, name)
+    return found
 
 
 def rehearsed(seeds: int) -> tuple[Experiment, Acdpp]:
@@ -168,22 +168,21 @@ def of_other_settings(rates: MeasuredRates, quick: bool, tick: Callable[[int], N
     every = [rates, *(measure(experiment, policy, Ts, *pair, tick=tick, grain=GRAIN) for pair in OTHER)]
     chosen: list[int] = []
 
-    def fixed(system: System, T: int) -> Setting:
-        return Setting(*better_of_corollary(system, costs.mean(T), k), *FIXED)
+    def fixed(system: System, T: int) -> Acdpp:
+        K, rate = better_of_corollary(system, costs.mean(T), k)
+        return replace(policy, K=K, rate=rate, V=FIXED[0], rho=FIXED[1])
 
-    def planned(system: System, T: int) -> Setting:
+    def planned(system: System, T: int) -> Acdpp:
         found = offline_choice(replace(policy, V=T**0.5, rho=1 - T**-0.5, bound=k), system, costs, experiment.seeds, T)
-        chosen.append(found.K)
+        chosen.append(found.required("K"))
         return found
 
-    by_fixed, by_plan = (measure_points(experiment, policy, Ts, choose, tick) for choose in (fixed, planned))
+    by_fixed, by_plan = (measure_points(experiment, Ts, choose, tick) for choose in (fixed, planned))
     linear = fit_points(by_fixed, "regret", "O(T/V) + O(1/(1-rho)) + O(log T)", lambda T: T)
     violation = fit_points(by_fixed, "cost_violation", "O(√(V·T + V/(1-rho)))", np.sqrt)
     overfull = fit_points(by_plan, "buffer_violation", "O(1)", np.ones_like)
-    kept, horizons_, Ks = (
-        ", ".join(each)
-        for each in ((f"{p.buffer_violation:.0f}" for p in by_plan), (f"{p.T:,}" for p in by_plan), map(str, chosen))
-    )
+    kept = ", ".join(f"{point.buffer_violation:.0f}" for point in by_plan)
+    planned_for = f"K = {', '.join(map(str, chosen))} at T = {', '.join(f'{point.T:,}' for point in by_plan)}"
     points = [*by_fixed, *by_plan, *(point for one in every for point in one.points)]
     found = {
         **of_any_setting(every),
@@ -191,22 +190,22 @@ def of_other_settings(rates: MeasuredRates, quick: bool, tick: Callable[[int], N
             VACUOUS, _value(linear), EXPONENT, "with V fixed O(T/V) is O(T): no bounded penalty can break it"
         ),
         "fixed-vio": _exponent(violation),
-        "planned-buffer": _exponent(overfull, "", f"K = {Ks} at T = {horizons_}: violation {kept} sample-rounds"),
+        "planned-buffer": _exponent(overfull, "", f"{planned_for}: violation {kept} sample-rounds"),
         "lemma1": lemma1(np.array([point.lemma1 for point in points])),
     }
     return _as_written(found, RELEASED_RATES)
 
 
 @paper("rem:buffer-violation")
-def offline_choice(policy: Acdpp, system: System, costs: PriceProcess, seeds: Ints, T: int) -> Setting:
+def offline_choice(policy: Acdpp, system: System, costs: PriceProcess, seeds: Ints, T: int) -> Acdpp:
     """Remark 3's choice of K: near that of eq:kstep-opt-problem, the least rehearsed bound of those that keep the buffers."""
     mean, k, both = costs.mean(T), policy.required("bound"), optimal_K(costs.mean(T), system.buffer, system.budget)
     points = [saturated(K, mean, system.buffer, system.budget) for K in range(1, min(T, 4 * both[0].K) + 1)]
     best = min(points, key=lambda point: ck_bound(point.K, point.rate, T, k).sum()).K
-    tried: dict[tuple[bool, float], Setting] = {}
+    tried: dict[tuple[bool, float], Acdpp] = {}
     for K in sorted({*range(max(best - 2, 1), best + 3), *(point.K for point in both)}):
-        own = Setting(K, saturated(K, mean, system.buffer, system.budget).rate, policy.required("V"), policy.required("rho"))
-        found = rehearse(system, replace(policy, K=K, rate=own.rate), costs, seeds, T)
+        own = replace(policy, K=K, rate=saturated(K, mean, system.buffer, system.budget).rate)
+        found = rehearse(system, own, costs, seeds, T)
         tried.setdefault((found.buffer_violation() > 0.1 * system.memory, found.bound(k).sum(axis=-1).mean()), own)
         if system.budget * T < k.pdim * mean and better_of_corollary(system, mean, k).K == K:
             return own  # where the money buys fewer samples than Pdim, the bound cannot tell
@@ -263,14 +262,9 @@ def dearest_candidate(experiment: Experiment, rounds: int = 1000) -> float:
 
 def uneven_over_constant(k: BoundConstants, n: float = 100.0, N: float = 1000.0) -> float:
     """Rounds with n·(1 + d) and n·(1 − d) samples in turn, beside n in every one, long after the beginning."""
-    swings = np.linspace(0.05, 0.9, 18)
-    terms = [_terms(n * (1 + side * swings), N, k) for side in (1, -1)]
-    return float(((terms[0] + terms[1]) / (2 * _terms(np.array([n]), N, k))).min())
-
-
-def _terms(n: np.ndarray, N: float, k: BoundConstants) -> np.ndarray:
-    gap = mismatch(n, N)
-    return np.asarray(k.D * k.sigma * np.sqrt(gap) + k.eta * k.sigma**2 * gap)
+    swings, mismatch_alone = np.linspace(0.05, 0.9, 18), replace(k, loss=0.0)
+    more, less, even = (penalty(n * (1 + side * swings), N, mismatch_alone) for side in (1, -1, 0))
+    return float(((more + less) / (2 * even)).min())
 
 
 def _exact(value: float, kept: bool, unit: str, *notes: str) -> Finding:
@@ -311,7 +305,10 @@ def _chosen(stage: Stage, released: bool) -> list[Point]:
 
 
 def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Finding]:
-    """The bound over the measured risk, and over what never learning gathers, each where it is least."""
+    """The bound over the measured risk, and over what never learning gathers, each where it is least.
+
+    The inequality cannot fail while its bound is above T·B: no loss exceeds B.
+    """
     above, idle, trivial = [], [], []
     for run in runs:
         for stage in run.stages:
@@ -329,15 +326,10 @@ def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Findin
         value, where = min(values, key=lambda each: each[0].mean)
         note = f"least of {len(values)} points: {where}"
         found.append(Finding(decide(value, 1.0, above=upward), value, over, note))
-    return _vacuous_from(min(trivial), found[0]), found[1]
-
-
-def _vacuous_from(least: float, found: Finding) -> Finding:
-    """An inequality cannot fail while its bound is above T·B: no loss exceeds B."""
-    if least < 1:
-        return found
-    note = f"the bound is at least {least:.1f} times T·B, above which no risk can be; {found.note}"
-    return replace(found, verdict=VACUOUS, note=note)
+    if min(trivial) >= 1:
+        note = f"the bound is at least {min(trivial):.1f} times T·B, above which no risk can be; {found[0].note}"
+        found[0] = replace(found[0], verdict=VACUOUS, note=note)
+    return found[0], found[1]
 
 
 def _ranks(runs: Sequence[ExcessRisk], of: Callable[[Stage], Sequence[Point]]) -> Finding:

@@ -108,6 +108,11 @@ def _above(least: float, found: Difference, claimed: Difference | None, alpha: f
     return SIZE if too_small else UNDECIDED, "", tests
 
 
+def _at_most(value: Difference, line: Difference, unit: str, note: str, alpha: float) -> Finding:
+    """Whether a value is at most at a line; `line` is the value less that line."""
+    return Finding(_below(line, alpha), value, unit, note, tests=() if line.p is None else (line.p,))
+
+
 # Learning
 
 
@@ -190,12 +195,10 @@ def _speed(ours: Side, other: Side, target: int, claimed: float | None, alpha: f
 def never_reaches(ours: Side, other: Side, target: float, alpha: float = ALPHA) -> Finding:
     """Our side reaches the target, the other does not."""
     best = 100 * np.array(list(other.best.values()))
-    line = student(best - 100 * target)
-    note = f"{ours.policy} ends at {percent(ours.mean, 1)}"
-    if line.p is None or (line.mean < 0 and ours.mean < target):
+    line, note = student(best - 100 * target), f"{ours.policy} ends at {percent(ours.mean, 1)}"
+    if line.mean < 0 and ours.mean < target:
         return Finding(UNTESTABLE, student(best), "% at the end", note)
-    found = Finding(_below(line, alpha), student(best), "% at the end", note, tests=(line.p,))
-    return _with_money(found, ours, other, alpha)
+    return _with_money(_at_most(student(best), line, "% at the end", note, alpha), ours, other, alpha)
 
 
 @_of_learning
@@ -215,9 +218,7 @@ def below_oracle(ours: Side, oracle: Side, constant: Side | None = None, alpha: 
 def close_to_oracle(ours: Side, oracle: Side, alpha: float = ALPHA) -> Finding:
     """Close as we read it."""
     gap = _gaps(oracle, ours)
-    line = student(gap - 100 * CLOSE)
-    tests = () if line.p is None else (line.p,)
-    found = Finding(_below(line, alpha), student(gap), "points below", tests=tests)
+    found = _at_most(student(gap), student(gap - 100 * CLOSE), "points below", "", alpha)
     return _with_money(found, ours, oracle, alpha, compare=ours.control[0].budget if ours.control else None)
 
 
@@ -226,9 +227,7 @@ def close_to_oracle(ours: Side, oracle: Side, alpha: float = ALPHA) -> Finding:
 
 def _limit(one: Control, name: str, scale: float, line: float, unit: str, note: str, alpha: float) -> Finding:
     """Whether a mean in % is at most at the line."""
-    test = one.above(name, line, scale)
-    tests = () if test.p is None else (test.p,)
-    return Finding(_below(test, alpha), one.above(name, scale=scale), unit, note, tests=tests)
+    return _at_most(one.above(name, scale=scale), one.above(name, line, scale), unit, note, alpha)
 
 
 def keeps_budget(found: Sequence[Control], alpha: float = ALPHA) -> Finding:

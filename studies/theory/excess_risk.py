@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from scipy.stats import spearmanr
 from torch import Tensor
 
@@ -22,6 +21,7 @@ from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import Dataset
 from headgate.simulation.engine import Simulation
 from headgate.theory.bound import BoundConstants, learning_error, local_constants, mismatch, penalty
+from studies.paper.errata.numbers import exact_mismatch
 
 CHUNK = 1_000
 """images at once: keeps the logits of all runs in the cache's reach"""
@@ -164,9 +164,8 @@ def minimiser(population: Population, ridge: float = RIDGE, gap: float = GAP, st
     else:
         raise HeadgateError(f"ridge = {ridge:g}: the population's best model is not found to {gap:g} in {PASSES * STEPS} steps")
     matrix = (point.data * scale) @ axes[:, seen].T
-    logits = features @ matrix.T
-    loss = torch.logsumexp(logits, dim=1) - logits.gather(1, population.labels[:, None]).squeeze(1)
-    return Optimum(as_vector(matrix[None])[0], float(population.weight @ loss), gradient)
+    theta = as_vector(matrix[None])
+    return Optimum(theta[0], float(risk(population._replace(features=features), theta)[0][0]), gradient)
 
 
 def smoothness(populations: Sequence[Population]) -> float:
@@ -202,21 +201,6 @@ def estimate_constants(seen: Extremes, L: float, eta: float, steps: int, rounds:
     c = local_constants(seen.gradient, L, seen.distance, steps)
     C2 = seen.distance**2 / (2 * eta * rounds) + (eta * c.C1 + eta**3 * c.C2) / 2
     return BoundConstants(D=seen.distance, sigma=sqrt(seen.variance), eta=eta, loss=seen.loss, pdim=pdim, C2=C2)
-
-
-def exact_mismatch(n: ArrayLike, n_eff: ArrayLike) -> Floats:
-    """Σ_i (ω_i − 1{i in memory}/n)² for every round, from n(t) and N_eff(t) on the last axis.
-
-    That times the variance is E‖∇F̂_all − ∇F̂_mem‖² of independent samples at a fixed θ; eq:sigma-bar-Neff-app says it is at most
-    1/n − 1/N_eff. The sum is 1/N_eff + 1/n − 2·(mean weight in memory), and the use counts of the samples in memory follow
-    from how ΣA² grows (`count_uses`). Each image counts once in a memory.
-    """
-    n, n_eff = np.asarray(n, dtype=np.float64), np.asarray(n_eff, dtype=np.float64)
-    uses = np.cumsum(n, axis=-1)
-    squares = uses**2 / n_eff
-    grown = np.diff(squares, axis=-1, prepend=0.0)
-    held = (grown / n + 1) / 2  # mean use count in memory, this round's included
-    return np.asarray(1 / n + 1 / n_eff - 2 * held / uses)
 
 
 # runs
@@ -279,10 +263,9 @@ class ExcessRisk:
         return self.rounds * (float(np.log(self.classes)) - float(np.mean([each.risk for each in self.optima])))
 
 
-Tick = Callable[[int, int], None]
-
-
-def measure_risk(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lambda done, of: None) -> ExcessRisk:
+def measure_risk(
+    recipe: str, dataset: Dataset, quick: bool = False, tick: Callable[[int, int], None] = lambda done, of: None
+) -> ExcessRisk:
     """Every policy and setting at the recipe's step size with all seeds, and at 1/L with half of them.
 
     There is one experiment per budget, the recipe's first; runs of one experiment share a batch. A trial has no variants.
@@ -321,19 +304,17 @@ def _run(
     names, S, T = list(simulation.names), len(case.seeds), case.rounds
     excess = np.empty((len(names), S, T))
     record = {key: np.empty((len(names), S, T)) for key in ("n", "N", "n_eff", "spend")}
-    distance = variance = gradient = loss = radius = 0.0
+    seen = np.zeros(len(Extremes._fields))
     for t in range(T):
         theta = torch.from_numpy(simulation.theta).reshape(len(names), S, -1)
         for s, population in enumerate(populations[:S]):
             own = theta[:, s]
             mean, largest = risk(population, own)
             excess[:, s, t] = mean - optima[s].risk
-            loss = max(loss, float(largest.max()))
-            radius = max(radius, float(own.norm(dim=1).max()))
-            distance = max(distance, float((own.double() - optima[s].theta).norm(dim=1).max()))
-            if t < 3 or t % GLANCES == 0 or t == T - 1:
-                spread, steepest = gradients(population, own)
-                variance, gradient = max(variance, float(spread.max())), max(gradient, float(steepest.max()))
+            glance = t < 3 or t % GLANCES == 0 or t == T - 1
+            variance, gradient = (float(each.max()) for each in gradients(population, own)) if glance else (0.0, 0.0)
+            distance, radius = (float(each.norm(dim=1).max()) for each in (own.double() - optima[s].theta, own))
+            seen = np.maximum(seen, Extremes(distance, variance, gradient, float(largest.max()), radius))
         rows = simulation.step().metrics
         for key, table in record.items():
             table[..., t] = np.array([row[key] for row in rows], dtype=np.float64).reshape(len(names), S)
@@ -341,7 +322,7 @@ def _run(
         Point(name, case.system.budget, excess[p], **{key: table[p] for key, table in record.items()})
         for p, name in enumerate(names)
     ]
-    return points, Extremes(distance, variance, gradient, loss, radius)
+    return points, Extremes(*seen.tolist())
 
 
 # is the theorem kept, does it inform, does its surrogate rank policies rightly?

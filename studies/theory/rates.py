@@ -68,16 +68,6 @@ class MeasuredRates:
     phi: float
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What ACDPP is run with at one horizon."""
-
-    K: int
-    rate: float
-    V: float
-    rho: float
-
-
 def horizons(least: int, most: int) -> list[int]:
     """Two a decade."""
     count = 1 + round(2 * np.log10(most / least))
@@ -97,11 +87,11 @@ def measure(
     """ACDPP on the recipe's system with V = T^gamma and ρ = 1 − T^−phi, for every horizon; `grain` as in `measure_points`."""
     claims = c.claimed_rates(gamma, phi)
 
-    def choose(system: System, T: int) -> Setting:
+    def choose(system: System, T: int) -> Acdpp:
         K, rate = better_of_corollary(system, experiment.prices.mean(T), experiment.bound)
-        return Setting(K, rate, float(T**gamma), float(1 - T**-phi))
+        return replace(policy, K=K, rate=rate, V=float(T**gamma), rho=float(1 - T**-phi))
 
-    points = measure_points(experiment, policy, Ts, choose, tick, grain)
+    points = measure_points(experiment, Ts, choose, tick, grain)
     wanted: dict[str, tuple[str, Callable[[Floats], Floats]]] = {
         "regret": (f"O(T^{1 - gamma:g}) + O(T^{phi:g}) + O(log T)", lambda T: T**claims.regret),
         "cost_violation": (f"O(T^{claims.cost_violation:g})", lambda T: T**claims.cost_violation),
@@ -116,23 +106,19 @@ def measure(
 
 def measure_points(
     experiment: Experiment,
-    policy: Acdpp,
     Ts: Sequence[int],
-    choose: Callable[[System, int], Setting],
+    choose: Callable[[System, int], Acdpp],
     tick: Callable[[int], None] = lambda t: None,
     grain: int = 1,
 ) -> list[AtHorizon]:
-    """One point a horizon, with what `choose` sets there. The policy decides and is charged in parts of a sample, `grain` of
+    """One point a horizon, of the policy that `choose` sets there. It decides and is charged in parts of a sample, `grain` of
     them in each: the paper's admissions are real numbers, where whole samples may leave memory empty for a round."""
-    costs, points = experiment.prices, []
-    fine = finer(experiment, grain)
+    fine, points = finer(experiment, grain), []
     for T in Ts:
-        with_ = choose(replace(experiment.system, horizon=T), T)
-        with_ = replace(with_, rate=grain * with_.rate, V=grain**2 * with_.V)
-        system = replace(fine.system, horizon=T)
-        tuned = replace(policy, K=with_.K, rate=with_.rate, V=with_.V, rho=with_.rho, bound=fine.bound)
-        result = rehearse(system, tuned, costs, fine.seeds, T, tick)
-        found = _point(fine, system, with_, result)
+        own = choose(replace(experiment.system, horizon=T), T)
+        own = replace(own, rate=grain * own.required("rate"), V=grain**2 * own.required("V"), bound=fine.bound)
+        result = rehearse(replace(fine.system, horizon=T), own, fine.prices, fine.seeds, T, tick)
+        found = _point(fine, own, result)
         over = {name: getattr(found, name) / grain for name in ("cost_violation", "buffer_violation")}
         points.append(replace(found, V=found.V / grain**2, **over))
     return points
@@ -146,26 +132,27 @@ def finer(experiment: Experiment, grain: int) -> Experiment:
     return replace(experiment, system=system, bound=replace(k, sigma=k.sigma * np.sqrt(grain), pdim=k.pdim * grain))
 
 
-def _point(experiment: Experiment, system: System, with_: Setting, result: Rehearsal) -> AtHorizon:
-    k, costs, T = experiment.bound, experiment.prices, result.rounds
+def _point(experiment: Experiment, policy: Acdpp, result: Rehearsal) -> AtHorizon:
+    k, system, T = experiment.bound, result.system, result.rounds
+    K, rate, V, rho = (policy.required(name) for name in ("K", "rate", "V", "rho"))
     penalties = result.penalty(k)
     with np.errstate(invalid="ignore"):  # an empty memory has an infinite bound
         uneven = float(c.omega1(result.bound(k), penalties + k.C2).mean())
-    terms = uneven, c.omega2(with_.K, with_.rate, with_.rho, T, k), c.omega3(with_.K, with_.rate, system.buffer, T, k)
-    _, highest = c.admission_interval(np.arange(1, T + 1), with_.rate, with_.rho)
+    terms = uneven, c.omega2(K, rate, rho, T, k), c.omega3(K, rate, system.buffer, T, k)
+    _, highest = c.admission_interval(np.arange(1, T + 1), rate, rho)
     drift = c.drift_constant(float(result.price.max()) * highest, system.budget)
-    debt = np.maximum(result.debt[:, -1] + result.spend[:, -1] - system.budget, 0.0)  # Z(T + 1)
-    left = float((debt**2).mean()) / 2 + with_.V * float(penalties.sum(axis=-1).mean())
-    right = float(drift.sum()) + with_.V * float(c.ck_penalty_ceiling(with_.K, with_.rate, with_.rho, T, k).sum())
+    debt = result.ledger.debt  # Z(T + 1)
+    left = float((debt**2).mean()) / 2 + V * float(penalties.sum(axis=-1).mean())
+    right = float(drift.sum()) + V * float(c.ck_penalty_ceiling(K, rate, rho, T, k).sum())
     return AtHorizon(
         T,
-        with_.V,
-        with_.rho,
+        V,
+        rho,
         float(result.regret(k).mean()),
-        c.cost_violation(result.spend - with_.rate * (result.price - costs.mean(T)), system.budget),
+        c.cost_violation(result.spend - rate * (result.price - experiment.prices.mean(T)), system.budget),
         result.buffer_violation(),
         *terms,
-        ceiling=float(c.omega_master(*terms, constant=drift.mean(), T=T, V=with_.V)),
+        ceiling=float(c.omega_master(*terms, constant=drift.mean(), T=T, V=V)),
         lemma1=left / right,
     )
 

@@ -138,17 +138,14 @@ AGES: dict[str, AdmissionPolicy] = {
 }
 
 
-def wander(rounds: str, seeds: str, at_once: int = 100) -> None:
+def wander(rounds: str, seeds: str) -> None:
     """In how many seeds `windows` takes even prices for prices that wander, and how many samples that costs each."""
-    fewer, most = np.zeros(0), int(seeds)
-    for first in range(0, most, at_once):
-        runs = np.arange(first, min(first + at_once, most))
-        alone, own = (played(WANDER[each], Uniform(LOW, HIGH), BUDGET, int(rounds), runs) for each in ("headgate", "windows"))
-        wrong = own.ledger.memory["wander"]
-        fewer = np.append(fewer, (alone.admitted - own.admitted)[wrong].sum(axis=-1))
+    runs = np.arange(int(seeds))
+    alone, own = (played(WANDER[each], Uniform(LOW, HIGH), BUDGET, int(rounds), runs) for each in ("headgate", "windows"))
+    fewer = (alone.admitted - own.admitted)[own.ledger.memory["wander"]].sum(axis=-1)
     print(f"windows under even prices, {rounds} rounds: {fewer.size} false alarms in {seeds} seeds")
     ends = f"from {fewer.min(initial=0.0):.0f} to {fewer.max(initial=0.0):.0f}"
-    print(f"samples fewer than headgate: {fewer.sum() / most:.2f} on average, {ends}")
+    print(f"samples fewer than headgate: {fewer.sum() / len(runs):.2f} on average, {ends}")
 
 
 def mean_ages(admitted: NDArray[np.int64], places: int) -> NDArray[np.float64]:

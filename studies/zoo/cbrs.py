@@ -17,24 +17,21 @@ by key, key) stay. It is the same in law, but for one thing:
 So, as in `reservoir`, what is kept does not depend on the rounds in which samples came.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.ranking import Candidates, ordered, rank_within
-from headgate.control.retention import Capacity, Retention
+from headgate.control.retention import Retention
 
 
-@dataclass(frozen=True, eq=False)
 class CBRS(Retention):
     """Classes are as even as they can be, and of each it is an equally likely choice of all samples ever admitted.
 
     Without labels all samples are one class: then it is `reservoir`.
     """
 
-    capacity: Capacity = "buffer"
     by_class = True
 
     def rank(self, candidates: Candidates) -> NDArray[Any]:

@@ -11,14 +11,14 @@ is where it would be after a hundred. Deadlines and the pace have no meaning her
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.control.checks import a_share
 from headgate.control.ranking import Candidates, ordered, rank_within
-from headgate.control.retention import Capacity, Retention
-from headgate.errors import SettingError
+from headgate.control.retention import Retention
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,17 +29,14 @@ class FedBalancer(Retention):
     few of one sort, the other has the places. Without a model lots decide, as in `reservoir`.
     """
 
-    capacity: Capacity = "buffer"
     easy: float = 0.5
     threshold: float = 0.2
-    scores: ClassVar[tuple[str, ...]] = ("loss",)
+    scores = ("loss",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("easy", "threshold"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise SettingError(f"{name} = {value}: must be a number from 0 to 1")
+        a_share("easy", self.easy)
+        a_share("threshold", self.threshold)
 
     def rank(self, candidates: Candidates) -> NDArray[Any]:
         if candidates.scores is None or candidates.scores.loss is None:

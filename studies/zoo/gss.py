@@ -9,13 +9,12 @@ of samples held, whose scores the source keeps from when they came. So there is 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from headgate.control.checks import whole_numbers
 from headgate.control.ranking import Candidates, places_in
-from headgate.control.retention import Capacity, Retention
+from headgate.control.retention import Retention
 from headgate.control.types import Bools, Floats, Ints, System
 from headgate.errors import SettingError
 from headgate.limits import SAMPLES, check_memory
@@ -35,9 +34,8 @@ class GSS(Retention):
     one after the other. Without a model lots decide, as in `reservoir`.
     """
 
-    capacity: Capacity = "buffer"
     batch: int = 10
-    scores: ClassVar[tuple[str, ...]] = ("error", "features")
+    scores = ("error", "features")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,9 +46,8 @@ class GSS(Retention):
         room = super().limit(system)
         if room is not None:  # a run at a time: all that each client holds and has admitted, each with each
             most = int(room.max())
-            check_memory(
-                f"capacity = {most}: the cosines of so many samples take", BY_PAIR * system.clients * (2.0 * most) ** 2
-            )
+            pairs = system.clients * (2.0 * most) ** 2
+            check_memory(f"capacity = {most}: the cosines of so many samples take", BY_PAIR * pairs)
         return room
 
     def rank(self, candidates: Candidates) -> Bools | Floats:

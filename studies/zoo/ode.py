@@ -11,22 +11,17 @@ training, which give back the shares that the classes have in the stream, are le
 stores which class: each client stores what comes.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from headgate.control.ranking import Candidates, ordered, rank_within
-from headgate.control.retention import Capacity, Retention
+from headgate.control.retention import Retention
 from headgate.control.types import Floats, Ints
 
 
-@dataclass(frozen=True, eq=False)
 class ODE(Retention):
     """Places are split evenly over the classes that a client has; of each class those stay whose gradients point most along
     the mean gradient of all that the client has. Without a model lots decide, as in `reservoir`."""
 
-    capacity: Capacity = "buffer"
     by_class = True
-    scores: ClassVar[tuple[str, ...]] = ("error", "features")
+    scores = ("error", "features")
 
     def rank(self, candidates: Candidates) -> Ints | Floats:
         if candidates.scores is None:

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headgate.control.checks import positive
 from headgate.control.ranking import Candidates
 from headgate.control.selection import Selection
 from headgate.control.types import Bools, Floats
-from headgate.errors import SettingError
 
 AT_ONCE = 1 << 22
 """inner products of so many pairs of samples"""
@@ -36,8 +36,7 @@ class VeSSAL(Selection):
     scores = ("guess", "features")
 
     def __post_init__(self) -> None:
-        if not 0 < self.ridge < np.inf:
-            raise SettingError(f"ridge = {self.ridge}: must be a number above 0")
+        positive("ridge", self.ridge)
 
     def rank(self, candidates: Candidates) -> Bools:
         takes, draw = np.zeros(candidates.position.shape, dtype=bool), candidates.draw()

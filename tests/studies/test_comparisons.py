@@ -12,10 +12,10 @@ from headgate.control.prices import KINDS
 from headgate.experiment import load, sweep_points
 from studies import HOME, recipe
 from studies.better import beside_constant, in_hindsight, leaderboard_content, ranked
-from studies.comparisons import ALSO, BETTER, MEASURES, about, command, rows_in
+from studies.comparisons import ALSO, BETTER, MEASURES, about, budget, command, rows_in
 from studies.drift import DRIFT
 from studies.pages import read_numbers, write_page
-from studies.savings import BUDGETS, SAVINGS, savings_content
+from studies.savings import SAVINGS, savings_content
 from studies.selection import SELECTION
 
 RESULTS = HOME / "results" / "better"
@@ -139,7 +139,7 @@ def test_one_row_for_each_model_and_kind_of_price_and_none_saves_where_prices_ne
     assert saved.numbers["saves"] == len(saves)
     assert " never move " in {cells[1] for cells in rows} - set(saves)
     for name in SAVINGS:
-        assert BUDGETS[name] in {row["budget"] for row in ROWS[name]}
+        assert budget(name) in {row["budget"] for row in ROWS[name]}
         assert min(seed for row in ROWS[name] for seed in row["learnt"]) >= 5000  # no other study has any of them
         assert all(row["kept_limits"] for row in ROWS[name])  # everybody is held to the money and the buffers
 

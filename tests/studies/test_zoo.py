@@ -67,29 +67,29 @@ def test_gss_keeps_what_points_elsewhere():
     like = Scores(error=np.tile([1.0, 0.0], (3, 1)), features=np.array([[1.0, 0.0], [0.9, 0.1], [0.5, 0.0]]))
     away = like._replace(features=np.array([[1.0, 0.0], [0.9, 0.1], [-1.0, 0.0]]))
     for seed in range(30):
-        assert kept(GSS(2), 2, like, seed=seed) == [True, True, False]
-        assert kept(GSS(2), 2, away, seed=seed)[2]  # its score is 0: it wins against any other
+        assert kept(GSS(capacity=2), 2, like, seed=seed) == [True, True, False]
+        assert kept(GSS(capacity=2), 2, away, seed=seed)[2]  # its score is 0: it wins against any other
 
 
 def test_ode_keeps_what_pulls_with_the_rest_of_every_class():
     pulls = Scores(error=np.ones((4, 1)), features=np.array([[1.0], [2.0], [-1.0], [0.5]]))
-    assert kept(ODE(2), 2, pulls, np.zeros(4, int)) == [True, True, False, False]
-    assert kept(ODE(2), 2, pulls, np.array([0, 0, 1, 1])) == [False, True, False, True]
+    assert kept(ODE(capacity=2), 2, pulls, np.zeros(4, int)) == [True, True, False, False]
+    assert kept(ODE(capacity=2), 2, pulls, np.array([0, 0, 1, 1])) == [False, True, False, True]
 
 
 def test_fedbalancer_mixes_hard_and_easy_samples():
     loss = Scores(loss=np.array([9.0, 8.0, 0.0, 0.1, 0.2]))
     for seed in range(10):
-        stays = kept(FedBalancer(4, easy=0.5), 4, loss, seed=seed)
+        stays = kept(FedBalancer(capacity=4, easy=0.5), 4, loss, seed=seed)
         assert stays[:2] == [True, True]
         assert sum(stays[2:]) == 2
-    assert kept(FedBalancer(2, easy=0.0), 2, loss) == [True, True, False, False, False]
+    assert kept(FedBalancer(capacity=2, easy=0.0), 2, loss) == [True, True, False, False, False]
 
 
 def test_cbrs_keeps_classes_as_even_as_they_can_be():
     labels = np.array([0] * 6 + [1] + [0] * 4 + [1] + [0] * 2)
     for seed in range(20):
-        stays = np.array(kept(CBRS(5), 5, Scores(loss=np.zeros(14)), labels, seed, new=14))
+        stays = np.array(kept(CBRS(capacity=5), 5, Scores(loss=np.zeros(14)), labels, seed, new=14))
         assert Counter(labels[stays]) == {0: 3, 1: 2}
 
 

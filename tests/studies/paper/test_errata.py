@@ -140,9 +140,9 @@ def test_18_first_buffers_for_ever_can_beat_fresh_ones_with_N_at_least_Pdim():
 @pytest.mark.parametrize("K", [2, 5, 10])
 def test_19_constant_admission_exceeds_the_printed_variance_in_every_round(K):
     t = np.arange(1, 300)
-    true, printed = errata.true_and_printed_variance(K, t)
-    assert np.all(true[1:] > printed[1:] + 1e-12)
     n, N = ck_counts(K, 1.0, t)
+    true, printed = (variance(n, N * ck_uniformity(K, t)) for variance in (errata.exact_mismatch, mismatch))
+    assert np.all(true[1:] > printed[1:] + 1e-12)
     assert true[-1] == pytest.approx(1 / n[-1] - 1 / (K * N[-1]), rel=1e-3)  # the steady form
     for at in (2, K, 3 * K):  # by definition: Σ(ω_i − 1{in memory}/n)²
         uses = np.minimum(np.arange(at, 0, -1), K)
@@ -439,7 +439,7 @@ def test_21_the_path_is_that_of_the_rule():
     """The first round takes Λ_max, blind to its cost; every Λ minimises J on its interval, and Z is the replay of it."""
     T, rate, rho, V = 60, 10.0, 0.95, 30.0
     price = np.random.default_rng(3).uniform(1, 10, (1, T))
-    admitted, last_debt = errata.acdpp_path(price, np.array([T]), 10, rate, np.array([rho]), np.array([V]), 55.0, k)
+    admitted, last_debt = errata.acdpp_path(price, rho, V)
     debt = np.zeros(1)
     for t in range(1, T + 1):
         lo, hi = c.admission_interval(t, rate, rho)
@@ -449,8 +449,8 @@ def test_21_the_path_is_that_of_the_rule():
         def J(x, kept=kept, N=N, pull=debt[0] * price[0, t - 1]):
             return pull * x + V * penalty(kept + x, N + x, k)
 
-        assert lo - 1e-6 <= admitted[0, t - 1] <= hi + 1e-6
-        assert J(admitted[0, t - 1]) <= J(grid).min() * (1 + 1e-9)
+        assert lo - 1e-4 <= admitted[0, t - 1] <= hi + 1e-4  # in ten thousandths of a sample
+        assert J(admitted[0, t - 1]) <= J(grid).min() * (1 + 1e-6)
         debt = c.debt_update(debt, price[:, t - 1] * admitted[:, t - 1], 55.0)
     assert admitted[0, 0] == pytest.approx(rate / (1 - rho), rel=1e-6)
     assert last_debt == pytest.approx(debt)

@@ -25,6 +25,7 @@ from headgate.theory.bound import (
 )
 from headgate.theory.reuse import effective_sample_size
 from studies import recipe
+from studies.paper.errata.numbers import exact_mismatch
 from studies.paper.theory_claims import of_runs
 from studies.theory.excess_risk import (
     BASIC,
@@ -33,7 +34,6 @@ from studies.theory.excess_risk import (
     as_matrix,
     as_vector,
     estimate_constants,
-    exact_mismatch,
     gradients,
     measure_risk,
     minimiser,
