@@ -1,6 +1,10 @@
 """Policies that are played at given prices; a price is as `decide` takes it."""
 
-from headgate.control import Controller
+from dataclasses import dataclass
+
+import numpy as np
+
+from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Retention, System
 from headgate.testing import a_system
 
 
@@ -28,3 +32,24 @@ def begun(policy, price=2.0):
     controller = Controller(a_system(), policy)
     ledger = controller.open()
     return controller, ledger, controller.decide(ledger, price)
+
+
+@dataclass(frozen=True, eq=False)
+class Scripted(AdmissionPolicy):
+    """Round t brings arrivals[t − 1], (M,), to the clients of every run."""
+
+    rule: Retention
+    arrivals: list
+
+    def retention(self, system):
+        return self.rule
+
+    def admit(self, view, memory):
+        arriving = np.broadcast_to(np.asarray(self.arrivals[view.t - 1]), view.kept_by_client.shape)
+        return AdmissionRequest(np.zeros(view.debt.shape), given=arriving), memory
+
+
+def arriving(rule, arrivals, seeds, clients, labels=None):
+    """The ledgers after each round in which given numbers of samples arrive, (T, M), the same in every run."""
+    controller = Controller(System(np.full(clients, 5), 1.0), Scripted(rule, arrivals), len(seeds), np.asarray(seeds), labels)
+    return (ledger for _, ledger in goes_on(controller, [1.0] * len(arrivals)))

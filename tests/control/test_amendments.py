@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from headgate import Controller, System
 from headgate.control.amendments import Amendment
-from headgate.control.apportion import apportion
 from headgate.control.policies import Below, Constant, Headgate, Threshold
 from headgate.control.policies.references import held
 from headgate.control.retention import Reservoir
@@ -78,17 +77,6 @@ def test_with_client_sampling_the_whole_budget_is_used():
         ledger = controller.post(ledger, controller.decide(ledger, price, present=there))
     assert 0.98 * 4000 < ledger.spent[0] <= 4000
     assert ledger.admitted[0].min() > 0.5 * ledger.admitted[0].max()
-
-
-def test_an_absent_client_keeps_its_credit_and_the_others_share_its_part():
-    shares, credit, there = np.array([30, 20, 50]), np.zeros((1, 3), dtype=np.int64), np.array([1, 0, 1])
-    got = np.zeros(3, dtype=np.int64)
-    for _ in range(80):
-        given_, credit = apportion(np.array([1]), credit, shares * there, whole=100)
-        got += given_[0]
-        assert credit.sum() == 0
-    assert got.tolist() == [30, 0, 50]
-    assert credit[0, 1] == 0
 
 
 def test_a_top_up_changes_nothing_before_it_and_the_rest_is_spread_over_the_rounds_left():

@@ -14,6 +14,21 @@ shares = st.lists(st.integers(0, 30), min_size=1, max_size=12).filter(any).map(l
 totals = st.lists(st.integers(0, 60), min_size=1, max_size=60)
 
 
+@given(shares, st.lists(st.tuples(st.integers(0, 60), st.sets(st.integers(0, 11))), min_size=1, max_size=30))
+def test_who_is_away_keeps_its_credit_and_the_others_share_its_part(weights, rounds):
+    credit, whole = np.zeros((1, len(weights)), dtype=np.int64), int(weights.sum())
+    for total, away in rounds:
+        there = np.where(np.isin(np.arange(len(weights)), list(away)), 0, weights)
+        given_, after = apportion(np.array([total if there.any() else 0]), credit, there, whole=whole)
+        assert given_.sum() == total * there.any()
+        assert not given_[0, there == 0].any()
+        assert np.array_equal(after[0, there == 0], credit[0, there == 0])
+        assert after.sum() == 0
+        part = total * whole * there / max(there.sum(), 1)
+        assert np.all(np.abs(after - credit + given_ * whole - part) <= 1)
+        credit = after
+
+
 @given(shares, totals)
 def test_sums_are_exact_and_every_client_stays_within_one_sample(weights, sizes):
     credit = np.zeros((1, len(weights)), dtype=np.int64)

@@ -6,7 +6,6 @@ from headgate.control.policies import Acdpp, Constant, Headgate
 from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 from headgate.control.retention import Reservoir
-from headgate.experiment import load
 from headgate.testing import a_system
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import (
@@ -79,11 +78,3 @@ def test_empty_rounds_have_an_infinite_bound_and_nothing_breaks():
     assert np.all(np.isinf(result.bound(k)[empty]))
     assert np.all(np.isfinite(result.bound(k)[~empty]))
     assert np.all(result.uniformity[result.N == 0] == 1.0)
-
-
-def test_a_million_clients_keep_exact_accounts():
-    e = load("million", ["run.rounds=3"])
-    result = rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, 3)
-    assert result.peak_excess.max() <= 0
-    assert result.ledger.admitted.sum() == result.N[0, -1]
-    assert np.abs(result.ledger.credit).max() < e.system.memory

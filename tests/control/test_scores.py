@@ -13,8 +13,9 @@ from headgate.control import Controller, Retention, System
 from headgate.control.policies import Headgate
 from headgate.control.scores import NAMES, WITHOUT_LABELS, Scores, scores_of
 from headgate.errors import SettingError
+from headgate.testing import check_retention
 
-from .playing import goes_on, played
+from .playing import goes_on
 
 
 def plain(logits, label):
@@ -89,6 +90,7 @@ def lossy(runs, clients, positions, asked):
 
 
 def test_a_rule_is_given_what_it_asks_for_where_clients_are_full():
+    check_retention(KeepsWorst(), rounds=12)  # without a model, too
     KeepsWorst.seen.clear()
     controller = Controller(System([3, 2], budget=1e9, horizon=9), KeepingWorst(), 2, scores=lossy)
     held = {(r, m): [] for r in range(2) for m in range(2)}
@@ -105,13 +107,6 @@ def test_a_rule_is_given_what_it_asks_for_where_clients_are_full():
         assert not given_.scores.loss[~given_.there].any()
         assert not given_.scores.features[~given_.there].any()
         assert given_.scores.error is None
-
-
-def test_without_a_model_the_rule_is_asked_all_the_same():
-    KeepsWorst.seen.clear()
-    *_, (_, ledger) = played(System([3, 2], budget=1e9, horizon=9), KeepingWorst(), [1.0] * 3)
-    assert ledger.occupancy.tolist() == [[3, 2]]
-    assert all(given_.scores is None for given_ in KeepsWorst.seen)
 
 
 @pytest.mark.parametrize("asked", [("los",), "loss", ("loss", 3)])

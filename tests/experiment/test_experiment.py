@@ -3,7 +3,7 @@ import pytest
 
 from headgate.control import ClassBalanced, Fifo, KStep, Reservoir
 from headgate.control.prices import Fixed, Trace
-from headgate.errors import DataError, InfeasibleError, SettingError
+from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 
 MINE = """
@@ -47,7 +47,6 @@ def test_the_recipes_of_the_paper():
         assert e.system.budget == 55.0 * scale
         assert (e.prices.low, e.prices.high) == (1.0, 10.0)
         assert (e.policies["constant"].K, e.policies["constant"].rate) == (10, 10.0 * scale)
-        assert (e.policies["acdpp"].K, e.policies["acdpp"].rate) == (10, 10.0 * scale)
         assert (e.policies["hybrid"].K, e.policies["hybrid"].stale) == (5, (5, 6, 7, 8, 9))
     released = load("imagenette").policies["released"]
     assert (released.K, released.V, released.base, released.cap, released.bound.eta) == (5, 3000.0, 0.999999, 1000.0, 0.0005)
@@ -95,11 +94,9 @@ def test_another_kind_drops_the_keys_that_only_the_old_one_had():
         load("mnist", ["prices.hihg=3", "prices.kind=constant", "prices.value=3"])
 
 
-def test_a_budget_is_needed_and_one_that_buys_nothing_is_infeasible():
+def test_a_budget_is_needed():
     with pytest.raises(SettingError, match=r"system.budget: is missing"):
         load({"system": {"buffers": [4]}, "prices": {"kind": "constant", "value": 3}, "run": {"rounds": 9}})
-    with pytest.raises(InfeasibleError, match=r"system.budget = 0.01: buys less than one sample in 100 rounds"):
-        load("mnist", ["system.budget=0.01"])
 
 
 def test_a_trace_that_is_too_short_is_named(mine):
@@ -178,12 +175,6 @@ def test_every_buyer_and_constant_take_every_rule(kind, rule):
         assert playing(kind, same).tables() == experiment.tables()
 
 
-def test_capacity_and_age():
+def test_a_rule_that_is_named_alone_takes_settings():
     lots = playing("headgate", "rule=reservoir", "rule.capacity=3")
     assert lots.policies["headgate"].rule.limit(lots.system).tolist() == [3] * 10
-    constant = [
-        playing("constant", *settings).policies["constant"].retention(lots.system)
-        for settings in ([], ["capacity=buffer"], ["rule=fifo"], ["rule={kind='kstep', K=4, capacity='buffer'}"])
-    ]
-    assert [type(rule) for rule in constant] == [KStep, KStep, Fifo, KStep]
-    assert [rule.capacity for rule in constant] == [None, "buffer", "buffer", "buffer"]

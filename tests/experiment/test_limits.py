@@ -71,7 +71,6 @@ def refused(ask) -> str:
         ("run.seeds=0", "run.seeds = 0"),
         ("run.first_seed=-1", "run.first_seed = -1"),
         ("run.horizon=opn", "run.horizon = opn"),
-        ("policies.acdpp.capacity=many", "policies.acdpp.capacity = many"),
         ("policies.acdpp.capacity=[1]", "policies.acdpp.capacity has 1 entries for 10 clients"),
         ("policies.hybrid.stale=[11]", "there is no client 11"),
         ("budget=3", "must look like section.key=value"),

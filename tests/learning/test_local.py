@@ -18,7 +18,6 @@ from headgate.learning.networks import descend
     ("settings", "refusal"),
     [
         ({"lr": 0.0}, "lr = 0.0: must be a positive, finite number"),
-        ({"lr": float("inf")}, "lr = inf: must be a positive, finite number"),
         ({"steps": 0}, "steps = 0: must be a whole number, 1 or more"),
         ({"steps": True}, "steps = True: must be a whole number, 1 or more"),
         ({"momentum": -0.1}, "momentum = -0.1: must be a finite number, zero or more"),
@@ -64,10 +63,7 @@ def test_a_schedule_passes_over_the_buffer_once_an_epoch():
     for epoch in range(3):
         order = np.concatenate(batches[3 * epoch : 3 * epoch + 3])
         assert np.array_equal(order, batch_order(seed=1, client=2, t=3, epoch=epoch, n=10))
-
-
-def test_a_schedule_without_batches_takes_all_rows_at_every_step():
-    assert list(schedule(LocalTraining(0.1, steps=3), seed=1, client=2, t=3, n=10)) == [slice(None)] * 3
+    assert list(schedule(LocalTraining(0.1, steps=3), seed=1, client=2, t=3, n=10)) == [slice(None)] * 3  # without batches
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

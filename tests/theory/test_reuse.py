@@ -30,7 +30,8 @@ def counts_after_each_round(admitted, K):
 def test_incremental_equals_definition_equals_closed_form(admitted, K):
     total = squares = in_memory = 0
     present_before = np.zeros(0, dtype=bool)
-    closed = reuse.kstep_uniformity(np.array(admitted), K)
+    closed, backwards = reuse.kstep_uniformity(np.array([admitted, admitted[::-1]]), K)  # of two runs at once
+    assert np.array_equal(backwards, reuse.kstep_uniformity(np.array(admitted[::-1]), K), equal_nan=True)
     first, second = reuse.boundary_deficits(np.array(admitted), K)
     for t, (age, present) in enumerate(counts_after_each_round(admitted, K)):
         n, N = int(present.sum()), int(sum(admitted[: t + 1]))
@@ -57,14 +58,6 @@ def test_uniformity_is_kish_over_N(uses):
     assert 1 / (weights**2).sum() == pytest.approx(float(n_eff))  # eq:omega-l2
     assert len(uses) * reuse.uniformity(uses) == pytest.approx(float(n_eff))
     assert 0 < reuse.uniformity(uses) <= 1
-
-
-@pytest.mark.paper("eq:kstep-vtilde-exact")
-def test_uniformity_takes_many_runs_at_once():
-    admitted = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
-    for K in (1, 3, 9):
-        together = reuse.kstep_uniformity(admitted, K)
-        assert np.array_equal(together, np.stack([reuse.kstep_uniformity(row, K) for row in admitted]))
 
 
 @pytest.mark.paper("eq:vck-exact", "eq:ck-buffer-occupancy", "eq:ck-training-size", "eq:ck-distinct-samples")

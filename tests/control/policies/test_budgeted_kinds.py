@@ -11,7 +11,6 @@ from headgate.control.policies.budgeted.headgate import _early_path
 
 from ..playing import played
 
-MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
 MAKERS = {
     "headgate": Headgate,
     "headgate, half of the places": lambda **common: Headgate(turnover=0.5, early=0.0, **common),

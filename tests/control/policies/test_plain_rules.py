@@ -19,7 +19,6 @@ from headgate.control.policy import PolicyContext
 from headgate.control.prices import Fixed, PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import SettingError
-from headgate.registry import fill as filled
 from headgate.theory.bound import BoundConstants
 
 from ..playing import goes_on
@@ -152,10 +151,6 @@ def test_what_was_stated_stays():
     limited = Threshold(limit=2.0, share=0.5)
     assert resolved(limited, Uniform(1, 10)) is limited
     assert resolved(Random(chance=0.0), Uniform(1, 10)).chance == 0.0
-
-
-def test_a_recipe_may_state_a_limit_without_end():
-    assert filled(Threshold, {"limit": math.inf}, "policy").limit == math.inf
 
 
 def test_a_chance_that_is_left_out_spends_the_budget_at_the_mean_price():

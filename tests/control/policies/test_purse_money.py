@@ -1,14 +1,12 @@
 """What may still be spent, what it buys, and that nobody with a purse spends more."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.control import System, View
-from headgate.control.policies import Acdpp, Clairvoyant, Constant
+from headgate.control.policies import Clairvoyant
 from headgate.control.policies.budgeted.purse import (
     affordable,
     affordable_by_client,
@@ -85,13 +83,6 @@ def test_money_is_kept_back_only_where_a_sum_may_be_rounded():
 
 
 SYSTEM = System(np.array([3, 1, 7, 4]), budget=11.0, horizon=30)
-
-
-def test_a_purse_changes_nothing_while_there_is_money():
-    prices, seeds = Uniform(1, 2), np.arange(3)
-    for purse in (Constant(3.0, 4), Acdpp(K=4, rate=2.0)):
-        a, b = (rehearse(SYSTEM, each, prices, seeds, 30) for each in (purse, replace(purse, purse=True)))
-        assert np.array_equal(a.spend, b.spend)
 
 
 @pytest.mark.parametrize("fill", [0.0, 50.0, 1000.0])

@@ -13,9 +13,8 @@ from headgate.control.buffers import keeps_alone
 from headgate.control.policies import Constant, Headgate, Pacing, Random, Resolving, Threshold
 from headgate.testing import a_system
 
-from ..playing import after, goes_on
+from ..playing import after, arriving, goes_on
 from .plain_replacement import class_balanced, reservoir
-from .scripted import played
 
 SYSTEM = a_system()
 BUFFER = SYSTEM.buffer
@@ -33,10 +32,6 @@ def labels(runs, clients, positions):
     return classes(clients, positions)
 
 
-def kept(ledger, run, client):
-    return [int(i) for i in ledger.places[run, client] if i >= 0]
-
-
 @EACH
 @settings(deadline=None, max_examples=40)
 @given(SOME_ADMISSIONS, st.lists(st.integers(1, 7), min_size=3, max_size=3), st.integers(0, 50))
@@ -46,16 +41,17 @@ def test_the_same_as_a_sample_at_a_time(rule, arrivals, capacity, seed):
     made, seeds = make(tuple(capacity)), [seed, seed + 1]
     held, uses = {(r, m): [] for r in range(2) for m in range(3)}, [Counter(), Counter()]
     since, before = {}, np.zeros(3, dtype=np.int64)
-    for ledger in played(made, arrivals, seeds, 3, labels):
+    for ledger in arriving(made, arrivals, seeds, 3, labels):
         for r, m in held:
-            arriving = list(range(before[m], ledger.admitted[r, m]))
-            could = [*held[r, m], *arriving]
-            since.update(dict.fromkeys([(m, i) for i in arriving], ledger.t))
+            came = list(range(before[m], ledger.admitted[r, m]))
+            could = [*held[r, m], *came]
+            since.update(dict.fromkeys([(m, i) for i in came], ledger.t))
             position, age = np.array(could, dtype=np.int64), np.array([ledger.t - since[m, i] for i in could], dtype=np.int64)
             named = dict(zip(could, classes(np.full(len(could), m), position), strict=True))
             alone = keeps_alone(made, capacity[m], seeds[r], m, position, age, np.array(list(named.values())))
-            held[r, m] = plainly(held[r, m], arriving, capacity[m], seeds[r], m, named)
-            assert kept(ledger, r, m) == held[r, m] == [i for i, stays in zip(could, alone, strict=True) if stays]
+            held[r, m] = plainly(held[r, m], came, capacity[m], seeds[r], m, named)
+            assert [i for i in ledger.places[r, m].tolist() if i >= 0] == held[r, m]
+            assert held[r, m] == [i for i, stays in zip(could, alone, strict=True) if stays]
             assert len(held[r, m]) == ledger.occupancy[r, m]
             uses[r].update((m, i) for i in held[r, m])
         for r, counted in enumerate(uses):
@@ -70,7 +66,7 @@ RUNS = 6000
 
 def test_the_reservoir_is_vitters():
     """The i-th sample enters with probability B/i, and whoever leaves is any one of the others: all sets equally likely."""
-    states = [ledger.places[:, 0] for ledger in played(Reservoir(2), [[1]] * 6, range(RUNS), 1)]
+    states = [ledger.places[:, 0] for ledger in arriving(Reservoir(2), [[1]] * 6, range(RUNS), 1)]
     sets, counts = np.unique(states[-1], axis=0, return_counts=True)
     assert len(sets) == 15  # pairs of six
     assert ((counts - RUNS / 15) ** 2 / (RUNS / 15)).sum() < 36.1  # χ² with 14 degrees of freedom, 1 in 1000

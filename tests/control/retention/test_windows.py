@@ -12,8 +12,7 @@ from headgate.control.types import Streams
 from headgate.errors import SettingError
 from headgate.testing import a_system
 
-from ..playing import goes_on
-from .scripted import played
+from ..playing import arriving, goes_on
 
 
 @settings(deadline=None)
@@ -38,7 +37,7 @@ def test_windows_from_counts_hold_what_their_rule_keeps_sample_by_sample(arrival
     ages = [10**9] * 2 if K is None else np.broadcast_to(K, 2)
     memories = {(r, m): [] for r in range(2) for m in range(3)}
     uses, ends = [Counter(), Counter()], [0, 0, 0]
-    for t, ledger in enumerate(played(rule, arrivals, [4, 5], 3), start=1):
+    for t, ledger in enumerate(arriving(rule, arrivals, [4, 5], 3), start=1):
         for (r, m), held in memories.items():
             staying = [(i, born) for i, born in held if t - born < ages[r] or (m in forever and K is not None)]
             could = [*staying, *((i, t) for i in range(ends[m], ends[m] + arrivals[t - 1][m]))]
