@@ -18,8 +18,6 @@ from headgate.experiment import load
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.sources import CallableSource, Sample
 
-PLAIN = Order("one", 1, 0, known=0, last=2, kept_from=0, limit=4, acknowledged=0, train=True)
-
 
 def an_order(t=1, known=0, last=2, rule="entropy", window=3, keep=2, **more):
     choice = json.dumps({"rule": {"kind": rule}, "window": window, "keep": keep})
