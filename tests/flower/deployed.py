@@ -132,12 +132,13 @@ class Stage:
         for point in points:
             (self.points / point).touch()
 
-    def release(self, point):
-        (self.points / point).unlink()
-
-    def await_point(self, point):
+    @contextmanager
+    def at(self, point):
+        """While the run waits at this place."""
         patiently(lambda: (self.points / f"{point}.reached").exists() or self.failed, point)
         assert not self.failed, self.failed
+        yield
+        (self.points / point).unlink()
 
 
 def patiently(condition, what):

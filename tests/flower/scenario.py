@@ -56,9 +56,8 @@ def play(folder):
             amend(run, Amendment(adjust=-0.75), "the tests", "refund", (line.round, line.client))
         if t in ERASED:
             with world.buffer(0) as buffer:
-                held = buffer.positions(world.name())
-                if held:
-                    buffer.erase([f"0/{held[-1]}"])
+                if len(buffer.erasures()) == ERASED.index(t):  # once, also where the round is played again
+                    buffer.erase([f"0/{buffer.positions(world.name())[-1]}"])
         away = np.random.default_rng([7, t]).random() < 0.5
         clients = [client for client in range(CLIENTS + (t >= 10)) if not (client == 3 and away)]
         world.grid.nodes = {100 + client: Node(app, client, {"headgate-keep": client != 1}) for client in clients}

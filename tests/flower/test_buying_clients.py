@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headgate.books.accounts import check_playable
-from headgate.books.messages import Order, from_wire, to_wire
+from headgate.books.messages import Order
 from headgate.books.rules import choice_of
 from headgate.control.policies import Headgate
 from headgate.control.scores import Scores
@@ -17,8 +17,6 @@ from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.sources import CallableSource, Sample
-
-PLAIN = Order("one", 1, 0, known=0, last=2, kept_from=0, limit=4, acknowledged=0, train=True)
 
 
 def an_order(t=1, known=0, last=2, rule="entropy", window=3, keep=2, **more):
@@ -78,16 +76,6 @@ def test_a_source_with_too_few_is_bought_empty(tmp_path):
         assert store.receipt(an_order(last=4), 3).note == "the source had 3 of 4 samples"
         assert store.admit(an_order(t=2, known=3, last=4), numbered(end=3), Looking())
         assert store.state("one").position == 3
-
-
-def test_late_labels_and_choices_are_in_the_message_only_where_there_are_any():
-    assert not to_wire(PLAIN).keys() & {"choice", "late", "losses"}
-    sent = an_order(late=3)
-    assert from_wire(Order, to_wire(sent)) == sent
-    assert from_wire(Order, to_wire(PLAIN)) == PLAIN
-    assert choice_of(PLAIN) is None
-    with pytest.raises(DataError, match=r"order\.late = -1: must be"):
-        from_wire(Order, {**to_wire(PLAIN), "late": -1})
 
 
 @pytest.mark.parametrize(

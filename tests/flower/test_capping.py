@@ -5,7 +5,6 @@ from contextlib import closing
 import numpy as np
 import pytest
 from flwr.app import Message, MetricRecord, RecordDict
-from grids import Node
 from hostile import with_arrays
 from worlds import World, an_experiment, counting_app, start
 
@@ -112,7 +111,7 @@ def test_clients_count_in_a_measurement_by_their_weight_in_the_recipe(tmp_path):
     for name, weights, mean in (("equal", None, 0.61), ("given", [1, 2, 1], 0.6875)):
         system = {"buffers": [3, 2, 4], "clients": 3, "budget": 9.0} | ({"weights": weights} if weights else {})
         world = World(tmp_path / name, an_experiment("fifo", 1, system=system))
-        world.grid.nodes = {100 + m: Node(app, m) for m in world.clients}
+        world.use(app)
         strategy = AdmissionStrategy(world.experiment, tmp_path / name / "run", client_evaluation=True)
         with closing(strategy):
             found = strategy.start(world.grid, start()).evaluate_metrics_clientapp[1]

@@ -109,17 +109,14 @@ def killed(tmp_path_factory):
             assert f"Exit Code: {REFUSED}" in log.read_text("utf-8", "replace")
             for pid in [*deployment.running(f"node-{staged.nodes}/")]:  # it is not started again
                 os.kill(pid, signal.SIGKILL)
-            staged.await_point("client-1-1")
-            patiently(lambda: sent_its_update(deployment, 0), "the answer of client 0")
-            kill(deployment, "supernode-1", "flower-supernode")
-            kill(deployment, "nginx", "nginx")
-            staged.release("client-1-1")
-            staged.await_point("client-0-2")
-            kill_server_app(deployment)
-            staged.release("client-0-2")
-            staged.await_point("heard-2")
-            await_return(deployment, 1)
-            staged.release("heard-2")
+            with staged.at("client-1-1"):
+                patiently(lambda: sent_its_update(deployment, 0), "the answer of client 0")
+                kill(deployment, "supernode-1", "flower-supernode")
+                kill(deployment, "nginx", "nginx")
+            with staged.at("client-0-2"):
+                kill_server_app(deployment)
+            with staged.at("heard-2"):
+                await_return(deployment, 1)
     return staged, deployment
 
 
@@ -197,29 +194,23 @@ def test_every_process_is_killed_at_every_place(tmp_path):
     staged.hold("ordered-10")
     with brought_up(tmp_path, staged) as deployment:
         with playing(deployment, staged):
-            staged.await_point("client-1-2")
-            kill_client_app(staged, "client-1-2")
-            staged.release("client-1-2")
-            staged.await_point("client-2-3")
-            kill(deployment, "supernode-2", "flower-supernode")
-            kill_client_app(staged, "client-2-3")
-            staged.release("client-2-3")
+            with staged.at("client-1-2"):
+                kill_client_app(staged, "client-1-2")
+            with staged.at("client-2-3"):
+                kill(deployment, "supernode-2", "flower-supernode")
+                kill_client_app(staged, "client-2-3")
             for point in ("ordered-4", "client-0-5", "heard-6"):
-                staged.await_point(point)
-                kill_server_app(deployment)
-                staged.release(point)
-            staged.await_point("client-3-7")
-            kill(deployment, "superlink", "flower-superlink")
-            staged.release("client-3-7")
-            staged.await_point("client-0-8")
-            await_return(deployment, 2)
-            staged.release("client-0-8")
-            staged.await_point("client-1-9")
-            kill(deployment, "supernode-1", "flower-superexec")
-            await_return(deployment, 1)
-            staged.release("client-1-9")
-            staged.await_point("ordered-10")
-            staged.release("ordered-10")
+                with staged.at(point):
+                    kill_server_app(deployment)
+            with staged.at("client-3-7"):
+                kill(deployment, "superlink", "flower-superlink")
+            with staged.at("client-0-8"):
+                await_return(deployment, 2)
+            with staged.at("client-1-9"):
+                kill(deployment, "supernode-1", "flower-superexec")
+                await_return(deployment, 1)
+            with staged.at("ordered-10"):
+                pass
         books = audit(staged.out, deployment.folder.glob("node-*/store"))
         assert sum("submitted again" in line for line in deployment.said) == 3
     write_row("client process", "while it trains", "its SuperNode answers with an error, or not at all", charged(books, 2))

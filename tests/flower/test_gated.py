@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
 from flwr.serverapp import strategy as flower
-from grids import Node, ServerDied
+from grids import ServerDied
 from hostile import with_metrics
 from worlds import World, an_experiment, counting_app
 
@@ -82,9 +82,6 @@ class GatedWorld(World):
         super().__init__(folder, an_experiment("fifo", rounds, system=system))
         self.inner, self.more, self.said = inner, more, []
         self.use(an_app(self.folder / "stores", mods, self.said))
-
-    def use(self, app):
-        self.grid.nodes = {100 + m: Node(app, m) for m in self.clients}
 
     def strategy(self):
         return Gated(

@@ -73,17 +73,14 @@ def test_a_folder_restored_from_an_old_copy_stops_the_run_and_blames_nobody(tmp_
 
 def test_one_client_alone_cannot_say_that_the_ledger_is_old(tmp_path):
     world = World(tmp_path, an_experiment("fifo", 4))
-    honest = world.grid.deliver
 
-    def lies(message):
-        reply = honest(message)
-        if message.metadata.message_type == "train" and message.metadata.dst_node_id == 101:
-            told = dict(reply.content["headgate"])
-            address = {name: told[name] for name in ("experiment", "round", "client")}
-            reply.content["headgate"] = ConfigRecord({**address, "newest": told["round"] + 9})
+    def lies(reply):
+        told = dict(reply.content["headgate"])
+        address = {name: told[name] for name in ("experiment", "round", "client")}
+        reply.content["headgate"] = ConfigRecord({**address, "newest": told["round"] + 9})
         return reply
 
-    world.grid.deliver = lies
+    world.grid.faults, world.grid.tamper = {(t, 1): "reply changed" for t in range(1, 5)}, lies
     world.play()
     failed = world.events("failed")
     assert [(event.round, event.client) for event in failed] == [(t, 1) for t in (1, 2, 3, 4)]

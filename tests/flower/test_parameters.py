@@ -29,11 +29,6 @@ def test_an_average_is_the_weighted_mean_and_keeps_types(drawn):
     assert abs(after["steps"] - steps) <= 0.5 + 1e-9
 
 
-def test_without_updates_the_model_is_the_same_to_the_bit():
-    after = average(MODEL, [], np.zeros(0))
-    assert all(after[name] is MODEL[name] for name in MODEL)
-
-
 def test_a_server_update_moves_real_numbers_and_remembers():
     rule = Momentum(momentum=0.5)
     mean = {"w": np.array([2.0, 0.0]), "b": np.array([1.5], np.float32), "steps": np.array(4)}

@@ -60,7 +60,7 @@ def test_samples_of_a_run_that_is_over_are_removed_unless_they_are_kept_on_purpo
 def test_a_sample_is_erased_by_its_key_with_a_receipt_and_never_comes_back(tmp_path, headgate):
     """The stream of each client is a loop of four samples, so each would come again soon."""
     world = World(tmp_path, an_experiment("fifo", 9))
-    world.use_loop(4)
+    world.use(counting_app(tmp_path / "stores", loop=4))
     world.play(2)
     with world.buffer(0) as buffer:
         key, payload = next((sample.key, sample.payload) for sample in buffer.held(world.name()))

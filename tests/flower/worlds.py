@@ -96,13 +96,10 @@ class World:
         self.folder, self.experiment, self.prices = Path(folder), experiment, prices
         self.discipline = discipline or Discipline(gather=0.0, deadline=5.0)
         self.broken = set()
-        app = counting_app(self.folder / "stores", self.broken, limit)
-        self.clients = range(experiment.system.clients)
-        self.grid = FakeGrid({100 + m: Node(app, m) for m in self.clients})
+        self.clients, self.grid = range(experiment.system.clients), FakeGrid({})
+        self.use(counting_app(self.folder / "stores", self.broken, limit))
 
-    def use_loop(self, samples):
-        """Every stream begins again after so many samples."""
-        app = counting_app(self.folder / "stores", self.broken, loop=samples)
+    def use(self, app):
         self.grid.nodes = {100 + m: Node(app, m) for m in self.clients}
 
     def play(self, until=None, **more):
