@@ -56,17 +56,13 @@ def test_the_command_line_imports_what_a_command_needs(python, tmp_path):
     assert (tmp_path / "run" / "report.html").is_file()
 
 
-def test_every_name_leads_somewhere():
+def test_every_name_leads_somewhere_and_help_lists_it():
+    lines = headgate.__doc__.splitlines()
     for name in dir(headgate):
         assert getattr(headgate, name) is not None
+        assert name == "__version__" or [line for line in lines if re.match(rf"    {name}  +[a-z]", line)], name
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         headgate.nothing  # noqa: B018
-
-
-def test_help_lists_every_name():
-    lines = headgate.__doc__.splitlines()
-    for name in set(dir(headgate)) - {"__version__"}:
-        assert [line for line in lines if re.match(rf"    {name}  +[a-z]", line)], name
 
 
 def test_a_run_needs_no_folder_and_its_prices_may_lie_in_the_working_folder(tmp_path, monkeypatch):
@@ -85,11 +81,6 @@ def test_a_run_needs_no_folder_and_its_prices_may_lie_in_the_working_folder(tmp_
     assert re.fullmatch(r"runs/digits-\d{8}-\d{6}", str(run.path))
     with pytest.raises(SettingError, match="out = None: without an experiment a run folder is needed"):
         headgate.run(None)
-
-
-def test_an_override_that_is_no_text_is_refused():
-    with pytest.raises(SettingError, match=r"'run.rounds': 3.*: an override must be a string, as in \"run.rounds=20\""):
-        headgate.load("digits", {"run.rounds": 3})
 
 
 def test_a_run_says_what_it_came_to_and_goes_on(tmp_path):
@@ -217,14 +208,6 @@ def test_the_loop_says_what_it_lacks_without_torch(python):
     assert said == "this example trains with PyTorch, which is not installed: pip install 'headgate[sim]'\n"
 
 
-@pytest.mark.parametrize("do", [headgate.plan, headgate.rehearse, headgate.compare, lambda recipe: headgate.run(recipe, "out")])
-def test_a_recipe_in_place_of_an_experiment_is_told_what_to_do(do):
-    with pytest.raises(
-        headgate.HeadgateError, match=r"experiment = digits: is a recipe; headgate\.load makes an experiment of it"
-    ):
-        do("digits")
-
-
 @pytest.mark.parametrize("do", [headgate.load("digits", *SMALL).with_policy, lambda name, policy: check_policy(policy)])
 @pytest.mark.parametrize(
     ("given", "said"), [(Steady, r"is a class; a policy is made of it, as in Steady\(\)"), ("headgate", r"Headgate\(\)")]
@@ -232,3 +215,20 @@ def test_a_recipe_in_place_of_an_experiment_is_told_what_to_do(do):
 def test_what_is_no_policy_is_told_how_to_make_one(do, given, said):
     with pytest.raises(SettingError, match=said):
         do("mine", given)
+
+
+RECIPE = "experiment = digits: is a recipe; headgate.load makes an experiment of it"
+
+
+@pytest.mark.parametrize(
+    ("do", "said"),
+    [
+        *((do, RECIPE) for do in (headgate.plan, headgate.rehearse, headgate.compare)),
+        (lambda recipe: headgate.run(recipe, "out"), RECIPE),
+        (lambda recipe: headgate.load(recipe, {"run.rounds": 3}), 'an override must be a string, as in "run.rounds=20"'),
+    ],
+)
+def test_what_is_given_in_place_of_something_else_is_told_what_to_do(do, said):
+    with pytest.raises(headgate.HeadgateError) as refusal:
+        do("digits")
+    assert said in str(refusal.value)

@@ -181,9 +181,3 @@ def test_a_run_that_grows_is_told_alike_in_every_round(made, page, listed):
         assert listed()["running"] == next(r for r in page.get("/api/runs").json["rows"] if r["name"] == "running")
         running.play(1)
         assert [each["rounds"] for each in by_reader(runs / "running")] == [each["rounds"] + 1 for each in before]
-
-
-def test_reading_what_a_foreign_policy_did_imports_nothing(made):
-    (constant, _) = read_finished([made[0] / "foreign"])
-    assert constant.spend.shape == (2,)
-    assert "not_there" not in sys.modules

@@ -145,7 +145,4 @@ class Page(HTMLParser):
 
     @property
     def data(self):
-        return json.loads(
-            next(each for each in self.scripts if each.startswith('{"title"')),
-            parse_constant=lambda name: pytest.fail(f"{name} is in the data"),
-        )
+        return json.loads(next(each for each in self.scripts if each.startswith('{"title"')), parse_constant=pytest.fail)

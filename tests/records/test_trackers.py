@@ -29,6 +29,11 @@ def _own_environment(monkeypatch):
         monkeypatch.setenv(name, "true")  # set here, it is put back after the test
 
 
+def tracker(name):
+    pytest.importorskip(name)
+    return make_trackers([name])[0]
+
+
 def run(tracker, folder, policies=("dpp", "ac-dpp")):
     """Three rounds of the policies in turn; the accuracy is known after every second round only."""
     tracker.start("trial", CONFIG, folder)
@@ -81,8 +86,7 @@ def scalars(folder):
 
 
 def test_tensorboard_holds_what_was_logged(tmp_path):
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
-    run(*make_trackers(["tensorboard"]), tmp_path)
+    run(tracker("tensorboard"), tmp_path)
     assert sorted(path.name for path in (tmp_path / "tensorboard").iterdir()) == ["ac-dpp", "dpp"]
     for policy, losses in LOSSES.items():
         told = {"loss": [(t, pytest.approx(loss)) for t, loss in losses], "test accuracy": ACCURACIES}
@@ -90,8 +94,7 @@ def test_tensorboard_holds_what_was_logged(tmp_path):
 
 
 def test_tensorboard_keeps_policies_apart_whatever_they_are_called(tmp_path):
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
-    run(*make_trackers(["tensorboard"]), tmp_path, policies=("a/b", "A:b", "../a"))
+    run(tracker("tensorboard"), tmp_path, policies=("a/b", "A:b", "../a"))
     folders = sorted(path.name for path in (tmp_path / "tensorboard").iterdir())
     assert folders == ["..%2Fa", "A%3Ab", "a%2Fb"]
     assert [scalars(tmp_path / "tensorboard" / folder)["loss"][0] for folder in folders] == [(1, 3.0), (1, 2.0), (1, 1.0)]
@@ -102,9 +105,7 @@ def test_tensorboard_keeps_policies_apart_whatever_they_are_called(tmp_path):
 
 
 def mlflow_client(folder):
-    from mlflow import MlflowClient
-
-    return MlflowClient(tracking_uri=folder.as_uri())
+    return pytest.importorskip("mlflow").MlflowClient(tracking_uri=folder.as_uri())
 
 
 def check_mlflow(client):
@@ -125,37 +126,34 @@ def check_mlflow(client):
 
 
 def test_mlflow_holds_what_was_logged(tmp_path):
-    pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
-    run(*make_trackers(["mlflow"]), tmp_path)
+    run(tracker("mlflow"), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow"]
     check_mlflow(mlflow_client(tmp_path / "mlflow"))
 
 
 def test_mlflow_goes_where_the_user_says_and_adds_to_what_is_there(tmp_path, monkeypatch):
-    pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
     client = mlflow_client(tmp_path / "server")
     experiment = client.create_experiment("trial")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "server").as_uri())
-    run(*make_trackers(["mlflow"]), tmp_path / "run")
+    run(tracker("mlflow"), tmp_path / "run")
     assert client.get_experiment_by_name("trial").experiment_id == experiment
     check_mlflow(client)
     assert not (tmp_path / "run").exists()
 
 
 def test_what_mlflow_refuses_is_one_line(tmp_path, monkeypatch):
-    pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "gopher://here")
-    (tracker,) = make_trackers(["mlflow"])
+    mlflow = tracker("mlflow")
     with pytest.raises(SettingError) as error:
-        tracker.start("trial", CONFIG, tmp_path)
+        mlflow.start("trial", CONFIG, tmp_path)
     assert str(error.value).startswith("--track mlflow: ")
     assert "\n" not in str(error.value)
-    tracker.close()
+    mlflow.close()
 
 
 def test_mlflow_calls_nobody(tmp_path, python):
     """In a Python of its own, which nothing tells that it is part of a test: MLflow would be silent there anyway."""
-    pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
+    pytest.importorskip("mlflow")
     code = """if True:
         import socket, sys, threading, time
         from pathlib import Path

@@ -33,10 +33,10 @@ def in_config(folder, old, new):
     path.write_text(text.replace(old, new))
 
 
-def rows(folder, **columns):
+def rows(folder, table="metrics", **columns):
     unvouched(folder)
-    frame = pl.read_parquet(folder / "metrics.parquet")
-    frame.with_columns(**columns).write_parquet(folder / "metrics.parquet")
+    frame = pl.read_parquet(folder / f"{table}.parquet")
+    frame.with_columns(**columns).write_parquet(folder / f"{table}.parquet")
 
 
 BAD = {
@@ -117,10 +117,6 @@ def test_only_plain_files_of_a_stated_size_are_read(tmp_path):
 
 @pytest.mark.parametrize("column", ["admitted", "held"])
 def test_counts_below_nothing_are_refused_before_a_page_draws_them_one_by_one(tmp_path, column):
-    folder = copied("finished", tmp_path)
-    unvouched(folder)
-    frame = pl.read_parquet(folder / "clients.parquet")
-    below = pl.lit([-(2**31)] * 4, pl.List(pl.Int32())).alias(column)
-    frame.with_columns(below).write_parquet(folder / "clients.parquet")
+    rows(copied("finished", tmp_path), "clients", **{column: pl.lit([-(2**31)] * 4, pl.List(pl.Int32()))})
     with pytest.raises(DataError, match=f"clients.parquet: {column} is less than nothing"):
         trace(Library(tmp_path), "finished", None, None, 1, 1000)

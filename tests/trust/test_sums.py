@@ -1,18 +1,15 @@
 """Records prove themselves: what was changed is noticed and named."""
 
-import json
-
 import polars as pl
 import pytest
 
 import headgate
 from headgate.errors import DataError
-from headgate.experiment import load
 from headgate.records.reader import look_for_runs
 from headgate.simulation.schedule import perform
 from headgate.web.runs import Library
 
-from .folders import SMALL, copied
+from .folders import copied
 
 
 def resume(folder):
@@ -57,12 +54,3 @@ def test_a_changed_file_is_named(tmp_path, kind, name, old, new, ways):
         library = Library(tmp_path)
         assert library.heads() == {}
         assert library.unreadable() == {kind: f"{kind}/state.json: is not what was written, its checksum differs"}
-
-
-def test_killed_or_not_the_checksums_are_the_same(tmp_path):
-    whole = tmp_path / "whole"
-    perform(load("digits", [*SMALL, 'run.policies=["constant", "headgate"]']), whole, processes=1)
-    taken_up = copied("interrupted", tmp_path)
-    perform(None, taken_up, processes=1)
-    told = [json.loads((folder / "state.json").read_text())["tables"] for folder in (whole, taken_up)]
-    assert told[0] == told[1]

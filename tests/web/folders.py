@@ -5,8 +5,6 @@ import math
 import os
 from pathlib import Path
 
-import numpy as np
-
 from headgate.control.rehearse import rehearse
 from headgate.experiment import build
 from headgate.records.reader import RunFolder
@@ -115,12 +113,3 @@ def sweep(folder, labels=("lr=0.1", "lr=0.5,K=3"), **more):
     made = [MadeUp(folder / label, **more) for label in labels]
     (folder / "sweep.json").write_text(json.dumps({"points": list(labels)}), "utf-8")
     return made
-
-
-def finite(value):
-    """Whether JSON could hold it: no NaN, no infinity, anywhere."""
-    if isinstance(value, dict):
-        return all(finite(each) for each in value.values())
-    if isinstance(value, list):
-        return all(finite(each) for each in value)
-    return not isinstance(value, float) or bool(np.isfinite(value))

@@ -6,6 +6,7 @@ import threading
 from contextlib import closing
 from typing import NamedTuple
 
+import pytest
 import uvicorn
 
 from headgate.web.serving import configured, listen, make_app
@@ -18,7 +19,8 @@ class Answer(NamedTuple):
 
     @property
     def json(self):
-        return json.loads(self.body)
+        """Refused where it holds a number that JSON lacks."""
+        return json.loads(self.body, parse_constant=pytest.fail)
 
 
 class Served:

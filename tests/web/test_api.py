@@ -13,7 +13,7 @@ from headgate.records.reader import RunFolder
 from headgate.web.compare import _savings, compare
 from headgate.web.runs import Library
 
-from .folders import MadeUp, change_state, finite, nobody, sweep
+from .folders import MadeUp, change_state, nobody, sweep
 from .served import Served
 
 
@@ -45,11 +45,10 @@ def page(runs):
 
 
 def get(page, path):
-    """An answer without a number that JSON lacks; test_openapi holds all answers to their shapes."""
+    """An answer; test_openapi holds all answers to their shapes."""
     answer = page.get(path)
     assert answer.status == 200, answer.body
     assert answer.headers["content-type"] == "application/json"
-    assert finite(answer.json)
     return answer.json
 
 

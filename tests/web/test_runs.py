@@ -17,16 +17,12 @@ def reads(monkeypatch):
     """The names of all files of run folders whose content is read."""
     seen = []
 
-    def table(path, most, original=tables_module.read_bytes):
+    def noted(path, *most, original=reading.read_bytes):
         seen.append(path.name)
-        return original(path, most)
+        return original(path, *most)
 
-    def small(path, most=0, original=reading.read_bytes):
-        seen.append(path.name)
-        return original(path, most)
-
-    monkeypatch.setattr(tables_module, "read_bytes", table)
-    monkeypatch.setattr(reading, "read_bytes", small)
+    for module in (tables_module, reading):
+        monkeypatch.setattr(module, "read_bytes", noted)
     return seen
 
 
