@@ -119,7 +119,7 @@ def _numbers(found: Found, shown: Found) -> dict[str, Any]:
     ours = [at(rows, "headgate") for rows in shown.values()]
     ends = sorted(round(100 * row["closed_last"][0]) for row in ours)
     parts = found["ablations"]
-    counts = beside_constant(found)
+    offers, ahead, behind = beside_constant(found)
     return {
         "studies": len(shown),
         "least_closed": ends[0],
@@ -131,9 +131,9 @@ def _numbers(found: Found, shown: Found) -> dict[str, Any]:
         "of_released": percent(least["spend"] / released["spend"]),
         "rivals": ", ".join(_best_rival(name, found) for name in GRIDS if name in found),
         "foresight": gap(at(parts, "headgate"), at(parts, "cheapest-first"), "last"),
-        "offers": counts[0],
-        "ahead": counts[1],
-        "behind": counts[2],
+        "offers": offers,
+        "ahead": ahead,
+        "behind": behind,
     }
 
 

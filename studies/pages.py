@@ -10,6 +10,10 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
+import matplotlib.pyplot as plt
+
+from headgate.analysis.curves import COLOURS
+from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words, write
 from headgate.errors import DataError
@@ -90,11 +94,6 @@ def intervals(
     """Return what draws a line for each name with a mark and its interval for each series; nothing is gained at `line`."""
 
     def draw(path: Path) -> None:
-        import matplotlib.pyplot as plt
-
-        from headgate.analysis.curves import COLOURS
-        from headgate.analysis.figures import STYLE, save_figure
-
         with plt.rc_context(STYLE):
             drawn, axes = plt.subplots(figsize=(10.5, 0.34 * len(names) + 1.6), layout="constrained")
             for i, (label, values) in enumerate(series.items()):

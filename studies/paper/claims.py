@@ -140,10 +140,11 @@ def _claim(study: str, raw: Mapping[str, Any], other: str, claimed: float | None
 
 def study_rows(study: str, found: Sides, command: str, alpha: float = ALPHA) -> list[ClaimRow]:
     """The claims about one data set, judged; what was not run is marked so."""
-    own = [claim for claim in claims() if claim.study == study]
-    sides = [(claim.finding(found, WRITTEN, alpha), claim.finding(found, RELEASED, alpha)) for claim in own]
-    told = zip(own, sides, strict=True)
-    return [ClaimRow(one.key, study, one.text, one.place, one.paper, *found, command) for one, found in told]
+    rows = []
+    for one in (claim for claim in claims() if claim.study == study):
+        written, released = (one.finding(found, flavour, alpha) for flavour in (WRITTEN, RELEASED))
+        rows.append(ClaimRow(one.key, study, one.text, one.place, one.paper, written, released, command))
+    return rows
 
 
 def judge_all(studies: Mapping[str, Sides], command: Callable[[str], str]) -> tuple[list[ClaimRow], int, float]:

@@ -9,13 +9,16 @@ from pathlib import Path
 from re import sub
 from typing import Any
 
+import matplotlib.pyplot as plt
+
 from headgate.analysis.curves import COLOURS
+from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.formatting import DASH, interval, percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import UNRECORDED, facts_of, this_code, write
 from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
-from studies.pages import StudyContent, compact, of_one_sort, read_numbers, runs_of, table, wrapped_bullets
+from studies.pages import SAID, StudyContent, compact, of_one_sort, read_numbers, runs_of, table, wrapped_bullets
 from studies.paper.batches import NAMES, RELEASED, WHOLE, WRITTEN, about, batches
 from studies.paper.claims import ClaimRow, finding_of, judge_all, row_to_json
 from studies.paper.outcomes import curves_csv, policy_numbers, read_control, sides_of
@@ -24,17 +27,8 @@ from studies.paper.verdicts import NOT_RUN, Finding
 from studies.theory.rates import FITS, AtHorizon, Fit, MeasuredRates, draw_rates, fit_lines
 
 COMMAND = "python -m studies reproduce"
-POLICIES = {
-    "oracle": "oracle",
-    "acdpp": "ACDPP",
-    "released": "ACDPP as released",
-    "constant": "constant admission",
-    "hybrid": "hybrid",
-    "acdpp_capped": "ACDPP capped at B_m",
-    "acdpp_tuned": "ACDPP tuned, within both limits",
-    "headgate": "headgate",
-}
-FLAVOURS = {WRITTEN: "as written", RELEASED: "as released", WHOLE: "as written, all images, 600 rounds"}
+POLICIES, FLAVOURS = SAID["paper"]["policies"], SAID["paper"]["flavours"]
+"""what they are called, by their names and by run folder; a curve has the colour of its policy's place"""
 PRECISE = ("×", "exponent", "points below", "left", "Spearman", "η")
 """units whose numbers want two digits"""
 
@@ -102,17 +96,10 @@ def paper_content(results: Path) -> StudyContent:
     lines = []
     for name, numbers in found.items():
         for one in (one for one in numbers["policies"] if one["batch"] in FLAVOURS and one["accuracy"]):
-            lines.append(
-                [
-                    about(name)["title"],
-                    FLAVOURS[one["batch"]],
-                    POLICIES.get(one["policy"], one["policy"]),
-                    str(one["seeds"]),
-                    interval(Estimate(*one["accuracy"]).scaled(100)),
-                    interval(Estimate(*one["spend"]).scaled(100 / one["budget"])),
-                    f"{percent(one['fullest_mean'])} / {percent(one['fullest_peak'])}",
-                ]
-            )
+            called = [about(name)["title"], FLAVOURS[one["batch"]], POLICIES.get(one["policy"], one["policy"])]
+            shares = Estimate(*one["accuracy"]).scaled(100), Estimate(*one["spend"]).scaled(100 / one["budget"])
+            fullest = f"{percent(one['fullest_mean'])} / {percent(one['fullest_peak'])}"
+            lines.append([*called, str(one["seeds"]), *map(interval, shares), fullest])
     header = ["data", "flavour", "policy", "seeds", "accuracy (%)", "money (% of the budget)", "fullest client: mean / peak"]
     judged, _, _ = judged_claims(results)
     numbers = {name: _in_short(name, judged) if name in found else "" for name in NAMES}
@@ -136,21 +123,17 @@ def _in_short(name: str, judged: Sequence[ClaimRow]) -> str:
 
 def draw_curves(path: Path, results: Path) -> None:
     """Draw test accuracy over rounds, best so far, as written and as released: the paper's Figure 1."""
-    import matplotlib.pyplot as plt
-
-    from headgate.analysis.figures import STYLE, save_figure
-
-    curves: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
+    curves: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for name in (name for name in NAMES if (results / f"{name}.csv").is_file()):
         for row in csv.DictReader((results / f"{name}.csv").read_text("utf-8").splitlines()):
             if row["batch"] in (WRITTEN, RELEASED):
-                own = curves.setdefault((row["batch"], name), {})
-                own.setdefault(row["policy"], []).append((float(row["round"]), 100 * float(row["accuracy"])))
+                own = curves.setdefault((row["batch"], name, row["policy"]), [])
+                own.append((float(row["round"]), 100 * float(row["accuracy"])))
     with plt.rc_context(STYLE):
         drawn, grid = plt.subplots(2, len(NAMES), figsize=(13, 7), squeeze=False, layout="constrained")
         for axes, flavour, name in ((grid[i][j], f, n) for i, f in enumerate((WRITTEN, RELEASED)) for j, n in enumerate(NAMES)):
             for colour, (policy, label) in zip(COLOURS, POLICIES.items(), strict=False):
-                if points := curves.get((flavour, name), {}).get(policy):
+                if points := curves.get((flavour, name, policy)):
                     axes.plot(*zip(*points, strict=True), color=colour, label=label, linewidth=1.5)
             axes.set(title=f"{about(name)['title']}, as {flavour}", xlabel="round", ylabel="best so far (%)")
         handles = {text: handle for axes in grid.flat for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)}

@@ -26,7 +26,7 @@ from headgate.analysis.formatting import plus_minus
 from headgate.analysis.intervals import student
 from headgate.analysis.runs import read_finished
 from headgate.control import AdmissionPolicy, System
-from headgate.control.policies import Below, Clairvoyant, Headgate
+from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policies.budgeted import headgate as limits
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Markov, PriceProcess, Uniform, UniformInteger
@@ -36,8 +36,6 @@ from headgate.simulation.schedule import perform
 from headgate.theory.bound import BoundConstants
 from studies import recipe
 from studies.zoo.age import Age
-from studies.zoo.hindsight import Hindsight
-from studies.zoo.windows import Windows
 
 LOW, HIGH = 1.0, 10.0
 HORIZONS, SEEDS = (100, 1000, 10_000), 100
@@ -109,39 +107,19 @@ ATOMS: dict[str, tuple[PriceProcess, float]] = {
     "1, 2 and 9, C = 30": (Markov((1.0, 2.0, 9.0), ((0.05, 0.5, 0.45),) * 3), 30.0),
 }
 
-
-POLICIES: dict[str, AdmissionPolicy] = {
-    "headgate, all prices": Headgate(early=0.0),
-    "the latest 256": Headgate(early=0.0, remember=256),
-    "the latest 64": Headgate(early=0.0, remember=64),
-    "all prices known": Clairvoyant(fill=8.0),
-}
-WANDER: dict[str, AdmissionPolicy] = {
-    "headgate": Headgate(smooth=0.0),
-    "windows": Windows(smooth=0.0),
-    "headgate, the latest 8": Headgate(smooth=0.0, remember=8),
-    "headgate for nets": Headgate(smooth=0.25, ahead=5.0),
-    "windows for nets": Windows(smooth=0.25, ahead=5.0),
-    "the same money every round": Below(quantile=1.0),
-    "below the median": Below(),
-    "all prices known": Clairvoyant(),
-}
-AGES: dict[str, AdmissionPolicy] = {
-    "headgate for linear models": WANDER["headgate"],
-    "headgate for nets": WANDER["headgate for nets"],
-    "hindsight, least age": Hindsight(),
-    "hindsight, power 0.5": Hindsight(power=0.5),
-    "hindsight, most samples": Hindsight(power=0.0),
-    **{f"age, power {power:g}": Age(power=power) for power in (1.0, 0.5, 0.25)},
-    "an even spend": WANDER["the same money every round"],
-    "below the running median": WANDER["below the median"],
-}
+POLICIES, WANDER, AGES = (
+    {name: stated for name, (stated, _) in own.stated.items()} for _, own in sweep_points(recipe("theory/shortfall"))
+)
+"""of the theorem, where prices wander, and by age"""
 
 
 def wander(rounds: str, seeds: str) -> None:
     """In how many seeds `windows` takes even prices for prices that wander, and how many samples that costs each."""
     runs = np.arange(int(seeds))
-    alone, own = (played(WANDER[each], Uniform(LOW, HIGH), BUDGET, int(rounds), runs) for each in ("headgate", "windows"))
+    alone, own = (
+        played(WANDER[each], Uniform(LOW, HIGH), BUDGET, int(rounds), runs)
+        for each in ("headgate for linear models", "windows")
+    )
     fewer = (alone.admitted - own.admitted)[own.ledger.memory["wander"]].sum(axis=-1)
     print(f"windows under even prices, {rounds} rounds: {fewer.size} false alarms in {seeds} seeds")
     ends = f"from {fewer.min(initial=0.0):.0f} to {fewer.max(initial=0.0):.0f}"

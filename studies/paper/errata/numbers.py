@@ -54,8 +54,7 @@ def shows_1_uniformity_of_constant_admission() -> Numbers:
 
 
 def shows_2_uniformity_before_round_K() -> Numbers:
-    K, t = 10, 3
-    age = np.arange(1, K)
+    t, age = 3, np.arange(1, K)
     first, second = (K - age).sum(), (K**2 - age**2).sum()
     return {
         "by definition, K = 10, t = 3": 6**2 / (3 * 14),
@@ -76,11 +75,10 @@ def shows_3_generalisation_below_pdim() -> Numbers:
 
 
 def shows_15_roots_before_round_K() -> Numbers:
-    K, rate, rho, t = 10, 10.0, 0.9, 3
-    uniform = float(ck_uniformity(K, t))
+    rho, t = 0.9, 3
     return {
-        "under the root of eq:ck-bound-detail, K = 10, t = 3": 1 / (rate * K) - 1 / (rate * t * uniform),
-        "Λ_min(t − K) of eq:pC-upper-explicit, ρ = 0.9": rate * (1 - rho ** (t - K)),
+        "under the root of eq:ck-bound-detail, K = 10, t = 3": 1 / MEMORY - 1 / (RATE * t * float(ck_uniformity(K, t))),
+        "Λ_min(t − K) of eq:pC-upper-explicit, ρ = 0.9": RATE * (1 - rho ** (t - K)),
     }
 
 
@@ -255,16 +253,16 @@ def shows_4_first_decision() -> Numbers:
 
 def spend_share(p: Callable[[Floats, Floats, BoundConstants], Floats], N0: float, largest: bool = True) -> float:
     """ACDPP's expected spend over the budget on a grid: MNIST system, V = √T, ρ = 1 − 1/√T, 100 seeds, price luck taken out."""
-    T, runs, K, rate, mean = 100, 100, 10, 10.0, 5.5
+    T, runs = 100, 100
     price, admitted, debt = np.random.default_rng(0).uniform(1, 10, (runs, T)), np.zeros((runs, T)), np.zeros(runs)
     for t in range(T):
-        lo, hi = (float(end) for end in c.admission_interval(t + 1, rate, 0.9))
+        lo, hi = (float(end) for end in c.admission_interval(t + 1, RATE, 0.9))
         x = np.linspace(hi, lo, 201) if largest else np.linspace(lo, hi, 201)
         kept, N = admitted[:, max(t - K + 1, 0) : t].sum(axis=-1)[:, None], N0 + admitted.sum(axis=-1)[:, None]
         J = (debt * price[:, t])[:, None] * x + 10.0 * p(kept + x, N + x, k)
         admitted[:, t] = x[np.nanargmin(J, axis=-1)]
-        debt = np.maximum(debt + price[:, t] * admitted[:, t] - mean * rate, 0.0)
-    return float((price * admitted - rate * (price - mean)).mean() / (mean * rate))
+        debt = c.debt_update(debt, price[:, t] * admitted[:, t], BUDGET)
+    return float((price * (admitted - RATE)).mean() / BUDGET + 1)
 
 
 def shows_5_two_minima() -> Numbers:
@@ -276,19 +274,18 @@ def shows_5_two_minima() -> Numbers:
 
 
 def shows_6_rounds_without_whole_samples() -> Numbers:
-    t = np.arange(1, 200)
-    lo, hi = c.admission_interval(t, 100 / 11, 0.9)
-    none = np.floor(hi) < lo
-    return {"first round whose interval holds no whole number, Λ̄ = 100/11, ρ = 0.9": float(t[none][0])}
+    lo, hi = c.admission_interval(np.arange(1, 200), 100 / 11, 0.9)
+    first = 1 + int(np.argmax(np.floor(hi) < lo))
+    return {"first round whose interval holds no whole number, Λ̄ = 100/11, ρ = 0.9": float(first)}
 
 
 def shows_7_floor_of_corollary_2() -> Numbers:
-    mean_price, memory, budget = 5.5, 100.0, 60.0
-    up, down = c.optimal_K(mean_price, [memory], budget)
+    full, budget = 5.5 * MEMORY, 60.0
+    up, down = c.optimal_K(5.5, [MEMORY], budget)
     return {
-        "c̄·B̄/C": mean_price * memory / budget,
-        f"spend a round with K = {down.K} and full buffers, C = 60": mean_price * memory / down.K,
-        f"with K = {up.K}": mean_price * memory / up.K,
+        "c̄·B̄/C": full / budget,
+        f"spend a round with K = {down.K} and full buffers, C = 60": full / down.K,
+        f"with K = {up.K}": full / up.K,
     }
 
 
@@ -474,9 +471,7 @@ def shows_29_roots_are_not_lipschitz() -> Numbers:
 
 def shows_30_constants_on_one_side() -> Numbers:
     one, T = BoundConstants(C2=1.0), 1000
-    t = np.arange(1, T + 1)
-    n, N = ck_counts(K, RATE, t)
-    bound, p = c.ck_bound(K, RATE, T, one), penalty(n, N, one)
+    bound, p = c.ck_bound(K, RATE, T, one), penalty(*ck_counts(K, RATE, np.arange(1, T + 1)), one)
     return {"Ω_1(1,000) as defined, C_2 = 1": float(c.omega1(bound, p)), "with C_2 = 0": float(c.omega1(bound - 1.0, p))}
 
 
@@ -519,13 +514,11 @@ def shows_35_two_ends_in_one_term() -> Numbers:
     for R in (10, 100, 1000):
         rho, T = 1 - 1 / R, 1000 * R
         _, lower = c.interval_lower_counts(K, RATE, rho, T)
-        ceiling = c.ck_penalty_ceiling(K, RATE, rho, T, k)
+        away = c.ck_penalty_ceiling(K, RATE, rho, T, k) - c.ck_penalty_limit(K, RATE, T, k)
         own = c.ck_penalty_ceiling(K, RATE, rho, T, replace(k, sigma=0.0)) - generalisation_gap(lower, 1.0, k)
         found[f"its sum over R, R = {R:,}"] = float(own.sum() / R)
         found[f"its sum over √R, R = {R:,}"] = float(own.sum() / R**0.5)
-        found[f"largest |p̄^CK − p̄_∞^CK| of a round, R = {R:,}"] = float(
-            np.abs(ceiling - c.ck_penalty_limit(K, RATE, T, k)).max()
-        )
+        found[f"largest |p̄^CK − p̄_∞^CK| of a round, R = {R:,}"] = float(np.abs(away).max())
     return found
 
 
