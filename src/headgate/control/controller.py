@@ -71,11 +71,6 @@ class Controller:
         seeds = np.arange(runs) if seeds is None else np.asarray(seeds)
         if seeds.shape != (runs,):
             raise SettingError(f"{seeds.size} seeds for {runs} runs; each needs one")
-        for name in policy.per_run:
-            if np.ndim(value := getattr(policy, name)) and np.shape(value) != (runs,):
-                raise SettingError(
-                    f"{name} = {shown(np.asarray(value).tolist())}: must be one number, or one for each of {runs} runs"
-                )
         shares = policy.shares(system)
         if shares.shape != (system.clients,) or shares.dtype.kind != "i" or np.any(shares < 0) or not shares.any():
             raise SettingError("policy shares must be whole numbers, zero or more, not all zero, one per client")
@@ -314,9 +309,7 @@ class Controller:
         each run is found by asking it for one run."""
         if self.runs == 1 or self.runs != self.system.clients:
             return None
-        settings = {name: value[:1] for name in self.policy.per_run if np.ndim(value := getattr(self.policy, name))}
-        policy = replace(self.policy, **settings) if settings else self.policy
-        return Controller(self.system, policy, 1, self.buffers.streams.seeds[:1])
+        return Controller(self.system, self.policy, 1, self.buffers.streams.seeds[:1])
 
     def _asked(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         """What the policy wants, refused where it cannot be meant."""

@@ -65,8 +65,6 @@ class AdmissionPolicy(ABC):
     selection: Selection | None = field(default=None, kw_only=True)
     """which samples of a window (`data.window`) clients buy; left out: the next ones of their streams"""
 
-    per_run: ClassVar[tuple[str, ...]] = ()
-    """settings that may be one number for each run"""
     listens: ClassVar[bool] = False
     """whether it is told what clients' samples lost in the round before, `View.losses`; then control waits for the round"""
 

@@ -1,7 +1,6 @@
 """Any policy held to its limits: never over its money, never over a buffer, and as it was alone until a limit is reached."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +10,6 @@ from headgate.control.policies import Acdpp, Constant, Dpp, Headgate, Held, Hybr
 from headgate.control.policies.references import held
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Uniform
-from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
 
 from ..playing import played
@@ -69,11 +67,6 @@ def test_leaves_buyers_and_references_as_they_are():
     assert held(ours) is ours
     assert held(reference) is reference
     assert held(held_once := held(Constant())) is held_once
-
-
-def test_refuses_a_number_for_each_run():
-    with pytest.raises(SettingError, match=r"policy\.K: must be one number"):
-        Held(Constant(K=np.array([1, 2])))
 
 
 def test_an_experiment_holds_all_its_policies_and_reads_them_back():

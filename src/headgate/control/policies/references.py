@@ -3,7 +3,7 @@ all prices, and any policy held to the money and to the buffers, so that all are
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,9 @@ FILLS = ("first", "gradual", "none")
 class Constant(AdmissionPolicy):
     """π^CK (paper, Definition 2): Λ(t) = rate, divided in proportion to the buffers, kept for K rounds."""
 
-    per_run: ClassVar[tuple[str, ...]] = ("K", "rate")
-    rate: float | Floats | None = None
+    rate: float | None = None
     """left out: the highest that fits both constraints"""
-    K: int | Ints | None = None
+    K: int | None = None
     """left out: the better of Corollary 2's two"""
     capacity: Capacity | None = None
     rule: Retention | None = None
@@ -45,7 +44,7 @@ class Constant(AdmissionPolicy):
 
     def resolved(self, given: PolicyContext) -> Self:
         K = given.better_K() if self.K is None else self.K
-        rate = given.highest_rate(K) if self.rate is None else self.rate  # type: ignore[arg-type]  # one per run has both
+        rate = given.highest_rate(K) if self.rate is None else self.rate
         return replace(self, K=K, rate=rate)
 
     def retention(self, system: System) -> Retention:
@@ -63,8 +62,7 @@ class Hybrid(AdmissionPolicy):
     The paper says neither how stale clients get their samples nor who pays: both are settings.
     """
 
-    per_run: ClassVar[tuple[str, ...]] = ("rate",)
-    rate: float | Floats | None = None
+    rate: float | None = None
     """Λ̄ of the admitting clients together; left out: the highest that fits"""
     K: int | None = None
     """left out: Corollary 2's for the admitting clients"""
@@ -212,9 +210,6 @@ class Held(AdmissionPolicy):
     policy: AdmissionPolicy = field(default_factory=Constant)
 
     def __post_init__(self) -> None:
-        for name in self.policy.per_run:
-            if np.ndim(getattr(self.policy, name)):
-                raise SettingError(f"policy.{name}: must be one number, not one for each run")
         if self.selection is None:
             object.__setattr__(self, "selection", self.policy.selection)
 
