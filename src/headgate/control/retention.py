@@ -47,17 +47,12 @@ class Retention(RankingRule):
 
     def limit(self, system: System) -> Ints | None:
         """Return the most samples each client can hold, (M,); None: no limit, which window rules alone may have."""
-        return capacity_of(self.capacity, system)
-
-
-def capacity_of(capacity: Capacity | None, system: System) -> Ints | None:
-    """Return a capacity as users state it for the clients of a system, (M,)."""
-    if capacity is None or isinstance(capacity, str):
-        return None if capacity is None else system.buffer
-    room = whole_numbers("capacity", capacity)
-    if room.ndim > 1 or (room.ndim == 1 and room.size != system.clients):
-        raise SettingError(f"capacity has {room.size} entries for {system.clients} clients")
-    return np.broadcast_to(room, (system.clients,))
+        if self.capacity is None or isinstance(self.capacity, str):
+            return None if self.capacity is None else system.buffer
+        room = whole_numbers("capacity", self.capacity)
+        if room.ndim > 1 or (room.ndim == 1 and room.size != system.clients):
+            raise SettingError(f"capacity has {room.size} entries for {system.clients} clients")
+        return np.broadcast_to(room, (system.clients,))
 
 
 # by age and order

@@ -12,7 +12,6 @@ from headgate.control.policies import Acdpp, Clairvoyant, Constant, Dpp
 from headgate.control.policies.budgeted.purse import (
     affordable,
     affordable_by_client,
-    ceiling,
     kept_back,
     pace,
     rounds_left,
@@ -60,8 +59,8 @@ def test_prices_per_client_keep_the_money_too(prices, shares, money):
 
 def test_ceilings_and_paces_with_and_without_a_horizon():
     known, open_end = view(1.0, 500.0, t=51), view(1.0, 500.0, t=51, horizon=None)
-    assert ceiling(known, 10) == 5500
-    assert ceiling(open_end, 10) == 55 * 61
+    assert known.system.money(known.t, 10) == 5500
+    assert open_end.system.money(open_end.t, 10) == 55 * 61
     assert rounds_left(known) == 50
     assert rounds_left(open_end) == 51
     assert pace(known, 10)[0] == pytest.approx(100.0)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from headgate.control import Controller, Fifo, KStep, Report, Reservoir, System, buffers
 from headgate.control.buffers import BY_CHOSEN_PLACE, BY_CLIENT, BY_PLACE, Buffers, keeps_alone
 from headgate.control.policies import Constant
-from headgate.control.retention import capacity_of
 from headgate.control.types import Streams
 from headgate.errors import SettingError
 from headgate.testing import a_system
@@ -72,10 +71,10 @@ def test_clients_that_admit_less_than_ordered_keep_exact_windows():
 
 
 def test_capacity_as_users_state_it():
-    assert capacity_of(None, SYSTEM) is None
-    assert capacity_of("buffer", SYSTEM).tolist() == [3, 1, 7, 4, 5]
-    assert capacity_of(2, SYSTEM).tolist() == [2] * 5
-    assert capacity_of((1, 2, 3, 4, 5), SYSTEM).tolist() == [1, 2, 3, 4, 5]
+    assert KStep(1).limit(SYSTEM) is None
+    assert Fifo("buffer").limit(SYSTEM).tolist() == [3, 1, 7, 4, 5]
+    assert Fifo(2).limit(SYSTEM).tolist() == [2] * 5
+    assert Fifo((1, 2, 3, 4, 5)).limit(SYSTEM).tolist() == [1, 2, 3, 4, 5]
 
 
 def test_a_policy_sees_what_the_capacity_has_left():

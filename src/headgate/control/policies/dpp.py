@@ -19,7 +19,7 @@ import numpy as np
 from headgate.control.checks import inside_unit, positive, zero_or_more
 from headgate.control.policies.budgeted.purse import within_purse
 from headgate.control.policy import AdmissionPolicy, PolicyContext
-from headgate.control.retention import Capacity, KStep, Retention, capacity_of
+from headgate.control.retention import Capacity, KStep, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Floats, System, View
 from headgate.errors import SettingError
 from headgate.limits import SAMPLES
@@ -28,7 +28,6 @@ from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import admission_interval, dpp_objective
 from headgate.theory.labels import paper
 
-Function = Callable[[Floats], Floats]
 GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
@@ -110,8 +109,7 @@ class Dpp(AdmissionPolicy):
 
     def __post_init__(self) -> None:
         inside_unit("gamma", self.gamma)
-        if self.V is not None:
-            positive("V", self.V)
+        positive("V", self.V, optional=True)
         zero_or_more("N0", self.N0)
         zero_or_more("n0", self.n0)
         if isinstance(self.burst, str):
@@ -142,7 +140,7 @@ class Dpp(AdmissionPolicy):
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         lo, hi = self.interval(view)
         room = view.room() if self.burst == "buffer" else None
-        limit = capacity_of(self.capacity, view.system)
+        limit = None if self.capacity is None else self.retention(view.system).limit(view.system)
         for most in (None if isinstance(self.burst, str) else self.burst, limit, room):
             if most is not None:
                 hi = np.minimum(hi, np.sum(most, axis=-1))
@@ -175,8 +173,7 @@ class Acdpp(Dpp):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.rate is not None:
-            positive("rate", self.rate)
+        positive("rate", self.rate, optional=True)
         inside_unit("phi", self.phi)
         if self.rho is not None:
             inside_unit("rho", self.rho)
@@ -333,7 +330,7 @@ def concave_part(objective: BentCurve, start: Floats, end: Floats) -> tuple[Floa
     return np.where(concave, left, end), np.where(concave, right, end)
 
 
-def _edge(excess: Function, within: Floats, beyond: Floats) -> Floats:
+def _edge(excess: Callable[[Floats], Floats], within: Floats, beyond: Floats) -> Floats:
     """Between a point where `excess` is negative and one where it may not be: the last negative one."""
     reaches = excess(beyond) < 0
     within = np.where(reaches, beyond, within)

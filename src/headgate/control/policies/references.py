@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headgate.control.checks import positive
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, ceiling, within_purse
+from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, within_purse
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, Fifo, KStep, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
@@ -37,8 +37,7 @@ class Constant(AdmissionPolicy):
     """whether spending ends at C·T in all"""
 
     def __post_init__(self) -> None:
-        if self.rate is not None:
-            positive("rate", self.rate)
+        positive("rate", self.rate, optional=True)
         if self.K is not None:
             KStep(self.K, capacity=self.capacity)  # refuses a bad K or capacity now
 
@@ -74,8 +73,7 @@ class Hybrid(AdmissionPolicy):
     """whether the stale clients' samples are paid for"""
 
     def __post_init__(self) -> None:
-        if self.rate is not None:
-            positive("rate", self.rate)
+        positive("rate", self.rate, optional=True)
         if self.fill not in FILLS:
             raise SettingError(f'fill = "{self.fill}": must be one of {", ".join(FILLS)}')
         if self.K is not None:
@@ -133,7 +131,7 @@ class Oracle(AdmissionPolicy):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clairvoyant(BudgetedPolicy):
-    """Knows all prices and buys the most samples that the money can: nobody could use it. Run r is that of the r-th seed."""
+    """Knows all prices, so it buys the most samples that the money can. A reference; run r is that of the r-th seed."""
 
     fill: float = 0.0
     given: PolicyContext | None = field(default=None, metadata={"setting": False})
@@ -239,7 +237,7 @@ class Held(AdmissionPolicy):
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         ask, memory = self.policy.admit(view, memory)
         by_client = view if view.price.ndim > 1 else view._replace(price=view.price[:, None])
-        most = np.full(view.debt.shape, min(ceiling(view, overdraft=0.0), view.money))
+        most = np.full(view.debt.shape, min(view.system.money(view.t), view.money))
         whole = [each for each in (ask.given, ask.free) if each is not None]
         given, room = None, ask.room
         if whole:
