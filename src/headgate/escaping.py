@@ -48,7 +48,7 @@ def shown(value: Any, most: int = LONGEST) -> str:
 def _brief(value: Any, depth: int) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value).bit_length() > 1000:
         return f"a whole number of about {round(value.bit_length() * 0.30103)} digits"
-    if isinstance(value, str):
+    if isinstance(value, str | bytes):
         return value[: 4 * LINE] if depth == 0 else repr(value[:LONGEST])
     if isinstance(value, list | tuple | dict):
         if depth > 3:

@@ -1,7 +1,7 @@
-"""The one way in for whatever a user brings: a class whose fields are its settings.
+"""Parts: classes whose fields are their settings, shipped or of the user's own.
 
-A recipe names a part by its kind, or as `module:Class`, and its settings beside it; Python hands over the object. Both are
-on equal terms with what is shipped, and a part is written to the record as a recipe would name it.
+A recipe names a part by its kind, or as `module:Class`, with its settings; in Python it is an object. The record names it
+as a recipe would.
 """
 
 import importlib
@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ import numpy as np
 
 from headgate.control import policies, prices, retention, selection
 from headgate.control.policy import AdmissionPolicy
-from headgate.errors import HeadgateError, SettingError
+from headgate.errors import HeadgateError, SettingError, require
 from headgate.escaping import one_line, shown
 from headgate.limits import NUMBER
 
@@ -38,7 +39,7 @@ class Unnamed(SettingError):
 
 
 class Untrusted(SettingError):
-    """Code outside the package that nobody has said to be trusted: it is not imported."""
+    """Code outside the package that is not trusted: it is not imported."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,7 @@ def make(slot: Slot, said: Any, where: str, search: Search = OWN, usual: str | N
         return said
     if isinstance(said, str):
         said = {"kind": said}
-    if not isinstance(said, Mapping):
-        raise SettingError(f"{where} = {shown(said)}: must be a {slot.name}: its kind, or a section with `kind`")
+    require(isinstance(said, Mapping), where, said, f"a {slot.name}: its kind, or a section with `kind`")
     kind, settings = said.get("kind", usual), {key: value for key, value in said.items() if key != "kind"}
     if isinstance(kind, str) and kind in slot.kinds:
         return fill(slot.kinds[kind], settings, where, search)
@@ -112,8 +112,7 @@ def make(slot: Slot, said: Any, where: str, search: Search = OWN, usual: str | N
 
 def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = OWN) -> Any:
     """An instance of a class from its settings, checked against its fields; an error names what is wrong in one line."""
-    if not isinstance(settings, Mapping):
-        raise SettingError(f"{where} = {shown(settings)}: must be a section")
+    require(isinstance(settings, Mapping), where, settings, "a section")
     values: dict[str, Any] = {}
     if is_dataclass(kind):
         stated = checked(_model(kind), dict(settings), where)
@@ -131,8 +130,8 @@ def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = O
         if value is None:
             continue
         if slot is not None and Ellipsis in members:
-            if not isinstance(value, list | tuple):
-                raise SettingError(f"{key} = {shown(value)}: must be a list of {slot.name}s: kinds, or tables with `kind`")
+            wanted = f"a list of {slot.name}s: kinds, or tables with `kind`"
+            require(isinstance(value, list | tuple), key, value, wanted)
             values[name] = tuple(make(slot, each, f"{key}[{number}]", search) for number, each in enumerate(value))
         elif slot is not None:
             values[name] = make(slot, value, key, search)
@@ -162,7 +161,9 @@ IN_TOML = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
 }
-"""pydantic's complaints that speak of Python's types, as who writes a recipe would put them"""
+"""pydantic's complaints that speak of Python's types, in the words of a recipe"""
+PYDANTICS = re.compile("^(Value error, )?(Input should be )?(must be )?")
+"""how its other complaints begin"""
 
 
 def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
@@ -179,13 +180,9 @@ def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
         if first["type"] == "missing":
             raise SettingError(f"{where}.{path[0]}: is missing") from None
         messages = dict.fromkeys(
-            IN_TOML.get(e["type"]) or _plain_words(e["msg"]) for e in errors if e["loc"][0] == first["loc"][0]
+            IN_TOML.get(e["type"]) or PYDANTICS.sub("", e["msg"]) for e in errors if e["loc"][0] == first["loc"][0]
         )
         raise SettingError(f"{where}.{path[0]} = {shown(raw.get(path[0]))}: must be {' or '.join(messages)}") from None
-
-
-def _plain_words(message: str) -> str:
-    return message.removeprefix("Value error, ").removeprefix("Input should be ").removeprefix("must be ")
 
 
 @cache

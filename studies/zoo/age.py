@@ -13,7 +13,7 @@ import numpy as np
 from headgate.control.checks import positive
 from headgate.control.policies.budgeted import wear
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.latest_prices import mean_price, remember, remembered, seen_prices, unseen
+from headgate.control.policies.budgeted.latest_prices import remember, remembered, seen_prices, unseen
 from headgate.control.policies.budgeted.price_limit import todays
 from headgate.control.policies.budgeted.purse import pace
 from headgate.control.types import Arrays, Floats, System, View
@@ -42,7 +42,7 @@ class Age(BudgetedPolicy):
         price, places = view.one_price(), self.places(view.system)
         memory = wear.observe(remember(memory, todays(view)), view, places)
         spend = np.maximum(pace(view, self.overdraft) / places.sum(), np.finfo(np.float64).tiny)
-        mean = np.maximum(mean_price(memory), np.finfo(np.float64).tiny)
+        mean = np.maximum(memory["prices"].sum(axis=-1) / remembered(memory), np.finfo(np.float64).tiny)
         guess = mean / np.maximum(mean / spend, 1.0) ** (1 + self.power)
         kappa = np.where(memory["age_price"] > 0, memory["age_price"], guess)[:, None] * STEPS
         tried = age_limits(quantiles(memory), kappa, self.power)

@@ -71,8 +71,8 @@ def test_policies_at_a_price_per_client(name):
 @pytest.mark.parametrize(
     "rule",
     [
-        r.KStep(1), r.KStep(60), r.KStep(np.array([2, 5, 1])), r.KStep(3, forever=(0, 3)), r.KStep(1, capacity=2),
-        r.KStep(2, capacity="buffer", forever=(0, 3)), r.KStep(np.array([2, 5, 1]), capacity=BUFFER), r.KStep(50, capacity=2),
+        r.KStep(1), r.KStep(60), r.KStep(3, forever=(0, 3)), r.KStep(1, capacity=2),
+        r.KStep(2, capacity="buffer", forever=(0, 3)), r.KStep(5, capacity=BUFFER), r.KStep(50, capacity=2),
         r.Fifo(), r.Fifo(1), r.Fifo((3, 2, 1, 9, 5)),
         *(kind(capacity) for kind in (r.Reservoir, r.ClassBalanced) for capacity in (1, BUFFER)),
     ],

@@ -52,7 +52,7 @@ def refused(ask) -> str:
         (f"system.buffers={DEEP}", "--set system.buffers=[[[["),
         (f"data.kind={'x' * 20_000}", "data.kind = xxx"),
         (f"{'a.' * 5000}b=1", "must look like section.key=value"),
-        (BURSTS % "2e8", "prices.length = 200000000: must not be beyond 1,000,000"),
+        (BURSTS % "2e8", "prices.length = 200000000: must be a whole number, 1 to 1,000,000"),
         (BURSTS % "2.5", "prices.length = 2.5: must be a whole number"),
         (f"prices={{kind = 'markov', levels = {[1.0] * 2000}, transition = [[1]]}}", "levels: 2,000 of them; at most 1,000"),
         ("prices={kind = 'trace', prices = [1e300]}", "price 1e+300 in row 1"),

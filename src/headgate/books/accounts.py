@@ -4,7 +4,7 @@ Nothing here knows of Flower or of a model. The ledger in memory is the replay o
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -413,20 +413,16 @@ def closings(
     if receipt.position != order.known + before:
         raise DataError(f"has ever admitted {receipt.position} samples, by its answers {order.known + before}")
     closed = [row._replace(admitted=said.get(t, 0), learned=receipt.round) for t, row in sorted(unheard.items())]
-    owed = before - sum(row.admitted or 0 for row in closed)
+    owed, corrected = before - sum(row.admitted or 0 for row in closed), list[Ordered]()
     if owed < 0:
         raise DataError(f"takes back {-owed} samples that it told of before")
-    return Closings(closed, list(_corrected(past, more, owed, receipt.round)))
-
-
-def _corrected(past: Mapping[int, Ordered], more: Mapping[int, int], owed: int, now: int) -> Iterator[Ordered]:
-    """`owed` samples on the orders that were closed too low, the oldest first."""
-    for t, most in sorted(more.items()):
+    for t, most in sorted(more.items()):  # on the orders that were closed too low, the oldest first
         count, row = min(most, owed), past[t]
         owed -= count
         if count:
-            free = max(row.free - (row.admitted or 0), 0)
-            yield row._replace(ordered=count, free=min(free, count), admitted=count, learned=now)
+            free = min(max(row.free - (row.admitted or 0), 0), count)
+            corrected.append(row._replace(ordered=count, free=free, admitted=count, learned=receipt.round))
+    return Closings(closed, corrected)
 
 
 def check_held(receipt: Receipt, order: Order, expected: int) -> None:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from headgate.books.durable import Durable
-from headgate.books.messages import one_line
+from headgate.books.messages import TEXT
 from headgate.control.amendments import Amendment
 from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import Floats, Losses, System, Terms
 from headgate.errors import LedgerError, SettingError
+from headgate.escaping import one_line
 
 if TYPE_CHECKING:
     from headgate.books.accounts import Settlement
@@ -254,7 +255,7 @@ class LedgerStore(Durable):
             self._note(events)
 
     def _note(self, events: Iterable[Event]) -> None:
-        rows = [event._replace(reason=one_line(event.reason)) for event in events]
+        rows = [event._replace(reason=one_line(event.reason, TEXT)) for event in events]
         self._db.executemany("INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", rows)
 
     def lift(self, client: int) -> bool:
@@ -276,7 +277,7 @@ class LedgerStore(Durable):
             t = int(self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0])
             if order is not None:
                 self._check_adjusted(order, change.adjust)
-            row = (t, now(), one_line(by), one_line(why), json.dumps(changed(change)), *(order or (None, None)))
+            row = (t, now(), one_line(by, TEXT), one_line(why, TEXT), json.dumps(changed(change)), *(order or (None, None)))
             self._db.execute(
                 "INSERT INTO amendments (round, made, by, why, change, of_round, of_client) VALUES (?, ?, ?, ?, ?, ?, ?)", row
             )

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, TypeVar, get_type_hints
 
 from headgate.errors import DataError
+from headgate.escaping import shown
 
 RECORD = "headgate"
 """the name of our record beside the arrays and metrics of a message"""
@@ -101,9 +102,8 @@ class Receipt:
             raise DataError(f"receipt.admitted has {len(self.admitted)} entries for {len(self.rounds)} rounds")
         ascending = all(before < after for before, after in pairwise((0, *self.rounds)))
         if not ascending or self.rounds[-1:] != (self.round,):  # an answer names at least the order that it answers
-            raise DataError(
-                f"receipt.rounds = {_short(list(self.rounds))}: must ascend up to round {self.round}, and end with it"
-            )
+            wanted = f"must ascend up to round {self.round}, and end with it"
+            raise DataError(f"receipt.rounds = {shown(list(self.rounds))}: {wanted}")
         own = self.position - self.lost  # samples that this store has ever held
         for less, more, value, most in (
             ("n", "occupancy", self.n, self.occupancy),
@@ -188,37 +188,18 @@ def checked(name: str, hint: Any, value: Any) -> Any:
     """A stranger's value, which must be of that type and within bounds; refused with its name."""
     if hint == tuple[int, ...]:
         if not isinstance(value, list) or len(value) > LISTED:
-            raise DataError(f"{name} = {_short(value)}: must be a list of whole numbers, at most {LISTED}")
+            raise DataError(f"{name} = {shown(value)}: must be a list of whole numbers, at most {LISTED}")
         return tuple(checked(name, int, entry) for entry in value)
     if hint is int:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
-            raise DataError(f"{name} = {_short(value)}: must be a whole number, 0 or more")
+            raise DataError(f"{name} = {shown(value)}: must be a whole number, 0 or more")
     elif hint is float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-            raise DataError(f"{name} = {_short(value)}: must be a finite number, at most {LARGEST}")
+            raise DataError(f"{name} = {shown(value)}: must be a finite number, at most {LARGEST}")
     elif not isinstance(value, hint):
-        raise DataError(f"{name} = {_short(value)}: must be {'true or false' if hint is bool else 'text'}")
+        raise DataError(f"{name} = {shown(value)}: must be {'true or false' if hint is bool else 'text'}")
     elif hint is str:
         most = SETTINGS if name in ("order.settings", "order.choice") else TEXT
         if len(value) > most or not value.isprintable():
-            raise DataError(f"{name} = {_short(value)}: must be one line of at most {most} printable characters")
+            raise DataError(f"{name} = {shown(value)}: must be one line of at most {most} printable characters")
     return value
-
-
-def _short(value: Any) -> str:
-    """What was said, for a refusal: of long things only the beginning is looked at."""
-    if isinstance(value, int) and abs(value) > LARGEST:
-        return f"a number of {value.bit_length()} bits"
-    long = isinstance(value, str | bytes | list) and len(value) > 60
-    text = ascii(value[:60] if long else value)
-    return f"{text[:57]}..." if long or len(text) > 60 else text
-
-
-def one_line(text: str) -> str:
-    """A stranger's text as records and terminals may show it: its first line, printable, at most `TEXT` characters.
-
-    >>> one_line("lost\\x1b[2J\\nand more")
-    'lost?[2J'
-    """
-    first = next(iter(text[: 4 * TEXT].splitlines()), "")
-    return "".join(letter if letter.isprintable() else "?" for letter in first)[:TEXT]

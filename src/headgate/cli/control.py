@@ -216,7 +216,7 @@ def compare(
     chosen = policies or (POLICIES if recipe in recipe_names() else "recipe")
     overrides = recipe_overrides(set_, rounds, seeds, None if chosen == "recipe" else chosen)
     experiment = headgate.load(recipe, *overrides)
-    if policies is None and chosen == POLICIES and experiment.price_per_client:
+    if policies is None and chosen == POLICIES and experiment.prices.path(experiment.seeds[:1], 1, 2).ndim == 3:
         chosen = POLICIES.replace("acdpp,", "")  # which needs one price a round
         overrides = recipe_overrides(set_, rounds, seeds, chosen)
         experiment = headgate.load(recipe, *overrides)

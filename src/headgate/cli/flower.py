@@ -215,8 +215,8 @@ def clients(
     from rich.text import Text
 
     from headgate.analysis.display import StackedTable, show
-    from headgate.books.messages import one_line
     from headgate.books.statement import opened
+    from headgate.escaping import one_line
 
     with opened(folder) as store:
         for client in lift or ():

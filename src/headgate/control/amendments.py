@@ -4,14 +4,14 @@ An amendment holds from the next round on. What was approved, decided and paid b
 """
 
 from dataclasses import dataclass, fields, replace
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.types import LEDGER_ARRAYS, Amended, Contents, Ledger, System, Terms
-from headgate.errors import LedgerError, SettingError
+from headgate.errors import LedgerError, SettingError, require
 from headgate.limits import ROUNDS, SAMPLES
 
 
@@ -40,19 +40,15 @@ class Amendment:
     """what an invoice says beyond what was charged; below 0: a refund"""
 
     def __post_init__(self) -> None:
-        for name in ("money", "adjust"):
-            if not isfinite(getattr(self, name)):
-                raise SettingError(f"{name} = {getattr(self, name)}: must be a finite amount")
-        if self.budget is not None and not (isfinite(self.budget) and self.budget > 0):
-            raise SettingError(f"budget = {self.budget}: must be a finite amount above 0")
-        if self.month is not None and not (isfinite(self.month) and self.month >= 0):
-            raise SettingError(f"month = {self.month}: must be a finite amount, 0 or more")
-        if isinstance(self.horizon, int) and not 1 <= self.horizon <= ROUNDS:
-            raise SettingError(f"horizon = {self.horizon}: must be from 1 to {ROUNDS:,}, or open")
-        if self.join is not None and not 1 <= self.join <= SAMPLES:
-            raise SettingError(f"join = {self.join}: must be from 1 to {SAMPLES:,} places")
-        if self.weight is not None and (self.join is None or not (isfinite(self.weight) and self.weight > 0)):
-            raise SettingError(f"weight = {self.weight}: must be above 0, for a client that joins")
+        require(isfinite(self.money), "money", self.money, "a finite amount")
+        require(isfinite(self.adjust), "adjust", self.adjust, "a finite amount")
+        require(self.budget is None or 0 < self.budget < inf, "budget", self.budget, "a finite amount above 0")
+        require(self.month is None or 0 <= self.month < inf, "month", self.month, "a finite amount, 0 or more")
+        known = not isinstance(self.horizon, int) or 1 <= self.horizon <= ROUNDS
+        require(known, "horizon", self.horizon, f"from 1 to {ROUNDS:,}, or open")
+        require(self.join is None or 1 <= self.join <= SAMPLES, "join", self.join, f"from 1 to {SAMPLES:,} places")
+        joins = self.weight is None or (self.join is not None and 0 < self.weight < inf)
+        require(joins, "weight", self.weight, "above 0, for a client that joins")
         if all(getattr(self, own.name) == own.default for own in fields(self)):
             raise SettingError("the amendment changes nothing")
 
@@ -76,7 +72,13 @@ def amended(system: System, change: Amendment, t: int, spent: float) -> System:
         budget = (money - spent) / (horizon - t)
     if money < 0:
         raise SettingError(f"money = {change.money:g}: takes back more than the {money - change.money:g} that were approved")
-    left = _left(system, before.left, change.leave)
+    left, leave, remaining = before.left, change.leave, system.clients - len(before.left)
+    if leave is not None:
+        if not 0 <= leave < system.clients or leave in left:
+            raise SettingError(f"leave = {leave}: is not a client; there are {remaining}")
+        if remaining == 1:
+            raise SettingError(f"leave = {leave}: is the last client")
+        left = tuple(sorted((*left, leave)))
     suspended = before.suspended if change.suspend is None else change.suspend
     buffer, weight = system.buffer, np.where(np.isin(np.arange(system.clients), left), 0.0, system.weight)
     if change.join is not None:
@@ -86,38 +88,24 @@ def amended(system: System, change: Amendment, t: int, spent: float) -> System:
     return replace(system, buffer=buffer, weight=weight, budget=budget, horizon=horizon, amended=news)
 
 
-def _left(system: System, left: tuple[int, ...], leave: int | None) -> tuple[int, ...]:
-    if leave is None:
-        return left
-    if not 0 <= leave < system.clients or leave in left:
-        raise SettingError(f"leave = {leave}: is not a client; there are {system.clients - len(left)}")
-    if len(left) + 1 == system.clients:
-        raise SettingError(f"leave = {leave}: is the last client")
-    return tuple(sorted((*left, leave)))
-
-
 def carried_over(ledger: Ledger, change: Amendment, empty: Ledger, terms: Terms) -> Ledger:
     """Return the ledger under amended terms; `empty` is what a run under them would begin with."""
     spent = ledger.spent + change.adjust
     if np.any(spent < 0):
         raise LedgerError(f"adjust = {change.adjust:g}: is more than the {float(ledger.spent.min()):g} that were spent")
     own: dict[str, Any] = {name: _into(getattr(empty, name), getattr(ledger, name)) for name in LEDGER_ARRAYS}
+    own["spent"] = spent
     memory = {name: _into(empty.memory[name], array) for name, array in ledger.memory.items()}
     recent = tuple(_into(new, old) for new, old in zip(empty.contents.recent, ledger.contents.recent, strict=True))
-    rest = {name: _held(name, empty.contents, ledger.contents) for name in ("born", "places", "labels")}
-    after = replace(empty, t=ledger.t, memory=memory, contents=Contents(recent, **rest), terms=terms, looks=ledger.looks, **own)
-    return replace(after, spent=spent)
-
-
-def _held(name: str, empty: Contents, before: Contents) -> NDArray[Any] | None:
-    new, old = getattr(empty, name), getattr(before, name)
-    return None if old is None else _into(new.astype(old.dtype), old)
+    held = {name: array for name, array in ledger.contents._asdict().items() if name != "recent" and array is not None}
+    contents = Contents(recent, **{name: _into(getattr(empty.contents, name), array) for name, array in held.items()})
+    return replace(empty, t=ledger.t, memory=memory, contents=contents, terms=terms, looks=ledger.looks, **own)
 
 
 def _into(new: NDArray[Any], old: NDArray[Any]) -> NDArray[Any]:
     """`old` where it was, and `new` beyond it: clients that join come last, and so do their places."""
     if new.shape == old.shape:
         return old
-    both = new.copy()
+    both = new.astype(old.dtype)
     both[tuple(slice(size) for size in old.shape)] = old
     return both

@@ -19,7 +19,7 @@ def whole_total(asked: Floats, carry: Floats, most: Ints | None = None, lot: int
     if most is not None:
         asked = np.minimum(asked, np.maximum(most - carry, 0.0))
     due = asked + carry
-    total = np.floor(due + ROUNDING) if lot == 1 else lot * np.floor((due + ROUNDING) / lot)
+    total = lot * np.floor((due + ROUNDING) / lot)
     return total.astype(np.int64), due - total, asked
 
 
@@ -79,7 +79,7 @@ def _entitled(parts: Ints, shares: Ints, whole: int) -> Ints:
 
 
 def _fill_up(given: Ints, left: Ints, spare: Ints) -> tuple[Ints, Ints]:
-    """One sample more for everybody with room, as often as there is enough for all of them: the same, at once."""
+    """One sample more for every client with room, as often as there is enough for all of them, in one step."""
     low, high = np.zeros_like(left), spare.max(axis=-1)
     while (low < high).any():  # the highest level that can be paid for
         level = (low + high + 1) // 2

@@ -5,7 +5,6 @@ rounds, a capacity from where the window would begin. Other rules are asked who 
 arrive.
 """
 
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,31 +44,22 @@ class Buffers:
             raise SettingError(f"{type(rule).__name__}: needs a capacity; only window rules go without")
         rule.check()
         self.K = rule.K if isinstance(rule, KStep) else None
-        if np.ndim(self.K) and np.shape(self.K) != (runs,):  # type: ignore[arg-type]  # None has no dimensions
-            raise SettingError(f"K: has {np.size(self.K)} entries for {runs} runs")  # type: ignore[arg-type]
         forever = rule.forever if isinstance(rule, KStep) else ()
         self.forever = np.isin(np.arange(system.clients), forever) if forever else None
-        self._longest = int(np.max(self.K)) if self.K is not None else 0
         # before any memory is taken: arrays by client, those of the last K rounds, and the places
-        many, kept = runs * self.clients, min(self._longest, system.horizon or self._longest)
+        K = self.K or 0
+        many, kept = runs * self.clients, min(K, system.horizon or K)
         what = f"{runs} runs of {self.clients} clients"
-        wanted = f"K = {self._longest}: {what}, and what they admitted in {kept} rounds, take"
+        wanted = f"K = {K}: {what}, and what they admitted in {kept} rounds, take"
         check_memory(wanted, many * (BY_CLIENT + 8 * kept))
         if self.limit is not None:
             most, place = int(self.limit.max()), BY_PLACE if self.window else BY_CHOSEN_PLACE
             check_memory(f"capacity = {most}: {what} with so many places each take", many * (BY_CLIENT + place * most))
 
-    @cached_property
-    def _rows_by_K(self) -> list[tuple[int, Ints | slice]]:
-        """The runs of each K; every round asks for them."""
-        rows = {int(K): np.flatnonzero(np.asarray(self.K) == K) for K in np.unique(np.asarray(self.K))}
-        together = {K: own[-1] - own[0] + 1 == own.size for K, own in rows.items()}  # as in a plan: a slice is quicker
-        return [(K, slice(int(own[0]), int(own[-1]) + 1) if together[K] else own) for K, own in rows.items()]
-
     def open(self) -> Contents:
         """Before round 1."""
         none = np.zeros((self.runs, self.clients), dtype=np.int64)
-        recent = (none,) * self._longest
+        recent = (none,) * (self.K or 0)
         if self.limit is None:
             return Contents(recent)
         slots = (self.runs, self.clients, int(self.limit.max()))
@@ -83,13 +73,7 @@ class Buffers:
         """Where the windows begin in round t before anything is admitted: what left by age is gone."""
         if self.K is None:
             return ledger.dropped
-        recent = ledger.contents.recent
-        if np.ndim(self.K) == 0:
-            gone = recent[t % self._longest]
-        else:
-            gone = np.empty_like(ledger.dropped)
-            for K, rows in self._rows_by_K:
-                gone[rows] = recent[(t - K) % self._longest][rows]
+        gone = ledger.contents.recent[t % self.K]
         if self.limit is not None:
             gone = np.maximum(ledger.dropped, gone)
         return gone if self.forever is None else np.where(self.forever, ledger.dropped, gone)
@@ -107,7 +91,7 @@ class Buffers:
         contents = ledger.contents
         if self.K is not None:  # references to the last K cumulative admissions: nothing is copied, nothing overwritten
             recent = list(contents.recent)
-            recent[t % self._longest] = last
+            recent[t % self.K] = last
             contents = contents._replace(recent=tuple(recent))
         if self.limit is None:
             assert self.K is not None

@@ -1,4 +1,4 @@
-"""What a setting may be; each check refuses with the setting's name and value."""
+"""What a setting may be; each check refuses with the setting's name and value. `optional`: it may be left out, as None."""
 
 import hashlib
 from typing import Any
@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError, SettingError, require
 from headgate.escaping import shown
 from headgate.limits import NUMBER, TINY
 
 
-def positive(name: str, value: ArrayLike, most: float = NUMBER) -> None:
-    zero_or_more(name, value, most, above=0.0)
+def positive(name: str, value: ArrayLike | None, most: float = NUMBER, optional: bool = False) -> None:
+    zero_or_more(name, value, most, optional, above=0.0)
 
 
-def a_share(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
+def a_share(name: str, value: float | None, optional: bool = False) -> None:
+    if not (optional if value is None else 0 <= value <= 1):
         raise SettingError(f"{name} = {value}: must lie between 0 and 1")
 
 
@@ -24,6 +24,12 @@ def inside_unit(name: str, value: ArrayLike) -> None:
     array = _array(value)
     if array is None or not np.all((array > 0) & (array < 1)):
         raise SettingError(f"{name} = {_said(value)}: must lie strictly between 0 and 1")
+
+
+def whole(name: str, value: object, least: int = 1, most: int | None = None) -> None:
+    """Refuse what is not one whole number of at least `least`."""
+    fits = isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= (most or value)
+    require(bool(fits), name, value, f"a whole number, {least} " + ("or more" if most is None else f"to {most:,}"))
 
 
 def whole_numbers(name: str, values: ArrayLike, most: float = NUMBER) -> NDArray[np.int64]:
@@ -36,7 +42,9 @@ def whole_numbers(name: str, values: ArrayLike, most: float = NUMBER) -> NDArray
     return array.astype(np.int64, copy=False)
 
 
-def zero_or_more(name: str, value: ArrayLike, most: float = NUMBER, above: float = -1.0) -> None:
+def zero_or_more(name: str, value: ArrayLike | None, most: float = NUMBER, optional: bool = False, above: float = -1.0) -> None:
+    if optional and value is None:
+        return
     array, wanted = _array(value), "a finite number, zero or more" if above < 0 else "a positive, finite number"
     if array is None or not np.all(np.isfinite(array)) or np.any(array < 0) or np.any(array <= above):
         raise SettingError(f"{name} = {_said(value)}: must be {wanted}")
@@ -46,7 +54,7 @@ def zero_or_more(name: str, value: ArrayLike, most: float = NUMBER, above: float
         raise SettingError(f"{name} = {_said(value)}: must be at least {TINY:g}")
 
 
-def _array(value: ArrayLike) -> NDArray[Any] | None:
+def _array(value: ArrayLike | None) -> NDArray[Any] | None:
     """The numbers as they are; None where they are none, or do not fit any type."""
     try:
         array = np.array(value)
@@ -55,7 +63,7 @@ def _array(value: ArrayLike) -> NDArray[Any] | None:
     return array if array.dtype.kind in "iuf" or not array.size else None
 
 
-def _said(value: ArrayLike) -> str:
+def _said(value: ArrayLike | None) -> str:
     return shown(value.tolist() if isinstance(value, np.ndarray | np.generic) else value)
 
 

@@ -1,5 +1,6 @@
 """Algorithm 1's server. `decide` is pure; `post` is the only place where time advances."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -29,7 +30,7 @@ from headgate.control.types import (
     Terms,
     View,
 )
-from headgate.errors import LedgerError, SettingError
+from headgate.errors import LedgerError, SettingError, require
 from headgate.escaping import shown
 from headgate.theory.comparison import debt_update
 from headgate.theory.labels import paper
@@ -66,22 +67,18 @@ class Controller:
         looks: float = 0.0,
     ) -> None:
         check_is_policy(policy)
-        if runs < 1:
-            raise SettingError(f"runs = {runs}: must be at least 1")
+        require(runs >= 1, "runs", runs, "at least 1")
         seeds = np.arange(runs) if seeds is None else np.asarray(seeds)
         if seeds.shape != (runs,):
             raise SettingError(f"{seeds.size} seeds for {runs} runs; each needs one")
-        for name in policy.per_run:
-            if np.ndim(value := getattr(policy, name)) and np.shape(value) != (runs,):
-                raise SettingError(
-                    f"{name} = {shown(np.asarray(value).tolist())}: must be one number, or one for each of {runs} runs"
-                )
         shares = policy.shares(system)
         if shares.shape != (system.clients,) or shares.dtype.kind != "i" or np.any(shares < 0) or not shares.any():
             raise SettingError("policy shares must be whole numbers, zero or more, not all zero, one per client")
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
         self.looks = looks
-        self.terms = Terms.of(policy, runs, system.buffer, system.budget, system.horizon)
+        buffers = f"{system.buffer.sum()} places ({hashlib.sha256(system.buffer.tobytes()).hexdigest()[:8]})"
+        end = None if system.horizon is None else int(system.horizon)
+        self.terms = Terms(type(policy).__name__, int(runs), system.clients, float(system.budget), end, buffers)
         self._whole = int(shares.sum())
         if not callable(policy.retention):
             raise SettingError(f"{type(policy).__name__}.retention: must be a method, retention(self, system)")
@@ -150,9 +147,12 @@ class Controller:
             supply = supply._replace(present=present, most=most)
         usual = supply is EVERYTHING and self.system.amended is None
         open_ = None if usual else supply.places(self.system, self.buffers.limit, t)
-        if open_ is not None and not open_.any():
-            return self._nothing(ledger, t, price)
         kept_from = self.buffers.kept_from(ledger, t)
+        chosen_by = {} if self.policy.selection is None else self.policy.selection.heard(ledger)
+        if open_ is not None and not open_.any():  # nothing can be had: the policy is not asked
+            zero, none, last = np.zeros(self.runs), np.zeros_like(ledger.credit), ledger.admitted
+            heard = {**ledger.memory, **chosen_by}
+            return Orders(t, price, zero, none, None, kept_from, last, ledger.carry, ledger.credit, heard)
         left_none = kept_from is ledger.dropped
         kept_by_client = ledger.occupancy if left_none else ledger.admitted - kept_from
         view = View(
@@ -169,7 +169,6 @@ class Controller:
             lot=supply.lot,
             money=supply.money,
         )
-        chosen_by = {} if self.policy.selection is None else self.policy.selection.heard(ledger)
         own = {name: array for name, array in ledger.memory.items() if name not in chosen_by}
         ask, memory = self._asked(view, own)
         if self._first is not None:
@@ -188,9 +187,9 @@ class Controller:
         admitted = lots * lot
         for extra in (ask.given, ask.free):
             admitted = admitted if extra is None else admitted + extra
-        none = ask.given is None and ask.free is None and not total.any()
-        last = ledger.admitted if none else ledger.admitted + admitted
-        first = kept_from if none else self.buffers.first(kept_from, last)
+        nothing = ask.given is None and ask.free is None and not total.any()
+        last = ledger.admitted if nothing else ledger.admitted + admitted
+        first = kept_from if nothing else self.buffers.first(kept_from, last)
         return Orders(
             t=t,
             price=self._paid(ledger, price) if self.looks else price,
@@ -218,13 +217,6 @@ class Controller:
         if price.ndim == 1 and (saved == saved[:, :1]).all():
             return price - saved[:, 0]
         return (price if price.ndim == 2 else price[:, None]) - saved
-
-    def _nothing(self, ledger: Ledger, t: int, price: Floats) -> Orders:
-        """Orders of a round in which nothing can be had: the policy is not asked."""
-        none, first, last = np.zeros_like(ledger.credit), self.buffers.kept_from(ledger, t), ledger.admitted
-        heard = {} if self.policy.selection is None else self.policy.selection.heard(ledger)
-        memory = {**ledger.memory, **heard}
-        return Orders(t, price, np.zeros(self.runs), none, None, first, last, ledger.carry, ledger.credit, memory)
 
     def amend(self, ledger: Ledger, amendment: Amendment) -> "tuple[Controller, Ledger]":
         """Return a controller and a ledger for the rounds that follow, under amended terms.
@@ -304,7 +296,7 @@ class Controller:
             ledger.terms.check(self.terms, "ledger")
 
     def _looks(self, before: Floats, ledger: Ledger, orders: Orders, admitted: Ints, late: Ints | None) -> Floats:
-        """What went into looks so far; late samples took theirs, too."""
+        """The money spent on looks so far, those of late samples included."""
         labels = orders.bought(admitted) if late is None else orders.bought(admitted) + late
         return np.asarray(before + self.looks * np.where(self._looking(ledger), labels, 0).sum(axis=-1))
 
@@ -314,9 +306,7 @@ class Controller:
         each run is found by asking it for one run."""
         if self.runs == 1 or self.runs != self.system.clients:
             return None
-        settings = {name: value[:1] for name in self.policy.per_run if np.ndim(value := getattr(self.policy, name))}
-        policy = replace(self.policy, **settings) if settings else self.policy
-        return Controller(self.system, policy, 1, self.buffers.streams.seeds[:1])
+        return Controller(self.system, self.policy, 1, self.buffers.streams.seeds[:1])
 
     def _asked(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         """What the policy wants, refused where it cannot be meant."""
@@ -358,9 +348,9 @@ class Controller:
                 f"round {t}: prices of shape {price.shape}; needs one, one for each of {self.runs} runs, "
                 f"or one for each run and each of {self.system.clients} clients"
             )
-        if not ((price >= 0) & (price < np.inf)).all():
-            bad = price[~(np.isfinite(price) & (price >= 0))].flat[0]
-            raise SettingError(f"round {t}: a price of {bad}; prices must be finite and zero or more")
+        fine = (price >= 0) & (price < np.inf)
+        if not fine.all():
+            raise SettingError(f"round {t}: a price of {price[~fine][0]}; prices must be finite and zero or more")
         return price
 
     def _reported(self, report: Report, orders: Orders) -> Ints:
@@ -374,15 +364,13 @@ class Controller:
 
     def _losses(self, report: Report, orders: Orders) -> Losses | None:
         losses = self.kept(report.losses)
-        if losses is None:
-            return None
-        for each in losses.arrays:
+        for each in () if losses is None else losses.arrays:
             fine = each.shape == orders.admitted.shape and bool((np.isnan(each) | ((each >= 0) & (each < np.inf))).all())
             _need(fine, orders, "losses must be one for each run and client, finite and 0 or more, or not a number")
         return losses
 
     def kept(self, told: Losses | None) -> Losses | None:
-        """Return of what clients told of their losses what policy and selection listen to."""
+        """Return the reported losses that policy and selection listen to."""
         if told is None or not self.policy.hears:
             return None
         rule = self.policy.selection
@@ -392,9 +380,9 @@ class Controller:
     def _late(self, report: Report, orders: Orders) -> tuple[Ints | None, Floats | None]:
         if report.late is None and report.late_charge is None:
             return None, None
-        late, charge = np.asarray(report.late), np.asarray(report.late_charge)
         together = report.late is not None and report.late_charge is not None
         _need(together, orders, "late samples and their charge belong together")
+        late, charge = np.asarray(report.late), np.asarray(report.late_charge)
         fine = late.shape == orders.admitted.shape and late.dtype.kind == "i" and bool((late >= 0).all())
         _need(fine, orders, "late samples must be whole numbers from 0 on, one per run and client")
         fine = charge.shape == (self.runs,) and bool(((charge >= 0) & (charge < np.inf)).all())

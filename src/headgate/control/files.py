@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.control.buffers import kind_of
 from headgate.control.controller import Controller
 from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger, Losses, Terms
 from headgate.errors import DataError
@@ -31,7 +32,11 @@ def save_ledger(ledger: Ledger, path: Path) -> None:
     if ledger.looks is not None:
         arrays["looks"] = ledger.looks
     head = json.dumps({"format": FORMAT, "t": ledger.t, "terms": ledger.terms._asdict()})
-    narrow = {name: _narrow(array) for name, array in arrays.items()}
+    narrow = {}
+    for name, array in arrays.items():
+        whole = array.dtype.kind == "i" and array.size
+        kind = kind_of(max(int(array.max()), -int(array.min()) - 1)) if whole else array.dtype
+        narrow[name] = array.astype(kind, order="C", copy=False)
     replace_file(path, lambda file: np.savez(file, head=np.array(head), **narrow))  # type: ignore[arg-type]
 
 
@@ -64,8 +69,9 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
     held, memory = matching("contents", known), matching("memory", empty.memory)
     losses = None
     if controller.policy.hears and "losses/new" in stored:
+        unknown = np.zeros(empty.credit.shape)
         names = [f"losses/{name}" for name in Losses._fields if name != "right" or "losses/right" in stored]
-        losses = Losses(*(_told(path, name, stored.pop(name, None), empty.credit) for name in names))
+        losses = Losses(*(_matching(path, name, stored.pop(name, None), unknown, missing=True) for name in names))
     looks = None if empty.looks is None else _matching(path, "looks", stored.pop("looks", None), empty.looks)
     if stored:
         raise DataError(f"{path}: holds {', '.join(sorted(stored))}, which this policy does not know")
@@ -84,30 +90,14 @@ def _contents(contents: Contents) -> dict[str, NDArray[Any]]:
     return named | {name: array for name, array in contents._asdict().items() if name != "recent" and array is not None}
 
 
-def _narrow(array: NDArray[Any]) -> NDArray[Any]:
-    if array.dtype.kind == "i" and array.size:
-        least, most = array.min(), array.max()
-        for kind in (np.int8, np.int16, np.int32):
-            if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
-                return array.astype(kind, order="C")
-    return np.ascontiguousarray(array)
-
-
-def _told(path: Path, name: str, found: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
-    """Losses: not a number where nothing was told."""
-    if found is not None and found.dtype.kind == "f":
-        _matching(path, name, np.where(np.isnan(found), 0.0, found), np.zeros(like.shape))
-        return found
-    return _matching(path, name, found, np.zeros(like.shape))
-
-
-def _matching(path: Path, name: str, found: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
+def _matching(path: Path, name: str, found: NDArray[Any] | None, like: NDArray[Any], missing: bool = False) -> NDArray[Any]:
+    """The array, of the shape and type of `like`, and finite; `missing`: NaN is allowed, where there was no report."""
     if found is None:
         raise DataError(f"{path}: {name} is missing; it was written by another policy or is damaged")
     if found.shape == like.shape and found.dtype.kind == like.dtype.kind == "i" and np.can_cast(found.dtype, like.dtype):
         return found.astype(like.dtype)
     if found.shape != like.shape or found.dtype != like.dtype:
         raise DataError(f"{path}: {name} is {found.dtype}{list(found.shape)}, expected {like.dtype}{list(like.shape)}")
-    if found.dtype.kind == "f" and not np.all(np.isfinite(found)):
+    if found.dtype.kind == "f" and not np.all(np.isfinite(found) | (missing & np.isnan(found))):
         raise DataError(f"{path}: {name} holds numbers that are not finite; the file is damaged")
     return found

@@ -37,7 +37,7 @@ class PolicyContext:
     seeds: Ints
     rounds: int
     linear: bool = True
-    """whether the model that learns is linear; where none is known, nothing speaks against it"""
+    """whether the model is linear; true where no model is known"""
 
     @cached_property
     def mean_price(self) -> float:
@@ -65,10 +65,8 @@ class AdmissionPolicy(ABC):
     selection: Selection | None = field(default=None, kw_only=True)
     """which samples of a window (`data.window`) clients buy; left out: the next ones of their streams"""
 
-    per_run: ClassVar[tuple[str, ...]] = ()
-    """settings that may be one number for each run"""
     listens: ClassVar[bool] = False
-    """whether it is told what clients' samples lost in the round before, `View.losses`; then control waits for the round"""
+    """whether it needs the losses of clients' samples in the round before, `View.losses`; control then waits for the round"""
 
     @property
     def hears(self) -> bool:

@@ -173,7 +173,7 @@ class Plan:
     def setting(self, name: str) -> float | None:
         """K, rate, V or rho as planned; None where the policy has none, or follows a schedule."""
         value = getattr(self.policy, name, None)
-        return None if value is None or isinstance(value, str) or np.ndim(value) else value
+        return value if isinstance(value, int | float) else None
 
 
 def plan(given: PolicyContext, policy: AdmissionPolicy) -> Plan:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headgate.control.checks import whole_numbers
 from headgate.control.ranking import Candidates, RankingRule, ordered, rank_within
 from headgate.control.types import Ints, System
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.limits import ROUNDS
 from headgate.theory.labels import paper
 
@@ -47,17 +47,12 @@ class Retention(RankingRule):
 
     def limit(self, system: System) -> Ints | None:
         """Return the most samples each client can hold, (M,); None: no limit, which window rules alone may have."""
-        return capacity_of(self.capacity, system)
-
-
-def capacity_of(capacity: Capacity | None, system: System) -> Ints | None:
-    """Return a capacity as users state it for the clients of a system, (M,)."""
-    if capacity is None or isinstance(capacity, str):
-        return None if capacity is None else system.buffer
-    room = whole_numbers("capacity", capacity)
-    if room.ndim > 1 or (room.ndim == 1 and room.size != system.clients):
-        raise SettingError(f"capacity has {room.size} entries for {system.clients} clients")
-    return np.broadcast_to(room, (system.clients,))
+        if self.capacity is None or isinstance(self.capacity, str):
+            return None if self.capacity is None else system.buffer
+        room = whole_numbers("capacity", self.capacity)
+        if room.ndim > 1 or (room.ndim == 1 and room.size != system.clients):
+            raise SettingError(f"capacity has {room.size} entries for {system.clients} clients")
+        return np.broadcast_to(room, (system.clients,))
 
 
 # by age and order
@@ -75,16 +70,17 @@ class WindowRule(Retention):
 class KStep(WindowRule):
     """Every sample is trained on for exactly K rounds, or less where there is a `capacity` and its client is full.
 
-    K may differ from run to run, (R,). Clients named in `forever` never drop anything: the stale half of the hybrid policy.
+    Clients named in `forever` never drop anything: the stale half of the hybrid policy.
     """
 
-    K: int | Ints
+    K: int
     capacity: Capacity | None = field(default=None, kw_only=True)
     forever: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if np.any(whole_numbers("K", self.K, ROUNDS) < 1):
+        require(np.ndim(self.K) == 0, "K", self.K, "one whole number")
+        if whole_numbers("K", self.K, ROUNDS) < 1:
             raise SettingError(f"K = {self.K}: a sample must be kept for at least one round")
 
 

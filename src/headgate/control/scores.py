@@ -53,7 +53,7 @@ class Scores(NamedTuple):
 
 NAMES = Scores._fields
 WITHOUT_LABELS = ("entropy", "margin", "guess", "features")
-"""what can be said of samples whose labels nobody knows"""
+"""what is known of samples without labels"""
 ScoresAt = Callable[[Ints, Ints, Ints, tuple[str, ...]], Scores]
 """(runs, clients, positions, what is asked for) → the scores of each sample, one after the other"""
 

@@ -23,7 +23,7 @@ class Selection(RankingRule):
 
     known_scores: ClassVar[tuple[str, ...]] = WITHOUT_LABELS
     beside_held: ClassVar[bool] = False
-    """whether the rule needs the features of what the client holds, too"""
+    """whether the rule also needs the features of what the client holds"""
     listens: ClassVar[bool] = False
     """whether the rule is told how many new samples the model got right in the round before, `Losses.right`"""
 
@@ -37,7 +37,7 @@ class Selection(RankingRule):
         return {}
 
     def heard(self, ledger: Ledger) -> Arrays:
-        """Return what it remembers after it was told of the ledger's last round."""
+        """Return what it remembers after the ledger's last round."""
         return {}
 
     def looking(self, ledger: Ledger) -> Bools:
@@ -138,7 +138,7 @@ class Adaptive(ByMargin):
             many = judged.sum(axis=-1)
             share = np.where(judged, ledger.losses.right, 0.0).sum(axis=-1) / np.maximum(many, 1)
             bought = np.rint((ledger.ever - ever) * many / np.maximum(told.sum(axis=-1), 1)).astype(np.int64)
-            new = np.maximum(bought, many)  # where labels come late, those of other rounds are told of
+            new = np.maximum(bought, many)  # where labels come late, reports include those of other rounds
             right = right + new / np.maximum(new + np.minimum(heard, LATEST), 1) * (share - right)
             heard = heard + new
             pays = right >= np.where(state == MARGINS, self.stop, self.level)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from headgate.control.checks import whole_numbers
+from headgate.control.checks import whole, whole_numbers
 from headgate.control.types import Ints, System
 from headgate.errors import SettingError
 
@@ -40,7 +40,7 @@ class Supply(NamedTuple):
         t : int
             The round.
         """
-        _at_least("lot", self.lot, 1)
+        whole("lot", self.lot)
         gone = () if system.amended is None else system.amended.left
         if system.amended is not None and system.amended.suspended:
             return np.zeros(system.clients, dtype=np.int64)
@@ -60,17 +60,12 @@ class Supply(NamedTuple):
         places[list(gone)] = 0
         places //= self.lot
         if self.in_all is not None:
-            _at_least("in_all", self.in_all, 0)
+            whole("in_all", self.in_all, least=0)
             places = _cut(places, self.in_all // self.lot, t)
         return places * self.lot
 
 
 EVERYTHING = Supply()
-
-
-def _at_least(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise SettingError(f"{name} = {value}: must be a whole number, {least} or more")
 
 
 def _cut(places: Ints, most: int, t: int) -> Ints:

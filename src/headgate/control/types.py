@@ -1,11 +1,10 @@
-"""The nouns of control: what is given, what a server may know, what it asks, orders and is told.
+"""The data of control: what is given, what a server knows, what a policy asks for, orders and reports.
 
 Every array leads with R (runs: seeds × settings) and ends with M (clients) where it has clients.
 Counts are int64 and money is float64, so neither the batch a run is in nor the order of summation
 can change a decision.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from headgate.control.checks import positive, whole_numbers
 from headgate.control.scores import ScoresAt
-from headgate.errors import LedgerError, SettingError
+from headgate.errors import LedgerError, SettingError, require
 from headgate.escaping import shown
 from headgate.limits import SAMPLES
 
@@ -58,15 +57,13 @@ class System:
 
     def __post_init__(self) -> None:
         buffer = whole_numbers("system.buffers", self.buffer, SAMPLES)
-        if buffer.ndim != 1:
-            raise SettingError(f"system.buffers = {shown(buffer.tolist())}: must be a list, one number for each client")
+        require(buffer.ndim == 1, "system.buffers", buffer.tolist(), "a list, one number for each client")
         if buffer.size == 0:
             raise SettingError("system.buffers = []: at least one client is needed")
         for m in np.flatnonzero(buffer < 1)[:1]:
             raise SettingError(f"system.buffers[{m}] = {buffer[m]}: every client needs room for at least one sample")
         positive("system.budget", self.budget)
-        if self.horizon is not None and self.horizon < 1:
-            raise SettingError(f"horizon = {self.horizon}: must be at least one round, or open")
+        require(self.horizon is None or self.horizon >= 1, "horizon", self.horizon, "at least one round, or open")
         weight = np.full(buffer.size, 1.0 / buffer.size) if self.weight is None else np.array(self.weight, dtype=np.float64)
         if weight.shape != buffer.shape:
             raise SettingError(f"system.weights has {weight.size} entries for {buffer.size} clients")
@@ -125,12 +122,6 @@ class Terms(NamedTuple):
     buffers: str
     """places of all clients, and a checksum of the list"""
 
-    @classmethod
-    def of(cls, policy: object, runs: int, buffer: NDArray[np.int64], budget: float, horizon: int | None) -> Self:
-        buffers = f"{buffer.sum()} places ({hashlib.sha256(buffer.tobytes()).hexdigest()[:8]})"
-        end = None if horizon is None else int(horizon)
-        return cls(type(policy).__name__, int(runs), buffer.size, float(budget), end, buffers)
-
     def check(self, asked: Self, what: str) -> None:
         """Refuse a controller of other terms, naming the first that differs."""
         for name, own, other in zip(self._fields, self, asked, strict=True):
@@ -145,7 +136,7 @@ HALF = float(np.log(2))
 class Losses(NamedTuple):
     """What clients' samples lost in a round, on average, under the model that the server sent: before any local step.
 
-    Not a number where there are no such samples, or where nobody told.
+    Not a number where there are no such samples, or no report.
     """
 
     new: Floats
@@ -326,9 +317,9 @@ class Ledger:
     terms: Terms
     """what it was opened for"""
     losses: Losses | None = None
-    """of round t, where the policy or its selection listens and was told"""
+    """of round t, where the policy or its selection listens"""
     looks: Floats | None = None
-    """of what was spent, what was for looks, (R,); None: nobody pays for looks"""
+    """of what was spent, what was for looks, (R,); None: looks are free"""
 
     @cached_property
     def occupancy(self) -> Ints:
@@ -383,6 +374,6 @@ class Streams(NamedTuple):
     seeds: Ints
     """(R,)"""
     labels: Labels | None = None
-    """None: nobody knows the classes"""
+    """None: the classes are not known"""
     scores: ScoresAt | None = None
     """None: there is no model to ask, as in a plan"""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headgate.control.buffers import BY_CLIENT
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.escaping import shown
 from headgate.experiment.experiment import IN_PROCESS, Experiment
 from headgate.experiment.recipes import assign, overridden, read_recipe
@@ -45,15 +45,15 @@ def load(
 def build(
     name: str, tables: Mapping[str, Any], folder: Path | None = None, trusted: Collection[str] | None = None
 ) -> Experiment:
-    """An experiment from the content of a recipe; a `[sweep]` is not its business (`sweep_points`).
+    """An experiment from the content of a recipe; `sweep_points` reads a `[sweep]`.
 
     Code that it names is imported where it is used, and where `trusted` names it; None: the recipe is the user's own.
     """
     for section, table in tables.items():
         if section not in SECTIONS:
             raise SettingError(f"[{shown(section)}]: unknown section{nearest(section, SECTIONS)}")
-        if not isinstance(table, Mapping) and not (isinstance(table, str) and section in PARTS):
-            raise SettingError(f"{section} = {shown(table)}: must be a section")
+        known = isinstance(table, Mapping) or (isinstance(table, str) and section in PARTS)
+        require(known, section, table, "a section")
     run: RunTable = fill(RunTable, tables.get("run", {}), "run")
     folder = folder if run.folder is None else Path(run.folder).resolve()
     horizon = None if run.horizon == "open" else run.rounds if run.horizon is None else run.horizon
@@ -94,9 +94,8 @@ def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, searc
         said = shown(name)
         own = f'; a section [policies.NAME] with kind = "{said}" names your own' if OUTSIDE.fullmatch(name) else ""
         raise SettingError(f"policy {said}: no section [policies.{said}] and no such kind{nearest(name, known)}{own}")
-    if not isinstance(raw, Mapping):
-        raise SettingError(f"policies.{shown(name)} = {shown(raw)}: must be a section")
-    table = {"kind": name} | dict(raw)
+    require(isinstance(raw, Mapping), f"policies.{shown(name)}", raw, "a section")
+    table: dict[str, Any] = {"kind": name, **raw}
     if str(table["kind"]).startswith(IN_PROCESS):
         raise SettingError(f"policies.{shown(name)}: ran {table['kind']}, which no recipe can name; hand it over in Python")
     if isinstance(table.get("bound"), Mapping):  # what it leaves out is the experiment's
@@ -123,18 +122,15 @@ def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str
     name, raw, folder = read_recipe(recipe)
     raw = overridden(raw, overrides, folder)
     sweep = raw.pop("sweep", {})
-    if not isinstance(sweep, Mapping):
-        raise SettingError(f"sweep = {shown(sweep)}: must be a section")
+    require(isinstance(sweep, Mapping), "sweep", sweep, "a section")
     sweep = dict(sweep)
     mode = sweep.pop("mode", "cartesian")
-    if mode not in ("cartesian", "zip"):
-        raise SettingError(f"sweep.mode = {shown(mode)}: must be cartesian or zip")
+    require(mode in ("cartesian", "zip"), "sweep.mode", mode, "cartesian or zip")
     keys = dict(dotted(sweep)) if sweep else {}
     if not keys:
         return [("", build(name, raw, folder))]
     for key, values in keys.items():
-        if not isinstance(values, list) or not values:
-            raise SettingError(f"sweep.{shown(key)} = {shown(values)}: must be a list of values")
+        require(isinstance(values, list) and bool(values), f"sweep.{shown(key)}", values, "a list of values")
     points_in_all = prod(map(len, keys.values())) if mode == "cartesian" else 0
     if points_in_all > POINTS:
         raise SettingError(f"sweep: {points_in_all:,} points; at most {POINTS:,}")

@@ -15,11 +15,10 @@ from headgate.control.policies.references import Held, held
 from headgate.control.policy import AdmissionPolicy, PolicyContext, check_is_policy
 from headgate.control.prices import PriceProcess
 from headgate.control.prices.processes import WithLooks
-from headgate.control.retention import Retention
 from headgate.control.scores import WITHOUT_LABELS
 from headgate.control.selection import Selection
 from headgate.control.types import Ints, System
-from headgate.errors import InfeasibleError, SettingError
+from headgate.errors import InfeasibleError, SettingError, require
 from headgate.experiment.sections import Training, system_table
 from headgate.learning.data import Data
 from headgate.learning.local import LocalTraining
@@ -56,15 +55,14 @@ class Experiment:
 
     def __post_init__(self) -> None:
         seeds = np.asarray(self.seeds, dtype=np.int64)
-        if seeds.ndim != 1 or not seeds.size or seeds[0] < 0 or np.any(np.diff(seeds) != 1):
-            raise SettingError(f"seeds = {seeds.tolist()}: must be whole numbers from 0 on that follow one another")
-        if self.rounds < 1:
-            raise SettingError(f"run.rounds = {self.rounds}: must be at least 1")
+        follow = seeds.ndim == 1 and seeds.size > 0 and seeds[0] >= 0 and bool(np.all(np.diff(seeds) == 1))
+        require(follow, "seeds", seeds.tolist(), "whole numbers from 0 on that follow one another")
+        require(self.rounds >= 1, "run.rounds", self.rounds, "at least 1")
         if not self.policies:
             raise SettingError("run.policies = []: at least one policy is needed")
-        cohort = self.training.cohort
-        if cohort is not None and not 1 <= cohort <= self.system.clients:
-            raise SettingError(f"training.cohort = {cohort}: must be 1 to {self.system.clients}, the number of clients")
+        cohort, clients = self.training.cohort, self.system.clients
+        known = cohort is None or 1 <= cohort <= clients
+        require(known, "training.cohort", cohort, f"1 to {clients}, the number of clients")
         if self.data.changes is not None:
             try:
                 self.data.changes.check(len(self.data.concepts), self.system.clients)
@@ -95,11 +93,11 @@ class Experiment:
                     if not isinstance(rule, Selection):
                         raise SettingError(f"selection = {rule!r}: must be a Selection, as in headgate.control.ByEntropy()")
                     rule.check()
-                kept_by = made.retention(given.system) if late and callable(made.retention) else None
-                if isinstance(kept_by, Retention) and (kept_by.by_class or not {*kept_by.scores} <= {*WITHOUT_LABELS}):
+                # refuses what does not fit system or memory
+                kept_by = Controller(given.system, made, len(given.seeds), given.seeds).buffers.rule
+                if late and (kept_by.by_class or not {*kept_by.scores} <= {*WITHOUT_LABELS}):
                     late_labels = f"looks at labels, which come late (data.late = {late})"
                     raise SettingError(f"retention: {type(kept_by).__name__} {late_labels}")
-                Controller(given.system, made, len(given.seeds), given.seeds)  # refuses what does not fit system or memory
             except SettingError as error:
                 raise SettingError(f"policies.{name}.{error}") from None
             stated[name] = own, made
@@ -131,14 +129,9 @@ class Experiment:
         return PolicyContext(self.system, self.prices, self.bound, self.seeds, self.rounds, self.model.linear)
 
     def given_for(self, policy: AdmissionPolicy) -> PolicyContext:
-        """The same at the prices that a policy pays: where its clients look before they buy, each label takes looks, too."""
+        """The same at the prices that a policy pays: with the price of looks, where its clients look before they buy."""
         looks = self.data.price_of_looks(policy.selection)
         return replace(self.given, prices=WithLooks(self.prices, looks)) if looks else self.given
-
-    @property
-    def price_per_client(self) -> bool:
-        """Whether each client has a price of its own."""
-        return self.prices.path(self.seeds[:1], 1, 2).ndim == 3
 
     def check_prices(self) -> None:
         """Refuses a policy that needs one price a round where each client has its own: before the run begins."""

@@ -14,7 +14,7 @@ from headgate.escaping import shown
 from headgate.learning.data import DATA
 from headgate.limits import DEPTH, RECIPE
 from headgate.reading import parse_toml
-from headgate.registry import POLICY, PRICES, Slot, nearest
+from headgate.registry import POLICY, PRICES, nearest
 
 RECIPES = files("headgate") / "recipes"
 BASES = 8
@@ -131,12 +131,9 @@ def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
             raise SettingError(f"{shown('.'.join(parts))}: {shown(part)} is not a section")
         table = said
     if parts[-1] == "kind" and parts[0] in SLOTS and len(parts) > 1:
-        _drop_other_keys(table, table.get("kind", parts[-2]), value, SLOTS[parts[0]])
+        kinds, before = SLOTS[parts[0]].kinds, table.get("kind", parts[-2])
+        if isinstance(before, str) and isinstance(value, str) and before in kinds and value in kinds:
+            had, has = ({own.name for own in fields(kinds[each])} for each in (before, value))
+            for key in (had - has) & table.keys():
+                del table[key]
     table[parts[-1]] = value
-
-
-def _drop_other_keys(table: dict[str, Any], before: Any, kind: Any, slot: Slot) -> None:
-    if isinstance(before, str) and isinstance(kind, str) and before in slot.kinds and kind in slot.kinds:
-        had, has = ({own.name for own in fields(slot.kinds[each])} for each in (before, kind))
-        for key in (had - has) & table.keys():
-            del table[key]

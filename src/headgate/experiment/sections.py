@@ -115,8 +115,7 @@ class Training:
 
     def __post_init__(self) -> None:
         LocalTraining(self.lr, self.steps, self.momentum, self.weight_decay, self.batch_size)  # refuses what no client could do
-        if self.average is not None:
-            zero_or_more("average", self.average)
+        zero_or_more("average", self.average, optional=True)
         require(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "at least 1")
         wanted = "an accuracy above 0 and at most 1, as in 0.9 for 90 %"
         require(self.target is None or 0 < self.target <= 1, "target", self.target, wanted)

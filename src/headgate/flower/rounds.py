@@ -25,11 +25,11 @@ from headgate.books.messages import (
     Order,
     Receipt,
     from_wire,
-    one_line,
 )
 from headgate.control.checks import positive, zero_or_more
 from headgate.control.types import Floats, Losses
 from headgate.errors import DataError, SettingError
+from headgate.escaping import one_line
 
 NamedArrays = Mapping[str, NDArray[Any]]
 """the parameters of a model, by name"""

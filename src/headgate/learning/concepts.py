@@ -179,17 +179,12 @@ class _InOrder(DriftKind):
     """numbers of concepts, from the first one on; left out: 0, 1 and so on"""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "order", self.order or tuple(range(self._concepts)))
+        object.__setattr__(self, "order", self.order or (0, 1))
         require(self.stagger >= 0, "stagger", self.stagger, "rounds, 0 or more")
         if self.clients is not None:
             require(min(self.clients, default=-1) >= 0, "clients", self.clients, "numbers of clients, from 0 on")
         several = len(self.order) > 1 and min(self.order) >= 0
         require(several, "order", self.order, "two or more numbers of concepts, from 0 on")
-
-    @property
-    def _concepts(self) -> int:
-        """How many it goes through."""
-        return 2
 
     def check(self, concepts: int, clients: int) -> None:
         if max(self.order) >= concepts:
@@ -219,13 +214,10 @@ class Sudden(_InOrder):
 
     rounds: tuple[int, ...]
 
-    @property
-    def _concepts(self) -> int:
-        return len(self.rounds) + 1
-
     def __post_init__(self) -> None:
         ascending = min(self.rounds, default=0) > 1 and list(self.rounds) == sorted(set(self.rounds))
         require(ascending, "rounds", self.rounds, "rounds from 2 on, ascending")
+        object.__setattr__(self, "order", self.order or tuple(range(len(self.rounds) + 1)))
         super().__post_init__()
         if len(self.order) != len(self.rounds) + 1:
             raise SettingError(f"order: has {len(self.order)} concepts for {len(self.rounds)} changes; it needs one more")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate.control.checks import checksum, inside_unit, zero_or_more
+from headgate.control.checks import checksum, inside_unit, whole, zero_or_more
 from headgate.control.selection import Selection
 from headgate.errors import SettingError, require
 from headgate.escaping import shown
@@ -64,7 +64,7 @@ class Imagenette(Shipped):
 
 @dataclass(frozen=True)
 class TableFile(DataSource):
-    """A file of one's own, a row for each sample: .csv with a header, .parquet, or .npz, whose samples may be images.
+    """A file with a row for each sample: .csv with a header, .parquet, or .npz, whose samples may be images.
 
     Classes are the labels in order. Each feature is brought to mean 0 and deviation 1 by the training rows. A column that is
     neither label nor feature may deal the rows to clients: `partition = { kind = "column", column = "site" }`.
@@ -147,8 +147,7 @@ class Data:
         share = "a share of the training images, 0 or more and less than 1"
         require(0 <= self.validation < 1, "validation", self.validation, share)
         for name, least, most in (("window", 1, WINDOW), ("keep", 0, SAMPLES), ("late", 0, ROUNDS)):
-            said = getattr(self, name)
-            require(least <= said <= most, name, said, f"a whole number, {least} to {most:,}")
+            whole(name, getattr(self, name), least, most)
         zero_or_more("look", self.look)
 
     @property

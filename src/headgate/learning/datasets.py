@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.randomness import Purpose, uniform
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError, SettingError, require
 from headgate.escaping import one_line
 from headgate.learning.formats import Labels, PictureFiles, Pixels, recognise
 
@@ -187,8 +187,7 @@ def load_dataset(name: str, folder: Path | None = None) -> Dataset:
             held[rows[len(rows) - len(rows) // 5 :]] = True
         scale = channel_statistics(images[~held])
         return Dataset(name, images[~held], labels[~held], images[held], labels[held], tuple("0123456789"), *scale)
-    if name not in _KNOWN:
-        raise SettingError(f"data.kind = {name}: must be {', '.join(NAMES)} or module:Class")
+    require(name in _KNOWN, "data.kind", name, f"{', '.join(NAMES)} or module:Class")
     known = _KNOWN[name]
     path, source = _find(name, folder or data_folder())
     train, test = source.read(len(known.mean), len(known.classes))

@@ -139,19 +139,16 @@ class DriftingStream:
         if self._whole.rule.ends:
             raise SettingError(f"{where}: holds images back; a stream that stops would end at another place in every concept")
         kept = [own[there[own]] for own in np.split(owners.table, owners.starts[1:])]
-        self._check_nobody_is_idle(number, np.flatnonzero([not own.size for own in kept]), rounds)
-        nobodys = np.zeros(1, np.int64)  # of one who is never in the concept: nobody will ask
-        each = np.split(np.flatnonzero(there[owners.table]), np.cumsum([own.size for own in kept])[:-1])
-        numbers = np.concatenate([own if own.size else nobodys for own in each])
-        rule, labels = self._whole.rule, self._whole.labels
-        return Stream([own if own.size else nobodys for own in kept], self._whole.seed, rule, labels), numbers
-
-    def _check_nobody_is_idle(self, number: int, empty: Ints, rounds: int) -> None:
-        """Refuses clients who own nothing of what comes by in a concept that they will be in."""
+        empty = np.flatnonzero([not own.size for own in kept])
         for t in range(1, rounds + 1 if empty.size else 0):
             found = empty[self.world.changes.at(self._whole.seed, t, empty) == number]
             if found.size:
-                raise SettingError(f"data.concepts[{number}]: client {found[0]} would have no data in round {t}")
+                raise SettingError(f"{where}: client {found[0]} would have no data in round {t}")
+        unused = np.zeros(1, np.int64)  # for a client that is never in the concept
+        each = np.split(np.flatnonzero(there[owners.table]), np.cumsum([own.size for own in kept])[:-1])
+        numbers = np.concatenate([own if own.size else unused for own in each])
+        rule, labels = self._whole.rule, self._whole.labels
+        return Stream([own if own.size else unused for own in kept], self._whole.seed, rule, labels), numbers
 
 
 def world_of(data: Data, dataset: Dataset, seeds: Ints, clients: int) -> World:
@@ -168,7 +165,7 @@ def _seen(look: Concept, images: Pixels, labels: Labels) -> tuple[Pixels, Labels
 
 
 class Judgement(NamedTuple):
-    """Of the models of all runs; NaN where nobody looked."""
+    """Of the models of all runs; NaN where they were not evaluated."""
 
     accuracy: Floats
     """on the test set, (R,)"""
@@ -177,7 +174,7 @@ class Judgement(NamedTuple):
     validation: Floats
     """accuracy on what was held out of the training images, (R,)"""
     by_concept: Floats
-    """accuracy on the test set of each concept, (R, concepts); NaN where nobody is in it"""
+    """accuracy on the test set of each concept, (R, concepts); NaN where no client is in it"""
 
 
 def sets_to_judge_by(shares: Floats, validation: bool) -> list[int]:
@@ -189,9 +186,6 @@ def sets_to_judge_by(shares: Floats, validation: bool) -> list[int]:
 def judgement(places: Sequence[int], scores: Sequence[Floats], shares: Floats) -> Judgement:
     """From accuracy and loss, (R,) each, on the sets at these places, one after the other; `shares` is (R, concepts)."""
     runs, concepts = shares.shape
-    if concepts == 1:
-        known = [*scores[:3], *(np.full(runs, np.nan) for _ in range(3 - len(scores)))]
-        return Judgement(known[0], known[1], known[2], known[0][:, None])
     found = np.full((2, 2, concepts, runs), np.nan)  # test sets and held out; accuracy and loss
     for nth, place in enumerate(places):
         found[place // concepts, :, place % concepts] = scores[2 * nth : 2 * nth + 2]

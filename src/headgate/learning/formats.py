@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,31 +135,21 @@ class IdxFiles(PictureFiles):
 
 def read_idx(path: Path) -> Pixels:
     """The array in an idx file of labels (N,) or grey images (N, H, W), gzipped or not."""
-    with _opened(path) as file:
-        shape = _shape(file)
-        check_memory(f"{path}: takes", math.prod(shape))
-        data = bytearray(file.read(math.prod(shape) + 1))
-        if len(data) != math.prod(shape):
-            more = "more" if len(data) > math.prod(shape) else f"only {len(data)}"
-            raise ValueError(f"its header promises {math.prod(shape)} bytes, {more} are there")
-        return np.frombuffer(data, np.uint8).reshape(shape)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """The content of an idx file, unpacked where it is gzipped."""
     with naming(path), path.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
-        # A gzip file is a stream of bytes; its declared type is narrower than what it can do.
-        yield gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[misc]
-
-
-def _shape(file: IO[bytes]) -> tuple[int, ...]:
-    magic = file.read(4)
-    if magic not in (b"\x00\x00\x08\x01", b"\x00\x00\x08\x03"):
-        raise ValueError(f"no idx file of labels or grey images, starts with {magic.hex() or 'nothing'}")
-    return struct.unpack(f">{magic[3]}I", file.read(4 * magic[3]))
+        file = gzip.GzipFile(fileobj=raw) if packed else raw
+        magic = file.read(4)
+        if magic not in (b"\x00\x00\x08\x01", b"\x00\x00\x08\x03"):
+            raise ValueError(f"no idx file of labels or grey images, starts with {magic.hex() or 'nothing'}")
+        shape = struct.unpack(f">{magic[3]}I", file.read(4 * magic[3]))
+        size = math.prod(shape)
+        check_memory(f"{path}: takes", size)
+        data = bytearray(file.read(size + 1))
+        if len(data) != size:
+            more = "more" if len(data) > size else f"only {len(data)}"
+            raise ValueError(f"its header promises {size} bytes, {more} are there")
+        return np.frombuffer(data, np.uint8).reshape(shape)
 
 
 # CIFAR-10's binary distribution

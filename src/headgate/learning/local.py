@@ -7,7 +7,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from headgate.control.checks import positive, zero_or_more
+from headgate.control.checks import positive, whole, zero_or_more
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Ints
 from headgate.errors import SettingError, require
@@ -37,9 +37,9 @@ class LocalTraining:
 
     def __post_init__(self) -> None:
         positive("lr", self.lr, most=np.inf)
-        for name, value in (("steps", self.steps), ("batch_size", 1 if self.batch_size is None else self.batch_size)):
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
-            require(whole, name, value, "a whole number, 1 or more")
+        whole("steps", self.steps)
+        if self.batch_size is not None:
+            whole("batch_size", self.batch_size)
         zero_or_more("momentum", self.momentum)
         require(self.momentum < 1, "momentum", self.momentum, "less than 1")
         zero_or_more("weight_decay", self.weight_decay)

@@ -180,11 +180,8 @@ class PurchaseSource(StreamSource):
     data: Data
 
     def open(self) -> PurchaseTable | None:
-        return self._empty(0)
-
-    def _empty(self, keep: int) -> PurchaseTable:
         shape, none = (len(self.streams), self.clients), np.zeros(0, np.int32)
-        spare = np.full((*shape, keep, 3), -1, np.int64)
+        spare = np.full((*shape, self.data.keep, 3), -1, np.int64)
         looked = np.zeros(shape, np.int64)
         return PurchaseTable(np.zeros(0, np.int64), none, none, none, looked, spare, looked)
 
@@ -237,9 +234,6 @@ class ChoosingSource(PurchaseSource):
 
     def looking(self, before: Ledger) -> Bools:
         return self.rule.looking(before)
-
-    def open(self) -> PurchaseTable | None:
-        return self._empty(self.data.keep)
 
     def available(self, known: PurchaseTable | None, before: Ledger, ordered: Ints) -> Ints:
         assert known is not None
@@ -349,7 +343,7 @@ class UseCounts:
     def __init__(self, runs: int, samples: int) -> None:
         self.runs, self.samples = runs, samples
         self._keys, self._counts = np.array([-1]), np.zeros(1, dtype=np.int32)
-        """run·samples + sample, ascending, from one that is nobody's, and its count"""
+        """run·samples + sample, ascending after a −1, and its count"""
         self.distinct, self.total, self.squares = (np.zeros(runs, dtype=np.int64) for _ in range(3))
 
     def use(self, runs: Ints, samples: Ints) -> None:

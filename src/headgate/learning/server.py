@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headgate.control.checks import positive
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
-from headgate.errors import SettingError, require
+from headgate.errors import require
 from headgate.registry import Slot
 from headgate.theory.bound import memory_proportional_weight
 from headgate.theory.labels import paper
@@ -116,8 +116,7 @@ def aggregation_weights(rule: str, alpha: Floats, n: Ints) -> Floats:
 
     A run in which nobody has a sample gets weights of zero, so its model stays as it is.
     """
-    if rule not in RULES:
-        raise SettingError(f"training.aggregation = {rule}: must be one of {', '.join(RULES)}")
+    require(rule in RULES, "training.aggregation", rule, f"one of {', '.join(RULES)}")
     present = (n > 0).astype(np.float64)
     if rule == "memory":
         return memory_proportional_weight(alpha, n)

@@ -1,4 +1,4 @@
-"""Position i of client m's stream, for ever: which of its own images comes there.
+"""Position i of client m's endless stream: which of its own images is there.
 
 A sample is known by its number among all images of all clients, so that an image that comes by a second
 time counts as the same sample: "distinct" stays honest.
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.control.checks import whole
 from headgate.control.randomness import Purpose, permutations, uniform
 from headgate.control.types import Ints
 from headgate.errors import SettingError, require
@@ -19,7 +20,7 @@ from headgate.limits import WINDOW
 from headgate.registry import Slot
 
 KEPT = 1 << 14
-"""places of passes that nobody asked for last, kept in case somebody will; when there are more, they all go"""
+"""places of passes that are kept although the last call did not ask for them; when there are more, all are dropped"""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class MarkovStream(Reshuffle):
 
     def __post_init__(self) -> None:
         require(self.mixing >= 1, "mixing", self.mixing, "at least 1 sample")
-        require(0 <= self.passing <= WINDOW, "passing", self.passing, f"a whole number, 0 to {WINDOW:,}")
+        whole("passing", self.passing, 0, WINDOW)
 
     def orders(
         self, seed: int, clients: Ints, first: Ints, length: int, classes: Callable[[int], Ints]
@@ -82,8 +83,7 @@ class MarkovStream(Reshuffle):
             yield slice(place, place + 1), order[np.argsort(drawn, kind="stable")][None]
 
 
-KINDS = {"reshuffle": Reshuffle, "replacement": Replacement, "stop": Stop, "markov": MarkovStream}
-STREAM = Slot("stream", Reshuffle, KINDS)
+STREAM = Slot("stream", Reshuffle, {"reshuffle": Reshuffle, "replacement": Replacement, "stop": Stop, "markov": MarkovStream})
 RESHUFFLE, NONE = Reshuffle(), np.empty(0, np.int64)
 
 
@@ -110,7 +110,7 @@ class Stream:
         """of passes, by client and number of the pass in one number"""
 
     def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> StreamRows:
-        """Return what comes at positions[i] of the stream of clients[i], for every i, in whatever concept.
+        """Return what comes at positions[i] of the stream of clients[i], for every i, in any concept.
 
         Windows move slowly, so the orders of the passes asked for are kept for the next call.
         """

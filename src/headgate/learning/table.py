@@ -1,4 +1,4 @@
-"""What polars reads: tables of one's own, a row for each sample, as .csv, .parquet, or an .npz with an array of samples and
+"""What polars reads: tables with a row for each sample, as .csv, .parquet, or an .npz with an array of samples and
 one of labels; and pictures in parquet files, as they lie on the hub."""
 
 import csv

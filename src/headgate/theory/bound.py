@@ -1,6 +1,6 @@
 """The learning-error bound of Theorem 1, term by term, and the surrogate penalty made from it.
 
-Where the paper's term is undefined it is continued, in one place and for everybody:
+Where the paper's term is undefined it is continued:
 - 1/n − 1/N_eff is taken as 0 where it is negative (a few samples reused far more than the rest);
 - inside the pseudo-dimension term N is replaced by max(N, Pdim), which makes it monotone
   (studies/paper/errata.md, erratum 3);
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.limits import NUMBER, TINY
 from headgate.theory.labels import paper
 
@@ -48,9 +48,8 @@ class BoundConstants:
         for name, value in vars(self).items():
             if value is None:
                 continue
-            if not isfinite(value) or value < 0 or (name == "pdim" and value == 0):
-                wanted = "positive" if name == "pdim" else "zero or more"
-                raise SettingError(f"{name} = {value}: must be a finite number, {wanted}")
+            fits = isfinite(value) and value >= 0 and (value > 0 or name != "pdim")
+            require(fits, name, value, f"a finite number, {'positive' if name == 'pdim' else 'zero or more'}")
             if value > NUMBER or 0 < value < TINY:
                 raise SettingError(f"{name} = {value:g}: must not be beyond {NUMBER:g}, nor below {TINY:g} unless 0")
 

@@ -1,21 +1,19 @@
 """The cost-debt queue, its drift and the interval of ACDPP (paper §5.2, §6.2), and all between it and the costless oracle:
 constant admission, p̄^CK, Ω_1..Ω_3, regret and violations (§6).
 
-Functions named after one round's term return it for every round 1..T; sums are the caller's, or `regret`'s.
+Functions named after one round's term return it for every round 1..T. `regret` sums them.
 """
 
 from math import ceil, e, floor, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from headgate.errors import SettingError
-from headgate.theory.bound import BoundConstants, generalisation_gap, learning_error, mismatch
+from headgate.theory.bound import BoundConstants, Floats, generalisation_gap, learning_error, mismatch
 from headgate.theory.labels import paper
 from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
-
-Floats = NDArray[np.float64]
 
 
 @paper("eq:Z-update")

@@ -79,17 +79,6 @@ def test_v_and_rho_follow_the_horizon_or_double(horizon):
     assert np.array_equal(followed.admitted, stated.admitted) == (horizon is not None)
 
 
-def test_parameters_may_differ_from_run_to_run():
-    values = np.array([1.0, 10.0, 100.0])
-    seeds = np.zeros(3, dtype=np.int64)
-    system = System(MNIST.buffer, 55.0, 50)
-    batch = rehearse(system, Acdpp(rate=10, K=np.array([5, 10, 15]), V=values, rho=0.95), PRICES, seeds, 50)
-    for r, (K, V) in enumerate(zip((5, 10, 15), values, strict=True)):
-        alone = rehearse(system, Acdpp(rate=10, K=K, V=float(V), rho=0.95), PRICES, seeds[:1], 50)
-        assert np.array_equal(batch.admitted[r], alone.admitted[0])
-        assert np.array_equal(batch.n_eff[r], alone.n_eff[0])
-
-
 @pytest.mark.parametrize("fill", ["first", "gradual", "none"])
 @pytest.mark.parametrize("paid", [True, False])
 def test_hybrid_keeps_its_stale_clients_as_they_are(fill, paid):

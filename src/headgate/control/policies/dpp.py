@@ -12,16 +12,15 @@ Rows stop on their own, never because of their neighbours: a run gives the same 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, log2
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from headgate.control.checks import inside_unit, positive, zero_or_more
 from headgate.control.policies.budgeted.purse import within_purse
 from headgate.control.policy import AdmissionPolicy, PolicyContext
-from headgate.control.retention import Capacity, KStep, Retention, capacity_of
-from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
+from headgate.control.retention import Capacity, KStep, Retention
+from headgate.control.types import AdmissionRequest, Arrays, Floats, System, View
 from headgate.errors import SettingError
 from headgate.limits import SAMPLES
 from headgate.theory import bound
@@ -29,7 +28,6 @@ from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import admission_interval, dpp_objective
 from headgate.theory.labels import paper
 
-Function = Callable[[Floats], Floats]
 GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
@@ -55,20 +53,19 @@ def paper_penalty(k: bound.BoundConstants) -> BentCurve:
 
 
 @paper("eq:dpp-policy", "eq:dpp-min-def")
-def minimise_objective(view: View, V: ArrayLike, penalty: BentCurve, n: Floats, N: Floats, lo: Floats, hi: Floats) -> Floats:
+def minimise_objective(view: View, V: float, penalty: BentCurve, n: Floats, N: Floats, lo: Floats, hi: Floats) -> Floats:
     """argmin of J_t(Λ) = Z·(c·Λ − C) + V·p(n + Λ, N + Λ) over lo ≤ Λ ≤ hi, for every run."""
-    weight = np.asarray(V, dtype=np.float64)
     pull = view.debt * view.one_price()
 
     def value(x: Floats) -> Floats:
-        return dpp_objective(view.debt, view.one_price(), x, view.system.budget, weight, penalty.value(n + x, N + x))
+        return dpp_objective(view.debt, view.one_price(), x, view.system.budget, V, penalty.value(n + x, N + x))
 
     def slope(x: Floats) -> Floats:
-        return pull + weight * penalty.slope(n + x, N + x)
+        return pull + V * penalty.slope(n + x, N + x)
 
     def curvature(x: Floats) -> tuple[Floats, Floats]:
         convex, bent = penalty.curvature(n + x, N + x)
-        return weight * convex, weight * bent
+        return V * convex, V * bent
 
     stretch = (penalty.bend[0] - N, penalty.bend[1] - N)
     return argmin_on(BentCurve(value, slope, curvature, stretch), lo, hi)
@@ -87,16 +84,15 @@ def horizon_at(view: View) -> int:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dpp(AdmissionPolicy):
-    """K and V may be one number or one per run; V left out is T^gamma.
+    """V left out is T^gamma.
 
     Z(1) = 0 makes the first choice blind to its cost, so without an interval only the burst cap bounds it:
     by default no round admits beyond the free places of the buffers, and never more than B̄ samples.
     """
 
-    per_run: ClassVar[tuple[str, ...]] = ("K", "V")
-    K: int | Ints | None = None
+    K: int | None = None
     """rounds that a sample is kept; left out: the better of Corollary 2's two"""
-    V: float | Floats | None = None
+    V: float | None = None
     gamma: float = 0.5
     bound: BoundConstants | None = None
     """left out: those of the experiment"""
@@ -113,8 +109,7 @@ class Dpp(AdmissionPolicy):
 
     def __post_init__(self) -> None:
         inside_unit("gamma", self.gamma)
-        if self.V is not None:
-            positive("V", self.V)
+        positive("V", self.V, optional=True)
         zero_or_more("N0", self.N0)
         zero_or_more("n0", self.n0)
         if isinstance(self.burst, str):
@@ -134,7 +129,7 @@ class Dpp(AdmissionPolicy):
     def retention(self, system: System) -> Retention:
         return KStep(self.required("K"), capacity=self.capacity)
 
-    def weight(self, view: View) -> ArrayLike:
+    def weight(self, view: View) -> float:
         """V, or T^gamma."""
         return self.V if self.V is not None else horizon_at(view) ** self.gamma
 
@@ -145,14 +140,14 @@ class Dpp(AdmissionPolicy):
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         lo, hi = self.interval(view)
         room = view.room() if self.burst == "buffer" else None
-        limit = capacity_of(self.capacity, view.system)
+        limit = None if self.capacity is None else self.retention(view.system).limit(view.system)
         for most in (None if isinstance(self.burst, str) else self.burst, limit, room):
             if most is not None:
                 hi = np.minimum(hi, np.sum(most, axis=-1))
         if hi.shape != view.debt.shape:
             hi = np.broadcast_to(hi, view.debt.shape)
         lo = np.minimum(lo, hi)
-        n = view.kept + np.float64(self.n0) * (view.t < np.asarray(self.K))
+        n = view.kept + np.float64(self.n0 if view.t < self.required("K") else 0.0)
         N = view.distinct + np.float64(self.N0)
         total = minimise_objective(
             view, self.weight(view), paper_penalty(self.bound or BoundConstants()), n, N, lo, hi
@@ -165,22 +160,20 @@ class Dpp(AdmissionPolicy):
 class Acdpp(Dpp):
     """ACDPP: drift-plus-penalty inside an interval that shrinks towards the rate Λ̄ (paper §5, Algorithm 1).
 
-    rate and rho may be one number or one per run; rho left out is 1 − T^−phi.
+    rho left out is 1 − T^−phi.
 
     Without a burst cap the first round admits Λ̄/(1−ρ), whatever it costs: that is the literal rule.
     """
 
-    per_run: ClassVar[tuple[str, ...]] = ("K", "V", "rate", "rho")
-    rate: float | Floats | None = None
+    rate: float | None = None
     """Λ̄, the rate on which the interval closes; left out: the highest that fits both constraints"""
-    rho: float | Floats | None = None
+    rho: float | None = None
     phi: float = 0.5
     burst: float | Literal["buffer", "none"] = "none"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.rate is not None:
-            positive("rate", self.rate)
+        positive("rate", self.rate, optional=True)
         inside_unit("phi", self.phi)
         if self.rho is not None:
             inside_unit("rho", self.rho)
@@ -337,7 +330,7 @@ def concave_part(objective: BentCurve, start: Floats, end: Floats) -> tuple[Floa
     return np.where(concave, left, end), np.where(concave, right, end)
 
 
-def _edge(excess: Function, within: Floats, beyond: Floats) -> Floats:
+def _edge(excess: Callable[[Floats], Floats], within: Floats, beyond: Floats) -> Floats:
     """Between a point where `excess` is negative and one where it may not be: the last negative one."""
     reaches = excess(beyond) < 0
     within = np.where(reaches, beyond, within)

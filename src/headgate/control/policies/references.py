@@ -3,14 +3,14 @@ all prices, and any policy held to the money and to the buffers, so that all are
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.checks import positive
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, ceiling, within_purse
+from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, within_purse
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, Fifo, KStep, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
@@ -26,10 +26,9 @@ FILLS = ("first", "gradual", "none")
 class Constant(AdmissionPolicy):
     """π^CK (paper, Definition 2): Λ(t) = rate, divided in proportion to the buffers, kept for K rounds."""
 
-    per_run: ClassVar[tuple[str, ...]] = ("K", "rate")
-    rate: float | Floats | None = None
+    rate: float | None = None
     """left out: the highest that fits both constraints"""
-    K: int | Ints | None = None
+    K: int | None = None
     """left out: the better of Corollary 2's two"""
     capacity: Capacity | None = None
     rule: Retention | None = None
@@ -38,14 +37,13 @@ class Constant(AdmissionPolicy):
     """whether spending ends at C·T in all"""
 
     def __post_init__(self) -> None:
-        if self.rate is not None:
-            positive("rate", self.rate)
+        positive("rate", self.rate, optional=True)
         if self.K is not None:
             KStep(self.K, capacity=self.capacity)  # refuses a bad K or capacity now
 
     def resolved(self, given: PolicyContext) -> Self:
         K = given.better_K() if self.K is None else self.K
-        rate = given.highest_rate(K) if self.rate is None else self.rate  # type: ignore[arg-type]  # one per run has both
+        rate = given.highest_rate(K) if self.rate is None else self.rate
         return replace(self, K=K, rate=rate)
 
     def retention(self, system: System) -> Retention:
@@ -63,8 +61,7 @@ class Hybrid(AdmissionPolicy):
     The paper says neither how stale clients get their samples nor who pays: both are settings.
     """
 
-    per_run: ClassVar[tuple[str, ...]] = ("rate",)
-    rate: float | Floats | None = None
+    rate: float | None = None
     """Λ̄ of the admitting clients together; left out: the highest that fits"""
     K: int | None = None
     """left out: Corollary 2's for the admitting clients"""
@@ -76,8 +73,7 @@ class Hybrid(AdmissionPolicy):
     """whether the stale clients' samples are paid for"""
 
     def __post_init__(self) -> None:
-        if self.rate is not None:
-            positive("rate", self.rate)
+        positive("rate", self.rate, optional=True)
         if self.fill not in FILLS:
             raise SettingError(f'fill = "{self.fill}": must be one of {", ".join(FILLS)}')
         if self.K is not None:
@@ -135,7 +131,7 @@ class Oracle(AdmissionPolicy):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clairvoyant(BudgetedPolicy):
-    """Knows all prices and buys the most samples that the money can: nobody could use it. Run r is that of the r-th seed."""
+    """Knows all prices, so it buys the most samples that the money can. A reference; run r is that of the r-th seed."""
 
     fill: float = 0.0
     given: PolicyContext | None = field(default=None, metadata={"setting": False})
@@ -212,9 +208,6 @@ class Held(AdmissionPolicy):
     policy: AdmissionPolicy = field(default_factory=Constant)
 
     def __post_init__(self) -> None:
-        for name in self.policy.per_run:
-            if np.ndim(getattr(self.policy, name)):
-                raise SettingError(f"policy.{name}: must be one number, not one for each run")
         if self.selection is None:
             object.__setattr__(self, "selection", self.policy.selection)
 
@@ -244,7 +237,7 @@ class Held(AdmissionPolicy):
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         ask, memory = self.policy.admit(view, memory)
         by_client = view if view.price.ndim > 1 else view._replace(price=view.price[:, None])
-        most = np.full(view.debt.shape, min(ceiling(view, overdraft=0.0), view.money))
+        most = np.full(view.debt.shape, min(view.system.money(view.t), view.money))
         whole = [each for each in (ask.given, ask.free) if each is not None]
         given, room = None, ask.room
         if whole:

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import a_share, positive, whole_numbers, zero_or_more
+from headgate.control.checks import a_share, positive, whole, zero_or_more
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.limits import LEVELS, ROUNDS
 
 
@@ -88,9 +88,8 @@ class UniformInteger(Uniform):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("low", "high"):
-            if int(getattr(self, name)) != getattr(self, name):
-                raise SettingError(f"{name} = {getattr(self, name)}: must be a whole number")
+        for name, value in (("low", self.low), ("high", self.high)):
+            require(int(value) == value, name, value, "a whole number")
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
@@ -124,17 +123,15 @@ class Markov(PriceProcess):
         zero_or_more("levels", self.levels)
         if len(self.levels) > LEVELS:
             raise SettingError(f"levels: {len(self.levels):,} of them; at most {LEVELS:,}")
-        matrix = np.asarray(self.transition, dtype=np.float64) if self._is_square() else np.zeros((0, 0))
-        if matrix.shape != (len(self.levels),) * 2 or not self.levels:
-            raise SettingError(f"transition: needs {len(self.levels)} rows of {len(self.levels)} probabilities")
+        size = len(self.levels)
+        if not size or len(self.transition) != size or any(len(row) != size for row in self.transition):
+            raise SettingError(f"transition: needs {size} rows of {size} probabilities")
+        matrix = np.asarray(self.transition, dtype=np.float64)
         if not np.all(np.isfinite(matrix)) or np.any(matrix < 0) or np.any(np.abs(matrix.sum(axis=1) - 1) > 1e-9):
             raise SettingError("transition: every row must hold probabilities that sum to 1")
         if np.linalg.matrix_rank(np.eye(len(matrix)) - matrix) < len(matrix) - 1:
             raise SettingError("transition: some levels can never be reached from others, so there is no one mean price")
         positive("mean of levels", self.mean(None))
-
-    def _is_square(self) -> bool:
-        return all(len(row) == len(self.levels) for row in self.transition)
 
     @cached_property
     def equilibrium(self) -> Floats:
@@ -174,11 +171,9 @@ class Seasonal(PriceProcess):
         positive("period", self.period)
         zero_or_more("amplitude", self.amplitude)
         zero_or_more("noise", self.noise)
-        if self.amplitude + self.noise > self.average:
-            raise SettingError(
-                f"amplitude + noise = {self.amplitude + self.noise}: more than average = {self.average}, "
-                "so prices would fall below zero"
-            )
+        if (both := self.amplitude + self.noise) > self.average:
+            below = f"more than average = {self.average}, so prices would fall below zero"
+            raise SettingError(f"amplitude + noise = {both}: {below}")
 
     def _season(self, t: NDArray[np.int64]) -> Floats:
         return np.asarray(self.average + self.amplitude * np.sin(2 * np.pi * t / self.period))
@@ -205,7 +200,7 @@ class Bursts(PriceProcess):
     def __post_init__(self) -> None:
         Uniform(self.low, self.high)
         positive("factor", self.factor)
-        whole_length("length", self.length)
+        whole("length", self.length, most=ROUNDS)
         a_share("chance", self.chance)
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
@@ -232,7 +227,7 @@ class Drift(PriceProcess):
     def __post_init__(self) -> None:
         positive("first", self.first)
         positive("last", self.last)
-        whole_length("rounds", self.rounds)
+        whole("rounds", self.rounds, most=ROUNDS)
         a_share("noise", self.noise)  # so that no price falls below zero
 
     def _mean_at(self, t: NDArray[np.int64]) -> Floats:
@@ -257,8 +252,7 @@ class Pareto(PriceProcess):
     def __post_init__(self) -> None:
         positive("low", self.low)
         positive("tail", self.tail)
-        if not self.low < self.high < np.inf:
-            raise SettingError(f"high = {self.high}: must be finite and above low = {self.low}")
+        require(self.low < self.high < np.inf, "high", self.high, f"finite and above low = {self.low}")
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
@@ -276,7 +270,7 @@ class Pareto(PriceProcess):
 
 @dataclass(frozen=True)
 class Switches(PriceProcess):
-    """Level after level, each for its number of rounds, the same for every seed: what an adversary would ask.
+    """Level after level, each for its number of rounds, the same for every seed, as an adversary would set them.
 
     After the last level prices stay there, or start over where `repeat` is set.
     """
@@ -290,7 +284,7 @@ class Switches(PriceProcess):
         if not self.levels or len(self.levels) != len(self.lengths):
             raise SettingError(f"lengths: needs one for each of the {len(self.levels)} levels, has {len(self.lengths)}")
         for length in self.lengths:
-            whole_length("lengths", length)
+            whole("lengths", length, most=ROUNDS)
         positive("mean of levels", self.mean(None))
 
     def _prices(self, start: int, stop: int) -> Floats:
@@ -330,7 +324,7 @@ class PerClient(PriceProcess):
         return np.asarray(self.common.path(seeds, start, stop)[..., None] * own)
 
     def mean(self, rounds: int | None) -> float:
-        """Over clients, too, each counted once."""
+        """Over rounds and clients."""
         return self.common.mean(rounds) * float(np.mean(self.factors))
 
 
@@ -346,8 +340,3 @@ class WithLooks(PriceProcess):
 
     def mean(self, rounds: int | None) -> float:
         return self.labels.mean(rounds) + self.looks
-
-
-def whole_length(name: str, value: float) -> None:
-    if whole_numbers(name, value, ROUNDS) < 1:
-        raise SettingError(f"{name} = {value}: must be at least one round")

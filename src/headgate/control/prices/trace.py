@@ -164,7 +164,7 @@ class Market(PriceProcess):
         return np.asarray(prices[(first + t - 1) % len(prices)])
 
     def mean(self, rounds: int | None) -> float:
-        """Over beginnings, each as likely as another: that of all rows; over clients, too."""
+        """The mean of all rows and clients, since every beginning is equally likely."""
         return float(self._prices.mean())
 
 

@@ -2,7 +2,7 @@
 
 The test for a change is Page's CUSUM (1954): the sum, never below 0, of how much better the mean loss of a round's new samples
 fits `RISE` times the usual, by gamma densities. A likelihood ratio has a mean of at most 1 while losses do not rise, so the
-Shiryaev-Roberts sum of ratios grows by at most 1 a round in the mean and is not below T/a when the CUSUM exceeds log(T/a):
+Shiryaev-Roberts sum of ratios grows by at most 1 a round on average and is not below T/a when the CUSUM exceeds log(T/a):
 at most a alarms are expected in T calm rounds. docs/understand/headgate.md has the rule, docs/studies/drift.md the numbers.
 """
 
@@ -105,8 +105,8 @@ def unheard(runs: int) -> Arrays:
 
 
 def heard(view: View, memory: Arrays) -> tuple[Floats, Floats, Arrays]:
-    """Mean loss of the new samples of the round before and how many they were, (R,); none where nobody told. And the memory
-    for the next round. Clients count by their buffers, as they do when a purchase is shared out."""
+    """Mean loss of the new samples of the round before and their number, (R,), 0 without a report, and the memory for the
+    next round. Clients count by their buffers, as they do when a purchase is shared out."""
     after = {**memory, "heard_until": view.admitted}
     if view.losses is None:
         return np.zeros(view.debt.shape), np.zeros(view.debt.shape), after

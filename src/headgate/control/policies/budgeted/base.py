@@ -7,7 +7,7 @@ import numpy as np
 
 from headgate.control.apportion import ROUNDING
 from headgate.control.checks import a_share, zero_or_more
-from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, ceiling, in_lots
+from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, in_lots
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.retention import Fifo, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
@@ -62,7 +62,7 @@ class BudgetedPolicy(AdmissionPolicy):
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
         """The most that may have been spent after this round, (R,)."""
         filling = self.fill and view.t == 1
-        most = self.most_in_first_round(view.system) if filling else ceiling(view, self.overdraft)
+        most = self.most_in_first_round(view.system) if filling else view.system.money(view.t, self.overdraft)
         return np.full(view.debt.shape, most)
 
     def most_in_first_round(self, system: System) -> float:
@@ -84,42 +84,27 @@ class BudgetedPolicy(AdmissionPolicy):
             share = np.ones_like(view.price)
         places, most = self.places(view.system), np.minimum(self.spending_limit(view, memory), view.money)
         if share.ndim == 1:
-            return self._one_price(view, memory, share * self.all_places(view.system), most)
-        if view.price.ndim == 1:
-            return self._share_per_client(view, memory, share * places, places, most)
-        return self._price_per_client(view, memory, share * places, places, most)
+            total, owed = self._one_price(view, memory["owed"], share * self.all_places(view.system), most)
+            return AdmissionRequest(total), {**memory, "owed": owed}
+        samples = fair(share * places, memory["bought"], places, self.fairness)
+        if view.price.ndim == 1:  # the total is paid for, and clients get whole samples of it in proportion to their shares
+            total, owed = self._one_price(view, memory["owed"], samples.sum(axis=-1), most)
+            whole = view.lot * divided(total / view.lot, samples / view.lot, places // view.lot)
+        else:
+            bought, owed = affordable_by_client(view, samples, memory["owed"], places, most)
+            whole = bought.astype(np.int64)
+        memory = {**memory, "owed": owed, "bought": memory["bought"] + whole}
+        return AdmissionRequest(np.zeros_like(view.debt), given=whole), memory
 
-    def _one_price(self, view: View, memory: Arrays, samples: Floats, most: Floats) -> tuple[AdmissionRequest, Arrays]:
-        """Rounding's debt to the total is kept in the first column."""
-        owed = memory["owed"]
+    def _one_price(self, view: View, owed: Floats, samples: Floats, most: Floats) -> tuple[Floats, Floats]:
+        """(whole samples in all, what rounding owes): its debt to the total is kept in the first column."""
         due = np.minimum(samples + owed[:, 0], float(self.all_places(view.system)))
         whole = affordable(view, due, most)
         rest = np.maximum(due - in_lots(due + ROUNDING, view.lot), 0.0)  # of a lot; whole ones that were too dear are not owed
         if (rest != owed[:, 0]).any():
             owed = owed.copy()
             owed[:, 0] = rest
-        return AdmissionRequest(whole), {**memory, "owed": owed}
-
-    def _share_per_client(
-        self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats
-    ) -> tuple[AdmissionRequest, Arrays]:
-        """One price: the purse sees the total alone, as above, and clients get whole samples of it by what they want."""
-        evened = fair(samples, memory["bought"], places, self.fairness)
-        ask, memory = self._one_price(view, memory, evened.sum(axis=-1), most)
-        whole = view.lot * divided(ask.total / view.lot, evened / view.lot, places // view.lot)
-        return AdmissionRequest(np.zeros_like(ask.total), given=whole), {**memory, "bought": memory["bought"] + whole}
-
-    def _price_per_client(
-        self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats
-    ) -> tuple[AdmissionRequest, Arrays]:
-        evened = fair(samples, memory["bought"], places, self.fairness)
-        bought, owed = affordable_by_client(view, evened, memory["owed"], places, most)
-        whole = bought.astype(np.int64)
-        return AdmissionRequest(np.zeros_like(view.debt), given=whole), {
-            **memory,
-            "owed": owed,
-            "bought": memory["bought"] + whole,
-        }
+        return whole, owed
 
 
 def fair(wanted: Floats, bought: Ints, buffer: Ints, tolerance: float) -> Floats:

@@ -16,10 +16,10 @@ from headgate.control.checks import a_share, zero_or_more
 from headgate.control.policies.budgeted import all_prices, latest_prices, wear
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.price_limit import spread, todays
-from headgate.control.policies.budgeted.purse import ceiling, pace, rounds_left
+from headgate.control.policies.budgeted.purse import pace, rounds_left
 from headgate.control.policy import PolicyContext
 from headgate.control.types import Arrays, Floats, System, View
-from headgate.errors import SettingError
+from headgate.errors import require
 
 MOST_REMEMBERED = 100_000
 SHORT = 256
@@ -61,14 +61,11 @@ class Headgate(BudgetedPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         a_share("early", self.early)
-        if not 0 < self.turnover <= 1:
-            raise SettingError(f"turnover = {self.turnover}: must be above 0 and at most 1")
-        if self.smooth is not None:
-            a_share("smooth", self.smooth)
-        if self.ahead is not None:
-            zero_or_more("ahead", self.ahead)
-        if self.remember != "all" and not 1 <= self.remember <= MOST_REMEMBERED:
-            raise SettingError(f"remember = {self.remember}: must be all, or from 1 to {MOST_REMEMBERED:,}")
+        require(0 < self.turnover <= 1, "turnover", self.turnover, "above 0 and at most 1")
+        a_share("smooth", self.smooth, optional=True)
+        zero_or_more("ahead", self.ahead, optional=True)
+        known = self.remember == "all" or 1 <= self.remember <= MOST_REMEMBERED
+        require(known, "remember", self.remember, f"all, or from 1 to {MOST_REMEMBERED:,}")
 
     def resolved(self, given: PolicyContext) -> Self:
         """What was left out and goes by the model: docs/studies/better.md has what it was chosen by."""
@@ -135,7 +132,7 @@ class Headgate(BudgetedPolicy):
             return pace(view, self.overdraft)
         before, after = (self._spent_by(t / horizon) for t in (view.t - 1, view.t))
         weight = (after - before) / (1.0 - before) if before < 1 else 1.0
-        return np.asarray(weight * np.maximum(ceiling(view, self.overdraft) - view.spent, 0.0))
+        return np.asarray(weight * np.maximum(view.system.money(view.t, self.overdraft) - view.spent, 0.0))
 
     def _spent_by(self, time: float) -> float:
         early = float(np.interp(time, *_early_path())) if self.early else 0.0

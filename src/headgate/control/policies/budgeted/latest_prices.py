@@ -7,7 +7,7 @@ from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edg
 from headgate.control.types import Arrays, Floats, Ints
 
 WINDOW = 256
-"""prices that are remembered where nobody says how many"""
+"""prices that are remembered by default"""
 
 
 def unseen(runs: int, window: int = WINDOW, costs: bool = False) -> Arrays:
@@ -30,10 +30,6 @@ def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arr
 def remembered(memory: Arrays) -> Ints:
     """How many prices are in memory, (R,)."""
     return np.minimum(memory["prices_seen"], memory["prices"].shape[-1])
-
-
-def mean_price(memory: Arrays) -> Floats:
-    return np.asarray(memory["prices"].sum(axis=-1) / np.maximum(remembered(memory), 1))
 
 
 def seen_prices(memory: Arrays) -> Floats:

@@ -2,7 +2,7 @@
 
 Buying a whole place whenever the price is at most θ costs E[c; c ≤ θ] a round and place. For an empirical distribution that
 is a running sum of the sorted prices, so the θ for a given spend is read off, with the share to be bought at θ itself where
-a price sits on the edge. Today's price counts among the seen ones: with few of them nobody can say that a price is low, and
+a price sits on the edge. Today's price counts among the seen ones: with few of them no price is known to be low, and
 the share at the edge keeps the spend at what was asked for.
 """
 

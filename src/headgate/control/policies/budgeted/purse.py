@@ -7,10 +7,6 @@ from headgate.control.apportion import ROUNDING
 from headgate.control.types import Floats, Ints, View
 
 
-def ceiling(view: View, overdraft: float) -> float:
-    return view.system.money(view.t, overdraft)
-
-
 def kept_back(most: float, amounts: ArrayLike, orders: int) -> float:
     """Money to set aside where answers may come late: then sums are formed in another order than the purse forms them.
 
@@ -37,7 +33,7 @@ def rounds_left(view: View) -> float:
 
 def pace(view: View, overdraft: float) -> Floats:
     """Money left over rounds left: what an even spend may cost in this round."""
-    unspent = np.maximum(ceiling(view, overdraft) - view.spent, 0.0)
+    unspent = np.maximum(view.system.money(view.t, overdraft) - view.spent, 0.0)
     even = 0.0 if view.system.horizon is not None else view.system.budget * (1 - 1 / rounds_left(view))  # it keeps coming in
     return unspent / rounds_left(view) + even
 
@@ -58,12 +54,12 @@ def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
 
 def in_lots(samples: Floats, lot: int) -> Floats:
     """Whole lots, rounded down, in samples."""
-    return np.floor(samples) if lot == 1 else np.asarray(lot * np.floor(samples / lot))
+    return np.asarray(lot * np.floor(samples / lot))
 
 
 def within_purse(view: View, total: Floats) -> Floats:
     """As much of a real total as can be made whole without ever spending more than C·T (open end: C·t)."""
-    most = np.full(view.debt.shape, ceiling(view, overdraft=0.0))
+    most = np.full(view.debt.shape, view.system.money(view.t))
     return np.minimum(total, affordable(view, np.ceil(total) + view.lot, most))
 
 

@@ -15,7 +15,7 @@ from headgate.control.policy import PolicyContext
 from headgate.control.prices import PriceProcess
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Arrays, Floats, System, View
-from headgate.errors import SettingError
+from headgate.errors import require
 
 DRAWS = 1 << 17
 """prices from which a distribution is read off"""
@@ -97,10 +97,8 @@ class Pacing(BudgetedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.step is not None:
-            positive("step", self.step)
-        if self.initial is not None:
-            zero_or_more("initial", self.initial)
+        positive("step", self.step, optional=True)
+        zero_or_more("initial", self.initial, optional=True)
 
     def start(self, system: System, runs: int) -> Arrays:
         own = {name: np.zeros(runs) for name in ("mu", "spent", "sum_of_prices")}
@@ -131,8 +129,7 @@ class Below(BudgetedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.quantile <= 1:
-            raise SettingError(f"quantile = {self.quantile}: must be above 0 and at most 1")
+        require(0 < self.quantile <= 1, "quantile", self.quantile, "above 0 and at most 1")
 
     def start(self, system: System, runs: int) -> Arrays:
         return {**super().start(system, runs), **latest_prices.unseen(runs)}
@@ -166,8 +163,7 @@ class Random(BudgetedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.chance is not None:
-            a_share("chance", self.chance)
+        a_share("chance", self.chance, optional=True)
 
     def resolved(self, given: PolicyContext) -> Self:
         spends_all = min(1.0, given.system.budget / (given.mean_price * given.system.memory))

@@ -33,7 +33,7 @@ def observe(memory: Arrays, view: View, places: Ints) -> Arrays:
 def ages(renewed: Floats, t: int) -> Ints:
     """Rounds of use in each part of the places, the oldest first, (R, PARTS), from the shares of the latest rounds.
 
-    Before round t no place has been used for longer than t rounds, not even one that nobody has filled.
+    Before round t no place has been used for longer than t rounds, not even an empty one.
     """
     newer = 1.0 - (np.arange(PARTS) + 0.5) / PARTS
     return np.asarray(np.minimum(1 + (renewed.cumsum(axis=-1)[:, None] < newer[:, None]).sum(axis=-1), t))
