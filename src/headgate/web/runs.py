@@ -115,8 +115,8 @@ class Library:
         """What each client holds, or another column: no runs where it was not recorded, None where it is too large to hold."""
         with self._lock:
             run = self.open(name)
-            whole = len(run.runs) * run.rounds * len(run.buffers) * 4  # bytes of one column, when the run will be finished
-            return None if whole > MOST_BYTES else self._followed(name, "clients", (column,), len(run.buffers))
+            whole = len(run.runs) * run.rounds * run.system.clients * 4  # bytes of one column, when the run will be finished
+            return None if whole > MOST_BYTES else self._followed(name, "clients", (column,), run.system.clients)
 
     def _followed(self, name: str, table: str, columns: tuple[str, ...] = (), clients: int = 0) -> Rows:
         head, key = self.head(name), (name, columns)
