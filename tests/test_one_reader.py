@@ -20,7 +20,7 @@ from headgate.analysis.formatting import percent
 from headgate.analysis.limits import conclusion
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_finished, read_runs
-from headgate.analysis.summary import columns, summarise
+from headgate.analysis.summary import TEXTS, columns, summarise
 from headgate.records.reader import RunFolder, look_for_runs
 
 from .analysis.run_folders import Page
@@ -130,7 +130,7 @@ def test_the_page_says_what_the_reader_says(made, page, name):
     assert detail["summary"] == by_reader(run.path)
     assert detail["conclusion"] == conclusion(found) != ""
     shown = columns(run.target, [summarise(one, run.target) for one in found])
-    texts = [[column.text(summarise(one, run.target)) for column in shown] for one in found]
+    texts = [[TEXTS[name](summarise(one, run.target)) for name in shown] for one in found]
     assert [[cell["text"] for cell in row] for row in detail["table"]["rows"]] == texts
     curves = page.get(f"/api/runs/{name}/curves").json["policies"]
     assert [(own["rounds"], own["complete"]) for own in curves] == [(one.farthest, one.complete) for one in found]
@@ -153,7 +153,7 @@ def test_the_report_says_what_the_reader_says(made, tmp_path, headgate, name):
     shown = columns(run.target, [summarise(one, run.target) for one in found])
     data = Page(text).data
     cells = [cell["text"] for row in data["table"]["rows"] for cell in row]
-    assert cells == [column.text(summarise(one, run.target)) for one in found for column in shown]
+    assert cells == [TEXTS[name](summarise(one, run.target)) for one in found for name in shown]
     assert data["said"] == conclusion(found)
 
 

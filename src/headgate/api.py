@@ -200,7 +200,7 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
         task = bar.add_task("", total=e.rounds * len(e.policies))
         for name, policy in e.policies.items():
             bar.update(task, description=f"{name}, {len(e.seeds)} seeds")
-            tick = every(lambda done: bar.advance(task, done))
+            tick = every(lambda done: bar.update(task, advance=done))
             results[name] = rehearse_policy(e.system, policy, e.given_for(policy).prices, e.seeds, e.rounds, tick)
     return RehearsalResult(experiment, results)
 

@@ -23,11 +23,9 @@ def printable(text: str) -> str:
     >>> printable("a\\x1b[31mb\\n")
     'a\\\\x1b[31mb\\\\n'
     """
-    return text if text.isprintable() else "".join(_written(each) if category(each) in _UNSEEN else each for each in text)
-
-
-def _written(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    if text.isprintable():
+        return text
+    return "".join(c.encode("unicode_escape").decode("ascii") if category(c) in _UNSEEN else c for c in text)
 
 
 def one_line(text: object, most: int = LINE) -> str:
@@ -50,17 +48,15 @@ def _brief(value: Any, depth: int) -> Any:
         return f"a whole number of about {round(value.bit_length() * 0.30103)} digits"
     if isinstance(value, str | bytes):
         return value[: 4 * LINE] if depth == 0 else repr(value[:LONGEST])
-    if isinstance(value, list | tuple | dict):
-        if depth > 3:
-            return "..."
-        items = islice(value.items() if isinstance(value, dict) else value, 8)
-        if isinstance(value, dict):
-            said = [f"{_brief(key, 1)}: {_brief(each, depth + 1)}" for key, each in items]
-        else:
-            said = [str(_brief(each, depth + 1)) for each in items]
-        more = ["..."] if len(value) > 8 else []
-        return f"{'{' if isinstance(value, dict) else '['}{', '.join(said + more)}{'}' if isinstance(value, dict) else ']'}"
-    return value
+    if not isinstance(value, list | tuple | dict):
+        return value
+    if depth > 3:
+        return "..."
+    more = ["..."] if len(value) > 8 else []
+    if isinstance(value, dict):
+        said = [f"{_brief(key, 1)}: {_brief(each, depth + 1)}" for key, each in islice(value.items(), 8)]
+        return f"{{{', '.join(said + more)}}}"
+    return f"[{', '.join([str(_brief(each, depth + 1)) for each in value[:8]] + more)}]"
 
 
 def markup(text: str) -> str:

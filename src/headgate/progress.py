@@ -51,15 +51,8 @@ class LinesOfProgress(Progress):
         super().__init__(console=console, disable=True)
         self.unit, self._next = unit, time.monotonic() + FIRST
 
-    def advance(self, task_id: TaskID, advance: float = 1) -> None:
-        super().advance(task_id, advance)
-        self._say(task_id)
-
     def update(self, task_id: TaskID, **what: Any) -> None:
         super().update(task_id, **what)
-        self._say(task_id)
-
-    def _say(self, task_id: TaskID) -> None:
         task, now = self._tasks[task_id], time.monotonic()
         if now < self._next or task.total is None or not task.completed:
             return
@@ -76,15 +69,15 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def ticked(text: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar over so many rounds, told of each one that is done."""
+    """A bar over so many rounds: it is called with each one that is done."""
     with progress_bar(quiet) as bar:
         task = bar.add_task(printable(text), total=total)
-        yield every(lambda done: bar.advance(task, done))
+        yield every(lambda done: bar.update(task, advance=done))
 
 
 @contextmanager
 def counted(text: str, quiet: bool = False, unit: str = "rounds") -> Iterator[Callable[[int, int], None]]:
-    """A bar that is told what is done and what there is in all."""
+    """A bar that is called with what is done and what there is in all."""
     with progress_bar(quiet, unit) as bar:
         task = bar.add_task(printable(text), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

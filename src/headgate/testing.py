@@ -92,12 +92,9 @@ def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> N
     _need(path.shape[:2] == (seeds, rounds), f"path has shape {path.shape}, expected {(seeds, rounds)}")
     _need(bool(np.all(np.isfinite(path) & (path >= 0))), "a price is negative or not finite")
     middle = rounds // 3
-    _need(
-        np.array_equal(prices.path(many, middle, rounds), path[:, middle - 1 : rounds - 1]),
-        "a price depends on where path starts",
-    )
-    _need(np.array_equal(prices.path(many, 1, middle), path[:, : middle - 1]), "a price depends on how many are asked for")
-    _need(np.array_equal(prices.path(many[7:9], 1, rounds + 1), path[7:9]), "a price depends on the other seeds")
+    _same(prices.path(many, middle, rounds), path[:, middle - 1 : rounds - 1], "a price depends on where path starts")
+    _same(prices.path(many, 1, middle), path[:, : middle - 1], "a price depends on how many are asked for")
+    _same(prices.path(many[7:9], 1, rounds + 1), path[7:9], "a price depends on the other seeds")
     by_seed = path.reshape(seeds, -1).mean(axis=1)
     spread = by_seed.std() / np.sqrt(seeds)
     off = abs(by_seed.mean() - prices.mean(rounds))
@@ -204,9 +201,7 @@ def _check_accounts(controller: Controller, history: list[Step]) -> None:
         charge = orders.charge(orders.admitted)
         _need(bool(np.all(charge >= 0)), f"round {orders.t}: a negative charge")
         debt, spent = debt_update(debt, charge, controller.system.budget), spent + charge
-        _need(
-            np.array_equal(debt, after.debt) and np.array_equal(spent, after.spent), f"round {orders.t}: the accounts are off"
-        )
+        _same((debt, spent), (after.debt, after.spent), f"round {orders.t}: the accounts are off")
         _need(bool(np.all((orders.carry > -1e-6) & (orders.carry < 1))), f"round {orders.t}: a remainder of a sample or more")
 
 

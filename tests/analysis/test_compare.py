@@ -70,7 +70,7 @@ def test_what_was_paid_is_told_beside_what_was_offered(compared):
     folder, words, _ = compared
     rows = json.loads((folder / "compare.json").read_text("utf-8"))["rows"]
     for run in points_of(folder):
-        metrics, budget = headgate.open(run).frame, headgate.open(run).folders[0].budget
+        metrics, budget = headgate.open(run).frame, headgate.open(run).folders[0].system.budget
         for row in (row for row in rows if row["budget"] == budget):
             own = metrics.filter(policy=row["policy"])
             assert row["paid"] == pytest.approx(own["spend"].sum() / 3)

@@ -8,7 +8,7 @@ import pytest
 from headgate.analysis.comparison import comparison_tables, rows
 from headgate.analysis.curves import policy_curves
 from headgate.analysis.runs import Dip, begins, changes_in, dips_of, summary_of_dips
-from headgate.analysis.summary import columns, summarise
+from headgate.analysis.summary import TEXTS, columns, summarise
 
 from .made_up import outcome, printed
 
@@ -64,10 +64,14 @@ def test_a_policy_is_told_in_summary_table_and_figure():
     told = [each.mean for each in (summary.dip_depth, summary.dip_length, summary.dip_money)]
     assert told == pytest.approx([0.3, 2.0, 20.0])
     assert summary.daily_accuracy.mean == pytest.approx((np.mean(FALLS) + 6.2 / 8) / 2)
-    titles = [column.title for column in columns(None, [summary])]
-    assert [title for title in titles if title.startswith(("Daily", "Dip"))] == ["Daily", "Dip", "Dip lasts", "Dip costs"]
-    texts = {column.title: column.text(summary) for column in columns(None, [summary])}
-    assert texts["Dip lasts"].endswith("(2 of 2)")
+    titles = columns(None, [summary]).values()
+    assert [title for title in titles if title.startswith(("Daily", "Dip"))] == [
+        "Daily",
+        "Dip",
+        "Dip lasts",
+        "Dip costs",
+    ]
+    assert TEXTS["Dip lasts"](summary).endswith("(2 of 2)")
     assert summary.to_dict()["dip_depth"]["mean"] == pytest.approx(0.3)
     drawn = policy_curves(one)
     assert drawn.changes == [3]
@@ -78,7 +82,7 @@ def test_a_world_that_stands_still_is_told_as_before():
     one = outcome("headgate", [FALLS])
     assert summary_of_dips(one) is None
     summary = summarise(one)
-    assert not [title for title in (column.title for column in columns(None, [summary])) if title.startswith(("Daily", "Dip"))]
+    assert not [title for title in columns(None, [summary]).values() if title.startswith(("Daily", "Dip"))]
     assert {value for name, value in summary.to_dict().items() if "dip" in name or "daily" in name} == {None}
     assert policy_curves(one).changes == []
     assert "dips" not in rows([one])[0]

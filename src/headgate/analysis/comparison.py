@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from headgate.analysis.curves import rounded
 from headgate.analysis.display import StackedTable
 from headgate.analysis.formatting import DASH, accuracy, counted, grouped, listed, percent, plus_minus
-from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, estimate, ratio
+from headgate.analysis.intervals import DECIDED, Estimate, Floats, estimate, ratio
 from headgate.analysis.limits import conclusion, holm
 from headgate.analysis.runs import MEASURES, Runs, summary_of_dips
 from headgate.analysis.savings import Row, Saving, amount, chosen_budget, needed, paired, savings, sentence
@@ -75,19 +75,17 @@ def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
 
 
 def _row(one: Runs, ends: tuple[Runs, Runs] | None) -> dict[str, Any]:
-    own = ("prices", "unit", "budget", "policy", "reference", "rounds", "price_paid", "price_offered", "peak_n")
+    known = summarise(one)
     row: dict[str, Any] = {
-        **{name: getattr(one, name) for name in own},
+        **{name: getattr(one, name) for name in ("prices", "unit", "budget", "policy", "reference", "rounds")},
+        **{name: getattr(known, name) for name in ("price_paid", "price_offered", "peak_n", "paid", "N", "kept_limits")},
         "seeds": len(one.learnt),
-        "diverged": one.lost_runs,
+        "diverged": known.lost,
         "learnt": list(one.learnt),
-        "spend": float(one.spend.mean()),
+        "spend": known.spend_per_round,
         "worst_spend": float(one.spend.max()),
-        "paid": float(one.spent_in_all.mean()),
-        "overspent_runs": one.runs_over_budget,
-        "worst_excess": one.peak_excess,
-        "N": float(one.distinct.mean()),
-        "kept_limits": not one.broken,
+        "overspent_runs": known.runs_over_budget,
+        "worst_excess": known.peak_excess,
     }
     for measure in MEASURES:
         values = one.measure(measure)
@@ -138,7 +136,7 @@ def comparison_tables(found: Sequence[Runs], rows: Sequence[Row], budget: float 
     return [*things, _notes(rows)]
 
 
-def comparison_wide(found: Sequence[Runs]) -> list[RenderableType]:
+def wide_tables(found: Sequence[Runs]) -> list[RenderableType]:
     """Return all columns of the summary at each budget and kind of price, and what to take from them."""
     return [*_summaries(by_offer(found)), conclusion(found)]
 
@@ -160,18 +158,13 @@ def _at_budget(own: Sequence[Row], saved: Sequence[Saving], called: str) -> Rend
         spent = amount(row.get("unit") or "", row["spend"])
         without = (spent, "reference" if row["reference"] else "100 %" if row is rival else DASH)
         last = accuracy(None if row["last"] is None else Estimate(*row["last"])).removesuffix(" %")
-        gap = [_starred(gaps.get(row["policy"]))] * bool(gaps)
-        lines.append([row["policy"], last, *gap, *(needs.get(row["policy"], without) if saved else (spent,))])
+        gap = gaps.get(row["policy"])
+        star = "*" if gap is not None and gap.p is not None and gap.p <= 1 - DECIDED else " "
+        less = [DASH if gap is None else plus_minus(gap, 1, signs=True) + star] * bool(gaps)
+        lines.append([row["policy"], last, *less, *(needs.get(row["policy"], without) if saved else (spent,))])
     first = own[0]
     size = f"{counted(first['rounds'], 'round')}, {counted(first['seeds'] + first['diverged'], 'seed')}"
     return StackedTable(f"at {amount(first.get('unit') or '', first['budget'])} a round{called}, {size}", header, lines)
-
-
-def _starred(gap: Difference | None) -> str:
-    """A star where the two differ."""
-    if gap is None:
-        return DASH
-    return plus_minus(gap, 1, signs=True) + ("*" if gap.p is not None and gap.p <= 1 - DECIDED else " ")
 
 
 def _notes(rows: Sequence[Row]) -> str:

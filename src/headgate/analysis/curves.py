@@ -71,7 +71,9 @@ def line(one: Runs, metric: str) -> Floats:
     """Return a metric by its name in figures, (seeds, rounds up to the farthest)."""
     if metric == "spent":
         return np.cumsum(one.values["spend"], axis=1)
-    return one.best_so_far if metric == "best_accuracy" else one.values[EVALUATED.get(metric, metric)]
+    if metric == "best_accuracy":  # so far; none before the first evaluation
+        return np.where(np.isnan(one.values["spend"]), np.nan, np.fmax.accumulate(one.values["test_accuracy"], axis=1))
+    return one.values[EVALUATED.get(metric, metric)]
 
 
 def series(values: Floats) -> Series:

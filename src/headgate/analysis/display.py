@@ -57,9 +57,10 @@ def plain_text(text: str) -> Text:
     return Text("\n".join(map(printable, text.split("\n"))))
 
 
-def show(*things: RenderableType) -> None:
-    """To standard output."""
-    console = Console(highlight=False) if sys.stdout.isatty() else Console(width=WIDE, highlight=False)
+def show(*things: RenderableType, console: Console | None = None) -> None:
+    """Print to the console, by default on standard output."""
+    if console is None:
+        console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
     for thing in things:
         console.print(plain_text(thing) if isinstance(thing, str) else thing)
 
@@ -73,8 +74,7 @@ class Displayed(ABC):
 
     def _printed(self) -> Console:
         console = Console(file=io.StringIO(), record=True, width=WIDE, highlight=False)
-        for thing in self.render():
-            console.print(plain_text(thing) if isinstance(thing, str) else thing)
+        show(*self.render(), console=console)
         return console
 
     def __repr__(self) -> str:

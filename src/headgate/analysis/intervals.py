@@ -108,7 +108,7 @@ DECIDED = 0.95
 
 
 def student(gaps: Floats) -> Difference:
-    """One seed tells nothing about chance."""
+    """Student's paired test of differences, seed by seed; one seed has neither an interval nor a p."""
     if gaps.size < 2:
         return Difference(float(gaps.mean()), runs=gaps.size)
     return from_error(float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(gaps.size)), gaps.size)

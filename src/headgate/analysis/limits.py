@@ -12,7 +12,7 @@ HELD = "headgate compare holds every policy to its limits."
 
 
 def rankable(found: Sequence[Runs]) -> list[Runs]:
-    """References are not, nor who has learnt nothing that could be measured."""
+    """Return those that are no references and of which an accuracy is known."""
     return [one for one in found if not one.reference and one.best.size]
 
 

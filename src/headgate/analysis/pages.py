@@ -12,9 +12,9 @@ import polars as pl
 
 from headgate import __version__
 from headgate.errors import DataError, SettingError
-from headgate.records.reader import RunFolder
-from headgate.records.tables import read_sealed, shard_folders
-from headgate.records.writer import commit
+from headgate.records.reader import RunFolder, read_state
+from headgate.records.tables import shard_folders
+from headgate.records.writer import commit, make_folder
 from headgate.writing import replace_file
 
 
@@ -36,10 +36,7 @@ def as_json(value: Any) -> str:
 
 def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     """Files of a folder, which is made if need be."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be written ({error.strerror})") from None
+    make_folder(folder)
     for name, text in texts.items():
         write_whole("page", folder / name, text.encode())
     return [folder / name for name in texts]
@@ -67,7 +64,7 @@ UNRECORDED = "not recorded"
 
 def facts_of(command: str, runs: Sequence[RunFolder], quick: bool = False) -> dict[str, Any]:
     """Return the command, the runs' commits, dates, machines and computing time, and the commit the page is made from."""
-    known = [run.environment for run in runs]
+    known, states = [run.environment for run in runs], [read_state(part) for run in runs for part in shard_folders(run.path)]
     commits = sorted({str(each.get("commit") or UNRECORDED) for each in known})
     dates = sorted({str(each.get("started", ""))[:10] for each in known})
     devices = [f"{each.get('device', 'cpu')}, {each.get('executor')}, {each.get('dtype')}" for each in known]
@@ -78,15 +75,8 @@ def facts_of(command: str, runs: Sequence[RunFolder], quick: bool = False) -> di
         "commits": commits,
         "dates": dates,
         "devices": list(dict.fromkeys(devices)),
-        "computing_s": round(sum(map(_computing, runs)), 1),
+        "computing_s": round(sum(state.get("elapsed_s", 0.0) for state in states), 1),
     }
-
-
-def _computing(run: RunFolder) -> float:
-    """Return the seconds of computing of all parts, as a folder records them, which may be a stranger's."""
-    states = [read_sealed(part / "state.json") for part in shard_folders(run.path)]
-    seconds = [run.environment.get("seconds")] if "seconds" in run.environment else [each.get("elapsed_s") for each in states]
-    return sum(float(each) for each in seconds if isinstance(each, int | float) and not isinstance(each, bool))
 
 
 def this_code() -> str:

@@ -31,15 +31,14 @@ BOUND = (
 
 def rows(experiment: Experiment, rehearsals: Mapping[str, Rehearsal]) -> pl.DataFrame:
     """One row per policy, seed and round."""
-    return pl.concat([_frame(experiment, name, result) for name, result in rehearsals.items()])
-
-
-def _frame(experiment: Experiment, name: str, result: Rehearsal) -> pl.DataFrame:
-    rounds, seeds, k = np.arange(1, result.rounds + 1), experiment.seeds, experiment.bound
-    known = {"penalty": result.penalty(k), "bound": result.bound(k)}
-    index = {"policy": np.full(len(seeds) * rounds.size, name), "seed": np.repeat(seeds, rounds.size)}
-    values = {key: (known[key] if key in known else getattr(result, key)).ravel() for key in MEASURED}
-    return pl.DataFrame({**index, "t": np.tile(rounds, len(seeds)), **values})
+    frames, k = [], experiment.bound
+    for name, result in rehearsals.items():
+        rounds, seeds = np.arange(1, result.rounds + 1), experiment.seeds
+        known = {"penalty": result.penalty(k), "bound": result.bound(k)}
+        index = {"policy": np.full(len(seeds) * rounds.size, name), "seed": np.repeat(seeds, rounds.size)}
+        values = {key: (known[key] if key in known else getattr(result, key)).ravel() for key in MEASURED}
+        frames.append(pl.DataFrame({**index, "t": np.tile(rounds, len(seeds)), **values}))
+    return pl.concat(frames)
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:
@@ -105,6 +104,7 @@ def rehearsal_tables(experiment: Experiment, summaries: Sequence[PolicySummary])
 # plans
 
 POINT = ("K", "rate", "V", "rho")
+VIOLATIONS = ("cost_violation", "buffer_violation")
 
 
 def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
@@ -114,8 +114,7 @@ def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
         "policy": name,
         **{each: made.setting(each) for each in POINT},
         **{each: getattr(made, each) for each in ("spend", "peak_spend", "bound", "oracle_bound", "regret")},
-        "cost_violation": summary.cost_violation,
-        "buffer_violation": summary.buffer_violation,
+        **{each: getattr(summary, each) for each in VIOLATIONS},
         "peak_buffer": made.peak_buffer,
         "warning": way_out_of_limits(summary, made.policy),
     }
@@ -129,8 +128,7 @@ def plan_tables(experiment: Experiment, name: str, made: Plan) -> Sequence[Rende
         *((key, f"{said[key]:.6g}{units.get(key, '')}") for key in POINT if said[key] is not None),
         ("expected spend", f"{made.spend:.2f} a round of a budget of {system.budget:g}"),
         ("most costly round", f"{made.peak_spend:,.2f}, {made.peak_spend / system.budget:.1f} times a round's budget"),
-        *((key, number(said[key.replace(" ", "_")])) for key in ("bound", "oracle bound", "regret")),
-        *((key, number(said[key.replace(" ", "_")])) for key in ("cost violation", "buffer violation")),
+        *((key.replace("_", " "), number(said[key])) for key in ("bound", "oracle_bound", "regret", *VIOLATIONS)),
         ("peak buffer", f"{counted(made.peak_buffer, 'sample')} at client {client}, B_m = {system.buffer[client]}"),
     ]
     runs, rounds = made.rehearsal.price.shape

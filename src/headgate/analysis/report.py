@@ -43,10 +43,28 @@ def write_report(
     """
     from plotly.offline import get_plotlyjs  # it takes a second
 
-    data = report_data(runs, read_runs(runs) if found is None else found, target, budget)
+    policies = read_runs(runs) if found is None else found
+    compared = comparison.rows(policies) if comparison.several_budgets(policies) else []
+    saved = chosen_budget(savings(compared), budget) if compared else []
+    drawn = [replace(one, label=one.policy) for one in policies if one.budget == saved[0].budget] if saved else policies
+    about_these = [run for run in runs if run.system.budget == saved[0].budget][:1] if saved else runs
+    title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
+    if saved:
+        title = f"{about_these[0].path.parent.name}: policies at {len({one.budget for one in policies})} budgets"
+    data = {
+        "title": title,
+        "said": comparison.opened(saved) if saved else conclusion(policies),
+        "warning": breakdown_note(runs),
+        "runs": [{**about(run), "shown": run in about_these} for run in runs],
+        "lines": [{"run": one.folder, "policy": one.policy, "name": one.label} for one in policies],
+        "table": summary_table([summarise(one, target) for one in policies], target),
+        "drawn": [{"run": one.folder, "policy": one.policy, "name": one.label, "curves": policy_curves(one)} for one in drawn],
+        "heats": [heat(one.label, one.held, one.buffers) for one in drawn if one.held is not None],
+        "money": _money(compared, [one.policy for one in drawn], saved) if saved else None,
+    }
     text = json.dumps(jsonable(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     page = beside(__file__, "report.html").format(  # it may load nothing, from nowhere: all it needs is in it
-        title=html.escape(data["title"]),
+        title=html.escape(title),
         styles="".join(map(drawing, ("base.css", "parts.css", "report.css"))),
         early=drawing("early.js"),
         data=text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
@@ -55,34 +73,6 @@ def write_report(
     )
     write_whole("report", out, page.encode())
     return out
-
-
-def report_data(
-    runs: Sequence[RunFolder], policies: Sequence[Runs], target: float | None, budget: float | None
-) -> dict[str, Any]:
-    """Return what the report shows."""
-    compared = comparison.rows(policies) if comparison.several_budgets(policies) else []
-    saved = chosen_budget(savings(compared), budget) if compared else []
-    drawn = [replace(one, label=one.policy) for one in policies if one.budget == saved[0].budget] if saved else policies
-    about_these = [run for run in runs if run.budget == saved[0].budget][:1] if saved else runs
-    title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
-    if saved:
-        title = f"{about_these[0].path.parent.name}: policies at {len({one.budget for one in policies})} budgets"
-    return {
-        "title": title,
-        "said": comparison.opened(saved) if saved else conclusion(policies),
-        "warning": breakdown_note(runs),
-        "runs": [{**about(run), "shown": run in about_these} for run in runs],
-        "lines": [_line(one) for one in policies],
-        "table": summary_table([summarise(one, target) for one in policies], target),
-        "drawn": [{**_line(one), "curves": policy_curves(one)} for one in drawn],
-        "heats": [heat(one.label, one.held, one.buffers) for one in drawn if one.held is not None],
-        "money": _money(compared, [one.policy for one in drawn], saved) if saved else None,
-    }
-
-
-def _line(one: Runs) -> dict[str, str]:
-    return {"run": one.folder, "policy": one.policy, "name": one.label}
 
 
 def _money(compared: Sequence[Row], policies: Sequence[str], saved: Sequence[Saving]) -> dict[str, Any]:
@@ -177,7 +167,7 @@ class Comparison(Displayed):
 
     def wide(self) -> list[RenderableType]:
         """All columns, a table for each budget, and who is best where."""
-        return comparison.comparison_wide(self.runs)
+        return comparison.wide_tables(self.runs)
 
 
 def conclude_comparison(runs: Sequence[RunFolder], folder: Path, command: str, budget: float | None) -> Comparison:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,37 +111,15 @@ class Runs:
         """Money of each run up to its own last round, (runs,)."""
         return np.asarray(np.nansum(self.values["spend"][self.begun], axis=1))
 
-    @property
-    def spent_on_looks(self) -> Floats | None:
-        """Of that, what was for looks at samples before they were bought; None: nobody could look."""
-        looks = self.values.get("looks")
-        return None if looks is None or np.isnan(looks[self.begun]).all() else np.asarray(np.nansum(looks[self.begun], axis=1))
-
-    @property
-    def price_offered(self) -> float | None:
-        """c(t), mean over rounds and runs; over clients, too, where prices differ between them."""
-        return float(self.column("price").mean()) if self.complete and "price" in self.values else None
-
-    @property
-    def price_paid(self) -> float | None:
-        """What a sample cost that was admitted, mean over samples."""
-        admitted = self.column("admitted").sum() if "admitted" in self.values else 0.0
-        return float(self.column("spend").sum() / admitted) if admitted > 0 else None
-
-    @property
-    def distinct(self) -> Floats:
-        """N at the end, (runs,)."""
-        return self.column("N")[:, -1] if self.complete else np.empty(0)
-
-    @property
-    def peak_n(self) -> int | None:
-        """The most samples held at once by all clients together."""
-        return _peak(self.column("n"))
+    def peak(self, name: str) -> int | None:
+        """Return the largest value of a column in any round and run; None where it was not recorded."""
+        values = self.column(name) if name in self.values else np.empty(0)
+        return int(np.nanmax(values)) if np.isfinite(values).any() else None
 
     @cached_property
     def peak_excess(self) -> int | None:
-        """The largest n_m(t) − B_m of any client, round and run; None where it was not recorded."""
-        return _peak(self.column("excess")) if "excess" in self.values else None
+        """The largest n_m(t) − B_m of any client."""
+        return self.peak("excess")
 
     @cached_property
     def runs_over_budget(self) -> int:
@@ -213,12 +191,6 @@ class Runs:
         """The same with the learning of these seeds only."""
         return replace(self, lost=self.lost | ~np.isin(self.seeds, seeds))
 
-    @property
-    def best_so_far(self) -> Floats:
-        """Highest test accuracy so far in every round, (seeds, rounds up to the farthest); NaN before the first evaluation."""
-        best = np.fmax.accumulate(self.values["test_accuracy"], axis=1)
-        return np.where(np.isnan(self.values["spend"]), np.nan, best)
-
 
 def broken_limits(runs_over_budget: int, excess: int | None) -> str:
     """
@@ -226,11 +198,6 @@ def broken_limits(runs_over_budget: int, excess: int | None) -> str:
     ('money and memory', '')
     """
     return " and ".join(["money"] * (runs_over_budget > 0) + ["memory"] * ((excess or 0) > 0))
-
-
-def _peak(values: NDArray[Any]) -> int | None:
-    measured = values[np.isfinite(values)]
-    return int(measured.max()) if measured.size else None
 
 
 # reading
@@ -284,8 +251,8 @@ def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] =
     return Runs(
         folder=run.name,
         policy=policy,
-        budget=run.budget,
-        buffers=np.array(run.buffers, dtype=np.int64),
+        budget=run.system.budget,
+        buffers=run.system.buffer,
         rounds=run.rounds,
         seeds=seeds,
         lost=lost,

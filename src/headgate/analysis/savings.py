@@ -89,17 +89,11 @@ def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], i
     """Each policy's, of the seeds that all of them have learnt at all budgets, and the number of these seeds."""
     own = [row for row in rows if not row["reference"] and row["learnt"] and row.get(f"{measure}_by_seed")]
     seeds = sorted(set.intersection(*(set(row["learnt"]) for row in own))) if own else []
-    found = grouped(sorted(own, key=lambda row: row["spend"]), lambda row: str(row["policy"]))
-
-    def chosen(row: Row) -> list[float]:
-        by_seed = _by_seed(row, measure)
-        return [by_seed[seed] for seed in seeds]
-
-    made = {
-        name: Frontier(np.array([row["spend"] for row in each]), np.array([chosen(row) for row in each]).T)
-        for name, each in found.items()
-        if len({row["spend"] for row in each}) > 1
-    }
+    made = {}
+    for name, each in grouped(sorted(own, key=lambda row: row["spend"]), lambda row: str(row["policy"])).items():
+        money, by_seed = [row["spend"] for row in each], [_by_seed(row, measure) for row in each]
+        if len(set(money)) > 1:
+            made[name] = Frontier(np.array(money), np.array([[values[seed] for values in by_seed] for seed in seeds]))
     return made, len(seeds)
 
 
@@ -166,7 +160,7 @@ def _needed(
         return None, (float(curve.money[-1]), math.inf)
     if seeds == 1:
         return (Estimate(need), (need, need)) if need else (None, (0.0, least))
-    tail = _normal(-t_quantile(seeds - 1, DECIDED) * math.sqrt(seeds / (seeds - 1)))
+    tail = 0.5 * math.erfc(t_quantile(seeds - 1, DECIDED) * math.sqrt(seeds / (seeds - 1)) / math.sqrt(2))  # of a normal value
     low, high = (float(end) for end in np.quantile(needs[1:], [tail, 1 - tail], method="nearest"))
     if need == 0:
         return None, (0.0, max(high, least))
@@ -174,10 +168,6 @@ def _needed(
     if high == math.inf or (beside is not None and high - low > WIDE * beside):
         return None, (low, high)
     return Estimate(need, low, high, seeds), (low, high)
-
-
-def _normal(z: float) -> float:
-    return 0.5 * math.erfc(-z / math.sqrt(2))
 
 
 # in words

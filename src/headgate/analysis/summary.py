@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -98,7 +98,10 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
     """`target` is an accuracy between 0 and 1."""
     if target is not None and not 0 < target <= 1:
         raise SettingError(f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
-    spend, held, first, changes = _mean(one.spend), one.held, _first_rounds(one, target), dict[str, Any]()
+    spend, held, changes, admitted = _mean(one.spend), one.held, dict[str, Any](), one.column("admitted").sum()
+    looks = one.values["looks"][one.begun] if "looks" in one.values else np.empty((0, 0))
+    there = one.curve >= (math.inf if target is None else target)
+    first = one.t[there[there.any(axis=1)].argmax(axis=1)].astype(np.float64) if there.any() else np.empty(0)
     if (dips := summary_of_dips(one)) is not None:
         changes = {DIP_FIELDS[name]: estimate(values) for name, values in dips.by_seed.items()}
         changes |= {"dips": dips.count, "dips_recovered": dips.recovered}
@@ -118,28 +121,22 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         spend_per_round=spend,
         spend_share=None if spend is None or one.budget <= 0 else spend / one.budget,
         paid=_mean(one.spent_in_all),
-        price_paid=one.price_paid,
-        price_offered=one.price_offered,
+        price_paid=float(one.column("spend").sum() / admitted) if admitted > 0 else None,
+        price_offered=_mean(one.column("price")),
         unit=one.unit,
         runs_over_budget=one.runs_over_budget,
         dearest_share=one.dearest_share if one.complete else None,
         kept_limits=not one.broken,
         cost_violation=cost_violation(one.column("spend"), one.budget) if one.complete else None,
         buffer_violation=None if held is None else buffer_violation(held.sum(axis=1), one.buffers, held.shape[1]),
-        peak_n=one.peak_n,
+        peak_n=one.peak("n"),
         peak_excess=one.peak_excess,
-        N=_mean(one.distinct),
+        N=_mean(one.column("N")[:, -1]) if one.complete else None,
         n_eff=_mean(one.column("n_eff")[:, -1]) if one.complete else None,
         bound=_mean(one.column("bound").sum(axis=1)) if one.complete else None,
         **changes,
-        paid_for_looks=None if one.spent_on_looks is None else _mean(one.spent_on_looks),
+        paid_for_looks=_mean(np.nansum(looks, axis=1)) if np.isfinite(looks).any() else None,
     )
-
-
-def _first_rounds(one: Runs, target: float | None) -> Floats:
-    """The round in which each run that reaches the target does so."""
-    there = one.curve >= (math.inf if target is None else target)
-    return one.t[there[there.any(axis=1)].argmax(axis=1)].astype(np.float64) if there.any() else np.empty(0)
 
 
 def _mean(values: Floats) -> float | None:
@@ -161,36 +158,23 @@ def breakdown_note(runs: Sequence[RunFolder]) -> str:
     return f"Runs that broke down: {', '.join(said)}." if said else ""
 
 
-class Column(NamedTuple):
-    title: str
-    meaning: str
-    text: Callable[[PolicySummary], str]
-    broken: Callable[[PolicySummary], bool]
-    """whether it says of a policy that a limit was broken"""
-
-
-def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> list[Column]:
-    """Return the columns beside the policy's name; lost models, chosen ones and the like only where there are any."""
+def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> dict[str, str]:
+    """Return the titles of the columns beside the policy's name; lost models and the like only where there are any."""
     left_out = ["Lost"] * (not any(one.lost for one in summaries)) + [AT_TARGET] * (target is None)
     left_out += [name for name, field in SOMETIMES.items() if all(getattr(one, field) is None for one in summaries)]
-    return [
-        Column(
-            f"{AT_TARGET} {100 * (target or 0):g}\u00a0%" if name == AT_TARGET else name,
-            words(__file__)["columns"][name],
-            text,
-            BROKEN.get(name, lambda s: False),
-        )
-        for name, text in TEXTS.items()
-        if name not in left_out
-    ]
+    titles = {name: name for name in TEXTS if name not in left_out}
+    return titles if target is None else titles | {AT_TARGET: f"{AT_TARGET} {100 * target:g}\u00a0%"}
 
 
 def summary_table(summaries: Sequence[PolicySummary], target: float | None) -> dict[str, list[Any]]:
     """Return the results as the page and the report show them: columns, and of each policy the cells."""
-    known = columns(target, summaries)
+    known, meanings = columns(target, summaries), words(__file__)["columns"]
     return {
-        "columns": [{"title": column.title, "meaning": column.meaning} for column in known],
-        "rows": [[{"text": column.text(each), "broken": column.broken(each)} for column in known] for each in summaries],
+        "columns": [{"title": title, "meaning": meanings[name]} for name, title in known.items()],
+        "rows": [
+            [{"text": TEXTS[name](each), "broken": name in BROKEN and BROKEN[name](each)} for name in known]
+            for each in summaries
+        ],
     }
 
 
@@ -198,9 +182,9 @@ def policy_table(
     title: str, summaries: Sequence[PolicySummary], target: float | None = None, only: Sequence[str] = ()
 ) -> StackedTable:
     """Return a line for each policy, in all columns or in some."""
-    shown = [column for column in columns(target, summaries) if not only or column.title in only]
-    lines = [[each.policy, *(column.text(each) for column in shown)] for each in summaries]
-    return StackedTable(title, ["policy", *(column.title for column in shown)], lines)
+    shown = {name: text for name, text in columns(target, summaries).items() if not only or name in only}
+    lines = [[each.policy, *(TEXTS[name](each) for name in shown)] for each in summaries]
+    return StackedTable(title, ["policy", *shown.values()], lines)
 
 
 DIPS = ("Daily", "Dip", "Dip lasts", "Dip costs")
@@ -241,3 +225,4 @@ BROKEN: dict[str, Callable[[PolicySummary], bool]] = {
     OVER_BUDGET: lambda s: s.runs_over_budget > 0,
     EXCESS: lambda s: (s.peak_excess or 0) > 0,
 }
+"""whether the column says of a policy that a limit was broken"""

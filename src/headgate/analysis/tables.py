@@ -16,7 +16,9 @@ from headgate.analysis.limits import best_within_limits, conclusion
 from headgate.analysis.runs import Runs, read_runs, runs_of
 from headgate.analysis.summary import breakdown_note, policy_table, summarise
 from headgate.errors import DataError
-from headgate.records.reader import RunFolder
+from headgate.limits import TABLE
+from headgate.reading import read_text
+from headgate.records.reader import CONFIG, RunFolder
 from headgate.records.tables import Rows
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         try:
-            rows.append(run_row(run, run.listed("metrics", *LISTED)))
+            rows.append(run_row(run, run.follower("metrics", *LISTED, most_bytes=TABLE).look()))
         except DataError as error:
             rows.append(run_row(run, problem=str(error)))
     return rows
@@ -135,5 +137,5 @@ def about(run: RunFolder) -> dict[str, Any]:
         "memory": run.system.memory,
         "elapsed": run.state.get("elapsed_s"),
         "note": run.state.get("note"),
-        "toml": run.config_text(),
+        "toml": read_text(run.path / CONFIG),
     }

@@ -8,8 +8,6 @@ from rich.console import Console
 from headgate import __version__
 from headgate.cli import control, flower, learning, ledger
 from headgate.cli.console import CommandGroup, say
-from headgate.cli.control import compare
-from headgate.cli.learning import serve
 from headgate.errors import DataError, HeadgateError, Interrupted
 from headgate.escaping import markup, one_line
 
@@ -49,9 +47,9 @@ app.command()(learning.report)
 app.command()(control.plan)
 app.command()(control.rehearse)
 app.command()(control.recipes)
-app.command()(compare)
+app.command()(control.compare)
 app.command()(control.replay)
-app.command()(serve)
+app.command()(learning.serve)
 app.add_typer(data, name="data")
 app.add_typer(ledger.commands, name="ledger")
 app.add_typer(flower.commands, name="flower")
@@ -63,9 +61,14 @@ def play(commands: typer.Typer = app) -> None:
     """Do what was typed; every refusal is one line on stderr and a documented exit code."""
     try:
         commands()
-    except Interrupted as stop:
-        say(one_line(stop, WHOLE), error=True)
-        raise SystemExit(stop.exit_code) from None
+    except (Interrupted, KeyboardInterrupt, SystemExit) as end:  # typer makes an exit of a Ctrl-C that no command answers
+        if isinstance(end, SystemExit) and end.code != Interrupted.exit_code:
+            raise
+        cause: BaseException | None = end
+        while cause is not None and not isinstance(cause, Interrupted):
+            cause = cause.__context__  # an earlier Ctrl-C may have led to it
+        say(one_line(cause or "interrupted", WHOLE), error=True)
+        raise SystemExit(Interrupted.exit_code) from None
     except (HeadgateError, OSError) as error:
         if isinstance(error, OSError):
             if error.filename is None:
@@ -75,15 +78,3 @@ def play(commands: typer.Typer = app) -> None:
             f"[bold red]error:[/] {markup(one_line(error, WHOLE))}", highlight=False, emoji=False
         )
         raise SystemExit(error.exit_code) from None
-    except (KeyboardInterrupt, SystemExit) as end:  # no command answered Ctrl-C; typer has made an exit of it, or not yet
-        if isinstance(end, SystemExit) and end.code != Interrupted.exit_code:
-            raise
-        say(_interruption(end), error=True)
-        raise SystemExit(Interrupted.exit_code) from None
-
-
-def _interruption(end: BaseException | None) -> str:
-    """What an earlier Ctrl-C led to, where another one came before it was said."""
-    while end is not None and not isinstance(end, Interrupted):
-        end = end.__context__
-    return "interrupted" if end is None else one_line(end, WHOLE)

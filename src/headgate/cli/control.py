@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -46,18 +46,13 @@ def plan(
     Where RECIPE is the folder of a run on Flower, the rounds that are left are rehearsed from its ledger, under the terms as
     they were amended.
     """
-    from headgate.analysis.display import show
-
     if (Path(recipe) / "ledger.sqlite").is_file():
         _plan_rest(Path(recipe), set_ or [], format_)
         return
     experiment = headgate.load(recipe, *recipe_overrides(set_, policies=policy))
     with status(format_, "rehearsing"):
         made = headgate.plan(experiment, next(iter(experiment.policies)))
-    if format_ is Format.json:
-        print_json(made.numbers)
-    else:
-        show(*made.render())
+    _tell(made, made.numbers, format_)
 
 
 def _plan_rest(folder: Path, overrides: list[str], format_: Format) -> None:
@@ -99,22 +94,10 @@ def rehearse(
     Columns of --out: policy, seed, t, price, admitted, n, N, n_eff, uniformity, debt (Z at the beginning of
     the round), spend (in the round), penalty, bound (the round's term of Theorem 1), peak_excess (max n_m - B_m).
     """
-    from headgate.analysis.display import show
-    from headgate.analysis.pages import check_file
-    from headgate.analysis.rehearsal import WRITERS, write
-
     experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, policies))
-    if out is not None:
-        check_file("--out", out, WRITERS)
+    _check_out(out)
     done = headgate.rehearse(experiment, quiet)
-    if out is not None:
-        write(done.frame, out)
-    if format_ is Format.json:
-        print_json([each.to_dict() for each in done.summary])
-    else:
-        show(*done.render())
-    if out is not None:
-        say(f"wrote {out}", error=True)
+    _tell(done, [each.to_dict() for each in done.summary], format_, out)
 
 
 def replay(
@@ -144,12 +127,7 @@ def replay(
     With --shadow, headgate decides beside your pipeline with the budget and the buffers of a recipe, by each round's price
     and those before it, and buys nothing. Give it the same file again when it has grown: the last row is the newest decision.
     """
-    from headgate.analysis.display import show
-    from headgate.analysis.pages import check_file
-    from headgate.analysis.rehearsal import WRITERS, write
-
-    if out is not None:
-        check_file("--out", out, WRITERS)
+    _check_out(out)
     if shadow is not None and capacity is not None:
         raise SettingError(f"--capacity {capacity}: not with --shadow {shadow}")
     done: headgate.ReplayResult | headgate.ShadowResult
@@ -158,10 +136,26 @@ def replay(
             done = headgate.replay(purchases, capacity, currency)
         else:
             done = headgate.shadow(purchases, headgate.load(shadow, *recipe_overrides(policies="headgate")), currency)
+    _tell(done, done.numbers, format_, out)
+
+
+def _check_out(out: Path | None) -> None:
+    from headgate.analysis.pages import check_file
+    from headgate.analysis.rehearsal import WRITERS
+
+    if out is not None:
+        check_file("--out", out, WRITERS)
+
+
+def _tell(done: Any, numbers: object, format_: Format, out: Path | None = None) -> None:
+    """Show a result, or print its numbers as JSON, and write its rows into a file."""
+    from headgate.analysis.display import show
+    from headgate.analysis.rehearsal import write
+
     if out is not None:
         write(done.frame, out)
     if format_ is Format.json:
-        print_json(done.numbers)
+        print_json(numbers)
     else:
         show(*done.render())
     if out is not None:
@@ -259,8 +253,7 @@ def _command(
     recipe: str, money: list[float] | None, options: Mapping[str, object], set_: Sequence[str], as_printed: bool
 ) -> str:
     """What makes the same page again."""
-    said = "recipe" if money is None else ",".join(f"{each:g}" for each in money)
-    parts = ["headgate", "compare", recipe, "--budgets", said]
+    parts = ["headgate", "compare", recipe, "--budgets", "recipe" if money is None else ",".join(f"{each:g}" for each in money)]
     for option, value in (*options.items(), *(("--set", each) for each in set_)):
         parts += [] if value is None else [option, str(value)]
     return shlex.join([*parts, *["--as-printed"] * as_printed])

@@ -1,7 +1,7 @@
 """Reading run folders, also while they are being written. What is damaged is refused in one line that names the file."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,8 +17,8 @@ from headgate.control.types import System
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
 from headgate.experiment.sections import SystemTable
-from headgate.limits import RECIPE, ROUNDS, RUNS, TABLE
-from headgate.reading import read_text, read_toml
+from headgate.limits import RECIPE, ROUNDS, RUNS
+from headgate.reading import read_toml
 from headgate.records.tables import (
     CHANGED,
     LOOKS,
@@ -87,9 +87,10 @@ class RunFolder:
     def with_settings(self) -> "RunFolder":
         """Return the same with its settings read and checked."""
         run = replace(self, config=read_toml(self.path / CONFIG))
+        for name in ("data", "model", "policies", "training"):
+            if not isinstance(run.config.get(name, {}), dict):
+                raise DataError(f"{self.path / CONFIG}: [{name}] must be a section")
         _ = run.system
-        if not isinstance(run.config.get("policies", {}), dict):
-            raise DataError(f"{self.path / CONFIG}: [policies] must be a section")
         return run
 
     def __post_init__(self) -> None:
@@ -107,15 +108,6 @@ class RunFolder:
         with config_errors(self.path):
             stated: SystemTable = fill(SystemTable, self.config.get("system", {}), "system")
             return stated.system(None)
-
-    @cached_property
-    def buffers(self) -> list[int]:
-        """B_m of every client."""
-        return [int(b) for b in self.system.buffer]
-
-    @property
-    def budget(self) -> float:
-        return self.system.budget
 
     @property
     def status(self) -> str:
@@ -136,31 +128,22 @@ class RunFolder:
 
     def kind(self, section: str) -> str | None:
         """Return the kind of [data] or [model]."""
-        table = self.config.get(section)
-        kind = table.get("kind") if isinstance(table, dict) else None
+        kind = self.config.get(section, {}).get("kind")
         return kind if isinstance(kind, str) else None
 
     @property
     def target(self) -> float | None:
         """The test accuracy whose first round is reported, where the recipe names one."""
-        training = self.config.get("training")
-        target = training.get("target") if isinstance(training, dict) else None
+        target = self.config.get("training", {}).get("target")
         fine = isinstance(target, int | float) and not isinstance(target, bool) and 0 < target <= 1
-        return float(target) if fine else None  # type: ignore[arg-type]
-
-    def config_text(self) -> str:
-        """Return the settings as they stand in their file."""
-        return read_text(self.path / CONFIG)
+        return float(target) if fine else None
 
     def metrics(self) -> pl.DataFrame:
         """Return one row per policy, seed and round; null where nothing was measured."""
         return self._table("metrics")
 
     def clients(self) -> pl.DataFrame:
-        """Return one row per policy, seed and round with what each client admitted, held and was paid.
-
-        It is empty or null where that was not recorded.
-        """
+        """Return what each client admitted, held and was paid: one row per policy, seed and round, null where not recorded."""
         self.check_tables("clients")
         return self._table("clients")
 
@@ -183,20 +166,15 @@ class RunFolder:
         return follower.rows
 
     def follower(self, table: str, *columns: str, most_bytes: float = np.inf) -> Follower:
-        """Return a reader of these rows that does not hold them against their checksums."""
+        """Return a reader of these rows, at most so many bytes of them, that does not compare their checksums."""
         clients = self.system.clients if table == "clients" else 0
         return Follower(self.path, table, self.rounds, columns or self.measured, clients, most_bytes, self.most_rows)
-
-    def listed(self, table: str, *columns: str) -> Rows:
-        """Return the same where the run is one of many: no more than a list can hold, and not held against checksums."""
-        return self.follower(table, *columns, most_bytes=TABLE).look()
 
     @property
     def measured(self) -> tuple[str, ...]:
         """The columns of its metrics; where the world changes, when it did, and where clients may look, what of that."""
-        data = self.config.get("data")
-        told: Mapping[str, Any] = data if isinstance(data, dict) else {}
-        return (*MEASURED, *((CHANGED,) if "changes" in told else ()), *(LOOKS if told.get("window", 1) != 1 else ()))
+        data = self.config.get("data", {})
+        return (*MEASURED, *((CHANGED,) if "changes" in data else ()), *(LOOKS if data.get("window", 1) != 1 else ()))
 
     @property
     def _sums(self) -> dict[Path, str]:

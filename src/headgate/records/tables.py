@@ -2,7 +2,7 @@
 
 While a run is in progress its rows are in parts, `metrics/part-00012.parquet` with rows up to round 12, in its folder or in
 those of its shards. When it is finished each table is one file. Files may be somebody else's: links are not followed, and
-what is too large is not unpacked. Checksums tell what was changed from what was written; they do not tell who wrote it.
+what is too large is not unpacked. Checksums show that a file was changed after it was written, not who wrote it.
 """
 
 import hashlib
@@ -68,7 +68,9 @@ OPTIONAL = ("excess", "validation_accuracy", CHANGED, *LOOKS)
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, OverflowError, ValueError)
 """what polars raises for a file that it cannot read"""
 BEYOND = 1e100
-"""no run comes to such a number, and with less every sum and mean stays finite"""
+"""no run reaches such a number, and below it every sum and mean stays finite"""
+Sums = Mapping[Path, str]
+"""the checksums of files"""
 SEAL = "seal"
 """in a file of JSON: the checksum of all the rest"""
 
@@ -108,12 +110,8 @@ def read_sealed(path: Path, most: int = JSON) -> dict[str, Any]:
     return facts
 
 
-class Mark(NamedTuple):
-    """A file as it was seen: another mark, another content."""
-
-    inode: int
-    changed: int
-    size: int
+Mark = tuple[int, int, int]
+"""of a file: its inode, time of change and size. A file whose content has changed has another mark"""
 
 
 def mark_of(path: Path) -> Mark | None:
@@ -122,7 +120,7 @@ def mark_of(path: Path) -> Mark | None:
         seen = os.lstat(path)
     except (OSError, ValueError):
         return None
-    return Mark(seen.st_ino, seen.st_mtime_ns, seen.st_size) if stat.S_ISREG(seen.st_mode) else None
+    return (seen.st_ino, seen.st_mtime_ns, seen.st_size) if stat.S_ISREG(seen.st_mode) else None
 
 
 def shard_folders(folder: Path) -> list[Path]:
@@ -168,27 +166,12 @@ def frame_of_rows(rows: Sequence[Mapping[str, Any]], table: str) -> pl.DataFrame
 
 
 def read_table(
-    path: Path,
-    table: str,
-    columns: Collection[str] | None = None,
-    most: int | None = None,
-    sums: Mapping[Path, str] | None = None,
+    path: Path, table: str, columns: Collection[str] | None = None, most: int | None = None, sums: Sums | None = None
 ) -> pl.DataFrame:
-    """Read one file of a table.
+    """Read one file of a table, by default all columns that are there.
 
-    Parameters
-    ----------
-    columns : collection of str, optional
-        Columns to read; by default all that are there.
-    most : int, optional
-        Rows that it may hold.
-    sums : mapping, optional
-        Checksums by path; the file must have the one that stands here for it.
-
-    Raises
-    ------
-    DataError
-        If the file is damaged, too large, a link, or not the one that was written.
+    A DataError refuses a file that is damaged, that is a link, that holds more than `most` rows, or whose checksum is not the
+    one that `sums` has for its path.
     """
     content = read_bytes(path, int(memory()))
     if sums and path in sums and checksum(content) != sums[path]:
@@ -214,7 +197,7 @@ def read_table(
 
 
 def whole_table(
-    folder: Path, table: str, policies: Sequence[str], most: int | None = None, sums: Mapping[Path, str] | None = None
+    folder: Path, table: str, policies: Sequence[str], most: int | None = None, sums: Sums | None = None
 ) -> pl.DataFrame:
     """Return all rows of a run by round, then policy as given, then seed: the order in which one process would write them.
 
@@ -297,18 +280,9 @@ class Rows:
 
 
 class Follower:
-    """One table of one run; `look` brings its rows up to date.
+    """Columns of the metrics of a run, or one column of its clients, of which there are `clients`.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        Columns of the metrics, or one column of the clients.
-    clients : int
-        How many clients there are, for a column of the clients.
-    most_bytes : float
-        Memory that the rows may take.
-    most : int, optional
-        Rows that a file may hold.
+    `look` brings the rows up to date. They may take `most_bytes` of memory, and a file may hold `most` rows.
     """
 
     def __init__(
@@ -337,10 +311,9 @@ class Follower:
             self._follow(found)
         except DataError:
             self._start_over()
-            again = table_files(self.folder, self.table)
-            if again.keys() == found.keys():
+            if table_files(self.folder, self.table).keys() == found.keys():
                 raise
-            self._follow(again)  # the run has just gone on, or finished: its parts became a table
+            return self.look()  # the run has just gone on, or finished: its parts became a table
         return self.rows
 
     def _follow(self, found: Mapping[Path, Mark]) -> None:

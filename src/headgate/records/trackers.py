@@ -34,7 +34,7 @@ Begin = Callable[[str], Log]
 
 
 class Tracker:
-    """A logger: started once, told of every round of every policy, closed once. It has a run for each policy."""
+    """A logger with a run for each policy: it is started once, given every round, and closed once."""
 
     def __init__(self, kind: str) -> None:
         self.kind, self._logs, self._ends = kind, dict[str, Log](), ExitStack()
@@ -157,18 +157,13 @@ def _wandb(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
 _TRACKERS = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}
 
 
-# who tells them
+# what calls them
 
 
 class Watching(ExitStack):
-    """Told of every round that a part of a run has finished; logs a policy's round when all its seeds have done it.
+    """Logs a policy's round when all its seeds have done it; it is called with every round that a part of a run has finished.
 
-    Parameters
-    ----------
-    trackers : sequence of str
-        Names of loggers; each has its own for every run folder.
-    say : callable, optional
-        Given every round as a line of JSON.
+    `trackers` are names of loggers, of which each run folder has its own; `say` is given every round as a line of JSON.
     """
 
     def __init__(self, trackers: Sequence[str], say: Callable[[str], None] | None = None) -> None:

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import tomli_w
@@ -67,7 +67,6 @@ from headgate.registry import fill
 from headgate.writing import check_no_link, clear_partial, json_bytes, partial_of, replace_file, sync, whole_name
 
 TENSORS = "tensors.safetensors"
-Fact = TypeVar("Fact")
 
 
 def make_folder(folder: Path) -> None:
@@ -79,13 +78,7 @@ def make_folder(folder: Path) -> None:
 
 
 class RunWriter:
-    """Writes a run folder, or a shard of one.
-
-    Parameters
-    ----------
-    parts : mapping, optional
-        The parts of its tables that are there, with their checksums, where checkpoints will be written.
-    """
+    """Writes a run folder, or a shard of one. `parts` are those of its tables that are there, with their checksums."""
 
     def __init__(self, folder: Path, parts: Mapping[str, str] | None = None) -> None:
         self.folder, self._parts = folder, dict(parts or {})
@@ -173,10 +166,10 @@ class Checkpoint:
             if not file.is_file() or file_checksum(file) != digest:
                 raise DataError(f"{folder}: {file.relative_to(folder)} is damaged; the run cannot be continued")
 
-    def fact(self, key: str, kind: type[Fact]) -> Fact:
+    def fact(self, key: str) -> str:
         """Return what the environment says of how the run was begun."""
         value = self.environment.get(key)
-        if not isinstance(value, kind):
+        if not isinstance(value, str):
             raise DataError(f"{self.folder / ENVIRONMENT}: {key} is missing; the run cannot be continued")
         return value
 
@@ -206,17 +199,9 @@ class Checkpoint:
         return ledger
 
     def cut_rows(self, whole: Path | None = None) -> dict[str, str]:
-        """Remove the parts that were written after the checkpoint, and what is half written.
+        """Remove the parts that were written after the checkpoint, and what is half written; check and return the others.
 
-        Parameters
-        ----------
-        whole : Path, optional
-            The folder of the whole run, in which parts may have become tables already; by default the checkpoint's.
-
-        Returns
-        -------
-        dict
-            The parts up to the checkpoint with their checksums, which were checked.
+        `whole` is the folder of the whole run, in which parts may have become tables already; by default the checkpoint's.
         """
         inside = [self.folder / name for name in (CHECKPOINTS, *TABLES)]
         check_no_link(*inside)
@@ -273,14 +258,9 @@ def asked_runs(folder: Path, config: Mapping[str, Any] | None = None) -> RunTabl
 def create(
     folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]
 ) -> RunFolder:
-    """Make a new run folder without any round.
+    """Make a new run folder without any round. `shards` are the configs of its shards, none where it is one piece.
 
     The state comes last: a folder with one is complete.
-
-    Parameters
-    ----------
-    shards : sequence of mapping
-        The configs of its shards, none where it is one piece.
     """
     versions = {"headgate": __version__, "python": platform.python_version(), "numpy": np.__version__}
     environment = {**versions, "platform": platform.platform(), **environment}
@@ -346,21 +326,12 @@ def write_state(run: RunFolder, state: str, t: int, elapsed: float) -> RunFolder
 def finish(run: RunFolder, elapsed: float = 0.0, states: Mapping[Path, Mapping[str, Any]] | None = None) -> RunFolder:
     """Make tables of the rows and finish the run. A process killed in the midst of it can do it again.
 
-    It needs neither the executor nor the device of the run: which models were lost is known from the last checkpoints.
-
-    Parameters
-    ----------
-    states : mapping, optional
-        The last states of shards that this process has finished.
-
-    Returns
-    -------
-    RunFolder
-        The finished run, with its tables in memory.
+    It needs neither the executor nor the device of the run: which models were lost is known from `states`, the last ones of
+    shards that this process has finished, or from their last checkpoints. The run that is returned has its tables in memory.
     """
     shards = shard_folders(run.path)
-    for shard, t in ((shard, played(shard)) for shard in shards):
-        if t < run.rounds:
+    for shard in shards:
+        if (t := played(shard)) < run.rounds:
             raise DataError(f"{shard}: round {t} of {run.rounds}; cannot be finished yet")
     run = write_tables(run)
     for shard in shards:

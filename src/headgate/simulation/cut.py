@@ -8,8 +8,8 @@ import ctypes
 import gc
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,20 +61,18 @@ def cut(experiment: Experiment, most: int) -> list[Experiment]:
     return [experiment.only([name], span) for name in names for span in spans]
 
 
-@dataclass(frozen=True)
-class Footprint:
-    """Bytes on a device: what is there once, what each run adds, and the most that an executor takes for itself."""
+class Footprint(NamedTuple):
+    """Bytes on a device: what is there once, and what each run adds."""
 
     once: int
     run: int
-    working: int = 0
 
     def bytes(self, runs: int) -> int:
-        return self.once + self.working + runs * self.run
+        return self.once + runs * self.run
 
     def fit(self, free: int) -> int:
         """How many runs fit into the free memory; at least one is tried."""
-        return max(1, (int(SHARE * free) - self.once - self.working) // max(self.run, 1))
+        return max(1, (int(SHARE * free) - self.once) // max(self.run, 1))
 
 
 def footprint(
@@ -99,7 +97,9 @@ def footprint(
     own = 3 * parameters * itemsize
     if run is not None:
         return Footprint(once, own + run)
-    return Footprint(once, own, working) if working is not None else Footprint(once, own + 4 * clients * parameters * itemsize)
+    if working is not None:
+        return Footprint(once + working, own)
+    return Footprint(once, own + 4 * clients * parameters * itemsize)
 
 
 # which device trains
@@ -130,7 +130,7 @@ def _finds_gpu() -> bool:
 
 
 def give_back(device: str) -> None:
-    """Memory of a GPU that nobody needs any more: executors hang together in circles, which must be broken first."""
+    """Free the memory of a GPU that is no longer used: executors refer to themselves, so garbage is collected first."""
     if choose_device(device) == "cuda":
         import torch
 

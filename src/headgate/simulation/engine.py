@@ -51,7 +51,7 @@ def streams_of(
 ) -> Iterator[Stream | DriftingStream]:
     """The streams of these seeds, of what `hold_out` has left; refused where the data cannot be dealt to the clients.
 
-    `tried`: nobody will read them, so who owns what need not be written down.
+    `tried`: they are made only to see whether that can be done, without a table of owners.
     """
     rule, clients = experiment.data.partition, experiment.system.clients
     all_of_them = not tried and (experiment.training.cohort is None or clients <= FEW)
@@ -168,7 +168,7 @@ class Simulation:
             values[self.diverged > 0] = np.nan
         if evaluated:
             self.accuracy = found.accuracy
-        losses = heard_losses(self, now, asked)
+        losses = heard_losses(self, now, asked) if self.heard.size else {}
         heard_by = {name: replace(now.after[name], losses=self.controllers[name].kept(losses[name])) for name in self.listening}
         self.t, self.models, self._ahead = now.t, models, ahead
         self.ledgers = {**now.after, **heard_by} if heard_by else now.after
@@ -177,17 +177,13 @@ class Simulation:
 
     def _prepare(self, t: int, before: Mapping[str, Ledger], known: Mapping[str, PurchaseTable | None]) -> Prepared:
         """All of round t that does not depend on how the models turn out. Changes nothing that shows."""
-        price, orders, system, cohort = (
-            self._price(t),
-            dict[str, Orders](),
-            self.experiment.system,
-            self.experiment.training.cohort,
-        )
+        price, orders = self._price(t), dict[str, Orders]()
+        system, training = self.experiment.system, self.experiment.training
         numbers = np.broadcast_to(np.arange(system.clients), (len(self.seeds), system.clients))
         """who trains, for every seed, (S, clients that train)"""
-        if cohort is not None:
-            numbers = np.stack([draw_cohort(int(seed), t, system.clients, cohort) for seed in self.seeds])
-        after, paid, bought = dict[str, Ledger](), dict[str, Floats | None](), dict[str, PurchaseTable | None]()
+        if training.cohort is not None:
+            numbers = np.stack([draw_cohort(int(seed), t, system.clients, training.cohort) for seed in self.seeds])
+        after, bought = dict[str, Ledger](), dict[str, PurchaseTable | None]()
         held: list[tuple[StreamSource, PurchaseTable | None, TrainingSamples]] = []
         for name, controller in self.controllers.items():
             source, ledger = self.sources[name], before[name]
@@ -196,21 +192,18 @@ class Simulation:
             self._known = source.after_purchase(t, known[name], ledger, admitted)
             after[name] = controller.post(ledger, orders[name], None if source.ends is None else Report(admitted))
             bought[name] = source.after_round(self._known, after[name])
-            paid[name] = orders[name].paid(after[name].admitted - ledger.admitted) if orders[name].price.ndim == 2 else None
             held.append((source, bought[name], source.trainable(t, bought[name], ledger, after[name], numbers)))
         clients = np.tile(numbers, (len(self.names), 1))
         owner = np.concatenate([own.owner + number * numbers.size for number, (*_, own) in enumerate(held)])
         new = np.concatenate([own.new for *_, own in held])
         samples, rows = find_all(held)
         sizes = np.bincount(owner, minlength=clients.size)
-        weights = aggregation_weights(
-            self.experiment.training.aggregation, system.weight[clients], sizes.reshape(clients.shape)
-        )
-        runs, most = owner // clients.shape[1], self.experiment.training.shift
-        moved = moves(most, np.array(self.run_seeds)[runs], t, samples) if most else None
+        weights = aggregation_weights(training.aggregation, system.weight[clients], sizes.reshape(clients.shape))
+        runs = owner // clients.shape[1]
+        moved = moves(training.shift, np.array(self.run_seeds)[runs], t, samples) if training.shift else None
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         batch = RoundSamples(rows, moved, offsets, weights, new if self.experiment.objective.by_age else None)
-        return Prepared(t, price, before, orders, after, paid, batch, clients, runs, samples, new, known, bought)
+        return Prepared(t, price, before, orders, after, batch, clients, runs, samples, new, known, bought)
 
     def _price(self, t: int) -> Floats:
         if not 0 <= t - self._first < len(self.prices):
@@ -233,7 +226,7 @@ class Simulation:
 
     @property
     def guessing(self) -> NDArray[np.bool_]:
-        """Runs whose model is finite but, when last evaluated, no better than guessing: learning broke down without a trace."""
+        """Runs whose model is finite but, when last evaluated, no better than guessing."""
         return np.asarray((self.diverged == 0) & (self.accuracy <= 1.2 * self.chance))
 
     # going on later

@@ -54,7 +54,7 @@ class RoundSamples(NamedTuple):
 
 
 class Learner(ABC):
-    """The data, the executor and the arithmetic of one array library, `arrays`; both libraries have the functions used here."""
+    """The data, the executor and the arithmetic of one array library, `arrays`, numpy or torch."""
 
     arrays: Any
     executor: Executor[Any]
@@ -116,7 +116,7 @@ class Learner(ABC):
 
     @abstractmethod
     def check_scores(self, asked: tuple[str, ...], whose: str) -> None:
-        """Refuses what cannot be asked of this model; `whose` is the rule that asks."""
+        """Refuse what cannot be asked of this model; `whose` is the rule that asks."""
 
     def tensors(self, models: Models) -> dict[str, NDArray[Any]]:
         """All that `restored` needs."""

@@ -1,13 +1,12 @@
 """Linear models on the CPU, learnt and judged by numpy alone: nothing here is slow to import."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.scores import Scores
 from headgate.control.types import Floats, Ints
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset
@@ -16,7 +15,7 @@ from headgate.learning.local import shifted
 from headgate.learning.server import between
 from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.gram import Gram, LinearTask, one_thread
-from headgate.simulation.learner import EVALUATED, Learner, Models, RoundSamples
+from headgate.simulation.learner import EVALUATED, Learner, RoundSamples
 
 KEPT = 128 << 20
 """bytes of a set of images that are made numbers once; those of a larger one are each time, chunk by chunk"""
@@ -43,6 +42,9 @@ class Judged:
 
     def __init__(self, task: LinearTask, images: Pixels, labels: Labels) -> None:
         self.task, self.images, self.labels = task, images, labels
+        rows = ((label, np.flatnonzero(labels == label)) for label in range(task.classes))
+        self.classes = [(label, own[at : at + EVALUATED]) for label, own in rows for at in range(0, len(own), EVALUATED)]
+        """each class with rows of its images"""
         self._kept: list[Alike] = []
 
     def __call__(self, theta: Floats) -> tuple[Floats, Floats]:
@@ -79,20 +81,14 @@ class Judged:
 
     def _chunks(self) -> Iterable[Alike]:
         if self.images.size * self.task.dtype.itemsize > KEPT:
-            return ((label, [self._products(rows)]) for label, rows in self._classes())
+            return ((label, [self._products(rows)]) for label, rows in self.classes)
         if not self._kept:
-            for label, rows in self._classes():  # in parts: the images come last that are not 0 where few others are not
+            for label, rows in self.classes:  # in parts: the images come last that are not 0 where few others are not
                 used = self.images[rows].reshape(len(rows), math.prod(self.task.shape)) > 0
                 rarest = np.where(used, used.sum(axis=0, dtype=np.int16), np.int16(EVALUATED)).min(axis=1)
                 parts = np.array_split(rows[np.argsort(-rarest, kind="stable")], -(-len(rows) // ALIKE))
                 self._kept.append((label, [*map(self._products, parts)]))
         return self._kept
-
-    def _classes(self) -> Iterator[tuple[int, Ints]]:
-        """Each class with rows of its images."""
-        for label in range(self.task.classes):
-            rows = np.flatnonzero(self.labels == label)
-            yield from ((label, rows[start : start + EVALUATED]) for start in range(0, len(rows), EVALUATED))
 
     def _products(self, rows: Ints) -> list[Product]:
         images = self.images[rows].reshape(len(rows), math.prod(self.task.shape))
@@ -120,19 +116,10 @@ class LinearLearner(Learner):
         self.executor = Gram(self.task)
         self.judges = [Judged(self.task, *own) for own in dataset.judged]
 
-    def launch(
-        self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: Sequence[int]
-    ) -> tuple[Models, Any]:
-        with np.errstate(all="ignore"), one_thread():  # a run that has broken down is reported
-            return super().launch(t, models, batch, seeds, judge)
-
-    def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Any:
-        with np.errstate(all="ignore"), one_thread():
-            return super().losses(models, batch, runs)
-
-    def scores(self, models: Models, asked: tuple[str, ...], runs: Ints, rows: Ints) -> Scores:
-        with np.errstate(all="ignore"), one_thread():
-            return super().scores(models, asked, runs, rows)
+    # numpy need not warn of a run that has broken down: it is reported
+    launch = np.errstate(all="ignore")(one_thread()(Learner.launch))
+    losses = np.errstate(all="ignore")(one_thread()(Learner.losses))
+    scores = np.errstate(all="ignore")(one_thread()(Learner.scores))
 
     def check_scores(self, asked: tuple[str, ...], whose: str) -> None:
         """All can be asked: the last layer is the only one."""

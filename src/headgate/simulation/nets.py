@@ -22,8 +22,7 @@ from headgate.learning.formats import Labels, Pixels
 from headgate.learning.networks import build_model, initial_parameters, last_layer, with_features
 from headgate.simulation.executors import choose
 from headgate.simulation.executors.executor import RaggedBatch
-from headgate.simulation.executors.layers import is_linear
-from headgate.simulation.executors.types import Task, native_kernels, to_device
+from headgate.simulation.executors.types import Task, to_device
 from headgate.simulation.learner import EVALUATED, Learner, RoundSamples
 
 
@@ -123,15 +122,13 @@ def shifted(images: Tensor, move: Tensor, most: int) -> Tensor:
 class Evaluator:
     """The test set of a task; images stay uint8 on the device. Nothing here waits for the device.
 
-    An executor that offers `logits` is asked for them. Otherwise models are called one by one, in the task's
-    arithmetic.
+    An executor that offers `logits` computes them. Otherwise models are called one by one, in the task's arithmetic.
     """
 
     def __init__(self, task: Task, images: Tensor, labels: Tensor, executor: Any = None) -> None:
         self.task, self.images, self.labels = task, images, labels
         # functional_call may leave traces in a module that shares parts
         self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
-        self.linear = is_linear(task.model)
         self.judging = executor if hasattr(executor, "logits") else None
         # on CUDA convolutions are fastest on images with channels last
         self.format = torch.channels_last if task.device.type == "cuda" else torch.preserve_format
@@ -140,7 +137,7 @@ class Evaluator:
         """(accuracy (R,), mean cross-entropy (R,)) of the models theta (R, P)."""
         hits = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
         loss = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
-        with torch.no_grad(), native_kernels():
+        with torch.no_grad():
             models = self._models(theta)
             for start in range(0, len(self.labels), EVALUATED):
                 y = self.labels[start : start + EVALUATED]
@@ -153,7 +150,7 @@ class Evaluator:
     def answers(self, theta: Tensor, images: Tensor, features: bool = False) -> tuple[Tensor, Tensor | None]:
         """What one model (1, P) says to images (S, C, H, W), (S, classes), and, if asked for, what goes into its last layer."""
         said, went_in = [theta.new_empty(0, self.task.classes)], list[Tensor]()
-        with torch.no_grad(), native_kernels():
+        with torch.no_grad():
             models = self._models(theta)
             for start in range(0, len(images), EVALUATED):
                 some = images[start : start + EVALUATED]
@@ -174,25 +171,16 @@ class Evaluator:
 
     def _models(self, theta: Tensor) -> list[dict[str, Tensor]] | None:
         """Where they are called one by one."""
-        return None if self.judging or self.linear else [self._model(vector) for vector in theta]
+        return None if self.judging else [self._model(vector) for vector in theta]
 
     def _logits(
         self, theta: Tensor, models: list[dict[str, Tensor]] | None, images: Tensor
     ) -> Iterator[tuple[int | slice, Tensor]]:
-        """(which runs, their logits); all linear models together are one matrix product."""
+        """(which runs, their logits)."""
         if self.judging:
             yield slice(None), self.judging.logits(theta, images)
             return
-        x = self.task.normalised(images)
-        if self.linear:
-            weight, *bias = self.task.flat.views(theta).values()
-            features = x.flatten(1)
-            together = features @ weight.reshape(-1, features.shape[1]).T
-            if bias:
-                together += bias[0].reshape(-1)
-            yield slice(None), together.reshape(len(x), len(theta), -1).transpose(0, 1)
-            return
-        x = x.to(self.task.arithmetic, memory_format=self.format)
+        x = self.task.normalised(images).to(self.task.arithmetic, memory_format=self.format)
         for r, parameters in enumerate(models or ()):
             yield r, functional_call(self.model, parameters, (x,)).to(theta.dtype)
 
@@ -210,8 +198,8 @@ class Evaluator:
 def sum_of_each(rows: Tensor) -> Tensor:
     """The sum of each row, (R,), in float64: one half is added to the other until one number is left.
 
-    In which order torch.sum adds up hangs, on a GPU, on how many rows there are and where one begins. A run's numbers must
-    not depend on who else is in its chunk; here each is the sum of the same two.
+    On a GPU the order in which torch.sum adds up depends on how many rows there are and where one begins. A run's numbers
+    must not depend on the other runs of its chunk; here each sum is that of the same two numbers.
     """
     rows = rows.double()
     while (many := rows.shape[1]) > 1:

@@ -39,8 +39,6 @@ class Prepared:
     before: Mapping[str, Ledger]
     orders: Mapping[str, Orders]
     after: Mapping[str, Ledger]
-    paid: Mapping[str, Floats | None]
-    """to each client, (S, M), where prices differ between clients"""
     batch: RoundSamples
     clients: Ints
     """who trains, (R, clients that train)"""
@@ -58,8 +56,6 @@ class Prepared:
 
 def heard_losses(of: "Simulation", now: Prepared, answer: Any) -> dict[str, Losses]:
     """Return what the samples of the runs `of.heard` lost, by policy; `answer` is what `Learner.losses` gave."""
-    if not of.heard.size:
-        return {}
     sizes, seeds = np.diff(now.batch.offsets).reshape(now.clients.shape), len(of.seeds)
     new = now.new[np.repeat(np.isin(np.arange(len(sizes)), of.heard), sizes.sum(axis=1))]
     clients = of.experiment.system.clients
@@ -151,8 +147,9 @@ def client_rows(of: "Simulation", now: Prepared, told: Mapping[str, Losses]) -> 
         return []
     rows = []
     for name in of.names:
-        before, after, paid = now.before[name], now.after[name], now.paid[name]
-        admitted, held = after.admitted - before.admitted, after.occupancy
+        orders, after = now.orders[name], now.after[name]
+        admitted, held = after.admitted - now.before[name].admitted, after.occupancy
+        paid = orders.paid(admitted) if orders.price.ndim == 2 else None
         for r, seed in enumerate(of.seeds):
             row = {"policy": name, "seed": int(seed), "t": now.t, "admitted": admitted[r].tolist(), "held": held[r].tolist()}
             row["paid"] = None if paid is None else paid[r].tolist()

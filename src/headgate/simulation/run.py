@@ -6,7 +6,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +70,15 @@ def _memory(experiment: Experiment, one: Simulation, pixels: int, itself: int) -
     clients = experiment.training.cohort or experiment.system.clients
     run = executor.bytes_of_run(int(experiment.system.memory), clients, experiment.local)
     size = theta.shape[1], clients, theta.dtype.itemsize
-    return {"footprint": asdict(footprint(images, pixels, itself, *size, EVALUATED, executor.memory, run))}
+    return {"footprint": footprint(images, pixels, itself, *size, EVALUATED, executor.memory, run)}
 
 
 def resume(
     experiment: Experiment, dataset: Dataset, checkpoint: Checkpoint, device: str = "auto"
 ) -> tuple[Simulation, RunWriter]:
     """Return a run as it stood at its newest checkpoint, by the same executor on the same kind of device."""
-    simulation = Simulation(experiment, dataset, choose_device(device), checkpoint.fact("executor", str))
-    began_on, here = checkpoint.fact("device", str), simulation.learner.device
+    simulation = Simulation(experiment, dataset, choose_device(device), checkpoint.fact("executor"))
+    began_on, here = checkpoint.fact("device"), simulation.learner.device
     if (began_on == "cpu") != (here == "cpu"):
         raise SettingError(f"{checkpoint.folder}: began on {began_on}, the device is now {here}; results would differ")
     parts = checkpoint.cut_rows()

@@ -60,6 +60,7 @@ TICK_SECONDS = 0.1
 Points = Sequence[tuple[str, Experiment]]
 Tick = Callable[[int, int], None]
 Watch = Callable[[Path, list[dict[str, Any]]], None]
+Say = Callable[[str], None]
 
 
 def perform(
@@ -72,7 +73,7 @@ def perform(
     trust: Sequence[str] = (),
     tick: Tick | None = None,
     watch: Watch | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> list[RunFolder]:
     """Run an experiment in `folder`, or every labelled point of a sweep in a folder within it; return the finished runs.
 
@@ -89,7 +90,7 @@ def perform(
         tasks = _tasks(points, folder, held, trust)
         left = [task for task in tasks if not task.finished]
         for task in (task for task in left if executor != "auto" and not task.fresh):
-            if (begun := Checkpoint(task.folder).fact("executor", str)) != executor:
+            if (begun := Checkpoint(task.folder).fact("executor")) != executor:
                 raise SettingError(f"--executor {executor}: {task.folder} was begun by {begun}")
         for task in (task for task in left if not task.fresh or task.executor is not None):
             _refuse_untrusted_executor(task, {executor, *trust})
@@ -212,7 +213,7 @@ def _refuse_other_code(folder: Path, config: Mapping[str, Any]) -> None:
 def _refuse_untrusted_executor(task: _Task, trusted: set[str]) -> None:
     """A folder may be somebody else's: an executor outside the package that it names runs only if the user names it too."""
     shards = [] if task.fresh else shard_folders(task.folder)
-    for name in (task.executor, *(Checkpoint(shard).fact("executor", str) for shard in shards)):
+    for name in (task.executor, *(Checkpoint(shard).fact("executor") for shard in shards)):
         if name is not None and ":" in name:
             Search(trusted=trusted).check(f"{task.folder}: executor", name)
 
@@ -221,7 +222,7 @@ def _never_begun(folder: Path, trust: Sequence[str]) -> _Task:
     """A run that was killed while it was made starts again where its settings and its executor are there."""
     if not (folder / CONFIG).exists() or not (folder / ENVIRONMENT).exists():
         raise DataError(f"{folder}: was stopped before its first round; remove it and start again")
-    executor = Checkpoint(folder).fact("executor", str)
+    executor = Checkpoint(folder).fact("executor")
     return _Task(_read(folder, trust), folder, fresh=True, executor=executor)
 
 
@@ -240,13 +241,7 @@ def _worker(tasks: Sequence[_Task], device: str, processes: int | None) -> Worke
 
 
 def _start(
-    tasks: Sequence[_Task],
-    whole: Path,
-    worker: Worker,
-    device: str,
-    executor: str,
-    say: Callable[[str], None] | None,
-    held: FolderLock,
+    tasks: Sequence[_Task], whole: Path, worker: Worker, device: str, executor: str, say: Say | None, held: FolderLock
 ) -> None:
     """Cut the experiments that are fresh and make their folders, after all of them have been looked at.
 
@@ -256,7 +251,7 @@ def _start(
     fresh = [task for task in tasks if task.fresh]
     for task in fresh:
         facts = worker.examine(task.experiment, device, task.executor or executor)
-        fit = Footprint(**facts["footprint"]).fit(facts["free"]) if "free" in facts else None
+        fit = Footprint(*facts["footprint"]).fit(facts["free"]) if "free" in facts else None
         most = most_runs(task.experiment, facts["environment"]["executor"], fit)
         cuts.append((facts, [task.experiment] if task.experiment.unnamed else cut(task.experiment, most)))
         if fit is not None and say is not None:
@@ -282,7 +277,7 @@ def _start(
 def _memory(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
     """12 runs in 2 chunks of 6, about 3.1 GB of 139.8 GB free on NVIDIA H200"""
     runs = [runs_of(chunk) for chunk in chunks]
-    need = Footprint(**facts["footprint"]).bytes(max(runs))
+    need = Footprint(*facts["footprint"]).bytes(max(runs))
     cut_up = f" in {len(chunks)} chunks of up to {max(runs)}" if len(chunks) > 1 else ""
     where = facts["environment"]["device"]
     free = f"{facts['free'] / 1e9:.1f} GB free on {where}"
@@ -307,13 +302,7 @@ def _counted(number: int, one: str, many: str) -> str:
 
 
 def _execute(
-    tasks: Sequence[_Task],
-    whole: Path,
-    worker: Worker,
-    device: str,
-    tick: Tick | None,
-    watch: Watch | None,
-    say: Callable[[str], None] | None,
+    tasks: Sequence[_Task], whole: Path, worker: Worker, device: str, tick: Tick | None, watch: Watch | None, say: Say | None
 ) -> dict[Path, dict[str, Any]]:
     """Finish all shards that have rounds left; return the last states of those that this process has finished."""
     left = [task for task in tasks if not task.finished]

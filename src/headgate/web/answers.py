@@ -152,7 +152,7 @@ def detail(library: Library, name: str) -> RunDetail:
 
 def _money_warning(run: RunFolder, one: Runs) -> str:
     """Return a warning if a run with real clients has spent most of its money, otherwise an empty text."""
-    share = float(np.nansum(one.values["spend"])) / max(run.budget * run.rounds * len(run.seeds), 1e-100)
+    share = float(np.nansum(one.values["spend"])) / max(run.system.budget * run.rounds * len(run.seeds), 1e-100)
     return f"{share:.0%} of the money is spent." if run.environment.get("executor") == "flower" and share >= WARN_AT else ""
 
 
@@ -161,7 +161,7 @@ def curves(library: Library, name: str, since: int = 0, points: int = 400, polic
     run = library.open(name)
     lines = [policy_curves(runs_in(library, name, policy), since, points) for policy in policies_of(run, policies)]
     state: Any = run.status
-    return RunCurves(name, state, library.round(name), run.rounds, run.budget, lines)
+    return RunCurves(name, state, library.round(name), run.rounds, run.system.budget, lines)
 
 
 def clients(library: Library, name: str, policy: str | None, seed: int | None) -> Heat:

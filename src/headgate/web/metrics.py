@@ -30,7 +30,7 @@ def metrics_text(library: Library) -> str:
         except DataError:
             continue
         for one in found:
-            own = dict(_values(one, run.budget * run.rounds)) if one.complete else {}
+            own = dict(_values(one, run.system.budget * run.rounds)) if one.complete else {}
             own |= {name: run.state[name] for name in ("refused", "quarantined") if isinstance(run.state.get(name), int)}
             labels = ",".join(f'{key}="{_escaped(text)}"' for key, text in (("run", run.name), ("policy", one.policy)))
             for name, value in own.items():

@@ -115,8 +115,8 @@ class Library:
         """Return what each client holds, or another column; without runs if it was not recorded, None if it is too large."""
         with self._lock:
             run = self.open(name)
-            whole = len(run.runs) * run.rounds * len(run.buffers) * 4  # bytes of one column of the finished run
-            return None if whole > MOST_BYTES else self._followed(name, "clients", (column,), len(run.buffers))
+            whole = len(run.runs) * run.rounds * run.system.clients * 4  # bytes of one column of the finished run
+            return None if whole > MOST_BYTES else self._followed(name, "clients", (column,), run.system.clients)
 
     def _followed(self, name: str, table: str, columns: tuple[str, ...] = (), clients: int = 0) -> Rows:
         head, key = self.head(name), (name, columns)

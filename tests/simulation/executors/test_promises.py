@@ -14,12 +14,10 @@ from headgate.learning.networks import build_model
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.types import native_kernels
 
 from .worlds import (
     CLASSES,
     FITTING,
-    KINDS,
     ONE_RUN,
     THREE_RUNS,
     assert_same,
@@ -93,26 +91,6 @@ def test_arguments_and_the_model_are_left_alone_and_nothing_is_remembered(make, 
     assert np.array_equal(case.packed.offsets, packed.offsets)
     assert torch.equal(case.weights, weights)
     assert all(torch.equal(value, state[name]) for name, value in case.task.model.state_dict().items())
-
-
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("kind", ["gram", "flat", "batched"])
-def test_the_choice_of_kernels_is_put_back(kind, before, monkeypatch):
-    monkeypatch.setattr(torch.backends.mkldnn, "enabled", before)
-    nnpack = torch._C._get_nnpack_enabled()
-    case = world(linear(), ONE_RUN)
-    case.advance(KINDS[kind](case.task), LocalTraining(0.1, 2))
-    assert torch.backends.mkldnn.enabled is before
-    case.packed.labels[0] = 77
-    with pytest.raises((IndexError, RuntimeError)):
-        case.advance(KINDS[kind](case.task), LocalTraining(0.1, 2))
-    assert torch.backends.mkldnn.enabled is before
-    monkeypatch.setattr("headgate.simulation.executors.types.ON_ARM", True)
-    with native_kernels():
-        assert torch.backends.mkldnn.enabled is False
-        assert torch._C._get_nnpack_enabled() is False
-    assert torch.backends.mkldnn.enabled is before
-    assert torch._C._get_nnpack_enabled() is nnpack is True
 
 
 @pytest.mark.parametrize("wrong", [-100, -1, CLASSES])

@@ -5,8 +5,8 @@ they cost time and change nothing. On CUDA a client step is many short kernels, 
 running them; a CUDA graph starts all steps at once, but only for shapes it has seen. There groups are therefore
 filled up to few shapes.
 
-It is here for small models of any form on CUDA, where `triton` knows none of it; on the CPU nobody chooses it, although forty
-logistic runs take 285 ms and 1,380 by `flat` (benchmarks/results/executors.json at a7da4c6): `gram` and `compiled` take less.
+It is here for small models on CUDA that `triton` cannot train. On the CPU forty logistic runs take 285 ms, and 1,380 by `flat`
+(benchmarks/results/executors.json at a7da4c6), but `gram` and `compiled` take less.
 """
 
 import copy
@@ -21,11 +21,12 @@ from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy, one_hot
 
+from headgate.escaping import one_line
 from headgate.learning.local import LocalTraining
 from headgate.learning.networks import descend
 from headgate.learning.objectives import LocalAnswers
 from headgate.simulation.executors.executor import Executor, Ints, Work
-from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, recording, rung, to_device
+from headgate.simulation.executors.types import Group, Task, grouped, recording, rung, to_device
 
 GRAPHS = 64
 """How many recorded shapes are kept."""
@@ -73,18 +74,17 @@ class Batched(Executor[Task]):
         sizes, shares = np.diff(batch.offsets), weights.reshape(-1)
         images, labels = batch.images.to(self.task.device), batch.labels.to(self.task.device)
         after, losses = theta.clone(), theta.new_zeros(runs * clients)
-        with native_kernels():
-            for group, members in self._groups(batch.offsets, np.flatnonzero(sizes)):
-                rows, real = self._index(group.rows), self._index(group.real).to(theta.dtype)
-                own = self._index(group.members)
-                inputs: Inputs = (theta[own // clients], images[rows], labels[rows])
-                inputs += (real / real.sum(dim=1, keepdim=True).clamp(min=1),)
-                if not training.plain:
-                    inputs += (torch.ones_like(real) if batch.factors is None else batch.factors[rows],)
-                moves, before = self._train(inputs, training)
-                own = own[: len(members)]
-                losses[own] = before[: len(members)]
-                self._add(after, moves[: len(members)], members // clients, shares[own])
+        for group, members in self._groups(batch.offsets, np.flatnonzero(sizes)):
+            rows, real = self._index(group.rows), self._index(group.real).to(theta.dtype)
+            own = self._index(group.members)
+            inputs: Inputs = (theta[own // clients], images[rows], labels[rows])
+            inputs += (real / real.sum(dim=1, keepdim=True).clamp(min=1),)
+            if not training.plain:
+                inputs += (torch.ones_like(real) if batch.factors is None else batch.factors[rows],)
+            moves, before = self._train(inputs, training)
+            own = own[: len(members)]
+            losses[own] = before[: len(members)]
+            self._add(after, moves[: len(members)], members // clients, shares[own])
         samples = self._index(sizes).to(theta.dtype).view(runs, clients)
         return after, (losses.view(runs, clients) * samples).sum(dim=1) / samples.sum(dim=1)  # 0/0 is nan
 
@@ -137,7 +137,7 @@ class Batched(Executor[Task]):
                 self._recorded[shape] = _Recorded(lambda given: self._descend(given, training), inputs, self._pool)
             except RuntimeError as error:
                 self.graphs = False
-                self.note = f"CUDA graphs given up, slower: {' '.join(str(error).split())}"
+                self.note = f"CUDA graphs given up, slower: {one_line(error)}"
                 self._recorded.clear()
                 return self._descend(inputs, training)
             if len(self._recorded) > GRAPHS:
@@ -195,8 +195,7 @@ class Batched(Executor[Task]):
         try:
             self._descend((start, images, labels, torch.ones_like(labels, dtype=task.dtype)), LocalTraining(1.0, 1))
         except RuntimeError as error:
-            reason = " ".join(str(error).split())
-            raise self.refused(f"the model does not run under torch.func.vmap ({reason}): take flat") from error
+            raise self.refused(f"the model does not run under torch.func.vmap ({one_line(error)}): take flat") from error
         return max(saved, 1)
 
 

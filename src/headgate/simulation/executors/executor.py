@@ -75,12 +75,8 @@ class TrainingTask(ABC):
             wanted = f"({runs}, {self.size}) {self.dtype}"
             raise ValueError(f"theta is {tuple(theta.shape)} {theta.dtype}, must be {wanted}")
         samples, offsets = len(batch.labels), batch.offsets
-        if (
-            len(offsets) != runs * clients + 1
-            or offsets[0] != 0
-            or offsets[-1] != samples
-            or (offsets[1:] < offsets[:-1]).any()
-        ):
+        whole = len(offsets) == runs * clients + 1 and offsets[0] == 0 and offsets[-1] == samples
+        if not whole or (offsets[1:] < offsets[:-1]).any():
             raise ValueError(f"offsets do not divide {samples} samples among {runs} runs of {clients} clients")
         if tuple(batch.images.shape) != (samples, *self.shape) or _name(batch.images.dtype) != self.given:
             given = f"{tuple(batch.images.shape)} {batch.images.dtype}"
@@ -127,17 +123,9 @@ class Executor(ABC, Generic[Task]):
         """Return what a run takes of the memory while it trains, where that is known."""
         return None
 
-    def advance(
-        self,
-        theta: Array,
-        batch: RaggedBatch,
-        weights: Array,
-        training: LocalTraining,
-        seeds: Sequence[int],
-        t: int,
-    ) -> tuple[Array, Array]:
-        """Check what belongs together, then `train`."""
-        work = Work(theta, batch, weights, training, seeds, t)
+    def advance(self, *given: Any) -> tuple[Array, Array]:
+        """Check what belongs together, the fields of `Work`, then `train`."""
+        work = Work(*given)
         self.task.check(work)
         return self.train(work)
 

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.networks import ClientSlopes, descend
 from headgate.simulation.executors.executor import Executor, Work
-from headgate.simulation.executors.types import Task, native_kernels
+from headgate.simulation.executors.types import Task
 
 
 class FlatLoop(Executor[Task]):
@@ -41,24 +41,23 @@ class FlatLoop(Executor[Task]):
         theta, batch, weights, training, seeds, t = work
         clients, offsets, shares = weights.shape[1], batch.offsets.tolist(), weights.tolist()
         after, losses = theta.clone(), []
-        with native_kernels():
-            images, labels = self.task.normalised(batch.images), batch.labels.to(self.task.device)
-            for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
-                total = theta.new_zeros(())
-                for m, share in enumerate(shares[r]):
-                    own = slice(offsets[r * clients + m], offsets[r * clients + m + 1])
-                    n = own.stop - own.start
-                    if n == 0:
-                        continue
-                    self.vector.copy_(start)
-                    if share == 0:
-                        total += n * self._loss(images[own], labels[own])
-                        continue
-                    factors = None if batch.factors is None else batch.factors[own]
-                    total += n * self._descend(images[own], labels[own], factors, training, seed, m, t)
-                    after[r].add_(self.vector - start, alpha=share)
-                samples = offsets[(r + 1) * clients] - offsets[r * clients]
-                losses.append(total / samples)  # 0/0 is nan
+        images, labels = self.task.normalised(batch.images), batch.labels.to(self.task.device)
+        for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
+            total = theta.new_zeros(())
+            for m, share in enumerate(shares[r]):
+                own = slice(offsets[r * clients + m], offsets[r * clients + m + 1])
+                n = own.stop - own.start
+                if n == 0:
+                    continue
+                self.vector.copy_(start)
+                if share == 0:
+                    total += n * self._loss(images[own], labels[own])
+                    continue
+                factors = None if batch.factors is None else batch.factors[own]
+                total += n * self._descend(images[own], labels[own], factors, training, seed, m, t)
+                after[r].add_(self.vector - start, alpha=share)
+            samples = offsets[(r + 1) * clients] - offsets[r * clients]
+            losses.append(total / samples)  # 0/0 is nan
         return after, torch.stack(losses)
 
     def _loss(self, images: Tensor, labels: Tensor) -> Tensor:
@@ -66,14 +65,7 @@ class FlatLoop(Executor[Task]):
             return cross_entropy(self.model(images), labels)
 
     def _descend(
-        self,
-        images: Tensor,
-        labels: Tensor,
-        factors: Tensor | None,
-        training: LocalTraining,
-        seed: int,
-        client: int,
-        t: int,
+        self, images: Tensor, labels: Tensor, factors: Tensor | None, training: LocalTraining, seed: int, client: int, t: int
     ) -> Tensor:
         """Move the vector by the client's local training; return the loss of all its samples before that."""
         before, slopes = None, None

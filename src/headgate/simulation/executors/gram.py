@@ -7,13 +7,11 @@ all of it, Z ← (1 − lr·λ)·Z − lr·C·(XXᵀ). The server's update is on
 with all samples of the run. This is exact. It is here because a round of a logistic run takes 0.98 ms, and 3.62 by `compiled`
 (benchmarks/results/executors.json at a7da4c6).
 
-Two things make it fast. Neighbouring small clients of a run share a bin, one Gram matrix whose entries between
-different clients are zero: fewer and larger products. And everything is class-major, (classes, samples), so that
-softmax over the classes is vectorised over samples.
+Neighbouring small clients of a run share a bin, one Gram matrix whose entries between different clients are zero: fewer and
+larger products. All arrays are class-major, (classes, samples), so that softmax is vectorised over samples.
 
-On the CPU the arrays are so small that starting an operation takes as long as doing it. Numpy starts one in a third
-of torch's time, and its product of a matrix with its own transpose does only half of it. One thread does it all: to
-wake another takes longer, on a busy machine much longer, and so bits do not depend on the number of threads.
+The arrays are so small that starting an operation takes as long as doing it; numpy starts one in a third of torch's time. One
+thread does it all: to wake another takes longer, and so bits do not depend on the number of threads.
 """
 
 import math
@@ -99,7 +97,10 @@ class Gram(Executor[Any]):
 
     def __init__(self, task: Any) -> None:
         super().__init__(task)
-        self.linear = task if isinstance(task, LinearTask) else _linear_task(task)
+        self.linear: LinearTask = task
+        if not isinstance(task, LinearTask):  # a torch task that is a Flatten and a Linear
+            bias, dtype = task.size > task.classes * math.prod(task.shape), np.dtype(str(task.dtype).removeprefix("torch."))
+            self.linear = LinearTask(task.shape, task.classes, task.mean, task.std, dtype, bias, task.unit)
 
     @classmethod
     def cost(cls, task: Any, training: LocalTraining) -> float:
@@ -113,9 +114,7 @@ class Gram(Executor[Any]):
                 raise cls.refused(f"only on the CPU, the device is {task.device.type}")
         return 0.03
 
-    def train(self, work: Work) -> tuple[Any, Any]:
-        if isinstance(work.theta, np.ndarray):
-            return self._train(work)
+    def _train_tensors(self, work: Work) -> tuple[Any, Any]:
         import torch
 
         def plain(tensor: Any) -> Any:
@@ -125,16 +124,17 @@ class Gram(Executor[Any]):
         batch = RaggedBatch(plain(images), plain(labels), offsets, plain(factors))
         given = work._replace(theta=plain(work.theta), batch=batch, weights=plain(work.weights))
         with one_thread():
-            after, losses = self._train(given)
+            after, losses = self.train(given)
         return torch.from_numpy(after), torch.from_numpy(losses)
 
-    def _train(self, work: Work) -> tuple[Floats, Floats]:
+    def train(self, work: Work) -> tuple[Any, Any]:
+        if not isinstance(work.theta, np.ndarray):
+            return self._train_tensors(work)
         models, (images, labels, offsets, factors), weights, training, *_ = work
         if labels.size and labels.view(np.uint64).max() >= self.linear.classes:  # a negative one is huge there
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.linear.classes}")
         runs, sizes = slices(offsets[:: weights.shape[1]]), offsets[1:] - offsets[:-1]
         bins = slices(binned(offsets, weights.shape[1])) if training.steps > 1 else []
-        # A run that has broken down is the caller's business.
         with np.errstate(all="ignore"):
             samples, logits, grams = self._measured(models, images, runs, bins, slices(offsets))
             spans = list(zip(bins, grams, strict=True))
@@ -162,7 +162,7 @@ class Gram(Executor[Any]):
         """
         weight, bias = self.linear.matrices(models)
         room = np.empty((len(images) + 1, weight.shape[2]), self.linear.dtype)
-        samples, room[-1] = room[:-1], 0  # one more row, for `_inner`
+        samples, room[-1] = room[:-1], 0  # one more row, for `_gram`
         logits = np.empty((self.linear.classes, len(samples)), self.linear.dtype)
         grams: list[Floats] = []
         waiting = iter(clients)
@@ -176,12 +176,17 @@ class Gram(Executor[Any]):
         return samples, logits, grams
 
     def _gram(self, room: Floats, span: slice, clients: Iterator[slice]) -> Floats:
-        """The Gram matrix (p, p) of a bin of samples, zero between samples of different clients."""
+        """The Gram matrix (p, p) of a bin of samples, zero between samples of different clients.
+
+        Few samples are multiplied with one row too many: numpy has a matrix times its own transpose done by a routine that
+        does half of the work, and of a small one takes twice as long.
+        """
         gram = np.zeros((span.stop - span.start,) * 2, room.dtype)
         more = 1 if self.linear.bias else 0  # the weight of one more feature, which is always 1
         for client in clients:
-            at = slice(client.start - span.start, client.stop - span.start)
-            np.add(_inner(room, client), more, gram[at, at])
+            at, size = slice(client.start - span.start, client.stop - span.start), client.stop - client.start
+            products = room[client] @ room[client.start : client.stop + (size <= FEW)].T
+            np.add(products[:, :size], more, gram[at, at])
             if client.stop == span.stop:
                 break
         return gram
@@ -269,27 +274,9 @@ def _classes_held(labels: Ints, sizes: Ints, classes: int) -> Ints:
     return np.bincount(labels * len(sizes) + owner, minlength=classes * len(sizes)).reshape(classes, len(sizes))
 
 
-def _inner(room: Floats, own: slice) -> Floats:
-    """All products (n, n) of a client's samples with each other; behind the last of all there is one more row.
-
-    Of a few samples, with one row too many: numpy has a matrix times its own transpose done by a routine that does half of
-    the work, and of a small one takes twice as long.
-    """
-    few = own.stop - own.start <= FEW
-    products = room[own] @ room[own.start : own.stop + few].T
-    return products[:, :-1] if few else products
-
-
-def _linear_task(task: Any) -> LinearTask:
-    """A torch task that is a Flatten and a Linear, as numpy takes it."""
-    bias = task.size > task.classes * math.prod(task.shape)
-    dtype = np.dtype(str(task.dtype).removeprefix("torch."))
-    return LinearTask(task.shape, task.classes, task.mean, task.std, dtype, bias, task.unit)
-
-
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For numpy's products, so that bits do not depend on their number. Where there is one already it takes no time."""
+    """Have numpy multiply in one thread, so that bits do not depend on how many there are."""
     many = [(library, number) for library in _blas() if (number := library.num_threads) != 1]
     for library, _ in many:
         library.set_num_threads(1)

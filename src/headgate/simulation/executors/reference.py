@@ -1,6 +1,6 @@
-"""The judge: the paper's local training and aggregation as they are written, client by client in float64.
+"""The paper's local training and aggregation as they are written, client by client in float64.
 
-It is here to be believed, not to be fast: a round of LeNet takes it 555 ms on one thread, nine times as long as `compiled`
+The other executors are tested against it. A round of LeNet takes 555 ms on one thread, nine times as long as by `compiled`
 (benchmarks/results/executors.json at a7da4c6).
 """
 

@@ -2,13 +2,13 @@
 
 A gradient step is compiled by torch.compile and recorded as a CUDA graph for every stream and size; sizes are filled up to
 few. Parameters are kept in the task's dtype, and arithmetic is done on copies in bfloat16 where the task asks for it,
-images and weights with channels last, as the tensor cores want them. It is here for large models that `triton` does not know:
+images and weights with channels last, which is fastest on tensor cores. It is here for large models that `triton` cannot train:
 a round of ResNet-9 takes 49.0 ms on an H200, and 453 by a lean loop (benchmarks/results/gpu.json at f27e21c).
 """
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -21,7 +21,7 @@ from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.networks import descend
 from headgate.registry import in_one_line
 from headgate.simulation.executors.executor import Executor, Work
-from headgate.simulation.executors.types import LARGE, Task, native_kernels, recording, rung, to_device
+from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
 
 STREAMS = 5
 """fewer leave the GPU idle between small kernels, more only share it"""
@@ -55,27 +55,26 @@ class CudaStreams(Executor[Task]):
         clients, offsets = weights.shape[1], batch.offsets.tolist()
         images, labels = batch.images.to(self.task.device), batch.labels.to(self.task.device)
         after, losses = theta.clone(), []
-        with native_kernels():
-            for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
-                sizes = [offsets[r * clients + m + 1] - offsets[r * clients + m] for m in range(clients)]
-                busy = sorted((m for m in range(clients) if sizes[m]), key=lambda m: -sizes[m])  # the longest first
-                for lane in self.lanes:
-                    lane.begin()
-                for turn, m in enumerate(busy):
-                    first = offsets[r * clients + m]
-                    own = slice(first, first + sizes[m])
-                    lane = self.lanes[turn % len(self.lanes)]
-                    with lane.current():
-                        lane.start(start)
-                        loss = self._descend(lane, images[own], labels[own], training, seed, m, t)
-                        lane.finish(start, weights[r, m], loss * sizes[m])
-                for lane in self.lanes:
-                    lane.join()
-                # lanes are added in their order, and a client's lane depends on the sizes alone: the sum repeats to the bit
-                if busy:
-                    after[r] += sum(lane.moved for lane in self.lanes)
-                total = sum((lane.loss for lane in self.lanes), theta.new_zeros(()))
-                losses.append(total / sum(sizes) if busy else theta.new_full((), torch.nan))
+        for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
+            sizes = [offsets[r * clients + m + 1] - offsets[r * clients + m] for m in range(clients)]
+            busy = sorted((m for m in range(clients) if sizes[m]), key=lambda m: -sizes[m])  # the longest first
+            for lane in self.lanes:
+                lane.begin()
+            for turn, m in enumerate(busy):
+                first = offsets[r * clients + m]
+                own = slice(first, first + sizes[m])
+                lane = self.lanes[turn % len(self.lanes)]
+                with lane.current():
+                    lane.start(start)
+                    loss = self._descend(lane, images[own], labels[own], training, seed, m, t)
+                    lane.finish(start, weights[r, m], loss * sizes[m])
+            for lane in self.lanes:
+                lane.join()
+            # lanes are added in their order, and a client's lane depends on the sizes alone: the sum repeats to the bit
+            if busy:
+                after[r] += sum(lane.moved for lane in self.lanes)
+            total = sum((lane.loss for lane in self.lanes), theta.new_zeros(()))
+            losses.append(total / sum(sizes) if busy else theta.new_full((), torch.nan))
         return after, torch.stack(losses)
 
     # one client
@@ -129,7 +128,9 @@ class CudaStreams(Executor[Task]):
         with torch.enable_grad():
             loss = self._loss_of(lane, inputs)
         change = torch.autograd.grad(loss, lane.low, materialize_grads=True)
-        lane.descend(change, training)
+        with torch.no_grad():
+            descend(lane.places, lane.velocity, [each.to(self.task.dtype) for each in change], training)
+            torch._foreach_copy_(lane.low, lane.places)
         return loss.detach()
 
     def _loss_of(self, lane: "_Lane", inputs: "_Inputs") -> Tensor:
@@ -215,11 +216,6 @@ class _Lane:
         inputs.share.zero_()
         inputs.share[:n] = 1 / n
         return inputs
-
-    def descend(self, change: Sequence[Tensor], training: LocalTraining) -> None:
-        with torch.no_grad():
-            descend(self.places, self.velocity, [each.to(self.task.dtype) for each in change], training)
-            torch._foreach_copy_(self.low, self.places)
 
     def finish(self, theta: Tensor, share: Tensor, loss: Tensor) -> None:
         """Adds the client's move; one of share 0 adds nothing, not even a nan."""

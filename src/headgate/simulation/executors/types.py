@@ -1,7 +1,6 @@
 """A task for executors on torch, and how ragged buffers become few rectangles."""
 
 import gc
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +19,6 @@ from headgate.simulation.executors.executor import Ints, TrainingTask
 
 LARGE = 1_000_000
 """parameters from which on one client keeps a GPU busy: then clients go side by side, not together"""
-ON_ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,24 +59,6 @@ class Task(TrainingTask):
         """(x/unit − mean)/std as scale·x + shift."""
         mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (self.mean, self.std))
         return (1 / (self.unit * std)).to(self.device, self.dtype), (-mean / std).to(self.device, self.dtype)
-
-
-@contextmanager
-def native_kernels() -> Iterator[None]:
-    """On ARM, switches oneDNN and NNPACK off for a while: on small images torch's own kernels are up to twice as fast there.
-
-    Elsewhere it has not been measured, and nothing is switched.
-    """
-    if not ON_ARM:
-        yield
-        return
-    before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
-    try:
-        with torch.backends.nnpack.flags(enabled=False):
-            yield
-    finally:
-        torch.backends.mkldnn.enabled = before
 
 
 @contextmanager
