@@ -9,7 +9,6 @@ import headgate
 from headgate.control.policies import Headgate
 from headgate.control.scores import scores_of
 from headgate.control.selection import ByEntropy
-from headgate.errors import InfeasibleError, SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.records.tables import LOOKS, METRICS
@@ -170,30 +169,6 @@ def test_labels_that_come_late_are_paid_and_held_at_once_and_trained_on_later():
     )
     assert np.isfinite(new).any()
     assert np.isfinite(held).any()
-
-
-def test_what_is_refused():
-    for setting, match in (
-        ("data.window=0", r"data\.window = 0: must be a whole number, 1 to 1,000"),
-        ("data.window=1.5", r"data\.window = 1\.5: must be"),
-        ("data.keep=-1", r"data\.keep = -1: must be"),
-        ("data.late=-1", r"data\.late = -1: must be"),
-        ("data.look=-0.5", r"data\.look = -0\.5: must be"),
-        ("data.stream=markof", r"data\.stream\.kind = markof: no such stream; did you mean markov"),
-        ("data.stream={kind='markov'}", r"data\.stream\.mixing: is missing"),
-        ("data.stream={kind='markov', mixing=0.5}", r"data\.stream\.mixing = 0\.5: must be at least 1 sample"),
-        (
-            "data.stream={kind='markov', mixing=5, passing=-1}",
-            r"data\.stream\.passing = -1: must be a whole number, 0 to 1,000",
-        ),
-        ("policies.headgate.selection='entrpy'", r"policies\.headgate\.selection\.kind = entrpy: .*did you mean entropy"),
-    ):
-        with pytest.raises(SettingError, match=match):
-            load("digits", [setting])
-    with pytest.raises(SettingError, match=r"policies\.balanced\.retention: ClassBalanced looks at labels, which come late"):
-        simulation_of("data.late=1")
-    with pytest.raises(InfeasibleError, match=r"data\.look = 1e\+06: with looks for 2e\+06 the budget buys no label"):
-        simulation_of("data.window=2", "data.look=1e6")
 
 
 def test_a_rule_that_finds_out_pays_for_the_looks_that_are_taken_and_goes_on_from_a_checkpoint():

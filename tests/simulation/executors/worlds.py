@@ -119,7 +119,7 @@ class World(NamedTuple):
 
 
 def task_of(model, shape=SHAPE, classes=CLASSES, **options):
-    return Task(model, shape, classes, MEAN[: shape[0]], STD[: shape[0]], **options)
+    return Task(model, shape, classes, **{"mean": MEAN[: shape[0]], "std": STD[: shape[0]], **options})
 
 
 def world(
