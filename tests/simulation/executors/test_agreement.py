@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from headgate.kernels.compiled import Compiled
+from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
@@ -76,15 +77,22 @@ def test_executors_do_what_the_reference_does(kind, training, buffers):
         assert_same(case.advance(KINDS[kind](case.task), training), expected, case.theta)
 
 
+@pytest.mark.parametrize("unit", [BYTE, 1.0], ids=["bytes", "features"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.float64, 1e-9)], ids=str)
 @pytest.mark.parametrize(
     ("kind", "model"),
     [("gram", linear), ("compiled", pooled_net), ("flat", tiny_convolution), ("batched", tiny_convolution)],
 )
-def test_float32_stays_float32_and_close(kind, model):
-    case = world(model(), THREE_RUNS, dtype=torch.float32)
-    given, judged = (case.advance(make(case.task), LocalTraining(0.1, 5)) for make in (KINDS[kind], Reference))
-    assert given[0].dtype == given[1].dtype == torch.float32
-    assert_same(given, judged, case.theta, tolerance=2e-5)
+def test_samples_of_both_kinds_in_both_precisions(kind, model, dtype, tolerance, unit):
+    case, training = world(model(), THREE_RUNS, dtype=dtype, unit=unit), LocalTraining(0.1, 5)
+    before = case.packed.images.clone()
+    given, judged = (case.advance(make(case.task), training) for make in (KINDS[kind], Reference))
+    assert given[0].dtype == given[1].dtype == dtype
+    assert_same(given, judged, case.theta, tolerance)
+    assert torch.equal(case.packed.images, before)
+    others = before.to(torch.float32 if unit == BYTE else torch.uint8)
+    with pytest.raises(ValueError, match=r"images are .*, must be"):
+        case._replace(packed=case.packed._replace(images=others)).advance(KINDS[kind](case.task), training)
 
 
 @pytest.mark.parametrize("make", [FlatLoop, Compiled])

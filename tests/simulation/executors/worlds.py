@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from headgate.kernels.compiled import Compiled
+from headgate.learning.datasets import BYTE
 from headgate.learning.objectives import CalibratedLogits, FreshShare, PlainLoss
-from headgate.simulation.executors import RaggedBatch, find
+from headgate.simulation.executors import RaggedBatch
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram
@@ -33,12 +34,6 @@ OBJECTIVES = {
     "one's own": (written.Pulled(0.7), written.pulled),
 }
 """what clients minimise, and the loss of one sample as its paper writes it"""
-
-
-def stand_in(monkeypatch, *names):
-    """Executors that are chosen and not made, as there may be no device for them."""
-    for name in names:
-        monkeypatch.setattr(find(name), "__init__", lambda executor, task: None)
 
 
 def linear():
@@ -133,6 +128,8 @@ def world(
     counts = np.array(sizes)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     images = torch.randint(0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random)
+    if options.get("unit", BYTE) != BYTE:  # features
+        images = 2 * torch.randn(images.shape, generator=random)
     labels = torch.randint(0, classes, (len(images),), generator=random)
     weights = torch.rand(counts.shape, dtype=torch.float64, generator=random)
     if counts.shape[1] > 1:
