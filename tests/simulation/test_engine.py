@@ -103,29 +103,6 @@ def test_evaluation_may_be_sparse_but_never_misses_the_end():
     assert evaluated == [3, 6, 8]
 
 
-@pytest.mark.parametrize("partition", ["iid", "{kind='dirichlet', alpha=1.0}"])
-def test_other_partitions_learn_too(partition):
-    _, rounds = played(f"data.partition={partition}", 'run.policies=["constant"]', "run.rounds=15")
-    assert rounds[-1].metrics[0]["test_accuracy"] > 0.7
-
-
-def test_options_of_local_training_reach_the_executor():
-    finals = []
-    for settings in (
-        [],
-        ["training.momentum=0.5"],
-        ["training.weight_decay=0.1"],
-        ["training.batch_size=4", "training.lr=0.05"],
-    ):
-        simulation, rounds = played('run.policies=["constant"]', *settings)
-        finals.append(
-            (simulation.learner.executor.name, float(np.linalg.norm(simulation.theta)), rounds[-1].metrics[0]["test_accuracy"])
-        )
-    assert [name for name, _, _ in finals] == ["gram", "gram", "gram", "compiled"]
-    assert len({norm for _, norm, _ in finals}) == 4
-    assert all(accuracy > 0.4 for _, _, accuracy in finals)
-
-
 UPDATES = [
     ['server={kind = "momentum", momentum = 0.7, lr = 0.5}'],
     ['server={kind = "adam", lr = 0.02, tau = 0.01}'],
