@@ -7,25 +7,20 @@ import pytest
 from . import make
 
 SIM, FLOWER = (pytest.mark.skipif(find_spec(name) is None, reason=f"needs {name}") for name in ("torch", "flwr"))
-MARKS = {"frames": SIM, "wire": FLOWER}
-EACH = [(golden, case) for golden in ("ledgers", "frames", "wire", "refusals") for case in make.GOLDENS[golden][0]]
+MARKS = {"frames": SIM, "parameters": SIM, "wire": FLOWER}
+EACH = [(golden, case, {}) for golden in ("ledgers", "frames", "wire", "refusals") for case in make.GOLDENS[golden][0]]
+EACH += [("parameters", network, {"executor": name}) for network, fit in make.NETWORKS.items() for name in fit]
+TOLERANCES = {
+    # what is learned is computed in other ways by other executors and processors; money and counts are not
+    "frames": lambda path: 1e-6 if "accuracy" in path or "loss" in path else 1e-11,
+    "parameters": lambda path: 1e-9,
+}
 
 
-def learned(path):
-    """What is learned is computed in other ways by other executors and processors; money and counts are not."""
-    return 1e-6 if "accuracy" in path or "loss" in path else 1e-11
-
-
-@pytest.mark.parametrize(("golden", "case"), [pytest.param(*each, marks=MARKS.get(each[0], ())) for each in EACH])
-def test_everything_is_as_it_was(golden, case):
-    tolerance = learned if golden == "frames" else lambda path: 0.0
-    assert make.differing(make.GOLDENS[golden][1](case), make.kept(golden)[case], tolerance) == {}
-
-
-@SIM
-@pytest.mark.parametrize(("network", "executor"), [(network, each) for network, fit in make.NETWORKS.items() for each in fit])
-def test_parameters_are_as_they_were_by_every_executor_that_fits(network, executor):
-    assert make.differing(make.parameters(network, executor), make.kept("parameters")[network], lambda path: 1e-9) == {}
+@pytest.mark.parametrize(("golden", "case", "how"), [pytest.param(*each, marks=MARKS.get(each[0], ())) for each in EACH])
+def test_everything_is_as_it_was(golden, case, how):
+    computed = make.GOLDENS[golden][1](case, **how)
+    assert make.differing(computed, make.kept(golden)[case], TOLERANCES.get(golden, lambda path: 0.0)) == {}
 
 
 @FLOWER

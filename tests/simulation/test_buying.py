@@ -9,14 +9,12 @@ import headgate
 from headgate.control.policies import Headgate
 from headgate.control.scores import scores_of
 from headgate.control.selection import ByEntropy
-from headgate.errors import InfeasibleError, SettingError
 from headgate.experiment import load
-from headgate.learning.datasets import load_dataset
 from headgate.records.tables import LOOKS, METRICS
-from headgate.simulation.engine import Simulation
 
-DATA = load_dataset("digits")
-SMALL = ["run.rounds=10", "run.seeds=2", "training.dtype=float64", "training.steps=2", "system.clients=6"]
+from .digits import DATA, TWO, simulate
+
+SMALL = [*TWO, "run.rounds=10", "training.steps=2", "system.clients=6"]
 RULES = {name: name for name in ("random", "entropy", "margin")}
 RULES |= {"vessal": "studies.zoo.vessal:VeSSAL", "coreset": "studies.zoo.kcentre:KCentre"}
 CHOOSERS = [
@@ -34,8 +32,8 @@ FOLDER += ["policies.unsure={kind='headgate', selection='margin'}"]
 FOLDER += ["policies.spread={kind='headgate', rule='reservoir', selection='studies.zoo.kcentre:KCentre'}"]
 
 
-def simulation_of(*settings, executor="auto", more=CHOOSERS):
-    return Simulation(load("digits", [*SMALL, *more, *settings]), DATA, "cpu", executor)
+def simulation_of(*settings, more=CHOOSERS):
+    return simulate(*SMALL, *more, *settings)
 
 
 def held_by(ledger, s, m):
@@ -172,30 +170,6 @@ def test_labels_that_come_late_are_paid_and_held_at_once_and_trained_on_later():
     assert np.isfinite(held).any()
 
 
-def test_what_is_refused():
-    for setting, match in (
-        ("data.window=0", r"data\.window = 0: must be a whole number, 1 to 1,000"),
-        ("data.window=1.5", r"data\.window = 1\.5: must be"),
-        ("data.keep=-1", r"data\.keep = -1: must be"),
-        ("data.late=-1", r"data\.late = -1: must be"),
-        ("data.look=-0.5", r"data\.look = -0\.5: must be"),
-        ("data.stream=markof", r"data\.stream\.kind = markof: no such stream; did you mean markov"),
-        ("data.stream={kind='markov'}", r"data\.stream\.mixing: is missing"),
-        ("data.stream={kind='markov', mixing=0.5}", r"data\.stream\.mixing = 0\.5: must be at least 1 sample"),
-        (
-            "data.stream={kind='markov', mixing=5, passing=-1}",
-            r"data\.stream\.passing = -1: must be a whole number, 0 to 1,000",
-        ),
-        ("policies.headgate.selection='entrpy'", r"policies\.headgate\.selection\.kind = entrpy: .*did you mean entropy"),
-    ):
-        with pytest.raises(SettingError, match=match):
-            load("digits", [setting])
-    with pytest.raises(SettingError, match=r"policies\.balanced\.retention: ClassBalanced looks at labels, which come late"):
-        simulation_of("data.late=1")
-    with pytest.raises(InfeasibleError, match=r"data\.look = 1e\+06: with looks for 2e\+06 the budget buys no label"):
-        simulation_of("data.window=2", "data.look=1e6")
-
-
 def test_a_rule_that_finds_out_pays_for_the_looks_that_are_taken_and_goes_on_from_a_checkpoint():
     """Lots in round 1, some clients look in the trial, and then all: as the ledger says before each round."""
     more = ["run.policies=['one']", "policies.one={kind='headgate', selection={kind='adaptive', level=0.3}}"]
@@ -219,34 +193,18 @@ def test_a_rule_that_finds_out_pays_for_the_looks_that_are_taken_and_goes_on_fro
     assert (simulation.ledgers["one"].spent <= 60 * 16).all()
 
 
-# their run folders
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bought") / "whole"
-    headgate.run(load("digits", FOLDER), folder, quiet=True)
-    return folder
-
-
-def test_what_was_paid_for_looks_is_told(whole):
-    run = headgate.open(whole)
-    paid = {each["policy"]: each.get("paid_for_looks") for each in json.loads((whole / "summary.json").read_text())}
-    rows = run.frame
-    assert paid.pop("plain") is None
-    for name, looks in paid.items():
-        own = rows.filter(rows["policy"] == name)
-        assert looks == pytest.approx(own["looks"].sum() / 2)
-        assert looks < own["spend"].sum() / 2
-        assert looks > 0
-    assert "For looks" in (whole / "report.html").read_text("utf-8")
-
-
-def test_where_nobody_looks_nothing_of_it_is_told(tmp_path):
-    headgate.run(load("digits", [*FOLDER, "run.policies=['plain']", "run.rounds=2"]), tmp_path / "plain", quiet=True)
-    assert "looks" not in headgate.open(tmp_path / "plain").frame.columns
-    assert json.loads((tmp_path / "plain" / "summary.json").read_text())[0]["paid_for_looks"] is None
-    assert "For looks" not in (tmp_path / "plain" / "report.html").read_text("utf-8")
+def test_a_folder_tells_what_was_paid_for_looks_and_nothing_of_it_where_nobody_looks(tmp_path):
+    for name, more in (("whole", []), ("plain", ["run.policies=['plain']", "run.rounds=2"])):
+        folder = tmp_path / name
+        rows = headgate.run(load("digits", [*FOLDER, *more]), folder, quiet=True).frame
+        paid = {each["policy"]: each["paid_for_looks"] for each in json.loads((folder / "summary.json").read_text())}
+        assert paid.pop("plain") is None
+        assert len(paid) == (2 if name == "whole" else 0)
+        assert ("For looks" in (folder / "report.html").read_text("utf-8")) is ("looks" in rows.columns) is (name == "whole")
+        for policy, looks in paid.items():
+            own = rows.filter(rows["policy"] == policy)
+            assert looks == pytest.approx(own["looks"].sum() / 2)
+            assert 0 < looks < own["spend"].sum() / 2
 
 
 def test_plan_and_rehearsal_pay_for_looks():

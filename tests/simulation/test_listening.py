@@ -10,16 +10,15 @@ from torch.nn.functional import cross_entropy
 
 from headgate.control.policies import Headgate
 from headgate.experiment import load
-from headgate.learning.datasets import load_dataset
 from headgate.records.reader import RunFolder
 from headgate.records.tables import CLIENTS, LOSSES
 from headgate.simulation.engine import Simulation
 from headgate.simulation.schedule import perform
 
-DATA = load_dataset("digits")
+from .digits import DATA, TWO
+
 LISTENING = "policies.listening.kind=studies.zoo.listening:Listening"
-SMALL = ["run.rounds=6", "run.seeds=2", 'run.policies=["headgate", "listening"]', "training.dtype=float64"]
-SMALL += ["training.steps=3", "system.budget=60", LISTENING]
+SMALL = [*TWO, "run.rounds=6", 'run.policies=["headgate", "listening"]', "training.steps=3", "system.budget=60", LISTENING]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -97,7 +96,8 @@ def test_where_nobody_listens_nothing_is_asked_and_nothing_differs(monkeypatch, 
     settings = [*SMALL, 'run.policies=["headgate", "constant"]']
     plain, asked = (Simulation(load("digits", [*settings, *more]), DATA) for more in ([], ["training.losses=true"]))
     assert not plain.heard.size
-    monkeypatch.setattr(plain.learner, "losses", lambda *_: pytest.fail("nobody asked"))
+    for name in ("losses", "scores"):
+        monkeypatch.setattr(plain.learner, name, lambda *_: pytest.fail("nobody asked"))
     for _ in range(6):
         one, other = plain.step(), asked.step()
         assert repr(one.metrics) == repr(other.metrics)

@@ -1,6 +1,7 @@
 """Killed at any moment and resumed, a run ends in the same bytes; what is damaged is refused."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,15 +11,21 @@ import torch
 
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import load
-from headgate.learning.datasets import load_dataset
 from headgate.learning.partition import Dirichlet
 from headgate.records.reader import RunFolder
 from headgate.records.writer import Checkpoint, commit, create
-from headgate.simulation.run import examine, play_folder, play_rounds, resume
+from headgate.simulation.run import examine, play_folder, resume
 from headgate.simulation.schedule import perform
 
-SETTINGS = ["run.seeds=2", "run.rounds=6", 'run.policies=["acdpp", "constant"]', "training.steps=2"]
-DATA = load_dataset("digits")
+from .digits import DATA
+
+SETTINGS = [
+    "run.seeds=2",
+    "run.rounds=6",
+    'run.policies=["acdpp", "constant"]',
+    "training.steps=2",
+    "training.evaluate_every=3",
+]
 
 
 def test_killed_anywhere_and_resumed_the_bytes_are_the_same(tmp_path):
@@ -31,63 +38,27 @@ def test_killed_anywhere_and_resumed_the_bytes_are_the_same(tmp_path):
     assert "kills, simulator, taken up: same bytes" in done.stdout
 
 
-def test_what_a_killed_one_left_goes_when_the_run_is_taken_up(tmp_path):
-    folder, experiment = tmp_path / "run", load("digits", SETTINGS)
-    parts = [experiment.only([name]).tables() for name in experiment.policies]
-    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], parts)
-    for part in ("000", "001"):  # all rounds are played; what is left is the tables
-        play_folder(folder / "shards" / part, None, DATA, "cpu", lambda done: None, lambda: False)
-    half_removed = folder / "shards" / "001" / "checkpoints" / "00000005"
-    half_removed.mkdir()
-    left = [
-        half_removed / "ledger-0.npz",
-        folder / ".state.json.1234abcd.partial",
-        folder / ".metrics.parquet.1234abcd.partial",
-    ]
-    for path in left:
-        path.write_bytes(b"half")
-    perform(None, folder, processes=1)
-    assert RunFolder.open(folder).status == "finished"
-    assert not [path for path in [*left, half_removed] if path.exists()]
-
-
-def made(folder, *more):
-    """A run in one piece in which nothing has been played."""
-    experiment = load("digits", [*SETTINGS, *more])
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A run in one piece that was told to stop after round 4, and its rounds."""
+    folder, experiment, done = tmp_path_factory.mktemp("stopped") / "run", load("digits", SETTINGS), []
     create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], [])
-    return experiment
-
-
-def begun(folder, rounds=3):
-    """A run told to stop after some rounds."""
-    made(folder)
-    done = []
-    with pytest.raises(Interrupted) as stop:
-        play_folder(folder, None, DATA, "cpu", done.append, lambda: len(done) == rounds)
-    return str(stop.value)
-
-
-def test_a_run_that_is_stopped_finishes_its_round_and_says_how_to_go_on(tmp_path):
-    folder = tmp_path / "run"
-    assert begun(folder) == f"interrupted after round 3 of 6; continue with: headgate run --resume {folder}"
-    assert RunFolder.open(folder).status == "interrupted"
-    assert RunFolder.open(folder).metrics()["t"].max() == 3
-    assert Checkpoint(folder).t == 3
-    perform(None, folder, processes=1)
-    assert RunFolder.open(folder).status == "finished"
-
-
-def test_what_was_last_evaluated_is_known_after_a_resume(tmp_path):
-    """Else a run that is no better than guessing is not told until the next evaluation."""
-    folder, done = tmp_path / "run", []
-    experiment = made(folder, "training.evaluate_every=3")
     with pytest.raises(Interrupted):
         play_folder(folder, None, DATA, "cpu", done.append, lambda: len(done) == 4)
-    simulation, _ = resume(experiment, DATA, Checkpoint(folder), "cpu")
-    assert simulation.accuracy.tolist() == [row["test_accuracy"] for row in done[2].metrics]
+    return folder, done
 
 
-NEWEST, PART = "checkpoints/00000003", "clients/part-00003.parquet"
+def resumed(folder):
+    return resume(load("digits", SETTINGS), DATA, Checkpoint(folder), "cpu")[0]
+
+
+def test_what_was_last_evaluated_is_known_after_a_resume(stopped):
+    """Else a run that is no better than guessing is not reported until the next evaluation."""
+    folder, done = stopped
+    assert resumed(folder).accuracy.tolist() == [row["test_accuracy"] for row in done[2].metrics]
+
+
+NEWEST, PART = "checkpoints/00000004", "clients/part-00004.parquet"
 DAMAGE = {
     "tensors": (f"{NEWEST}/tensors.safetensors", lambda old: old[:-7] + b"1234567", f"{NEWEST}/tensors.safetensors is damaged"),
     "ledger": (f"{NEWEST}/ledger-1.npz", None, "ledger-1.npz is damaged"),
@@ -101,44 +72,24 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_a_damaged_folder_is_refused_with_what_is_wrong(tmp_path, what):
-    folder, (name, change, message) = tmp_path / "run", DAMAGE[what]
-    begun(folder)
+def test_a_damaged_folder_is_refused_with_what_is_wrong(tmp_path, stopped, what):
+    folder, (name, change, message) = shutil.copytree(stopped[0], tmp_path / "run"), DAMAGE[what]
     if change is None:
         (folder / name).unlink()
     else:
         (folder / name).write_bytes(change((folder / name).read_bytes()))
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(DataError) as refusal:
-        resume(load("digits", SETTINGS), DATA, Checkpoint(folder), "cpu")
+        resumed(folder)
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
-    folder = tmp_path / "run"
-    made(folder)
-    simulation, writer = resume(load("digits", SETTINGS), DATA, Checkpoint(folder), "cpu")
-    whole = writer.append
-
-    def append(name, rows):
-        if rows[0]["t"] == 5:
-            raise OSError(28, "No space left on device")
-        whole(name, rows)
-
-    monkeypatch.setattr(writer, "append", append)
-    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\); make room and continue with"):
-        play_rounds(simulation, writer, lambda done: None, seconds=0.0)
-    assert Checkpoint(folder).t == 4
-    perform(None, folder, processes=1)
-    assert RunFolder.open(folder).metrics()["t"].max() == 6
-
-
 def test_a_folder_that_exists_is_refused(tmp_path):
     (tmp_path / "keep.txt").write_text("mine")
     with pytest.raises(DataError, match="exists already"):
-        made(tmp_path)
+        create(tmp_path, {}, {}, [])
     assert (tmp_path / "keep.txt").read_text() == "mine"
 
 
@@ -150,7 +101,7 @@ def test_the_folder_says_what_made_it(tmp_path):
     assert run.environment.get("commit") == commit()
     assert {"headgate", "python", "numpy", "platform", "config_sha256", "device", "dtype"} <= set(run.environment)
     assert "torch" not in run.environment
-    learnt = examine(load("digits", SETTINGS), load_dataset("digits"), "cpu", "flat")[0]
+    learnt = examine(load("digits", SETTINGS), DATA, "cpu", "flat")[0]
     assert learnt["environment"]["torch"] == torch.__version__
     assert load(str(folder / "config.toml")).tables() == load("digits", SETTINGS).tables()
     assert not (folder / "metrics").exists()

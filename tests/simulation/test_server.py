@@ -1,41 +1,12 @@
-"""Server updates: every executor's mean is taken alike, and what an update remembers survives a kill."""
+"""Server updates against the lines of their algorithms."""
 
 import numpy as np
 import pytest
 import torch
 
-from headgate.errors import SettingError
-from headgate.experiment import load
-from headgate.learning.datasets import load_dataset
 from headgate.learning.server import Adam, Yogi
-from headgate.simulation.engine import Simulation
 
-DATA = load_dataset("digits")
-SETTINGS = ["run.rounds=6", "run.seeds=2", 'run.policies=["headgate", "constant"]', "training.steps=2"]
-MOMENTUM = 'server={kind = "momentum", momentum = 0.7, lr = 0.5}'
-ADAPTIVE = ('server={kind = "adam", lr = 0.02, tau = 0.01}', 'server={kind = "yogi", lr = 0.02, tau = 0.01, beta2 = 0.9}')
-
-
-def played(*settings, executor="reference"):
-    simulation = Simulation(load("digits", [*SETTINGS, "training.dtype=float64", *settings]), DATA, "cpu", executor)
-    thetas = [simulation.theta]
-    for _ in range(simulation.experiment.rounds):
-        simulation.step()
-        thetas.append(simulation.theta)
-    return simulation, thetas
-
-
-@pytest.mark.parametrize("update", [MOMENTUM, *ADAPTIVE])
-@pytest.mark.parametrize("executor", ["gram", "flat"])  # on numpy and on torch
-def test_executors_agree_under_every_update(executor, update):
-    judge, expected = played(update)
-    simulation, thetas = played(update, executor=executor)
-    assert simulation.learner.executor.name == executor
-    for ours, theirs in zip(thetas[1:], expected[1:], strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
-    assert simulation.models.server.keys() == judge.models.server.keys() != set()
-    for name, array in judge.models.server.items():
-        np.testing.assert_allclose(simulation.models.server[name], array, rtol=1e-9, atol=1e-12)
+from .digits import TWO, simulate
 
 
 @pytest.mark.parametrize("kind", [Adam, Yogi])
@@ -63,25 +34,11 @@ def test_adaptive_updates_number_by_number(kind, arrays, dtype):
 
 def test_the_velocity_is_that_of_the_models():
     """θ(t) − θ(t−1) = lr·v(t) and v(t) = momentum·v(t−1) + the mean's change: the first step is lr times that of averaging."""
-    simulation, thetas = played(MOMENTUM)
-    _, averaged = played()
-    np.testing.assert_allclose(thetas[1] - thetas[0], 0.5 * (averaged[1] - averaged[0]), rtol=1e-7, atol=1e-7)
-    np.testing.assert_allclose(thetas[-1] - thetas[-2], 0.5 * simulation.models.server["velocity"], rtol=1e-7, atol=1e-7)
-    assert not np.allclose(thetas[-1], averaged[-1])
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ('server={kind = "momentum", momentum = 1.0}', "server.momentum = 1.0: must be 0 or more and less than 1"),
-        ('server={kind = "momentum", lr = 0.0}', "server.lr = 0.0"),
-        ('server={kind = "momentun"}', "server.kind = momentun: no such server update; did you mean momentum?"),
-        ('server={kind = "average", lr = 1.0}', "server.lr: unknown key"),
-        ('server={kind = "adam", beta2 = 1.0}', "server.beta2 = 1.0: must be 0 or more and less than 1"),
-        ('server={kind = "yogi", tau = 0.0}', "server.tau = 0.0"),
-    ],
-)
-def test_bad_settings_are_named(setting, message):
-    with pytest.raises(SettingError) as refusal:
-        load("digits", [setting])
-    assert message in str(refusal.value)
+    averaged, own = simulate(*TWO), simulate(*TWO, 'server={kind = "momentum", momentum = 0.7, lr = 0.5}')
+    start = own.theta
+    averaged.step()
+    own.step()
+    first = own.theta
+    np.testing.assert_allclose(first - start, 0.5 * (averaged.theta - start), rtol=1e-7, atol=1e-7)
+    own.step()
+    np.testing.assert_allclose(own.theta - first, 0.5 * own.models.server["velocity"], rtol=1e-7, atol=1e-7)

@@ -22,7 +22,7 @@ from headgate.learning.formats import Labels, Pixels
 from headgate.learning.networks import build_model, initial_parameters, last_layer, with_features
 from headgate.simulation.executors import choose
 from headgate.simulation.executors.executor import RaggedBatch
-from headgate.simulation.executors.types import Task, to_device
+from headgate.simulation.executors.types import Task, native_kernels, to_device
 from headgate.simulation.learner import EVALUATED, Learner, RoundSamples
 
 
@@ -133,6 +133,7 @@ class Evaluator:
         # on CUDA convolutions are fastest on images with channels last
         self.format = torch.channels_last if task.device.type == "cuda" else torch.preserve_format
 
+    @native_kernels()
     def __call__(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """(accuracy (R,), mean cross-entropy (R,)) of the models theta (R, P)."""
         hits = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
@@ -147,6 +148,7 @@ class Evaluator:
                     loss[run] -= sum_of_each(rows).view_as(loss[run])
         return hits.double() / len(self.labels), loss / len(self.labels)
 
+    @native_kernels()
     def answers(self, theta: Tensor, images: Tensor, features: bool = False) -> tuple[Tensor, Tensor | None]:
         """What one model (1, P) says to images (S, C, H, W), (S, classes), and, if asked for, what goes into its last layer."""
         said, went_in = [theta.new_empty(0, self.task.classes)], list[Tensor]()

@@ -18,11 +18,9 @@ from torch.nn import functional as F
 from headgate.kernels.triton_executor import TritonKernels
 from headgate.learning.local import LocalTraining
 from headgate.learning.networks import Residual
-from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.types import Task
 
-from .worlds import block
+from .worlds import block, world
 
 SIZES = [3, 0, 1]  # more than fills a tile, nothing, less than one
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
@@ -214,40 +212,29 @@ def tiny_stack():
     )
 
 
-def world(sizes, net=tiny_net):
-    random, shape = torch.Generator().manual_seed(2), (3, 4, 4) if net is tiny_net else (3, 5, 4)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    images = torch.randint(0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random)
-    labels = torch.randint(0, 5, (len(images),), generator=random)
-    task = Task(net(), shape, 5, (0.4, 0.5, 0.6), (0.2, 0.2, 0.3))
-    theta = torch.stack([task.flat.vector(dict(net().named_parameters())) for _ in sizes])
-    theta += 0.1 * torch.randn(theta.shape, generator=random)
-    weights = torch.rand(len(sizes), len(sizes[0]), generator=random)
-    if len(sizes[0]) > 1:
-        weights[0, 0] = 0
-    return task, theta, RaggedBatch(images, labels, offsets), weights
+def a_world(sizes, net=tiny_net):
+    shape = (3, 4, 4) if net is tiny_net else (3, 5, 4)
+    return world(net(), sizes, shape, 5, torch.float32, seed=2, spread=0.1, about=True)
 
 
 @pytest.mark.parametrize("net", [tiny_net, tiny_stack])
 @pytest.mark.parametrize("training", [LocalTraining(0.2, 1), LocalTraining(0.1, 2, momentum=0.9, weight_decay=0.02)])
 def test_the_executor_does_what_the_reference_does(net, training):
-    task, theta, packed, weights = world([[2, 0, 1], [0, 0, 0], [1, 0, 0]], net)
-    given = theta.clone()
-    executor = TritonKernels(task)
-    after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
-    expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [0, 1, 2], 1)
-    assert (after - expected).norm() <= 1e-5 * (expected - theta).norm()
+    case = a_world([[1, 0, 2], [0, 0, 0], [0, 1, 0]], net)
+    given, executor = case.theta.clone(), TritonKernels(case.task)
+    after, loss = case.advance(executor, training)
+    expected, expected_loss = case.advance(Reference(case.task), training)
+    assert (after - expected).norm() <= 1e-5 * (expected - given).norm()
     torch.testing.assert_close(loss, expected_loss, rtol=1e-5, atol=0, equal_nan=True)
-    assert torch.equal(after[1], theta[1])
-    assert torch.equal(theta, given)
+    assert torch.equal(after[1], given[1])
+    assert torch.equal(case.theta, given)
     if training.steps == 1:  # cut into single runs, with room left over from before: the same bits
         executor.memory = 1
-        again, _ = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
-        assert torch.equal(after, again)
+        assert torch.equal(after, case.advance(executor, training)[0])
 
 
 def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch):
-    """Otherwise both are held at once, and what was said to fit does not."""
+    """Otherwise both are held at once, and do not fit into the memory that was asked for."""
     made, plain = [], TritonKernels._space
 
     def space(self, room, momentum):
@@ -257,18 +244,18 @@ def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch)
         return fresh
 
     monkeypatch.setattr(TritonKernels, "_space", space)
-    task, theta, packed, weights = world([[1], [3]], tiny_net)
-    executor = TritonKernels(task)
+    case = a_world([[1], [3]])
+    executor = TritonKernels(case.task)
     executor.memory = 1
-    executor.advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
+    case.advance(executor, LocalTraining(0.2, 1))
     assert len(made) == 2
 
 
 def test_a_run_that_has_broken_down_leaves_the_others_alone():
-    task, theta, packed, weights = world([[1], [1]], tiny_stack)
-    alone, _ = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
-    theta[0, 0] = torch.nan
-    together, loss = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
+    case = a_world([[1], [1]], tiny_stack)
+    alone, _ = case.advance(TritonKernels(case.task), LocalTraining(0.2, 1))
+    case.theta[0, 0] = torch.nan
+    together, loss = case.advance(TritonKernels(case.task), LocalTraining(0.2, 1))
     assert torch.equal(together[1], alone[1])
     assert not torch.isfinite(together[0]).all()
     assert torch.isnan(loss[0])
@@ -276,7 +263,7 @@ def test_a_run_that_has_broken_down_leaves_the_others_alone():
 
 @pytest.mark.parametrize("net", [tiny_net, tiny_stack])
 def test_logits_are_those_of_the_model(net):
-    task, theta, packed, _ = world([[2], [1]], net)
+    task, theta, packed, *_ = a_world([[2], [1]], net)
     executor = TritonKernels(task)
     for images in (packed.images, packed.images[:1]):
         logits = executor.logits(theta, images)
@@ -290,11 +277,9 @@ def test_of_several_largest_the_first_is_chosen_and_a_nan_is_not_lost():
     def pools():
         return nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 5))
 
-    task, theta, packed, weights = world([[2]], pools)
-    packed.images[:] = packed.images[:, :, :1, :1]  # all positions of an image are alike
-    training = LocalTraining(0.5, 2)
-    after, _ = TritonKernels(task).advance(theta, packed, weights, training, [0], 1)
-    expected, _ = Reference(task).advance(theta, packed, weights, training, [0], 1)
-    assert (after - expected).norm() <= 1e-5 * (expected - theta).norm()
-    theta[0, 0] = torch.nan
-    assert torch.isnan(TritonKernels(task).logits(theta, packed.images)).all()
+    case = a_world([[2]], pools)
+    case.packed.images[:] = case.packed.images[:, :, :1, :1]  # all positions of an image are alike
+    after, expected = (case.advance(make(case.task), LocalTraining(0.5, 2))[0] for make in (TritonKernels, Reference))
+    assert (after - expected).norm() <= 1e-5 * (expected - case.theta).norm()
+    case.theta[0, 0] = torch.nan
+    assert torch.isnan(TritonKernels(case.task).logits(case.theta, case.packed.images)).all()

@@ -1,5 +1,7 @@
 """Every executor against the reference."""
 
+from functools import cache
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,16 +9,19 @@ from hypothesis import strategies as st
 from torch import nn
 
 from headgate.kernels.compiled import Compiled
+from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
-from headgate.simulation.executors.gram import BIN, Gram
+from headgate.simulation.executors.gram import BIN
 from headgate.simulation.executors.reference import Reference
 
 from .worlds import (
     CLASSES,
     KINDS,
+    OBJECTIVES,
     ONE_RUN,
+    ONLY_PLAIN,
     THREE_RUNS,
     assert_same,
     linear,
@@ -31,45 +36,63 @@ MODELS = {
     "gram": [linear, linear_without_bias],
     "flat": [linear, linear_without_bias, tanh_net, tiny_convolution],
     "batched": [linear, tanh_net, tiny_convolution],
-    "batched, few shapes": [tiny_convolution],
+    "batched, few shapes": [tanh_net, tiny_convolution],
     "batched, little memory": [tanh_net],
-    "streams": [pooled_net],
+    "compiled": [tanh_net, pooled_net],  # more of its nets are in test_compiled.py
+    "streams": [tanh_net, pooled_net],
 }
-CASES = [
-    pytest.param(kind, model, decay, id=f"{kind}-{model.__name__}-{decay}")
-    for kind, models in MODELS.items()
-    for model in models
-    for decay in (0.0, 0.03)
+BUFFERS = {"one run": ONE_RUN, "three runs": THREE_RUNS}
+IN_BATCHES = ("flat", "compiled", "streams")
+TRAININGS = [
+    *(LocalTraining(0.1, steps, momentum, decay) for steps in (1, 5) for momentum in (0.0, 0.8) for decay in (0.0, 0.03)),
+    *(LocalTraining(0.03, 3, momentum=0.9, weight_decay=0.01, batch_size=size) for size in (1, 3, 8, 1000)),
+    *(
+        LocalTraining(lr, steps, momentum, decay, batch_size, objective)
+        for objective, _ in OBJECTIVES.values()
+        for lr, steps, momentum, decay, batch_size in ((0.3, 4, 0, 0.1, None), (0.3, 4, 0.8, 0.1, None), (0.1, 2, 0.5, 0.02, 3))
+    ),
 ]
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.8])
-@pytest.mark.parametrize("steps", [1, 5])
-@pytest.mark.parametrize("sizes", [ONE_RUN, THREE_RUNS], ids=["one run", "three runs"])
-@pytest.mark.parametrize(("kind", "model", "decay"), CASES)
-def test_executors_do_what_the_reference_does(kind, model, decay, sizes, steps, momentum):
-    case = world(model(), sizes)
-    training = LocalTraining(0.1, steps, momentum, decay)
-    assert_same(case.advance(KINDS[kind](case.task), training), case.advance(Reference(case.task), training), case.theta)
+def fits(kind, training):
+    in_batches = training.batch_size is None or kind in IN_BATCHES
+    return in_batches and (training.plain or kind not in ONLY_PLAIN)
 
 
+CASES = [(kind, training) for kind in MODELS for training in TRAININGS if fits(kind, training)]
+
+
+@cache
+def judged(model, buffers, training):
+    """A world and what the reference makes of it: the same for all executors, which leave their arguments alone."""
+    case = world(model(), BUFFERS[buffers])
+    return case, case.advance(Reference(case.task), training)
+
+
+@pytest.mark.parametrize("buffers", BUFFERS)
+@pytest.mark.parametrize(("kind", "training"), CASES, ids=str)
+def test_executors_do_what_the_reference_does(kind, training, buffers):
+    for model in MODELS[kind] if training.batch_size is None else [tanh_net]:
+        case, expected = judged(model, buffers, training)
+        assert_same(case.advance(KINDS[kind](case.task), training), expected, case.theta)
+
+
+@pytest.mark.parametrize("unit", [BYTE, 1.0], ids=["bytes", "features"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.float64, 1e-9)], ids=str)
 @pytest.mark.parametrize(
     ("kind", "model"),
     [("gram", linear), ("compiled", pooled_net), ("flat", tiny_convolution), ("batched", tiny_convolution)],
 )
-def test_float32_stays_float32_and_close(kind, model):
-    case = world(model(), THREE_RUNS, dtype=torch.float32)
-    given, judged = (case.advance(make(case.task), LocalTraining(0.1, 5)) for make in (KINDS[kind], Reference))
-    assert given[0].dtype == given[1].dtype == torch.float32
-    assert_same(given, judged, case.theta, tolerance=2e-5)
-
-
-@pytest.mark.parametrize("batch_size", [1, 3, 8, 1000])
-@pytest.mark.parametrize("kind", ["flat", "streams"])
-def test_mini_batches_are_those_of_the_reference(kind, batch_size):
-    case = world(tanh_net(), THREE_RUNS)
-    training = LocalTraining(0.03, 3, momentum=0.9, weight_decay=0.01, batch_size=batch_size)
-    assert_same(case.advance(KINDS[kind](case.task), training), case.advance(Reference(case.task), training), case.theta)
+def test_samples_of_both_kinds_in_both_precisions(kind, model, dtype, tolerance, unit):
+    case, training = world(model(), THREE_RUNS, dtype=dtype, unit=unit), LocalTraining(0.1, 5)
+    before = case.packed.images.clone()
+    given, judged = (case.advance(make(case.task), training) for make in (KINDS[kind], Reference))
+    assert given[0].dtype == given[1].dtype == dtype
+    assert_same(given, judged, case.theta, tolerance)
+    assert torch.equal(case.packed.images, before)
+    others = before.to(torch.float32 if unit == BYTE else torch.uint8)
+    with pytest.raises(ValueError, match=r"images are .*, must be"):
+        case._replace(packed=case.packed._replace(images=others)).advance(KINDS[kind](case.task), training)
 
 
 @pytest.mark.parametrize("make", [FlatLoop, Compiled])
@@ -83,27 +106,30 @@ def test_mini_batches_follow_round_and_seed(make):
 
 
 @st.composite
-def ragged(draw):
-    runs, clients = draw(st.integers(1, 3)), draw(st.integers(1, 6))
-    size = st.one_of(st.integers(0, 6), st.integers(0, 2 * BIN))
-    return [[draw(size) for _ in range(clients)] for _ in range(runs)]
+def trainings(draw, kind):
+    """Any that the executor does; in mini-batches by small steps, for there are many."""
+    batch_size = draw(st.none() | st.integers(1, 10)) if kind in IN_BATCHES else None
+    return LocalTraining(
+        lr=0.2 if batch_size is None else 0.02,
+        steps=draw(st.integers(1, 4)),
+        momentum=draw(st.sampled_from([0.0, 0.9])),
+        weight_decay=draw(st.sampled_from([0.0, 0.2])),
+        batch_size=batch_size,
+        objective=OBJECTIVES[draw(st.sampled_from(["plain"] if kind in ONLY_PLAIN else sorted(OBJECTIVES)))][0],
+    )
 
 
-@given(ragged(), st.sampled_from([0.0, 0.9]), st.sampled_from([0.0, 0.2]), st.integers(1, 6), st.booleans(), st.integers(0, 3))
-@settings(max_examples=60)
-def test_gram_on_any_ragged_buffers(sizes, momentum, decay, steps, bias, seed):
-    case = world(linear() if bias else linear_without_bias(), sizes, seed=seed)
-    training = LocalTraining(0.5, steps, momentum, decay)
-    judged = case.advance(Reference(case.task), training)
-    assert_same(case.advance(Gram(case.task), training), judged, case.theta)
-
-
-@given(ragged(), st.booleans(), st.sampled_from([1, 200_000, 1 << 29]))
-@settings(max_examples=15)
-def test_batched_on_any_ragged_buffers(sizes, few_shapes, memory):
-    case = world(tanh_net(), sizes)
-    training = LocalTraining(0.5, 2)
-    executor = Batched(case.task, memory, few_shapes)
+@pytest.mark.parametrize(("kind", "most"), [("gram", 2 * BIN), ("batched", 2 * BIN), ("flat", 12), ("compiled", 12)])
+@given(st.data(), st.integers(1, 3), st.integers(1, 6))
+@settings(max_examples=25)
+def test_any_buffers_in_any_settings(kind, most, data, runs, clients):
+    size = st.integers(0, 6) | st.integers(0, most)
+    sizes = [[data.draw(size) for _ in range(clients)] for _ in range(runs)]
+    case = world(data.draw(st.sampled_from(MODELS[kind]))(), sizes, seed=data.draw(st.integers(0, 3)))
+    training = data.draw(trainings(kind))
+    executor = KINDS[kind](case.task)
+    if kind == "batched":
+        executor = Batched(case.task, data.draw(st.sampled_from([1, 200_000, 1 << 29])), few_shapes=data.draw(st.booleans()))
     assert_same(case.advance(executor, training), case.advance(Reference(case.task), training), case.theta)
 
 

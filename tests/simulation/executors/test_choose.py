@@ -1,5 +1,6 @@
 """Which executor is chosen, which are refused and why, and how one of one's own comes in."""
 
+import re
 from functools import cache
 from importlib.metadata import EntryPoint
 
@@ -10,7 +11,7 @@ from torch import nn
 from headgate.errors import SettingError
 from headgate.kernels.residual_net import ResidualNet
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import MODEL, Logistic, ResNet9
+from headgate.learning.models import MODEL, Logistic
 from headgate.learning.networks import build_model
 from headgate.learning.objectives import CalibratedLogits
 from headgate.simulation import executors
@@ -24,7 +25,6 @@ from .worlds import (
     assert_same,
     linear,
     linear_without_bias,
-    stand_in,
     tanh_net,
     task_of,
     tiny_convolution,
@@ -41,8 +41,10 @@ def sigmoid_net():
 
 
 @cache
-def shipped(name, shape=(1, 28, 28)):
-    return build_model(MODEL.kinds[name](), shape, 10)
+def shipped(name):
+    """The task's model, shape and classes."""
+    shape = (3, 32, 32) if name == "resnet9" else (1, 28, 28)
+    return build_model(MODEL.kinds[name](), shape, 10), shape, 10
 
 
 @pytest.mark.parametrize(
@@ -56,92 +58,72 @@ def shipped(name, shape=(1, 28, 28)):
         (linear, OTHER, "gram"),
         (linear, {"batch_size": 2, **OTHER}, "flat"),
         (tanh_net, OTHER, "flat"),
+        ("lenet", {}, "compiled"),
+        ("resnet9", {}, "flat"),
+        ("logistic", {}, "gram"),
     ],
 )
-def test_on_the_cpu_the_fastest_that_fits_is_chosen(model, training, expected):
-    assert choose(task_of(model()), LocalTraining(0.1, 1, **training)).name == expected
-
-
-@pytest.mark.parametrize(("name", "expected"), [("lenet", "compiled"), ("resnet9", "flat"), ("logistic", "gram")])
-def test_what_is_chosen_for_the_models_that_come_with_it(name, expected):
-    task = task_of(shipped(name), (1, 28, 28), 10)
-    assert choose(task, LocalTraining(0.1, 1)).name == expected
-    for other in ("reference", "flat"):
-        assert choose(task, LocalTraining(0.1, 1), other).name == other
+def test_on_the_cpu_the_fastest_that_fits_is_chosen_or_the_one_that_is_named(model, training, expected):
+    task = task_of(*(shipped(model) if isinstance(model, str) else [model()]))
+    assert choose(task, LocalTraining(0.1, 1, **training)).name == expected
+    for name in ("reference", "flat"):
+        assert choose(task, LocalTraining(0.1, 1, **training), name).name == name
 
 
 @pytest.mark.parametrize(
-    ("model", "training", "expected"),
+    ("model", "precision", "training", "expected"),
     [
-        pytest.param(linear, {}, "triton", marks=with_triton),
-        pytest.param(tanh_net, {}, "triton", marks=with_triton),
-        (tiny_convolution, {}, "batched"),
-        (tiny_convolution, {"batch_size": 4}, "flat"),
-        (tiny_convolution, OTHER, "batched"),
+        pytest.param(linear, "float32", {}, ("triton", False), marks=with_triton),
+        pytest.param(tanh_net, "float32", {}, ("triton", False), marks=with_triton),
+        (tiny_convolution, "float32", {}, ("batched", False)),
+        (tiny_convolution, "float32", {"batch_size": 4}, ("flat", False)),
+        (tiny_convolution, "float32", OTHER, ("batched", False)),
+        pytest.param("resnet9", "auto", {}, ("triton", True), marks=with_triton),
+        pytest.param("resnet9", "bfloat16", {}, ("triton", True), marks=with_triton),
+        ("resnet9", "auto", {"batch_size": 4}, ("streams", True)),
+        ("resnet9", "auto", OTHER, ("batched", False)),
+        ("resnet9", "auto", {"batch_size": 4, **OTHER}, ("flat", False)),
+        ("resnet9", "float32", {}, ("streams", False)),
+        ("lenet", "bfloat16", {}, ("streams", True)),
+        pytest.param("lenet", "auto", {}, ("triton", False), marks=with_triton),
+        ("lenet", "auto", {"batch_size": 4}, ("flat", False)),
+        ("lenet", "float64", {}, ("batched", False)),
     ],
 )
-def test_on_cuda_small_models_go_together(model, training, expected, monkeypatch):
-    stand_in(monkeypatch, *SHIPPED)
-    assert choose(task_of(model(), device=ON_CUDA), LocalTraining(0.1, 1, **training)).name == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "precision", "training", "expected"),
-    [
-        pytest.param("resnet9", (3, 32, 32), "auto", {}, ("triton", True), marks=with_triton),
-        pytest.param("resnet9", (3, 32, 32), "bfloat16", {}, ("triton", True), marks=with_triton),
-        ("resnet9", (3, 32, 32), "auto", {"batch_size": 4}, ("streams", True)),
-        ("resnet9", (3, 32, 32), "auto", OTHER, ("batched", False)),
-        ("resnet9", (3, 32, 32), "auto", {"batch_size": 4, **OTHER}, ("flat", False)),
-        ("resnet9", (3, 32, 32), "float32", {}, ("streams", False)),
-        ("lenet", (1, 28, 28), "bfloat16", {}, ("streams", True)),
-        pytest.param("lenet", (1, 28, 28), "auto", {}, ("triton", False), marks=with_triton),
-        ("lenet", (1, 28, 28), "auto", {"batch_size": 4}, ("flat", False)),
-        ("lenet", (1, 28, 28), "float64", {}, ("batched", False)),
-    ],
-)
-def test_on_cuda_the_model_and_its_precision_decide(name, shape, precision, training, expected, monkeypatch):
-    """With `auto` bfloat16 is taken where an executor does it faster."""
-    stand_in(monkeypatch, *SHIPPED)
+def test_on_cuda_the_model_and_its_precision_decide(model, precision, training, expected, monkeypatch):
+    """Small models go together. With `auto` bfloat16 is taken where an executor does it faster."""
     seen = []
-    for each in SHIPPED:
+    for each in SHIPPED:  # executors are chosen and not made, as there may be no such device
         monkeypatch.setattr(find(each), "__init__", lambda executor, task: seen.append(task))
-    monkeypatch.setattr(ResidualNet, "to", lambda net, device: net)  # there may be no such device
+    monkeypatch.setattr(ResidualNet, "to", lambda net, device: net)
+    made = shipped(model) if isinstance(model, str) else [model()]
     dtype = torch.float64 if precision == "float64" else torch.float32
-    plain, coarse = (
-        task_of(shipped(name, shape), shape, 10, device=ON_CUDA, dtype=dtype, bfloat16=short) for short in (False, True)
-    )
+    plain, coarse = (task_of(*made, device=ON_CUDA, dtype=dtype, bfloat16=short) for short in (False, True))
     given = {"bfloat16": (coarse, None), "auto": (coarse, plain)}.get(precision, (plain, None))
     chosen = choose(given[0], LocalTraining(0.1, 1, **training), or_else=given[1])
     assert (chosen.name, seen[0].bfloat16) == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "model", "training", "refusal"),
+    ("name", "task", "training", "refusal"),
     [
-        ("fast", linear(), {}, f"--executor fast: must be auto, {', '.join(SHIPPED)}, or module:Class"),
-        ("gram", tanh_net(), {}, "--executor gram: the model must be exactly a Flatten and a Linear"),
-        ("gram", linear(), {"batch_size": 4}, "--executor gram: full-batch only, training.batch_size = 4"),
-        ("batched", linear(), {"batch_size": 4}, "--executor batched: full-batch only, training.batch_size = 4"),
-        ("compiled", linear(), OTHER, "--executor compiled: plain cross-entropy only, objective.kind = fedlc"),
-        ("streams", linear(), OTHER, "--executor streams: plain cross-entropy only, objective.kind = fedlc"),
-        ("os:path", linear(), {}, "--executor = os:path: must be a class, a subclass of Executor"),
-        ("nowhere:Own", linear(), {}, None),
+        ("fast", {}, {}, f"--executor fast: must be auto, {', '.join(SHIPPED)}, or module:Class"),
+        ("gram", {"model": tanh_net()}, {}, "--executor gram: the model must be exactly a Flatten and a Linear"),
+        ("gram", {}, {"batch_size": 4}, "--executor gram: full-batch only, training.batch_size = 4"),
+        ("gram", {"device": ON_CUDA}, {}, "--executor gram: only on the CPU, the device is cuda"),
+        ("batched", {}, {"batch_size": 4}, "--executor batched: full-batch only, training.batch_size = 4"),
+        ("batched", {"bfloat16": True, "device": ON_CUDA}, {}, "training.dtype = bfloat16: --executor batched does not do it"),
+        ("compiled", {}, OTHER, "--executor compiled: plain cross-entropy only, objective.kind = fedlc"),
+        ("streams", {}, OTHER, "--executor streams: plain cross-entropy only, objective.kind = fedlc"),
+        ("triton", {}, {}, "--executor triton: needs (CUDA, the device is cpu|triton, which is not installed)"),
+        ("os:path", {}, {}, "--executor = os:path: must be a class, a subclass of Executor"),
+        ("nowhere:Own", {}, {}, ".*module nowhere cannot be imported.*"),
     ],
 )
-def test_an_executor_that_does_not_fit_is_refused(name, model, training, refusal):
+def test_an_executor_that_does_not_fit_is_refused(name, task, training, refusal):
     with pytest.raises(SettingError) as raised:
-        choose(task_of(model), LocalTraining(0.1, 1, **training), name)
-    assert str(raised.value) == refusal or "module nowhere cannot be imported" in str(raised.value)
-
-
-def test_what_needs_another_device_or_precision_is_refused():
-    with pytest.raises(SettingError, match=r"^--executor gram: only on the CPU, the device is cuda$"):
-        choose(task_of(linear(), device=ON_CUDA), LocalTraining(0.1, 1), "gram")
-    with pytest.raises(SettingError, match=r"^training.dtype = bfloat16: --executor batched does not do it$"):
-        choose(task_of(linear(), bfloat16=True, device=ON_CUDA), LocalTraining(0.1, 1), "batched")
-    with pytest.raises(SettingError, match=r"^--executor triton: needs (CUDA, the device is cpu|triton, which)"):
-        choose(task_of(build_model(ResNet9(), (3, 32, 32), 10), (3, 32, 32), 10), LocalTraining(0.1, 1), "triton")
+        choose(task_of(**{"model": linear(), **task}), LocalTraining(0.1, 1, **training), name)
+    assert re.fullmatch(refusal, str(raised.value))
 
 
 def test_one_of_another_package_comes_in_by_its_entry_point(monkeypatch):

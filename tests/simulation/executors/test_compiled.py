@@ -11,8 +11,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
@@ -105,16 +103,16 @@ def test_it_does_what_the_reference_does(model, shape, sizes, momentum, decay, b
     check(world(model(), sizes, shape), LocalTraining(0.05, 3, momentum, decay, batch_size))
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), pytest.param((3, 32, 32), marks=pytest.mark.long)])
-def test_lenet(shape):
-    case = world(build_model(LeNet(), shape, 10), [[1, 0, 9, 2, 25]], shape, 10, spread=0.06)
-    check(case, LocalTraining(0.05, 3, momentum=0.5))
-
-
-@settings(max_examples=25)
-@given(st.lists(st.tuples(*3 * [st.integers(0, 9)]), min_size=1, max_size=2), st.integers(1, 10), st.integers(1, 3))
-def test_any_buffers_in_any_mini_batches(sizes, batch_size, epochs):
-    check(world(like_lenet(), sizes, GREY), LocalTraining(0.05, epochs, momentum=0.5, batch_size=batch_size))
+@pytest.mark.parametrize(
+    ("shape", "dtype", "tolerance"),
+    [
+        ((1, 28, 28), torch.float32, 1e-5),  # which other tests compile as well
+        pytest.param((3, 32, 32), torch.float64, 1e-9, marks=pytest.mark.long),
+    ],
+)
+def test_lenet(shape, dtype, tolerance):
+    case = world(build_model(LeNet(), shape, 10), [[1, 0, 9, 2, 25]], shape, 10, dtype, spread=0.06)
+    check(case, LocalTraining(0.05, 3, momentum=0.5), tolerance)
 
 
 def test_of_several_largest_the_first_is_chosen():
@@ -198,7 +196,7 @@ def test_logits_of_an_image_depend_on_nothing_else_to_the_bit():
     assert executor.logits(case.theta, images[:0]).shape == (3, 0, CLASSES)
 
 
-def test_lenet_is_judged_to_the_last_image_as_in_float64():
+def test_lenet_is_judged_to_the_last_image_as_in_float64(monkeypatch):
     """While it learns: at first, from round to round and when it is good."""
     digits = Digits().load()
     images = np.concatenate([digits.train_images, digits.test_images])
@@ -206,17 +204,24 @@ def test_lenet_is_judged_to_the_last_image_as_in_float64():
     labels = torch.from_numpy(np.concatenate([digits.train_labels, digits.test_labels]))
     task = Task(build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28), 10, digits.mean, digits.std)
     executor, judged, model = Compiled(task), [], copy.deepcopy(task.model).double()
-    theta, exact = initial_parameters(LeNet(), (1, 28, 28), 10, 0)[None], replace(task, dtype=torch.float64)
-    work = RaggedBatch(images[:400], labels[:400], np.arange(0, 401, 50))
+    answers, asked = executor.logits, []
+    monkeypatch.setattr(executor, "logits", lambda theta, images: asked.append(len(images)) or answers(theta, images))
+    start, exact = initial_parameters(LeNet(), (1, 28, 28), 10, 0)[None], replace(task, dtype=torch.float64)
+    work, theta = RaggedBatch(images[:400], labels[:400], np.arange(0, 401, 50)), start
     for t in range(1, 9):
         theta, _ = executor.advance(theta, work, torch.full((1, 8), 1 / 8), LocalTraining(0.2, 10), [0], t)
         if t in (1, 5, 8):
-            said = functional_call(model, task.flat.views(theta[0].double()), (exact.normalised(images),)).detach()
-            assert torch.equal(executor.logits(theta, images)[0].argmax(dim=1), said.argmax(dim=1))
-            accuracy, loss = Evaluator(task, images, labels, executor)(theta)
-            assert accuracy.item() == (said.argmax(dim=1) == labels).double().mean().item()
-            assert loss.item() == pytest.approx(cross_entropy(said, labels).item(), rel=1e-5)
-            judged.append(accuracy.item())
+            both = torch.cat([theta, start])
+            own = answers(both, images).argmax(dim=2)
+            accuracy, loss = Evaluator(task, images, labels, executor)(both)
+            assert sum(asked) == len(images)  # by the executor, which is faster than the module
+            asked.clear()
+            for r, vector in enumerate(both):
+                said = functional_call(model, task.flat.views(vector.double()), (exact.normalised(images),)).detach()
+                assert torch.equal(own[r], said.argmax(dim=1))
+                assert accuracy[r].item() == (said.argmax(dim=1) == labels).double().mean().item()
+                assert loss[r].item() == pytest.approx(cross_entropy(said, labels).item(), rel=1e-5)
+            judged.append(accuracy[0].item())
     assert judged[0] < 0.5 < 0.8 < judged[-1]
 
 
@@ -233,7 +238,7 @@ def ending(*layers):
     [
         (nn.Sequential(nn.Flatten(), nn.Linear(64, 40_000), nn.ReLU(), nn.Linear(40_000, CLASSES)), "made for small models"),
         (ending(nn.Conv2d(2, 2000, 3, padding=1), nn.Conv2d(2000, 2, 3, padding=1)), "made for small images"),
-        (ending(nn.GroupNorm(1, 2)), "GroupNorm.* where it stands"),  # the others are in test_stacks.py
+        (ending(nn.GroupNorm(1, 2)), "GroupNorm.* where it stands"),  # the others are in test_nets.py
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_and_auto_takes_another(model, why):
@@ -284,8 +289,7 @@ def kept(folder, *sides):
 
 def test_what_was_compiled_is_found_by_the_next_process_and_no_closure_is_taken_for_another(tmp_path):
     assert kept(tmp_path, 3) == ("True None", ["0"])
-    assert kept(tmp_path, 2) == ("False None", ["0"])
-    assert kept(tmp_path, 2, 3) == ("False None", ["1", "1"])
+    assert kept(tmp_path, 2, 3) == ("False None", ["0", "1"])
     assert (tmp_path / "headgate-kernels").stat().st_mode & 0o777 == 0o700
 
 

@@ -1,6 +1,7 @@
 """The executors for CUDA against the reference, on a GPU."""
 
-import numpy as np
+from functools import cache
+
 import pytest
 import torch
 from torch import nn
@@ -8,12 +9,11 @@ from torch import nn
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
 from headgate.learning.networks import Residual, build_model
-from headgate.simulation.executors import RaggedBatch, choose
+from headgate.simulation.executors import choose
 from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.types import Task
 from headgate.simulation.nets import Evaluator
 
-from .worlds import block, with_triton
+from .worlds import FITTING, THREE_RUNS, assert_same, block, with_triton, world
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
@@ -29,78 +29,68 @@ def residual_net():
     )  # fmt: skip
 
 
-def world(model, shape, seed=0, bfloat16=False, dtype=torch.float32):
-    random = torch.Generator().manual_seed(seed)
-    counts = np.array(SIZES)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    images = torch.randint(0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random)
-    labels = torch.randint(0, 10, (len(images),), generator=random)
-    half, device = (0.5,) * shape[0], torch.device("cuda")
-    task = Task(model, shape, 10, half, half, dtype, device, bfloat16)
-    start = task.flat.vector(dict(model.named_parameters()))
-    theta = start + 0.02 * torch.randn(len(counts), task.flat.size, generator=random)
-    weights = torch.rand(counts.shape, generator=random)
-    weights[:, 0] = 0
-    packed = RaggedBatch(images.cuda(), labels.cuda(), offsets)
-    return task, theta.to(device, dtype), packed, weights.to(device, dtype)
+def lenet():
+    return build_model(LeNet(), (1, 28, 28), 10)
 
 
-@pytest.mark.parametrize("training", [LocalTraining(0.02, 3), LocalTraining(0.02, 3, momentum=0.9, weight_decay=0.01)])
+@cache
+def a_world(make, seed, bfloat16=False):
+    shape = (3, 16, 16) if make is residual_net else (1, 28, 28)
+    half = (0.5,) * shape[0]
+    options = {"spread": 0.02, "about": True, "device": "cuda", "bfloat16": bfloat16, "mean": half, "std": half}
+    return world(make(), SIZES, shape, 10, torch.float32, seed=seed, **options)
+
+
+@pytest.mark.parametrize(("momentum", "decay"), [(0.0, 0.0), (0.9, 0.01)])
 @pytest.mark.parametrize(
-    ("name", "bfloat16", "tolerance"),
+    ("name", "make", "lr", "bfloat16", "tolerance"),
     [
-        pytest.param("triton", False, 1e-3, marks=with_triton),
-        pytest.param("triton", True, 0.15, marks=with_triton),
-        ("streams", False, 1e-3),
-        ("streams", True, 0.3),
+        pytest.param("triton", residual_net, 0.02, False, 1e-3, marks=with_triton),
+        pytest.param("triton", residual_net, 0.02, True, 0.15, marks=with_triton),
+        pytest.param("triton", lenet, 0.05, False, 1e-4, marks=with_triton),
+        ("streams", residual_net, 0.02, False, 1e-3),
+        ("streams", residual_net, 0.02, True, 0.3),
     ],
 )
-def test_residual_nets_as_the_reference(name, bfloat16, tolerance, training):
+def test_nets_as_the_reference(name, make, lr, bfloat16, tolerance, momentum, decay):
+    training = LocalTraining(lr, 3, momentum, decay)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    model, executor = residual_net(), None
-    for seed in range(2):  # what was recorded is played for other data
-        task, theta, packed, weights = world(model, (3, 16, 16), seed, bfloat16)
-        executor = executor or choose(task, training, name)
-        after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
-        again, _ = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
-        expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [0, 1, 2], 1)
-        assert (after - expected).norm() <= tolerance * (expected - theta).norm()
+    executor = None
+    for seed in range(3):  # what was recorded is played for other data
+        case = a_world(make, seed, bfloat16)
+        executor = executor or choose(case.task, training, name)
+        after, loss = case.advance(executor, training)
+        again, _ = case.advance(executor, training)
+        expected, expected_loss = case.advance(Reference(case.task), training)
+        assert (after - expected).norm() <= tolerance * (expected - case.theta).norm()
         torch.testing.assert_close(loss, expected_loss, rtol=max(tolerance / 10, 1e-5), atol=0, equal_nan=True)
         assert torch.equal(after, again)
-        assert torch.equal(after[1], theta[1])
+        assert torch.equal(after[1], case.theta[1])
+        if make is lenet:
+            assert torch.equal(case.run(2).advance(choose(case.task, training, name), training)[0][0], after[2])
+    assert getattr(executor, "note", None) is None
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize(
+    ("make", "model"), [each for each in FITTING if "batched" in each.id or each.id in ("reference", "flat")]
+)
+def test_what_torch_alone_does_is_as_on_the_cpu(make, model, momentum):
+    training = LocalTraining(0.3, 5, momentum)
+    executor = None
+    for seed in range(4):  # the second time a shape comes it is recorded, from then on it is played
+        case = world(model(), THREE_RUNS, seed=seed)
+        there = world(case.task.model, THREE_RUNS, seed=seed, device="cuda")
+        executor = executor or make(there.task)
+        after, loss = there.advance(executor, training)
+        assert_same((after.cpu(), loss.cpu()), case.advance(Reference(case.task), training), case.theta)
     assert getattr(executor, "note", None) is None
 
 
 @with_triton
-@pytest.mark.parametrize("training", [LocalTraining(0.05, 3), LocalTraining(0.05, 3, momentum=0.9, weight_decay=0.01)])
-def test_stacks_as_the_reference(training):
-    model, executor = build_model(LeNet(), (1, 28, 28), 10), None
-    for seed in range(3):  # what was recorded is played for other data
-        task, theta, packed, weights = world(model, (1, 28, 28), seed)
-        executor = executor or choose(task, training)
-        assert executor.name == "triton"
-        after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
-        again, _ = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
-        expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [0, 1, 2], 1)
-        assert (after - expected).norm() <= 1e-4 * (expected - theta).norm()
-        torch.testing.assert_close(loss, expected_loss, rtol=1e-5, atol=0, equal_nan=True)
-        assert torch.equal(after, again)
-        assert torch.equal(after[1], theta[1])
-        clients = weights.shape[1]
-        first, last = packed.offsets[2 * clients], packed.offsets[-1]
-        alone = RaggedBatch(packed.images[first:last], packed.labels[first:last], packed.offsets[2 * clients :] - first)
-        own, _ = choose(task, training).advance(theta[2:], alone, weights[2:], training, [2], 1)
-        assert torch.equal(own[0], after[2])  # whoever is beside it
-
-
-@with_triton
-@pytest.mark.parametrize(
-    ("model", "shape", "tolerance", "wrong"),
-    [(build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28), 1e-5, 0), (residual_net(), (3, 16, 16), 1e-4, 1)],
-    ids=["stack", "residual"],
-)
-def test_evaluation_is_that_of_the_model(model, shape, tolerance, wrong):
-    task, theta, packed, _ = world(model, shape)
+@pytest.mark.parametrize(("make", "tolerance", "wrong"), [(lenet, 1e-5, 0), (residual_net, 1e-4, 1)])
+def test_evaluation_is_that_of_the_model(make, tolerance, wrong):
+    task, theta, packed, *_ = a_world(make, 0)
     executor = choose(task, LocalTraining(0.1, 1), "triton")
     own = Evaluator(task, packed.images, packed.labels, executor)(theta)
     plain = Evaluator(task, packed.images, packed.labels)(theta)

@@ -1,7 +1,9 @@
-"""CUDA graphs: as far as they can be followed without CUDA, and on a GPU."""
+"""What is recorded and compiled for CUDA, as far as it can be followed without a GPU; test_cuda.py needs one."""
 
 import gc
+import warnings
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,9 +13,10 @@ from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import batched
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import recording
 
-from .worlds import FITTING, ONE_RUN, THREE_RUNS, assert_same, tanh_net, tiny_convolution, world
+from .worlds import ONE_RUN, THREE_RUNS, assert_same, tanh_net, tiny_convolution, world
 
 
 class Played:
@@ -94,18 +97,24 @@ def test_no_garbage_is_collected_while_recording(monkeypatch, collecting):
     assert seen == [("a graph", {"pool": "a pool"}, False)]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def refuses(*_):
+    raise NotImplementedError("no compiler\nhere")
+
+
+def warns(executor, *given):
+    """That float32 could be less exact is no reason to give the compiler up; in tests warnings are errors."""
+    warnings.warn("TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled.", stacklevel=2)
+    return executor._loss(*given)
+
+
 @pytest.mark.parametrize(
-    ("make", "model"), [each for each in FITTING if "batched" in each.id or each.id in ("reference", "flat")]
+    ("does", "note"),
+    [(refuses, "torch.compile given up, slower: NotImplementedError: no compiler here"), (warns, None)],
+    ids=["refuses", "warns"],
 )
-def test_on_cuda_as_the_reference_on_the_cpu(make, model, momentum):
-    training = LocalTraining(0.3, 5, momentum)
-    executor = None
-    for seed in range(4):  # the second time a shape comes it is recorded, from then on it is played
-        case = world(model(), THREE_RUNS, seed=seed)
-        there = world(case.task.model, THREE_RUNS, seed=seed, device="cuda")
-        executor = executor or make(there.task)
-        after, loss = there.advance(executor, training)
-        assert_same((after.cpu(), loss.cpu()), case.advance(Reference(case.task), training), case.theta)
-    assert getattr(executor, "note", None) is None
+def test_streams_go_on_where_a_compiler_refuses_and_say_so(does, note):
+    case = world(tiny_convolution(), THREE_RUNS)
+    executor, training = CudaStreams(case.task, compiled=False), LocalTraining(0.3, 2)
+    executor.compiled, executor._fast_loss = True, partial(does, executor)
+    assert_same(case.advance(executor, training), case.advance(Reference(case.task), training), case.theta)
+    assert executor.note == note

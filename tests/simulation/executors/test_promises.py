@@ -11,46 +11,40 @@ from headgate.kernels.compiled import Compiled
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Logistic
 from headgate.learning.networks import build_model
-from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram
-from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.types import native_kernels
 
 from .worlds import (
+    ALL,
     CLASSES,
+    FITTED,
     FITTING,
+    KINDS,
+    OBJECTIVES,
     ONE_RUN,
+    ONLY_PLAIN,
     THREE_RUNS,
     assert_same,
     linear,
+    tiny_convolution,
     world,
 )
 
 
-@pytest.mark.parametrize(("make", "model"), FITTING)
-def test_runs_together_are_runs_alone(make, model):
-    case = world(model(), THREE_RUNS)
-    training = LocalTraining(0.3, 5, momentum=0.5)
-    after, loss = case.advance(make(case.task), training)
+@pytest.mark.parametrize(
+    ("kind", "objective"), [(kind, name) for kind in ALL for name in OBJECTIVES if name == "plain" or kind not in ONLY_PLAIN]
+)
+def test_runs_together_are_runs_alone_also_beside_one_that_broke_down(kind, objective):
+    case = world(FITTED.get(kind, tiny_convolution)(), [*THREE_RUNS, [4, 1, 0, 0, 2]])
+    case.theta[3] = torch.nan
+    training = LocalTraining(0.3, 5, momentum=0.5, objective=OBJECTIVES[objective][0])
+    after, loss = case.advance(ALL[kind](case.task), training)
+    assert after[3].isnan().all()
+    assert loss[3].isnan()
+    tolerance = 0.0 if kind in ("reference", "flat", "compiled") else 1e-12
     for r in range(3):
-        alone, alone_loss = case.run(r).advance(make(case.task), training)
-        if make in (Reference, FlatLoop, Compiled):
-            assert torch.equal(after[r], alone[0])
-            assert torch.equal(loss[r], alone_loss[0]) or (r == 1 and loss[r].isnan() and alone_loss[0].isnan())
-        else:
-            assert_same((after[r], loss[r]), (alone[0], alone_loss[0]), case.theta[r], tolerance=1e-12)
-
-
-@pytest.mark.parametrize(("make", "model"), FITTING)
-def test_a_run_that_has_broken_down_leaves_the_others_alone(make, model):
-    case = world(model(), [[3, 9, 2], [4, 1, 8], [2, 2, 2]])
-    training = LocalTraining(0.3, 3)
-    whole, whole_loss = case.advance(make(case.task), training)
-    broken = case.theta.clone()
-    broken[1] = float("nan")
-    after, loss = case._replace(theta=broken).advance(make(case.task), training)
-    assert after[1].isnan().all()
-    for r in (0, 2):
-        assert_same((after[r], loss[r]), (whole[r], whole_loss[r]), case.theta[r], tolerance=1e-12)
+        alone = case.run(r).advance(ALL[kind](case.task), training)
+        assert_same((after[r : r + 1], loss[r : r + 1]), alone, case.theta[r], tolerance)
 
 
 @pytest.mark.parametrize(("make", "model"), FITTING)
@@ -93,6 +87,26 @@ def test_arguments_and_the_model_are_left_alone_and_nothing_is_remembered(make, 
     assert all(torch.equal(value, state[name]) for name, value in case.task.model.state_dict().items())
 
 
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("kind", ["gram", "flat", "batched"])
+def test_the_choice_of_kernels_is_put_back(kind, before, monkeypatch):
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", before)
+    nnpack = torch._C._get_nnpack_enabled()
+    case = world(linear(), ONE_RUN)
+    case.advance(KINDS[kind](case.task), LocalTraining(0.1, 2))
+    assert torch.backends.mkldnn.enabled is before
+    case.packed.labels[0] = 77
+    with pytest.raises((IndexError, RuntimeError)):
+        case.advance(KINDS[kind](case.task), LocalTraining(0.1, 2))
+    assert torch.backends.mkldnn.enabled is before
+    monkeypatch.setattr("headgate.simulation.executors.types.ON_ARM", True)
+    with native_kernels():
+        assert torch.backends.mkldnn.enabled is False
+        assert torch._C._get_nnpack_enabled() is False
+    assert torch.backends.mkldnn.enabled is before
+    assert torch._C._get_nnpack_enabled() is nnpack is True
+
+
 @pytest.mark.parametrize("wrong", [-100, -1, CLASSES])
 @pytest.mark.parametrize("make", [Gram, Compiled])
 def test_a_label_that_is_no_class_is_refused(make, wrong):
@@ -102,7 +116,7 @@ def test_a_label_that_is_no_class_is_refused(make, wrong):
         case.advance(make(case.task), LocalTraining(0.1, 2))
 
 
-def test_gram_does_not_hang_on_the_number_of_threads_and_puts_it_back():
+def test_gram_gives_the_same_bits_with_any_number_of_threads_and_puts_it_back():
     case = world(build_model(Logistic(), (1, 28, 28), 10), [[60, 0, 90]], shape=(1, 28, 28), classes=10, dtype=torch.float32)
     blas, torch_threads, given = ThreadpoolController(), torch.get_num_threads(), []
     try:
@@ -127,7 +141,7 @@ def test_what_does_not_belong_together_is_refused(make, model):
         "theta is .* must be": case._replace(theta=case.theta.half()),
         "offsets do not divide 23 samples": case._replace(packed=packed._replace(offsets=packed.offsets + 1)),
         "offsets do not divide 23 samples among 1 runs": case._replace(weights=case.weights[:, :3]),
-        "images are": case._replace(packed=packed._replace(images=packed.images.float())),
+        "images are": case._replace(packed=packed._replace(images=packed.images[:, :1])),
     }
     for reason, each in wrong.items():
         with pytest.raises(ValueError, match=reason):

@@ -11,8 +11,10 @@ from torch.nn.functional import cross_entropy
 from headgate.learning.local import LocalTraining, batch_order
 from headgate.simulation.executors.reference import Reference, descend, empirical_risk, local_gradient
 
+from ...learning import losses_written_out as written
 from .worlds import (
     MEAN,
+    OBJECTIVES,
     ONE_RUN,
     STD,
     THREE_RUNS,
@@ -25,20 +27,24 @@ from .worlds import (
 )
 
 
-def by_sgd(given, training, r):
-    """Run r as one would write it with torch alone."""
-    clients, task = given.weights.shape[1], given.task
+def by_sgd(given, training, r, loss):
+    """Run r as one would write it with torch alone, sample by sample, with the loss as its paper writes it."""
+    clients, task, packed = given.weights.shape[1], given.task, given.batch_for(training)
+    said = {name: value for name, value in vars(training.objective).items() if loss is not written.plain}
     update, losses = torch.zeros_like(given.theta[r]), []
     for m in range(clients):
-        first, last = given.packed.offsets[r * clients + m], given.packed.offsets[r * clients + m + 1]
+        first, last = packed.offsets[r * clients + m], packed.offsets[r * clients + m + 1]
         if first == last:
             continue
         mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (MEAN[:2], STD[:2]))
-        images = (given.packed.images[first:last].double() / 255 - mean) / std
-        labels = given.packed.labels[first:last]
+        images = (packed.images[first:last].double() / 255 - mean) / std
+        labels = packed.labels[first:last]
+        factors = torch.ones(len(labels)) if packed.factors is None else packed.factors[first:last]
+        held = torch.bincount(labels, minlength=task.classes).tolist()
         model = copy.deepcopy(task.model).double()
         nn.utils.vector_to_parameters(given.theta[r].clone(), model.parameters())
-        losses.append(cross_entropy(model(images), labels, reduction="none").detach())
+        received = model(images).detach()
+        losses.append(cross_entropy(received, labels, reduction="none"))
         optimizer = torch.optim.SGD(
             model.parameters(), lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay
         )
@@ -48,7 +54,9 @@ def by_sgd(given, training, r):
                 order = batch_order(given.seeds[r], m, 3, epoch, len(labels))
             for rows in torch.from_numpy(order).split(training.batch_size or len(labels)):
                 optimizer.zero_grad()
-                cross_entropy(model(images[rows]), labels[rows]).backward()
+                answers = zip(model(images[rows]), received[rows], labels[rows].tolist(), strict=True)
+                each = torch.stack([loss(own, before, label, held, **said) for own, before, label in answers])
+                (factors[rows] * each).mean().backward()
                 optimizer.step()
         local = nn.utils.parameters_to_vector(model.parameters()).detach()
         update += given.weights[r, m] * (local - given.theta[r])
@@ -56,16 +64,21 @@ def by_sgd(given, training, r):
 
 
 @pytest.mark.paper("eq:local-update", "eq:global-aggregation", "eq:local-gd")
-@pytest.mark.parametrize("batch_size", [None, 4])
-@pytest.mark.parametrize("weight_decay", [0.0, 0.03])
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize(
+    ("objective", "momentum", "weight_decay", "batch_size"),
+    [
+        *(("plain", momentum, decay, size) for momentum in (0.0, 0.9) for decay in (0.0, 0.03) for size in (None, 4)),
+        *((name, *others) for name in OBJECTIVES if name != "plain" for others in ((0.0, 0.0, None), (0.5, 0.01, 4))),
+    ],
+)
 @pytest.mark.parametrize("model", [linear, tiny_convolution])
-def test_the_reference_is_sgd_on_each_client_and_a_weighted_sum(model, momentum, weight_decay, batch_size):
-    training = LocalTraining(0.05, 4, momentum, weight_decay, batch_size)
+def test_the_reference_is_sgd_on_each_client_and_a_weighted_sum(model, objective, momentum, weight_decay, batch_size):
+    minimised, loss = OBJECTIVES[objective]
+    training = LocalTraining(0.05, 4, momentum, weight_decay, batch_size, minimised)
     case = world(model(), THREE_RUNS)
-    after, loss = case.advance(Reference(case.task), training)
+    after, before = case.advance(Reference(case.task), training)  # the loss before is cross-entropy, whatever is minimised
     for r in range(3):
-        assert_same((after[r], loss[r]), by_sgd(case, training, r), case.theta[r])
+        assert_same((after[r], before[r]), by_sgd(case, training, r, loss), case.theta[r])
 
 
 @pytest.mark.paper("eq:local-empirical-risk", "eq:local-gradient", "eq:local-gd")

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from headgate.kernels.compiled import Compiled
-from headgate.simulation.executors import RaggedBatch, find
+from headgate.learning.datasets import BYTE
+from headgate.learning.objectives import CalibratedLogits, FreshShare, PlainLoss
+from headgate.simulation.executors import RaggedBatch
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram
@@ -17,17 +19,21 @@ from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import Task
 
+from ...learning import losses_written_out as written
+
 with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 SHAPE, CLASSES = (2, 6, 6), 4
 MEAN, STD = (0.1, 0.4, 0.3), (0.3, 0.2, 0.25)  # of the channels, as many as there are
 ONE_RUN = [[4, 0, 1, 11, 7]]
 THREE_RUNS = [[3, 0, 1, 5, 60], [0, 0, 0, 0, 0], [1, 2, 0, 9, 50]]
-
-
-def stand_in(monkeypatch, *names):
-    """Executors that are chosen and not made, as there may be no device for them."""
-    for name in names:
-        monkeypatch.setattr(find(name), "__init__", lambda executor, task: None)
+OBJECTIVES = {
+    "plain": (PlainLoss(), written.plain),
+    "fresh": (FreshShare(0.8), written.plain),
+    "fedlc": (CalibratedLogits(2.0, 0.1), written.fedlc),
+    "fedlc, left out": (CalibratedLogits(0.5, 0.0), written.fedlc),
+    "one's own": (written.Pulled(0.7), written.pulled),
+}
+"""what clients minimise, and the loss of one sample as its paper writes it"""
 
 
 def linear():
@@ -76,6 +82,8 @@ KINDS = {
 ALL = {"reference": Reference, **KINDS}
 FITTED = {"gram": linear, "compiled": pooled_net}
 FITTING = [pytest.param(make, FITTED.get(name, tiny_convolution), id=name) for name, make in ALL.items()]
+ONLY_PLAIN = ("compiled", "streams")
+"""executors that minimise nothing but cross-entropy"""
 
 
 class World(NamedTuple):
@@ -86,7 +94,15 @@ class World(NamedTuple):
     seeds: list[int]
 
     def advance(self, executor, training, t=3):
-        return executor.advance(self.theta, self.packed, self.weights, training, self.seeds, t)
+        return executor.advance(self.theta, self.batch_for(training), self.weights, training, self.seeds, t)
+
+    def batch_for(self, training):
+        """Where an objective asks for the age of samples, about 40 % of them are fresh: those whose first byte is small."""
+        if not training.objective.by_age:
+            return self.packed
+        fresh = self.packed.images.flatten(1)[:, 0] < 100
+        factors = training.objective.factors(fresh.numpy(), self.packed.offsets)
+        return self.packed._replace(factors=torch.from_numpy(factors).to(self.theta.dtype))
 
     def run(self, r):
         """Only run r."""
@@ -98,21 +114,30 @@ class World(NamedTuple):
 
 
 def task_of(model, shape=SHAPE, classes=CLASSES, **options):
-    return Task(model, shape, classes, MEAN[: shape[0]], STD[: shape[0]], **options)
+    return Task(model, shape, classes, **{"mean": MEAN[: shape[0]], "std": STD[: shape[0]], **options})
 
 
-def world(model, sizes, shape=SHAPE, classes=CLASSES, dtype=torch.float64, *, seed=0, spread=0.3, device="cpu"):
-    """Random images, labels and models; weights need not sum to 1, and the first client's is 0 where others have samples."""
+def world(
+    model, sizes, shape=SHAPE, classes=CLASSES, dtype=torch.float64, *, seed=0, spread=0.3, about=False, device="cpu", **options
+):
+    """Random images, labels and models; weights need not sum to 1, and the first client's is 0 where others have samples.
+
+    Models are drawn about 0, or `about` the parameters that the module has. `options` are those of the task.
+    """
     random = torch.Generator().manual_seed(seed)
     counts = np.array(sizes)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     images = torch.randint(0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random)
+    if options.get("unit", BYTE) != BYTE:  # features
+        images = 2 * torch.randn(images.shape, generator=random)
     labels = torch.randint(0, classes, (len(images),), generator=random)
     weights = torch.rand(counts.shape, dtype=torch.float64, generator=random)
     if counts.shape[1] > 1:
         weights[:, 0] = 0
-    task = task_of(model, shape, classes, dtype=dtype, device=torch.device(device))
+    task = task_of(model, shape, classes, dtype=dtype, device=torch.device(device), **options)
     theta = spread * torch.randn(len(counts), task.flat.size, dtype=torch.float64, generator=random)
+    if about:
+        theta += task.flat.vector(dict(model.named_parameters()))
     packed = RaggedBatch(images.to(device), labels.to(device), offsets)
     return World(task, theta.to(device, dtype), packed, weights.to(device, dtype), [11 + r for r in range(len(counts))])
 

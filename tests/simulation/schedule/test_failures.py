@@ -16,20 +16,23 @@ from .played import SETTINGS, linux, odd
 
 
 @linux
-def test_what_a_child_refuses_reaches_the_user(tmp_path, monkeypatch):
-    experiment = load("digits", SETTINGS)
+def test_what_a_child_refuses_reaches_the_user(tmp_path):
     with pytest.raises(SettingError, match="--executor fast"):
-        perform(experiment, tmp_path / "run", processes=2, executor="fast")
+        perform(load("digits", SETTINGS), tmp_path / "run", processes=2, executor="fast")
     assert not list(tmp_path.iterdir())
-    own = odd(tmp_path, monkeypatch, 4, "raise ZeroDivisionError('at last')")
-    with pytest.raises(HeadgateError, match=r"\((hybrid|acdpp), seeds \d to \d\): ZeroDivisionError: at last; continue with"):
-        perform(own, tmp_path / "run", processes=2)
 
 
 @linux
-def test_a_child_that_ends_without_a_word_is_an_error(tmp_path, monkeypatch):
-    experiment = odd(tmp_path, monkeypatch, 3, "os._exit(1)")
-    with pytest.raises(HeadgateError, match=r"\): its process ended with 1 and did not say why; continue with"):
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("raise ZeroDivisionError('at last')", "ZeroDivisionError: at last"),
+        ("os._exit(1)", "its process ended with 1 and did not say why"),
+    ],
+)
+def test_a_child_that_fails_is_named_with_its_error(tmp_path, monkeypatch, does, said):
+    experiment = odd(tmp_path, monkeypatch, 3, does)
+    with pytest.raises(HeadgateError, match=rf"\((hybrid|acdpp), seeds \d to \d\): {said}; continue with"):
         perform(experiment, tmp_path / "run", processes=2)
     assert list((tmp_path / "run").rglob("state.json"))
 

@@ -41,18 +41,7 @@ def test_one_process_and_two_write_the_same_bytes(tmp_path):
     assert RunFolder.open(two).status == "finished"
 
 
-def test_cut_or_whole_the_rows_are_the_same(tmp_path, monkeypatch):
-    parts = perform(load("digits", SETTINGS), tmp_path / "shards", processes=1)[0].path
-    monkeypatch.setattr(cut, "LIGHT", 1e9)
-    whole = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)[0].path
-    assert not (whole / "shards").exists()
-    assert tables(parts) == tables(whole)
-    rows = pl.read_parquet(parts / "metrics.parquet")
-    assert rows["policy"].to_list()[:8] == ["hybrid"] * 4 + ["acdpp"] * 4
-    assert rows["t"].is_sorted()
-
-
-def test_no_policy_sees_the_runs_beside_its_own(tmp_path, monkeypatch):
+def test_cut_or_whole_the_rows_are_the_same_and_no_policy_sees_the_runs_beside_its_own(tmp_path, monkeypatch):
     """Prices of few levels, so that the runs of several seeds look alike for a while."""
     kinds = [*POLICY.kinds]
     listed = ", ".join(f'"{kind}"' for kind in kinds)
@@ -63,7 +52,11 @@ def test_no_policy_sees_the_runs_beside_its_own(tmp_path, monkeypatch):
     assert len(shard_folders(parts)) == 3 * len(kinds)
     monkeypatch.setattr(cut, "LIGHT", 1e9)
     whole = perform(experiment, tmp_path / "whole", processes=1)[0].path
+    assert not (whole / "shards").exists()
     assert tables(parts) == tables(whole)
+    rows = pl.read_parquet(parts / "metrics.parquet")
+    assert rows["policy"].to_list()[:6] == [kinds[0]] * 3 + [kinds[1]] * 3
+    assert rows["t"].is_sorted()
 
 
 @linux

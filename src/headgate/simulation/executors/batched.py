@@ -26,7 +26,7 @@ from headgate.learning.local import LocalTraining
 from headgate.learning.networks import descend
 from headgate.learning.objectives import LocalAnswers
 from headgate.simulation.executors.executor import Executor, Ints, Work
-from headgate.simulation.executors.types import Group, Task, grouped, recording, rung, to_device
+from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, recording, rung, to_device
 
 GRAPHS = 64
 """How many recorded shapes are kept."""
@@ -68,6 +68,7 @@ class Batched(Executor[Task]):
         cls.need_full_batch(training)
         return 0.3 if task.device.type == "cuda" else 1.3
 
+    @native_kernels()
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
         theta, batch, weights, training, *_ = work
         runs, clients = weights.shape

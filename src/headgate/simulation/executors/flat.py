@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.networks import ClientSlopes, descend
 from headgate.simulation.executors.executor import Executor, Work
-from headgate.simulation.executors.types import Task
+from headgate.simulation.executors.types import Task, native_kernels
 
 
 class FlatLoop(Executor[Task]):
@@ -37,6 +37,7 @@ class FlatLoop(Executor[Task]):
     def cost(cls, task: Task, training: LocalTraining) -> float:
         return 1.0
 
+    @native_kernels()
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
         theta, batch, weights, training, seeds, t = work
         clients, offsets, shares = weights.shape[1], batch.offsets.tolist(), weights.tolist()
