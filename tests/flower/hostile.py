@@ -109,7 +109,6 @@ WRONG_REPORTS = {
 }
 WRONG_UPDATES = {
     "not finite": (with_arrays(w=np.array([1.0, np.nan])), "w holds numbers that are not finite"),
-    "infinite": (with_arrays(w=np.array([np.inf, 0.0])), "w holds numbers that are not finite"),
     "huge": (with_arrays(w=np.array([1e308, 0.0])), "w holds numbers that are not finite, or beyond 1e+100"),
     "shape": (with_arrays(w=np.zeros(3)), "w has shape (3,), expected (2,)"),
     "dtype": (with_arrays(w=np.zeros(2, np.float32)), "w is float32, expected float64"),
@@ -121,10 +120,8 @@ WRONG_UPDATES = {
     "too long": (with_arrays(w=np.full(2, 1e9)), "the update has length 1.41421e+09, at most 1e+06 is accepted"),
     "no arrays": (without("arrays"), "its answer has 0 sets of arrays"),
     "no array": (with_arrays(w=raw(b"no array")), "w cannot be read"),
-    "nothing": (with_arrays(w=raw(b"")), "w cannot be read"),
     "damaged bytes": (cut("w"), "w cannot be read"),
     "an npz": (with_arrays(w=raw(saved(np.zeros(2), np.savez))), "w cannot be read: it is not in numpy's form"),
-    "a compressed npz": (with_arrays(w=raw(saved(np.zeros(2), np.savez_compressed))), "w cannot be read: it is not in numpy's"),
     "objects": (with_arrays(w=raw(saved(np.array([None, 1]), allow_pickle=True))), "w is object, expected float64"),
     "a pickle": (with_arrays(w=raw(b"\x80\x04K\x01.")), "w cannot be read"),
     "another form": (with_arrays(w=raw(saved(np.zeros(2)), "torch.tensor")), "w cannot be read"),

@@ -186,8 +186,7 @@ def test_new_certificates_and_keys_by_command(flower, tmp_path):
     out, _ = flower("new", "app", "--clients", 4, "--rounds", 3, "--set", "training.lr=0.25")
     assert "4 clients" in out
     assert load(str(tmp_path / "app" / "app" / "recipe.toml")).training.lr == 0.25
-    _, err = flower("new", "app", code=4)
-    assert "exists already" in err
+    assert "exists already" in flower("new", "app", code=4)[1]
     made, _ = flower("certificates", "own", "--host", "fl.example.org")
     assert all((tmp_path / line).is_file() for line in made.splitlines())
     assert flower("key", "node.key")[0].strip() == "node.key.pub"

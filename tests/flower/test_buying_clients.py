@@ -13,7 +13,7 @@ from headgate.books.rules import choice_of
 from headgate.control.policies import Headgate
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError, HeadgateError, SettingError
 from headgate.experiment import load
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.sources import CallableSource, Sample
@@ -91,16 +91,11 @@ def test_a_source_with_too_few_is_bought_empty(tmp_path):
         ('{"rule": {"kind": "entropy"}, "window": 2, "keep": -1}', "keep must be a whole number"),
         ('{"rule": {"kind": "os:system"}, "window": 2, "keep": 0}', "rule = os:system: this client does not know it"),
         ('{"rule": {}, "window": 2, "keep": 0}', "this client does not know it"),
+        ('{"rule": {"kind": "margin", "ridge": -1}, "window": 2, "keep": 0}', r"order\.choice\.rule\.ridge: unknown key"),
     ],
 )
 def test_what_an_order_may_not_say(choice, message):
-    with pytest.raises(DataError, match=message):
-        choice_of(Order("one", 1, 0, 0, 2, 0, 4, 0, True, choice=choice))
-
-
-def test_a_setting_that_is_not_the_rules_is_refused():
-    choice = '{"rule": {"kind": "margin", "ridge": -1}, "window": 2, "keep": 0}'
-    with pytest.raises(SettingError, match=r"order\.choice\.rule\.ridge: unknown key"):
+    with pytest.raises(HeadgateError, match=message):
         choice_of(Order("one", 1, 0, 0, 2, 0, 4, 0, True, choice=choice))
 
 

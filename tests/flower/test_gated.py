@@ -54,7 +54,7 @@ def without_counter():
     return ArrayRecord({"w": Array(np.zeros(2, np.float32))})
 
 
-def an_app(store, mods=(), told=None):
+def an_app(store, mods=(), told=None, measured="accuracy"):
     """Training pulls towards the mean of what is held. `told` gets the names of the records that the function sees."""
 
     def learn(message, model, samples):
@@ -68,7 +68,7 @@ def an_app(store, mods=(), told=None):
 
     @app.evaluate()
     def evaluate(message, context):
-        metrics = MetricRecord({"accuracy": 0.5, "num-examples": 3})
+        metrics = MetricRecord({measured: 0.5, "num-examples": 3})
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
     return app
@@ -225,14 +225,7 @@ def test_one_client_with_other_names_or_a_huge_weight_neither_ends_the_run_nor_d
 
 def test_one_client_that_measures_something_else_does_not_end_the_run(tmp_path):
     world = GatedWorld(tmp_path, lambda: flower.FedAvg())
-
-    def tampered(message, plain=world.grid.deliver):
-        reply = plain(message)
-        if message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == 101:
-            return with_metrics({"other": 1.0, "num-examples": 5})(reply)
-        return reply
-
-    world.grid.deliver = tampered
+    world.grid.nodes[101].app = an_app(tmp_path / "stores", measured="other")
     result = world.result()
     assert [record["accuracy"] for record in result.evaluate_metrics_clientapp.values()] == [0.5] * ROUNDS
     assert [(event.round, event.client) for event in world.events("left out")] == [(t, 1) for t in range(1, ROUNDS + 1)]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from grids import FakeGrid, Node
 from simulated import OWN
+from worlds import World
 
 from headgate.books.accounts import Accounts
 from headgate.books.ledger_store import LEDGER, LedgerStore
@@ -66,12 +67,9 @@ def assert_same(task, folder, stores):
         for m in range(task.experiment.system.clients):
             with closing(BufferStore(stores / f"client-{m:05d}.sqlite", m)) as buffer:
                 held = buffer.held(store.experiment)
-            if ledger.places is None:
-                positions = np.arange(ledger.dropped[0, m], ledger.admitted[0, m])
-            else:
-                positions = np.sort(ledger.places[0, m][ledger.places[0, m] >= 0])
-            numbers = numbers_of(simulation, m, positions)
-            assert [sample.position for sample in held] == positions.tolist()
+            positions = World.held(ledger, m)
+            numbers = numbers_of(simulation, m, np.array(positions, np.int64))
+            assert [sample.position for sample in held] == positions
             assert [int(sample.key) for sample in held] == numbers.tolist()
         last = store.rounds()[-1]
     model = read_parameters(folder / PARAMETERS, last.parameters, last.sha256)[0]

@@ -128,8 +128,3 @@ def test_a_superlink_that_is_away_is_no_clients_failure():
 
     with pytest.raises(httpx.ConnectError):
         sent(Away({100: said(0, 100)}))
-
-
-def test_another_grid_stays_as_it_is():
-    grid = FakeGrid({})
-    assert guarded(grid) is grid

@@ -111,11 +111,8 @@ def test_a_command_shows_clients_and_offences(tmp_path, headgate):
     run = caught(tmp_path, with_receipt(position="\x1b[2J[red]")).folder / "run"
     command = "flower", "clients"
     said = json.loads(headgate(*command, run, "--format", "json")[0])
-    assert [(row["node"], row["quarantined"], row["offences"]) for row in said["clients"]] == [
-        (100, False, 0),
-        (101, True, 2),
-        (102, False, 0),
-    ]
+    standing = [(row["node"], row["quarantined"], row["offences"]) for row in said["clients"]]
+    assert standing == [(100, False, 0), (101, True, 2), (102, False, 0)]
     assert {event["kind"] for event in said["offences"]} >= {"rejected", "quarantined"}
     state = RunFolder.open(run).state
     assert (state["refused"], state["quarantined"]) == (2, 1)

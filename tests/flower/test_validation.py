@@ -89,27 +89,6 @@ def test_a_message_with_one_wrong_field_is_refused(message, changes, reason):
         from_wire(type(message), {**to_wire(message), **changes})
 
 
-def test_an_evaluation_that_cannot_be_read_is_left_out():
-    replies = [evaluated(node, metrics) for node, metrics in enumerate(JUDGED, 1)]
-    found = evaluations([*replies, replies[0]], {node: node for node in range(1, 9)})
-    assert [(one.client, one.n, one.metrics["accuracy"]) for one in found] == [(1, 4, 0.5)]
-
-
-JUDGED = [
-    {"accuracy": 0.5, "num-examples": 4},
-    {"accuracy": 1.0, "num-examples": 0},
-    {"accuracy": 1.0, "num-examples": 2**60},
-    {"accuracy": 1.0, "num-examples": float("nan")},
-    {"accuracy": 1.0},
-    {"accuracy": 1.0, "num-examples": 4, **{f"m{i}": 1.0 for i in range(200)}},
-]
-
-
-def evaluated(node, metrics):
-    FakeGrid({})  # says who sends messages
-    return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=Message(RecordDict(), node, "evaluate"))
-
-
 # arrays
 
 TWO = np.array([1.0, 2.0])
@@ -159,6 +138,18 @@ def test_an_answer_has_a_hundred_metrics_at_most_of_which_the_finite_numbers_cou
             numbers([{name: 2}])
     record = {"whole": 3, "most": -1e100, "more": 1.1e100, "nan": float("nan"), "yes": True, "list": [1.0], "word": "x"}
     assert numbers([record, {"real": 0.5}]) == {"whole": 3.0, "most": -1e100, "real": 0.5}
+
+
+def test_an_evaluation_that_cannot_be_read_is_left_out():
+    FakeGrid({})  # says who sends messages
+    good = {"accuracy": 0.5, "num-examples": 4}
+    wrong = [{"accuracy": 1.0, "num-examples": n} for n in (0, 2**60, float("nan"))] + [{"accuracy": 1.0}, good | some(200)]
+    replies = [
+        Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=Message(RecordDict(), node, "evaluate"))
+        for node, metrics in enumerate([good, *wrong], 1)
+    ]
+    found = evaluations([*replies, replies[0]], {node: node for node in range(1, 9)})
+    assert [(one.client, one.n, one.metrics["accuracy"]) for one in found] == [(1, 4, 0.5)]
 
 
 # what a client holds

@@ -57,7 +57,7 @@ def test_samples_of_a_run_that_is_over_are_removed_unless_they_are_kept_on_purpo
     assert world.admitted_by(2), "an order that comes late would buy again"
 
 
-def test_a_sample_is_erased_by_its_key_with_a_receipt_and_never_comes_back(tmp_path, headgate):
+def test_a_sample_is_erased_by_its_key_with_a_receipt_and_never_comes_back(tmp_path, headgate, monkeypatch):
     """The stream of each client is a loop of four samples, so each would come again soon."""
     world = World(tmp_path, an_experiment("fifo", 9))
     world.use(counting_app(tmp_path / "stores", loop=4))
@@ -71,26 +71,15 @@ def test_a_sample_is_erased_by_its_key_with_a_receipt_and_never_comes_back(tmp_p
     assert "client-00001.sqlite: none: 0 samples erased, 20" in told
     assert payload not in bytes_of(world, 0), "neither in the file nor in SQLite's log"
     world.play()
+    assert key not in [sample.key for sample in world.held_by(0)]
     with world.buffer(0) as buffer:
-        assert key not in [sample.key for sample in buffer.held(world.name())]
         assert [receipt[::2] for receipt in buffer.erasures()] == [(key, 1), ("none", 0)]
-        assert [receipt.samples for receipt in buffer.erase([key])] == [1], "a second erasure finds nothing more"
+    monkeypatch.setenv("HEADGATE_STORE", str(tmp_path / "stores"))
+    again = [[receipt.samples for receipt in receipts] for receipts in erase([key]).values()]
+    assert again == [[1], [0], [0]], "by a call as by the command; a second erasure finds nothing more"
     assert world.events("withdrawn")[0].client == 0
     assert world.events("rejected", "quarantined", "failed") == []
     assert any("of" in event.reason for event in world.events("short")), "what is barred is not charged"
-
-
-def test_an_app_erases_by_a_call(tmp_path, monkeypatch):
-    world = World(tmp_path, an_experiment("fifo", 4))
-    world.play(2)
-    monkeypatch.setenv("HEADGATE_STORE", str(tmp_path / "stores"))
-    keys = [sample.key for sample in world.held_by(1)]
-    receipts = erase(keys)
-    assert [len(each) for each in receipts.values()] == [len(keys)] * 3
-    assert [receipt.samples for receipt in receipts[world.store_of(1)]] == [1] * len(keys)
-    world.play()
-    (event,) = world.events("withdrawn")
-    assert event.reason == f"{len(keys)} samples that it held"
 
 
 def test_stores_are_emptied_by_hand(tmp_path, headgate):

@@ -189,7 +189,7 @@ class World:
                 assert sum(row.admitted for row in closed.values()) == ledger.admitted[0, m]
                 if settled and exact and not state.erased and m in rows and rows[m].heard == store.settled:
                     assert ledger.admitted[0, m] == state.position
-                    assert positions == self.held(accounts, m)
+                    assert positions == self.held(ledger, m)
             charged = sum(row.charge for row in (*store.orders(), *store.corrections()))
             assert np.isclose(charged, ledger.spent[0], rtol=1e-12, atol=0)
             if within_budget and next(iter(self.experiment.policies)) in WITHIN_BUDGET:
@@ -198,8 +198,8 @@ class World:
             return ledger
 
     @staticmethod
-    def held(accounts, m):
-        ledger = accounts.ledger
+    def held(ledger, m):
+        """The places of the samples that a client holds by the server's ledger."""
         if ledger.places is None:
             return list(range(ledger.dropped[0, m], ledger.admitted[0, m]))
         return sorted(ledger.places[0, m][ledger.places[0, m] >= 0].tolist())

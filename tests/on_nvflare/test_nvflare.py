@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,18 +34,20 @@ def prepared(folder, kind):
     return made, [folder / f"{site}.jsonl" for site in made.sites]
 
 
-def simulate(folder, sites):
+@contextmanager
+def simulator(folder, sites):
+    """NVFlare's; it is killed in the end with all that it started: its clients have sessions of their own."""
     command = [sys.executable, "-c", "from nvflare.cli import main; main()", "simulator", folder / "job" / "scenario"]
     more = ["-w", folder / "workspace", "-c", ",".join(sites), "-t", str(len(sites))]
     with (folder / "log").open("a") as log:
-        return psutil.Popen([*command, *more], stdout=log, stderr=log, cwd=folder)
-
-
-def kill(simulator):
-    """The simulator and all that it started: its clients have sessions of their own."""
-    for process in [simulator, *simulator.children(recursive=True)]:
-        process.kill()
-    simulator.wait(30)
+        started = psutil.Popen([*command, *more], stdout=log, stderr=log, cwd=folder)
+    try:
+        yield started
+    finally:
+        if started.poll() is None:
+            for process in [started, *started.children(recursive=True)]:
+                process.kill()
+            started.wait(30)
 
 
 def listens(process):
@@ -56,26 +59,9 @@ def rounds(log):
     return [t for t, *_ in entries(log)]
 
 
-def wait_until(happened, simulator, folder):
-    deadline = time.monotonic() + 120
-    while not happened():
-        assert simulator.poll() is None, (folder / "log").read_text()
-        assert time.monotonic() < deadline, (folder / "log").read_text()
-        time.sleep(0.1)
-
-
 def stalled(folder):
     """NVFlare's simulator at times loses a client while it starts, and then waits for it."""
     return time.time() - (folder / "log").stat().st_mtime > 30
-
-
-def finish(folder, sites):
-    simulator = simulate(folder, sites)
-    try:
-        assert simulator.wait(300) == 0
-    finally:
-        if simulator.is_running():
-            kill(simulator)
 
 
 def agreed(made, logs, refund=0):
@@ -107,16 +93,18 @@ def agreed(made, logs, refund=0):
 
 def test_six_rounds_and_a_killed_server_later_accounts_and_clients_agree(tmp_path):
     made, logs = prepared(tmp_path, "Scenario")
-    simulator = simulate(tmp_path, made.sites)
-    try:
-        wait_until(lambda: all(3 in rounds(own) for own in logs), simulator, tmp_path)
-        assert listens(simulator) == {"127.0.0.1"}
-    finally:
-        kill(simulator)
+    with simulator(tmp_path, made.sites) as first:
+        deadline = time.monotonic() + 120
+        while not all(3 in rounds(own) for own in logs):
+            assert first.poll() is None, (tmp_path / "log").read_text()
+            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+            time.sleep(0.1)
+        assert listens(first) == {"127.0.0.1"}
     with opened(tmp_path / "server") as store:
         assert (store.settled, store.begun().round) == (2, 3)
     (tmp_path / "go").touch()
-    finish(tmp_path, made.sites)
+    with simulator(tmp_path, made.sites) as second:
+        assert second.wait(300) == 0
 
     assert [rounds(own) for own in logs] == [[1, 2, 3, 3, 4, 5, 6], [1, 2, 3, 3, 4, 5, 6], [1, 3, 3, 4, 5, 6]]
     twice = [entry for log in map(entries, logs) for entry in log if log.count(entry) != 1 + (entry[0] == 3)]
@@ -138,16 +126,12 @@ def test_forty_rounds_of_changes_and_ten_kills_later_accounts_clients_and_export
     moments, kills, status = random.Random(35), 0, None
     while status is None:
         soon = max(rounds(logs[0]), default=0) + moments.randint(1, 3) if kills < 10 else 41
-        simulator = simulate(tmp_path, made.sites)
-        try:
-            while simulator.poll() is None and max(rounds(logs[0]), default=0) < soon and not stalled(tmp_path):
+        with simulator(tmp_path, made.sites) as playing:
+            while playing.poll() is None and max(rounds(logs[0]), default=0) < soon and not stalled(tmp_path):
                 time.sleep(0.1)
             time.sleep(moments.random())
-            status = simulator.poll()
-        finally:
-            if status is None:
-                kill(simulator)
-                kills += 1
+            status = playing.poll()
+        kills += status is None
         assert kills < 15, (tmp_path / "log").read_text()
     assert (status, kills >= 10) == (0, True), (tmp_path / "log").read_text()
 
