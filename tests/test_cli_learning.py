@@ -82,18 +82,18 @@ def test_a_cartesian_sweep_and_senseless_ones(headgate, tmp_path):
 def test_resume_from_the_command_line(headgate, python, tmp_path, times, left):
     """Ctrl-C ends after the round; a second one at once, which is told and recorded as well."""
     folder = tmp_path / "r"
-    script = (
-        "import os, signal, sys\n"
-        "from headgate.simulation import run\n"
-        "step = run.Simulation.step\n"
-        "def stop(self):\n"
-        "    done = step(self)\n"
-        f"    for _ in range({times} if done.t == 3 else 0): os.kill(os.getpid(), signal.SIGINT)\n"
-        "    return done\n"
-        "run.Simulation.step = stop\n"
-        "from headgate.cli import main\n"
-        "main()\n"
-    )
+    script = f"""if True:
+        import os, signal
+        from headgate.cli import main
+        from headgate.simulation import run
+        step = run.Simulation.step
+        def stop(self):
+            done = step(self)
+            for _ in range({times} if done.t == 3 else 0): os.kill(os.getpid(), signal.SIGINT)
+            return done
+        run.Simulation.step = stop
+        main()
+    """
     words = ["run", "digits", "--rounds", "6", "--seeds", "1", "--policies", "constant", "--progress", "none"]
     _, said = python("-c", script, *words, "--out", folder, code=130)
     assert said.strip() == f"interrupted after round {left} of 6; continue with: headgate run --resume {folder}"
@@ -109,8 +109,7 @@ def test_every_part_may_come_from_outside_the_package(headgate, tmp_path):
     frame = pl.read_parquet(tmp_path / "m" / "metrics.parquet")
     assert set(frame["policy"]) == {"headgate", "steps", "below", "constant"}
     assert frame.filter(pl.col("t") == 40)["test_accuracy"].min() > 0.8
-    own = [path for path in EXAMPLES.glob("my_*.py") if len(path.read_text("utf-8").splitlines()) > 35]
-    assert not own
+    assert max(len(path.read_text("utf-8").splitlines()) for path in EXAMPLES.glob("my_*.py")) <= 35
 
 
 def test_an_executor_may_come_from_outside_the_package(headgate, tmp_path, monkeypatch):

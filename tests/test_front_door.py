@@ -152,11 +152,8 @@ def test_a_plan_is_that_of_the_command_line(policy, typed):
     told = json.loads(typed("headgate", *words)[0])
     made = headgate.plan(e, policy)
     assert told == json.loads(json.dumps(made.numbers))
-    kept = {"bound", "oracle_bound", "regret", "cost_violation", "buffer_violation", "peak_buffer"}
-    assert {"K", "rate", "V", "rho"} | kept <= told.keys()
     assert (told["K"] is None) == (policy in ("headgate", "oracle"))
-    assert bool(made.warning) == (policy != "headgate")
-    assert (policy in made.warning or "headgate" in made.warning) or policy == "headgate"
+    assert ("headgate" in made.warning) == (policy != "headgate")
 
 
 def test_a_plan_takes_an_object_and_says_where_it_breaks_a_limit():
@@ -195,8 +192,7 @@ def test_a_labelling_queue_goes_from_plan_to_report(tmp_path, capsys, monkeypatc
     assert (tmp_path / "queue" / "report.html").is_file()
     rows = {row["policy"]: row for row in run.summary.to_dicts()}
     assert list(rows) == ["headgate", "by-lot", "unsure", "every-hour"]
-    metrics = run.frame
-    spent = metrics.group_by("policy", "seed").agg(pl.col("spend", "looks").sum())
+    spent = run.frame.group_by("policy", "seed").agg(pl.col("spend", "looks").sum())
     assert (spent["spend"] <= 12 * 20.0 * (1 + 1e-9)).all()
     assert (spent.filter(pl.col("policy") == "unsure")["looks"] > 0).all()
 

@@ -16,12 +16,14 @@ import tomli_w
 
 import headgate as package
 from headgate.analysis.comparison import rows as compared_rows
+from headgate.analysis.curves import policy_curves
 from headgate.analysis.formatting import percent
 from headgate.analysis.limits import conclusion
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_finished, read_runs
 from headgate.analysis.summary import TEXTS, columns, summarise
 from headgate.records.reader import RunFolder, look_for_runs
+from headgate.web.api import Json
 
 from .analysis.run_folders import Page
 from .web.folders import MadeUp, sweep
@@ -124,36 +126,25 @@ def test_a_line_of_the_list_is_what_the_reader_says(made, listed, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_page_says_what_the_reader_says(made, page, name):
-    detail, run = page.get(f"/api/runs/{name}").json, RunFolder.open(path_of(made[0], name))
-    found = read_runs([run])
-    assert detail["summary"] == by_reader(run.path)
-    assert detail["conclusion"] == conclusion(found) != ""
+def test_page_python_and_report_say_what_the_reader_says(made, page, headgate, tmp_path, name):
+    run = RunFolder.open(path_of(made[0], name))
+    found, said = read_runs([run]), by_reader(run.path)
     shown = columns(run.target, [summarise(one, run.target) for one in found])
     texts = [[TEXTS[name](summarise(one, run.target)) for name in shown] for one in found]
+    detail = page.get(f"/api/runs/{name}").json
+    assert detail["summary"] == said
+    assert detail["conclusion"] == conclusion(found) != ""
     assert [[cell["text"] for cell in row] for row in detail["table"]["rows"]] == texts
     curves = page.get(f"/api/runs/{name}/curves").json["policies"]
-    assert [(own["rounds"], own["complete"]) for own in curves] == [(one.farthest, one.complete) for one in found]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_python_says_what_the_reader_says(made, name):
-    run = package.open(path_of(made[0], name))
-    assert as_json(run.summary.to_dicts()) == by_reader(run.path)
-    assert run.frame.height == sum(int(one.reached.sum()) for one in read_runs(run.folders))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_report_says_what_the_reader_says(made, tmp_path, headgate, name):
-    run = RunFolder.open(path_of(made[0], name))
+    assert curves == json.loads(Json([policy_curves(one, points=400) for one in found]).body)
+    own = package.open(run.path)
+    assert as_json(own.summary.to_dicts()) == said
+    assert own.frame.height == sum(int(one.reached.sum()) for one in found)
     text = write_report([run], tmp_path / "report.html", run.target).read_text("utf-8")
     headgate("report", run.path, "--out", tmp_path / "again.html")
     assert (tmp_path / "again.html").read_text("utf-8") == text
-    found = read_runs([run])
-    shown = columns(run.target, [summarise(one, run.target) for one in found])
     data = Page(text).data
-    cells = [cell["text"] for row in data["table"]["rows"] for cell in row]
-    assert cells == [TEXTS[name](summarise(one, run.target)) for one in found for name in shown]
+    assert [[cell["text"] for cell in row] for row in data["table"]["rows"]] == texts
     assert data["said"] == conclusion(found)
 
 

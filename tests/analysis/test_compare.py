@@ -126,12 +126,10 @@ def test_budgets_are_added_later_and_nothing_to_what_was_run_otherwise(tmp_path)
 
 
 def test_a_stop_says_that_the_same_command_goes_on(tmp_path, monkeypatch):
-    from headgate.simulation import schedule
-
     def stopped(*given, **more):
         raise Interrupted("interrupted after 3 of 12 rounds", "continue with: headgate run --resume x")
 
-    monkeypatch.setattr(schedule, "perform", stopped)
+    monkeypatch.setattr("headgate.simulation.schedule.perform", stopped)
     with pytest.raises(Interrupted, match="after 3 of 12 rounds; nothing is lost, the same command resumes"):
         call("digits", *BUDGETS, *SMALL, "--out", str(tmp_path / "out"))
 
@@ -151,10 +149,8 @@ def test_a_file_of_ones_own_is_compared_with_its_own_policies(tmp_path, monkeypa
     )
     own = call("mine.toml", "--budgets", "20", "--quiet", "--out", "own", "--processes", "1")
     assert own.stderr.splitlines()[0] == "comparing bare, headgate, each held to the money and the buffers"
-    assert {row["policy"] for row in json.loads((tmp_path / "own" / "compare.json").read_text())["rows"]} == {
-        "bare",
-        "headgate",
-    }
+    rows = json.loads((tmp_path / "own" / "compare.json").read_text("utf-8"))["rows"]
+    assert {row["policy"] for row in rows} == {"bare", "headgate"}
     shipped = call("digits", "--budgets", "20", "--rounds", "2", "--seeds", "1", "-q", "--out", "shipped", "--processes", "1")
     assert shipped.stderr.startswith("comparing headgate, constant, acdpp, below, oracle, each held")
 

@@ -55,6 +55,7 @@ def test_the_page_s_numbers(tmp_path):
     assert best["half"] == pytest.approx([0.30777, 0.46165, 0.30777], rel=1e-4)
     assert (wicked["evaluated"], wicked["judged"]["best_accuracy"]["half"]) == ([2], [None])
     assert a["series"]["debt"]["mean"] == [0, 1, 2, 3]
+    assert a["series"]["spent"]["mean"] == pytest.approx([(10 + 12 + 900) / 3 * t for t in (1, 2, 3, 4)])
     heat = data["heats"][0]
     assert (heat["clients"], heat["t"], heat["buffers"]) == (["0", "1"], [1, 2, 3, 4], [4, 6])
     assert heat["ratio"][0] == pytest.approx([(8 + 250) / 12, (10 + 250) / 12, (12 + 250) / 12, (8 + 250) / 12], rel=1e-3)

@@ -67,10 +67,7 @@ def test_the_interval_holds_what_other_seeds_say():
     assert others >= 75
 
 
-@given(
-    values=st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=2, max_size=6),
-    wanted=st.floats(0, 1),
-)
+@given(values=st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=2, max_size=6), wanted=st.floats(0, 1))
 def test_the_curve_never_falls_and_money_is_the_least_that_reaches(values, wanted):
     money = np.geomspace(1.0, 100.0, len(values))
     curve = Frontier(money, np.array(values).T)

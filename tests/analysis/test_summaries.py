@@ -109,10 +109,7 @@ def test_runs_of_different_data_are_not_ranked_together(tmp_path):
 
 
 def test_a_running_run_counts_up_to_the_last_common_round(tmp_path):
-    metrics = [
-        *rows("a", 0, spend=[10.0, 20.0, 30.0]),
-        *rows("a", 1, spend=[10.0, 20.0]),
-    ]
+    metrics = [*rows("a", 0, spend=[10.0, 20.0, 30.0]), *rows("a", 1, spend=[10.0, 20.0])]
     run = write(tmp_path / "run", metrics, [], rounds=9, policies=["a", "b"], seeds=[0, 1], state="running")
     a, b = policy_summaries(RunFolder.open(run))
     assert (a.runs, a.rounds, a.spend_per_round, a.cost_violation, a.buffer_violation) == (2, 2, 15.0, 10.0, None)

@@ -117,14 +117,11 @@ def test_runs_are_listed_newest_first_and_what_is_none_is_passed_over(tmp_path):
         ("config.toml", b"\xff\xfe", "config.toml: is damaged, it is not UTF-8"),
         ("config.toml", "[run]\nrounds = 3", "config.toml: system.buffers: is missing"),
         ("config.toml", "[system]\nbuffers = []\nbudget = 1", r"config.toml: system.buffers = \[\]: at least one"),
-        ("config.toml", "[system]\nbuffers = [1.5]\nbudget = 1", r"config.toml: system.buffers = \[1.5\]: must be a whole"),
         ("config.toml", "[system]\nbuffers = [1]\nbudget = nan", "config.toml: system.budget = nan"),
-        ("config.toml", "[system]\nbuffers = [1]\nclients = 0\nbudget = 1", "config.toml: system.clients = 0"),
         ("environment.json", "[1]", "environment.json: must hold a JSON object"),
         ("environment.json", "{", "environment.json: not valid JSON"),
         ("state.json", "{}", "state.json: state = None is not"),
         ("state.json", '{"state": "running", "round": 1.5}', "state.json: round = 1.5 is not"),
-        ("state.json", '{"state": "running", "round": 1, "rounds": 2, "pid": true}', "state.json: pid = True"),
         ("state.json", '{"state": "running", "round": 1, "rounds": 2, "pid": 1}', "state.json: policies = None is not"),
     ],
 )
@@ -173,10 +170,6 @@ def test_the_points_of_a_sweep_are_listed(tmp_path):
     ]  # fmt: skip
     assert [path.name for path in points_of(tmp_path / "study")] == ["K=3", "K=5"]
     assert points_of(tmp_path / "alone") == [tmp_path / "alone"]
-    for wrong in ('["../../elsewhere"]', "3"):
-        (tmp_path / "study" / "sweep.json").write_text(f'{{"points": {wrong}}}')
-        with pytest.raises(DataError, match=r"sweep\.json: is damaged"):
-            points_of(tmp_path / "study")
 
 
 def test_memory_is_known_without_the_table_of_the_clients(tmp_path):

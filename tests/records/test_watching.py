@@ -2,7 +2,7 @@
 
 import json
 from contextlib import contextmanager
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 from hypothesis import given
@@ -22,24 +22,14 @@ from .test_shards import in_parts
 SETTINGS = ["run.seeds=3", "run.rounds=4", 'run.policies=["hybrid", "constant"]']
 
 
-class Notes:
-    def __init__(self):
-        self.told = []
-
-    def start(self, name, config, folder):
-        self.told.append((name, folder))
-
-    def log(self, policy, t, values):
-        self.told.append((policy, t, values))
-
-    def close(self):
-        self.told.append("closed")
-
-
 @contextmanager
-def watching(notes):
-    with patch("headgate.records.trackers.make_trackers", lambda names: [notes]), Watching(["notes"]) as watch:
+def watching(told):
+    """With a tracker that puts there what it is told to log: policy, round, values."""
+    tracker = Mock(["start", "log", "close"])
+    with patch("headgate.records.trackers.make_trackers", lambda names: [tracker]), Watching(["notes"]) as watch:
         yield watch
+    told += [call.args for call in tracker.log.call_args_list]
+    assert [name for name, *_ in tracker.mock_calls] == ["start", *["log"] * len(told), "close"]
 
 
 def row(policy, seed, t):
@@ -48,13 +38,12 @@ def row(policy, seed, t):
 
 @given(st.permutations([(policy, seed) for policy in ("hybrid", "constant") for seed in range(3)]))
 def test_a_mean_waits_for_all_seeds(tmp_path_factory, order):
-    notes, folder = Notes(), tmp_path_factory.mktemp("watch") / "run"
+    told, folder = [], tmp_path_factory.mktemp("watch") / "run"
     in_parts(folder, SETTINGS)
-    with watching(notes) as watch:
+    with watching(told) as watch:
         for policy, seed in order:  # part after part
             for t in range(1, 5):
                 watch(folder, [row(policy, seed, t)])
-    told = notes.told[1:-1]
     assert [(policy, t) for policy, t, _ in told if policy == "hybrid"] == [("hybrid", t) for t in range(1, 5)]
     assert len(told) == 8
     for _, t, values in told:
@@ -63,13 +52,12 @@ def test_a_mean_waits_for_all_seeds(tmp_path_factory, order):
 
 
 def test_taken_up_again_it_knows_what_the_parts_that_are_ahead_have_done(tmp_path):
-    notes = Notes()
+    told = []
     for seed, part in enumerate(in_parts(tmp_path / "run", SETTINGS)[:3]):
         RunWriter(part).append("metrics", [row("hybrid", seed, t) for t in (1, 2) if t + seed < 4])
-    with watching(notes) as watch:
+    with watching(told) as watch:
         watch(tmp_path / "run", [row("hybrid", 2, 2)])
-    assert [each[:2] for each in notes.told[1:-1]] == [("hybrid", 2)]
-    assert notes.told[-1] == "closed"
+    assert [each[:2] for each in told] == [("hybrid", 2)]
 
 
 def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, monkeypatch):
@@ -80,16 +68,14 @@ def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, m
     def some(self, chunks, *given):
         execute(self, dict(list(chunks.items())[::4]), *given)  # a seed of each policy, and then comes Ctrl-C
 
-    folder, notes = tmp_path / "run", Notes()
+    folder, told = tmp_path / "run", []
     monkeypatch.setattr(InProcess, "execute", some)
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), folder, processes=1)
     monkeypatch.setattr(InProcess, "execute", execute)
-    with watching(notes) as watch:
+    with watching(told) as watch:
         perform(None, folder, processes=1, watch=watch)
-    assert sorted(each[:2] for each in notes.told[1:-1]) == [
-        (policy, t) for policy in ("constant", "hybrid") for t in range(1, 5)
-    ]
+    assert sorted(each[:2] for each in told) == [(policy, t) for policy in ("constant", "hybrid") for t in range(1, 5)]
     assert not watch._runs[folder][-1]
 
 

@@ -103,13 +103,9 @@ def test_only_plain_files_of_a_stated_size_are_read(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "file")
     (tmp_path / "file").write_text("{}" + " " * JSON)
     (tmp_path / "folder").mkdir()
-    for name, said in (
-        ("pipe", "no plain file"),
-        ("link", "it is a link"),
-        ("file", "larger than 8 MiB"),
-        ("folder", "cannot"),
-    ):
-        with pytest.raises(DataError, match=said):
+    said = {"pipe": "no plain file", "link": "it is a link", "file": "larger than 8 MiB", "folder": "cannot"}
+    for name, why in said.items():
+        with pytest.raises(DataError, match=why):
             read_object(tmp_path / name)
     (tmp_path / "settings").write_text("x = inf\ny = [1, 'a', true]\n")
     assert read_toml(tmp_path / "settings") == {"x": float("inf"), "y": [1, "a", True]}

@@ -40,14 +40,12 @@ class Price(Fixed):
 
 
 @pytest.fixture
-def planted(tmp_path, monkeypatch):
+def planted(tmp_path, monkeypatch, forgets_modules):
     """A module in the working folder; tells whether it was imported."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "planted_code", raising=False)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "planted_code.py").write_text(PLANTED)
-    yield (tmp_path / "was-imported").exists
-    sys.modules.pop("planted_code", None)
+    return (tmp_path / "was-imported").exists
 
 
 UNUSED = [

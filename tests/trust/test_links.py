@@ -61,10 +61,10 @@ def test_folders_within_that_are_links_are_left_alone(tmp_path, kind, name):
     assert sorted(each.name for each in elsewhere.iterdir()) == ["00000099", "mine"]
 
 
-@pytest.mark.parametrize("point", ["..", ".", "", "../elsewhere", "/etc", 7, None])
-def test_points_of_a_sweep_lie_within_it(tmp_path, point):
+@pytest.mark.parametrize("points", [*([each] for each in ("..", ".", "", "../elsewhere", "/etc", 7, None)), 3])
+def test_points_of_a_sweep_lie_within_it(tmp_path, points):
     folder = copied("sweep", tmp_path)
-    (folder / "sweep.json").write_text(json.dumps({"points": [point]}))
+    (folder / "sweep.json").write_text(json.dumps({"points": points}))
     for way in (lambda: headgate.open(folder), lambda: perform(None, folder, processes=1)):
         with pytest.raises(DataError, match=r"sweep\.json: is damaged"):
             way()

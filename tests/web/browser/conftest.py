@@ -42,7 +42,7 @@ def context(browser):
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory):
+def served(tmp_path_factory):
     """Runs that are not played any more, for all who only look."""
     folder = tmp_path_factory.mktemp("served")
     MadeUp(folder / "done", policies=("acdpp", "hybrid", "constant", "headgate"), seeds=3, rounds=20).finish()
@@ -50,20 +50,16 @@ def shared(tmp_path_factory):
     MadeUp(folder / "stopped", seeds=2).play(3).say("interrupted", diverged=[("acdpp", 1)])
     MadeUp(folder / "crowded", policies=("acdpp",), seeds=1, rounds=6, buffers=[5 + m % 4 for m in range(150)]).finish()
     MadeUp(folder / "a-run-with-a-rather-long-name", seeds=2).finish()
+    MadeUp(folder / "gamma <b>&amp;", policies=("headgate",), rounds=6).finish()
     with Served(folder) as one:
         yield one
 
 
 @pytest.fixture(scope="session")
-def served(shared):
-    return shared
-
-
-@pytest.fixture(scope="session")
-def elsewhere(shared):
+def elsewhere(served):
     """A picture, to leave a page for. On the same host: for `about:blank` the browser would start another process, and that
     would read and compile all of Plotly again."""
-    return f"http://127.0.0.1:{shared.port}/static/mark.svg"
+    return f"http://127.0.0.1:{served.port}/static/mark.svg"
 
 
 @pytest.fixture(scope="session")

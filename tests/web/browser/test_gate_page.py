@@ -64,7 +64,7 @@ def test_without_a_run_a_rehearsal_is_shown(tab, tmp_path):
 
 
 def test_the_tour_explains_and_escape_ends_it(tab, served):
-    page = tab(served, "/gate/done?round=1", still=True)
+    page = tab(served, "/gate/done?round=1")
     tour = page.get_by_role("region", name="The paper in one minute")
     tour.get_by_role("button", name="Start").click()
     titles = []
@@ -79,7 +79,7 @@ def test_the_tour_explains_and_escape_ends_it(tab, served):
 
 
 def test_nothing_plays_by_itself_for_those_who_want_no_motion(tab, served):
-    page = tab(served, "/gate/done", still=True)
+    page = tab(served, "/gate/done")
     expect(page.locator("canvas.stage-canvas")).to_have_attribute("data-playing", "false")
     page.get_by_role("button", name="Play").click()
     expect(readout(page, "Round")).to_have_text(re.compile(r"^[1-9]\d* / 20$"))

@@ -16,10 +16,6 @@ def plot(page, title):
     return page.locator("figure", has_text=title).locator(".plot")
 
 
-def points(page, title="Test accuracy"):
-    return int(plot(page, title).get_attribute("data-points") or 0)
-
-
 def test_every_figure_is_drawn_with_its_text_alternative_and_a_link_reproduces_the_view(tab, served):
     page = tab(served, "/run/done")
     expect(page.get_by_role("heading", level=1)).to_have_text("done")
@@ -61,12 +57,13 @@ def test_rounds_appear_as_they_land_until_the_run_is_finished_and_take_nobodys_p
     page = tab(tmp_path, "/run/live")
     expect(page.locator(".live-mark")).to_have_text("live")
     expect(page.locator(".status-line")).to_contain_text("round 2 of 12")
-    expect(plot(page, "Test accuracy")).to_have_attribute("data-points", re.compile(r"\d"))
-    before = points(page)
+    drawn = plot(page, "Test accuracy")
+    expect(drawn).to_have_attribute("data-points", re.compile(r"\d"))
+    before = drawn.get_attribute("data-points")
     made.play(6)
     expect(page.locator(".status-line")).to_contain_text("round 8 of 12")
-    expect(plot(page, "Test accuracy")).not_to_have_attribute("data-points", str(before))
-    assert points(page) > before
+    expect(drawn).not_to_have_attribute("data-points", before)
+    assert int(drawn.get_attribute("data-points")) > int(before)
     meaning = page.get_by_text("What the columns mean")
     meaning.click()
     meaning.focus()

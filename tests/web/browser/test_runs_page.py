@@ -9,19 +9,8 @@ from headgate.analysis.formatting import percent
 from headgate.web.runs import Library
 
 from ..folders import MadeUp
-from ..served import Served
 
 expect = pytest.importorskip("playwright.sync_api").expect
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    MadeUp(folder / "alpha", policies=("acdpp", "constant")).finish()
-    MadeUp(folder / "beta", policies=("constant",)).play(5).say("interrupted")
-    MadeUp(folder / "gamma <b>&amp;", policies=("headgate",), rounds=6).finish()
-    with Served(folder) as one:
-        yield one
 
 
 def names(page):
@@ -38,19 +27,20 @@ def test_an_empty_folder_says_what_to_do_and_the_first_run_appears(tab, tmp_path
 
 def test_search_sort_and_states(tab, served):
     page = tab(served, "/?sort=name&order=asc")
-    expect(names(page)).to_have_text(["alpha", "beta", "gamma <b>&amp;"])
-    expect(page.locator("tr[data-name=beta] .state")).to_have_text("interrupted")
-    expect(page.locator("tr[data-name=alpha] .spark path")).to_have_count(1)
+    listed = ["a-run-with-a-rather-long-name", "another", "crowded", "done", "gamma <b>&amp;", "stopped"]
+    expect(names(page)).to_have_text(listed)
+    expect(page.locator("tr[data-name=stopped] .state")).to_have_text("interrupted")
+    expect(page.locator("tr[data-name=done] .spark path")).to_have_count(1)
     page.get_by_role("button", name="Run", exact=True).click()
-    expect(names(page)).to_have_text(["gamma <b>&amp;", "beta", "alpha"])
+    expect(names(page)).to_have_text(listed[::-1])
     page.get_by_role("searchbox", name="Search runs").fill("constant inter")
-    expect(names(page)).to_have_text(["beta"])
-    expect(page.locator(".count")).to_have_text("1 of 3 runs")
+    expect(names(page)).to_have_text(["stopped"])
+    expect(page.locator(".count")).to_have_text("1 of 6 runs")
     page.reload()
-    expect(names(page)).to_have_text(["beta"])
+    expect(names(page)).to_have_text(["stopped"])
     page.get_by_role("searchbox", name="Search runs").fill("nothing of the kind")
     page.get_by_role("button", name="Show all runs").click()
-    expect(names(page)).to_have_count(3)
+    expect(names(page)).to_have_count(6)
 
 
 def test_spend_is_that_of_the_best_and_red_only_where_that_broke_a_limit(tab, tmp_path):
@@ -77,13 +67,13 @@ def test_numbers_are_rounded_as_in_the_terminal(tab, served):
 
 def test_choosing_runs_leads_to_their_comparison(tab, served):
     page = tab(served)
-    page.get_by_label("Choose alpha").check()
-    page.get_by_label("Choose beta").check()
+    page.get_by_label("Choose done").check()
+    page.get_by_label("Choose stopped").check()
     page.get_by_role("button", name="Compare 2 runs").click()
-    expect(page).to_have_url(re.compile("compare.runs=alpha&runs=beta"))
-    expect(page.get_by_role("row", name="beta: constant")).to_be_visible()
+    expect(page).to_have_url(re.compile("compare.runs=done&runs=stopped"))
+    expect(page.get_by_role("row", name="stopped: constant")).to_be_visible()
     page.go_back()
-    expect(names(page)).to_have_count(3)
+    expect(names(page)).to_have_count(6)
 
 
 def test_many_runs_are_shown_a_page_at_a_time(tab, tmp_path):
