@@ -21,7 +21,7 @@ from headgate.errors import DataError, Interrupted, SettingError
 from headgate.escaping import shown
 from headgate.experiment import Experiment, sweep_points
 from headgate.experiment import load as load_recipe
-from headgate.progress import counted, every, progress_bar
+from headgate.progress import counted, ticked
 from headgate.records.reader import RunFolder
 from headgate.records.tables import points_of
 from headgate.registry import nearest
@@ -194,13 +194,9 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
     """
     _check_loaded(experiment)
     experiment.check_prices()
-    results: dict[str, Rehearsal] = {}
-    e = experiment
-    with progress_bar(quiet) as bar:
-        task = bar.add_task("", total=e.rounds * len(e.policies))
-        for name, policy in e.policies.items():
-            bar.update(task, description=f"{name}, {len(e.seeds)} seeds")
-            tick = every(lambda done: bar.update(task, advance=done))
+    results, e = dict[str, Rehearsal](), experiment
+    for name, policy in e.policies.items():
+        with ticked(f"{name}, {len(e.seeds)} seeds", e.rounds, quiet) as tick:
             results[name] = rehearse_policy(e.system, policy, e.given_for(policy).prices, e.seeds, e.rounds, tick)
     return RehearsalResult(experiment, results)
 

@@ -16,16 +16,6 @@ FIRST, NEXT = 5.0, 30.0
 """seconds until the first line where there is no terminal, and between two of them"""
 
 
-def every(advance: Callable[[int], None], rounds: int = 25) -> Callable[[int], None]:
-    """Tell the bar every so many rounds; drawing it costs more than deciding a round."""
-
-    def tick(t: int) -> None:
-        if t % rounds == 0:
-            advance(rounds)
-
-    return tick
-
-
 def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
     console = Console(stderr=True)
     if not quiet and not console.is_terminal:
@@ -69,10 +59,15 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def ticked(text: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar over so many rounds: it is called with each one that is done."""
+    """A bar over so many rounds: it is called with each one that is done, and drawn every 25, as that takes longer."""
     with progress_bar(quiet) as bar:
         task = bar.add_task(printable(text), total=total)
-        yield every(lambda done: bar.update(task, advance=done))
+
+        def tick(t: int) -> None:
+            if t % 25 == 0:
+                bar.update(task, advance=25)
+
+        yield tick
 
 
 @contextmanager

@@ -2,13 +2,13 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.status import Status
 from typer.core import TyperGroup
 
 from headgate.escaping import json_text, printable
@@ -57,13 +57,8 @@ def recipe_overrides(
     return overrides
 
 
-@contextmanager
-def status(format_: Format, text: str) -> Iterator[None]:
-    if format_ is Format.json:
-        yield
-    else:
-        with Console(stderr=True).status(text):
-            yield
+def status(format_: Format, text: str) -> Status:
+    return Console(stderr=True, quiet=format_ is Format.json).status(text)
 
 
 def print_json(value: Any) -> None:

@@ -40,21 +40,21 @@ class Tracker:
         self.kind, self._logs, self._ends = kind, dict[str, Log](), ExitStack()
 
     def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
-        """Gets ready to log the experiment `name`, into `folder` where it writes files; refuses where it cannot."""
+        """Prepare to log the experiment `name`, into `folder` if it writes files; refuse where that is not possible."""
         simple = str | int | float | None
         settings = {key: value if isinstance(value, simple) else str(value) for key, value in dotted(config)}
         self._begin = _TRACKERS[self.kind](name, settings, folder, self._ends)
 
     def log(self, policy: str, t: int, values: Mapping[str, float | None]) -> None:
-        """Means over seeds of one policy after round `t`; NaN and None are left out."""
+        """Log means over seeds of one policy after round `t`; NaN and None are left out."""
         known = {name: float(value) for name, value in values.items() if value is not None and not math.isnan(value)}
+        if known and policy not in self._logs:
+            self._logs[policy] = self._begin(policy)
         if known:
-            if policy not in self._logs:
-                self._logs[policy] = self._begin(policy)
             self._logs[policy](t, known)
 
     def close(self) -> None:
-        """Ends all runs; more than once, or without a start, is no harm."""
+        """End all runs. It may be called again, or without a start."""
         self._ends.close()
 
 

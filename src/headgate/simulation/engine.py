@@ -37,7 +37,7 @@ from headgate.learning.purchases import (
 from headgate.learning.server import aggregation_weights, draw_cohort
 from headgate.learning.streams import Stream
 from headgate.simulation.executors.gram import one_thread
-from headgate.simulation.learner import RoundSamples, learner_of
+from headgate.simulation.learner import Models, RoundSamples, learner_of
 from headgate.simulation.rounds import FEW, Prepared, Round, client_rows, heard_losses, metric_rows
 
 MOST_WITHOUT_COHORT = 10_000
@@ -95,7 +95,8 @@ class Simulation:
         """whether some clients look before they buy"""
         self.t = 0
         self.ledgers: Mapping[str, Ledger] = {name: each.open() for name, each in self.controllers.items()}
-        self.models = self.learner.start(self.run_seeds)
+        theta = self.learner.start(self.run_seeds)
+        self.models = Models(theta, theta, given.server.start(theta))
         self.uses = UseCounts(len(self.run_seeds), max(stream.samples for stream in self.streams))
         self.diverged = np.zeros(len(self.run_seeds), dtype=np.int64)
         """the round in which a run's model stopped being finite; 0: it has not"""

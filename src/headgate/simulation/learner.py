@@ -65,11 +65,6 @@ class Learner(ABC):
     def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
         self.experiment, self.dataset, self.training = experiment, dataset, experiment.local
 
-    def start(self, seeds: Sequence[int]) -> Models:
-        """Before round 1: one model for each seed."""
-        theta = self._beginning(seeds)
-        return Models(theta, theta, self.experiment.server.start(theta))
-
     def launch(
         self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: Sequence[int]
     ) -> tuple[Models, Array]:
@@ -149,7 +144,8 @@ class Learner(ABC):
         """What the record says of the machinery."""
 
     @abstractmethod
-    def _beginning(self, seeds: Sequence[int]) -> Array: ...
+    def start(self, seeds: Sequence[int]) -> Array:
+        """One model for each seed before round 1, (R, P)."""
 
     @abstractmethod
     def _ragged(self, batch: RoundSamples) -> RaggedBatch: ...

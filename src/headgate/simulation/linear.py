@@ -130,7 +130,7 @@ class LinearLearner(Learner):
     def facts(self) -> dict[str, Any]:
         return {"executor": self.executor.name, "device": "cpu", "dtype": self.dtype.name}
 
-    def _beginning(self, seeds: Sequence[int]) -> Floats:
+    def start(self, seeds: Sequence[int]) -> Floats:
         return np.zeros((len(seeds), self.task.size), self.dtype)
 
     def _ragged(self, batch: RoundSamples) -> RaggedBatch:

@@ -84,7 +84,7 @@ class NetLearner(Learner):
         used = str(self.task.arithmetic).removeprefix("torch.")
         return {"torch": torch.__version__, "executor": self.executor.name, "device": device, "dtype": used}
 
-    def _beginning(self, seeds: Sequence[int]) -> Tensor:
+    def start(self, seeds: Sequence[int]) -> Tensor:
         model, shape, classes = self.experiment.model, self.dataset.shape, self.task.classes
         start = {seed: initial_parameters(model, shape, classes, seed) for seed in dict.fromkeys(seeds)}
         return torch.stack([start[seed] for seed in seeds]).to(self.task.device, self.task.dtype)

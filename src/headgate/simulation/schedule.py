@@ -158,8 +158,7 @@ def _tasks(points: Experiment | Points | None, folder: Path, held: FolderLock, t
 def _task(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequence[str]) -> _Task:
     if folder.is_dir():
         held.take(folder, folder)
-    empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if empty or (folder.is_dir() and left_by_a_killed_start(folder)):
+    if not folder.exists() or (folder.is_dir() and (left_by_a_killed_start(folder) or not any(folder.iterdir()))):
         return _Task(wanted, folder, fresh=True) if wanted is not None else _never_begun(folder, trust)
     if not (folder / CONFIG).exists():
         raise DataError(f"{folder}: not a run folder, {CONFIG} is missing")
