@@ -82,12 +82,8 @@ def _as_written(found: Mapping[str, Finding], why: str) -> Findings:
 # rates and formulas
 
 
-def _value(fit: Fit) -> Estimate | None:
-    return None if fit.exponent is None else Estimate(fit.exponent, fit.low, fit.high)
-
-
 def _exponent(fit: Fit, key: str = "", *notes: str) -> Finding:
-    value = _value(fit)
+    value = fit.value
     if value is None:
         zero = "zero at the longest horizons" if fit.holds else fit.why
         return Finding(HOLDS if fit.holds else UNTESTABLE, None, "", joined(zero, *notes))
@@ -109,9 +105,8 @@ def _with_see(key: str, found: Finding) -> Finding:
 def _sublinear(key: str, every: Sequence[MeasuredRates], name: str) -> Finding:
     """The largest exponent, beside 1; one that there is not counts as well. What to read beside it stands in any case."""
     fits = _fits(every, name)
-    verdicts = [
-        decide(value, 1.0, above=False) if (value := _value(fit)) else HOLDS if fit.holds else UNDECIDED for fit in fits
-    ]
+    none = {True: HOLDS, False: UNDECIDED, None: UNDECIDED}
+    verdicts = [decide(fit.value, 1.0, above=False) if fit.value else none[fit.holds] for fit in fits]
     found = _worst(every, fits, verdicts)
     return replace(found, note=joined(found.note, _see(key)))
 
@@ -138,7 +133,7 @@ def _worst(every: Sequence[MeasuredRates], fits: Sequence[Fit], verdicts: Sequen
     if not seen:
         return Finding(verdict, None, "", note or "zero at every long horizon")
     worst = max(seen, key=lambda fit: (fit.exponent or 0.0) - lines * fit.claimed_exponent)
-    return Finding(verdict, _value(worst), EXPONENT, note)
+    return Finding(verdict, worst.value, EXPONENT, note)
 
 
 def of_any_setting(every: Sequence[MeasuredRates]) -> dict[str, Finding]:
@@ -187,7 +182,7 @@ def of_other_settings(rates: MeasuredRates, quick: bool, tick: Callable[[int], N
     found = {
         **of_any_setting(every),
         "fixed-regret": Finding(
-            VACUOUS, _value(linear), EXPONENT, "with V fixed O(T/V) is O(T): no bounded penalty can break it"
+            VACUOUS, linear.value, EXPONENT, "with V fixed O(T/V) is O(T): no bounded penalty can break it"
         ),
         "fixed-vio": _exponent(violation),
         "planned-buffer": _exponent(overfull, "", f"{planned_for}: violation {kept} sample-rounds"),

@@ -18,6 +18,7 @@ from headgate.control.types import Floats, System
 from headgate.experiment import Experiment
 from headgate.theory import comparison as c
 from headgate.theory.labels import paper
+from studies.pages import SAID
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class Fit:
     """whether the whole range is at most `LEEWAY` above that, or above it; None where it cannot be told"""
     why: str = ""
     """there is no exponent"""
+
+    @property
+    def value(self) -> Estimate | None:
+        """The exponent with its range."""
+        return None if self.exponent is None else Estimate(self.exponent, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -194,14 +200,7 @@ def _slope(T: Floats, value: Floats) -> float:
     return float(x @ np.log(value) / (x @ x))
 
 
-SHOWN = {
-    "regret": "Reg(T)",
-    "cost_violation": "Vio_S(T)",
-    "buffer_violation": "Vio_B(T)",
-    "omega1": "Ω_1(T)",
-    "omega2": "Ω_2(T)",
-    "omega3": "Ω_3(T)",
-}
+SHOWN = SAID["theory"]["quantities"]
 FITS = ["quantity", "claim", "allowed", "measured exponent of T (range)", "within"]
 
 
@@ -212,7 +211,7 @@ def fit_lines(fits: Sequence[Fit]) -> list[list[str]]:
             SHOWN[fit.quantity],
             fit.claim,
             f"{fit.claimed_exponent + LEEWAY:.2f}",
-            fit.why if fit.exponent is None else interval(Estimate(fit.exponent, fit.low, fit.high), 2),
+            fit.why if fit.value is None else interval(fit.value, 2),
             told[fit.holds],
         ]
         for fit in fits

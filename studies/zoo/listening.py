@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from headgate.control.checks import positive
 from headgate.control.policies.budgeted.headgate import Headgate
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
@@ -35,8 +36,7 @@ class Listening(Headgate):
         super().__post_init__()
         if not 1 <= self.most <= LOUDEST:
             raise SettingError(f"most = {self.most}: must be from 1 to {LOUDEST:g}")
-        if not 0 < self.smoothing <= 1:
-            raise SettingError(f"smoothing = {self.smoothing}: must be above 0 and at most 1")
+        positive("smoothing", self.smoothing, most=1.0)
 
     def start(self, system: System, runs: int) -> Arrays:
         by_client, never = np.zeros((runs, system.clients)), np.zeros((runs, system.clients), dtype=np.int64)

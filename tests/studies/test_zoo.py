@@ -256,13 +256,7 @@ def test_the_rate_of_rccda_spends_the_budget_probes_included():
 # windows: the bet on the order of prices, the ledgers of the windows, and what the policy makes of both
 
 
-BUFFERS = SYSTEM.buffer
 FOR_NETS = {"smooth": 0.25, "ahead": 5.0}
-
-
-def bought(policy, prices, budget=55.0, rounds=100, seeds=40, horizon=True):
-    system = System(BUFFERS, budget, rounds if horizon else None)
-    return rehearse(system, policy, prices, np.arange(seeds), rounds)
 
 
 def capital(rows):
@@ -286,16 +280,21 @@ def test_over_all_orders_of_any_prices_the_bet_neither_wins_nor_loses(prices):
 @pytest.mark.parametrize("prices", [Uniform(1, 10), UniformInteger(1, 10)])
 def test_without_order_all_prices_count_but_in_one_run_of_a_hundred(prices):
     """Ville's inequality: the bet is won with a probability of at most 1/T. Where it is not, headgate buys as ever."""
-    alone, auto = (bought(each(), prices, seeds=200) for each in (Headgate, Windows))
+    alone, auto = (rehearse(SYSTEM, each(), prices, np.arange(200), 100) for each in (Headgate, Windows))
     won = auto.ledger.memory["wander"]
     assert won.mean() <= 0.02
     assert np.array_equal(alone.admitted[~won], auto.admitted[~won])
 
 
+def samples_over_headgate(prices, more, horizon=True):
+    system = SYSTEM if horizon else System(SYSTEM.buffer, SYSTEM.budget, None)
+    auto, alone = (rehearse(system, each(**more), prices, np.arange(40), 100).admitted.sum() for each in (Windows, Headgate))
+    return auto / alone
+
+
 @pytest.mark.parametrize("more", [{}, FOR_NETS], ids=["linear", "nets"])
 def test_where_prices_rise_it_buys_more(more):
-    alone, auto = (bought(each(**more), Drift(3.0, 8.0, 100)).admitted.sum(axis=-1).mean() for each in (Headgate, Windows))
-    assert auto > (1.005 if more else 1.04) * alone
+    assert samples_over_headgate(Drift(3.0, 8.0, 100), more) > (1.005 if more else 1.04)
 
 
 OWN = PerClient(Uniform(1, 10), tuple(np.linspace(0.6, 1.4, 10)), 0.2)
@@ -305,8 +304,7 @@ STAYS = Markov((1.0, 5.0, 9.0), ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.
 @pytest.mark.parametrize("prices", [Ercot(), Brent(), STAYS, OWN], ids=["ercot", "brent", "markov", "per client"])
 @pytest.mark.parametrize(("more", "horizon"), [({}, True), (FOR_NETS, False)], ids=["linear, known end", "nets, open end"])
 def test_elsewhere_it_buys_nearly_as_much(prices, more, horizon):
-    alone, auto = (bought(each(**more), prices, horizon=horizon).admitted.sum(axis=-1).mean() for each in (Headgate, Windows))
-    assert auto > 0.96 * alone
+    assert samples_over_headgate(prices, more, horizon) > 0.96
 
 
 @pytest.mark.parametrize(
@@ -326,11 +324,11 @@ def test_with_windows_in_use_it_is_pure_and_causal_and_resumes_exactly(smooth, o
 def test_prices_that_wander_far_break_neither_the_purse_nor_the_floor(seed, smooth):
     draw, rounds = np.random.default_rng(seed), 60
     price = np.exp(np.cumsum(draw.normal(0, 0.3, rounds)))
-    found = bought(Windows(smooth=smooth), Trace(tuple(price)), 40.0, rounds, 1)
+    found = rehearse(System(SYSTEM.buffer, 40.0, rounds), Windows(smooth=smooth), Trace(tuple(price)), np.arange(1), rounds)
     spent, number = found.spend[0].cumsum(), found.admitted[0].cumsum()
     assert spent[-1] <= 40.0 * rounds
-    even = np.minimum(40.0 / price, BUFFERS.sum()).cumsum()
-    rich = spent + BUFFERS.sum() * price <= 40.0 * rounds
+    even = np.minimum(40.0 / price, SYSTEM.memory).cumsum()
+    rich = spent + SYSTEM.memory * price <= 40.0 * rounds
     assert (number >= even - 1)[rich].all()
 
 
