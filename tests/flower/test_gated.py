@@ -88,10 +88,6 @@ class GatedWorld(World):
             self.inner(), self.experiment, self.folder / "run", discipline=self.discipline, prices=self.prices, **self.more
         )
 
-    def positions(self, client):
-        with self.buffer(client) as buffer:
-            return buffer.positions(self.name())
-
     def killed_in_every_round(self, moment, rounds):
         """The result where the server dies in each round at this moment, and is started again."""
         for until in range(1, rounds + 1):
@@ -121,7 +117,7 @@ def test_any_strategy_plays_within_the_budget_and_the_books_agree(tmp_path, name
     ledger, messages = world.audit(), world.grid.orders()
     nobody_is_blamed(world)
     assert 0 < ledger.spent[0] <= 18.0 * ROUNDS
-    assert ledger.admitted.sum() == sum(len(world.positions(m)) for m in world.clients) + ledger.dropped.sum()
+    assert ledger.admitted.sum() == sum(len(world.held_by(m)) for m in world.clients) + ledger.dropped.sum()
     assert len(messages) == (2 if name == "FedAvg, two of six" else CLIENTS) * ROUNDS
     assert all("arrays" in message.content for message in messages)
     assert world.said
@@ -195,9 +191,9 @@ def test_the_clipping_norm_inside_a_wrapped_strategy_survives_and_other_settings
 def test_flower_s_average_is_the_mean_by_samples_held(tmp_path):
     world = GatedWorld(tmp_path, INNER["FedAvg"])
     found = world.result(until=1).arrays["w"].numpy()
-    held = [[np.mean([i % 5 for i in world.positions(m)]), 1.0] for m in world.clients]
-    n = [len(world.positions(m)) for m in world.clients]
-    assert found == pytest.approx(np.average(held, axis=0, weights=n) / 2, rel=1e-6)
+    held = [[sample.position % 5 for sample in world.held_by(m)] for m in world.clients]
+    means = [[np.mean(own), 1.0] for own in held]
+    assert found == pytest.approx(np.average(means, axis=0, weights=[len(own) for own in held]) / 2, rel=1e-6)
 
 
 def test_clients_that_are_not_sampled_may_get_orders_without_the_model(tmp_path):
