@@ -17,7 +17,10 @@ TOLERANCES = {
 }
 
 
-@pytest.mark.parametrize(("golden", "case", "how"), [pytest.param(*each, marks=MARKS.get(each[0], ())) for each in EACH])
+@pytest.mark.parametrize(
+    ("golden", "case", "how"),
+    [pytest.param(*each, marks=MARKS.get(each[0], ()), id="-".join([*each[:2], *each[2].values()])) for each in EACH],
+)
 def test_everything_is_as_it_was(golden, case, how):
     computed = make.GOLDENS[golden][1](case, **how)
     assert make.differing(computed, make.kept(golden)[case], TOLERANCES.get(golden, lambda path: 0.0)) == {}

@@ -13,7 +13,7 @@ MANY = ["system.clients=20000", "system.budget=110000", "bound.pdim=20000", "tra
 MANY += ["run.rounds=6", "run.seeds=2", "training.steps=2"]
 
 
-def test_control_is_for_all_clients_whoever_trains_and_a_cohort_of_all_is_no_cohort():
+def test_control_is_the_same_with_any_cohort_and_a_cohort_of_all_is_no_cohort():
     whole, rounds = played(*SMALL)
     everybody, same = played(*SMALL, "training.cohort=10")
     cohort, some = played(*SMALL, "training.cohort=3")

@@ -1,4 +1,4 @@
-"""What policies that listen are told: what samples lose before they are trained on, and nothing where nobody listens."""
+"""The losses that listening policies are given: of samples before they are trained on, and none where no policy listens."""
 
 from dataclasses import dataclass
 from typing import ClassVar

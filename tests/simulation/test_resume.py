@@ -68,7 +68,7 @@ DAMAGE = {
     "rows": (PART, lambda old: old[:-1] + b"x", f"{PART}: is not what was written"),
     "missing": (PART, None, f"{PART}: cannot be read"),
 }
-"""a file of the folder, what becomes of its bytes, None: it is gone, and what is said"""
+"""a file of the folder, what becomes of its bytes, None: it is gone, and the message"""
 
 
 @pytest.mark.parametrize("what", DAMAGE)

@@ -123,7 +123,7 @@ def test_scores_are_those_of_each_sample_by_autograd(world):
     few = own.learner.scores(own.models, asked[:4], runs[:0], rows[:0])
     assert few.loss.shape == (0,)
     assert few.error.shape == (0, 10)
-    for run in range(3):  # what is said of a run depends on no other
+    for run in range(3):  # the scores of a run depend on no other run
         alone = own.learner.scores(own.models, asked, runs[runs == run], rows[runs == run])
         for name in asked:
             assert np.array_equal(getattr(found, name)[runs == run], getattr(alone, name)), name

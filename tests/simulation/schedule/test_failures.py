@@ -54,7 +54,7 @@ def test_a_process_whose_parent_was_killed_ends_without_a_word(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_full_disk_is_told_whoever_notices(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_also_by_the_process_that_looks_after_the_others(tmp_path, monkeypatch):
     def full(*given):
         raise OSError(28, "No space left on device")
 
