@@ -52,7 +52,6 @@ def check_policy(
     controller = Controller(system, policy, RUNS, labels=_labels)
     for told in (False, True) if policy.listens else (False,):
         history = list(_play(controller, path, told=told))
-        _check_memory(history)
         _check_accounts(controller, history)
         _check_samples(controller, history)
         _check_purity(controller, history, path)
@@ -185,16 +184,8 @@ def _losses(controller: Controller, orders: Orders) -> Losses:
     return Losses(new, np.where(silent > 0.1, kept * np.where(np.isnan(new), 1.0, new), np.nan))
 
 
-def _check_memory(history: list[Step]) -> None:
-    """The controller refuses what a file cannot hold; numbers that are not finite are looked for here alone."""
-    for _, orders, after in history:
-        for name, array in after.memory.items():
-            finite = array.dtype.kind != "f" or bool(np.isfinite(array).all())
-            _need(finite, f"round {orders.t}: memory[{name!r}] holds a number that is not finite")
-
-
 def _check_accounts(controller: Controller, history: list[Step]) -> None:
-    """Z and spend are the replay of the orders; whole samples follow the real ones within one."""
+    """Z and spend are the replay of the orders, whole samples follow the real ones within one, and all memory is finite."""
     debt, spent = np.zeros(controller.runs), np.zeros(controller.runs)
     for _, orders, after in history:
         _need(bool(np.all(orders.admitted >= 0)), f"round {orders.t}: a negative admission")
@@ -203,6 +194,9 @@ def _check_accounts(controller: Controller, history: list[Step]) -> None:
         debt, spent = debt_update(debt, charge, controller.system.budget), spent + charge
         _same((debt, spent), (after.debt, after.spent), f"round {orders.t}: the accounts are off")
         _need(bool(np.all((orders.carry > -1e-6) & (orders.carry < 1))), f"round {orders.t}: a remainder of a sample or more")
+        for name, array in after.memory.items():
+            finite = array.dtype.kind != "f" or bool(np.isfinite(array).all())
+            _need(finite, f"round {orders.t}: memory[{name!r}] holds a number that is not finite")
 
 
 def _labels(runs: Ints, clients: Ints, positions: Ints) -> Ints:

@@ -78,11 +78,11 @@ def _best(ranked: Sequence[Runs]) -> str:
     (best, against), kept = best_place(ranked), [one.label for one in ranked if not one.broken]
     if best is None:
         return f"{listed(kept)} kept both limits, no accuracy is known." if kept else "Nobody kept both limits in every run."
-    first = f"Best test accuracy within the limits: {best.label} ({accuracy(estimate(best.best))})"
+    named = {one.label: f"{one.label} ({accuracy(estimate(one.best))})" for one in ranked if one.best.size}
+    first = f"Best test accuracy within the limits: {named[best.label]}"
     if not against:
         others = ", the only one that kept both limits in every run" if len(kept) == 1 < len(ranked) else ""
         return f"{first}{others}."
-    named = {one.label: f"{one.label} ({accuracy(estimate(one.best))})" for one in ranked if one.best.size}
     level = [named[name] for name, gap in against.items() if gap is None or gap.p is None or gap.p > 1 - DECIDED]
     if level:
         return f"{first}, not distinguishable from {listed(level)}."

@@ -52,7 +52,8 @@ class FlatLoop(Executor[Task]):
                     continue
                 self.vector.copy_(start)
                 if share == 0:
-                    total += n * self._loss(images[own], labels[own])
+                    with torch.no_grad():
+                        total += n * cross_entropy(self.model(images[own]), labels[own])
                     continue
                 factors = None if batch.factors is None else batch.factors[own]
                 total += n * self._descend(images[own], labels[own], factors, training, seed, m, t)
@@ -60,10 +61,6 @@ class FlatLoop(Executor[Task]):
             samples = offsets[(r + 1) * clients] - offsets[r * clients]
             losses.append(total / samples)  # 0/0 is nan
         return after, torch.stack(losses)
-
-    def _loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        with torch.no_grad():
-            return cross_entropy(self.model(images), labels)
 
     def _descend(
         self, images: Tensor, labels: Tensor, factors: Tensor | None, training: LocalTraining, seed: int, client: int, t: int
