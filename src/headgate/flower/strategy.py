@@ -236,7 +236,7 @@ class Gated(Strategy):
             return None, None
         heard = hear(self.accounts, now, self._sent, replies, self._model, self.discipline, self._fixed_shapes)
         self.accounts.check_up_to_date(now, heard.answers)
-        losses = heard.losses(self.experiment.system.clients) if self.accounts.asks else None
+        losses = heard.losses(self.experiment.system.clients) if self.accounts.fixed.get("losses") else None
         done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
         failure, moved, told = None, None, None
         try:
