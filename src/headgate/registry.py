@@ -320,9 +320,8 @@ def find_outside(setting: str, name: str, bases: tuple[type, ...], folder: Path 
             raise SettingError(f"{setting} = {name}: module {module_name} cannot be imported ({in_one_line(error)})") from error
     if not hasattr(module, attribute):
         classes = [own for own, each in vars(module).items() if getattr(each, "__module__", None) == module_name]
-        raise SettingError(
-            f"{setting} = {name}: module {module_name} has no {attribute}{nearest(attribute, classes) if classes else ''}"
-        )
+        close = nearest(attribute, classes) if classes else ""
+        raise SettingError(f"{setting} = {name}: module {module_name} has no {attribute}{close}")
     found = getattr(module, attribute)
     if not (isinstance(found, type) and issubclass(found, bases)):
         raise SettingError(f"{setting} = {name}: must be a class, a subclass of {' or '.join(b.__name__ for b in bases)}")

@@ -46,10 +46,6 @@ class OpenRound:
         own = self.outstanding.get(client, {}).get(self.t)
         return 0 if own is None else own.ordered
 
-    def unheard(self, client: int) -> list[Ordered]:
-        """Its open orders, the oldest first."""
-        return [row for _, row in sorted(self.outstanding.get(client, {}).items())]
-
     def known(self, client: int) -> int:
         return int(self.before.admitted[0, client])
 
@@ -65,10 +61,8 @@ class OpenRound:
 def check_playable(experiment: Experiment) -> tuple[str, str, str]:
     """(rule, settings, choice) as orders state what to keep and what to buy; refuses what cannot be run on Flower."""
     if len(experiment.policies) != 1 or len(experiment.seeds) != 1:
-        raise SettingError(
-            f"run.policies = {list(experiment.policies)}, run.seeds = {len(experiment.seeds)}: "
-            "a run on Flower has one policy and one seed"
-        )
+        found = f"run.policies = {list(experiment.policies)}, run.seeds = {len(experiment.seeds)}"
+        raise SettingError(f"{found}: a run on Flower has one policy and one seed")
     ((name, policy),) = experiment.policies.items()
     which = "retention"
     try:
@@ -149,11 +143,6 @@ class Accounts:
     def left(self) -> set[int]:
         """Clients that have left."""
         return set() if self.system.amended is None else set(self.system.amended.left)
-
-    @property
-    def asks(self) -> bool:
-        """Whether clients are to report what their samples lose."""
-        return bool(self.fixed.get("losses"))
 
     @property
     def looks_at_samples(self) -> bool:
@@ -340,7 +329,8 @@ class Accounts:
                 events.append(Event(now.t, answer.client, "quarantined", f"after {row.offences} offences"))
             clients.append(row)
         for client in away:
-            closed += (rows := [row._replace(admitted=0, learned=now.t) for row in now.unheard(client)])
+            open_ = sorted(now.outstanding.get(client, {}).values())
+            closed += (rows := [row._replace(admitted=0, learned=now.t) for row in open_])
             if rows:  # their money is there for others again
                 ordered, rounds = sum(row.ordered for row in rows), ", ".join(str(row.round) for row in rows)
                 events.append(Event(now.t, client, "released", f"{ordered} samples ordered in rounds {rounds}"))
@@ -481,9 +471,8 @@ def check_orders(orders: Orders, recorded: Iterable[Ordered]) -> None:
     for row in recorded:
         wanted = int(orders.admitted[0, row.client])
         if row.ordered != wanted:
-            raise LedgerError(
-                f"round {orders.t}: client {row.client} was ordered {row.ordered} samples, the replay orders {wanted}"
-            )
+            found = f"client {row.client} was ordered {row.ordered} samples, the replay orders {wanted}"
+            raise LedgerError(f"round {orders.t}: {found}")
 
 
 def report_of(orders: Orders, learned: Iterable[Ordered], losses: Losses | None = None) -> Report:

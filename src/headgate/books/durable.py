@@ -50,7 +50,10 @@ class Durable:
                 if self._db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone():
                     raise DataError(f"{self.path}: holds triggers or views, which no file of headgate does")
                 if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is None:
-                    self._make()
+                    with self.transaction():  # two processes may be here at once
+                        for statement in ("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value)", *self.schema):
+                            self._db.execute(statement)
+                        self._db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (self.format,))
                 found = self.meta("format")
                 if found != self.format:
                     raise DataError(f"{self.path}: holds {found}, expected {self.format}")
@@ -61,12 +64,6 @@ class Durable:
 
     def _opened(self) -> None:
         """What a store does with its file first; where that fails, the file is closed again."""
-
-    def _make(self) -> None:
-        with self.transaction():  # two processes may be here at once
-            for statement in ("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value)", *self.schema):
-                self._db.execute(statement)
-            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (self.format,))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

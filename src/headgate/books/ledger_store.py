@@ -1,9 +1,9 @@
 """The server's accounts on disk: every order that can cost money, written before it is sent, and its answer.
 
-A round is two transactions. `begin`: its price and its orders, before any message is sent. `settle`: what clients told,
-what the ledger says after it, and which file holds the parameters. Killed in between, the round is sent again with the same
-orders, which admit nothing twice. An order is one row with one place for what was admitted on it, so it is charged once.
-Where a client turns out to have admitted more than it told, the rest is a row of its own in `corrections`.
+A round is two transactions. `begin`: its price and its orders, before any message is sent. `settle`: the answers, the
+ledger after them, and which file holds the parameters. Killed in between, the round is sent again with the same orders, which
+admit nothing twice. An order is one row with one place for what was admitted on it, so it is charged once; what a client
+admitted beyond its answer is a row of `corrections`.
 """
 
 import json
@@ -238,10 +238,7 @@ class LedgerStore(Durable):
             if written.rowcount != 1:
                 raise LedgerError(f"round {t}: is not open, so it cannot be settled")
             if ledger.losses is not None:
-                self._db.execute(
-                    "INSERT INTO losses VALUES (?, ?)",
-                    (t, np.concatenate(ledger.losses.arrays).tobytes()),
-                )
+                self._db.execute("INSERT INTO losses VALUES (?, ?)", (t, np.concatenate(ledger.losses.arrays).tobytes()))
 
     def remember_nodes(self, nodes: Iterable[Node]) -> None:
         """Write which clients these nodes are."""

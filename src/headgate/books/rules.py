@@ -1,9 +1,8 @@
 """Rules as an order states them: which samples stay (a window by age and room, or a rule by its name), and which are bought.
 
 Windows and the reservoir do not depend on how admissions were spread over rounds, so server and client agree on every sample
-held, also where the server heard of some late. Under the other rules they agree on how many; the class-balanced rule looks at
-labels, which only clients know. A client chooses what it buys among its own samples, with the model that came with the order.
-What it looks at never leaves it: the answer tells how many were admitted, as without a choice.
+held, also where the server heard of some late. Under the other rules they agree on how many. A client chooses what it buys
+among its own samples, with the model that came with the order; the answer tells how many were admitted, not which.
 """
 
 import json

@@ -26,13 +26,12 @@ def whole_total(asked: Floats, carry: Floats, most: Ints | None = None, lot: int
 def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None, whole: int | None = None) -> tuple[Ints, Ints]:
     """Divide `total` (R,) among the clients in proportion to `shares` (M,): (whole samples (R, M), new credit).
 
-    A client's credit is what it is entitled to and has not got, times Σ shares, so it stays an integer.
-    Whole credits are served first; what remains goes to the clients whose next sample falls due
-    earliest among those entitled to part of it. For fixed shares this is proportionate-fair
-    scheduling on one processor (Baruah et al. 1996), where earliest deadline first keeps every client
-    within one sample of its exact share at all times. `room` (R, M) caps what a client may get; the
-    caller makes sure that the total fits. `whole` is the sum of the shares of all clients, where `shares` is 0 for those that
-    are away: they are entitled to nothing meanwhile, and keep their credit.
+    A client's credit is what it is entitled to and has not got, times Σ shares, so it stays an integer. Whole credits are
+    served first; what remains goes to the clients whose next sample falls due earliest among those entitled to part of it.
+    For fixed shares this is proportionate-fair scheduling on one processor (Baruah et al. 1996), where earliest deadline
+    first keeps every client within one sample of its exact share at all times. `room` (R, M) caps what a client may get;
+    the caller makes sure that the total fits. `whole` is the sum of the shares of all clients, where `shares` is 0 for
+    those that are away: they are entitled to nothing meanwhile, and keep their credit.
     """
     if not total.any():
         return np.zeros_like(credit), credit

@@ -344,10 +344,8 @@ class Controller:
         if price.ndim == 0:  # one price for all
             price = np.full(self.runs, price)
         if price.shape not in ((self.runs,), (self.runs, self.system.clients)):
-            raise SettingError(
-                f"round {t}: prices of shape {price.shape}; needs one, one for each of {self.runs} runs, "
-                f"or one for each run and each of {self.system.clients} clients"
-            )
+            each = f"one for each of {self.runs} runs, or one for each run and each of {self.system.clients} clients"
+            raise SettingError(f"round {t}: prices of shape {price.shape}; needs one, {each}")
         fine = (price >= 0) & (price < np.inf)
         if not fine.all():
             raise SettingError(f"round {t}: a price of {price[~fine][0]}; prices must be finite and zero or more")
@@ -419,5 +417,5 @@ def _checked_memory(where: str, memory: object, before: Arrays | None = None) ->
 
 
 def _kinds(said: object) -> str:
-    """ndarray and dict"""
+    """The types of what was returned, as in "ndarray and dict"."""
     return " and ".join(type(each).__name__ for each in (said if type(said) is tuple else (said,)))

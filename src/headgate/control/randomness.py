@@ -1,8 +1,7 @@
 """Draws that are addressed, not consumed: (seed, purpose, client, index) always gives the same number.
 
-All policies therefore meet the same prices and samples, in any order, batch or process, and there
-is no generator state to save. The generator is Philox4x32-10 (Salmon et al., SC 2011): the seed is
-its key, the rest of the address its counter.
+All policies therefore meet the same prices and samples, in any order, batch or process, and there is no generator state to
+save. The generator is Philox4x32-10 (Salmon et al., SC 2011): the seed is its key, the rest of the address its counter.
 """
 
 from collections.abc import Iterator

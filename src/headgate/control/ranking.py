@@ -69,14 +69,9 @@ class Candidates(NamedTuple):
         """Return the candidates of some of the clients, without the places after the last one that is taken."""
         held = self.there[clients].any(axis=0)
         width = int(np.flatnonzero(held)[-1]) + 1 if held.any() else 0
-        return self._replace(
-            position=self.position[clients, :width],
-            age=None if self.age is None else self.age[clients, :width],
-            label=None if self.label is None else self.label[clients, :width],
-            room=self.room[clients],
-            seed=self.seed[clients],
-            client=self.client[clients],
-        )
+        samples = {name: getattr(self, name) for name in ("position", "age", "label") if getattr(self, name) is not None}
+        of_each = {name: array[clients, :width] for name, array in samples.items()}
+        return self._replace(**of_each, room=self.room[clients], seed=self.seed[clients], client=self.client[clients])
 
     def draw(self, position: Ints | None = None, again: Ints | int = 0) -> Floats:
         """Return a random number in [0, 1) for each position, (C, …). The same position always has the same number.
@@ -121,10 +116,9 @@ def chosen(rule: RankingRule, candidates: Candidates) -> Bools:
     """Return which candidates stay or are bought, (C, W): of each client as many as there is room for."""
     rank, shape = np.asarray(rule.rank(candidates)), candidates.position.shape
     if rank.shape != shape or rank.dtype.kind not in "biuf" or np.isnan(rank[candidates.there]).any():
-        raise SettingError(
-            f"{type(rule).__name__}.rank: must return a number for each of {shape}, returned {rank.dtype}{rank.shape}"
-            + (" with some that are not a number" if rank.shape == shape and rank.dtype.kind == "f" else "")
-        )
+        found = f"{rank.dtype}{rank.shape}"
+        found += " with some that are not a number" if rank.shape == shape and rank.dtype.kind == "f" else ""
+        raise SettingError(f"{type(rule).__name__}.rank: must return a number for each of {shape}, returned {found}")
     order = np.lexsort((candidates.position, rank, ~candidates.there), axis=-1)
     return candidates.there & (places_in(order) < candidates.room)
 

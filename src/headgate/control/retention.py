@@ -1,11 +1,10 @@
 """Which samples a full client keeps. The controller keeps ages and counts uses.
 
-A rule by age and order makes a buffer a window of the client's stream, first..last−1. The controller works such rules out
-from counts alone (`control/buffers.py`), so a million clients are fine. `rank` gives the same result sample by sample; a test
-holds the two together.
+A rule by age and order makes a buffer a window of the client's stream, first..last−1, which the controller works out from
+counts alone (`control/buffers.py`). `rank` gives the same result sample by sample; a test compares the two.
 
-Under the other rules a sample may be dropped in the round in which it arrives. It was admitted and paid for but never trained
-on, and is counted in `Ledger.unused`, not in N.
+Other rules may drop a sample in the round in which it arrives. It was paid for but never trained on, and is counted in
+`Ledger.unused`, not in N.
 """
 
 from dataclasses import dataclass, field
@@ -125,10 +124,5 @@ class ClassBalanced(Retention):
         return ordered(rank_within(candidates.group, ~candidates.new, draw), draw)
 
 
-KINDS: dict[str, type[Retention]] = {
-    "fifo": Fifo,
-    "kstep": KStep,
-    "reservoir": Reservoir,
-    "class-balanced": ClassBalanced,
-}
+KINDS: dict[str, type[Retention]] = {"fifo": Fifo, "kstep": KStep, "reservoir": Reservoir, "class-balanced": ClassBalanced}
 """by their names in recipes"""

@@ -158,10 +158,5 @@ class Adaptive(ByMargin):
         return ByMargin() if looking else ByLot()
 
 
-KINDS: dict[str, type[Selection]] = {
-    "random": ByLot,
-    "entropy": ByEntropy,
-    "margin": ByMargin,
-    "adaptive": Adaptive,
-}
+KINDS: dict[str, type[Selection]] = {"random": ByLot, "entropy": ByEntropy, "margin": ByMargin, "adaptive": Adaptive}
 """by their names in recipes"""

@@ -1,8 +1,7 @@
 """The data of control: what is given, what a server knows, what a policy asks for, orders and reports.
 
-Every array leads with R (runs: seeds × settings) and ends with M (clients) where it has clients.
-Counts are int64 and money is float64, so neither the batch a run is in nor the order of summation
-can change a decision.
+Every array leads with R (runs, one for each seed) and ends with M (clients) where it has clients. Counts are int64 and money
+is float64, so neither the batch a run is in nor the order of summation can change a decision.
 """
 
 from collections.abc import Callable, Mapping
@@ -190,10 +189,8 @@ class View(NamedTuple):
     def one_price(self) -> Floats:
         """The one price per run, for policies that know of no other."""
         if self.price.ndim != 1:
-            raise SettingError(
-                "needs one price per round; it was given one per client, which headgate, alert, resolving, "
-                "threshold and below can use"
-            )
+            others = "which headgate, alert, resolving, threshold and below can use"
+            raise SettingError(f"needs one price per round; it was given one per client, {others}")
         return self.price
 
     def of_first_run(self) -> "View":

@@ -1,6 +1,6 @@
 """An experiment: its objects are the truth, and what is written to a file is derived from them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -20,12 +20,12 @@ from headgate.control.selection import Selection
 from headgate.control.types import Ints, System
 from headgate.errors import InfeasibleError, SettingError, require
 from headgate.experiment.sections import Training, system_table
-from headgate.learning.data import Data
+from headgate.learning.data import DATA, Data
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import MODEL, Logistic, Model
 from headgate.learning.objectives import OBJECTIVE, LocalObjective, PlainLoss
 from headgate.learning.server import SERVER, Average, ServerUpdate
-from headgate.registry import POLICY, PRICES, Unnamed, settings_of, table_of
+from headgate.registry import POLICY, PRICES, Slot, Unnamed, settings_of, table_of
 from headgate.theory.bound import BoundConstants
 
 IN_PROCESS = "in this process: "
@@ -73,10 +73,8 @@ class Experiment:
         if given.mean_price <= 0:
             raise SettingError(f"prices: every price in rounds 1 to {self.rounds} is zero; a budget decides nothing then")
         if self.system.budget * self.rounds < given.mean_price:
-            raise InfeasibleError(
-                f"system.budget = {self.system.budget:g}: buys less than one sample in {self.rounds} rounds "
-                f"at a mean price of {given.mean_price:g}"
-            )
+            less = f"buys less than one sample in {self.rounds} rounds at a mean price of {given.mean_price:g}"
+            raise InfeasibleError(f"system.budget = {self.system.budget:g}: {less}")
         stated: dict[str, tuple[AdmissionPolicy, AdmissionPolicy]] = {}
         for name, policy in self.policies.items():
             before, resolved = self.stated.get(name, (policy, None))
@@ -202,9 +200,9 @@ class Experiment:
     def _written(self) -> tuple[dict[str, Any], dict[str, str]]:
         unnamed: dict[str, str] = {}
 
-        def named(key: str, part: Any, table: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        def named(key: str, part: Any, slot: Slot) -> dict[str, Any]:
             try:
-                return table()
+                return self.data.table() if slot is DATA else table_of(slot, part)
             except Unnamed as error:
                 unnamed[key] = str(error)
                 part = part.policy if isinstance(part, Held) else part
@@ -221,20 +219,17 @@ class Experiment:
             run["folder"] = str(self.folder)
         stated = {}
         if not self.local.plain:
-            stated["objective"] = named("objective", self.objective, lambda: table_of(OBJECTIVE, self.objective))
+            stated["objective"] = named("objective", self.objective, OBJECTIVE)
         written = {
             "system": system_table(self.system),
-            "prices": named("prices", self.prices, lambda: table_of(PRICES, self.prices)),
+            "prices": named("prices", self.prices, PRICES),
             "run": run,
             "bound": settings_of(self.bound),
-            "data": named("data", self.data.source, self.data.table),
-            "model": named("model", self.model, lambda: table_of(MODEL, self.model)),
+            "data": named("data", self.data.source, DATA),
+            "model": named("model", self.model, MODEL),
             "training": settings_of(self.training),
-            "server": named("server", self.server, lambda: table_of(SERVER, self.server)),
+            "server": named("server", self.server, SERVER),
             **stated,
-            "policies": {
-                name: named(f"policies.{name}", policy, lambda own=policy: table_of(POLICY, own))  # type: ignore[misc]
-                for name, policy in self.policies.items()
-            },
+            "policies": {name: named(f"policies.{name}", policy, POLICY) for name, policy in self.policies.items()},
         }
         return written, unnamed

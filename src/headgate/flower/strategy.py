@@ -236,7 +236,7 @@ class Gated(Strategy):
             return None, None
         checked = check_replies(self.accounts, now, self._sent, replies, self._model, self.discipline, self._fixed_shapes)
         self.accounts.check_up_to_date(now, checked.answers)
-        losses = checked.losses(self.experiment.system.clients) if self.accounts.asks else None
+        losses = checked.losses(self.experiment.system.clients) if self.accounts.fixed.get("losses") else None
         done = self.accounts.settled(now, checked.answers, self.discipline.offences, losses)
         failure, moved, reported = None, None, None
         try:

@@ -109,11 +109,7 @@ class Prior(Concept):
         return np.array(self.weights)
 
 
-CONCEPT = Slot(
-    "concept",
-    Concept,
-    {"same": Same, "rotated": Rotated, "swapped": Swapped, "classes": OfClasses, "prior": Prior},
-)
+CONCEPT = Slot("concept", Concept, {"same": Same, "rotated": Rotated, "swapped": Swapped, "classes": OfClasses, "prior": Prior})
 
 
 class DriftKind(ABC):

@@ -77,11 +77,8 @@ class Dataset:
         if train != test:
             yield f"train_images are {train}, test_images {test}"
         for name, values in (("mean", self.mean), ("std", self.std)):
-            if (
-                len(values) != self.train_images.shape[1]
-                or not np.isfinite(values).all()
-                or (name == "std" and min(values) <= 0)
-            ):
+            fits = len(values) == self.train_images.shape[1] and bool(np.isfinite(values).all())
+            if not fits or (name == "std" and min(values) <= 0):
                 yield f"{name} = {values} must be a finite number for each channel, and std above zero"
         for name, column in self.columns.items():
             if np.shape(column)[:1] != self.train_labels.shape:

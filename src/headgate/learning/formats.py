@@ -89,14 +89,14 @@ class PictureFiles(ABC):
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Whatever goes wrong while a file is read names it: libraries raise errors of many kinds."""
+def naming(path: Path, wrong: str = "is damaged") -> Iterator[None]:
+    """Any error while a file is read names it: libraries raise errors of many kinds."""
     try:
         yield
     except (HeadgateError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as error:  # polars panics with one that is no Exception
-        raise DataError(f"{path}: is damaged ({one_line(error, 200)})") from None
+        raise DataError(f"{path}: {wrong} ({one_line(error, 200)})") from None
 
 
 def checked_labels(path: Path, labels: NDArray[Any], classes: int) -> Labels:

@@ -80,14 +80,11 @@ def schedule(training: LocalTraining, seed: int, client: int, t: int, n: int) ->
 # images moved at random by a few pixels, differently in every round
 
 
-_ROUND = 1 << 32
-"""one 64-bit index addresses a move: round and sample side by side"""
-
-
 def moves(most: int, seeds: Ints, t: int, samples: Ints) -> Ints:
     """(down, right) from −most to most for each sample of a run with that seed in round t, (2, S); equally likely."""
     side = 2 * most + 1
-    draw = (uniform(seeds, Purpose.SHIFT, t * _ROUND + samples) * side**2).astype(np.int64)
+    index = (t << 32) + samples  # round and sample side by side
+    draw = (uniform(seeds, Purpose.SHIFT, index) * side**2).astype(np.int64)
     return np.stack(np.divmod(draw, side)) - most
 
 

@@ -152,10 +152,8 @@ class Dirichlet(Partition):
             whole = [np.concatenate(parts) for parts in owned]
             if all(part.size for part in whole):
                 return whole
-        raise SettingError(
-            f"data.alpha = {self.alpha}: in {RETRIES} draws some of the {clients} clients always stayed without data; "
-            "raise alpha or use fewer clients"
-        )
+        empty = f"in {RETRIES} draws some of the {clients} clients always stayed without data"
+        raise SettingError(f"data.alpha = {self.alpha}: {empty}; raise alpha or use fewer clients")
 
 
 @dataclass(frozen=True)
@@ -177,10 +175,8 @@ class ByColumn(Partition):
 def _enough_for_all(labels: Ints, clients: int, name: str) -> None:
     """Where images are dealt out, each goes to one client."""
     if clients > labels.size:
-        raise SettingError(
-            f"data.partition = {name}: client {labels.size} would have no data; {labels.size} images are dealt out "
-            f"to {clients} clients"
-        )
+        dealt = f"{labels.size} images are dealt out to {clients} clients"
+        raise SettingError(f"data.partition = {name}: client {labels.size} would have no data; {dealt}")
 
 
 KINDS = {"pairs": Pairs, "iid": Iid, "dirichlet": Dirichlet, "column": ByColumn}

@@ -45,8 +45,8 @@ class TrainingSamples(NamedTuple):
 
 def held_admissions(ledger: Ledger, clients: Ints) -> tuple[Ints, Ints]:
     """Return (place of the client, admission) of all that these clients (S, C) hold, run by run and client by client."""
-    if ledger.places is not None:
-        held = np.take_along_axis(ledger.places, clients[..., None], axis=1).reshape(clients.size, -1)
+    if (places := ledger.contents.places) is not None:
+        held = np.take_along_axis(places, clients[..., None], axis=1).reshape(clients.size, -1)
         owner, slot = np.nonzero(held >= 0)
         return owner, held[owner, slot]
     first, last = (np.take_along_axis(array, clients, axis=1).ravel() for array in (ledger.dropped, ledger.admitted))
@@ -151,8 +151,8 @@ class StreamSource:
         for s, stream in enumerate(self.streams):
             own = np.flatnonzero(seeds == s)
             if own.size:
-                of_concept = () if concepts is None else (concepts[own],)
-                samples[own], rows[own] = stream.at(clients[own], admissions[own], *of_concept)
+                of_concept = None if concepts is None else concepts[own]
+                samples[own], rows[own] = stream.at(clients[own], admissions[own], of_concept)
         return StreamRows(samples, rows)
 
     def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
@@ -160,16 +160,6 @@ class StreamSource:
         owner, admissions = held_admissions(after, clients)
         seeds, whose = owner // clients.shape[1], clients.ravel()[owner]
         return TrainingSamples(owner, seeds, whose, admissions, admissions >= before.admitted[seeds, whose])
-
-    def labels_at(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> Ints:
-        """Return the labels of these admissions."""
-        return np.asarray(self.labels[self.find(known, seeds, clients, admissions).rows])
-
-    def scores_at(
-        self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints, asked: tuple[str, ...]
-    ) -> Scores:
-        """Return the scores of these admissions."""
-        return self.score(asked, seeds, self.find(known, seeds, clients, admissions).rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,9 +105,6 @@ class Yogi(Adam):
 SERVER = Slot("server update", ServerUpdate, {"average": Average, "momentum": Momentum, "adam": Adam, "yogi": Yogi})
 
 
-RULES = ("memory", "alpha", "uniform")
-
-
 @paper("eq:global-aggregation")
 def aggregation_weights(rule: str, alpha: Floats, n: Ints) -> Floats:
     """w_m for every run (R, M): by α_m·n_m, by α_m alone, or equal; clients without a sample never count.
@@ -116,7 +113,7 @@ def aggregation_weights(rule: str, alpha: Floats, n: Ints) -> Floats:
 
     A run in which nobody has a sample gets weights of zero, so its model stays as it is.
     """
-    require(rule in RULES, "training.aggregation", rule, f"one of {', '.join(RULES)}")
+    require(rule in ("memory", "alpha", "uniform"), "training.aggregation", rule, "one of memory, alpha, uniform")
     present = (n > 0).astype(np.float64)
     if rule == "memory":
         return memory_proportional_weight(alpha, n)

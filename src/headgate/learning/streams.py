@@ -62,7 +62,6 @@ class MarkovStream(Reshuffle):
     mixing: float
     """mean length of a run, in samples; a class that has fewer images comes in one run"""
     passing: int = 0
-    """samples that come by in each round, bought or not; 0: the stream waits for the buyer"""
 
     def __post_init__(self) -> None:
         require(self.mixing >= 1, "mixing", self.mixing, "at least 1 sample")

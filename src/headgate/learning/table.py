@@ -5,7 +5,6 @@ import csv
 import io
 import re
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from headgate.control.randomness import Purpose
 from headgate.errors import DataError, SettingError
-from headgate.escaping import one_line, shown
+from headgate.escaping import shown
 from headgate.learning.datasets import share_of_each_class
 from headgate.learning.formats import TEST_NAMES, TRAIN_NAMES, Encoded, Labels, PictureFiles, Split, checked_labels, naming
 from headgate.limits import CLASSES, COLUMNS, TEXT, check_memory
@@ -25,8 +24,6 @@ from headgate.reading import check_parquet
 
 BY_CELL = 40
 """bytes for every value, until a table is scaled and split"""
-_DAMAGES = (OSError, ValueError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, csv.Error)
-"""what zipfile, numpy and csv raise where a file is damaged or packed in another way"""
 
 
 class _Rows(NamedTuple):
@@ -64,14 +61,12 @@ def arrays_of(
 
 
 def _read(path: Path, content: bytes, label: str, features: tuple[str, ...] | None) -> _Rows:
-    try:
+    with naming(path, f"cannot be read as {path.suffix[1:]}"):
         if path.suffix == ".npz":
             rows = _npz(path, content, label, features)
         else:
             frame = _csv(path, content) if path.suffix == ".csv" else _parquet(path, content)
             rows = _from_frame(path, frame, label, features)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, *_DAMAGES) as error:
-        raise DataError(f"{path}: cannot be read as {path.suffix[1:]} ({one_line(error, 200)})") from None
     if rows.samples.ndim == 2 and rows.samples.dtype.kind == "f" and not np.isfinite(rows.samples).all():
         row, column = (int(each) for each in np.argwhere(~np.isfinite(rows.samples))[0])
         called = f'column "{shown(rows.names[column])}"' if path.suffix != ".npz" else f"column {column + 1}"

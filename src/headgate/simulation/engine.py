@@ -126,8 +126,8 @@ class Simulation:
             policy,
             len(self.seeds),
             self.seeds,
-            lambda *asked: source.labels_at(self._known, *asked),
-            lambda *asked: source.scores_at(self._known, *asked),
+            lambda seeds, clients, at: source.labels[source.find(self._known, seeds, clients, at).rows],
+            lambda seeds, clients, at, asked: source.score(asked, seeds, source.find(self._known, seeds, clients, at).rows),
             self.experiment.data.price_of_looks(policy.selection),
         )
 

@@ -82,7 +82,7 @@ def generalisation_gap(N: ArrayLike, uniform: ArrayLike, k: BoundConstants) -> F
         return np.asarray(10.0 * k.loss * np.sqrt((1.0 + np.log(u)) / (u * np.asarray(uniform, dtype=np.float64))))
 
 
-def _mismatch_terms(uneven: Floats, step: float, k: BoundConstants) -> Floats:
+def mismatch_terms(uneven: Floats, step: float, k: BoundConstants) -> Floats:
     """D·σ·√x + η·σ²·x, η = `step`; infinite without a sample, also where the constants are zero."""
     finite = np.where(np.isinf(uneven), 0.0, uneven)
     return np.where(np.isinf(uneven), np.inf, k.D * k.sigma * np.sqrt(finite) + step * k.sigma**2 * finite)
@@ -92,13 +92,13 @@ def _mismatch_terms(uneven: Floats, step: float, k: BoundConstants) -> Floats:
 def learning_error(n: ArrayLike, N: ArrayLike, uniform: ArrayLike, k: BoundConstants) -> Floats:
     """One round's term of Ē_T(π), Theorem 1; its sum over rounds bounds the cumulative excess risk."""
     N_eff = np.asarray(N, dtype=np.float64) * np.asarray(uniform, dtype=np.float64)
-    return np.asarray(_mismatch_terms(mismatch(n, N_eff), k.eta, k) + generalisation_gap(N, uniform, k) + k.C2)
+    return np.asarray(mismatch_terms(mismatch(n, N_eff), k.eta, k) + generalisation_gap(N, uniform, k) + k.C2)
 
 
 @paper("eq:penalty-dpp")
 def penalty(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
     """p(t): Theorem 1's term with perfectly even reuse (Ṽ = 1), with η̃ and without its constant."""
-    return np.asarray(_mismatch_terms(mismatch(n, N), k.penalty_step, k) + generalisation_gap(N, 1.0, k))
+    return np.asarray(mismatch_terms(mismatch(n, N), k.penalty_step, k) + generalisation_gap(N, 1.0, k))
 
 
 def penalty_slope(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:

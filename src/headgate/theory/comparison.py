@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from headgate.errors import SettingError
-from headgate.theory.bound import BoundConstants, Floats, generalisation_gap, learning_error, mismatch
+from headgate.theory.bound import BoundConstants, Floats, generalisation_gap, learning_error, mismatch, mismatch_terms
 from headgate.theory.labels import paper
 from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
 
@@ -132,11 +132,7 @@ def ck_penalty_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstant
     upper = np.concatenate(([0.0], np.cumsum(admission_interval(t, rate, rho)[1])[:-1])) + rate
     uneven = mismatch(n, N)
     inside = 1.0 + np.log(np.maximum(upper, k.pdim) / k.pdim)
-    return (
-        k.D * k.sigma * np.sqrt(uneven)
-        + k.eta * k.sigma**2 * uneven
-        + 10.0 * k.loss * np.sqrt(k.pdim / np.maximum(N, k.pdim) * inside)
-    )
+    return mismatch_terms(uneven, k.eta, k) + 10.0 * k.loss * np.sqrt(k.pdim / np.maximum(N, k.pdim) * inside)
 
 
 @paper("eq:pc-infty")

@@ -121,7 +121,7 @@ def test_prices_that_were_not_foreseen_are_refused():
     for own, process, runs, rounds, says in (
         (Clairvoyant(), prices, 2, 5, "knows no prices yet"),
         (policy, Uniform(2, 10), 2, 5, "made for other prices"),
-        (policy, prices, 3, 5, "no plan for the others of 3 runs"),
+        (policy, prices, 3, 5, "made for other prices"),
         (policy, prices, 2, 6, "the plan ends there"),
     ):
         with pytest.raises(SettingError, match=says):

@@ -1,12 +1,11 @@
 """Drift-plus-penalty: the paper's policies, and the global minimum of J_t(Λ) for all runs at once (paper §5.2; Neely 2010).
 
-The objective is convex outside one stretch. Inside it, its curvature is a positive part plus a
-part that starts negative and rises to zero, and their ratio is log-convex. (For the paper's penalty the
-stretch is Pdim ≤ N ≤ 1.73·Pdim; studies/paper/argmin.md has the proof.) So the curvature changes sign at most
-twice, the objective has at most two local minima, and one lies on each side of the concave part: finding
-that part and minimising the two convex sides is exact.
+The objective is convex outside one stretch. Inside it, its curvature is a positive part plus a part that starts negative
+and rises to zero, and their ratio is log-convex. (For the paper's penalty the stretch is Pdim ≤ N ≤ 1.73·Pdim;
+studies/paper/argmin.md has the proof.) So the curvature changes sign at most twice, the objective has at most two local
+minima, and one lies on each side of the concave part: finding that part and minimising the two convex sides is exact.
 
-Rows stop on their own, never because of their neighbours: a run gives the same bits in every batch.
+Each row stops on its own, so a run gives the same bits in every batch.
 """
 
 from collections.abc import Callable
@@ -129,10 +128,6 @@ class Dpp(AdmissionPolicy):
     def retention(self, system: System) -> Retention:
         return KStep(self.required("K"), capacity=self.capacity)
 
-    def weight(self, view: View) -> float:
-        """V, or T^gamma."""
-        return self.V if self.V is not None else horizon_at(view) ** self.gamma
-
     def interval(self, view: View) -> tuple[Floats, Floats]:
         """The least and the most Λ that may be chosen."""
         return np.zeros(()), np.array(float(view.system.memory))
@@ -144,14 +139,12 @@ class Dpp(AdmissionPolicy):
         for most in (None if isinstance(self.burst, str) else self.burst, limit, room):
             if most is not None:
                 hi = np.minimum(hi, np.sum(most, axis=-1))
-        if hi.shape != view.debt.shape:
-            hi = np.broadcast_to(hi, view.debt.shape)
+        hi = np.broadcast_to(hi, view.debt.shape)
         lo = np.minimum(lo, hi)
         n = view.kept + np.float64(self.n0 if view.t < self.required("K") else 0.0)
         N = view.distinct + np.float64(self.N0)
-        total = minimise_objective(
-            view, self.weight(view), paper_penalty(self.bound or BoundConstants()), n, N, lo, hi
-        )  # eq:dpp-policy
+        V = self.V if self.V is not None else horizon_at(view) ** self.gamma
+        total = minimise_objective(view, V, paper_penalty(self.bound or BoundConstants()), n, N, lo, hi)  # eq:dpp-policy
         return AdmissionRequest(within_purse(view, total) if self.purse else total, room), memory
 
 

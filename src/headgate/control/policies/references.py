@@ -91,8 +91,7 @@ class Hybrid(AdmissionPolicy):
         stale = self.required("stale")
         for client in stale:
             if not 0 <= client < system.clients:
-                numbered = f"they are numbered 0 to {system.clients - 1}"
-                raise SettingError(f"stale = {list(stale)}: there is no client {client}; {numbered}")
+                raise SettingError(f"stale = {list(stale)}: there is no client {client}; there are 0 to {system.clients - 1}")
         mask = np.isin(np.arange(system.clients), stale)
         if mask.all():
             raise SettingError(f"stale = {list(stale)}: names every client, so nobody is left to admit")
@@ -157,11 +156,6 @@ class Clairvoyant(BudgetedPolicy):
         system = self.known.system
         fill = self.most_in_first_round(system) if self.fill else 0.0
         return np.cumsum([cheapest_first(own, system, fill) for own in self.path], axis=-1)
-
-    def start(self, system: System, runs: int) -> Arrays:
-        if runs > len(self.known.seeds):
-            raise SettingError(f"seeds = {len(self.known.seeds)}: there is no plan for the others of {runs} runs")
-        return super().start(system, runs)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         if view.t > self.known.rounds:

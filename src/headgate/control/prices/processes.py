@@ -188,23 +188,21 @@ class Seasonal(PriceProcess):
 
 
 @dataclass(frozen=True)
-class Bursts(PriceProcess):
+class Bursts(Uniform):
     """Uniform on [low, high], times `factor` while a burst lasts; one begins with probability `chance` in any round."""
 
-    low: float
-    high: float
     factor: float
     chance: float
     length: int
 
     def __post_init__(self) -> None:
-        Uniform(self.low, self.high)
+        super().__post_init__()
         positive("factor", self.factor)
         whole("length", self.length, most=ROUNDS)
         a_share("chance", self.chance)
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
-        calm = Uniform(self.low, self.high).path(seeds, start, stop)
+        calm = super().path(seeds, start, stop)
         seed, t = rounds_of(seeds, start, stop + self.length - 1)  # places moved by `length`: bursts begin before round 1 too
         begins = np.cumsum(uniform(seed, Purpose.PRICE_STATE, t) < self.chance, axis=-1)
         before = np.pad(begins, ((0, 0), (1, 0)))[:, : stop - start]
@@ -212,7 +210,7 @@ class Bursts(PriceProcess):
 
     def mean(self, rounds: int | None) -> float:
         bursting = 1 - (1 - self.chance) ** self.length
-        return (self.low + self.high) / 2 * (1 + (self.factor - 1) * bursting)
+        return super().mean(rounds) * (1 + (self.factor - 1) * bursting)
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,8 @@ class Trace(PriceProcess):
             raise DataError(f"{self.source}: holds no prices")
         bad = np.flatnonzero(~((values >= 0) & (values <= NUMBER)))
         if bad.size:
-            raise DataError(
-                f"{self.source}: price {values[bad[0]]} in row {bad[0] + 1}; prices must be finite and zero or more, "
-                f"at most {NUMBER:g}"
-            )
+            wanted = f"prices must be finite and zero or more, at most {NUMBER:g}"
+            raise DataError(f"{self.source}: price {values[bad[0]]} in row {bad[0] + 1}; {wanted}")
         if not values.any():
             raise DataError(f"{self.source}: every price is zero")
 
@@ -74,10 +72,8 @@ class Trace(PriceProcess):
 
     def _upto(self, stop: int) -> Floats:
         if stop - 1 > self._values.size and self.at_end == "stop":
-            raise DataError(
-                f"{self.source}: ends after {self._values.size} rounds, round {stop - 1} was asked for; "
-                'shorten the run or set prices.at_end = "repeat"'
-            )
+            hint = 'shorten the run or set prices.at_end = "repeat"'
+            raise DataError(f"{self.source}: ends after {self._values.size} rounds, round {stop - 1} was asked for; {hint}")
         return self._values[np.arange(stop - 1) % self._values.size]
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:

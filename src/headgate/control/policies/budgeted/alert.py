@@ -59,7 +59,8 @@ class Alert(Headgate):
         none, nothing = np.zeros(runs, dtype=np.int64), np.zeros(runs)
         counts = {"alarms": none, "last_alarm": none, "before_rise": none, "quiet": none - 1}
         on = {"on": none > 0, "on_samples": nothing, "on_losses": nothing}
-        return {**super().start(system, runs), **unheard(runs), **counts, **on}
+        unheard = {**dict.fromkeys(NAMES, nothing), "heard_until": none}
+        return {**super().start(system, runs), **unheard, **counts, **on}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         quiet = np.where(view.admitted > memory["heard_until"], 0, memory["quiet"] + 1)
@@ -97,11 +98,6 @@ class Alert(Headgate):
             "on_losses": np.where(full, 0.0, losses),
         }
         return memory, louder
-
-
-def unheard(runs: int) -> Arrays:
-    """Nothing was heard yet."""
-    return {**{name: np.zeros(runs) for name in NAMES}, "heard_until": np.zeros(runs, dtype=np.int64)}
 
 
 def heard(view: View, memory: Arrays) -> tuple[Floats, Floats, Arrays]:

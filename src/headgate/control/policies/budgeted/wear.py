@@ -10,6 +10,8 @@ from headgate.control.types import Arrays, Floats, Ints, View
 
 PARTS = 10
 """of the places, from the oldest to the newest, that are distinguished"""
+NEWER = 1.0 - (np.arange(PARTS) + 0.5) / PARTS
+"""share of the places that are newer than the middle of each part"""
 LONGEST = 64
 """rounds of use; a place that is older counts as one more"""
 
@@ -35,13 +37,11 @@ def ages(renewed: Floats, t: int) -> Ints:
 
     Before round t no place has been used for longer than t rounds, not even an empty one.
     """
-    newer = 1.0 - (np.arange(PARTS) + 0.5) / PARTS
-    return np.asarray(np.minimum(1 + (renewed.cumsum(axis=-1)[:, None] < newer[:, None]).sum(axis=-1), t))
+    return np.asarray(np.minimum(1 + (renewed.cumsum(axis=-1)[:, None] < NEWER[:, None]).sum(axis=-1), t))
 
 
 def felt(memory: Arrays, price: Floats, t: int, smooth: float) -> Floats:
     """Today's price as it is felt in each part of the places, (R, PARTS), or at each client, (R, M)."""
     if price.ndim == 2:
         return np.asarray(price / memory["used"] ** smooth)
-    left = 1.0 - (np.arange(PARTS) + 0.5) / PARTS
-    return np.asarray(price[:, None] / (ages(memory["renewed"], t) * left) ** smooth)
+    return np.asarray(price[:, None] / (ages(memory["renewed"], t) * NEWER) ** smooth)
