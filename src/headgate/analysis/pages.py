@@ -88,17 +88,12 @@ IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
 
 
-def drawing(name: str) -> str:
-    """A file of the folder drawing, which the report holds and the page serves."""
-    return beside(__file__, f"drawing/{name}")
-
-
 def script(entry: str) -> str:
     """The module `entry` and all that it imports, each in a function of its own, so that no names meet."""
     done: dict[str, str] = {}
 
     def add(name: str) -> None:
-        text = drawing(f"{name}.js")
+        text = beside(__file__, f"drawing/{name}.js")
         needed = IMPORT.findall(text)
         for _, other in needed:
             if other not in done:

@@ -19,7 +19,7 @@ from headgate.analysis.display import Displayed
 from headgate.analysis.formatting import jsonable, percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import conclusion
-from headgate.analysis.pages import as_json, beside, drawing, facts_of, script, write_whole
+from headgate.analysis.pages import as_json, beside, facts_of, script, write_whole
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.savings import Row, Saving, amount, chosen_budget, money_for, needed, savings
 from headgate.analysis.summary import breakdown_note, summarise, summary_table
@@ -65,8 +65,8 @@ def write_report(
     text = json.dumps(jsonable(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     page = beside(__file__, "report.html").format(  # it may load nothing, from nowhere: all it needs is in it
         title=html.escape(title),
-        styles="".join(map(drawing, ("base.css", "parts.css", "report.css"))),
-        early=drawing("early.js"),
+        styles="".join(beside(__file__, f"drawing/{name}.css") for name in ("base", "parts", "report")),
+        early=beside(__file__, "drawing/early.js"),
         data=text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
         plotly=get_plotlyjs(),
         script=script("report"),

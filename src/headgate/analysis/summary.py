@@ -105,6 +105,7 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
     if (dips := summary_of_dips(one)) is not None:
         changes = {DIP_FIELDS[name]: estimate(values) for name, values in dips.by_seed.items()}
         changes |= {"dips": dips.count, "dips_recovered": dips.recovered}
+    best, last, mean = (estimate(each) if np.isfinite(each).any() else None for each in (one.best, one.last, one.mean))
     return PolicySummary(
         policy=one.label,
         reference=one.reference,
@@ -112,9 +113,9 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         lost=one.lost_runs,
         rounds=one.complete,
         budget=one.budget,
-        best_accuracy=_estimate(one.best),
-        last_accuracy=_estimate(one.last),
-        mean_accuracy=_estimate(one.mean),
+        best_accuracy=best,
+        last_accuracy=last,
+        mean_accuracy=mean,
         target=target,
         reached=len(first),
         first_round=_mean(first),
@@ -142,10 +143,6 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
 def _mean(values: Floats) -> float | None:
     """None also where it is infinite or one of them is not known."""
     return float(values.mean()) if values.size and np.isfinite(values).all() else None
-
-
-def _estimate(values: Floats) -> Estimate | None:
-    return estimate(values) if np.isfinite(values).any() else None
 
 
 def breakdown_note(runs: Sequence[RunFolder]) -> str:

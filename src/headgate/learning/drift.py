@@ -151,11 +151,6 @@ class DriftingStream:
         return Stream([own if own.size else unused for own in kept], self._whole.seed, rule, labels), numbers
 
 
-def world_of(data: Data, dataset: Dataset, seeds: Ints, clients: int) -> World:
-    """Return the world of an experiment over a data set, as `hold_out` has left it."""
-    return World(dataset, seeds, clients) if data.changes is None else DriftingData(data, dataset, seeds, clients)
-
-
 def _seen(look: Concept, images: Pixels, labels: Labels) -> tuple[Pixels, Labels]:
     pixels, called = np.asarray(look.images(images)), np.asarray(look.labels(images, labels))
     same = pixels.shape == images.shape and pixels.dtype == images.dtype

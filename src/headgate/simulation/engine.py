@@ -23,7 +23,7 @@ from headgate.control.types import Floats, Ints, Ledger, Orders, Report
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset, hold_out
-from headgate.learning.drift import DriftingStream, World, judgement, sets_to_judge_by, world_of
+from headgate.learning.drift import DriftingData, DriftingStream, World, judgement, sets_to_judge_by
 from headgate.learning.local import moves
 from headgate.learning.purchases import (
     ChoosingSource,
@@ -80,7 +80,8 @@ class Simulation:
         if not 0 <= training.shift < min(height, width):
             fewer = f"must be pixels from 0 on, fewer than the image has, {height} x {width}"
             raise SettingError(f"training.shift = {training.shift}: {fewer}")
-        self.world = world_of(given.data, dataset, self.seeds, system.clients)
+        held = dataset, self.seeds, system.clients
+        self.world = World(*held) if given.data.changes is None else DriftingData(given.data, *held)
         self.learner = learner_of(given, self.world.dataset, device, executor)
         self.streams = list(streams_of(given, dataset, self.seeds, self.world))
         self.sources = {name: self._source(name) for name in self.names}

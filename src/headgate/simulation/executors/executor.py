@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -78,14 +77,9 @@ class TrainingTask(ABC):
         whole = len(offsets) == runs * clients + 1 and offsets[0] == 0 and offsets[-1] == samples
         if not whole or (offsets[1:] < offsets[:-1]).any():
             raise ValueError(f"offsets do not divide {samples} samples among {runs} runs of {clients} clients")
-        if tuple(batch.images.shape) != (samples, *self.shape) or _name(batch.images.dtype) != self.given:
+        if tuple(batch.images.shape) != (samples, *self.shape) or str(batch.images.dtype).removeprefix("torch.") != self.given:
             given = f"{tuple(batch.images.shape)} {batch.images.dtype}"
             raise ValueError(f"images are {given}, must be {(samples, *self.shape)} {self.given}")
-
-
-@cache
-def _name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")  # numpy's or torch's; to write it out takes a while
 
 
 Task = TypeVar("Task", bound=TrainingTask)
