@@ -28,7 +28,7 @@ class DataError(HeadgateError):
 
 
 class Interrupted(HeadgateError):
-    """The error after Ctrl-C, which states what was kept and how to resume."""
+    """The error after Ctrl-C; its message states what was kept and how to resume."""
 
     exit_code = 130
 

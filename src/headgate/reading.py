@@ -79,7 +79,7 @@ def read_object(path: Path, most: int = JSON) -> dict[str, Any]:
 
 
 def check_parquet(path: Path, content: bytes | None = None, most: int | None = None) -> int:
-    """Return the number of rows in a parquet file's footer; raise an error if there are more than `most` or memory allows.
+    """Return the number of rows in a parquet file's footer; raise an error for more than `most` or than memory allows.
 
     The memory is estimated at 8 bytes a value: the unpacked size of texts and lists is unknown. `content`: that of the file.
     """

@@ -25,7 +25,7 @@ NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 def replace_file(path: Path, content: bytes | Callable[[BinaryIO], object], durable: bool = True) -> None:
-    """Replace a file whole or not at all. `content` is its bytes or writes them; if `durable`, they are on disk on return."""
+    """Replace a file whole or not at all. `content` is its bytes or a function that writes them; `durable` syncs them first."""
     partial = partial_of(path)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW, 0o666)
     try:

@@ -14,7 +14,7 @@ DASH = "–"
 
 
 def number(value: float | None) -> str:
-    """Return a number as text, with 4 significant digits below 1000 and none after the point above.
+    """Return a number as text, with 4 significant digits below 1000 and no decimals from 1000 on.
     >>> number(1234.5), number(55.1234), number(-0.5), number(float("inf")), number(None)
     ('1,234', '55.12', '−0.5', '∞', '–')
     """

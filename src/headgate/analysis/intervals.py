@@ -48,7 +48,7 @@ def _within(angle: float, dof: int) -> float:
 
 
 def means(values: Floats) -> tuple[Floats, Floats]:
-    """Return the means over the first axis without NaN, and half the widths of their intervals; NaN if there is none.
+    """Return the means over the first axis, ignoring NaN, and half the widths of their intervals; NaN stands for no interval.
 
     The interval is Student's for the mean of independent normal values: it states how precisely these seeds determine the mean,
     not how far single runs lie apart. A single run has no interval."""
@@ -90,7 +90,7 @@ class Estimate:
 
 
 def estimate(values: Floats) -> Estimate:
-    """Return the mean over runs without NaN, with Student's interval."""
+    """Return the mean over runs, ignoring NaN, with Student's interval."""
     mean, half = (float(value) for value in means(values))
     runs = int((~np.isnan(values)).sum())
     return Estimate(mean, None, None, runs) if np.isnan(half) else Estimate(mean, mean - half, mean + half, runs)

@@ -161,7 +161,7 @@ class ReplayResult(Displayed):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per round: the mean price offered, and samples and money of the real purchases and of headgate's two."""
+        """One row per round: the mean price offered, then samples and money, real ones and those of headgate's two replays."""
         own = self.purchases
         columns: dict[str, Any] = {"time": list(own.times), "price": np.nanmean(own.price, axis=-1)}
         for prefix, bought in (("", own.bought), ("as_much_", self.for_as_much), ("as_many_", self.for_as_many)):
