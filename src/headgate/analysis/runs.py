@@ -78,7 +78,7 @@ class Runs:
 
     @cached_property
     def complete(self) -> int:
-        """The number of rounds that every begun run has reached; summaries of a policy cover these rounds."""
+        """The number of rounds that every run which has begun has reached; summaries of a policy cover these rounds."""
         return int(self.reached[self.begun].min(initial=self.farthest))
 
     @property
@@ -313,7 +313,7 @@ def begins(changed: Floats) -> Ints:
 
 
 def dips_of(accuracy: Floats, spend: Floats, changed: Floats) -> list[Dip]:
-    """Return the dips of one run; accuracy is NaN in rounds without evaluation. A change needs one before it and one after."""
+    """Return the dips of one run; accuracy is NaN without evaluation. Changes that lack one before or after are left out."""
     edges = [*begins(changed).tolist(), len(accuracy) + 1]
     looked = np.flatnonzero(np.isfinite(accuracy)) + 1
     found = []
