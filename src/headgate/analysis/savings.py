@@ -153,7 +153,7 @@ def _weights(seeds: int) -> Floats:
 def _needed(
     curve: Frontier, accuracies: Floats, wanted: Floats, seeds: int, beside: float | None
 ) -> tuple[Estimate | None, tuple[float, float]]:
-    """Return the money, None if unknown or too uncertain, and its bounds; `beside` is the rival's money, if there is a rival."""
+    """Return the money, None if unknown or too uncertain, and its bounds; `beside` is the rival's money or None."""
     needs = curve.money_for(wanted, accuracies)
     least, need = float(curve.money[0]), float(needs[0])
     if need == math.inf:
