@@ -2,53 +2,53 @@
 
     import headgate
 
-    e = headgate.load("digits", "run.rounds=20", "run.seeds=3")   # a recipe's name, its path or its content
-    headgate.plan(e)                                              # what to expect, before anything runs
-    run = headgate.run(e, "out")                                  # learn; resumes what the same call began
-    run.summary                                                   # accuracy with spend, limits and memory beside it
+    e = headgate.load("digits", "run.rounds=20", "run.seeds=3")   # a recipe's name, path or content
+    headgate.plan(e)                                              # what to expect of the run
+    run = headgate.run(e, "out")                                  # run it, or resume it if it was interrupted
+    run.summary                                                   # accuracy, spend, limits and memory of each policy
 
 Functions
 
     load              an experiment from a recipe
     sweep             all points of a recipe with a [sweep]
-    plan              what to expect of a policy
+    plan              the settings of a policy and what to expect of it
     rehearse          control over the whole horizon, without learning
-    run               learn, into a run folder
+    run               run all policies and seeds, and write a run folder
     open              read a run folder
     compare           accuracy against the money spent, at every budget
-    replay            purchases that were made, beside those that headgate would have made
+    replay            compare real purchases with those that headgate would have made
     shadow            what a policy would buy beside a pipeline, round by round
 
-Classes: what these return
+Classes: results of these functions
 
-    Experiment        everything a run needs
-    PlanResult        of `plan`: settings, limits and what to expect
-    RehearsalResult   of `rehearse`: tables of what is spent, held and used
-    Run               of `run` and `open`: tables of all that a run folder holds
-    Comparison        of `compare`: a table, the page and which policy is best where
-    ReplayResult      of `replay`: what as many samples cost, what as much money buys, a table and a figure
-    ShadowResult      of `shadow`: a table of what was bought and what the policy would have bought
-    HeadgateError     the base of every error that headgate raises
+    Experiment        all that a run needs, from `load`
+    PlanResult        from `plan`: settings, limits and what to expect
+    RehearsalResult   from `rehearse`: tables of what is spent, held and used
+    Run               from `run` and `open`: tables of all that a run folder holds
+    Comparison        from `compare`: a table, a page, and the best policy at each budget
+    ReplayResult      from `replay`: the cost of as many samples, the samples for as much money, and a table
+    ShadowResult      from `shadow`: a table of what was bought and what the policy would have bought
+    HeadgateError     the base class of all errors that headgate raises
 
-Classes: for a loop or parts of one's own (policies, prices and rules that ship are in `headgate.control`)
+Classes: for your own loop, policies, rules and prices (those that come with headgate are in `headgate.control`)
 
-    System            what is given: buffers, budget, horizon, weights
+    System            the given terms: buffers, budget, horizon, weights
     Controller        decides every round, and keeps the ledger
     Report            what clients really did in a round
-    Supply            who is there in a round, and what can be had
+    Supply            which clients take part in a round, and how many samples they offer
     Amendment         terms that change from the next round on
-    Books             the same on disk, safe to be killed anywhere, with statements for finance
-    Purchase          of `Books.begin`: what a client is to admit
+    Books             a controller with its ledger on disk, which survives a kill, and with statements for finance
+    Purchase          from `Books.begin`: what a client is to admit
     Delivery          for `Books.settle`: what a client has done
     AdmissionPolicy   base class: how much to admit
     Retention         base class: which samples stay in a buffer
     Selection         base class: which samples of a window are bought
     PriceProcess      base class: the prices of every round
     View              what a policy knows when it decides
-    AdmissionRequest  what it wants
-    Candidates        what a rule of either kind ranks
+    AdmissionRequest  what a policy decides to admit
+    Candidates        the samples that a retention or selection rule ranks
 
-Nothing heavy is imported before it is used.
+Heavy modules are imported only when they are used.
 """
 
 import importlib as _importlib
@@ -88,7 +88,7 @@ _HOME = {
     "headgate.errors": "HeadgateError",
     "headgate.experiment": "Experiment",
 }
-"""where each name lives; it is imported when it is first asked for"""
+"""the module of each public name, which is imported when the name is first used"""
 _NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 
 

@@ -1,4 +1,4 @@
-"""The front door: what a person does with headgate, each in one call. What comes back shows itself in a notebook."""
+"""The main functions of headgate, each a single call. Their results display themselves in a notebook."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 SHARES = (0.25, 0.5, 1.0, 2.0)
-"""of the recipe's budget: where policies are compared unless other budgets are stated"""
+"""the budgets at which policies are compared by default, as shares of the recipe's budget"""
 Points = Sequence[tuple[str, Experiment]]
 
 
@@ -48,7 +48,7 @@ def load(recipe: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
     Returns
     -------
     Experiment
-        With all settings that policies were not given worked out.
+        The experiment, with all unset settings of its policies worked out.
 
     Examples
     --------
@@ -84,12 +84,12 @@ def sweep(recipe: str | Path | Mapping[str, Any], *overrides: str) -> list[tuple
     return sweep_points(recipe, overrides)
 
 
-# before anything runs
+# before a run
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlanResult(Displayed):
-    """What to expect of a policy."""
+    """The result of `plan`: a policy's settings, its limits and what to expect of it."""
 
     experiment: Experiment
     name: str
@@ -97,17 +97,17 @@ class PlanResult(Displayed):
 
     @property
     def policy(self) -> AdmissionPolicy:
-        """With all its settings worked out."""
+        """The policy, with all its settings worked out."""
         return self.plan.policy
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
-        """As `headgate plan --format json` has them."""
+        """The numbers that `headgate plan --format json` prints."""
         return plan_json(self.experiment, self.name, self.plan)
 
     @property
     def warning(self) -> str:
-        """Which limit it breaks, and the way out; empty where it keeps both."""
+        """The limit that the policy breaks, and the remedy; empty if it keeps both."""
         return str(self.numbers["warning"])
 
     def render(self) -> "Sequence[RenderableType]":
@@ -115,14 +115,14 @@ class PlanResult(Displayed):
 
 
 def plan(experiment: Experiment, policy: str | AdmissionPolicy = "headgate") -> PlanResult:
-    """Work out a policy's settings, rehearse it, and say what to expect.
+    """Work out a policy's settings, rehearse it, and report what to expect.
 
     Parameters
     ----------
     experiment : Experiment
         What `load` returned.
     policy : str or AdmissionPolicy
-        One of the experiment's policies, a kind, or an object.
+        The name of one of the experiment's policies, a kind of policy, or a policy object.
 
     Returns
     -------
@@ -152,20 +152,20 @@ def plan(experiment: Experiment, policy: str | AdmissionPolicy = "headgate") -> 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RehearsalResult(Displayed):
-    """Control over a whole horizon, without learning."""
+    """The result of `rehearse`: control over a whole horizon, without learning."""
 
     experiment: Experiment
     results: Mapping[str, Rehearsal]
-    """by policy"""
+    """the rehearsal of each policy, by its name"""
 
     @cached_property
     def frame(self) -> "pl.DataFrame":
-        """One row per policy, seed and round: the columns of `headgate rehearse --out`."""
+        """One row per policy, seed and round, with the columns of `headgate rehearse --out`."""
         return rows(self.experiment, self.results)
 
     @cached_property
     def summary(self) -> list[PolicySummary]:
-        """One for each policy."""
+        """The summaries of the policies, one for each."""
         return [summarise_rehearsal(self.experiment, name, result) for name, result in self.results.items()]
 
     def render(self) -> "Sequence[RenderableType]":
@@ -206,7 +206,7 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run(Displayed):
-    """A run folder, or all points of a sweep, as its record tells it. It may still be running."""
+    """The record of a run folder, or of all points of a sweep. The run may still be in progress."""
 
     path: Path
 
@@ -216,13 +216,13 @@ class Run(Displayed):
 
     @property
     def status(self) -> str:
-        """finished, running, interrupted or diverged; of a sweep, what holds for any of its points."""
+        """The state: running, interrupted, finished or diverged; for a sweep, the first of these that applies to any point."""
         said = {folder.status for folder in self.folders}
         return next(state for state in ("running", "interrupted", "finished", "diverged") if state in said)
 
     @property
     def frame(self) -> "pl.DataFrame":
-        """One row per policy, seed and round; of a sweep with the column `point` before them."""
+        """One row per policy, seed and round; a sweep has the additional first column `point`."""
         return self._together(lambda folder: folder.metrics())
 
     @property
@@ -236,11 +236,11 @@ class Run(Displayed):
         if len(self.folders) == 1:
             return table(self.folders[0])
         named = [table(each).select(pl.lit(each.name).alias("point"), pl.all()) for each in self.folders]
-        return pl.concat(named, how="diagonal")  # points may have other columns, as where only some change concepts
+        return pl.concat(named, how="diagonal")  # points may differ in columns, for example if only some change concepts
 
     @property
     def runs(self) -> list[Runs]:
-        """All seeds of each policy as arrays, with a mask of those whose model was lost."""
+        """The runs of each policy as arrays over all seeds, with a mask of the runs whose model was lost."""
         return read_runs(self.folders)
 
     @property
@@ -256,12 +256,12 @@ class Run(Displayed):
         Parameters
         ----------
         out : str or pathlib.Path, optional
-            The file; by default report.html in the folder.
+            The file to write; by default report.html in the folder.
 
         Returns
         -------
         pathlib.Path
-            The file.
+            The file that was written.
         """
         return write_report(self.folders, Path(out or self.path / "report.html"), self.folders[0].target)
 
@@ -279,22 +279,22 @@ def run(
     trust: Sequence[str] = (),
     quiet: bool = False,
 ) -> Run:
-    """Learn with all policies and seeds into a folder, with a summary and a report. Ctrl-C loses nothing.
+    """Run all policies and seeds, and write a run folder with a summary and a report. Ctrl-C loses nothing.
 
     Parameters
     ----------
     experiment : Experiment, list of (str, Experiment) or None
-        What `load` or `sweep` returned. None: the experiment in `out`.
+        What `load` or `sweep` returned. None stands for the experiment in `out`.
     out : str or pathlib.Path, optional
-        The folder; by default runs/NAME-TIME. A run that the same experiment began there is resumed.
+        The run folder; by default runs/NAME-TIME. If it holds a run of the same experiment, that run is resumed.
     device : str
-        auto, cpu or cuda.
+        The device to train on: auto, cpu or cuda.
     executor : str
-        How local training is done: auto, or a name.
+        The executor of local training: auto, or a name.
     processes : int, optional
-        By default one for each core, and one on a GPU.
+        The number of processes; by default one for each core, and one on a GPU.
     trust : sequence of str
-        Code outside the package that the folder names and that may run, as `module` or `module:Class`.
+        Code outside the package that the folder names and that is allowed to run, as `module` or `module:Class`.
     quiet : bool
         Whether to show no progress bar.
 
@@ -316,30 +316,30 @@ def run(
             runs = perform(experiment, whole, device=device, executor=executor, processes=processes, trust=trust, tick=tick)
         except Interrupted as stop:
             raise Interrupted(stop.what, f"nothing is lost, headgate.run(experiment, {str(whole)!r}) resumes") from None
-    if len(runs) < len(points_of(whole)):  # some points of a sweep at a time
+    if len(runs) < len(points_of(whole)):  # only some points of the sweep were run
         runs = [RunFolder.open(each) for each in points_of(whole)]
     conclude(runs, whole)
     return Run(whole)
 
 
-def open(folder: str | Path) -> Run:  # headgate.open, as there is gzip.open
-    """Read a run folder. Nothing that it names is imported.
+def open(folder: str | Path) -> Run:  # shadows the builtin here only, as gzip.open does
+    """Read a run folder, without importing any code that it names.
 
     Parameters
     ----------
     folder : str or pathlib.Path
-        Of a run that is finished or running, of a sweep, or of a run on Flower.
+        The folder of a finished or running run, of a sweep, or of a run on Flower.
 
     Returns
     -------
     Run
-        Its record.
+        The record of the run.
     """
     path = Path(folder)
     if not path.is_dir():
         raise DataError(f"{path}: there is no such folder")
     found = Run(path)
-    found.folders  # noqa: B018  # refused here where it is none
+    found.folders  # noqa: B018  # raises an error here if it is no run folder
     return found
 
 
@@ -359,23 +359,23 @@ def compare(
 ) -> Comparison:
     """Compare policies at equal money: what each learns at every budget, and what it needs for the same accuracy.
 
-    Every policy is held to the money and the buffers (`headgate.control.policies.Held`); references are not.
+    Every policy except references is held to the money and the buffers (`headgate.control.policies.Held`).
 
     Parameters
     ----------
     experiment : Experiment or list of (str, Experiment)
-        The points of a sweep are compared as they are, each with its own budget and prices.
+        What `load` or `sweep` returned. Points of a sweep are compared as they are, each with its own budget and prices.
     budgets : sequence of float, optional
-        Money a round; by default 0.25, 0.5, 1 and 2 times the experiment's.
+        The budgets per round; by default 0.25, 0.5, 1 and 2 times the experiment's.
     out : str or pathlib.Path, optional
-        Folder of runs and report; by default compared/NAME. What is finished there is used: budgets can be added later.
+        The folder of runs and report; by default compared/NAME. Finished runs in it are used, so budgets can be added later.
     as_printed : bool
-        Leave policies as they are, also those that break their limits.
+        Whether to leave policies as they are, including those that break their limits.
 
     Returns
     -------
     Comparison
-        It shows itself; `money_for` and `saved_against` answer further questions.
+        A table and a page; its methods `money_for` and `saved_against` give further numbers.
     """
     from headgate.simulation.schedule import perform
 

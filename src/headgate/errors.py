@@ -1,34 +1,34 @@
-"""What can go wrong, in the user's words. Every message names the setting and the value."""
+"""The errors that headgate raises. Every message names the setting and the value."""
 
 from headgate.escaping import shown
 
 
 class HeadgateError(Exception):
-    """Anything headgate refuses. `exit_code` is what the command line returns for it."""
+    """The base of all errors that headgate raises; `exit_code` is the exit code of the command line."""
 
     exit_code = 1
 
 
 class SettingError(HeadgateError):
-    """A setting, an option or a value handed over has no meaning."""
+    """The error for a setting, an option or an argument with an invalid value."""
 
     exit_code = 2
 
 
 class InfeasibleError(HeadgateError):
-    """Each setting is fine by itself, together they cannot be met."""
+    """The error for settings that are valid one by one but cannot be met together."""
 
     exit_code = 3
 
 
 class DataError(HeadgateError):
-    """A file is missing, unreadable, damaged or ends too early."""
+    """The error for a file that is missing, unreadable, damaged or incomplete."""
 
     exit_code = 4
 
 
 class Interrupted(HeadgateError):
-    """Ctrl-C: what became of the work, and how to go on."""
+    """The error after Ctrl-C; its message states what was kept and how to resume."""
 
     exit_code = 130
 
@@ -38,12 +38,12 @@ class Interrupted(HeadgateError):
 
 
 class LedgerError(HeadgateError):
-    """Orders, reports and ledger do not belong together; nothing was posted."""
+    """The error for orders, reports and a ledger that do not match; nothing was posted."""
 
     exit_code = 5
 
 
 def require(fits: bool, name: str, value: object, wanted: str) -> None:
-    """Refuse a setting that does not fit."""
+    """Raise SettingError unless `fits`; the message states the name, the value and what is wanted."""
     if not fits:
         raise SettingError(f"{name} = {shown(value)}: must be {wanted}")

@@ -1,6 +1,6 @@
-"""Text and values from outside, made fit for where they are shown: one function for each place.
+"""Escaping of text and values from outside, with one function for each place in which they are shown.
 
-HTML has `html.escape`; the page puts text into nodes, never into markup.
+For HTML there is `html.escape`; the page puts text into nodes, never into markup.
 """
 
 import json
@@ -10,15 +10,15 @@ from typing import Any
 from unicodedata import category
 
 LONGEST = 80
-"""characters of a value in a message"""
+"""the most characters of a value in a message"""
 LINE = 500
-"""characters of a message"""
+"""the most characters of a message"""
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-"""what terminals obey, what turns the direction of writing, what cannot be seen"""
+"""Unicode categories of control characters, of those that change the direction of writing, and of invisible ones"""
 
 
 def printable(text: str) -> str:
-    """For a terminal or a file: control characters and what hides others are written out.
+    """Escape control and invisible characters for a terminal or a file.
 
     >>> printable("a\\x1b[31mb\\n")
     'a\\\\x1b[31mb\\\\n'
@@ -29,13 +29,13 @@ def printable(text: str) -> str:
 
 
 def one_line(text: object, most: int = LINE) -> str:
-    """For a message: on one line, cut where it is long."""
+    """Put a text on one line for a message, and cut it after `most` characters."""
     said = printable(" ".join(str(text).split()))
     return said if len(said) <= most else f"{said[: most - 3]}..."
 
 
 def shown(value: Any, most: int = LONGEST) -> str:
-    """A value as a message says it, whatever it is and however large.
+    """Return a value as short text for a message, whatever its type and size.
 
     >>> shown(10**6000), shown([1] * 10**6), shown("x" * 200, 10)
     ('a whole number of about 6000 digits', '[1, 1, 1, 1, 1, 1, 1, 1, ...]', 'xxxxxxx...')
@@ -60,7 +60,7 @@ def _brief(value: Any, depth: int) -> Any:
 
 
 def markup(text: str) -> str:
-    """For rich: nothing in it is markup.
+    """Escape text for rich, so that nothing in it is markup.
 
     >>> markup("a[/b]")
     'a\\\\[/b]'
@@ -71,7 +71,7 @@ def markup(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """For CSV: a cell that a spreadsheet would take for a formula begins with an apostrophe.
+    """Escape a cell of a CSV file: put an apostrophe before text that a spreadsheet would read as a formula.
 
     >>> cell("=1+1"), cell("a"), cell("-3.5")
     ("'=1+1", 'a', '-3.5')
@@ -84,7 +84,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]inf|[+-]nan")
 
 
 def label(text: str) -> str:
-    """For matplotlib: a dollar is no formula, and a line of any name is in the legend.
+    """Escape a label for matplotlib: a dollar sign begins no formula, and an underscore hides no line from the legend.
 
     >>> label("a$b"), label("_x")
     ('a\\\\$b', ' _x')
@@ -94,7 +94,7 @@ def label(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """For Markdown, a name as code: nothing in it is markup.
+    """Return a name as code in Markdown, with nothing in it read as markup.
 
     >>> code("a`b")
     "`a'b`"
@@ -103,13 +103,13 @@ def code(text: str) -> str:
 
 
 def json_text(text: str) -> str:
-    """For JSON that is shown in a terminal: control characters that JSON lets through are written as it writes others."""
+    """Escape JSON for a terminal: write control characters that JSON allows in the way in which it escapes others."""
     seen = (each == "\n" or category(each) not in _UNSEEN for each in text)
     return "".join(each if fine else json.dumps(each)[1:-1] for each, fine in zip(text, seen, strict=True))
 
 
 def markdown(text: str) -> str:
-    """For Markdown as text.
+    """Escape text for Markdown, with nothing in it read as markup.
 
     >>> markdown("a|b <i>")
     'a\\\\|b &lt;i&gt;'

@@ -1,6 +1,6 @@
-"""How large input may be. Each limit is stated here once, and for users in docs/reference/recipes.md.
+"""Limits on the size of input. Each limit is stated here once, and for users in docs/reference/recipes.md.
 
-Sizes are checked before memory is taken. Who has more memory to give says so: HEADGATE_MEMORY, in GiB.
+Sizes are checked before memory is allocated. The environment variable HEADGATE_MEMORY, in GiB, sets how much may be used.
 """
 
 import os
@@ -11,50 +11,50 @@ from headgate.escaping import shown
 NUMBER = 1e15
 """the largest number of a setting: whole numbers are exact as floats, and squares and products stay finite"""
 TINY = 1e-100
-"""the least one of those that must be above zero: its square and its inverse are numbers still"""
+"""the smallest number of a setting that must be above zero: its square and its inverse stay finite and above zero"""
 CLIENTS = 10_000_000
 ROUNDS = 1_000_000
-"""of a run, and of whatever is counted in rounds"""
+"""the most rounds of a run, and the largest value of any setting in rounds"""
 SEEDS = 10_000
 SAMPLES = 10**9
-"""places of a client"""
+"""the most places of a client's buffer"""
 LEVELS = 1_000
-"""of prices that jump between levels"""
+"""the most levels of prices that jump between levels"""
 POINTS = 10_000
-"""of a sweep"""
+"""the most points of a sweep"""
 PRICES = 10_000_000
-"""of a trace"""
+"""the most prices of a trace"""
 PURCHASES = 20_000
-"""of a file that is replayed: rows, and times multiplied by clients"""
+"""the most rows of a file that is replayed, and the largest product of its times and clients"""
 CONCEPTS = 256
-"""between which a world changes"""
+"""the most concepts between which a world changes"""
 WINDOW = 1_000
-"""samples that a client has before it for each label that it buys"""
+"""the most samples that a client can choose from for each label that it buys"""
 COLUMNS = 100_000
-"""of a table of one's own"""
+"""the most columns of a user's own table of data"""
 CLASSES = 1_000
-"""of its label"""
+"""the most classes of the label of such a table"""
 
 RUNS = 100_000
-"""policies times seeds of a run folder"""
+"""the most runs, policies times seeds, of a run folder"""
 JSON = 8 * 2**20
-"""bytes of a state, or of another file of JSON in a run folder"""
+"""the most bytes of a JSON file in a run folder"""
 TABLE = 128 * 2**20
-"""bytes of one table of a run that is listed or shown on the page"""
+"""the most bytes of one table of a run that is listed or shown on the page"""
 
 RECIPE = 32 * 2**20
-"""bytes of a recipe"""
+"""the most bytes of a recipe"""
 DEPTH = 20
-"""keys within one another that an override names"""
+"""the deepest nesting of keys in an override"""
 TEXT = 10_000
-"""characters of a text in a table of one's own"""
+"""the most characters of a text in a user's own table of data"""
 
 MEMORY = 2.0
-"""GiB that a rehearsal or a file may take, where HEADGATE_MEMORY says nothing else"""
+"""the GiB of memory that a rehearsal or a file may take, unless HEADGATE_MEMORY is set"""
 
 
 def memory() -> float:
-    """Bytes that may be taken."""
+    """Return the bytes of memory that may be taken."""
     said = os.environ.get("HEADGATE_MEMORY", "")
     try:
         gib = float(said) if said else MEMORY
@@ -66,6 +66,6 @@ def memory() -> float:
 
 
 def check_memory(what: str, wanted: float) -> None:
-    """That this many bytes may be taken; `what` says the setting, its value and what takes them."""
+    """Raise SettingError if so many bytes may not be taken; `what` names the setting, its value and what needs the memory."""
     if wanted > memory():
         raise SettingError(f"{what} about {wanted / 2**30:,.1f} GiB of memory; at most {memory() / 2**30:g} (HEADGATE_MEMORY)")

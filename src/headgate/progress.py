@@ -1,4 +1,4 @@
-"""Bars for what takes more than a few seconds, on standard error; where that is no terminal, a line from time to time."""
+"""Progress of long work on standard error: a bar in a terminal, and otherwise a line from time to time."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from headgate.escaping import printable
 
 FIRST, NEXT = 5.0, 30.0
-"""seconds until the first line where there is no terminal, and between two of them"""
+"""the seconds until the first line of progress without a terminal, and between two lines"""
 
 
 def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
@@ -35,7 +35,7 @@ def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
 
 
 class LinesOfProgress(Progress):
-    """Says how far it is in plain lines, for files and pipes."""
+    """Progress as plain lines of text, for files and pipes."""
 
     def __init__(self, unit: str, console: Console) -> None:
         super().__init__(console=console, disable=True)
@@ -59,7 +59,7 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def ticked(text: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar over so many rounds: it is called with each one that is done, and drawn every 25, as that takes longer."""
+    """Show a bar over `total` rounds; yield a function to call with each finished round. To save time, it draws every 25th."""
     with progress_bar(quiet) as bar:
         task = bar.add_task(printable(text), total=total)
 
@@ -72,7 +72,7 @@ def ticked(text: str, total: int, quiet: bool = False) -> Iterator[Callable[[int
 
 @contextmanager
 def counted(text: str, quiet: bool = False, unit: str = "rounds") -> Iterator[Callable[[int, int], None]]:
-    """A bar that is called with what is done and what there is in all."""
+    """Show a bar; yield a function to call with the amount of work that is done and the total."""
     with progress_bar(quiet, unit) as bar:
         task = bar.add_task(printable(text), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

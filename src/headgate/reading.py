@@ -1,6 +1,6 @@
-"""Files of strangers are data: read up to a stated size, never through a link, and parsed inside a guard.
+"""Reading of untrusted files: up to a stated size, never through a link, and with every parser error caught.
 
-What is wrong with one is reported in one line that names it.
+A problem with a file is reported in one line that names the file.
 """
 
 import errno
@@ -22,7 +22,7 @@ from headgate.limits import JSON, RECIPE, check_memory
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedReader]:
-    """Open a plain file to be read: a link is not followed, a pipe not waited for."""
+    """Open a plain file for reading, without following a link or waiting for a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -38,7 +38,7 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def read_bytes(path: Path, most: int = RECIPE) -> bytes:
-    """Return all of a plain file, likewise."""
+    """Return the content of a plain file of at most `most` bytes; links and pipes are not read."""
     with opened(path) as file:
         content = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
     if len(content) > most:
@@ -54,20 +54,20 @@ def read_text(path: Path, most: int = RECIPE) -> str:
 
 
 def read_toml(path: Path, most: int = RECIPE) -> dict[str, Any]:
-    """Return the tables of a file of settings. They may hold infinity, as settings may."""
+    """Return the tables of a TOML file of settings, in which infinity is allowed."""
     return parse_toml(read_text(path, most), str(path))
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
-    """Return the tables of a text; `name` is its name in errors."""
+    """Return the tables of a TOML text; `name` is its name in error messages."""
     try:
         return tomli.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits is no TOMLDecodeError
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits raises a plain ValueError
         raise DataError(f"{name}: not valid TOML ({one_line(error, 200)})") from None
 
 
 def read_object(path: Path, most: int = JSON) -> dict[str, Any]:
-    """Return what a file of JSON says, which must be an object."""
+    """Return the value of a JSON file, which must be an object."""
     text = read_text(path, most)
     try:
         value = json.loads(text)
@@ -79,9 +79,9 @@ def read_object(path: Path, most: int = JSON) -> dict[str, Any]:
 
 
 def check_parquet(path: Path, content: bytes | None = None, most: int | None = None) -> int:
-    """Return the rows of a parquet file by its footer, before they are read; refuse more than `most`, or than memory allows.
+    """Return the number of rows in a parquet file's footer; raise an error for more than `most` or than memory allows.
 
-    A value counts 8 bytes. What texts and lists unpack to is not known beforehand. `content`: what was read of it already.
+    The memory is estimated at 8 bytes a value: the unpacked size of texts and lists is unknown. `content`: that of the file.
     """
     import polars as pl
 

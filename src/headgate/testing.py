@@ -1,9 +1,9 @@
-"""Checks that anyone can run on a policy, a retention rule, a buying rule or a price process of their own.
+"""Checks for your own policies, retention rules, selection rules and price processes.
 
     from headgate.testing import check_policy
     check_policy(MyPolicy())
 
-Each raises AssertionError with what is wrong. All members that come with headgate pass them.
+Each check raises AssertionError with a message on what is wrong. All policies, rules and prices of headgate pass the checks.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ RUNS = 3
 
 
 def a_system(horizon: int | None = 40) -> System:
-    """Five unequal clients, small enough to check by brute force."""
+    """Return a system of five unequal clients that is small enough to check by brute force."""
     return System(np.array([3, 1, 7, 4, 5]), budget=11.0, horizon=horizon)
 
 
@@ -42,8 +42,8 @@ def check_policy(
 ) -> None:
     """Check that a policy is pure, causal, independent of the batch, resumable from a file and correct in its accounts.
 
-    Its memory is named arrays that keep their names, shapes and types from round to round and hold finite numbers.
-    A policy that listens is checked without losses, as in a rehearsal, and with losses of which some are missing.
+    The arrays of its memory must keep their names, shapes and types from round to round, and hold finite numbers.
+    A policy that listens is checked both without losses, as in a rehearsal, and with losses of which some are missing.
     """
     check_is_policy(policy)
     system, prices = system or a_system(rounds), prices or Uniform(1.0, 10.0)
@@ -63,10 +63,10 @@ def check_policy(
 
 def check_retention(retention: Retention, system: System | None = None, rounds: int = 40) -> None:
     """Check that a rule keeps as many samples as there is room for, that dropped samples do not return, that use counts are
-    exact, and that a run alone gives the same, for admissions of all sizes.
+    exact, and that a run gives the same alone as in a batch, for admissions of all sizes.
 
-    A rule that asks for `scores` is checked without a model, as in a rehearsal, with scores of all sizes, and with those of a
-    model that has broken down, which are 0.
+    A rule that needs `scores` is checked without a model, as in a rehearsal, with scores of all sizes, and with the zero scores
+    of a model that has diverged.
     """
     system = system or a_system(rounds)
     models = (None, _scores, _broken) if retention.scores else (None,)
@@ -77,14 +77,14 @@ def check_retention(retention: Retention, system: System | None = None, rounds: 
         _check_samples(controller, history)
         _check_purity(controller, history, path)
         runs = ((_Scripted(retention, seed, r), np.array([r])) for r in range(RUNS))
-        if history[0][0].places is not None:  # a window rule chooses nothing, and may have settings for each run
+        if history[0][0].places is not None:  # a window rule makes no choice, and its settings may differ between runs
             _check_batch((Controller(system, policy, 1, own, _labels, scores) for policy, own in runs), history, path)
 
 
 def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> None:
-    """Check that prices are finite, not negative, addressed by seed and round, and around `mean`.
+    """Check that prices are finite, not negative, a function of seed and round alone, and on average as `mean` states.
 
-    A process with a price per client has paths (seeds, rounds, clients).
+    The paths of a process with a price per client are (seeds, rounds, clients).
     """
     many = np.arange(seeds)
     path = prices.path(many, 1, rounds + 1)
@@ -101,10 +101,10 @@ def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> N
 
 
 def check_selection(selection: Selection, clients: int = 6, rounds: int = 40) -> None:
-    """Check that a rule asks for nothing that needs a label, and that it buys exactly as many samples of a window as were
-    ordered: the same when called twice, whatever other clients are offered, and without changing its arguments.
+    """Check that a rule uses no labels and buys exactly as many samples of a window as were ordered. A second call must choose
+    the same samples, the offers of other clients must not matter, and the arguments must stay unchanged.
 
-    What the model says is made up: some of it at random, some of it the same for all samples, or nothing at all.
+    The scores of the model are artificial: random, equal for all samples, or 0.
     """
     selection.check()
     for t in range(rounds):
@@ -120,7 +120,7 @@ def check_selection(selection: Selection, clients: int = 6, rounds: int = 40) ->
 
 
 def _an_offer(selection: Selection, t: int, clients: int) -> Candidates:
-    """Windows of up to 12 samples with gaps, 4 classes, 5 features and up to 3 samples held."""
+    """Return windows of up to 12 samples with gaps, 4 classes and 5 features, and up to 3 held samples for each client."""
 
     def drawn(part: int, *shape: int) -> Floats:
         size = int(np.prod(shape))
@@ -152,7 +152,7 @@ def _an_offer(selection: Selection, t: int, clients: int) -> Candidates:
 
 
 def _offer_of(offered: Candidates, row: int, there: Ints) -> Candidates:
-    """One client by itself, without empty places."""
+    """Return the offer of one client alone, without empty places."""
     own = slice(row, row + 1)
     known = offered._asdict()
     for name in ("room", "seed", "client", "held", "held_there"):
@@ -176,7 +176,7 @@ def _play(controller: Controller, prices: Floats, ledger: Ledger | None = None, 
 
 
 def _losses(controller: Controller, orders: Orders) -> Losses:
-    """From none to large; none where a client admitted nothing, and every now and then nothing is told."""
+    """Return losses from 0 to large, NaN where a client admitted nothing and at random where it reports nothing."""
     seeds = controller.buffers.streams.seeds[:, None]
     clients = np.arange(controller.system.clients)
     large, kept, silent = (uniform(seeds, Purpose.PRICE, orders.t, 3 * clients + part) for part in range(3))
@@ -185,7 +185,7 @@ def _losses(controller: Controller, orders: Orders) -> Losses:
 
 
 def _check_accounts(controller: Controller, history: list[Step]) -> None:
-    """Z and spend are the replay of the orders, whole samples follow the real ones within one, and all memory is finite."""
+    """Check that Z and spend follow from the orders, that samples carried over stay below one, and that memory is finite."""
     debt, spent = np.zeros(controller.runs), np.zeros(controller.runs)
     for _, orders, after in history:
         _need(bool(np.all(orders.admitted >= 0)), f"round {orders.t}: a negative admission")
@@ -200,12 +200,12 @@ def _check_accounts(controller: Controller, history: list[Step]) -> None:
 
 
 def _labels(runs: Ints, clients: Ints, positions: Ints) -> Ints:
-    """Three classes of unequal size, the same in every run: rows of a batch have no numbers of their own."""
+    """Return labels in three unequal classes; they are the same in every run, because rows of a batch have no number."""
     return np.take([0, 0, 0, 1, 1, 2], (6 * uniform(0, Purpose.PARTITION, positions, clients)).astype(np.int64))
 
 
 def _scores(runs: Ints, clients: Ints, positions: Ints, asked: tuple[str, ...]) -> Scores:
-    """Of a model for those three classes whose last layer has three inputs and a bias; the same in every run."""
+    """Return the scores of a model for these classes whose last layer has three inputs and a bias; the same in every run."""
     drawn = uniform(0, Purpose.PRICE, 8 * positions[:, None] + np.arange(6), clients[:, None])
     features = np.insert(drawn[:, 3:] - 0.3, 3, 1.0, axis=1)
     return scores_of(asked, 8 * drawn[:, :3], _labels(runs, clients, positions), features)
@@ -216,14 +216,14 @@ def _broken(runs: Ints, clients: Ints, positions: Ints, asked: tuple[str, ...]) 
 
 
 def _in_memory(ledger: Ledger, run: int, client: int) -> list[int]:
-    """The positions of a client's stream that it holds."""
+    """Return the positions in a client's stream of the samples that it holds."""
     if ledger.places is None:
         return list(range(ledger.dropped[run, client], ledger.admitted[run, client]))
     return [int(place) for place in ledger.places[run, client] if place >= 0]
 
 
 def _check_samples(controller: Controller, history: list[Step]) -> None:
-    """Follow every sample by hand: what left is gone, clients hold at most the capacity, and N_eff is Kish's."""
+    """Follow every sample one by one: dropped samples stay away, clients hold at most their capacity, and N_eff is Kish's."""
     limit = controller.buffers.limit
     uses: dict[tuple[int, int, int], int] = {}
     for before, orders, after in history:
@@ -263,7 +263,7 @@ def _check_purity(controller: Controller, history: list[Step], prices: Floats) -
 
 
 def _check_batch(controllers: Iterable[Controller], history: list[Step], prices: Floats, told: bool = False) -> None:
-    """`controllers` are those of each run by itself."""
+    """Check that each run alone gives the same as in the batch; `controllers` have one run each."""
     for r, controller in enumerate(controllers):
         alone = list(_play(controller, prices[r : r + 1], told=told))
         for (_, orders, after), (_, own_orders, own) in zip(history, alone, strict=True):
@@ -296,12 +296,12 @@ def _check_file(controller: Controller, history: list[Step], prices: Floats, tol
 
 @dataclass(frozen=True, eq=False)
 class _Scripted(AdmissionPolicy):
-    """Admissions of all sizes, empty rounds and bursts included."""
+    """A policy with random admissions of all sizes, including empty rounds and bursts."""
 
     rule: Retention
     seed: int
     first: int = 0
-    """the number of its first run"""
+    """the number of the first run"""
 
     def retention(self, system: System) -> Retention:
         return self.rule
@@ -314,7 +314,7 @@ class _Scripted(AdmissionPolicy):
 
 
 def _same_fields(one: Orders | Ledger, other: Orders | Ledger, message: str) -> None:
-    """The message may say which field it is."""
+    """Compare two objects field by field; `{}` in the message becomes the name of the field that differs."""
     for f in fields(one):
         _same(getattr(one, f.name), getattr(other, f.name), message.format(f.name))
 
@@ -326,7 +326,7 @@ def _same(one: Any, other: Any, message: str) -> None:
         for own, its in zip(one, other, strict=True):
             _same(own, its, message)
     else:
-        missing = isinstance(one, np.ndarray) and one.dtype.kind == "f"  # losses may be no numbers
+        missing = isinstance(one, np.ndarray) and one.dtype.kind == "f"  # losses may be NaN
         _need(np.array_equal(one, other, equal_nan=missing), message)
 
 

@@ -1,6 +1,6 @@
-"""Everything that is written into a folder goes through here: never through a link, and whole or not at all.
+"""Writing of files into folders: never through a link, and whole or not at all.
 
-A folder may be somebody else's: a file is replaced by a new one of a random name beside it that is moved there.
+Other users may write into the same folder, so a file is written beside its place under a random name and then moved.
 """
 
 import json
@@ -20,12 +20,12 @@ if sys.platform != "win32":
     import fcntl
 
 PARTIAL = ".partial"
-"""ends the names of what is not whole yet; they begin with a dot"""
+"""the end of the names of incomplete files, which begin with a dot"""
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 def replace_file(path: Path, content: bytes | Callable[[BinaryIO], object], durable: bool = True) -> None:
-    """A whole file, or the old one. `content` may be what writes it. `durable`: it is on disk before it is moved."""
+    """Replace a file whole or not at all. `content` is its bytes or a function that writes them; `durable` syncs them first."""
     partial = partial_of(path)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW, 0o666)
     try:
@@ -45,12 +45,12 @@ def replace_file(path: Path, content: bytes | Callable[[BinaryIO], object], dura
 
 
 def partial_of(path: Path) -> Path:
-    """A name for what will become `path`, which nobody can have guessed."""
+    """Return a random name, which nobody can guess, for the incomplete file that will become `path`."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
 
 
 def whole_name(name: str) -> str:
-    """The file that a partial one would have become.
+    """Return the name of the file that an incomplete file would have become.
 
     >>> whole_name(".state.json.1234abcd.partial"), whole_name("state.json")
     ('state.json', 'state.json')
@@ -59,7 +59,7 @@ def whole_name(name: str) -> str:
 
 
 def clear_partial(folder: Path) -> None:
-    """Removes what a killed process left half written."""
+    """Remove the incomplete files and folders that a killed process left."""
     for path in folder.glob(f".*{PARTIAL}"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -68,12 +68,12 @@ def clear_partial(folder: Path) -> None:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return a value as the content of a file of JSON."""
+    """Return a value as the content of a JSON file."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def check_no_link(*paths: Path) -> None:
-    """Refuses what is a link: what is written or removed in such a folder would be elsewhere."""
+    """Raise DataError if one of the paths is a link, because changes there would happen elsewhere."""
     for path in paths:
         if path.is_symlink():
             raise DataError(f"{path}: is a link; nothing is written through it")
@@ -88,10 +88,10 @@ def sync(path: Path) -> None:
 
 
 class FolderLock(ExitStack):
-    """The run that this process writes: one process at a time writes a run, until it ends, however it ends.
+    """The locks on the run that this process writes. No other process can write the run until this one releases them or ends.
 
-    The whole of a run is held by its folder, a part by its config: they may be the same run. The locks are the kernel's; a file
-    system that knows none is gone without.
+    A whole run is locked by its folder and a part of it by its config. The kernel releases the locks of a killed process. On a
+    file system without locks the run is written unlocked.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class FolderLock(ExitStack):
         self._paths: set[Path] = set()
 
     def take(self, path: Path, folder: Path) -> None:
-        """Hold `path`, a folder or file of the run in `folder`; refused where another process does."""
+        """Lock `path`, a folder or file of the run in `folder`; raise DataError if another process holds the lock."""
         if path in self._paths or sys.platform == "win32":
             return
         try:
@@ -111,6 +111,6 @@ class FolderLock(ExitStack):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DataError(f"{folder}: is in use by another process; wait for it to end") from None
-        except OSError:  # no locks here
+        except OSError:  # the file system has no locks
             pass
         self._paths.add(path)

@@ -1,1 +1,1 @@
-"""What is made from runs and rehearsals: tables, figures, measured rates."""
+"""The analysis of runs and rehearsals: summaries, comparisons, tables, figures and reports."""

@@ -1,4 +1,4 @@
-"""Policies at equal spend: rows of numbers, and tables for the terminal."""
+"""The comparison of policies at equal spend: rows of numbers, and tables for the terminal."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,22 +18,22 @@ from headgate.analysis.summary import DIPS, policy_table, summarise
 from headgate.errors import DataError
 
 RIVAL = "constant"
-"""against which all policies are tested"""
+"""the policy that all others are tested against"""
 LAST = "last: test accuracy in the last tenth of the rounds, mean over seeds ± 80 % interval"
 STAR = "; *: differs from constant (paired test over seeds, p ≤ 0.05 after Holm's correction); intervals of money are 95 %"
 KEPT = "Every policy kept its money and its buffers in every run."
 
 
 def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> Estimate | None:
-    """The part of the gap between constant admission and the oracle, of means over the seeds that all three have learnt;
-    None where there is no gap. The interval is Fieller's, over these seeds; it has no ends where the gap may be none."""
+    """Return the share of the gap between constant admission and the oracle that a policy closes, from means over the seeds
+    that all three have learnt; None if there is no gap. The Fieller interval has no ends if the gap may be zero."""
     seeds = [seed for seed in one.learnt if seed in constant.learnt and seed in oracle.learnt]
     ours, low, high = (end.of_seeds(seeds).measure(measure) for end in (one, constant, oracle))
     return closed_share(ours, low, high, known=one is constant or one is oracle) if seeds else None
 
 
 def closed_share(ours: Floats, low: Floats, high: Floats, known: bool = False) -> Estimate | None:
-    """The same of arrays, (seeds,); `known`: it is 0 or 1 by definition, so it has no interval."""
+    """Return the closed share from arrays, (seeds,); `known` if it is 0 or 1 by definition and so has no interval."""
     if high.mean() <= low.mean():
         return None
     share = ratio(ours - low, high - low)
@@ -41,31 +41,31 @@ def closed_share(ours: Floats, low: Floats, high: Floats, known: bool = False) -
 
 
 class Offer(NamedTuple):
-    """What all policies that are compared have: the same prices and the same money."""
+    """The prices and the budget that are the same for all policies of one comparison."""
 
     prices: str
     budget: float
 
     def text(self, offers: Iterable["Offer"]) -> str:
-        """Return the budget, with its prices where those of the others differ."""
+        """Return the budget as text, with the prices if the offers differ in them."""
         prices = f", {self.prices}" if len({each.prices for each in offers}) > 1 else ""
         return f"{self.budget:g} a round{prices}"
 
 
 def by_offer(found: Sequence[Runs]) -> dict[Offer, list[Runs]]:
-    """In order of the budgets, or as they were run where prices differ too; refused where runs cannot be compared."""
+    """Return the runs by offer, ordered by budget, or as run if prices differ; raise DataError if they cannot be compared."""
     if not found:
         raise DataError("compare: there is no run to compare")
     kinds = sorted({str(one.data) for one in found})
     if len(kinds) > 1:
         raise DataError(f"compare: runs of {' and '.join(kinds)} cannot be compared")
-    named = [replace(one, label=one.policy) for one in found]  # within a budget that says which runs are meant
+    named = [replace(one, label=one.policy) for one in found]  # the policy identifies runs within a budget
     ordered = sorted(named, key=lambda one: one.budget) if one_price(found) else named
     return grouped(ordered, lambda one: Offer(one.prices, one.budget))
 
 
 def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
-    """One row a budget and policy: all that the page shows, and every seed."""
+    """Return one row for each budget and policy, with all that the page shows and the values of every seed."""
     made = []
     for own in by_offer(found).values():
         named = {one.policy: one for one in own if one.learnt}
@@ -101,18 +101,18 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None) -> dict[str, Any]:
 
 
 def several_budgets(found: Sequence[Runs]) -> bool:
-    """Whether finished runs of the same data and prices differ in their budgets: then money can be compared."""
+    """Return whether the runs are finished, share data and prices, and differ in budget, so that money can be compared."""
     same = len({(str(one.data), one.prices) for one in found}) == 1
     return same and len({one.budget for one in found}) > 1 and all(one.finished for one in found)
 
 
 def one_price(found: Sequence[Runs]) -> bool:
-    """Whether money means the same for all of them."""
+    """Return whether all runs have the same prices, so that their money can be compared."""
     return len({one.prices for one in found}) == 1
 
 
 def opened(saved: Sequence[Saving]) -> str:
-    """The sentence of the page, beginning with a capital."""
+    """Return the sentence of the page on savings, beginning with a capital letter."""
     text = sentence(saved)
     return text[:1].upper() + text[1:]
 
@@ -121,8 +121,8 @@ def opened(saved: Sequence[Saving]) -> str:
 
 
 def comparison_tables(found: Sequence[Runs], rows: Sequence[Row], budget: float | None = None) -> list[RenderableType]:
-    """Return, for each kind of price, the sentence and a table of the policies at one budget; where the world changes, what
-    that costs at each; then what the columns mean."""
+    """Return the sentence and a table of the policies at one budget for each kind of price, then notes on the columns. If the
+    world changes, tables of what the changes cost at each budget precede the notes."""
     things: list[RenderableType] = []
     for prices in dict.fromkeys(row["prices"] for row in rows):
         own = [row for row in rows if row["prices"] == prices]
@@ -137,7 +137,7 @@ def comparison_tables(found: Sequence[Runs], rows: Sequence[Row], budget: float 
 
 
 def wide_tables(found: Sequence[Runs]) -> list[RenderableType]:
-    """Return all columns of the summary at each budget and kind of price, and what to take from them."""
+    """Return all columns of the summary for each budget and kind of price, and the conclusion."""
     return [*_summaries(by_offer(found)), conclusion(found)]
 
 
@@ -146,7 +146,7 @@ def _summaries(offers: Mapping[Offer, Sequence[Runs]], only: Sequence[str] = ())
 
 
 def _at_budget(own: Sequence[Row], saved: Sequence[Saving], called: str) -> RenderableType:
-    """All policies with the same money, in columns that fit 80 characters."""
+    """Return a table of all policies at one budget, in columns that fit 80 characters."""
     rival = next((row for row in own if row["policy"] == RIVAL and row["learnt"]), None)
     others = [row for row in own if row is not rival and rival is not None and row["learnt"]]
     gaps = holm({row["policy"]: paired(row, rival, "last") for row in others if not row["reference"]})  # type: ignore[arg-type]
@@ -168,7 +168,7 @@ def _at_budget(own: Sequence[Row], saved: Sequence[Saving], called: str) -> Rend
 
 
 def _notes(rows: Sequence[Row]) -> str:
-    """What the columns mean, and who kept to the money and the buffers."""
+    """Return a note on what the columns mean and which policies kept to the money and the buffers."""
     broken = list(dict.fromkeys(row["policy"] for row in rows if not row["kept_limits"] and not row["reference"]))
     references = list(dict.fromkeys(row["policy"] for row in rows if row["reference"]))
     beyond = f" {listed(references)} is no policy to use: it spends or knows what nobody has." if references else ""

@@ -1,4 +1,4 @@
-"""The numbers behind every figure of runs: on the page, in the report and on paper."""
+"""The numbers behind all figures of runs: on the page, in the report and in files for papers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,28 +13,28 @@ from headgate.analysis.runs import Runs, changes_in
 from headgate.analysis.savings import Row, Saving, amount
 
 POINTS = 500
-"""a line is thinned to at most so many"""
+"""the most points that a line keeps after thinning"""
 CELLS = (120, 250)
-"""a heat map is averaged to at most so many clients and rounds"""
+"""the most groups of clients and of rounds that a heat map is averaged to"""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito, colour-blind safe
 OURS = "headgate"
 """the policy whose saving is drawn"""
 SERIES = ("spend", "debt", "admitted", "price", "n", "N", "n_eff", "bound", "train_loss")
-"""columns of which every round is known"""
+"""metrics columns that have a value in every round"""
 EVALUATED = {"accuracy": "test_accuracy", "test_loss": "test_loss"}
-"""names in figures of what is known of evaluated rounds alone, and their columns"""
+"""names in figures of the metrics that only evaluated rounds have, with their columns"""
 Numbers = list[float | None]
 
 
 def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
-    """At most `most` of `count` places, evenly, with the first and the last."""
+    """Return at most `most` of the indices below `count`, evenly spaced, with the first and the last."""
     if count <= most:
         return np.arange(count)
     return np.linspace(0, count - 1, most).round().astype(np.int64)
 
 
 def rounded(values: NDArray[Any], digits: int = 7) -> list[Any]:
-    """Return lists with None where there is no number; the default number of significant digits is enough to draw."""
+    """Return an array as nested lists of rounded numbers, None if not finite; 7 significant digits are enough to draw."""
     if values.ndim > 1:
         return [rounded(each, digits) for each in values]
     return [
@@ -47,7 +47,7 @@ def rounded(values: NDArray[Any], digits: int = 7) -> list[Any]:
 
 @dataclass(frozen=True)
 class Series:
-    """Mean over runs and half its 80 % interval; null where there is none."""
+    """The mean over runs and half the width of its 80 % interval at each point; None if a value is missing."""
 
     mean: Numbers
     half: Numbers
@@ -64,26 +64,26 @@ class PolicyCurves:
     evaluated: list[int]
     judged: dict[str, Series]
     changes: list[int]
-    """rounds in which the world begins to change for all runs"""
+    """the rounds in which a change of the world begins in every run"""
 
 
 def line(one: Runs, metric: str) -> Floats:
-    """Return a metric by its name in figures, (seeds, rounds up to the farthest)."""
+    """Return a metric by its name in figures, (seeds, rounds of the farthest run)."""
     if metric == "spent":
         return np.cumsum(one.values["spend"], axis=1)
-    if metric == "best_accuracy":  # so far; none before the first evaluation
+    if metric == "best_accuracy":  # highest so far, NaN before the first evaluation
         return np.where(np.isnan(one.values["spend"]), np.nan, np.fmax.accumulate(one.values["test_accuracy"], axis=1))
     return one.values[EVALUATED.get(metric, metric)]
 
 
 def series(values: Floats) -> Series:
-    """Return means over the first axis of (runs, points)."""
+    """Return the means and half intervals over the first axis of (runs, points)."""
     mean, half = means(values)
     return Series(rounded(mean), rounded(half))
 
 
 def policy_curves(one: Runs, since: int = 0, points: int = POINTS) -> PolicyCurves:
-    """Return means over the runs of a policy, of the rounds after `since`."""
+    """Return the means over the runs of a policy, for the rounds after `since`."""
     first = min(since, one.farthest)
     places = first + thinned(one.farthest - first, points)
     evaluated = first + np.flatnonzero(np.isfinite(one.values["test_accuracy"][:, first:]).any(axis=0))
@@ -105,9 +105,9 @@ def policy_curves(one: Runs, since: int = 0, points: int = POINTS) -> PolicyCurv
 
 
 def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving]) -> dict[str, Any]:
-    """Return accuracy over the money really spent, as the report and a figure on paper draw it: whole runs, a point for each
-    budget, in curves whose `policy` is a place in `names`; references are levels, and between policies at the same accuracy
-    there is a gap."""
+    """Return accuracy against the money really spent, for the report and for a figure in a file: `curves` with a point for each
+    budget and a `policy` that is an index of `names`, `levels` of references, and the `gap` between the money of headgate and
+    of the rival at the same accuracy, or None."""
     curves, levels, unit = [], [], ""
     for i, name in enumerate(names):
         own = sorted((row for row in rows if row["policy"] == name and row["learnt"]), key=lambda row: row["spend"])
@@ -116,7 +116,7 @@ def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Savin
         unit = str(own[0].get("unit") or "")
         spend = [float(row["spend"]) for row in own]
         mean, half = np.transpose([means(100 * np.array(row["last_by_seed"])) for row in own]).tolist()
-        if own[0]["reference"]:  # takes no notice of the budget
+        if own[0]["reference"]:  # a reference does not depend on the budget
             levels.append({"value": np.mean(mean).item(), "text": f"{name}: {amount(unit, np.mean(spend).item())} a round"})
         else:
             curves.append({"policy": i, "x": spend, "mean": mean, "half": half})
@@ -134,20 +134,20 @@ def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Savin
 
 @dataclass(frozen=True)
 class Heat:
-    """How full each client's buffer is, as JSON holds it."""
+    """How full each client's buffer is in each round, in a form that JSON can hold."""
 
     policy: str
     clients: list[str]
     buffers: list[float]
     t: list[int]
-    """rounds at which each column begins"""
+    """the round at which each column begins"""
     last: int
     ratio: list[Numbers]
-    """mean over runs of n_m/B_m, (clients, rounds); None where B_m is 0"""
+    """the mean of n_m/B_m over runs, (clients, rounds); None if B_m is 0"""
 
 
 def heat(policy: str, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> Heat:
-    """From what clients hold, (runs, rounds, clients)."""
+    """Return the heat map of a policy from the samples that clients hold, (runs, rounds, clients), and their buffers."""
     (clients, labels), (rounds, _) = map(neighbours, held.shape[:0:-1], CELLS)
     room, means_held = _averaged(buffers.astype(np.float64), clients), held.mean(axis=0).T
     means_held = _averaged(_averaged(means_held, clients).T, rounds).T
@@ -156,7 +156,7 @@ def heat(policy: str, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> He
 
 
 def neighbours(size: int, most: int) -> tuple[NDArray[np.int64], list[str]]:
-    """Return where at most `most` groups of neighbours begin, and what they are called.
+    """Split `size` indices into at most `most` groups of neighbours; return the first index and the label of each group.
 
     >>> neighbours(5, 2)
     (array([0, 2]), ['0–1', '2–4'])

@@ -1,4 +1,4 @@
-"""Tables and sentences in a terminal, in a notebook and as text."""
+"""Display of tables and sentences in a terminal, in a notebook and as text."""
 
 import io
 import sys
@@ -14,14 +14,14 @@ from rich.text import Text
 from headgate.escaping import printable
 
 WIDE = 200
-"""characters of a line where there is no terminal: tables keep their columns"""
+"""characters of a line if the output is no terminal, so that tables keep their columns"""
 BROAD = 10_000
-"""characters that no table needs"""
+"""characters of a line that is wider than any table"""
 
 
 @dataclass(frozen=True)
 class StackedTable:
-    """A table. Where it is wider than its place it becomes several, one below the other, each with the first column."""
+    """A table that is split into several if it is too wide: they stand below each other, each with the first column."""
 
     title: str
     columns: Sequence[str]
@@ -32,7 +32,7 @@ class StackedTable:
         title = self.title
         while True:
             taken = len(left)
-            broad = options.update_width(BROAD)  # what the first column and these take if nothing is shortened
+            broad = options.update_width(BROAD)  # to measure the chosen columns without shortening them
             while taken > 1 and console.measure(self._of(left[:taken], ""), options=broad).maximum > options.max_width:
                 taken -= 1
             yield self._of(left[:taken], title)
@@ -41,7 +41,7 @@ class StackedTable:
                 return
 
     def _of(self, chosen: Sequence[int], title: str) -> Table:
-        """The first column and these."""
+        """Return a table of the first column and the chosen ones."""
         style = {"title_justify": "left", "header_style": "bold", "box": SIMPLE_HEAD, "min_width": min(len(title), 100)}
         table = Table(title=plain_text(title) if title else None, show_header=any(self.columns), **style)  # type: ignore[arg-type]
         for i in (0, *chosen):
@@ -53,12 +53,12 @@ class StackedTable:
 
 
 def plain_text(text: str) -> Text:
-    """As it stands: names come from recipes and run folders, and nothing in them is markup or a command to the terminal."""
+    """Return a text in which markup and control characters have no effect: names from recipes and run folders may hold them."""
     return Text("\n".join(map(printable, text.split("\n"))))
 
 
 def show(*things: RenderableType, console: Console | None = None) -> None:
-    """Print to the console, by default on standard output."""
+    """Print tables and sentences to a console, by default standard output."""
     if console is None:
         console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
     for thing in things:
@@ -70,7 +70,7 @@ class Displayed(ABC):
 
     @abstractmethod
     def render(self) -> Sequence[RenderableType]:
-        """Return tables and sentences."""
+        """Return the tables and sentences to display."""
 
     def _printed(self) -> Console:
         console = Console(file=io.StringIO(), record=True, width=WIDE, highlight=False)

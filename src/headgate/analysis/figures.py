@@ -1,4 +1,4 @@
-"""Figures for paper, as SVG, PNG or PDF. The report and the page save those of a run."""
+"""Figures of comparisons in SVG, PNG or PDF files. The report and the page save the figures of single runs themselves."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from headgate.analysis.pages import check_file, write_whole
 from headgate.analysis.savings import Row, Saving
 from headgate.escaping import label
 
-matplotlib.use("Agg")  # no screen is needed, and none is opened
+matplotlib.use("Agg")  # draws without a screen
 
 
 SUFFIXES = (".svg", ".png", ".pdf")
@@ -25,7 +25,7 @@ STYLE: Any = {
     "grid.alpha": 0.25,
     "font.size": 10,
     "legend.frameon": False,
-    "svg.hashsalt": "headgate",  # same figure, same bytes
+    "svg.hashsalt": "headgate",  # the same figure gives the same bytes
 }
 
 
@@ -39,7 +39,7 @@ def save_figure(figure: Any, path: Path) -> None:
 
 
 def draw_comparison(rows: Sequence[Row], found: Sequence[Saving], path: Path, title: str = "") -> None:
-    """Draw accuracy over the money really spent; bars are 80 % intervals, `found` are the savings at one budget."""
+    """Draw accuracy against the money really spent, with 80 % intervals; `found` are the savings at one budget."""
     names = list(dict.fromkeys(row["policy"] for row in rows if row["learnt"]))
     panel = money_panel(rows, names, found)
     with plt.rc_context(STYLE):
@@ -49,7 +49,7 @@ def draw_comparison(rows: Sequence[Row], found: Sequence[Saving], path: Path, ti
             look |= {"linestyle": ("-", "--", ":", "-.")[curve["policy"] // len(COLOURS) % 4], "linewidth": 1.6}
             axes.errorbar(curve["x"], curve["mean"], np.nan_to_num(curve["half"]), capsize=2, marker="o", markersize=4, **look)
         axes.set(title=label(title or panel["title"]), xlabel=label(panel["x"]), ylabel=panel["y"], xscale="log")
-        ends = axes.get_xlim()  # 1, 2, 5, 10 as they are over few powers of ten, the powers alone over many
+        ends = axes.get_xlim()  # ticks at 1, 2 and 5 times powers of ten, or at the powers alone if the axis is long
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if ends[1] < 1000 * ends[0] else (1,)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -64,7 +64,7 @@ def draw_comparison(rows: Sequence[Row], found: Sequence[Saving], path: Path, ti
 
 
 def _draw_gap(axes: Any, money: float, beside: float, accuracy: float, text: str) -> None:
-    """Draw an arrow from the rival's money to ours at the same accuracy, with what that is of it."""
+    """Draw an arrow from the rival's money to ours at the same accuracy, with `text` below it."""
     arrow = {"arrowstyle": "<|-|>", "linewidth": 1.6, "color": "#B00020", "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", (money, accuracy), (beside, accuracy), arrowprops=arrow)
     box = {"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5}

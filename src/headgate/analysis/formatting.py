@@ -1,4 +1,4 @@
-"""Numbers, prices and money as text, the same in the terminal, in reports, on Markdown pages and on the web page."""
+"""Text for numbers, prices and money, the same in the terminal, in reports, on Markdown pages and on the web page."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ DASH = "–"
 
 
 def number(value: float | None) -> str:
-    """
+    """Return a number as text, with 4 significant digits below 1000 and no decimals from 1000 on.
     >>> number(1234.5), number(55.1234), number(-0.5), number(float("inf")), number(None)
     ('1,234', '55.12', '−0.5', '∞', '–')
     """
@@ -26,7 +26,7 @@ def number(value: float | None) -> str:
 
 
 def money(value: float | None) -> str:
-    """
+    """Return an amount of money as text, without its currency.
     >>> money(1234.567), money(0.0012345), money(0.0), money(None)
     ('1,234.57', '0.0012', '0.00', '–')
     """
@@ -35,7 +35,7 @@ def money(value: float | None) -> str:
 
 
 def money_in(unit: str, value: float | None) -> str:
-    """
+    """Return an amount of money as text, with its currency before it.
     >>> money_in("$", 1234.5), money_in("", 5.5), money_in("$", None)
     ('$ 1,234.50', '5.50', '–')
     """
@@ -43,7 +43,7 @@ def money_in(unit: str, value: float | None) -> str:
 
 
 def signed(value: int | None) -> str:
-    """
+    """Return a whole number as text, always with its sign.
     >>> signed(2), signed(0), signed(-3), signed(None)
     ('+2', '+0', '−3', '–')
     """
@@ -51,7 +51,7 @@ def signed(value: int | None) -> str:
 
 
 def percent(share: float | None, digits: int = 0) -> str:
-    """A share in percent.
+    """Return a share as text in percent.
 
     >>> percent(0.85), percent(1.4821, 1), percent(None)
     ('85 %', '148.2 %', '–')
@@ -60,7 +60,7 @@ def percent(share: float | None, digits: int = 0) -> str:
 
 
 def accuracy(value: Estimate | None, digits: int = 1) -> str:
-    """In percent, with half its interval where it has one.
+    """Return an accuracy as text in percent, with half the width of its interval if it has one.
 
     >>> accuracy(Estimate(0.7, 0.4, 1.0, 2)), accuracy(Estimate(0.3)), accuracy(None)
     ('70.0 ± 30.0 %', '30.0 %', '–')
@@ -69,7 +69,7 @@ def accuracy(value: Estimate | None, digits: int = 1) -> str:
 
 
 def plus_minus(value: Estimate, digits: int = 1, signs: bool = False) -> str:
-    """
+    """Return an estimate as text, with half the width of its interval if it has one.
     >>> plus_minus(Estimate(1.25, 0.75, 1.75, 3), 2, signs=True)
     '+1.25 ± 0.50'
     """
@@ -78,7 +78,7 @@ def plus_minus(value: Estimate, digits: int = 1, signs: bool = False) -> str:
 
 
 def interval(value: Estimate | None, digits: int = 1, signs: bool = False) -> str:
-    """
+    """Return an estimate as text, with its interval in parentheses if it has one.
     >>> interval(Estimate(3.14, 2.0, 4.0, 5)), interval(Estimate(3.0), signs=True)
     ('3.1 (2.0 … 4.0)', '+3.0')
     """
@@ -92,7 +92,7 @@ def interval(value: Estimate | None, digits: int = 1, signs: bool = False) -> st
 
 
 def counted(count: int, thing: str) -> str:
-    """
+    """Return a count and its noun, in the plural unless the count is 1.
     >>> counted(1, "seed"), counted(3, "seed")
     ('1 seed', '3 seeds')
     """
@@ -100,7 +100,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """
+    """Return names joined by commas, with "and" before the last.
     >>> listed(["a", "b", "c"]), listed(["a"])
     ('a, b and c', 'a')
     """
@@ -112,7 +112,7 @@ Key = TypeVar("Key")
 
 
 def grouped(things: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
-    """Return things by their key, in the order in which they come.
+    """Group things by their key; keys and things keep their order.
 
     >>> grouped(["one", "two", "three"], len)
     {3: ['one', 'two'], 5: ['three']}
@@ -128,26 +128,25 @@ def _minus(text: str) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """What JSON can hold: it has no infinity (null), no tuples and no data classes."""
+    """Return a value in types that JSON has: infinity becomes null, tuples become lists, data classes become objects."""
     return to_jsonable_python(value, inf_nan_mode="null")
 
 
 CURRENCY = 8
-"""characters of a currency"""
+"""the most characters of a currency that are shown"""
 SHORT = 4
-"""values of a list that are written one by one; of a longer list only the number is written"""
+"""the most values of a list that are written one by one; for a longer list only their number is written"""
 
 
 def prices_text(table: Any) -> str:
-    """
+    """Describe a `[prices]` table of a recipe in a few words. Nested tables come last, as they do in TOML files.
+
     >>> prices_text({"kind": "switches", "levels": [10.0, 1.0], "lengths": [50, 50], "repeat": False})
     'switches, levels 10/1, lengths 50/50'
     >>> prices_text({"kind": "ercot", "scale": 0.1, "points": ["HB_WEST"] * 15})
     'ercot, scale 0.1, 15 points'
     >>> prices_text({"kind": "per-client", "common": {"kind": "uniform", "low": 1.0, "high": 2.0}, "noise": 0.2})
     'per-client, noise 0.2, common (uniform, low 1, high 2)'
-
-    Tables come last, as in a file of TOML, so that a recipe and a run folder say the same.
     """
     if not isinstance(table, Mapping):
         return ""
@@ -155,7 +154,7 @@ def prices_text(table: Any) -> str:
     for key, value in sorted(table.items(), key=lambda each: isinstance(each[1], Mapping)):
         if isinstance(value, Mapping):
             said.append(f"{key} ({prices_text(value)})")
-        elif isinstance(value, list) and not any(isinstance(each, list | Mapping) for each in value):  # else too many words
+        elif isinstance(value, list) and not any(isinstance(each, list | Mapping) for each in value):  # flat lists only
             said.append(f"{key} {'/'.join(map(_value, value))}" if len(value) <= SHORT else f"{len(value)} {key}")
         elif key != "kind" and value is not False and not isinstance(value, list):
             said.append(str(key) if value is True else f"{key} {_value(value)}")
@@ -167,7 +166,7 @@ def _value(value: Any) -> str:
 
 
 def unit_of(config: Mapping[str, Any]) -> str:
-    """What the money is counted in: the recipe's currency, or that of recorded prices; else nothing.
+    """Return the currency of a recipe's settings: the one it states, or that of its recorded prices, or an empty text.
 
     >>> unit_of({"prices": {"kind": "brent"}}), unit_of({"prices": {"kind": "uniform"}}), unit_of({})
     ('$', '', '')

@@ -1,4 +1,4 @@
-"""Which of the policies that kept their limits in every run is best; and a sentence that says so."""
+"""The best of the policies that kept their limits in every run, and a sentence that states it."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -12,18 +12,18 @@ HELD = "headgate compare holds every policy to its limits."
 
 
 def rankable(found: Sequence[Runs]) -> list[Runs]:
-    """Return those that are no references and of which an accuracy is known."""
+    """Return the policies that are no references and have a known accuracy."""
     return [one for one in found if not one.reference and one.best.size]
 
 
 def best_within_limits(found: Sequence[Runs]) -> Runs | None:
-    """Of those that kept both limits in every run and round, by the mean over runs."""
+    """Return the policy with the best mean accuracy among those that kept both limits in every run; None if none did."""
     return max((one for one in rankable(found) if not one.broken), key=lambda one: one.best.mean(), default=None)
 
 
 def best_place(found: Sequence[Runs]) -> tuple[Runs | None, dict[str, Difference | None]]:
-    """Return the best within the limits, and by label of the others that kept them the best less it, p after Holm's correction;
-    None: they cannot be compared."""
+    """Return the best policy within the limits, and its lead over each other policy that kept them, by label, with p after
+    Holm's correction; a lead is None if the two cannot be compared."""
     best = best_within_limits(found)
     others = [one for one in rankable(found) if one is not best and not one.broken] if best else []
     apart = {one.label: gaps(best, one) for one in others} if best else {}
@@ -34,7 +34,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 def holm(against: Mapping[Name, Difference | None]) -> dict[Name, Difference | None]:
-    """p of several tests at once (Holm 1979): the k-th smallest of m times m − k + 1, never below the ones before."""
+    """Correct the p of m tests (Holm 1979): multiply the k-th smallest by m − k + 1, and keep it at least the one before."""
     tested = sorted((gap.p, place, name) for place, (name, gap) in enumerate(against.items()) if gap and gap.p is not None)
     corrected, least = dict(against), 0.0
     for k, (p, _, name) in enumerate(tested):
@@ -47,7 +47,7 @@ def holm(against: Mapping[Name, Difference | None]) -> dict[Name, Difference | N
 
 
 def conclusion(found: Sequence[Runs]) -> str:
-    """What to take from these runs, in a sentence or two for each data set and budget; empty if there is no round."""
+    """Return a conclusion of a sentence or two for each data set and budget; empty if no round is complete."""
     by_data, by_budget = (len({getattr(one, key) for one in found}) > 1 for key in ("data", "budget"))
     said = []
     for (data, budget), own in grouped(found, lambda one: (one.data, one.budget)).items():

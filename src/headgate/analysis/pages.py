@@ -1,4 +1,4 @@
-"""Files that are written whole, where their numbers come from, and scripts of pages that load nothing."""
+"""Files that are written whole, the origin of their numbers, and the scripts of self-contained pages."""
 
 import json
 import re
@@ -20,13 +20,13 @@ from headgate.writing import replace_file
 
 @cache
 def beside(module: str, name: str) -> str:
-    """A text that lies beside a module, which gives its `__file__`."""
+    """Return the text of a file in the folder of a module, whose `__file__` is `module`."""
     return (Path(module).parent / name).read_text("utf-8")
 
 
 @cache
 def words(module: str, name: str = "words.toml") -> dict[str, Any]:
-    """Sentences, names and claims likewise, as TOML."""
+    """Return the tables of a TOML file in the folder of a module."""
     return tomllib.loads(beside(module, name))
 
 
@@ -35,7 +35,7 @@ def as_json(value: Any) -> str:
 
 
 def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Files of a folder, which is made if need be."""
+    """Write texts to files of a folder, by name, and return the paths; create the folder if it is missing."""
     make_folder(folder)
     for name, text in texts.items():
         write_whole("page", folder / name, text.encode())
@@ -43,7 +43,7 @@ def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
 
 
 def check_file(what: str, path: Path, suffixes: Iterable[str]) -> None:
-    """Refuse a file that could not be written, before the work is done."""
+    """Raise an error if a file has a wrong suffix or no folder, before any work is done for it."""
     if path.suffix not in suffixes:
         raise SettingError(f"{what} {path}: must end in {', '.join(suffixes)}")
     if not path.parent.is_dir():
@@ -51,10 +51,10 @@ def check_file(what: str, path: Path, suffixes: Iterable[str]) -> None:
 
 
 def write_whole(what: str, path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
-    """Write a whole file or none; an error names `what`."""
+    """Write a whole file or none; an error message names `what`."""
     try:
         replace_file(path, content, durable=False)
-    except (OSError, pl.exceptions.PolarsError) as error:  # of a full disk polars says it in its own way
+    except (OSError, pl.exceptions.PolarsError) as error:  # polars reports a full disk with its own error
         why = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"{what} {path}: cannot be written ({why})") from None
 
@@ -63,7 +63,7 @@ UNRECORDED = "not recorded"
 
 
 def facts_of(command: str, runs: Sequence[RunFolder], quick: bool = False) -> dict[str, Any]:
-    """Return the command, the runs' commits, dates, machines and computing time, and the commit the page is made from."""
+    """Return the command, the commits, dates, devices and computing time of the runs, and the commit that writes the page."""
     known, states = [run.environment for run in runs], [read_state(part) for run in runs for part in shard_folders(run.path)]
     commits = sorted({str(each.get("commit") or UNRECORDED) for each in known})
     dates = sorted({str(each.get("started", ""))[:10] for each in known})
@@ -80,7 +80,7 @@ def facts_of(command: str, runs: Sequence[RunFolder], quick: bool = False) -> di
 
 
 def this_code() -> str:
-    """Return the commit of this code, or its version where it lies in no checkout."""
+    """Return the commit of this code, or its version if it is not in a checkout."""
     return commit() or f"headgate {__version__}"
 
 
@@ -89,7 +89,7 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re
 
 
 def script(entry: str) -> str:
-    """The module `entry` and all that it imports, each in a function of its own, so that no names meet."""
+    """Return one script of the module `entry` and all its imports, each in its own function to keep their names apart."""
     done: dict[str, str] = {}
 
     def add(name: str) -> None:

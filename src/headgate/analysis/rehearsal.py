@@ -1,4 +1,4 @@
-"""Rehearsals and plans: rows, one summary per policy, tables, and a plan as JSON."""
+"""The results of rehearsals and plans: rows, one summary per policy, tables, and a plan as JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ BOUND = (
 
 
 def rows(experiment: Experiment, rehearsals: Mapping[str, Rehearsal]) -> pl.DataFrame:
-    """One row per policy, seed and round."""
+    """Return a table with one row per policy, seed and round, in `COLUMNS`."""
     frames, k = [], experiment.bound
     for name, result in rehearsals.items():
         rounds, seeds = np.arange(1, result.rounds + 1), experiment.seeds
@@ -42,7 +42,7 @@ def rows(experiment: Experiment, rehearsals: Mapping[str, Rehearsal]) -> pl.Data
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:
-    """By suffix, one of `WRITERS`; no text of a .csv file is one that a spreadsheet takes for a formula."""
+    """Write a table in the format of the suffix, one of `WRITERS`; in .csv, no text can be read as a formula."""
     if path.suffix == ".csv":
         texts = frame.select(pl.col(pl.String))
         frame = frame.with_columns(each.replace({text: cell(text) for text in each.unique()}) for each in texts)
@@ -50,7 +50,7 @@ def write(frame: pl.DataFrame, path: Path) -> None:
 
 
 def as_runs(experiment: Experiment, name: str, result: Rehearsal) -> Runs:
-    """Return a rehearsed policy as runs that learnt nothing."""
+    """Return the rehearsal of a policy as runs without any learning."""
     system, shape = experiment.system, result.spend.shape
     kept = {"excess": "peak_excess"} | {key: key for key in ("price", "admitted", "n", "N", "n_eff", "debt", "spend")}
     values = {key: np.asarray(getattr(result, own), dtype=np.float64) for key, own in kept.items()}
@@ -68,7 +68,7 @@ def as_runs(experiment: Experiment, name: str, result: Rehearsal) -> Runs:
 
 
 def summarise_rehearsal(experiment: Experiment, name: str, result: Rehearsal) -> PolicySummary:
-    """Return what a rehearsed policy came to, of all its runs."""
+    """Return the summary of a rehearsed policy over all its runs."""
     k = experiment.bound
     return replace(
         summarise(as_runs(experiment, name, result)),
@@ -82,7 +82,7 @@ def summarise_rehearsal(experiment: Experiment, name: str, result: Rehearsal) ->
 
 
 def rehearsal_tables(experiment: Experiment, summaries: Sequence[PolicySummary]) -> list[RenderableType]:
-    """Rehearsed policies, one a line."""
+    """Return a table with one line for each rehearsed policy."""
     e = experiment
     size = f"{counted(summaries[0].rounds, 'round')}, {counted(len(e.seeds), 'seed')}"
     title = f"{e.name}: {size}, budget {e.system.budget:g} a round, {e.system.clients} clients with room for {e.system.memory}"
@@ -108,7 +108,7 @@ VIOLATIONS = ("cost_violation", "buffer_violation")
 
 
 def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
-    """What `headgate plan --format json` prints; null where a policy has no such number, or follows a schedule."""
+    """Return the numbers that `headgate plan --format json` prints; None if a policy has no such number or has a schedule."""
     summary = summarise_rehearsal(experiment, name, made.rehearsal)
     return {
         "policy": name,
@@ -121,7 +121,7 @@ def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
 
 
 def plan_tables(experiment: Experiment, name: str, made: Plan) -> Sequence[RenderableType]:
-    """The planned point, and in red what breaks a limit."""
+    """Return a table of the planned settings and expectations, and a sentence on the limits, in red if one is broken."""
     system, client, said = experiment.system, made.peak_client, plan_json(experiment, name, made)
     units = {"K": " rounds", "rate": " samples a round"}
     lines = [
@@ -147,7 +147,7 @@ def plan_tables(experiment: Experiment, name: str, made: Plan) -> Sequence[Rende
 
 
 def way_out_of_limits(summary: PolicySummary, policy: AdmissionPolicy) -> str:
-    """Which limit is broken and by how much, with the way out; empty where both are kept."""
+    """Return which limit is broken, by how much, and the remedy; empty if both are kept."""
     said = []
     if summary.runs_over_budget:
         runs = f"{summary.runs_over_budget} of {summary.runs} {'run goes' if summary.runs == 1 else 'runs go'} over budget"

@@ -1,4 +1,4 @@
-"""Purchases that were made, beside those that headgate would have made, or a recipe's policy, at the same prices."""
+"""The replay of real purchases: what headgate, or a recipe's policy, would have bought at the same prices."""
 
 import io
 import math
@@ -29,14 +29,14 @@ from headgate.registry import checked
 
 @dataclass(frozen=True, eq=False)
 class Purchases:
-    """Prices that were offered and samples that were bought. Rows of one time are one round."""
+    """The prices that were offered and the samples that were bought in T rounds by M clients."""
 
     times: tuple[str, ...]
-    """of each round, as the file writes them"""
+    """the time of each round, as the file writes it"""
     price: Floats
-    """of one sample, (T, M); not a number where a client has no row, which is no offer"""
+    """the price of one sample, (T, M); NaN if a client has no row in a round and so no offer"""
     bought: Ints
-    """(T, M)"""
+    """the number of samples bought, (T, M)"""
 
     @cached_property
     def offered(self) -> Bools:
@@ -44,19 +44,19 @@ class Purchases:
 
     @cached_property
     def filled_prices(self) -> Floats:
-        """The prices, where there is no offer the last one, or the mean of the round where there was none yet, (T, M)."""
+        """The prices, (T, M); a missing one is the client's last price, or the round's mean if there was none before."""
         prices = self.price.copy()
         for t in range(1, len(prices)):
             prices[t] = np.where(self.offered[t], prices[t], prices[t - 1])
         return np.where(np.isnan(prices), np.nanmean(self.price, axis=-1, keepdims=True), prices)
 
     def paid(self, bought: Ints) -> Floats:
-        """What so many samples cost at these prices, round by round, (T,)."""
+        """Return the cost per round, (T,), of `bought` samples, (T, M), at these prices."""
         return np.asarray((np.where(self.offered, self.price, 0.0) * bought).sum(axis=-1))
 
 
 class PurchaseRow(BaseModel):
-    """A line of the file."""
+    """A line of a file of purchases."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -67,7 +67,7 @@ class PurchaseRow(BaseModel):
 
 
 def read_purchases(path: Path) -> Purchases:
-    """All rows of a CSV file with the columns time, price, samples (or bought) and perhaps client, in the order of time."""
+    """Read a CSV file with the columns time, price, samples (or bought) and optionally client; return it in order of time."""
     try:
         table = pl.read_csv(io.StringIO(read_text(path)), infer_schema=False)
         header = [name.strip().lower() for name in table.columns]
@@ -90,7 +90,7 @@ def read_purchases(path: Path) -> Purchases:
         times = sorted({when for when, _ in found})
     except SettingError as error:
         raise DataError(str(error)) from None
-    except TypeError:  # they cannot be put in order
+    except TypeError:  # times of different kinds cannot be sorted
         raise DataError(f"{path}: times must be all numbers, all dates, or all dates with a time zone") from None
     clients = sorted({client for _, client in found})
     if not found:
@@ -106,11 +106,11 @@ def read_purchases(path: Path) -> Purchases:
 
 
 LINES = 20
-"""of the table that is shown, at most"""
+"""the most lines of the table that is shown"""
 NEAR = 1e-3
-"""of the money paid: how near the least budget for as many samples is searched for"""
+"""the precision of the least budget for as many samples, as a share of the money paid"""
 ROUNDING = 1e-9
-"""relative difference below which two sums of money are the same"""
+"""the relative difference below which two sums of money count as equal"""
 NOTE = (
     "headgate saw each price in its round and no later one, and bought at most {most} samples a round and client (capacity). "
     "The budget for as many is the least that suffices, found afterwards. Samples and money are compared, not accuracy: a "
@@ -120,7 +120,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Total:
-    """What was bought in all rounds together, and what was paid for it."""
+    """The samples that were bought in all rounds together, and the money paid for them."""
 
     samples: int
     paid: float
@@ -128,32 +128,32 @@ class Total:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReplayResult(Displayed):
-    """What headgate would have bought at the prices of somebody's purchases."""
+    """The result of `replay`: real purchases, and what headgate would have bought at their prices."""
 
     purchases: Purchases
     capacity: Ints
     """the most samples that each client can buy in a round, (M,)"""
     for_as_much: Ints
-    """what headgate buys in each round for as much money as was paid, (T, M)"""
+    """the samples that headgate buys in each round for as much money as was paid, (T, M)"""
     for_as_many: Ints | None
-    """likewise with the least budget that buys as many samples; None: the capacity does not allow so many"""
+    """the samples that headgate buys with the least budget for as many samples, (T, M); None if the capacity prevents that"""
     cheapest: float | None
-    """the least that so many samples could have cost, had all prices been known beforehand; None likewise"""
+    """the least cost of as many samples if all prices had been known beforehand; None if the capacity prevents that"""
     currency: str = ""
 
     @cached_property
     def you(self) -> Total:
-        """What was really bought and paid."""
+        """The totals of the real purchases."""
         return self._total(self.purchases.bought)
 
     @cached_property
     def as_much(self) -> Total:
-        """headgate, for as much money."""
+        """The totals of headgate for as much money."""
         return self._total(self.for_as_much)
 
     @cached_property
     def as_many(self) -> Total | None:
-        """headgate, for as many samples."""
+        """The totals of headgate for as many samples; None if the capacity prevents that."""
         return None if self.for_as_many is None else self._total(self.for_as_many)
 
     def _total(self, bought: Ints) -> Total:
@@ -161,7 +161,7 @@ class ReplayResult(Displayed):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per round: the mean price offered, and what was bought and paid, by you and twice by headgate."""
+        """One row per round: the mean price offered, then samples and money, real ones and those of headgate's two replays."""
         own = self.purchases
         columns: dict[str, Any] = {"time": list(own.times), "price": np.nanmean(own.price, axis=-1)}
         for prefix, bought in (("", own.bought), ("as_much_", self.for_as_much), ("as_many_", self.for_as_many)):
@@ -171,13 +171,13 @@ class ReplayResult(Displayed):
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """As `headgate replay --format json` has them."""
+        """The numbers that `headgate replay --format json` prints."""
         totals = {"you": self.you, "as_much": self.as_much, "as_many": self.as_many, "cheapest": self.cheapest}
         return {**totals, "capacity": self.capacity.tolist(), "said": self.sentence, "rounds": self.frame.to_dicts()}
 
     @property
     def sentence(self) -> str:
-        """The answer in plain words."""
+        """The result in plain words."""
         you, many, much, times = self.you, self.as_many, self.as_much, self.purchases.times
         paid = f"You paid {self._money(you.paid)} for {counted(you.samples, 'sample')} from {times[0]} to {times[-1]}."
         if np.nanmin(self.purchases.price) == np.nanmax(self.purchases.price):
@@ -220,11 +220,11 @@ def replay(file: str | Path, capacity: int | None = None, currency: str = "") ->
     ----------
     file
         A CSV file with the columns `time` (numbers or ISO dates), `price` (of one sample), `samples` (or `bought`)
-        and perhaps `client`. Rows of one time are one round; a client without a row in a round has no offer in it.
+        and optionally `client`. Rows with the same time form one round; a client without a row in a round has no offer in it.
     capacity
-        The most samples that each client can buy in a round. Default: the most that it ever bought in one.
+        The most samples that each client can buy in a round. By default the most that it bought in any round.
     currency
-        What the money is counted in, for display.
+        The currency of the money, for display.
 
     Returns
     -------
@@ -234,9 +234,9 @@ def replay(file: str | Path, capacity: int | None = None, currency: str = "") ->
     Raises
     ------
     DataError
-        Where the file cannot be read, or a value in it is refused.
+        If the file cannot be read or contains an invalid value.
     SettingError
-        Where the capacity is not a whole number above 0.
+        If the capacity is not a whole number above 0.
 
     Examples
     --------
@@ -251,7 +251,7 @@ def replay(file: str | Path, capacity: int | None = None, currency: str = "") ->
         raise SettingError(f"capacity = {shown(capacity)}: must be a whole number from 1 to {SAMPLES:,}")
     made = read_purchases(Path(file))
     most = made.bought.max(axis=0)
-    if capacity is None:  # who never bought is left out, and so are rounds in which nobody else has an offer
+    if capacity is None:  # leave out clients that never bought, and rounds without an offer to the others
         some = most > 0
         rounds = np.flatnonzero(made.offered[:, some].any(axis=-1))
         times, kept = tuple(made.times[t] for t in rounds), np.ix_(rounds, some)
@@ -265,11 +265,10 @@ def replay(file: str | Path, capacity: int | None = None, currency: str = "") ->
 
 
 def decide_at(made: Purchases, controller: Controller, one_price: bool = False) -> tuple[Ints, Floats]:
-    """What a policy buys, (T, M), and what it has spent after each round, (T,). It is shown the prices round by round,
-    a price for each client, or one for all.
+    """Return what a policy buys, (T, M), and its spend up to each round, (T,), at the prices of one round after the other.
 
-    Of a client without an offer it is shown the last price, or the mean of the round where it had none yet, and what it
-    orders there is not bought.
+    With `one_price` it gets a single price for all clients, else one for each. For a client without an offer it gets
+    `filled_prices`, and its orders to that client are not bought.
     """
     ledger, bought, spent = controller.open(), [], []
     for price, offered in zip(made.filled_prices, made.offered, strict=True):
@@ -281,16 +280,16 @@ def decide_at(made: Purchases, controller: Controller, one_price: bool = False) 
 
 
 def _bought(made: Purchases, capacity: Ints, budget: float) -> Ints:
-    """What headgate buys for a budget of all rounds together, (T, M)."""
+    """Return what headgate buys, (T, M), with `budget` for all rounds together."""
     rounds = len(made.times)
     return decide_at(made, Controller(System(capacity, budget / rounds, rounds), Headgate(fill=0.0, rule=KStep(1))))[0]
 
 
 def _as_many(made: Purchases, capacity: Ints, wanted: int, paid: float, bought: Ints, least: float) -> Ints:
-    """What headgate buys with the least budget found that buys at least as many samples as wanted.
+    """Return what headgate buys, (T, M), with the least budget found for at least `wanted` samples, by bisection.
 
-    `bought` is for the money `paid`; no budget below `least` can suffice. With the cost of a whole capacity in the dearest
-    round for every round it buys all that is offered.
+    `bought` is what it buys for the money `paid`, and no budget below `least` suffices. The upper end is a budget per round
+    that pays the full capacity in the dearest round, so that all offers are bought.
     """
     most = len(made.times) * min(float((made.filled_prices * capacity).sum(axis=-1).max()), NUMBER)
     below, above = (least, paid) if bought.sum() >= wanted else (max(least, paid), most)
@@ -306,7 +305,7 @@ def _as_many(made: Purchases, capacity: Ints, wanted: int, paid: float, bought: 
 
 
 def _cheapest(made: Purchases, capacity: Ints, wanted: int) -> float | None:
-    """What the cheapest offers cost that hold as many samples."""
+    """Return the cost of `wanted` samples from the cheapest offers; None if the offers hold fewer."""
     places = np.broadcast_to(capacity, made.price.shape)[made.offered]
     prices = made.price[made.offered]
     order = np.argsort(prices, kind="stable")
@@ -317,22 +316,22 @@ def _cheapest(made: Purchases, capacity: Ints, wanted: int) -> float | None:
     return float((prices * np.clip(wanted - before, 0, places)).sum())
 
 
-# in the shadow of a pipeline: the gate decides beside it, round by round, and buys nothing
+# shadow mode: the policy decides beside a pipeline, round by round, and buys nothing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShadowResult(Displayed):
-    """What a recipe's policy would have bought in each round of a pipeline."""
+    """The result of `shadow`: what a recipe's policy would have bought in each round of a pipeline."""
 
     frame: pl.DataFrame
-    """one row per round: time, price (mean of those offered), bought and paid by the pipeline, ordered and cost of the gate,
-    and left: the money that the gate may still spend"""
+    """one row per round: `time`, `price` (mean of the offers), `bought` and `paid` of the pipeline, `ordered` and `cost` of the
+    policy, and `left`, the money that the policy may still spend"""
     policy: str
     currency: str = ""
 
     @property
     def sentence(self) -> str:
-        """The answer in plain words."""
+        """The result in plain words."""
         sums = self.frame.sum().row(0, named=True)
         paid, cost, left = (money_in(self.currency, each) for each in (sums["paid"], sums["cost"], self.frame["left"][-1]))
         return (
@@ -342,30 +341,30 @@ class ShadowResult(Displayed):
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """As `headgate replay --shadow RECIPE --format json` has them."""
+        """The numbers that `headgate replay --shadow RECIPE --format json` prints."""
         return {"said": self.sentence, "rounds": self.frame.to_dicts()}
 
     def render(self) -> list[RenderableType]:
-        """Return the sentence and the newest rounds."""
+        """Return the sentence and a table of the latest rounds."""
         last = self.frame.tail(LINES)
         return [f"{self.sentence}\n", StackedTable(f"the last {counted(last.height, 'round')}", last.columns, _cells(last))]
 
 
 def shadow(file: str | Path, experiment: Experiment | str, currency: str = "") -> ShadowResult:
-    """Decide as a recipe says at the prices of a pipeline, without buying anything.
+    """Return what a recipe's policy would buy at the prices of a pipeline, without buying anything.
 
-    A round is decided by its own price and those before it. So a file that grows by a line each round may be given again:
-    earlier decisions stay the same, and the last row is what the gate would do now.
+    A decision depends on the price of its round and the prices before it. So a file that grows by a line each round can be
+    passed again: earlier decisions stay the same, and the last row is the decision for the newest round.
 
     Parameters
     ----------
     file
-        A CSV file as that of `replay`: `time`, `price`, `samples` (bought by the pipeline) and perhaps `client`, in which
-        case there is one name for each client of the recipe, in the order of the alphabet.
+        A CSV file as for `replay`: `time`, `price`, `samples` (bought by the pipeline) and optionally `client`. Its names,
+        in alphabetical order, are then the clients of the recipe.
     experiment
-        A recipe with one policy, or its name: buffers, budget and rounds count, prices do not.
+        A recipe with one policy, or its name. Its buffers, budget and rounds are used; its prices are not.
     currency
-        What the money is counted in, for display.
+        The currency of the money, for display.
 
     Returns
     -------
@@ -375,9 +374,9 @@ def shadow(file: str | Path, experiment: Experiment | str, currency: str = "") -
     Raises
     ------
     DataError
-        Where the file cannot be read, has other clients than the recipe, or more rounds.
+        If the file cannot be read, or has more rounds or other clients than the recipe.
     SettingError
-        Where the recipe has more than one policy.
+        If the recipe has more than one policy.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""What finished runs leave beside their rows: summary.json and report.html, or the numbers and figure of a comparison.
+"""The files written after runs have finished: summary.json and report.html, or the numbers and figure of a comparison.
 
-The report is a single HTML page that needs no network: the page of a run with its numbers inside.
+The report is a single HTML page that contains all its numbers and scripts and needs no network.
 """
 
 import html
@@ -36,12 +36,12 @@ def write_report(
     found: Sequence[Runs] | None = None,
     budget: float | None = None,
 ) -> Path:
-    """Everything about these runs in one file that can be sent to somebody.
+    """Write a self-contained page on run folders to `out`, and return its path.
 
-    If there are several budgets the page begins with what each policy needs for the same accuracy, and its
-    figures over rounds are of the runs at `budget`. `found` are the runs where they have been read already.
+    If there are several budgets, the page begins with what each policy needs for the same accuracy, and its
+    figures over rounds show the runs at `budget`. `found` are the runs of these folders if they have already been read.
     """
-    from plotly.offline import get_plotlyjs  # it takes a second
+    from plotly.offline import get_plotlyjs  # the import takes a second
 
     policies = read_runs(runs) if found is None else found
     compared = comparison.rows(policies) if comparison.several_budgets(policies) else []
@@ -63,7 +63,7 @@ def write_report(
         "money": _money(compared, [one.policy for one in drawn], saved) if saved else None,
     }
     text = json.dumps(jsonable(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    page = beside(__file__, "report.html").format(  # it may load nothing, from nowhere: all it needs is in it
+    page = beside(__file__, "report.html").format(  # the page contains all it needs and may load nothing
         title=html.escape(title),
         styles="".join(beside(__file__, f"drawing/{name}.css") for name in ("base", "parts", "report")),
         early=beside(__file__, "drawing/early.js"),
@@ -76,7 +76,7 @@ def write_report(
 
 
 def _money(compared: Sequence[Row], policies: Sequence[str], saved: Sequence[Saving]) -> dict[str, Any]:
-    """What each policy needs for the same accuracy, as a figure and a table."""
+    """Return the figure and the table of what each policy needs for the same accuracy."""
     first = saved[0]
     money = amount(first.unit, first.rival_money)
     return {
@@ -89,12 +89,12 @@ def _money(compared: Sequence[Row], policies: Sequence[str], saved: Sequence[Sav
 
 
 def summary_rows(run: RunFolder, found: Sequence[Runs] | None = None) -> list[dict[str, Any]]:
-    """Return each policy of a run as summary.json has it; `found` are its runs where they have been read already."""
+    """Return a row of summary.json for each policy of a run; `found` are its runs if they have already been read."""
     return [summarise(one, run.target).to_dict() for one in (read_runs([run]) if found is None else found)]
 
 
 def conclude(folders: Sequence[Path | RunFolder], whole: Path) -> tuple[list[RunFolder], Path]:
-    """Write both for every folder, and for a sweep a page that compares its points; return the runs and the last page."""
+    """Write summary and report into every folder, and for several a report on all into `whole`; return runs and last page."""
     runs = [each if isinstance(each, RunFolder) else RunFolder.open(each) for each in folders]
     for run in runs:
         found = read_runs([run])
@@ -107,25 +107,25 @@ def conclude(folders: Sequence[Path | RunFolder], whole: Path) -> tuple[list[Run
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Displayed):
-    """Policies at equal spend, at each budget."""
+    """The result of `compare`: policies at equal spend, at each budget."""
 
     path: Path
-    """the numbers as JSON"""
+    """the JSON file with all numbers"""
     runs: Sequence[Runs]
     rows: list[dict[str, Any]]
-    """one for each budget and policy"""
+    """one row for each budget and policy"""
     budget: float | None = None
-    """the experiment's own: at which policies are shown"""
+    """the budget per round at which policies are shown; None: one is chosen"""
     report: Path | None = None
     """a self-contained page with all figures"""
 
     @property
     def frame(self) -> pl.DataFrame:
-        """The rows as a table."""
+        """The rows of the comparison as a table."""
         return pl.DataFrame(self.rows, infer_schema_length=None)
 
     def money_for(self, accuracy: float, measure: str = "last") -> dict[str, Estimate | None]:
-        """Return what each policy spends a round where its mean accuracy over seeds is `accuracy`.
+        """Return the money per round that each policy needs for a mean accuracy over seeds.
 
         Parameters
         ----------
@@ -137,14 +137,14 @@ class Comparison(Displayed):
         Returns
         -------
         dict
-            By policy, money with its 95 % interval over seeds; None where the budgets that were run do not tell.
+            The money of each policy with its 95 % interval over seeds; None if the budgets that were run do not determine it.
         """
         if len({row["prices"] for row in self.rows}) > 1:
             raise SettingError("money_for: prices differ between the runs; saved_against takes them one by one")
         return money_for(self.rows, accuracy, measure)
 
     def saved_against(self, rival: str = "constant", measure: str = "last") -> list[Saving]:
-        """Return what every other policy needs for the rival's accuracy, at each budget of the rival.
+        """Return the money that every other policy needs for the rival's accuracy, at each budget of the rival.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Comparison(Displayed):
         Returns
         -------
         list of Saving
-            Money and share of the rival's money, with 95 % intervals over seeds; or why they cannot be told.
+            The money and its share of the rival's money, with 95 % intervals over seeds; only bounds if they are unknown.
         """
         if rival not in (names := list(dict.fromkeys(row["policy"] for row in self.rows))):
             raise SettingError(f"rival = {shown(rival)}: was not compared; one of {', '.join(names)}")
@@ -166,7 +166,7 @@ class Comparison(Displayed):
         return comparison.comparison_tables(self.runs, self.rows, self.budget)
 
     def wide(self) -> list[RenderableType]:
-        """All columns, a table for each budget, and who is best where."""
+        """Return a table with all columns for each budget, and a sentence on which policy is best."""
         return comparison.wide_tables(self.runs)
 
 
@@ -176,7 +176,7 @@ def conclude_comparison(runs: Sequence[RunFolder], folder: Path, command: str, b
 
     order = list(dict.fromkeys(name for run in runs for name in run.policies))
     found = sorted(read_runs(runs), key=lambda one: order.index(one.policy))
-    rows = comparison.rows(found)  # refuses what cannot be compared before anything is written
+    rows = comparison.rows(found)  # raises an error, before anything is written, if runs cannot be compared
     path = folder / "compare.json"
     write_whole("comparison", path, as_json({**facts_of(command, runs), "rows": rows}).encode())
     if comparison.one_price(found):

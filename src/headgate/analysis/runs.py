@@ -1,7 +1,7 @@
-"""Runs as a table: what each policy of a run folder came to, seed by seed and round by round.
+"""The results of run folders as arrays: one `Runs` for each policy, by seed and round.
 
-Learning is known of the runs whose model was not lost. Control does not depend on learning, so money and memory are known of
-all of them. Command line, report, comparison, page and studies read runs through this module.
+Accuracies and losses cover the runs whose model was not lost. Money and memory cover all runs, because they stay valid when a
+model is lost. The command line, the report, the comparison, the page and the studies read runs through this module.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,49 +24,49 @@ from headgate.records.tables import CHANGED, Rows
 
 Ints = NDArray[np.int64]
 LEARNING = ("test_accuracy", "test_loss", "validation_accuracy", "train_loss")
-"""columns that mean nothing where the model was lost"""
+"""metrics columns that have no meaning for a run whose model was lost"""
 MEASURES = ("best", "last", "mean")
-"""what a run has learnt, each a number from 0 to 1: one for each seed"""
+"""names of the properties of `Runs` that summarise test accuracy, each one number from 0 to 1 per seed"""
 ROUNDING = 1e-9
-"""relative; so much above C·T is rounding"""
+"""relative tolerance: a spend that exceeds C·T by less than this share counts as a rounding error"""
 REFERENCES = tuple(kind for kind, policy in KINDS.items() if issubclass(policy, NEVER_HELD))
-"""kinds of policies that know or spend what nobody has: shown, never ranked"""
+"""kinds of policies that use knowledge or money that nobody has; they are shown but never ranked"""
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """All runs of one policy in one run folder, one for each seed."""
+    """The runs of one policy in one run folder, one run for each seed."""
 
     folder: str
     policy: str
     budget: float
-    """C, a round"""
+    """the budget C of each round"""
     buffers: Ints
-    """B_m, (M,)"""
+    """the buffer size B_m of each client, (M,)"""
     rounds: int
-    """T, as asked for"""
+    """the number of rounds T that were requested"""
     seeds: tuple[int, ...]
     lost: NDArray[np.bool_]
-    """(seeds,): the model diverged"""
+    """whether the model of each run diverged, (seeds,)"""
     reached: Ints
-    """(seeds,): the last round of each, 0 where it has not begun"""
+    """the last round of each run, (seeds,); 0 if the run has not begun"""
     values: Mapping[str, Floats]
-    """by column of the metrics, (seeds, rounds up to the farthest), NaN where there is none"""
+    """the metrics by column name, each (seeds, rounds of the farthest run); NaN where a value is missing"""
     held: Ints | None = None
-    """n_m(t) of the runs that have begun, (runs, rounds, M); None where it was not recorded"""
+    """the samples n_m(t) that each client holds in the runs that have begun, (runs, rounds, M); None if not recorded"""
     kind: str = ""
     data: str | None = None
     prices: str = ""
-    """the price process in a few words"""
+    """a short description of the price process"""
     unit: str = ""
-    """what its money is counted in, where prices are real ones"""
+    """the currency; empty if the recipe states none and the prices are not recorded ones"""
     label: str = ""
-    """as shown: the policy's name, with the folder's before it where several are compared"""
+    """the name to show: the policy's name, preceded by the folder's name if several folders are compared"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", self.label or self.policy)
 
-    # how far they are
+    # progress
 
     @cached_property
     def begun(self) -> NDArray[np.bool_]:
@@ -78,7 +78,7 @@ class Runs:
 
     @cached_property
     def complete(self) -> int:
-        """Rounds that all runs which have begun have reached: summaries of a policy cover these."""
+        """The number of rounds that every run which has begun has reached; summaries of a policy cover these rounds."""
         return int(self.reached[self.begun].min(initial=self.farthest))
 
     @property
@@ -86,7 +86,7 @@ class Runs:
         return bool((self.reached == self.rounds).all())
 
     def column(self, name: str) -> Floats:
-        """Of the runs that have begun, (runs, rounds that all have reached)."""
+        """Return a metrics column of the runs that have begun, (runs, `complete` rounds)."""
         values = self.values[name][:, : self.complete]
         return values if self.begun.all() else values[self.begun]
 
@@ -98,42 +98,42 @@ class Runs:
 
     @cached_property
     def spent(self) -> Floats:
-        """Money up to and with each round, (runs, rounds)."""
+        """Money spent up to and including each round, (runs, rounds)."""
         return np.cumsum(self.column("spend"), axis=1)
 
     @property
     def spend(self) -> Floats:
-        """Money a round, (runs,)."""
+        """Mean money spent per round, (runs,)."""
         return self.spent[:, -1] / self.complete if self.complete else np.empty(0)
 
     @cached_property
     def spent_in_all(self) -> Floats:
-        """Money of each run up to its own last round, (runs,)."""
+        """Total money that each run spent up to its own last round, (runs,)."""
         return np.asarray(np.nansum(self.values["spend"][self.begun], axis=1))
 
     def peak(self, name: str) -> int | None:
-        """Return the largest value of a column in any round and run; None where it was not recorded."""
+        """Return the largest value of a column in any round and run; None if it was not recorded."""
         values = self.column(name) if name in self.values else np.empty(0)
         return int(np.nanmax(values)) if np.isfinite(values).any() else None
 
     @cached_property
     def peak_excess(self) -> int | None:
-        """The largest n_m(t) − B_m of any client."""
+        """The largest n_m(t) − B_m of any client, round and run; None if it was not recorded."""
         return self.peak("excess")
 
     @cached_property
     def runs_over_budget(self) -> int:
-        """Runs that spent more than C·T in all, T the rounds asked for."""
+        """The number of runs that spent more than C·T in total, where T is the requested number of rounds."""
         return int((self.spent_in_all > self.budget * self.rounds * (1 + ROUNDING)).sum())
 
     @property
     def dearest_share(self) -> float | None:
-        """The largest spend of a run in all, as a share of C·T; None without a budget."""
+        """The largest total spend of a run, as a share of C·T; None if the budget is 0."""
         return float(self.spent_in_all.max(initial=0.0)) / (self.budget * self.rounds) if self.budget > 0 else None
 
     @property
     def broken(self) -> str:
-        """Which limit some run broke, also one whose model was lost: "money", "memory" or both; empty where none did."""
+        """The limits that any run broke, lost models included: "money", "memory", "money and memory", or empty for none."""
         return broken_limits(self.runs_over_budget, self.peak_excess)
 
     # learning, of the runs whose model was not lost
@@ -158,18 +158,18 @@ class Runs:
 
     @cached_property
     def curve(self) -> Floats:
-        """Highest test accuracy so far at the evaluated rounds, (learnt, E)."""
+        """Highest test accuracy so far at each evaluated round, (learnt seeds, E)."""
         best: Floats = np.fmax.accumulate(self._accuracy[:, self.t - 1], axis=1)
         return best
 
     @property
     def best(self) -> Floats:
-        """Highest test accuracy so far, at the end, (learnt,)."""
+        """Highest test accuracy of each run, (learnt seeds,); empty if no round was evaluated."""
         return self.curve[:, -1] if self.t.size else np.empty(0)
 
     @property
     def last(self) -> Floats:
-        """Test accuracy averaged over the evaluations in the last tenth of the rounds, (learnt,): no round is chosen."""
+        """Mean test accuracy over the evaluations in the last tenth of the rounds, (learnt seeds,); no best round is picked."""
         if not self.t.size:
             return np.empty(0)
         late = 10 * (self.complete - self.t) < self.complete
@@ -178,22 +178,22 @@ class Runs:
 
     @property
     def mean(self) -> Floats:
-        """`curve` averaged over the evaluated rounds, (learnt,)."""
+        """Mean of `curve` over the evaluated rounds, (learnt seeds,)."""
         return np.asarray(self.curve.mean(axis=1)) if self.t.size else np.empty(0)
 
     def measure(self, name: str) -> Floats:
-        """One of `MEASURES`."""
+        """Return one of `MEASURES` by its name, (learnt seeds,)."""
         assert name in MEASURES
         values: Floats = getattr(self, name)
         return values
 
     def of_seeds(self, seeds: Sequence[int]) -> "Runs":
-        """The same with the learning of these seeds only."""
+        """Return a copy in which only these seeds count as learnt."""
         return replace(self, lost=self.lost | ~np.isin(self.seeds, seeds))
 
 
 def broken_limits(runs_over_budget: int, excess: int | None) -> str:
-    """
+    """Return the names of the broken limits as text; empty if none was broken.
     >>> broken_limits(2, 1), broken_limits(0, None)
     ('money and memory', '')
     """
@@ -204,7 +204,7 @@ def broken_limits(runs_over_budget: int, excess: int | None) -> str:
 
 
 def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
-    """Every policy of every run folder, in the order they were run."""
+    """Return the runs of every policy of every run folder, in the order in which they were run."""
     names = [run.name for run in folders]  # folders of the same name in different places are numbered
     names = [name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})" for i, name in enumerate(names)]
     found = []
@@ -216,7 +216,7 @@ def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
 
 
 def read_finished(paths: Sequence[Path]) -> list[Runs]:
-    """The same of run folders that must be finished."""
+    """Return the runs of run folders; raise DataError if one of the runs is not finished."""
     found = read_runs([RunFolder.open(path) for path in paths])
     for one in found:
         if not one.finished:
@@ -226,7 +226,7 @@ def read_finished(paths: Sequence[Path]) -> list[Runs]:
 
 
 def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] = (), held: Rows | None = None) -> Runs:
-    """One policy's runs, from rows in memory: of the metrics these columns, or all, and what clients hold."""
+    """Return one policy's runs from tables in memory: `columns` of the metrics (all if empty), and what clients hold."""
     columns = columns or run.measured
     seeds = tuple(sorted(run.seeds))
     keys = [(policy, seed) for seed in seeds]
@@ -245,7 +245,7 @@ def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] =
         raise DataError(f"{run.name}: metrics of policy {policy}: spend is empty")
     if lost.any():
         values |= {name: np.where(lost[:, None], np.nan, values[name]) for name in LEARNING if name in values}
-    # what clients hold, up to the round that all runs have; None where some run has none
+    # what clients hold, up to the last round that every run has recorded; None if some run has recorded none
     recorded = int(held.reached(begun).min(initial=reached[reached > 0].min())) if held is not None and begun else 0
     settings = run.config.get("policies", {}).get(policy, {})
     return Runs(
@@ -270,40 +270,40 @@ def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] =
 
 
 def gaps(ours: Runs, other: Runs, measure: str = "best") -> Floats:
-    """Ours less the other's, seed by seed of those that both have learnt: they met the same prices and samples. None where
-    they were evaluated in different rounds: a best is higher the more often one looks."""
+    """Return our measure minus the other's for each seed that both have learnt, with the same prices and samples, (seeds,).
+    The array is empty if the two were evaluated in different rounds, because more evaluations give a higher best accuracy."""
     both = [seed for seed in ours.learnt if seed in other.learnt] if np.array_equal(ours.t, other.t) else []
     return ours.of_seeds(both).measure(measure) - other.of_seeds(both).measure(measure)
 
 
-# what a change of the world costs: how far accuracy falls, how long until it is back, and the money spent meanwhile
+# the cost of a change of the world: how far accuracy falls, how long it takes to recover, and the money spent meanwhile
 #
-# A change begins in a round in which some client's concept is another one, after CALM rounds in which none was, and lasts until
-# the next one begins: changes of one client after the other, and gradual ones, are one. Its dip is as deep as accuracy falls
-# below what it was when last looked at before, and ends when 90 % of that are recovered.
+# A change begins when the concept of some client changes after CALM rounds in which no concept changed. It lasts until the next
+# change begins, so clients that change one after the other, or gradually, make a single change. The depth of its dip is how far
+# accuracy falls below the last evaluation before the change. The dip ends when 90 % of the depth is recovered.
 
 CALM = 5
-"""rounds without a change, after which the next one is another"""
+"""the number of rounds without a changed concept after which the next one begins a new change"""
 RECOVERED = 0.9
-"""of the depth"""
+"""the share of the depth that must be recovered for a dip to end"""
 
 
 class Dip(NamedTuple):
-    """Of one run after one change."""
+    """The fall of one run's accuracy after one change."""
 
     change: int
-    """the round in which it begins"""
+    """the round in which the change begins"""
     depth: float
-    """accuracy before, less the least after; 0 where it does not fall"""
+    """accuracy before the change minus the lowest accuracy after it; 0 if accuracy does not fall"""
     length: int
-    """rounds until so much is recovered; where it never is, those until the next change, or the end"""
+    """rounds until `RECOVERED` of the depth is regained, or else until the next change or the end"""
     money: float
-    """spent in these rounds"""
+    """money spent in the rounds of the dip"""
     recovered: bool
 
 
 def begins(changed: Floats) -> Ints:
-    """The rounds in which changes begin, from what changed in every round of a run.
+    """Return the rounds in which changes begin, from the share of clients that changed in each round of a run.
 
     >>> begins(np.array([0, 0, 0.1, 0.1, 0, 0, 0.1, 0, 0, 0, 0, 0, 0, 1.0])).tolist()
     [3, 14]
@@ -313,7 +313,7 @@ def begins(changed: Floats) -> Ints:
 
 
 def dips_of(accuracy: Floats, spend: Floats, changed: Floats) -> list[Dip]:
-    """The dips of one run, from its rounds; accuracy is NaN where nobody looked. A change before the first look has none."""
+    """Return the dips of one run; accuracy is NaN without evaluation. Changes that lack one before or after are left out."""
     edges = [*begins(changed).tolist(), len(accuracy) + 1]
     looked = np.flatnonzero(np.isfinite(accuracy)) + 1
     found = []
@@ -331,7 +331,7 @@ def dips_of(accuracy: Floats, spend: Floats, changed: Floats) -> list[Dip]:
 
 
 def changes_in(one: Runs) -> list[int]:
-    """The rounds in which the changes begin that all of a policy's runs have in common; none where the world stands still."""
+    """Return the rounds in which a change begins in every run of a policy; empty if the world does not change."""
     if CHANGED not in one.values or not one.complete:
         return []
     each = [set(begins(changed).tolist()) for changed in one.column(CHANGED)]
@@ -343,16 +343,16 @@ class Dips:
     """The dips of a policy's runs whose model was not lost."""
 
     by_seed: dict[str, Floats]
-    """daily: accuracy by the concepts of the day, mean over the evaluated rounds; depth, length, money: means over the changes
-    of a run, NaN where it saw none"""
+    """one value per seed: `daily` is the mean accuracy on the current concepts over the evaluated rounds; `depth`, `length` and
+    `money` are means over the changes of a run, NaN if the run saw none"""
     count: int
-    """of all runs and changes"""
+    """the number of dips in all runs"""
     recovered: int
-    """of them, those that ended before the next change"""
+    """the number of dips that ended before the next change"""
 
 
 def summary_of_dips(one: Runs) -> Dips | None:
-    """Return the dips up to the round that all runs have reached; None where the world stands still, or no change was seen."""
+    """Return the dips up to the round that all runs have reached; None if the world does not change or no dip was found."""
     if CHANGED not in one.values:
         return None
     kept = one.begun & ~one.lost

@@ -1,4 +1,4 @@
-"""The money with which a policy reaches another's accuracy: from runs at several budgets."""
+"""The money that a policy needs to reach another policy's accuracy, estimated from runs at several budgets."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, s
 from headgate.errors import DataError
 
 Row = Mapping[str, Any]
-"""of a comparison: one policy at one budget"""
+"""a row of a comparison: one policy at one budget"""
 RESAMPLES = 4000
 ROUNDING = 1e-12
 UNKNOWN = "cannot be told"
 WIDE = 0.6
-"""width of a share's interval, beyond which the share cannot be told"""
+"""the widest interval, as a share of the rival's money, with which a saving is still reported"""
 
 
 @dataclass(frozen=True)
@@ -30,36 +30,36 @@ class Saving:
     prices: str
     unit: str
     budget: float
-    """the rival's, a round"""
+    """the rival's budget per round"""
     accuracy: float
-    """the rival's at this budget"""
+    """the rival's accuracy at this budget"""
     rival_money: float
-    """what the rival really spends there, a round"""
+    """the money that the rival really spends per round at this budget"""
     money: Estimate | None
-    """what the policy spends a round where it is as accurate, with the 95 % interval; None where that is not known"""
+    """the money that the policy needs per round for the same accuracy, with its 95 % interval; None if it is unknown"""
     ends: tuple[float, float]
-    """between which amounts it lies: from 0 where it is below the least budget, to infinity where none may reach it"""
+    """the bounds of the needed money: from 0 if it is below the least budget, to infinity if no budget may suffice"""
 
     @property
     def share(self) -> Estimate | None:
-        """The same as a share of the rival's money."""
+        """The needed money as a share of the rival's money; None if it is unknown."""
         return None if self.money is None else self.money.scaled(1 / self.rival_money)
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """A policy's mean accuracy over the money that it really spends, made monotone."""
+    """A policy's mean accuracy as a monotone function of the money that it really spends."""
 
     money: Floats
-    """a round, mean over seeds, ascending, (budgets,)"""
+    """mean money spent per round over the seeds, ascending, (budgets,)"""
     by_seed: Floats
     """accuracies, (seeds, budgets)"""
 
     def accuracy(self, weights: Floats) -> Floats:
-        """Mean accuracy at each budget, (resamples, budgets), where seeds weigh `weights`, (resamples, seeds).
+        """Return the mean accuracy at each budget, (resamples, budgets); `weights` of the seeds are (resamples, seeds).
 
-        Made monotone by isotonic regression: the highest over beginnings of the lowest over ends of the means between them.
-        """
+        Isotonic regression makes it monotone: each value is the maximum over first budgets up to it of the minimum over last
+        budgets from it of the mean between them."""
         means, count = weights @ self.by_seed, self.money.size
         sums = np.concatenate([np.zeros((len(means), 1)), means.cumsum(axis=-1)], axis=-1)
         between = np.full((len(means), count, count), np.inf)
@@ -70,10 +70,10 @@ class Frontier:
         return np.stack([lowest[:, : at + 1, at].max(axis=-1) for at in range(count)], axis=-1)
 
     def money_for(self, wanted: Floats, curve: Floats) -> Floats:
-        """The least money with which the accuracy is `wanted`, (resamples,), by interpolation in the logarithm of money.
+        """Return the least money that reaches the accuracy `wanted`, (resamples,), interpolated in the logarithm of money.
 
-        `curve` is what `accuracy` returned. Zero where `wanted` is below the least budget's accuracy, infinite where no budget
-        reaches it.
+        `curve` is the result of `accuracy`. The money is 0 if `wanted` is below the accuracy of the least budget, and infinite
+        if no budget reaches it.
         """
         money = np.log(self.money)
         after = (curve < wanted[:, None] - ROUNDING).sum(axis=-1)  # the curve never falls
@@ -86,7 +86,7 @@ class Frontier:
 
 
 def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], int]:
-    """Each policy's, of the seeds that all of them have learnt at all budgets, and the number of these seeds."""
+    """Return each policy's frontier over the seeds that all policies have learnt at all budgets, and the number of seeds."""
     own = [row for row in rows if not row["reference"] and row["learnt"] and row.get(f"{measure}_by_seed")]
     seeds = sorted(set.intersection(*(set(row["learnt"]) for row in own))) if own else []
     made = {}
@@ -98,7 +98,7 @@ def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], i
 
 
 def savings(rows: Sequence[Row], rival: str = "constant", measure: str = "last") -> list[Saving]:
-    """For each kind of price and budget of the rival, what each other policy needs for the rival's accuracy.
+    """Return what each other policy needs for the rival's accuracy, for each kind of price and budget of the rival.
 
     Means are over the seeds that all policies have learnt. The interval is the 95 % percentile interval over seeds drawn with
     replacement, the same draw for all policies and budgets, expanded for few seeds (Hesterberg 2015).
@@ -124,7 +124,7 @@ def savings(rows: Sequence[Row], rival: str = "constant", measure: str = "last")
 
 
 def money_for(rows: Sequence[Row], accuracy: float, measure: str = "last") -> dict[str, Estimate | None]:
-    """What each policy spends a round where its mean accuracy is `accuracy`; None where no budget tells."""
+    """Return the money per round that each policy needs for a mean accuracy; None if the budgets do not determine it."""
     curves, seeds = frontiers(rows, measure)
     weights = _weights(seeds) if seeds else np.empty((0, 0))
     wanted = np.full(len(weights), accuracy)
@@ -132,7 +132,7 @@ def money_for(rows: Sequence[Row], accuracy: float, measure: str = "last") -> di
 
 
 def paired(one: Row, other: Row, key: str, scale: float = 100.0) -> Difference:
-    """One less the other over the seeds that both have, in points, or as `scale` says."""
+    """Return one policy's value minus the other's over their common seeds, times `scale` (by default percentage points)."""
     ours, theirs = (_by_seed(row, key) for row in (one, other))
     both = [seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None]
     if not both:
@@ -145,7 +145,7 @@ def _by_seed(row: Row, key: str) -> dict[int, Any]:
 
 
 def _weights(seeds: int) -> Floats:
-    """How much each seed counts, (1 + resamples, seeds): all alike first, then as often as it was drawn."""
+    """Return the weights of the seeds, (1 + resamples, seeds): equal in the first row, then by how often each was drawn."""
     drawn = np.random.default_rng(0).multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES)
     return np.concatenate([np.ones((1, seeds)), drawn]) / seeds
 
@@ -153,7 +153,7 @@ def _weights(seeds: int) -> Floats:
 def _needed(
     curve: Frontier, accuracies: Floats, wanted: Floats, seeds: int, beside: float | None
 ) -> tuple[Estimate | None, tuple[float, float]]:
-    """The money with its interval, and the interval alone where it says too little; `beside` is the rival's money."""
+    """Return the money, None if unknown or too uncertain, and its bounds; `beside` is the rival's money or None."""
     needs = curve.money_for(wanted, accuracies)
     least, need = float(curve.money[0]), float(needs[0])
     if need == math.inf:
@@ -174,7 +174,7 @@ def _needed(
 
 
 def chosen_budget(found: Sequence[Saving], budget: float | None = None) -> list[Saving]:
-    """Those at this budget of the rival, or at the middle one of those at which most is known."""
+    """Return the savings at this budget of the rival, or else at the middle one of the budgets with the most known savings."""
     by_budget = grouped(found, lambda one: one.budget)
     if budget in by_budget:
         return by_budget[budget]
@@ -184,7 +184,7 @@ def chosen_budget(found: Sequence[Saving], budget: float | None = None) -> list[
 
 
 def amount(unit: str, value: float) -> str:
-    """
+    """Return an amount of money as text, with the decimals that its size needs.
     >>> amount("", 9.41), amount("$", 0.00123), amount("", 549.0)
     ('9.4', '$ 0.0012', '549')
     """
@@ -193,7 +193,7 @@ def amount(unit: str, value: float) -> str:
 
 
 def sentence(found: Sequence[Saving]) -> str:
-    """What each policy needs for the rival's accuracy, in one sentence; empty where nothing was found."""
+    """Return one sentence on what each policy needs for the rival's accuracy; empty if there are no savings."""
     if not found:
         return ""
     first = found[0]
@@ -208,7 +208,7 @@ def sentence(found: Sequence[Saving]) -> str:
 
 
 def needed(one: Saving) -> tuple[str, str]:
-    """The money and its share of the rival's with the 95 % interval, as text.
+    """Return the money, and its share of the rival's money with the 95 % interval, as text.
 
     >>> needed(Saving("a", "b", "last", "", "$", 20.0, 0.85, 20.0, Estimate(9.4, 8.4, 11.0), (8.4, 11.0)))
     ('$ 9.4', '47 (42 … 55) %')

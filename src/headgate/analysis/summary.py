@@ -1,4 +1,4 @@
-"""What each policy of a run came to: as numbers, as JSON and in the columns of a table."""
+"""The summary of each policy of a run: as numbers, as JSON and in the columns of a table."""
 
 import math
 from collections import Counter
@@ -22,80 +22,80 @@ DIP_FIELDS = {"daily": "daily_accuracy", "depth": "dip_depth", "length": "dip_le
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySummary:
-    """One policy over its runs or rehearsals, up to the round that all of them have reached. Accuracies are of the runs whose
-    model was not lost, everything else of all. Means are over runs; violations are the paper's, of the mean over runs. None
-    where nothing was measured."""
+    """The results of one policy over its runs or rehearsals, up to the round that all of them have reached. Accuracies cover
+    the runs whose model was not lost, all else covers every run. Means are over runs; violations are the paper's, of the mean
+    over runs. A field is None if nothing was measured."""
 
     policy: str
     reference: bool = False
-    """knows or spends what nobody has: shown, never ranked"""
+    """whether the policy uses knowledge or money that nobody has; it is then shown but never ranked"""
     runs: int
-    """that have begun"""
+    """the number of runs that have begun"""
     lost: int = 0
-    """of them, those whose model diverged"""
+    """the number of runs whose model diverged"""
     rounds: int
-    """that every run has reached"""
+    """the number of rounds that every run has reached"""
     budget: float
     best_accuracy: Estimate | None = None
-    """highest so far, at the end"""
+    """the highest test accuracy of a run"""
     last_accuracy: Estimate | None = None
-    """over the evaluations in the last tenth of the rounds"""
+    """the mean test accuracy over the evaluations in the last tenth of the rounds"""
     mean_accuracy: Estimate | None = None
-    """highest so far, mean over the evaluated rounds"""
+    """the mean of the highest test accuracy so far over the evaluated rounds"""
     target: float | None = None
     reached: int = 0
-    """runs whose accuracy reached the target"""
+    """the number of runs whose accuracy reached the target"""
     first_round: float | None = None
-    """at which they did, mean over these runs"""
+    """the mean first round with the target accuracy over the runs that reached it"""
     spend_per_round: float | None
     spend_share: float | None
-    """the same as a share of the budget"""
+    """the spend per round as a share of the budget"""
     paid: float | None = None
-    """money of a run in all, mean over runs"""
+    """the total money of a run, mean over runs"""
     price_paid: float | None = None
-    """what a sample cost that was admitted, mean over samples"""
+    """the mean price paid for an admitted sample"""
     price_offered: float | None = None
-    """the price, mean over rounds and runs"""
+    """the mean price over rounds and runs"""
     unit: str = ""
-    """what money is counted in, where prices are real ones"""
+    """the currency; empty if the recipe states none and the prices are not recorded ones"""
     runs_over_budget: int
-    """runs that spent more than the budget of all rounds asked for"""
+    """the number of runs that spent more than the budget of all requested rounds"""
     dearest_share: float | None
-    """what the dearest run spent in all, as a share of that"""
+    """the largest total spend of a run, as a share of the budget of all requested rounds"""
     kept_limits: bool
-    """by every run, client and round"""
+    """whether money and memory stayed within their limits in every run, client and round"""
     cost_violation: float | None
     buffer_violation: float | None
     peak_n: int | None
     peak_excess: int | None
-    """largest n_m(t) − B_m of any client, round and run"""
+    """the largest n_m(t) − B_m of any client, round and run"""
     N: float | None
     n_eff: float | None
     bound: float | None
-    """sum over rounds; of runs, none where a round has none, as one without a sample"""
+    """the bound summed over rounds; None if a round of a run has no bound, for example one without any sample"""
     daily_accuracy: Estimate | None = None
-    """by the concepts of the day, mean over the evaluated rounds; like the dips, where the world changes alone"""
+    """the mean accuracy on the current concepts over the evaluated rounds; like the dips, None if the world never changes"""
     dip_depth: Estimate | None = None
     dip_length: Estimate | None = None
     dip_money: Estimate | None = None
     dips: int | None = None
     dips_recovered: int | None = None
     paid_for_looks: float | None = None
-    """of `paid`, where clients look at samples before they buy"""
+    """the part of `paid` for looks, if clients look at samples before they buy"""
     mean_n: float | None = None
-    """samples that all clients hold, mean over rounds and runs; like what follows, of a rehearsal alone"""
+    """the samples that all clients hold, mean over rounds and runs; this and the fields below are known of rehearsals only"""
     free: float | None = None
-    """samples that nobody paid for"""
+    """the number of samples that were admitted at no cost, mean over runs"""
     mean_penalty: float | None = None
     regret: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON holds them."""
+        """Return the fields in a form that JSON can hold."""
         return {name: each.to_dict() if isinstance(each, Estimate) else each for name, each in vars(self).items()}
 
 
 def summarise(one: Runs, target: float | None = None) -> PolicySummary:
-    """`target` is an accuracy between 0 and 1."""
+    """Return the summary of a policy's runs; `target` is a test accuracy above 0 and at most 1."""
     if target is not None and not 0 < target <= 1:
         raise SettingError(f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
     spend, held, changes, admitted = _mean(one.spend), one.held, dict[str, Any](), one.column("admitted").sum()
@@ -141,12 +141,12 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
 
 
 def _mean(values: Floats) -> float | None:
-    """None also where it is infinite or one of them is not known."""
+    """Return the mean; None if there are no values or one of them is infinite or NaN."""
     return float(values.mean()) if values.size and np.isfinite(values).all() else None
 
 
 def breakdown_note(runs: Sequence[RunFolder]) -> str:
-    """Which runs learnt nothing: their model stopped being finite, or ended no better than guessing. Empty where none did."""
+    """Return a note on runs whose model diverged or ended no better than guessing; empty if there are none."""
     said = []
     for run in runs:
         for what, found in (("diverged", run.state["diverged"]), ("no better than guessing", run.state.get("guessing", []))):
@@ -156,7 +156,7 @@ def breakdown_note(runs: Sequence[RunFolder]) -> str:
 
 
 def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> dict[str, str]:
-    """Return the titles of the columns beside the policy's name; lost models and the like only where there are any."""
+    """Return the titles of the columns after the policy's name, without those that no summary has a value for."""
     left_out = ["Lost"] * (not any(one.lost for one in summaries)) + [AT_TARGET] * (target is None)
     left_out += [name for name, field in SOMETIMES.items() if all(getattr(one, field) is None for one in summaries)]
     titles = {name: name for name in TEXTS if name not in left_out}
@@ -164,7 +164,7 @@ def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> di
 
 
 def summary_table(summaries: Sequence[PolicySummary], target: float | None) -> dict[str, list[Any]]:
-    """Return the results as the page and the report show them: columns, and of each policy the cells."""
+    """Return the results as the page and the report show them: the columns, and the cells of each policy."""
     known, meanings = columns(target, summaries), words(__file__)["columns"]
     return {
         "columns": [{"title": title, "meaning": meanings[name]} for name, title in known.items()],
@@ -178,7 +178,7 @@ def summary_table(summaries: Sequence[PolicySummary], target: float | None) -> d
 def policy_table(
     title: str, summaries: Sequence[PolicySummary], target: float | None = None, only: Sequence[str] = ()
 ) -> StackedTable:
-    """Return a line for each policy, in all columns or in some."""
+    """Return a table with a line for each policy, in the columns `only` or, if it is empty, in all."""
     shown = {name: text for name, text in columns(target, summaries).items() if not only or name in only}
     lines = [[each.policy, *(TEXTS[name](each) for name in shown)] for each in summaries]
     return StackedTable(title, ["policy", *shown.values()], lines)
@@ -186,7 +186,7 @@ def policy_table(
 
 DIPS = ("Daily", "Dip", "Dip lasts", "Dip costs")
 SOMETIMES = {**dict.fromkeys(DIPS, "dips"), "For looks": "paid_for_looks"}
-"""columns that are left out where no policy has that field"""
+"""columns that are left out if no policy has the field"""
 AT_TARGET, OVER_BUDGET, EXCESS = "Round at", "Over budget", "Max n_m\u00a0−\u00a0B_m"
 TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Runs": lambda s: str(s.runs),
@@ -222,4 +222,4 @@ BROKEN: dict[str, Callable[[PolicySummary], bool]] = {
     OVER_BUDGET: lambda s: s.runs_over_budget > 0,
     EXCESS: lambda s: (s.peak_excess or 0) > 0,
 }
-"""whether the column says of a policy that a limit was broken"""
+"""functions that return whether a policy broke the limit that a column reports"""

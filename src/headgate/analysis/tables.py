@@ -1,4 +1,4 @@
-"""Runs as tables, for the terminal and for notebooks; and in a line of a list, as the page has it, too."""
+"""Runs as tables for the terminal and for notebooks, and as lines of a list, which the page shows too."""
 
 import math
 from collections.abc import Sequence
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from headgate.learning.datasets import DatasetEntry
 
 NARROW = ("Best", "Last", "Daily", "Spend a round", "Limits")
-"""columns of a finished run unless all are asked for"""
+"""the columns of a finished run's table, unless all are requested"""
 LISTED = ("test_accuracy", "spend", "excess")
-"""columns of the metrics that a line of the list needs"""
+"""the metrics columns that a line of the list needs"""
 SPARK = 40
-"""points of its small curve"""
+"""the most points of the small accuracy curve in a line of the list"""
 
 
 def run_tables(run: RunFolder, found: Sequence[Runs], wide: bool = False) -> list[RenderableType]:
-    """The closing table of a run: never accuracy without what it cost and held; and what to take from it."""
+    """Return the final table of a run, with cost and memory beside accuracy, then notes on failed runs and the conclusion."""
     title = f"{run.name}: {counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
     table = policy_table(title, [summarise(one, run.target) for one in found], run.target, () if wide else NARROW)
     return [table, *(note for note in (breakdown_note([run]), conclusion(found)) if note)]
 
 
 def runs_tables(runs: Sequence[RunFolder], wide: bool = False) -> list[RenderableType]:
-    """One run after the other; and, at several budgets, what each policy needs for the same accuracy."""
+    """Return the tables of all runs; for several budgets and not `wide`, what each policy needs for the same accuracy."""
     found = {run.path: read_runs([run]) for run in runs}
     every = [one for own in found.values() for one in own]
     if several_budgets(every) and not wide:
@@ -57,7 +57,7 @@ def dataset_tables(found: Sequence["DatasetEntry"], folder: Path) -> list[Render
 
 
 def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
-    """Return a line for each run, in the order given; an unreadable run has the reason in its line."""
+    """Return a line for each run, in the given order; the line of an unreadable run states the reason."""
     rows = []
     for run in runs:
         try:
@@ -68,14 +68,14 @@ def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
 
 
 def run_row(run: RunFolder, metrics: Rows | None = None, problem: str | None = None) -> dict[str, Any]:
-    """How far a run is, what it spent, which policy is best within its limits.
+    """Return how far a run is, what it spent and which policy is best within its limits.
 
-    `metrics` of the columns `LISTED`; `problem` says why there are none.
+    `metrics` has the columns `LISTED`; it is None if the run cannot be read, and `problem` is the reason.
     """
     found = [runs_of(run, policy, metrics, LISTED) for policy in run.policies] if metrics is not None else []
     played = [one for one in found if one.complete]
     spend = {one.policy: float(one.spend.mean()) for one in played}
-    # beside others a reference would be the dearest in every line
+    # references spend the most, so they are left out if there are other policies
     ranked = [one for one in played if not one.reference] or played
     best = best_within_limits(played)
     shown = best or max(ranked, key=lambda one: spend[one.policy], default=None)
@@ -104,7 +104,7 @@ def run_row(run: RunFolder, metrics: Rows | None = None, problem: str | None = N
 
 
 def list_tables(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
-    """Runs, one a line."""
+    """Return a table with one line for each run."""
     lines = [
         [
             row["name"],
@@ -119,13 +119,13 @@ def list_tables(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 
 def _state(row: dict[str, Any]) -> str:
-    """finished, or how far it is; and what went wrong."""
+    """Return the state of a run as text, with its progress if it is not finished, and what went wrong."""
     said = row["state"] if row["state"] == "finished" else f"{row['state']} {row['round']}/{row['rounds']}"
     return said + (f", {row['lost']} lost" if row["lost"] else "") + (", unreadable" if row["problem"] else "")
 
 
 def about(run: RunFolder) -> dict[str, Any]:
-    """Return state, settings and environment of a run, as the page and the report show them."""
+    """Return the state, settings and environment of a run, as the page and the report show them."""
     own = ("name", "sweep", "rounds", "policies", "started", "seeds", "target", "environment")
     return {
         **{key: getattr(run, key) for key in own},

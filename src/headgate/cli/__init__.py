@@ -1,10 +1,10 @@
-"""The command line. Results go to stdout; progress and errors to stderr."""
+"""The command line. It writes results to stdout, and progress and errors to stderr."""
 
 import sys
 
 
 def main() -> None:
-    """The way in. The commands are imported here, so that Ctrl-C is one line from the first moment on."""
+    """Run the command line. The commands are imported here, so that Ctrl-C during the import gives one line too."""
     try:
         from headgate.cli.commands import play
     except KeyboardInterrupt:

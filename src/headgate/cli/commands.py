@@ -1,4 +1,4 @@
-"""All commands under one roof, and what becomes of a refusal."""
+"""The application with all its commands, and the handling of errors."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ data = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Data sets: what
 
 
 WHOLE = 2000
-"""characters of an error: paths may be long"""
+"""the most characters of an error message, enough for long paths"""
 
 
 @app.callback()
@@ -58,15 +58,15 @@ data.command("get")(learning.data_get)
 
 
 def play(commands: typer.Typer = app) -> None:
-    """Do what was typed; every refusal is one line on stderr and a documented exit code."""
+    """Run the command that the user typed; report every error in one line on stderr and by a documented exit code."""
     try:
         commands()
-    except (Interrupted, KeyboardInterrupt, SystemExit) as end:  # typer makes an exit of a Ctrl-C that no command answers
+    except (Interrupted, KeyboardInterrupt, SystemExit) as end:  # typer turns an unhandled Ctrl-C into an exit
         if isinstance(end, SystemExit) and end.code != Interrupted.exit_code:
             raise
         cause: BaseException | None = end
         while cause is not None and not isinstance(cause, Interrupted):
-            cause = cause.__context__  # an earlier Ctrl-C may have led to it
+            cause = cause.__context__  # an earlier Ctrl-C may be the cause
         say(one_line(cause or "interrupted", WHOLE), error=True)
         raise SystemExit(Interrupted.exit_code) from None
     except (HeadgateError, OSError) as error:

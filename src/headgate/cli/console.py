@@ -1,4 +1,4 @@
-"""What the commands share: options, lines of text, progress, JSON."""
+"""The parts that commands share: options, lines of text, progress, JSON."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ class Format(StrEnum):
 
 
 Recipe = Annotated[str, typer.Argument()]
-"""Arguments are described in the text of their command: typer 0.20 loses their help with click 8.5."""
+"""the argument for a recipe; the help text of a command describes its arguments, as typer 0.20 loses theirs with click 8.5"""
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -33,16 +33,16 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
 def say(text: object, error: bool = False) -> None:
-    """Print a line. Paths and names are the user's or a stranger's: no terminal obeys what is in them."""
+    """Print a line with control characters escaped, since paths and names in it may contain them."""
     print(printable(str(text)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
 def recipe_overrides(
     set_: Sequence[str] | None = None, rounds: int | None = None, seeds: int | None = None, policies: str | None = None
 ) -> list[str]:
-    """Return the options that are short for a `--set`, after those that are one.
+    """Return all overrides of a recipe: those of `--set`, then those of the options that stand for a `--set`.
 
-    Policies are names of sections, kinds, or module:Class, which gets a section with its name.
+    Policies are names of sections, kinds, or module:Class, for which a section with the name of the class is added.
 
     >>> recipe_overrides(policies="headgate,mine:BelowFour")
     ['policies.BelowFour.kind="mine:BelowFour"', 'run.policies=["headgate", "BelowFour"]']
@@ -68,11 +68,11 @@ def print_json(value: Any) -> None:
 
 
 CLICK = sys.modules[TyperGroup.__mro__[1].__module__]
-"""what typer is built on: newer ones bring their own"""
+"""the click module that typer uses; newer versions of typer include their own"""
 
 
 class CommandGroup(TyperGroup):
-    """Suggest once what a wrong command may have meant: where click does, typer does not."""
+    """A group of commands that suggests the nearest command once: typer does so only if its click does not."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)

@@ -1,4 +1,4 @@
-"""The commands of control: recipes, plan, rehearse, replay."""
+"""The commands for control: recipes, plan, rehearse, replay and compare."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -163,7 +163,7 @@ def _tell(done: Any, numbers: object, format_: Format, out: Path | None = None) 
 
 
 POLICIES = "headgate,constant,acdpp,below,oracle"
-"""compared where a recipe comes with headgate"""
+"""the policies that are compared by default if the recipe comes with headgate"""
 
 
 def compare(
@@ -211,7 +211,7 @@ def compare(
     overrides = recipe_overrides(set_, rounds, seeds, None if chosen == "recipe" else chosen)
     experiment = headgate.load(recipe, *overrides)
     if policies is None and chosen == POLICIES and experiment.prices.path(experiment.seeds[:1], 1, 2).ndim == 3:
-        chosen = POLICIES.replace("acdpp,", "")  # which needs one price a round
+        chosen = POLICIES.replace("acdpp,", "")  # acdpp needs the same price for all clients
         overrides = recipe_overrides(set_, rounds, seeds, chosen)
         experiment = headgate.load(recipe, *overrides)
     held = "" if as_printed else ", each held to the money and the buffers"
@@ -252,7 +252,7 @@ def _budgets(said: str | None, own: float) -> list[float]:
 def _command(
     recipe: str, money: list[float] | None, options: Mapping[str, object], set_: Sequence[str], as_printed: bool
 ) -> str:
-    """What makes the same page again."""
+    """Return the command line that makes the same comparison again."""
     parts = ["headgate", "compare", recipe, "--budgets", "recipe" if money is None else ",".join(f"{each:g}" for each in money)]
     for option, value in (*options.items(), *(("--set", each) for each in set_)):
         parts += [] if value is None else [option, str(value)]

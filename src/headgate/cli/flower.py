@@ -1,4 +1,4 @@
-"""The commands of Flower: an app to start from, a deployment to try, and what real machines need. Needs headgate[flower]."""
+"""The commands for Flower: an example app, a trial deployment, and the files for real machines. They need headgate[flower]."""
 
 import signal
 from importlib.util import find_spec
@@ -90,9 +90,9 @@ def deploy_example(
     clients, out = app_settings(folder)
     if clients != nodes:
         raise SettingError(f"--nodes {nodes}: the app in {folder} has {clients} clients")
-    if (out / "metrics.parquet").is_file():  # it is written after the last round
+    if (out / "metrics.parquet").is_file():  # this file is written after the last round
         _say(f"{out}: all its rounds are finished, so nothing is left to do; a new folder begins another run")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a service manager sends it: processes end as by Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service manager's SIGTERM acts as Ctrl-C
     try:
         with Loopback(folder / "deployment", nodes, _say) as deployment:
             deployment.bring_up()
@@ -267,7 +267,7 @@ def forget(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
             say(f"{path}: {sum(map(store.forget, store.experiments()))} samples removed")
 
 
-# what they share
+# helpers
 
 
 def _say(text: str) -> None:
@@ -275,6 +275,6 @@ def _say(text: str) -> None:
 
 
 OFFENCES = ("rejected", "quarantined", "released", "lifted")
-"""events that tell how a client came to stand where it does"""
+"""the kinds of events that explain the standing of a client"""
 LISTED = 20
-"""offences that the table shows; JSON has them all"""
+"""the most offences that the table shows; JSON has them all"""

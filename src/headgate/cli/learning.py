@@ -1,4 +1,4 @@
-"""The commands of learning: run, runs, report, data."""
+"""The commands for learning: run, runs, report, data and serve."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.records.reader import RunFolder
 
 OPTIONS = {"recipe": "RECIPE", "set_": "--set"}
-"""as they are typed, where that is not their name"""
+"""what the user types for parameters whose name differs from it"""
 
 
 class Show(StrEnum):
@@ -74,7 +74,7 @@ def run(
 
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = {name: context.params[name] for name, source in sources.items() if source and source.name != "DEFAULT"}
-    for name, value in given.items():  # what the run would not be told of is refused
+    for name, value in given.items():  # refuse options that would have no effect
         said = f"{OPTIONS.get(name, f'--{name}')} {' '.join(value) if isinstance(value, list | tuple) else value}"
         if resume is not None and name in ("recipe", "rounds", "seeds", "policies", "set_", "executor", "out"):
             raise SettingError(f"{said}: not with --resume {resume}, which goes on with what was begun")
@@ -177,7 +177,7 @@ def data_get(name: Annotated[str, typer.Argument()]) -> None:
 def show_and_conclude(
     folders: "Sequence[Path | RunFolder]", whole: Path, format_: Format = Format.table, wide: bool = False
 ) -> None:
-    """Show what finished runs came to, and write it into their folders."""
+    """Show the results of finished runs, and write summaries and reports into their folders."""
     from headgate.analysis.display import show
     from headgate.analysis.report import conclude, summary_rows
     from headgate.analysis.tables import runs_tables

@@ -1,4 +1,4 @@
-"""The accounts of a folder: what was ordered and paid, amendments, invoices, and a file for finance."""
+"""The commands for the accounts of a folder: orders and payments, amendments, invoices, and a file for finance."""
 
 import getpass
 from enum import StrEnum
