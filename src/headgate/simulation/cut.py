@@ -90,7 +90,8 @@ def footprint(
 
     All images and labels stay on the device, with `pixel` bytes per pixel; `evaluated` images at a time become floats, in
     several copies. A run needs three models and the `run` bytes that the executor states. If it states none, the estimate
-    uses its bound `working` for all runs, or four models for each client of each run if it has no bound either."""
+    uses its bound `working` for all runs, or four models for each client of each run if it has no bound either.
+    """
     once = images * (pixels * pixel + 8) + 4 * evaluated * pixels * itemsize
     own = 3 * parameters * itemsize
     if run is not None:

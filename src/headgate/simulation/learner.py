@@ -71,7 +71,8 @@ class Learner(ABC):
         """Start round t; return the models after it and an array of results, for which `read` waits.
 
         The results of each run are: whether it is broken, its training loss before the round, and its accuracy and loss on each
-        set in `judge`. If a model is no longer finite, its run is broken and keeps the last finite model."""
+        set in `judge`. If a model is no longer finite, its run is broken and keeps the last finite model.
+        """
         given, here = self.experiment, self.arrays
         work = self._ragged(batch), self._put(batch.weights), self.training, seeds, t
         theta, train_loss = self.executor.advance(models.theta, *work)
@@ -96,8 +97,8 @@ class Learner(ABC):
     def scores(self, models: Models, asked: tuple[str, ...], runs: Ints, rows: Ints) -> Scores:
         """Return the scores of rows of the training set; `runs` states for each row which run's model computes its scores.
 
-        Each run has a forward pass of its own, so its scores do not depend on other runs. Images are not shifted. The call
-        waits for the result."""
+        Each run has a forward pass of its own, so runs are independent. Images are not shifted. The call waits for the result.
+        """
         if not len(rows):
             one = self.scores(models, asked, np.zeros(1, np.int64), np.zeros(1, np.int64))
             return Scores(*(None if values is None else values[:0] for values in one))

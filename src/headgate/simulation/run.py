@@ -27,7 +27,7 @@ from headgate.writing import FolderLock
 Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
 PART_SECONDS, PART_SHARE = 0.5, 0.01
-"""the time between two parts of a table, in seconds and as a share of the run's time; the longer one applies"""
+"""the time between two parts of a table, in seconds and as a share of the time so far; the longer one applies"""
 
 
 def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> tuple[dict[str, Any], Simulation | None]:
@@ -96,8 +96,8 @@ def play_folder(
 ) -> dict[str, Any]:
     """Simulate the remaining rounds of the run in `folder`, which may be a shard of a larger run; return its last state.
 
-    The rows stay in parts. When `stop` returns True, finish the round, write a checkpoint and raise `Interrupted`, which states
-    the command that continues the run."""
+    The rows stay in parts. When `stop` returns True, finish the round, write a checkpoint and raise `Interrupted`.
+    """
     with FolderLock() as held:
         held.take(folder / CONFIG, folder)
         checkpoint = Checkpoint(folder)
