@@ -65,7 +65,7 @@ class RunFolder:
     runs: list[tuple[str, int]] = field(init=False)
     """(policy, seed) of all runs"""
     lost: frozenset[tuple[str, int]] = field(init=False)
-    """(policy, seed) of the runs whose model diverged; their accuracy and loss are null, but money and memory are recorded"""
+    """(policy, seed) of the runs whose model diverged; accuracy and loss are then null, but money and memory are recorded"""
     most_rows: int = field(init=False)
     """the number of rows that each table has when all rounds are complete"""
 

@@ -58,7 +58,7 @@ LOOKS: Mapping[str, pl.DataType] = {"looked": pl.Int64(), "looks": pl.Float64()}
 the part of the spend that paid for looking"""
 TABLES = {"metrics": METRICS, "clients": CLIENTS}
 CHANGED = "changed"
-"""optional column of the metrics, for a world that changes: the share of clients, by weight, whose concept is a new one"""
+"""optional column of the metrics, for a world that changes: the weighted share of clients whose concept changed in the round"""
 BY_CONCEPT = re.compile(r"(share|accuracy)_\d{1,3}")
 """columns per concept, for a world that changes: its share of the clients, and the accuracy on its test set, null at share 0"""
 MEASURED = tuple(name for name in METRICS if name not in KEY)

@@ -66,7 +66,7 @@ class TrainingTask(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """P, the number of parameters of the model"""
+        """the number of parameters of the model, P"""
 
     def check(self, work: Work) -> None:
         """Raise ValueError if shapes or types do not match, because the results would be wrong."""
