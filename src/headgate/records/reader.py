@@ -1,4 +1,4 @@
-"""Reading run folders, also while they are being written. What is damaged is refused in one line that names the file."""
+"""Readers of run folders, also of runs in progress. A damaged file causes an error of one line that names the file."""
 
 import os
 from collections.abc import Iterator
@@ -38,45 +38,45 @@ from headgate.registry import fill
 CONFIG, ENVIRONMENT = "config.toml", "environment.json"
 CHECKPOINTS, HEAD = "checkpoints", "checkpoint.json"
 CHECKSUMS = "tables"
-"""of the state of a finished run: the checksum of each of its tables"""
+"""the key, in the state of a finished run, of the checksums of its tables"""
 MEAN_PRICE = "mean_price"
-"""of environment.json: the expected price of a sample, mean over the rounds"""
+"""the key, in environment.json, of the expected price of a sample, averaged over the rounds"""
 WARN_AT = 0.8
-"""share of the money at which a run with real clients warns"""
+"""the share of the money that is spent when a run with real clients issues a warning"""
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run as its folder has it. Settings and state are as they were when it was opened; tables are read when asked for."""
+    """A run folder. Settings and state are read once, when the folder is opened; tables are read when they are requested."""
 
     path: Path
     config: dict[str, Any]
     environment: dict[str, Any]
     state: dict[str, Any]
     name: str = ""
-    """as listed: of a point of a sweep, with the sweep before it"""
+    """the name under which the run is listed; for a point of a sweep, SWEEP~POINT"""
     sweep: str | None = None
     tables: dict[str, pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
-    """of a finished run, those that are in memory"""
+    """the tables of a finished run that are in memory"""
     rounds: int = field(init=False)
-    """T, the rounds asked for"""
+    """T, the number of rounds in the settings"""
     policies: list[str] = field(init=False)
     seeds: list[int] = field(init=False)
     runs: list[tuple[str, int]] = field(init=False)
     """(policy, seed) of all runs"""
     lost: frozenset[tuple[str, int]] = field(init=False)
-    """(policy, seed) of the runs whose model diverged: they have no learning numbers, but their money and memory count"""
+    """(policy, seed) of the runs whose model diverged; accuracy and loss are then null, but money and memory are recorded"""
     most_rows: int = field(init=False)
-    """rows that a table of the whole run has"""
+    """the number of rows that each table has when all rounds are complete"""
 
     @classmethod
     def open(cls, path: Path | str) -> "RunFolder":
-        """Open the run in `path` and check what `system` and `status` need."""
+        """Open the run in `path` and check the settings and the state that `system` and `status` use."""
         return cls.head(Path(path)).with_settings()
 
     @classmethod
     def head(cls, path: Path, name: str = "", sweep: str | None = None) -> "RunFolder":
-        """Return the run in `path` without its settings, which take longest to read."""
+        """Open the run in `path` without its settings, which take the longest to read."""
         if not path.is_dir():
             raise DataError(f"{path}: not a run folder, there is no such folder")
         for file in (CONFIG, ENVIRONMENT, STATE):
@@ -85,7 +85,7 @@ class RunFolder:
         return cls(path, {}, read_sealed(path / ENVIRONMENT), read_state(path), name, sweep)
 
     def with_settings(self) -> "RunFolder":
-        """Return the same with its settings read and checked."""
+        """Return a copy of this run with its settings read and checked."""
         run = replace(self, config=read_toml(self.path / CONFIG))
         for name in ("data", "model", "policies", "training"):
             if not isinstance(run.config.get(name, {}), dict):
@@ -104,15 +104,15 @@ class RunFolder:
 
     @cached_property
     def system(self) -> System:
-        """The terms of the run as its settings have them, open-ended."""
+        """the system that the settings of the run describe, without a horizon"""
         with config_errors(self.path):
             stated: SystemTable = fill(SystemTable, self.config.get("system", {}), "system")
             return stated.system(None)
 
     @property
     def status(self) -> str:
-        """The state, or diverged where all models are lost. A run that says "running" while its process is gone was
-        interrupted; that is known on the machine it runs on."""
+        """the state of the run, but "diverged" if all its models diverged, and "interrupted" if the state is "running" and the
+        process of the run does not exist on this machine"""
         state: str = self.state["state"]
         if self.lost and self.lost >= set(self.runs):
             return "diverged"
@@ -120,30 +120,30 @@ class RunFolder:
 
     @property
     def started(self) -> float:
-        """Seconds since 1970; 0 where the environment does not say."""
+        """the start time in seconds since 1970, 0 if the environment does not state it"""
         try:
             return datetime.fromisoformat(str(self.environment.get("started"))).timestamp()
         except (ValueError, OverflowError, OSError):
             return 0.0
 
     def kind(self, section: str) -> str | None:
-        """Return the kind of [data] or [model]."""
+        """Return the setting `kind` of a section, [data] or [model], or None if the section does not state it."""
         kind = self.config.get(section, {}).get("kind")
         return kind if isinstance(kind, str) else None
 
     @property
     def target(self) -> float | None:
-        """The test accuracy whose first round is reported, where the recipe names one."""
+        """the test accuracy for which the first round that reaches it is reported, None if the settings have no target"""
         target = self.config.get("training", {}).get("target")
         fine = isinstance(target, int | float) and not isinstance(target, bool) and 0 < target <= 1
         return float(target) if fine else None
 
     def metrics(self) -> pl.DataFrame:
-        """Return one row per policy, seed and round; null where nothing was measured."""
+        """Return the metrics, one row per policy, seed and round; a value that was not measured is null."""
         return self._table("metrics")
 
     def clients(self) -> pl.DataFrame:
-        """Return what each client admitted, held and was paid: one row per policy, seed and round, null where not recorded."""
+        """Return what each client admitted, held and was paid, one row per policy, seed and round; null if not recorded."""
         self.check_tables("clients")
         return self._table("clients")
 
@@ -158,7 +158,7 @@ class RunFolder:
         return self.tables[table]
 
     def rows(self, table: str, *columns: str) -> Rows:
-        """Return the same as arrays: these columns of the metrics, or all; or one of the clients."""
+        """Return columns of the metrics, by default all, or one column of the clients, as arrays."""
         follower, frame = self.follower(table, *columns), self._table(table)
         kind = pl.List(pl.Float64()) if table == "clients" else pl.Float64()
         absent = [pl.lit(None, kind).alias(name) for name in follower.columns if name not in frame.columns]
@@ -166,19 +166,19 @@ class RunFolder:
         return follower.rows
 
     def follower(self, table: str, *columns: str, most_bytes: float = np.inf) -> Follower:
-        """Return a reader of these rows, at most so many bytes of them, that does not compare their checksums."""
+        """Return a follower of these columns that holds at most `most_bytes` of rows; it does not compare checksums."""
         clients = self.system.clients if table == "clients" else 0
         return Follower(self.path, table, self.rounds, columns or self.measured, clients, most_bytes, self.most_rows)
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The columns of its metrics; where the world changes, when it did, and where clients may look, what of that."""
+        """the columns of the metrics that this run records; some only if the world changes or if clients look"""
         data = self.config.get("data", {})
         return (*MEASURED, *((CHANGED,) if "changes" in data else ()), *(LOOKS if data.get("window", 1) != 1 else ()))
 
     @property
     def _sums(self) -> dict[Path, str]:
-        """The checksums of what was written: of a finished run in its state, of one that nobody writes in its checkpoints."""
+        """the recorded checksums by file: in the state of a finished run, else in the checkpoints; empty while it is running"""
         if self.state["state"] == "finished":
             sums = self.state.get(CHECKSUMS)
             return {self.path / name: each for name, each in sums.items()} if isinstance(sums, dict) else {}
@@ -187,7 +187,7 @@ class RunFolder:
         return {shard / name: each for shard in shard_folders(self.path) for name, each in _recorded(shard).items()}
 
     def check_tables(self, *tables: str) -> None:
-        """Refuse a finished run that has lost its metrics, or another of these tables whose checksum its state has."""
+        """Raise DataError if a finished run lacks its metrics, or one of these tables whose checksum is in its state."""
         for table, file in ((table, f"{table}.parquet") for table in tables if self.state["state"] == "finished"):
             if (table == "metrics" or self.path / file in self._sums) and not table_files(self.path, table):
                 raise DataError(f"{self.path / file}: is missing, although the run is finished")
@@ -195,7 +195,7 @@ class RunFolder:
 
 @contextmanager
 def config_errors(folder: Path) -> Iterator[None]:
-    """Name the file where settings of the run in `folder` are refused."""
+    """Convert a SettingError about the run in `folder` to a DataError that names its settings file."""
     try:
         yield
     except SettingError as error:
@@ -208,7 +208,7 @@ class _LostRun(BaseModel, strict=True):
 
 
 class _State(BaseModel, strict=True):
-    """What a state must have for `RunFolder`; it may have more."""
+    """The fields of a state that `RunFolder` needs; a state may have further fields."""
 
     state: Literal["running", "finished", "interrupted"]
     round: int
@@ -236,7 +236,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """Return the folder of the newest checkpoint; a link is none."""
+    """Return the folder of the newest checkpoint, or None if the folder has no checkpoint; links are ignored."""
     within = folder / CHECKPOINTS
     if within.is_symlink():
         raise DataError(f"{within}: is a link, which is not followed")
@@ -245,7 +245,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def read_head(path: Path) -> dict[str, Any]:
-    """Return what a checkpoint says of itself, as far as it can be checked without looking into its files."""
+    """Return the facts in the head file of a checkpoint, checked as far as is possible without its other files."""
     head = read_sealed(path / HEAD, RECIPE)
     sums = [head.get(key) for key in ("parts", "files")]
     names = [name for each in sums if isinstance(each, dict) for name in each]
@@ -260,18 +260,18 @@ def read_head(path: Path) -> dict[str, Any]:
 
 
 def _recorded(shard: Path) -> dict[str, str]:
-    """The parts of a shard up to its newest checkpoint with their checksums; what came after it nobody has vouched for."""
+    """Return the checksums of the parts that a shard had at its newest checkpoint; later parts have no recorded checksum."""
     newest = newest_checkpoint(shard)
     try:
         return {} if newest is None else dict(read_head(newest)["parts"])
     except DataError:
         if newest_checkpoint(shard) == newest:
             raise
-        return _recorded(shard)  # a process on another machine writes it, and has just continued
+        return _recorded(shard)  # a process on another machine has just written a newer checkpoint
 
 
 def look_for_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
-    """Return the runs in `folder` and in its sweeps, newest first; and those that are damaged, by name, with why."""
+    """Return the runs in `folder` and in its sweeps, newest first, and the error messages of damaged runs by name."""
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder")
@@ -285,12 +285,12 @@ def look_for_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
 
 
 def _alive(pid: int) -> bool:
-    if pid <= 0:  # these stand for groups of processes
+    if pid <= 0:  # os.kill takes such a number for a group of processes
         return False
     try:
         os.kill(pid, 0)
     except PermissionError:
-        return True  # somebody else's, so it is there
+        return True  # the process exists and belongs to another user
     except (ProcessLookupError, OverflowError):
         return False
     return True

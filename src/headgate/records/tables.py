@@ -1,8 +1,8 @@
-"""The tables of a run: their columns, the files they lie in, and the one way in which these are read.
+"""The tables of a run: their columns, the files that contain them, and the functions that read these files.
 
-While a run is in progress its rows are in parts, `metrics/part-00012.parquet` with rows up to round 12, in its folder or in
-those of its shards. When it is finished each table is one file. Files may be somebody else's: links are not followed, and
-what is too large is not unpacked. Checksums show that a file was changed after it was written, not who wrote it.
+A run in progress stores each table in parts, in its folder or in those of its shards; `metrics/part-00012.parquet` ends with
+round 12. A finished run has one file per table. A folder may be from a stranger: links are not followed, and files that are too
+large are not unpacked. A checksum shows that a file was changed after it was written, not who wrote it.
 """
 
 import hashlib
@@ -42,41 +42,41 @@ METRICS: Mapping[str, pl.DataType] = {
     "bound": pl.Float64(),
     "excess": pl.Int64(),
 }
-"""`validation_accuracy` is that on what was held out of the training images; `excess` the largest n_m(t) − B_m of any client"""
+"""`validation_accuracy` is measured on held-out training images; `excess` is the largest n_m(t) − B_m over all clients"""
 CLIENTS: Mapping[str, pl.DataType] = {
     **KEY,
     "admitted": pl.List(pl.Int32()),
     "held": pl.List(pl.Int32()),
     "paid": pl.List(pl.Float64()),
 }
-"""one number for each client: λ_m(t), n_m(t), and the money it was paid where prices differ between clients"""
+"""one number per client: λ_m(t), n_m(t), and, if prices differ between clients, the money that the client was paid"""
 LOSSES: Mapping[str, pl.DataType] = dict.fromkeys(("new_loss", "held_loss"), pl.List(pl.Float64()))
-"""further columns of the clients, where they were asked: the mean loss of their new samples and of those held before, taken
-before a round's local steps; null where a client has none, or did not answer"""
+"""optional columns of the clients: the mean loss of a client's new samples and of those it held before, computed before the
+local steps of the round; null if the client has no such samples or did not answer"""
 LOOKS: Mapping[str, pl.DataType] = {"looked": pl.Int64(), "looks": pl.Float64()}
-"""further columns of the metrics, where clients look at samples before they buy: how many they looked at, and what of the money
-spent was for that"""
+"""optional columns of the metrics, for clients that look at samples before they buy: the number of samples they looked at, and
+the part of the spend that paid for looking"""
 TABLES = {"metrics": METRICS, "clients": CLIENTS}
 CHANGED = "changed"
-"""where the world changes: the share of the clients, by weight, whose concept is another one than in the round before"""
+"""optional column of the metrics, for a world that changes: the weighted share of clients whose concept changed in the round"""
 BY_CONCEPT = re.compile(r"(share|accuracy)_\d{1,3}")
-"""likewise, of each concept: the share of the clients that are in it, and the accuracy on its test set, null where nobody is"""
+"""columns per concept, for a world that changes: its share of the clients, and the accuracy on its test set, null at share 0"""
 MEASURED = tuple(name for name in METRICS if name not in KEY)
 OPTIONAL = ("excess", "validation_accuracy", CHANGED, *LOOKS)
-"""columns of the metrics that not every run records"""
+"""columns of the metrics that only some runs record"""
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, OverflowError, ValueError)
-"""what polars raises for a file that it cannot read"""
+"""the exceptions that polars raises for a file that it cannot read"""
 BEYOND = 1e100
-"""no run reaches such a number, and below it every sum and mean stays finite"""
+"""the largest number that a table may contain: no run reaches it, and below it every sum and mean stays finite"""
 Sums = Mapping[Path, str]
-"""the checksums of files"""
+"""checksums of files, by path"""
 SEAL = "seal"
-"""in a file of JSON: the checksum of all the rest"""
+"""the key of a JSON object under which the checksum of all its other entries is stored"""
 
 
 def kind_of(table: str, column: str) -> pl.DataType | None:
-    """The kind of a column; None where the table has no such column."""
+    """Return the type of a column, or None if the table has no such column."""
     further = {**LOOKS, CHANGED: pl.Float64()} if table == "metrics" else LOSSES
     by_concept = pl.Float64() if table == "metrics" and BY_CONCEPT.fullmatch(column) else None
     return TABLES[table].get(column) or further.get(column) or by_concept
@@ -97,13 +97,13 @@ def file_checksum(path: Path) -> str:
 
 
 def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same with a seal."""
+    """Return the facts with their checksum added as the seal."""
     unsealed = {key: facts[key] for key in facts if key != SEAL}
     return {**facts, SEAL: checksum(json.dumps(unsealed, sort_keys=True).encode())}
 
 
 def read_sealed(path: Path, most: int = JSON) -> dict[str, Any]:
-    """Read a JSON object without its seal, which is checked where there is one."""
+    """Read a JSON object, check its seal if it has one, and return the object without the seal."""
     facts = read_object(path, most)
     if facts.pop(SEAL, None) not in (None, sealed(facts)[SEAL]):
         raise DataError(f"{path}: is not what was written, its checksum differs")
@@ -111,11 +111,11 @@ def read_sealed(path: Path, most: int = JSON) -> dict[str, Any]:
 
 
 Mark = tuple[int, int, int]
-"""of a file: its inode, time of change and size. A file whose content has changed has another mark"""
+"""the inode, modification time and size of a file, which differ after its content has changed"""
 
 
 def mark_of(path: Path) -> Mark | None:
-    """Return the mark of a plain file; None where there is none. A link is none."""
+    """Return the mark of a plain file, or None if the path is missing or is not a plain file, for example a link."""
     try:
         seen = os.lstat(path)
     except (OSError, ValueError):
@@ -124,7 +124,7 @@ def mark_of(path: Path) -> Mark | None:
 
 
 def shard_folders(folder: Path) -> list[Path]:
-    """Return the folders in which a run is written: its shards, or itself where it has none."""
+    """Return the folders that a run is written to: the folders of its shards, or the run folder if it has no shards."""
     if (folder / SHARDS).is_symlink():
         return [folder]
     shards = sorted(path for path in (folder / SHARDS).glob("[0-9]*") if path.is_dir() and not path.is_symlink())
@@ -132,11 +132,11 @@ def shard_folders(folder: Path) -> list[Path]:
 
 
 PART = "part-{:05d}.parquet"
-"""the part of a table whose last round this is"""
+"""the file name of a part of a table; the number is the last round of the part"""
 
 
 def part_files(shard: Path, table: str) -> dict[int, Path]:
-    """Return the parts of a table in a shard by their last round, in order."""
+    """Return the parts of a table in a shard, keyed and sorted by their last round."""
     within = shard / table
     names = [] if within.is_symlink() else [path.stem for path in within.glob("part-*.parquet")]
     rounds = sorted(int(number) for name in names if (number := name[5:]).isdecimal() and len(number) < 10)
@@ -144,7 +144,7 @@ def part_files(shard: Path, table: str) -> dict[int, Path]:
 
 
 def table_files(folder: Path, table: str) -> dict[Path, Mark]:
-    """Return the files in which a table lies now: one, or the parts of all shards."""
+    """Return the files that contain a table now, with their marks: one file, or the parts in all shards."""
     whole = folder / f"{table}.parquet"
     if (mark := mark_of(whole)) is not None:
         return {whole: mark}
@@ -156,7 +156,7 @@ def table_files(folder: Path, table: str) -> dict[Path, Mark]:
 
 
 def frame_of_rows(rows: Sequence[Mapping[str, Any]], table: str) -> pl.DataFrame:
-    """Return rows as a frame; NaN and infinity become null."""
+    """Convert rows to a data frame, with null in place of NaN and infinity."""
     names = dict.fromkeys(name for row in rows for name in row)
     schema = {name: kind for name in names if (kind := kind_of(table, name)) is not None}
     frame = pl.DataFrame(rows, schema=schema, strict=False)
@@ -168,10 +168,10 @@ def frame_of_rows(rows: Sequence[Mapping[str, Any]], table: str) -> pl.DataFrame
 def read_table(
     path: Path, table: str, columns: Collection[str] | None = None, most: int | None = None, sums: Sums | None = None
 ) -> pl.DataFrame:
-    """Read one file of a table, by default all columns that are there.
+    """Read one file of a table, by default with all columns that it contains.
 
-    A DataError refuses a file that is damaged, that is a link, that holds more than `most` rows, or whose checksum is not the
-    one that `sums` has for its path.
+    Raise DataError if the file is damaged, is a link, has more than `most` rows, or has another checksum than `sums` states
+    for its path.
     """
     content = read_bytes(path, int(memory()))
     if sums and path in sums and checksum(content) != sums[path]:
@@ -189,7 +189,7 @@ def read_table(
         frame = frame.select(pl.col(name).cast(kind) for name, kind in kinds.items() if kind is not None)
     except UNREADABLE as error:
         raise DataError(f"{path}: is damaged ({one_line(error, 200) or type(error).__name__})") from None
-    if frame.schema != kinds:  # a structure can be cast to a structure alone
+    if frame.schema != kinds:  # a struct column can only be cast to another struct
         raise DataError(f"{path}: is damaged, it holds other things than names and numbers")
     if any(frame[name].null_count() for name in KEY):
         raise DataError(f"{path}: is damaged, policy, seed or t is empty")
@@ -199,9 +199,9 @@ def read_table(
 def whole_table(
     folder: Path, table: str, policies: Sequence[str], most: int | None = None, sums: Sums | None = None
 ) -> pl.DataFrame:
-    """Return all rows of a run by round, then policy as given, then seed: the order in which one process would write them.
+    """Return all rows of a run, sorted by round, then by policy in the given order, then by seed, as one process writes them.
 
-    A value is null where nothing was measured. A round written twice counts as last written.
+    A value that was not measured is null. If a round was written twice, the later rows are used.
     """
     files = table_files(folder, table)
     try:
@@ -209,23 +209,23 @@ def whole_table(
     except DataError:
         if list(table_files(folder, table)) == list(files):
             raise
-        return whole_table(folder, table, policies, most, sums)  # the run has just gone on, or finished
+        return whole_table(folder, table, policies, most, sums)  # the run has continued or finished in the meantime
     frame = pl.concat([pl.DataFrame(schema=TABLES[table]), *frames], how="diagonal")
     frame = frame.unique(list(KEY), keep="last", maintain_order=True)
     frame = frame.drop(name for name in (*LOSSES, *LOOKS) if name in frame and frame[name].null_count() == frame.height)
     place = pl.col("policy").replace_strict({name: place for place, name in enumerate(policies)}, default=len(policies))
-    return frame.sort("t", place, "seed", maintain_order=True).rechunk()  # same bytes however it was split
+    return frame.sort("t", place, "seed", maintain_order=True).rechunk()  # the same bytes for any division into parts
 
 
-# rows in memory, read once, and after that only what is new: of all runs, whether finished or not
+# rows in memory, of finished and unfinished runs: after the first read only new rows are read
 
 
 Run = tuple[str, int]
-"""policy and seed"""
+"""(policy, seed)"""
 
 
 class Rows:
-    """Values of runs and rounds, (runs, rounds, columns); the system gives memory as rounds come."""
+    """Values of all runs and rounds, (runs, rounds, columns); memory pages are allocated only when rounds are stored."""
 
     def __init__(self, rounds: int, columns: int, dtype: type[np.generic], most_bytes: float = np.inf) -> None:
         self.rounds, self.index, self._most = rounds, dict[Run, int](), most_bytes
@@ -239,7 +239,7 @@ class Rows:
         return self._values.nbytes + self._seen.nbytes
 
     def put(self, runs: Sequence[Run], which: NDArray[Any], t: NDArray[np.int64], values: NDArray[Any]) -> None:
-        """Take rows of the runs `which`, by their place in `runs`. A round written twice counts as last written."""
+        """Store rows; `which` is the position in `runs` of each row's run. A later row replaces an earlier one of its round."""
         if not t.size:
             return
         if t.min() < 1 or t.max() > self.rounds:
@@ -257,14 +257,14 @@ class Rows:
         self._reached = np.where(self._seen.all(axis=1), self.rounds, self._seen.argmin(axis=1))
 
     def reached(self, runs: Sequence[Run]) -> NDArray[np.int64]:
-        """Return up to which round the rows of each of these runs are all there."""
+        """Return the last round of each of these runs up to which no row is missing, (runs,)."""
         places = np.array([self.index.get(run, -1) for run in runs], dtype=np.int64)
         if not self.index or not places.size:
             return np.zeros(places.size, dtype=np.int64)
         return np.where(places < 0, 0, self._reached[places])
 
     def check_whole(self, runs: Sequence[Run], table: str) -> None:
-        """Refuse runs of which a round is missing before later ones."""
+        """Raise DataError if a run lacks a round but has a later one."""
         for (policy, seed), place in ((run, self.index[run]) for run in runs if run in self.index):
             if np.count_nonzero(self._seen[place]) > self._reached[place]:
                 rounds = np.flatnonzero(self._seen[place]) + 1
@@ -272,7 +272,7 @@ class Rows:
                 raise DataError(f"{table} of policy {policy}, seed {seed}: {missing}")
 
     def of(self, runs: Sequence[Run], rounds: int) -> NDArray[Any]:
-        """(runs, rounds, columns) of runs that are there, not to be written to; no copy where they lie side by side."""
+        """Return the values of stored runs, (runs, rounds, columns), a view if the runs are adjacent; do not write to them."""
         places = [self.index[run] for run in runs]
         if places and places == list(range(places[0], places[0] + len(places))):
             return self._values[places[0] : places[0] + len(places), :rounds]
@@ -280,9 +280,9 @@ class Rows:
 
 
 class Follower:
-    """Columns of the metrics of a run, or one column of its clients, of which there are `clients`.
+    """Follows columns of the metrics of a run, or one column of its clients table with `clients` numbers per row.
 
-    `look` brings the rows up to date. They may take `most_bytes` of memory, and a file may hold `most` rows.
+    `look` reads new rows. All rows may take `most_bytes` of memory, and one file may have `most` rows (None: no limit).
     """
 
     def __init__(
@@ -305,7 +305,7 @@ class Follower:
         self.files: dict[Path, Mark] = {}
 
     def look(self) -> Rows:
-        """Read what is new and return all rows."""
+        """Read the files that are new and return all rows."""
         found = table_files(self.folder, self.table)
         try:
             self._follow(found)
@@ -313,7 +313,7 @@ class Follower:
             self._start_over()
             if table_files(self.folder, self.table).keys() == found.keys():
                 raise
-            return self.look()  # the run has just gone on, or finished: its parts became a table
+            return self.look()  # the run has continued, or has finished and merged its parts into a table
         return self.rows
 
     def _follow(self, found: Mapping[Path, Mark]) -> None:
@@ -327,12 +327,12 @@ class Follower:
             self.files[path] = found[path]
 
     def put(self, path: Path, frame: pl.DataFrame) -> None:
-        """Take rows of a frame that was read from `path`."""
+        """Store the rows of a frame that was read from `path`."""
         if self.clients:
             frame, values = self._by_client(path, frame)
         else:
             values = np.empty((frame.height, len(self.columns)))
-            for place, name in enumerate(self.columns):  # a frame's own ways to do this take longer than reading it
+            for place, name in enumerate(self.columns):  # the methods of the frame take longer for this than the read itself
                 values[:, place] = frame[name].cast(pl.Float64).to_numpy()
         if (np.abs(values) > BEYOND).any():
             raise DataError(f"{path}: is damaged, it holds a number beyond {BEYOND:g}")
@@ -346,7 +346,7 @@ class Follower:
             raise DataError(f"{path}: {error}") from None
 
     def _by_client(self, path: Path, frame: pl.DataFrame) -> tuple[pl.DataFrame, NDArray[Any]]:
-        """Return the rows in which the column was recorded, and its number for each client."""
+        """Return the rows in which the column was recorded, and its values, (rows, clients)."""
         (name,) = self.columns
         if name != "held" or frame[name].null_count() == frame.height:
             frame = frame.filter(pl.col(name).is_not_null())
@@ -360,17 +360,17 @@ class Follower:
         return frame, values.cast(kind).to_numpy().reshape(-1, self.clients)
 
 
-# folders of runs: a sweep says in sweep.json which run folders are its points
+# folders of runs: sweep.json lists the run folders of the points of a sweep
 
 
 SWEEP = "sweep.json"
 STATE = "state.json"
 BETWEEN = "~"
-"""a point is listed as SWEEP~POINT"""
+"""the separator in the name of a point, SWEEP~POINT"""
 
 
 def points_of(folder: Path) -> list[Path]:
-    """A run folder, or all of a sweep."""
+    """Return the run folders of all points of a sweep, or the folder itself if it is not a sweep."""
     if not (folder / SWEEP).exists():
         return [folder]
     names: Any = read_object(folder / SWEEP).get("points")
@@ -383,7 +383,7 @@ def points_of(folder: Path) -> list[Path]:
 
 
 def folder_name(label: str) -> str:
-    """Of the point with this label.
+    """Return the name of the run folder for the point with this label.
 
     >>> folder_name("policies.acdpp.V=1e+3,prices.file=a/b")
     'policies.acdpp.V=1e_3,prices.file=a_b'
@@ -392,23 +392,23 @@ def folder_name(label: str) -> str:
 
 
 def sweep_text(folder: Path, points: Sequence[Path]) -> bytes:
-    """What sweep.json says with these points added to those that are there: a sweep may be run some points at a time."""
+    """Return the content of sweep.json after these points are added to its list; a sweep may be run a few points at a time."""
     before = points_of(folder) if (folder / SWEEP).exists() else []
     return json.dumps({"points": list(dict.fromkeys(point.name for point in (*before, *points)))}).encode()
 
 
 class FoundRun(NamedTuple):
-    """A run folder below another folder."""
+    """A run folder that was found in another folder."""
 
     name: str
     sweep: str | None
     path: Path
     mark: Mark
-    """of its state"""
+    """the mark of the file with the state of the run"""
 
 
 def find_runs(folder: Path) -> Iterator[FoundRun]:
-    """`folder` where it is a run itself; else the run folders below it, and in its sweeps. Links are not followed."""
+    """Yield `folder` if it is a run folder; otherwise yield the run folders in it and in its sweeps. Do not follow links."""
     if (mark := mark_of(folder / STATE)) is not None:
         yield FoundRun(folder.resolve().name, None, folder, mark)
         return

@@ -1,6 +1,6 @@
-"""Loggers of others behind one interface: TensorBoard, MLflow and Weights & Biases.
+"""One interface to the loggers TensorBoard, MLflow and Weights & Biases.
 
-Each is imported when it is started, so that nobody needs a library whose logger was not asked for.
+The library of a logger is imported when the logger is started, so only the libraries of selected loggers are needed.
 """
 
 import importlib.util
@@ -25,28 +25,28 @@ from headgate.records.reader import RunFolder
 from headgate.writing import check_no_link
 
 FOLDERS = ("tensorboard", "mlflow", "wandb")
-"""of a run folder in which they write"""
+"""the subfolders of a run folder in which loggers write"""
 Row = Mapping[str, Any]
 Log = Callable[[int, Mapping[str, float]], object]
-"""takes a round and what is known after it"""
+"""a function that logs values after a round"""
 Begin = Callable[[str], Log]
-"""begins the run of a policy"""
+"""a function that begins the logger's run of a policy"""
 
 
 class Tracker:
-    """A logger with a run for each policy: it is started once, given every round, and closed once."""
+    """A logger with one run per policy; call `start` once, `log` after each round and `close` at the end."""
 
     def __init__(self, kind: str) -> None:
         self.kind, self._logs, self._ends = kind, dict[str, Log](), ExitStack()
 
     def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
-        """Prepare to log the experiment `name`, into `folder` if it writes files; refuse where that is not possible."""
+        """Prepare to log the experiment `name`, in `folder` if the logger writes files; raise SettingError if this fails."""
         simple = str | int | float | None
         settings = {key: value if isinstance(value, simple) else str(value) for key, value in dotted(config)}
         self._begin = _TRACKERS[self.kind](name, settings, folder, self._ends)
 
     def log(self, policy: str, t: int, values: Mapping[str, float | None]) -> None:
-        """Log means over seeds of one policy after round `t`; NaN and None are left out."""
+        """Log the means over the seeds of one policy after round `t`, without values that are NaN or None."""
         known = {name: float(value) for name, value in values.items() if value is not None and not math.isnan(value)}
         if known and policy not in self._logs:
             self._logs[policy] = self._begin(policy)
@@ -54,12 +54,12 @@ class Tracker:
             self._logs[policy](t, known)
 
     def close(self) -> None:
-        """End all runs. It may be called again, or without a start."""
+        """End all runs of the logger; further calls, and a call before `start`, do nothing."""
         self._ends.close()
 
 
 def make_trackers(names: Sequence[str]) -> list[Tracker]:
-    """The loggers with these names, each once and none started yet; refused where the library of one is missing."""
+    """Return one logger per distinct name, not started; raise SettingError for an unknown name or a missing library."""
     for name in names:
         if name not in _TRACKERS:
             hint = "".join(f"; did you mean {close}?" for close in get_close_matches(name.lower(), _TRACKERS, n=1))
@@ -71,14 +71,14 @@ def make_trackers(names: Sequence[str]) -> list[Tracker]:
 
 
 def _tensorboard(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
-    """Event files in folder/tensorboard/POLICY, the metrics' names as tags; neither torch nor TensorFlow is needed."""
-    # What torch.utils.tensorboard is built on; tensorboard.summary.Writer calls itself experimental.
+    """Write event files in folder/tensorboard/POLICY, with the metrics' names as tags, without torch or TensorFlow."""
+    # torch.utils.tensorboard uses these modules too; tensorboard.summary.Writer is documented as experimental.
     event = import_module("tensorboard.compat.proto.event_pb2").Event
     summary = import_module("tensorboard.compat.proto.summary_pb2").Summary
     make_writer = import_module("tensorboard.summary.writer.event_file_writer").EventFileWriter
 
     def begin(policy: str) -> Log:
-        # TensorBoard's own 120 seconds from one flush to the next are long for someone who watches.
+        # TensorBoard's default of 120 seconds between flushes is long for a user who watches the run.
         run = make_writer(str(folder / "tensorboard" / quote(policy, " ()+,=")), flush_secs=10)
         ends.callback(run.close)
 
@@ -92,14 +92,14 @@ def _tensorboard(name: str, settings: Row, folder: Path, ends: ExitStack) -> Beg
 
 
 def _mlflow(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
-    """One run for each policy, all below one run of the experiment `name`; every run has the settings as parameters.
+    """Log one run per policy, nested in one parent run of the experiment `name`; every run has the settings as parameters.
 
-    They go to $MLFLOW_TRACKING_URI, otherwise to files in folder/mlflow.
+    The runs are sent to $MLFLOW_TRACKING_URI if it is set, else written to files in folder/mlflow.
     """
-    # MLflow reports its use to its makers from the moment it is imported. Logging a run is no consent to that.
+    # MLflow sends telemetry from the moment it is imported. A user who logs a run has not consented to this.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    # Of MLflow's local stores only the one of plain files comes with mlflow-skinny; its databases need the whole
-    # of MLflow. Newer versions open it only for those who say that they mean it.
+    # The file store is the only local store of mlflow-skinny; the database stores need the full MLflow package.
+    # Newer versions open the file store only if this variable is set.
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow, entities = import_module("mlflow"), import_module("mlflow.entities")
     where = os.environ.get("MLFLOW_TRACKING_URI") or (folder / "mlflow").absolute().as_uri()
@@ -111,7 +111,7 @@ def _mlflow(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
         run = str(client.create_run(experiment, run_name=title, tags=tags).info.run_id)
         ends.callback(client.set_terminated, run)
         params = [entities.Param(plain(key), str(value)) for key, value in settings.items()]
-        for first in range(0, len(params), 100):  # the most that MLflow takes in one call
+        for first in range(0, len(params), 100):  # MLflow accepts at most 100 parameters per call
             client.log_batch(run, params=params[first : first + 100])
         return run
 
@@ -135,9 +135,9 @@ def _mlflow(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
 
 
 def _wandb(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
-    """One run for each policy in the group `name`. Mode, project and account are those of the user's environment."""
+    """Log one run per policy in the group `name`; the user's environment sets the mode, the project and the account."""
     wandb = import_module("wandb")
-    folder.mkdir(parents=True, exist_ok=True)  # wandb writes elsewhere where its folder is missing
+    folder.mkdir(parents=True, exist_ok=True)  # if the folder is missing, wandb writes to another one
 
     def begin(policy: str) -> Log:
         run = wandb.init(
@@ -146,7 +146,7 @@ def _wandb(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
             name=policy,
             config={**settings, "policy": policy},
             dir=str(folder),
-            reinit="create_new",  # the policies take turns, none of their runs is over before the last round
+            reinit="create_new",  # the runs of all policies stay open until the last round
         )
         ends.callback(run.finish)
         return lambda t, values: run.log(values, step=t)
@@ -157,31 +157,31 @@ def _wandb(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
 _TRACKERS = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}
 
 
-# what calls them
+# the caller of the loggers
 
 
 class Watching(ExitStack):
-    """Logs a policy's round when all its seeds have done it; it is called with every round that a part of a run has finished.
+    """Logs a round of a policy when all seeds have finished it; call it with the rows of each finished round of a chunk.
 
-    `trackers` are names of loggers, of which each run folder has its own; `say` is given every round as a line of JSON.
+    `trackers` are the names of the loggers; each run folder has its own loggers. `say` receives each round as a line of JSON.
     """
 
     def __init__(self, trackers: Sequence[str], say: Callable[[str], None] | None = None) -> None:
         super().__init__()
-        make_trackers(trackers)  # refuses one that is missing before anything is written
+        make_trackers(trackers)  # raises an error for a missing logger before anything is written
         self.names, self.say = trackers, say
         self._runs: dict[Path, tuple[RunFolder, list[Tracker], dict[tuple[str, int], dict[int, Row]]]] = {}
-        """by folder; the rows of a round that some seeds have done and others have not"""
+        """the run of each folder, its loggers, and the rows of rounds that some but not all seeds have finished"""
 
     def __call__(self, folder: Path, rows: Sequence[Row]) -> None:
-        """No rows: the run is about to begin, and earlier rounds of its parts are on disk."""
+        """Log rows of the run in `folder`; call it first with no rows, when the earlier rounds of a resumed run are on disk."""
         if folder not in self._runs:
             run, trackers, waiting = RunFolder.open(folder), make_trackers(self.names), dict[tuple[str, int], dict[int, Row]]()
-            check_no_link(*(folder / each for each in FOLDERS))  # loggers write where a stranger might point to
+            check_no_link(*(folder / each for each in FOLDERS))  # a link could redirect the loggers' files
             for tracker in trackers:
                 tracker.start(run.name, run.config, folder)
                 self.callback(tracker.close)
-            for known in run.metrics().iter_rows(named=True):  # of a run that is resumed some parts are ahead of others
+            for known in run.metrics().iter_rows(named=True):  # in a resumed run, some chunks are ahead
                 waiting.setdefault((known["policy"], known["t"]), {})[known["seed"]] = known
             waiting = {key: some for key, some in waiting.items() if len(some) < len(run.seeds)}
             self._runs[folder] = run, trackers, waiting

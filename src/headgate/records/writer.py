@@ -1,11 +1,11 @@
-"""Writes a run folder, so that it can be killed at any moment and continued to the same bytes.
+"""Writes run folders. A process can be killed at any time, and the resumed run writes the same bytes.
 
-A checkpoint is a folder that is moved into place when all of it is on disk. It notes the parts of the tables that hold the
-rows up to its round, and their checksums: a resumed run checks these and removes all others.
+A checkpoint is a folder that is moved to its place when all its files are on disk. It lists the parts of the tables with the
+rows up to its round, and their checksums. A resumed run checks these parts and removes all others.
 
-A run may be in shards: each is a run folder of some of the runs, with rows and checkpoints of its own. While they are in
-progress the state of the whole folder is put together from theirs. When all are done their rows become the tables of the
-whole; config and last checkpoint of each shard stay.
+A run may be divided into shards. Each shard is a run folder for some of the runs, with its own rows and checkpoints. While the
+shards are in progress, the state of the run is combined from theirs. When all are finished, their rows are merged into the
+tables of the run; the config and the last checkpoint of each shard remain.
 """
 
 import hashlib
@@ -70,7 +70,7 @@ TENSORS = "tensors.safetensors"
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it."""
+    """Make a folder and its parents; raise DataError if that is not possible."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -78,7 +78,7 @@ def make_folder(folder: Path) -> None:
 
 
 class RunWriter:
-    """Writes a run folder, or a shard of one. `parts` are those of its tables that are there, with their checksums."""
+    """Writes a run folder, or a shard of one. `parts` are the checksums of the table parts that exist already, by file name."""
 
     def __init__(self, folder: Path, parts: Mapping[str, str] | None = None) -> None:
         self.folder, self._parts = folder, dict(parts or {})
@@ -95,7 +95,7 @@ class RunWriter:
         self._parts[name] = checksum(content.getvalue())
 
     def rewrite(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Put these rows in the place of all parts of a table."""
+        """Replace all parts of a table by one part with these rows."""
         self.append(table, rows)
         last = max((row["t"] for row in rows), default=0)
         for t, path in part_files(self.folder, table).items():
@@ -103,7 +103,7 @@ class RunWriter:
                 path.unlink()
 
     def state(self, state: str, t: int, rounds: int, **more: Any) -> dict[str, Any]:
-        """Write and return the state; a finished run has the checksums of its tables in it."""
+        """Write and return the state; the state of a finished run includes the checksums of its tables."""
         facts = {"state": state, "round": t, "rounds": rounds, "pid": os.getpid(), **more}
         made = [f"{table}.parquet" for table in TABLES if (self.folder / f"{table}.parquet").exists()]
         if state == "finished" and made:
@@ -114,22 +114,22 @@ class RunWriter:
     def checkpoint(
         self, t: int, tensors: Mapping[str, Any], ledgers: Mapping[str, Ledger], facts: Mapping[str, Any] | None = None
     ) -> None:
-        """Write all that is needed to go on from round `t`, and `facts` that are known of the runs then.
+        """Write all that is needed to continue from round `t`, and `facts` about the runs at this round.
 
-        The checkpoint before goes when this one is in place.
+        The previous checkpoint is removed when this one is in place.
         """
         from safetensors import SafetensorError
         from safetensors.numpy import save_file
 
         final = self.folder / CHECKPOINTS / f"{t:08d}"
-        if final.exists():  # resumed from it, and nothing has happened since
+        if final.exists():  # the run was resumed from it, and no round has followed
             return
         check_no_link(final.parent)
         partial = partial_of(final)
         partial.mkdir(parents=True)
         try:
             save_file(dict(tensors), partial / TENSORS)
-        except SafetensorError as error:  # its word for a full disk
+        except SafetensorError as error:  # raised by safetensors if the disk is full
             raise OSError(f"{TENSORS}: {error}") from None
         for number, ledger in enumerate(ledgers.values()):
             save_ledger(ledger, partial / f"ledger-{number}.npz")
@@ -149,7 +149,7 @@ class RunWriter:
 
 
 class Checkpoint:
-    """Where a run stands that was begun in `folder`: its newest checkpoint, or its beginning."""
+    """The newest checkpoint of a run that was begun in `folder`, or its start if it has no checkpoint."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -167,7 +167,7 @@ class Checkpoint:
                 raise DataError(f"{folder}: {file.relative_to(folder)} is damaged; the run cannot be continued")
 
     def fact(self, key: str) -> str:
-        """Return what the environment says of how the run was begun."""
+        """Return a string from environment.json; raise DataError if it is missing."""
         value = self.environment.get(key)
         if not isinstance(value, str):
             raise DataError(f"{self.folder / ENVIRONMENT}: {key} is missing; the run cannot be continued")
@@ -178,7 +178,7 @@ class Checkpoint:
         return int(self.head["t"])
 
     def tensors(self) -> dict[str, Any]:
-        """Return the arrays of the simulation."""
+        """Return the arrays of the simulation at this checkpoint, by name."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
@@ -189,7 +189,7 @@ class Checkpoint:
             raise DataError(f"{self.path / TENSORS}: is damaged ({error}); the run cannot be continued") from None
 
     def ledger(self, policy: str, controller: Controller) -> Ledger:
-        """Return the ledger of a policy."""
+        """Return the ledger of a policy at this checkpoint."""
         assert self.path is not None
         if policy not in self.head["policies"]:
             raise DataError(f"{self.path / HEAD}: knows no policy {policy}; the run cannot be continued")
@@ -199,9 +199,9 @@ class Checkpoint:
         return ledger
 
     def cut_rows(self, whole: Path | None = None) -> dict[str, str]:
-        """Remove the parts that were written after the checkpoint, and what is half written; check and return the others.
+        """Remove incomplete files and the parts written after the checkpoint; check the other parts and return their checksums.
 
-        `whole` is the folder of the whole run, in which parts may have become tables already; by default the checkpoint's.
+        `whole` is the folder of the run that this shard belongs to, whose tables may be merged already; default: `self.folder`.
         """
         inside = [self.folder / name for name in (CHECKPOINTS, *TABLES)]
         check_no_link(*inside)
@@ -212,7 +212,7 @@ class Checkpoint:
         parts: dict[str, str] = self.head["parts"]
         for table in TABLES:
             if ((whole or self.folder) / f"{table}.parquet").exists():
-                continue  # the run was finishing
+                continue  # the parts have already been merged into the table
             for name, digest in parts.items():
                 if name.startswith(f"{table}/") and file_checksum(self.folder / name) != digest:
                     raise DataError(f"{self.folder / name}: is not what was written, its checksum differs")
@@ -223,7 +223,7 @@ class Checkpoint:
 
 
 def _remove_others(checkpoint: Path) -> None:
-    """Remove the checkpoints before it; one may be half removed by a process that was killed."""
+    """Remove all other checkpoints; one of them may be incomplete if a process was killed while it removed it."""
     for other in checkpoint.parent.iterdir():
         if other != checkpoint and other.is_dir() and not other.is_symlink():
             shutil.rmtree(other)
@@ -231,12 +231,12 @@ def _remove_others(checkpoint: Path) -> None:
 
 @cache
 def commit(package: Path = Path(headgate.__file__).parent) -> str | None:
-    """The commit of the checkout that the package lies in, "+changes" where files under src differ from it.
+    """Return the commit of the checkout that contains the package, with "+changes" if files under src differ from it.
 
-    None where it lies in none (an installed package may lie in somebody's checkout, which does not track it).
+    Return None if no checkout tracks the package. An installed package may be inside a checkout that does not track it.
     """
     commands = ("ls-files --error-unmatch __init__.py", "rev-parse --short HEAD", "diff --name-only HEAD -- ..")
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # only looks, never writes
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # git must not write
     how: dict[str, Any] = {"cwd": package, "env": environment, "stderr": subprocess.DEVNULL, "text": True, "timeout": 10}
     try:
         _, found, changed = (str(subprocess.check_output(["git", *each.split()], **how)).strip() for each in commands)
@@ -249,7 +249,7 @@ def commit(package: Path = Path(headgate.__file__).parent) -> str | None:
 
 
 def asked_runs(folder: Path, config: Mapping[str, Any] | None = None) -> RunTable:
-    """Return the runs that the settings in `folder` ask for; `config` are these settings where they are known."""
+    """Return the runs that the settings in `folder` specify; `config` are these settings, None to read them."""
     with config_errors(folder):
         run: RunTable = fill(RunTable, (read_toml(folder / CONFIG) if config is None else config).get("run", {}), "run")
     return run
@@ -258,9 +258,9 @@ def asked_runs(folder: Path, config: Mapping[str, Any] | None = None) -> RunTabl
 def create(
     folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]
 ) -> RunFolder:
-    """Make a new run folder without any round. `shards` are the configs of its shards, none where it is one piece.
+    """Make a new run folder before round 1. `shards` are the configs of its shards, empty if the run is not divided.
 
-    The state comes last: a folder with one is complete.
+    The state is written last, so a folder with a state is complete.
     """
     versions = {"headgate": __version__, "python": platform.python_version(), "numpy": np.__version__}
     environment = {**versions, "platform": platform.platform(), **environment}
@@ -280,13 +280,13 @@ def create(
 
 
 def left_by_a_killed_start(folder: Path) -> bool:
-    """Return whether `folder` holds nothing but what `create` writes before the state."""
+    """Return whether `folder` contains only files that `create` writes before the state."""
     names = {whole_name(path.name) for path in folder.iterdir()}
     return CONFIG in names and names <= {CONFIG, ENVIRONMENT, STATE, SHARDS} and not (folder / STATE).exists()
 
 
 def clear_killed_start(folder: Path) -> None:
-    """Make way for a new start. The config goes last, so that a process killed here leaves what a killed start leaves."""
+    """Empty the folder for a new start; the config is removed last, so that this can be repeated if the process is killed."""
     for path in sorted(folder.iterdir(), key=lambda path: CONFIG in path.name):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -295,20 +295,20 @@ def clear_killed_start(folder: Path) -> None:
 
 
 def check_shards(folder: Path, config: Mapping[str, Any] | None = None) -> None:
-    """Refuse a run whose shards are not all there."""
+    """Raise DataError unless the shards of a run contain each of its runs exactly once."""
     shards, whole = shard_folders(folder), asked_runs(folder, config).runs
     if shards != [folder] and sorted(run for shard in shards for run in asked_runs(shard).runs) != sorted(whole):
         raise DataError(f"{folder}: its shards do not hold each of its {len(whole)} runs once; it cannot be continued")
 
 
 def played(shard: Path) -> int:
-    """Return the round of a shard's newest checkpoint, without looking into it."""
+    """Return the round of a shard's newest checkpoint, from its name alone; 0 if there is no checkpoint."""
     newest = newest_checkpoint(shard)
     return 0 if newest is None else int(newest.name)
 
 
 def write_state(run: RunFolder, state: str, t: int, elapsed: float) -> RunFolder:
-    """Write the state of a run in shards, put together from theirs; return the run with it."""
+    """Combine the states of the shards to the state of the run, write it, and return the run with this state."""
     lost: dict[str, list[dict[str, Any]]] = {"diverged": [], "guessing": []}
     note: dict[str, str] = {}
     for each in (read_state(shard) for shard in shard_folders(run.path) if (shard / STATE).exists()):
@@ -324,10 +324,10 @@ def write_state(run: RunFolder, state: str, t: int, elapsed: float) -> RunFolder
 
 
 def finish(run: RunFolder, elapsed: float = 0.0, states: Mapping[Path, Mapping[str, Any]] | None = None) -> RunFolder:
-    """Make tables of the rows and finish the run. A process killed in the midst of it can do it again.
+    """Merge the parts into tables, set the state to finished, and return the run with its tables in memory.
 
-    It needs neither the executor nor the device of the run: which models were lost is known from `states`, the last ones of
-    shards that this process has finished, or from their last checkpoints. The run that is returned has its tables in memory.
+    This can be repeated if the process is killed. It needs neither the executor nor the device of the run: `states`, the last
+    states of the shards that this process has finished, or else their last checkpoints state which models diverged.
     """
     shards = shard_folders(run.path)
     for shard in shards:
@@ -344,11 +344,11 @@ def finish(run: RunFolder, elapsed: float = 0.0, states: Mapping[Path, Mapping[s
 
 
 def write_tables(run: RunFolder) -> RunFolder:
-    """Make one table of the parts of all shards; return the run with its tables in memory."""
+    """Merge the parts of all shards into one file per table; return the run with its tables in memory."""
     tables = {}
     for table in TABLES:
         path = run.path / f"{table}.parquet"
-        done = path.exists()  # by a process that was killed right after
+        done = path.exists()  # a process that was killed afterwards has written it
         tables[table] = frame = whole_table(run.path, table, run.policies)
         if table == "metrics" and frame.height < run.most_rows:
             missing = f"{frame.height} of {run.most_rows} rows are there"
@@ -365,14 +365,14 @@ def write_tables(run: RunFolder) -> RunFolder:
 
 
 def rounds_after(shard: Path, t: int) -> list[list[dict[str, Any]]]:
-    """Return the rows of each round that another process has written of a shard since round `t`."""
+    """Return the metrics rows of each round after round `t` that another process has written in a shard."""
     frames = [read_table(path, "metrics") for last, path in part_files(shard, "metrics").items() if last > t]
     return [own.to_dicts() for frame in frames for own in frame.partition_by("t", maintain_order=True)]
 
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Say how to go on where a folder cannot be written, because the disk is full for example: nothing is lost."""
+    """Convert an OSError, for example about a full disk, to a DataError that states the command to continue the run."""
     try:
         yield
     except OSError as error:
@@ -381,9 +381,9 @@ def disk_errors(folder: Path) -> Iterator[None]:
 
 
 def resume_command(folder: Path) -> str:
-    """Return the command that goes on with a run, or with all of a sweep."""
+    """Return the command that continues a run, or all runs of a sweep."""
     named: list[str] = []
-    with suppress(DataError):  # the command itself says what is damaged
+    with suppress(DataError):  # the command itself reports damaged files
         named = [name for point in points_of(folder) for name in named_outside(read_toml(point / CONFIG)).values()]
     trust = [word for name in sorted({*named}) for word in ("--trust", name)]
     return shlex.join(["headgate", "run", "--resume", str(folder), *trust])

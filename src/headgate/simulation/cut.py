@@ -1,7 +1,7 @@
-"""Which device trains, and how an experiment is cut into chunks, sub-experiments that are simulated one by one.
+"""Selects the device, and divides an experiment into chunks: smaller experiments that are simulated separately.
 
-The cut depends on the experiment, the executor and the device's memory, never on how many processes work, so neither do
-the results: prices and streams are addressed by seed, and a policy sees only its own run.
+The division depends on the experiment, the executor and the device's memory, but not on the number of processes. The results
+do not depend on it either, because prices and streams are determined by the seed, and a policy sees only its own run.
 """
 
 import ctypes
@@ -19,19 +19,19 @@ from headgate.learning.data import Digits
 from headgate.learning.models import Logistic
 
 LIGHT = 5.0
-"""seconds of work that are not worth a second process"""
+"""the seconds of work below which one process is used and the experiment is not divided"""
 TOGETHER = {"gram": 40}
-"""runs in a chunk on the CPU: linear models share the products of their evaluation"""
+"""the number of runs in a chunk on the CPU, by executor; linear models share the products of their evaluation"""
 TOGETHER_ELSE = 2
-"""and others a policy's decision, which for AC-DPP takes as long for one seed as for ten"""
+"""the number of runs in a chunk on the CPU for other executors; the runs share a policy's decision, which is slow for AC-DPP"""
 MOST_NETS = 200
-"""in a chunk on a GPU, also where more would fit: more are not faster, and more is lost with a chunk"""
+"""the largest number of runs in a chunk on a GPU: more are not faster, and more work is lost if a chunk fails"""
 SHARE = 0.8
-"""of a device's free memory; the rest is for what libraries take for themselves, and for fragments"""
+"""the share of a device's free memory that is used; the rest is for libraries and fragmentation"""
 
 
 def work(experiment: Experiment) -> float:
-    """Seconds on one core, very roughly: what tells a second from a minute without looking at data or model."""
+    """Return a very rough estimate of the seconds on one core, from the settings alone, to distinguish seconds from minutes."""
     digits, linear = isinstance(experiment.data.source, Digits), type(experiment.model) is Logistic
     training = ((0.0006 if digits else 0.002) if linear else 0.15) * max(1.0, experiment.system.clients / 100)
     evaluation = (0.0001 if digits else 0.007) if linear else 1.0
@@ -43,14 +43,14 @@ def runs_of(experiment: Experiment) -> int:
 
 
 def most_runs(experiment: Experiment, executor: str, fit: int | None = None) -> int:
-    """How many runs a chunk may have; `fit` is how many the device has room for, None on the CPU."""
+    """Return the largest number of runs in a chunk; `fit` is the number that fits into the device memory, None on the CPU."""
     if fit is not None:
         return min(fit, MOST_NETS)
     return runs_of(experiment) if work(experiment) < LIGHT else TOGETHER.get(executor, TOGETHER_ELSE)
 
 
 def cut(experiment: Experiment, most: int) -> list[Experiment]:
-    """Chunks of at most `most` runs: whole policies together where their seeds fit, else some seeds of one policy."""
+    """Divide an experiment into chunks of at most `most` runs: several policies with all seeds, or some seeds of one policy."""
     names, seeds = list(experiment.policies), experiment.seeds
     if runs_of(experiment) <= most:
         return [experiment]
@@ -62,7 +62,7 @@ def cut(experiment: Experiment, most: int) -> list[Experiment]:
 
 
 class Footprint(NamedTuple):
-    """Bytes on a device: what is there once, and what each run adds."""
+    """The bytes that a chunk needs on a device: `once`, and `run` more for each of its runs."""
 
     once: int
     run: int
@@ -71,7 +71,7 @@ class Footprint(NamedTuple):
         return self.once + runs * self.run
 
     def fit(self, free: int) -> int:
-        """How many runs fit into the free memory; at least one is tried."""
+        """Return the number of runs that fit into the free memory, at least 1."""
         return max(1, (int(SHARE * free) - self.once) // max(self.run, 1))
 
 
@@ -86,12 +86,11 @@ def footprint(
     working: int | None,
     run: int | None = None,
 ) -> Footprint:
-    """All images stay on the device, `pixel` bytes for each of their pixels, with a label each; `evaluated` of them at once
-    become numbers, several times.
+    """Return an estimate of the memory that a chunk needs on a device.
 
-    A run has its model before and after, and one for its sum, and what the executor says that it takes (`run`). Where it says
-    nothing and has no bound in all (`working`) either, every client of every run is taken to have a model, its gradient, its
-    move and a copy at the same time.
+    All images and labels stay on the device, with `pixel` bytes per pixel; `evaluated` images at a time become floats, in
+    several copies. A run needs three models and the `run` bytes that the executor states. If it states none, the estimate
+    uses its bound `working` for all runs, or four models for each client of each run if it has no bound either.
     """
     once = images * (pixels * pixel + 8) + 4 * evaluated * pixels * itemsize
     own = 3 * parameters * itemsize
@@ -109,12 +108,12 @@ DEVICES = ("auto", "cpu", "cuda")
 
 
 def choose_device(name: str) -> str:
-    """cpu or cuda; auto takes a GPU where there is one."""
+    """Return "cpu" or "cuda"; for "auto", return "cuda" if torch finds a GPU."""
     if name not in DEVICES:
         raise SettingError(f"--device {name}: must be one of {', '.join(DEVICES)}")
     if name == "cuda" and not _finds_gpu():
         raise SettingError("--device cuda: torch finds no GPU here")
-    driver = Path("/dev/kfd").exists()  # AMD's; a driver is looked for first, because to import torch takes seconds
+    driver = Path("/dev/kfd").exists()  # for AMD; the driver is checked first, because importing torch takes seconds
     if name == "auto" and not driver:
         with suppress(OSError):
             driver = bool(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))
@@ -130,7 +129,7 @@ def _finds_gpu() -> bool:
 
 
 def give_back(device: str) -> None:
-    """Free the memory of a GPU that is no longer used: executors refer to themselves, so garbage is collected first."""
+    """Free GPU memory that is no longer used; garbage is collected first, because executors have reference cycles."""
     if choose_device(device) == "cuda":
         import torch
 

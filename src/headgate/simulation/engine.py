@@ -1,12 +1,12 @@
-"""All runs of an experiment (policies × seeds) in one batch, a round at a time.
+"""Simulates all runs of an experiment (policies × seeds) together, one round at a time.
 
-Control goes first: no policy looks at the model of its round, but rules of what to buy and what to keep may. What clients then
-hold becomes rows of the training set, the executor does every client's local steps, and the server averages. With a cohort the
-server still admits for all clients, but only the clients drawn for the round train, and only their updates are averaged.
+A round begins with control. No policy uses the model of its round, but rules that select samples to buy or to keep may. The
+samples that clients then hold become rows of the training set, the executor does the local steps of each client, and the server
+averages their updates. With a cohort the server admits samples for all clients, but only the clients drawn for the round train.
 
-A device of its own works while the host goes on, so there the next round is prepared between the launch of a round
-and the reading of its results; not where a policy listens to what samples lose, or a rule looks at what the model says of
-them, for then control waits for the round.
+A GPU computes while the host continues, so the host prepares the next round after it launches a round and before it reads the
+results. It does not if a policy uses the losses of samples, or a rule uses the model's scores of them: then control has to
+wait for the round.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,17 +41,17 @@ from headgate.simulation.learner import Models, RoundSamples, learner_of
 from headgate.simulation.rounds import FEW, Prepared, Round, client_rows, heard_losses, metric_rows
 
 MOST_WITHOUT_COHORT = 10_000
-"""clients that all train in every round: beyond it, time and memory are better spent on a cohort"""
+"""the largest number of clients of an experiment without a cohort"""
 PRICES = 1 << 22
-"""prices that are fetched and kept at once: of all rounds, unless every one of many clients has its own"""
+"""the number of prices kept at once, which suffices for all rounds unless many clients have prices of their own"""
 
 
 def streams_of(
     experiment: Experiment, dataset: Dataset, seeds: Ints, world: World, tried: bool = False
 ) -> Iterator[Stream | DriftingStream]:
-    """The streams of these seeds, of what `hold_out` has left; refused where the data cannot be dealt to the clients.
+    """Yield the stream of each seed from the data that `hold_out` left; raise an error if they do not suffice for all clients.
 
-    `tried`: they are made only to see whether that can be done, without a table of owners.
+    If `tried`, the streams are made for this check only, without a table of owners.
     """
     rule, clients = experiment.data.partition, experiment.system.clients
     all_of_them = not tried and (experiment.training.cohort is None or clients <= FEW)
@@ -63,7 +63,7 @@ def streams_of(
 
 
 class Simulation:
-    """The state of all runs after round t; `step` does the next one."""
+    """The state of all runs after round t; `step` simulates the next round."""
 
     def __init__(self, experiment: Experiment, dataset: Dataset, device: str = "cpu", executor: str = "auto") -> None:
         self.experiment = experiment
@@ -93,30 +93,30 @@ class Simulation:
             if rule is not None and rule.scores:
                 self.learner.check_scores(rule.scores, f"{type(rule).__name__} (policies.{name})")
         self.looking = any(source.looks for source in self.sources.values())
-        """whether some clients look before they buy"""
+        """whether the clients of any policy look at samples before they buy"""
         self.t = 0
         self.ledgers: Mapping[str, Ledger] = {name: each.open() for name, each in self.controllers.items()}
         theta = self.learner.start(self.run_seeds)
         self.models = Models(theta, theta, given.server.start(theta))
         self.uses = UseCounts(len(self.run_seeds), max(stream.samples for stream in self.streams))
         self.diverged = np.zeros(len(self.run_seeds), dtype=np.int64)
-        """the round in which a run's model stopped being finite; 0: it has not"""
+        """the round in which each run's model became infinite or NaN, 0 if it has not, (R,)"""
         self.accuracy = np.full(len(self.run_seeds), np.nan)
-        """as last evaluated"""
+        """the test accuracy of each run at its last evaluation, (R,)"""
         self.chance = 1.0 / len(dataset.classes)
-        last = given.prices.path(self.seeds, given.rounds, given.rounds + 1)  # refused here where prices end too early
+        last = given.prices.path(self.seeds, given.rounds, given.rounds + 1)  # raises an error if the prices end too early
         self._block = max(1, PRICES // last.size)
         self._first, self.prices = 1, last[:0]
-        """of a block of rounds, in which round `_first` comes first, and every seed, (T, S), or every client, too, (T, S, M)"""
+        """the prices of a block of rounds from round `_first` on, (T, S), or (T, S, M) if clients have prices of their own"""
         self._price(1)
         self.listening = [name for name in self.names if given.policies[name].hears]
         asked = [bool(training.losses) or name in self.listening for name in self.names]
         self.heard = np.flatnonzero(np.repeat(asked, len(self.seeds)))
-        """the runs whose samples are asked for their losses"""
+        """the numbers of the runs for which the losses of samples are computed"""
         self.looks = self.looking or any(rule.scores for rule in rules.values())
-        """whether some rule asks what the model says of samples"""
+        """whether clients look before they buy, or a retention rule uses the model's scores of samples"""
         self.overlap = device != "cpu" and not self.listening and not self.looks
-        """whether the next round is prepared while the device works on this one"""
+        """whether the host prepares the next round while the device computes this one"""
         self._ahead: Prepared | None = None
         self.purchases: Mapping[str, PurchaseTable | None] = {name: source.open() for name, source in self.sources.items()}
 
@@ -133,7 +133,7 @@ class Simulation:
         )
 
     def _source(self, name: str) -> StreamSource:
-        """Where the samples of a policy's clients come from; their places are stored only where they must be."""
+        """Return the source of the samples of a policy's clients; it stores the places of samples only if this is necessary."""
         data, first = self.experiment.data, self.names.index(name) * len(self.seeds)
         ends = np.stack([stream.lengths for stream in self.streams]) if data.stream.ends else None
 
@@ -150,10 +150,10 @@ class Simulation:
     # one round
 
     def step(self) -> Round:
-        """Round t + 1: decide, admit, train, average, evaluate."""
+        """Simulate round t + 1: decide, admit, train, average, evaluate."""
         now, self._ahead = self._ahead, None
         if now is None or now.before is not self.ledgers:
-            with one_thread() if self.looks else nullcontext():  # rules multiply; bits must not depend on how many threads do
+            with one_thread() if self.looks else nullcontext():  # rules multiply; the bits must not depend on the threads
                 now = self._prepare(self.t + 1, self.ledgers, self.purchases)
         batch = now.batch._replace(weights=np.where(self.diverged[:, None] > 0, 0.0, now.batch.weights))
         shares = self.world.shares(now.t, self.experiment.system.weight)
@@ -178,11 +178,11 @@ class Simulation:
         return Round(now.t, metric_rows(self, now, train_loss, found), client_rows(self, now, losses))
 
     def _prepare(self, t: int, before: Mapping[str, Ledger], known: Mapping[str, PurchaseTable | None]) -> Prepared:
-        """All of round t that does not depend on how the models turn out. Changes nothing that shows."""
+        """Do the part of round t that does not depend on the models after it, without changing the results of this round."""
         price, orders = self._price(t), dict[str, Orders]()
         system, training = self.experiment.system, self.experiment.training
         numbers = np.broadcast_to(np.arange(system.clients), (len(self.seeds), system.clients))
-        """who trains, for every seed, (S, clients that train)"""
+        """the clients that train, for each seed, (S, clients that train)"""
         if training.cohort is not None:
             numbers = np.stack([draw_cohort(int(seed), t, system.clients, training.cohort) for seed in self.seeds])
         after, bought = dict[str, Ledger](), dict[str, PurchaseTable | None]()
@@ -215,7 +215,7 @@ class Simulation:
         return price
 
     def _look_ahead(self, now: Prepared) -> Prepared | None:
-        """The next round, prepared; None where it cannot be: the error is raised when its turn comes."""
+        """Prepare the next round; return None after the last one or on an error, which is raised when the round begins."""
         try:
             return self._prepare(now.t + 1, now.after, now.purchases) if now.t < self.experiment.rounds else None
         except Exception:
@@ -223,18 +223,18 @@ class Simulation:
 
     @property
     def theta(self) -> NDArray[Any]:
-        """The models of all runs, (R, P)."""
+        """the models of all runs, (R, P)"""
         return self.learner.read(self.models.theta)
 
     @property
     def guessing(self) -> NDArray[np.bool_]:
-        """Runs whose model is finite but, when last evaluated, no better than guessing."""
+        """whether each run's model is finite but at its last evaluation was no better than guessing, (R,)"""
         return np.asarray((self.diverged == 0) & (self.accuracy <= 1.2 * self.chance))
 
-    # going on later
+    # save and restore
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """With the ledgers, all that `restore` needs."""
+        """Return the arrays that `restore` needs in addition to the ledgers."""
         used, uses = self.uses.table()
         own: dict[str, NDArray[Any]] = {"used": used, "uses": uses, "diverged": self.diverged, "accuracy": self.accuracy}
         for n, table in enumerate(self.purchases.values()):
@@ -242,7 +242,7 @@ class Simulation:
         return {**self.learner.tensors(self.models), **own}
 
     def restore(self, t: int, tensors: Mapping[str, NDArray[Any]], ledgers: Mapping[str, Ledger]) -> None:
-        """Stand where a run stood after round t."""
+        """Restore the state after round t."""
         self.t, self.ledgers, self._ahead = t, dict(ledgers), None
         self.models = self.learner.restored(tensors, self.models)
         self.uses = UseCounts.restored(len(self.run_seeds), self.uses.samples, tensors["used"], tensors["uses"])

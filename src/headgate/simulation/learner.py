@@ -1,5 +1,5 @@
-"""Where the models of all runs are trained and judged: what the engine asks of it. `linear` has the one on numpy, `nets`
-the one on torch, which is imported only where it is needed."""
+"""The interface through which the engine trains and evaluates the models of all runs. `linear` implements it with numpy,
+`nets` with torch, which is imported only if it is needed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -19,47 +19,47 @@ from headgate.learning.server import State, newest_share
 from headgate.simulation.executors.executor import Array, Executor, RaggedBatch
 
 EVALUATED = 2_000
-"""test images at once: bounds memory"""
+"""the number of test images that are evaluated together, which bounds the memory"""
 
 
 class Models(NamedTuple):
-    """Those of all runs after a round."""
+    """The models of all runs after a round."""
 
     theta: Array
-    """(R, P): what training goes on from"""
+    """the models from which the next round trains, (R, P)"""
     mean: Array
-    """of the models so far, where it is asked for, else theta: what is evaluated"""
+    """the models that are evaluated, (R, P): the average over the rounds if `training.average` is set, else theta"""
     server: State
-    """what the server update remembers"""
+    """the state of the server update"""
 
 
 class RoundSamples(NamedTuple):
-    """What all runs train on in a round."""
+    """The samples that all runs train on in a round."""
 
     rows: Ints
-    """of the training set, run by run and then client by client"""
+    """the row of each sample in the training set, sorted by run and then by client, (samples,)"""
     moves: Ints | None
-    """by how much each image is moved, (2, samples); None: not at all"""
+    """the shift of each image in pixels, (2, samples); None if no image is shifted"""
     offsets: Ints
-    """where each client's samples begin"""
+    """the position of the first sample of each client, followed by the number of samples"""
     weights: Floats
-    """of the updates, (R, clients that train)"""
+    """the weights of the clients' updates, (R, clients that train)"""
     new: NDArray[np.bool_] | None = None
-    """whether each sample came in this round, where somebody asks"""
+    """whether each sample arrived in this round, (samples,); None if the objective does not use it"""
 
     def part(self, own: slice) -> "RoundSamples":
-        """Some samples, as those of one client."""
+        """Return a slice of the samples as a batch of one run with one client."""
         moves = None if self.moves is None else self.moves[:, own]
         return RoundSamples(self.rows[own], moves, np.array([0, own.stop - own.start]), np.ones((1, 1)))
 
 
 class Learner(ABC):
-    """The data, the executor and the arithmetic of one array library, `arrays`, numpy or torch."""
+    """Base class of learners; combines the data, an executor and an array library (`arrays`: numpy or torch)."""
 
     arrays: Any
     executor: Executor[Any]
     judges: Sequence[Callable[[Array], tuple[Array, Array]]]
-    """of each set of `Dataset.judged`: (accuracy (R,), mean cross-entropy (R,)) of models"""
+    """a function for each set of `Dataset.judged` that returns accuracy (R,) and mean cross-entropy (R,) of models (R, P)"""
     device = "cpu"
 
     def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
@@ -68,10 +68,10 @@ class Learner(ABC):
     def launch(
         self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: Sequence[int]
     ) -> tuple[Models, Array]:
-        """Round t: the models after it, and what became of each run, which `read` waits for: whether it is broken, its loss
-        before, and accuracy and loss on each of the sets at the places `judge`.
+        """Start round t; return the models after it and an array of results, for which `read` waits.
 
-        A model that is no longer finite keeps its last finite state; its run is reported as broken.
+        The results of each run are: whether it is broken, its training loss before the round, and its accuracy and loss on each
+        set in `judge`. If a model is no longer finite, its run is broken and keeps the last finite model.
         """
         given, here = self.experiment, self.arrays
         work = self._ragged(batch), self._put(batch.weights), self.training, seeds, t
@@ -85,9 +85,9 @@ class Learner(ABC):
         return Models(theta, mean, server), here.stack([here.asarray(each, dtype=here.float64) for each in results])
 
     def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Array:
-        """What the samples of these runs lose under the models before the round, one after the other; `read` waits for it.
+        """Return the loss of each sample of these runs under the models before the round, (samples,); `read` waits for it.
 
-        A forward pass of each run by itself, so that its numbers depend on no other.
+        Each run has a forward pass of its own, so its losses do not depend on other runs.
         """
         ends = batch.offsets[:: batch.weights.shape[1]].tolist()
         own = ((run, self._ragged(batch.part(slice(ends[run], ends[run + 1])))) for run in runs.tolist())
@@ -95,9 +95,9 @@ class Learner(ABC):
         return self.arrays.concatenate(parts)
 
     def scores(self, models: Models, asked: tuple[str, ...], runs: Ints, rows: Ints) -> Scores:
-        """What models say of rows of the training set, `runs` being whose model judges each, one after the other.
+        """Return the scores of rows of the training set; `runs` states for each row which run's model computes its scores.
 
-        A forward pass of each run by itself, so that its numbers depend on no other. Images are not moved. Waits.
+        Each run has a forward pass of its own, so runs are independent. Images are not shifted. The call waits for the result.
         """
         if not len(rows):
             one = self.scores(models, asked, np.zeros(1, np.int64), np.zeros(1, np.int64))
@@ -111,16 +111,16 @@ class Learner(ABC):
 
     @abstractmethod
     def check_scores(self, asked: tuple[str, ...], whose: str) -> None:
-        """Refuse what cannot be asked of this model; `whose` is the rule that asks."""
+        """Raise SettingError if this model cannot compute the scores `asked`; `whose` names the rule that needs them."""
 
     def tensors(self, models: Models) -> dict[str, NDArray[Any]]:
-        """All that `restored` needs."""
+        """Return the models as named numpy arrays, from which `restored` restores them."""
         mean = {} if models.mean is models.theta else {"mean": models.mean}
         named = {"theta": models.theta, **mean, **{f"server.{name}": array for name, array in models.server.items()}}
         return {name: np.ascontiguousarray(self.read(array)) for name, array in named.items()}
 
     def restored(self, tensors: Mapping[str, NDArray[Any]], like: Models) -> Models:
-        """Refused where they are not shaped like those that are here."""
+        """Restore models from the arrays of `tensors`; raise ValueError if their shapes differ from those of `like`."""
 
         def put(name: str, there: Array) -> Array:
             if tensors[name].shape != tuple(there.shape):
@@ -133,42 +133,42 @@ class Learner(ABC):
 
     @abstractmethod
     def read(self, array: Array) -> NDArray[Any]:
-        """As numpy's, when it is known."""
+        """Wait for an array and return it as a numpy array."""
 
     @abstractmethod
     def one_thread(self) -> AbstractContextManager[None]:
-        """For a while: the order of sums may depend on how many there are."""
+        """Return a context in which one thread computes, because the order of sums may depend on the number of threads."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What the record says of the machinery."""
+        """Return the executor, device and dtype, and the version of torch if it is used, for environment.json."""
 
     @abstractmethod
     def start(self, seeds: Sequence[int]) -> Array:
-        """One model for each seed before round 1, (R, P)."""
+        """Return the initial model for each of the seeds, (R, P)."""
 
     @abstractmethod
     def _ragged(self, batch: RoundSamples) -> RaggedBatch: ...
 
     @abstractmethod
     def _losses(self, theta: Array, batch: RaggedBatch) -> Array:
-        """Of each sample under the one model theta (1, P)."""
+        """Return the loss of each sample under the one model theta (1, P), (samples,)."""
 
     @abstractmethod
     def _answers(self, theta: Array, rows: Ints, features: bool) -> tuple[Array, Array | None]:
-        """What the one model theta (1, P) says to rows of the training set, (S, classes), and what goes into its last layer."""
+        """Return the logits of model theta (1, P) for rows of the training set, (S, classes), and its last layer's inputs."""
 
     @abstractmethod
     def _put(self, values: NDArray[Any]) -> Array:
-        """Numbers of models where they are computed with, in their precision."""
+        """Copy numbers to the device, in the dtype of the models."""
 
     @abstractmethod
     def _between(self, old: Array, new: Array, share: float) -> Array:
-        """old + share·(new − old)."""
+        """Return old + share·(new − old)."""
 
 
 def learner_of(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> Learner:
-    """Logistic regression is learnt by numpy where the Gram form fits and there is no other device; all else by torch."""
+    """Return a numpy learner for logistic regression on the CPU if `gram` supports the settings, else a torch learner."""
     linear = type(experiment.model) is Logistic and experiment.training.dtype != "bfloat16"
     fits = executor == "gram" or (executor == "auto" and experiment.local.batch_size is None)
     if linear and device == "cpu" and fits:

@@ -1,4 +1,4 @@
-"""Linear models on the CPU, learnt and judged by numpy alone: nothing here is slow to import."""
+"""Trains and evaluates linear models on the CPU with numpy alone, which is fast to import."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,37 +18,37 @@ from headgate.simulation.executors.gram import Gram, LinearTask, one_thread
 from headgate.simulation.learner import EVALUATED, Learner, RoundSamples
 
 KEPT = 128 << 20
-"""bytes of a set of images that are made numbers once; those of a larger one are each time, chunk by chunk"""
+"""the largest set of images, in bytes as floats, that is converted once; a larger one is converted in each evaluation"""
 ALIKE = 400
-"""images that are multiplied together: fewer share more zeros, more start fewer products. Measured"""
+"""the number of images that are multiplied together: fewer images share more zeros, more need fewer products. Measured"""
 ALONE = 200
-"""the same by one model alone: with AVX-512 OpenBLAS is quicker where a product is small. Measured"""
+"""the same number if there is one model: OpenBLAS with AVX-512 is faster for small products. Measured"""
 DEEP = 384
-"""bytes of an image that are multiplied at once: OpenBLAS adds up more in an order that depends on how many models there
-are"""
+"""the number of bytes of an image that are multiplied at once: OpenBLAS adds up more of them in an order that depends on the
+number of models"""
 TOGETHER = 16_000
-"""answers of models to images that are judged at once: fewer take more steps, more do not stay near the processor. Measured"""
+"""the number of pairs of model and image that are evaluated at once: fewer need more steps, more exceed the cache. Measured"""
 
 
 Product = tuple[Ints, Floats]
-"""Some bytes of some images: which of an image's (where all images have a 0 there is nothing to multiply; the last of all is
-that of the level), and these as numbers, (bytes, images), with 1 for the level."""
+"""The positions of bytes in an image, and their values in some images as floats, (bytes, images). Bytes that are 0 in all these
+images are left out. The last position stands for the constant term, with the value 1."""
 Alike = tuple[int, list[list[Product]]]
-"""A class, and its images in parts: of each, all bytes."""
+"""A class and its images, divided into parts; the products of a part contain all bytes of its images."""
 
 
 class Judged:
-    """Images that models are judged by, those of one class together: then it is known which answer is right."""
+    """A set of images for evaluation, grouped by class, so that all images of a group have the same true class."""
 
     def __init__(self, task: LinearTask, images: Pixels, labels: Labels) -> None:
         self.task, self.images, self.labels = task, images, labels
         rows = ((label, np.flatnonzero(labels == label)) for label in range(task.classes))
         self.classes = [(label, own[at : at + EVALUATED]) for label, own in rows for at in range(0, len(own), EVALUATED)]
-        """each class with rows of its images"""
+        """pairs of a class and the rows of some of its images"""
         self._kept: list[Alike] = []
 
     def __call__(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Accuracy (R,) and mean cross-entropy (R,); all models together are one matrix."""
+        """Return the accuracy (R,) and mean cross-entropy (R,) of the models theta (R, P), multiplied as one matrix."""
         weight = self.task.of_bytes(theta)
         hits, losses, done = np.zeros(len(theta), np.int64), np.empty((len(theta), len(self.labels))), 0
         step = max(1, TOGETHER // (ALIKE * len(theta)))
@@ -57,16 +57,16 @@ class Judged:
             logits = self._answers(weight, parts).reshape(len(theta), self.task.classes, -1)
             own = logits[:, label].copy()
             before, after = (each.max(axis=1, initial=-np.inf) for each in (logits[:, :label], logits[:, label + 1 :]))
-            hits += ((own > before) & (own >= after)).sum(axis=1)  # of several largest the first is the answer
+            hits += ((own > before) & (own >= after)).sum(axis=1)  # among equal largest logits, the first class is predicted
             most = np.maximum(np.maximum(before, after), own)
             logits -= most[:, None]
             here = losses[:, done : done + own.shape[1]]
             np.subtract(np.log(np.exp(logits, logits).sum(axis=1)), own - most, here, dtype=np.float64)
             done += own.shape[1]
-        return hits / len(self.labels), losses.mean(axis=1)  # at once: how many were judged together is no matter
+        return hits / len(self.labels), losses.mean(axis=1)  # one mean: it does not depend on the size of the parts
 
     def _answers(self, weight: Floats, parts: list[list[Product]]) -> Floats:
-        """To all images of these parts, (R·classes, images)."""
+        """Return the logits of all models for all images of these parts, (R·classes, images)."""
         answers, done = np.empty((weight.shape[1], sum(part[0][1].shape[1] for part in parts)), self.task.dtype), 0
         for part in parts:
             (first, images), *others = ((weight.take(places, 0).T, samples) for places, samples in part)
@@ -83,7 +83,7 @@ class Judged:
         if self.images.size * self.task.dtype.itemsize > KEPT:
             return ((label, [self._products(rows)]) for label, rows in self.classes)
         if not self._kept:
-            for label, rows in self.classes:  # in parts: the images come last that are not 0 where few others are not
+            for label, rows in self.classes:  # images with a nonzero byte that is rare in the others come last
                 used = self.images[rows].reshape(len(rows), math.prod(self.task.shape)) > 0
                 rarest = np.where(used, used.sum(axis=0, dtype=np.int16), np.int16(EVALUATED)).min(axis=1)
                 parts = np.array_split(rows[np.argsort(-rarest, kind="stable")], -(-len(rows) // ALIKE))
@@ -100,7 +100,7 @@ class Judged:
 
 
 class LinearLearner(Learner):
-    """Logistic regression from zero by the Gram form; one thread does it all."""
+    """Trains logistic regression, initialised with zeros, by the executor `gram` in one thread."""
 
     arrays = np
     executor: Gram
@@ -112,17 +112,17 @@ class LinearLearner(Learner):
         self.dtype = np.dtype("float32" if dtype == "auto" else dtype)
         scale = (dataset.mean, dataset.std)
         self.task = LinearTask(dataset.shape, len(dataset.classes), *scale, self.dtype, unit=dataset.unit)
-        Gram.cost(self.task, self.training)  # which refuses what it does not do
+        Gram.cost(self.task, self.training)  # raises an error for settings that it does not support
         self.executor = Gram(self.task)
         self.judges = [Judged(self.task, *own) for own in dataset.judged]
 
-    # numpy need not warn of a run that has broken down: it is reported
+    # numpy does not need to warn about a run that has diverged, because the results report it
     launch = np.errstate(all="ignore")(one_thread()(Learner.launch))
     losses = np.errstate(all="ignore")(one_thread()(Learner.losses))
     scores = np.errstate(all="ignore")(one_thread()(Learner.scores))
 
     def check_scores(self, asked: tuple[str, ...], whose: str) -> None:
-        """All can be asked: the last layer is the only one."""
+        """Accept all scores, because the only layer is the last layer."""
 
     def read(self, array: NDArray[Any]) -> NDArray[Any]:
         return array
@@ -150,7 +150,7 @@ class LinearLearner(Learner):
         return logits.T, np.insert(samples, samples.shape[1], 1.0, axis=1) if features else None
 
     def _logits(self, theta: Floats, images: Pixels) -> tuple[Floats, Floats]:
-        """The images as the model takes them, (S, pixels), and what the one model theta (1, P) says to them, (classes, S)."""
+        """Return the normalised images, (S, pixels), and the logits of the one model theta (1, P) for them, (classes, S)."""
         samples = np.empty((len(images), math.prod(self.task.shape)), self.dtype)
         self.task.normalise(images, samples)
         (weight,), bias = self.task.matrices(theta)

@@ -1,4 +1,4 @@
-"""Models that are torch modules, learnt and judged by torch on the CPU or on CUDA."""
+"""Trains and evaluates models that are torch modules, on the CPU or on CUDA."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from headgate.simulation.learner import EVALUATED, Learner, RoundSamples
 
 
 class NetLearner(Learner):
-    """All images stay on the device as bytes. On CUDA nothing waits but `read`."""
+    """Trains and evaluates torch models. All images stay on the device as given; on CUDA only `read` waits for the device."""
 
     arrays = torch
 
@@ -35,7 +35,7 @@ class NetLearner(Learner):
         super().__init__(experiment, dataset)
         self.device = device
         dtype, where = experiment.training.dtype, torch.device(device)
-        if device == "cuda":  # float32 means float32, by kernels that repeat their bits
+        if device == "cuda":  # compute in true float32, with kernels that repeat their results to the bit
             torch.backends.cudnn.allow_tf32 = False
             torch.backends.cudnn.deterministic = True
         if dtype == "bfloat16" and device != "cuda":
@@ -112,7 +112,7 @@ class NetLearner(Learner):
 
 
 def shifted(images: Tensor, move: Tensor, most: int) -> Tensor:
-    """What `learning.local.shifted` does, where the images are."""
+    """Shift images by their moves as `learning.local.shifted` does, on the device of the images."""
     height, width = images.shape[2:]
     windows = pad(images, (most,) * 4).unfold(2, height, 1).unfold(3, width, 1)
     down, right = most - move
@@ -120,22 +120,22 @@ def shifted(images: Tensor, move: Tensor, most: int) -> Tensor:
 
 
 class Evaluator:
-    """The test set of a task; images stay uint8 on the device. Nothing here waits for the device.
+    """Evaluates models on a test set, which stays on the device as given, without waiting for the device.
 
-    An executor that offers `logits` computes them. Otherwise models are called one by one, in the task's arithmetic.
+    An executor with a method `logits` computes the logits. Otherwise models are called one by one, in the task's arithmetic.
     """
 
     def __init__(self, task: Task, images: Tensor, labels: Tensor, executor: Any = None) -> None:
         self.task, self.images, self.labels = task, images, labels
-        # functional_call may leave traces in a module that shares parts
+        # functional_call may change a module that shares parameters
         self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
         self.judging = executor if hasattr(executor, "logits") else None
-        # on CUDA convolutions are fastest on images with channels last
+        # on CUDA, convolutions are fastest if the channels are the last dimension in memory
         self.format = torch.channels_last if task.device.type == "cuda" else torch.preserve_format
 
     @native_kernels()
     def __call__(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """(accuracy (R,), mean cross-entropy (R,)) of the models theta (R, P)."""
+        """Return the accuracy (R,) and mean cross-entropy (R,) of the models theta (R, P)."""
         hits = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
         loss = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         with torch.no_grad():
@@ -150,13 +150,13 @@ class Evaluator:
 
     @native_kernels()
     def answers(self, theta: Tensor, images: Tensor, features: bool = False) -> tuple[Tensor, Tensor | None]:
-        """What one model (1, P) says to images (S, C, H, W), (S, classes), and, if asked for, what goes into its last layer."""
+        """Return the logits of one model (1, P) for images, (S, classes), and, with `features`, its last layer's inputs."""
         said, went_in = [theta.new_empty(0, self.task.classes)], list[Tensor]()
         with torch.no_grad():
             models = self._models(theta)
             for start in range(0, len(images), EVALUATED):
                 some = images[start : start + EVALUATED]
-                if features and self.last is not None:  # by the module itself: what goes in there no executor tells
+                if features and self.last is not None:  # call the module, because executors do not return these inputs
                     x = self.task.normalised(some).to(self.task.arithmetic, memory_format=self.format)
                     run = partial(functional_call, self.model, self._model(theta[0]), (x,))
                     logits, inputs = with_features(self.last, run)
@@ -168,17 +168,17 @@ class Evaluator:
 
     @cached_property
     def last(self) -> nn.Linear | None:
-        """The linear layer that the model ends with, if it does."""
+        """the last layer of the model, None if it is not a linear layer"""
         return last_layer(self.model, self.task.shape)
 
     def _models(self, theta: Tensor) -> list[dict[str, Tensor]] | None:
-        """Where they are called one by one."""
+        """Return the parameters of each model by name, or None if an executor computes the logits."""
         return None if self.judging else [self._model(vector) for vector in theta]
 
     def _logits(
         self, theta: Tensor, models: list[dict[str, Tensor]] | None, images: Tensor
     ) -> Iterator[tuple[int | slice, Tensor]]:
-        """(which runs, their logits)."""
+        """Yield pairs of a run, or a slice of all runs, and the logits of its models for the images."""
         if self.judging:
             yield slice(None), self.judging.logits(theta, images)
             return
@@ -187,7 +187,7 @@ class Evaluator:
             yield r, functional_call(self.model, parameters, (x,)).to(theta.dtype)
 
     def _model(self, vector: Tensor) -> dict[str, Tensor]:
-        """Views of the vector, or on CUDA copies as convolutions want them."""
+        """Return the parameters of a model as views of its vector, or on CUDA as copies in the layout for convolutions."""
         views = self.task.flat.views(vector)
         if self.format is torch.preserve_format:
             return views
@@ -198,10 +198,10 @@ class Evaluator:
 
 
 def sum_of_each(rows: Tensor) -> Tensor:
-    """The sum of each row, (R,), in float64: one half is added to the other until one number is left.
+    """Return the sum of each row in float64, (R,), by adding one half of the row to the other until one number is left.
 
-    On a GPU the order in which torch.sum adds up depends on how many rows there are and where one begins. A run's numbers
-    must not depend on the other runs of its chunk; here each sum is that of the same two numbers.
+    On a GPU, the order in which torch.sum adds depends on the number of rows and on where a row begins in memory. The results
+    of a run must not depend on the other runs of its chunk; the order of these additions depends on the row length alone.
     """
     rows = rows.double()
     while (many := rows.shape[1]) > 1:
@@ -212,5 +212,5 @@ def sum_of_each(rows: Tensor) -> Tensor:
 
 
 def log_chances(logits: Tensor, labels: Tensor) -> Tensor:
-    """What models say to the true class of each sample, (…, S, 1), from their answers, (…, S, classes)."""
+    """Return the log-probability of the true class of each sample, (…, S, 1), from logits (…, S, classes)."""
     return torch.log_softmax(logits, dim=-1).gather(-1, labels.expand(logits.shape[:-1]).unsqueeze(-1))

@@ -1,4 +1,4 @@
-"""A round: as far as it is known before the models are, what clients tell of it, and its rows for the record."""
+"""The parts of a round: what is prepared before the models are trained, the losses that clients report, and its table rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from headgate.simulation.engine import Simulation
 
 FEW = 1_000
-"""clients of whom each is written down: the images it owns, and in the record what it admits and holds"""
+"""the largest number of clients for which each client's images are stored, and its samples recorded in the clients table"""
 
 
 @dataclass(frozen=True)
 class Round:
-    """What a round did, as rows for the record."""
+    """The results of a round, as rows of the tables."""
 
     t: int
     metrics: list[dict[str, Any]]
@@ -32,7 +32,7 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A round as far as it is known before the models are: what is admitted, and who trains on what."""
+    """The part of a round that does not depend on its models: what is admitted, and which clients train on which samples."""
 
     t: int
     price: Floats
@@ -41,21 +41,21 @@ class Prepared:
     after: Mapping[str, Ledger]
     batch: RoundSamples
     clients: Ints
-    """who trains, (R, clients that train)"""
+    """the numbers of the clients that train, (R, clients that train)"""
     runs: Ints
-    """run of every sample that is trained on"""
+    """the run of each sample that is trained on, (samples,)"""
     samples: Ints
-    """number of every such sample among those of the run's seed"""
+    """the number of each sample that is trained on, among the samples of the run's seed, (samples,)"""
     new: Bools
-    """whether it, or its label where labels come late, came in this round"""
+    """whether each sample, or its label if labels arrive late, arrived in this round, (samples,)"""
     known: Mapping[str, PurchaseTable | None]
-    """where the samples held came from, before the round, by policy"""
+    """the origin of the samples held before the round, by policy; None if it follows from their order"""
     purchases: Mapping[str, PurchaseTable | None]
-    """and after it"""
+    """the origin of the samples held after the round, by policy; None if it follows from their order"""
 
 
 def heard_losses(of: "Simulation", now: Prepared, answer: Any) -> dict[str, Losses]:
-    """Return what the samples of the runs `of.heard` lost, by policy; `answer` is what `Learner.losses` gave."""
+    """Return the losses of the samples of the runs `of.heard`, by policy; `answer` is the result of `Learner.losses`."""
     sizes, seeds = np.diff(now.batch.offsets).reshape(now.clients.shape), len(of.seeds)
     new = now.new[np.repeat(np.isin(np.arange(len(sizes)), of.heard), sizes.sum(axis=1))]
     clients = of.experiment.system.clients
@@ -65,9 +65,9 @@ def heard_losses(of: "Simulation", now: Prepared, answer: Any) -> dict[str, Loss
 
 
 def mean_losses(losses: Floats, new: NDArray[np.bool_], sizes: Ints, clients: Ints, many: int) -> Losses:
-    """Return means over samples that lie client by client: `sizes` (R, C) of them, of `clients` (R, C) among `many` in all.
+    """Return mean losses per client, (R, many), of samples that are sorted by client: `sizes` (R, C) for `clients` (R, C).
 
-    Sums are in float64 and in the order of the samples. A mean that is not finite, of a run that breaks down, is not a number.
+    Sums are in float64 and in the order of the samples. A mean that is not finite, for example after divergence, becomes NaN.
 
     >>> new, sizes, clients = np.array([True, False, False]), np.array([[1, 2]]), np.array([[0, 2]])
     >>> heard = mean_losses(np.array([1.0, 3.0, 5.0]), new, sizes, clients, 3)
@@ -82,18 +82,18 @@ def mean_losses(losses: Floats, new: NDArray[np.bool_], sizes: Ints, clients: In
         with np.errstate(invalid="ignore"):  # 0/0 where there are no samples
             means = np.bincount(own, of[chosen], sizes.size) / np.bincount(own, minlength=sizes.size)
         found = np.full((len(sizes), many), np.nan)
-        # rounding may leave a little less than nothing
+        # rounding may make a mean slightly negative
         found[runs, clients] = np.where(np.isfinite(means), np.maximum(means, 0.0), np.nan).reshape(sizes.shape)
         return found
 
     return Losses(mean(new), mean(~new), mean(new, np.where(np.isfinite(losses), losses < HALF, np.nan)))
 
 
-# rows for the record
+# rows of the tables
 
 
 def metric_rows(of: "Simulation", now: Prepared, train_loss: Floats, found: Judgement) -> list[dict[str, Any]]:
-    """One row a run. n is what all clients hold; N, n_eff and the bound are of what was trained on."""
+    """Return one row per run. n counts the samples that all clients hold; N, n_eff and the bound use those trained on."""
     before, after = ([ledgers[name] for name in of.names] for ledgers in (now.before, now.after))
     N, n_eff = of.uses.distinct, effective_sample_size(of.uses.total, of.uses.squares)
     trained = np.diff(now.batch.offsets[:: now.batch.weights.shape[1]])
@@ -127,7 +127,7 @@ def metric_rows(of: "Simulation", now: Prepared, train_loss: Floats, found: Judg
 
 
 def _look_columns(of: "Simulation", now: Prepared) -> dict[str, list[Any]]:
-    """Samples that clients looked at in the round, and what they paid for that, of each run; None where they do not look."""
+    """Return, for each run, how many samples clients looked at in the round and what this cost; None if they do not look."""
     looked, paid = list[int | None](), list[float | None]()
     for name, source in of.sources.items():
         known, now_known = now.known[name], now.purchases[name]
@@ -141,8 +141,8 @@ def _look_columns(of: "Simulation", now: Prepared) -> dict[str, list[Any]]:
 
 
 def client_rows(of: "Simulation", now: Prepared, told: Mapping[str, Losses]) -> list[dict[str, Any]]:
-    """What each client admitted and holds, was paid where prices differ, and told of its losses where it was asked;
-    nothing where there are too many clients."""
+    """Return one row per run with what each client admitted and holds, was paid if prices differ between clients, and reported
+    of its losses if they were computed; return no rows if there are more than FEW clients."""
     if of.experiment.system.clients > FEW:
         return []
     rows = []

@@ -1,6 +1,6 @@
-"""From a run folder to a finished one, in this process: the loop over rounds, checkpoints, going on later.
+"""Simulates a run folder in this process: the loop over rounds, the checkpoints, and the resumption of a run.
 
-`schedule` cuts large experiments into shards and has each simulated by what is here, in any process.
+`schedule` divides large experiments into shards; each process simulates a shard with the functions of this module.
 """
 
 import math
@@ -27,14 +27,14 @@ from headgate.writing import FolderLock
 Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
 PART_SECONDS, PART_SHARE = 0.5, 0.01
-"""between two parts of a table: seconds, or a share of the time of the run; there are few parts, and watchers see them soon"""
+"""the time between two parts of a table, in seconds and as a share of the time so far; the longer one applies"""
 
 
 def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> tuple[dict[str, Any], Simulation | None]:
-    """Return what the record says of the machinery and, on a GPU, the memory; refuse what can be refused before a start.
+    """Return facts about software and device, on a GPU also about memory; raise the errors that can be found before the start.
 
-    An experiment that is one chunk on the CPU is simulated as a whole, and returned to be run. Of others one seed is
-    simulated: seeds differ in how the data are dealt, which is tried for each.
+    For an experiment that is one chunk on the CPU, also return its simulation, ready to run. For others make a simulation of
+    one seed, and check for each other seed that the data can be divided among the clients.
     """
     chosen = choose_device(device)
     whole = chosen == "cpu" and runs_of(experiment) <= most_runs(experiment, executor)
@@ -63,9 +63,9 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
 
 
 def _memory(experiment: Experiment, one: Simulation, pixels: int, itself: int) -> dict[str, Any]:
-    """The footprint of a run of an experiment on a GPU."""
+    """Return the footprint of an experiment on a GPU."""
     theta, executor = one.models.theta, one.learner.executor
-    here = one.learner.dataset  # in every concept, where the world changes
+    here = one.learner.dataset  # includes the images of every concept if the world changes
     images = len(here.train_labels) + sum(len(labels) for _, labels in here.judged)
     clients = experiment.training.cohort or experiment.system.clients
     run = executor.bytes_of_run(int(experiment.system.memory), clients, experiment.local)
@@ -76,7 +76,7 @@ def _memory(experiment: Experiment, one: Simulation, pixels: int, itself: int) -
 def resume(
     experiment: Experiment, dataset: Dataset, checkpoint: Checkpoint, device: str = "auto"
 ) -> tuple[Simulation, RunWriter]:
-    """Return a run as it stood at its newest checkpoint, by the same executor on the same kind of device."""
+    """Restore a run from its newest checkpoint, with the same executor and kind of device; return it and its writer."""
     simulation = Simulation(experiment, dataset, choose_device(device), checkpoint.fact("executor"))
     began_on, here = checkpoint.fact("device"), simulation.learner.device
     if (began_on == "cpu") != (here == "cpu"):
@@ -86,7 +86,7 @@ def resume(
         ledgers = {name: checkpoint.ledger(name, each) for name, each in simulation.controllers.items()}
         try:
             simulation.restore(checkpoint.t, checkpoint.tensors(), ledgers)
-        except (LookupError, ValueError, TypeError, RuntimeError) as error:  # of another model, or made up
+        except (LookupError, ValueError, TypeError, RuntimeError) as error:  # for another model, or forged
             raise DataError(f"{checkpoint.path}: does not fit the run ({in_one_line(error)}); it cannot be continued") from None
     return simulation, RunWriter(checkpoint.folder, parts)
 
@@ -94,9 +94,9 @@ def resume(
 def play_folder(
     folder: Path, experiment: Experiment | None, dataset: Dataset, device: str, tick: Tick, stop: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Simulate all rounds that are left of the run in `folder`, which may be a shard of a larger one; return its last state.
+    """Simulate the remaining rounds of the run in `folder`, which may be a shard of a larger run; return its last state.
 
-    Its rows stay parts. When `stop` returns True, the round is finished and checkpointed, and `Interrupted` says how to go on.
+    The rows stay in parts. When `stop` returns True, finish the round, write a checkpoint and raise `Interrupted`.
     """
     with FolderLock() as held:
         held.take(folder / CONFIG, folder)
@@ -112,7 +112,7 @@ def play_rounds(
     seconds: float | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """See `play_folder`; a checkpoint every so many seconds, when stopped and at the end, and parts of the tables between."""
+    """Simulate the remaining rounds as `play_folder` does; write a checkpoint every `seconds`, when stopped and at the end."""
     rounds, seconds = simulation.experiment.rounds, CHECKPOINT_SECONDS if seconds is None else seconds
     saved = written = began = time.monotonic()
     metrics: list[dict[str, Any]] = []
@@ -144,14 +144,14 @@ def play_rounds(
                     note("interrupted")
                     go_on = f"continue with: {resume_command(writer.folder)}"
                     raise Interrupted(f"interrupted after round {simulation.t} of {rounds}", go_on)
-        except KeyboardInterrupt:  # the second: this round is lost, and repeated on --resume
+        except KeyboardInterrupt:  # the second Ctrl-C: this round is lost, and --resume repeats it
             note("interrupted")
             raise
     return state
 
 
 def _facts(simulation: Simulation) -> dict[str, Any]:
-    """Which runs these are, which of them broke down, and the executor's note."""
+    """Return the policies and seeds of the runs, the runs whose model diverged or only guesses, and the executor's note."""
     names = np.repeat(simulation.names, len(simulation.seeds)).tolist()
     runs = [{"policy": name, "seed": seed} for name, seed in zip(names, simulation.run_seeds, strict=True)]
     note = simulation.learner.executor.note

@@ -1,7 +1,7 @@
-"""All runs of an experiment, or of every point of a sweep, over cores or a GPU, with the same results everywhere.
+"""Simulates all runs of an experiment, or of every point of a sweep, on several cores or a GPU.
 
-An experiment is cut into chunks, each a shard of its run folder, when it starts. A chunk is simulated as a whole by one thread,
-by any worker and however often that is interrupted. This process only looks after them: it needs no torch.
+At its start an experiment is divided into chunks; each is a shard of its run folder. A chunk is simulated by one thread, in any
+worker, and its results do not depend on interruptions. This process supervises the workers and does not need torch.
 """
 
 import time
@@ -54,9 +54,9 @@ from headgate.simulation.workers import ChunkError, InProcess, Processes, Worker
 from headgate.writing import FolderLock, clear_partial, replace_file
 
 STATE_SECONDS = 2.0
-"""between two states of a run in shards"""
+"""the seconds between two writes of the state of a run in shards"""
 TICK_SECONDS = 0.1
-"""between two reports of progress"""
+"""the seconds between two reports of progress"""
 Points = Sequence[tuple[str, Experiment]]
 Tick = Callable[[int, int], None]
 Watch = Callable[[Path, list[dict[str, Any]]], None]
@@ -77,12 +77,12 @@ def perform(
 ) -> list[RunFolder]:
     """Run an experiment in `folder`, or every labelled point of a sweep in a folder within it; return the finished runs.
 
-    It goes on with what is there and starts what is not; `points` None stands for what was begun there, which may be somebody
-    else's: `trust` is then the code outside the package that may run, as `module` or `module:Class`. `processes` is how many
-    single-thread processes work, by default one for each core unless there is little to do; 1 is this process, which also takes
-    on a GPU, and what no recipe can name. `tick` is called with the rounds done and those in all, over all chunks; `watch` with
-    a run folder and the rows of a round that a chunk of it has finished, and before all others with no rows; `say` with what is
-    about to be done, in a line.
+    Runs that have begun are continued, and the others are started. If `points` is None, the runs in `folder` are continued.
+    They may be another person's, so `trust` lists the code outside the package that may run, as `module` or `module:Class`.
+    `processes` is the number of single-thread processes, by default one per core unless there is little work; 1 is this
+    process, which also uses a GPU and runs objects that no recipe can name. `tick` is called with the rounds done and the total
+    rounds of all chunks; `watch` with a run folder and the rows of a round that one of its chunks has finished, and once before
+    with no rows; `say` with a line that describes what is done next.
     """
     if processes is not None and processes < 1:
         raise SettingError(f"--processes {processes}: must be at least 1")
@@ -107,12 +107,12 @@ def perform(
     return runs
 
 
-# what there is to do
+# the tasks
 
 
 @dataclass
 class _Task:
-    """An experiment and its folder; fresh: the folder is still to be made, by `executor` where that is known already."""
+    """An experiment and its folder. `fresh`: the folder must still be made; `executor`: its executor, if known already."""
 
     experiment: Experiment
     folder: Path
@@ -120,14 +120,14 @@ class _Task:
     fresh: bool = False
     executor: str | None = None
     chunks: dict[Path, Experiment] = field(default_factory=dict)
-    """of a run that was started here: what its shards hold"""
+    """the experiment of each shard, if this process started the run"""
 
     @property
     def finished(self) -> bool:
         return self.run is not None and self.run.state["state"] == "finished"
 
     def left(self) -> dict[Path, Experiment | None]:
-        """The shards that have rounds left, with their experiments where these are known."""
+        """Return the shards that have rounds left, each with its experiment, or None if this must be read from the shard."""
         if self.chunks:
             return dict(self.chunks)
         shards = [shard for shard in shard_folders(self.folder) if played(shard) < self.experiment.rounds]
@@ -135,7 +135,7 @@ class _Task:
 
 
 def new_folder(points: Experiment | Points) -> Path:
-    """Return runs/NAME-TIME, where an experiment is run by default."""
+    """Return runs/NAME-TIME, the default folder of an experiment or a sweep."""
     experiment = points if isinstance(points, Experiment) else points[0][1]
     return Path("runs") / f"{experiment.name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
@@ -162,11 +162,11 @@ def _task(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequ
         return _Task(wanted, folder, fresh=True) if wanted is not None else _never_begun(folder, trust)
     if not (folder / CONFIG).exists():
         raise DataError(f"{folder}: not a run folder, {CONFIG} is missing")
-    kept = Checkpoint(folder)  # refuses what was changed or damaged
+    kept = Checkpoint(folder)  # raises an error if files were changed or damaged
     run = RunFolder.open(folder)
     finished = run.state["state"] == "finished"
     if not finished or wanted is None or wanted.unnamed.keys() != kept.environment.get("unnamed", {}).keys():
-        for key, why in kept.environment.get("unnamed", {}).items():  # an object that no recipe can name
+        for key, why in kept.environment.get("unnamed", {}).items():  # objects that no recipe can name
             raise SettingError(f"{folder}: cannot be resumed: {key} was handed over in Python ({why})")
     if wanted is not None and run.config != (own := tomllib.loads(tomli_w.dumps(wanted.tables()))):
         other = differing(run.config, own)
@@ -178,7 +178,7 @@ def _task(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequ
     check_shards(folder, run.config)
     _refuse_other_code(folder, run.config)
     for shard in shard_folders(folder):
-        with FolderLock() as own_lock:  # children of a command that was killed may still be finishing their round
+        with FolderLock() as own_lock:  # child processes of a killed command may still be in their last round
             own_lock.take(shard / CONFIG, folder)
             with disk_errors(folder):
                 Checkpoint(shard).cut_rows(folder)
@@ -187,8 +187,8 @@ def _task(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequ
 
 
 def _read(folder: Path, trust: Sequence[str]) -> Experiment:
-    """The experiment that was begun in a folder, which may be somebody else's."""
-    read_toml(folder / CONFIG)  # refuses what is no settings of ours before more is made of it
+    """Read the experiment that was begun in a folder, which may come from another person."""
+    read_toml(folder / CONFIG)  # raises an error if this is not a settings file, before code is imported
     try:
         return load(folder / CONFIG, trusted=trust)
     except Untrusted as error:
@@ -196,8 +196,8 @@ def _read(folder: Path, trust: Sequence[str]) -> Experiment:
 
 
 def _refuse_other_code(folder: Path, config: Mapping[str, Any]) -> None:
-    """Shards are read by the process that simulates them: they may name no code that the whole does not name at the same place,
-    nor another folder to look for it."""
+    """Raise DataError if a shard names code that the run's settings do not name in the same place, or another folder to find
+    it, because the process that simulates a shard imports the code that the shard names."""
 
     def code(config: Mapping[str, Any]) -> dict[str, str]:
         return named_outside(config) | {".run.folder": str(config["run"].get("folder"))}
@@ -210,7 +210,7 @@ def _refuse_other_code(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def _refuse_untrusted_executor(task: _Task, trusted: set[str]) -> None:
-    """A folder may be somebody else's: an executor outside the package that it names runs only if the user names it too."""
+    """Raise an error if a folder, which may be another person's, names an outside executor that the user does not name."""
     shards = [] if task.fresh else shard_folders(task.folder)
     for name in (task.executor, *(Checkpoint(shard).fact("executor") for shard in shards)):
         if name is not None and ":" in name:
@@ -218,7 +218,7 @@ def _refuse_untrusted_executor(task: _Task, trusted: set[str]) -> None:
 
 
 def _never_begun(folder: Path, trust: Sequence[str]) -> _Task:
-    """A run that was killed while it was made starts again where its settings and its executor are there."""
+    """Return a task that restarts a run that was killed while its folder was made, if its settings and environment exist."""
     if not (folder / CONFIG).exists() or not (folder / ENVIRONMENT).exists():
         raise DataError(f"{folder}: was stopped before its first round; remove it and start again")
     executor = Checkpoint(folder).fact("executor")
@@ -242,9 +242,9 @@ def _worker(tasks: Sequence[_Task], device: str, processes: int | None) -> Worke
 def _start(
     tasks: Sequence[_Task], whole: Path, worker: Worker, device: str, executor: str, say: Say | None, held: FolderLock
 ) -> None:
-    """Cut the experiments that are fresh and make their folders, after all of them have been looked at.
+    """Divide the experiments of fresh tasks into chunks and make their folders, after all of them have been examined.
 
-    A sweep says first which points it has: it never names fewer than there are.
+    The list of a sweep's points is written before their folders, so it is never incomplete.
     """
     cuts = []
     fresh = [task for task in tasks if task.fresh]
@@ -274,7 +274,7 @@ def _start(
 
 
 def _memory(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
-    """12 runs in 2 chunks of 6, about 3.1 GB of 139.8 GB free on NVIDIA H200"""
+    """Return a line like "12 runs in 2 chunks of up to 6, about 3.1 GB of 139.8 GB free on NVIDIA H200"."""
     runs = [runs_of(chunk) for chunk in chunks]
     need = Footprint(*facts["footprint"]).bytes(max(runs))
     cut_up = f" in {len(chunks)} chunks of up to {max(runs)}" if len(chunks) > 1 else ""
@@ -284,7 +284,7 @@ def _memory(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
 
 
 def _described(tasks: Sequence[_Task], worker: Worker) -> str:
-    """60 runs (6 policies × 10 seeds) on 2 processes"""
+    """Return a line like "60 runs (6 policies × 10 seeds) on 2 processes"."""
     devices = sorted({str(task.run.environment["device"]) for task in tasks if task.run is not None})
     where = worker.where if "cpu" in devices else f"on {', '.join(devices)}"
     number, own = sum(runs_of(task.experiment) for task in tasks), tasks[0].experiment
@@ -297,13 +297,13 @@ def _counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-# looking after them
+# supervision
 
 
 def _execute(
     tasks: Sequence[_Task], whole: Path, worker: Worker, device: str, tick: Tick | None, watch: Watch | None, say: Say | None
 ) -> dict[Path, dict[str, Any]]:
-    """Finish all shards that have rounds left; return the last states of those that this process has finished."""
+    """Simulate all shards that have rounds left; return the last states of those that this process has finished."""
     left = [task for task in tasks if not task.finished]
     chunks = {shard: experiment for task in left for shard, experiment in task.left().items()}
     if say is not None:
@@ -313,9 +313,9 @@ def _execute(
         with stop_requested() as stop:
             worker.execute(chunks, device, progress, stop)
         if any(played(chunk) < task.experiment.rounds for task in left for chunk in task.left()):
-            raise Interrupted("interrupted")  # Ctrl-C in the last round of some, before others began
-    except (HeadgateError, KeyboardInterrupt) as error:  # the latter: a second Ctrl-C, which does not wait for the round
-        with suppress(HeadgateError, KeyboardInterrupt):  # what went wrong first is reported
+            raise Interrupted("interrupted")  # Ctrl-C in the last round of some chunks, before others began
+    except (HeadgateError, KeyboardInterrupt) as error:  # KeyboardInterrupt: a second Ctrl-C, which does not wait
+        with suppress(HeadgateError, KeyboardInterrupt):  # only the first error is reported
             progress.look(at_once=True)
         with suppress(HeadgateError, KeyboardInterrupt):
             progress.write_states("interrupted")
@@ -329,7 +329,7 @@ def _execute(
 
 
 class ChunkProgress:
-    """How far the chunks are, and the states of the runs that are in shards."""
+    """Records the progress of all chunks, reports it, and writes the states of runs in shards."""
 
     def __init__(self, tasks: Sequence[_Task], whole: Path, tick: Tick | None, watch: Watch | None) -> None:
         self.whole, self.tick, self.watch, self.began = whole, tick, watch, time.monotonic()
@@ -340,10 +340,10 @@ class ChunkProgress:
         self.before = sum(len(shard_folders(task.folder)) * task.experiment.rounds for task in tasks if task.finished)
         self.total = self.before + sum(task.experiment.rounds for task in self.shards.values())
         self.states: dict[Path, dict[str, Any]] = {}
-        """the last ones of chunks that this process has finished"""
+        """the last state of each chunk that this process has finished"""
         self._ticked = self._written = -STATE_SECONDS
         if watch is not None:
-            for task in self.tasks:  # sees what is on disk before the first new row joins it
+            for task in self.tasks:  # reads the rows on disk before new ones are written
                 watch(task.folder, [])
 
     @property
@@ -351,14 +351,14 @@ class ChunkProgress:
         return self.before + sum(self.t.values())
 
     def played(self, folder: Path, done: Round) -> None:
-        """Take a round that this process has finished."""
+        """Record and report a round that this process has finished."""
         self.t[folder] += 1
         if self.watch is not None:
-            self.watch(self.shards[folder].folder, frame_of_rows(done.metrics, "metrics").to_dicts())  # as others read them
+            self.watch(self.shards[folder].folder, frame_of_rows(done.metrics, "metrics").to_dicts())  # as read from disk
         self._report()
 
     def look(self, at_once: bool = False) -> None:
-        """Look for what other processes have written."""
+        """Record and report the rounds that other processes have written; `at_once` reports without a pause."""
         for shard, task in self.shards.items():
             if self.watch is None:
                 self.t[shard] = max(self.t[shard], *part_files(shard, "metrics"), 0)
@@ -378,7 +378,7 @@ class ChunkProgress:
             self.write_states("running")
 
     def write_states(self, state: str) -> None:
-        """Write the state of the runs in shards: their round is the mean of their shards'. Others write their own."""
+        """Write the state of each run in shards, with the mean round of its shards; other runs write their own state."""
         for run in self.in_shards:
             rounds = [self.t[shard] for shard, task in self.shards.items() if task.run is run]
             with disk_errors(self.whole):
@@ -386,7 +386,7 @@ class ChunkProgress:
 
 
 def _explained(error: HeadgateError, progress: ChunkProgress, folder: Path) -> HeadgateError:
-    """The error with the chunk it happened in, and how to go on with the whole."""
+    """Return the error with the chunk in which it occurred, and the command to continue the run or sweep."""
     go_on = f"continue with: {resume_command(folder)}"
     if isinstance(error, Interrupted):
         if len(progress.shards) == 1:
@@ -399,5 +399,5 @@ def _explained(error: HeadgateError, progress: ChunkProgress, folder: Path) -> H
         run = asked_runs(error.folder)
         which = f"{', '.join(run.policies)}, seeds {run.all_seeds[0]} to {run.all_seeds[-1]}"
         why, text = error.why, f"{error.folder.name} ({which}): {error.why}".replace(str(error.folder), str(folder))
-    # What is wrong with files or settings stays wrong; where one can go on nevertheless, the error says so itself.
+    # Wrong files or settings stay wrong; if the user can continue nevertheless, the error itself contains the command.
     return type(why)(text if go_on in text or isinstance(why, DataError | SettingError) else f"{text}; {go_on}")

@@ -1,4 +1,4 @@
-"""Workers that simulate chunks: this process, or single-thread processes beside it."""
+"""Workers that simulate chunks: this process, or several single-thread processes that it starts."""
 
 import json
 import os
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 LOOK = 0.2
-"""seconds between looks at what the chunks have written"""
+"""the seconds between two checks for rounds that the chunks have written"""
 
 
 class ChunkError(HeadgateError):
-    """A chunk that failed, and why."""
+    """The failure of the chunk in `folder`, with its cause `why`."""
 
     def __init__(self, folder: Path, why: HeadgateError) -> None:
         super().__init__(str(why))
@@ -38,15 +38,15 @@ class ChunkError(HeadgateError):
 
 
 def cores() -> int:
-    """Return how many this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
 class Datasets(dict[str, Any]):
-    """Data sets by their source, each read once."""
+    """A cache of data sets by their source, each read once."""
 
     def of(self, data: Data) -> Any:
-        """Return a data set."""
+        """Return the data set of these settings, and read it if it is not in the cache."""
         key = repr(data.source)
         if key not in self:
             self[key] = data.load()
@@ -54,17 +54,17 @@ class Datasets(dict[str, Any]):
 
 
 class InProcess:
-    """This process, one chunk after the other, by one thread: the same numbers as anywhere else."""
+    """A worker that simulates the chunks in this process, one after the other in one thread."""
 
     where = ""
-    """as it is shown to people"""
+    """the end of the line that describes the work to users"""
 
     def __init__(self) -> None:
         self._datasets = Datasets()
         self._ready: Simulation | None = None
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
-        """See `run.examine`."""
+        """Return the facts of `run.examine`, and keep its simulation for `execute`."""
         from headgate.simulation.run import examine
 
         self._ready = None
@@ -74,9 +74,9 @@ class InProcess:
     def execute(
         self, chunks: Mapping[Path, Experiment | None], device: str, progress: "ChunkProgress", stop: Callable[[], bool]
     ) -> None:
-        """Simulate all chunks, or raise an error that names the one which could not be; `Interrupted` when `stop` returns True.
+        """Simulate all chunks; raise ChunkError for a chunk that fails, and `Interrupted` after `stop` returns True.
 
-        Chunks are folders, with their experiments where these need not be read from there.
+        `chunks` maps the folder of each chunk to its experiment, or to None if the experiment must be read from the folder.
         """
         from headgate.simulation.run import RunWriter, play_folder, play_rounds
 
@@ -102,13 +102,13 @@ class InProcess:
 
 
 class Processes:
-    """Processes beside this one, each of which simulates one chunk after the other."""
+    """A worker that starts several processes, each of which simulates one chunk after the other."""
 
     def __init__(self, processes: int) -> None:
         if sys.platform != "linux":
             raise SettingError(f"--processes {processes}: more than one needs Linux")
         self.where = f"on {processes} processes"
-        self._children = [_Child() for _ in range(processes)]  # they import what they need while the first one examines
+        self._children = [_Child() for _ in range(processes)]  # they import modules while the first one examines
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
         self._children[0].ask("examine", experiment.tables(), device, executor)
@@ -140,7 +140,7 @@ class Processes:
             raise error if isinstance(error, Interrupted) else ChunkError(folder, error)
 
     def close(self) -> None:
-        """End the processes; those at work finish their round first."""
+        """End the processes; those that simulate a chunk finish their round first."""
         for child in self._children:
             child.end()
         for child in self._children:
@@ -151,18 +151,18 @@ Worker = InProcess | Processes
 
 
 class _Child:
-    """A process that answers one question at a time, both as JSON (see `serve`)."""
+    """A child process that answers one question at a time; questions and answers are JSON (see `serve`)."""
 
     def __init__(self) -> None:
         self.connection, given = Pipe()
         path = os.pathsep.join(each for each in sys.path if each)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in the new process until it works
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the child is ready for it
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "headgate.simulation.workers", str(given.fileno())],
                 pass_fds=[given.fileno()],
                 env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
-                start_new_session=True,  # Ctrl-C at the terminal is the parent's business
+                start_new_session=True,  # so that only the parent receives Ctrl-C from the terminal
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -172,11 +172,11 @@ class _Child:
 
     def ask(self, *question: Any) -> None:
         self.asked = question
-        with suppress(OSError):  # it is gone, and `answer` says so
+        with suppress(OSError):  # if the process has ended, `answer` reports it
             self.connection.send_bytes(json.dumps(question, default=str).encode())
 
     def answer(self) -> tuple[Any, HeadgateError | None]:
-        """Return what it answered, or the error that it met: its end, too."""
+        """Return the answer of the process and None, or None and its error; the end of the process is an error, too."""
         self.asked = ()
         try:
             facts, kind, message = json.loads(self.connection.recv_bytes())
@@ -189,7 +189,7 @@ class _Child:
         return None, HeadgateError(f"its process ended with {status} and did not say why")
 
     def stop(self) -> None:
-        """Have it finish its round and no more."""
+        """Make the process stop after its current round."""
         if not self._stopped:
             self.process.send_signal(signal.SIGINT)
         self._stopped = True
@@ -203,7 +203,7 @@ class _Child:
 
 
 def serve(connection: Connection) -> None:
-    """Answer the parent's questions until it closes the connection or is gone: then a round that has begun is finished."""
+    """Answer the parent's questions until the parent closes the connection or ends; finish the current round first."""
     from headgate.simulation.run import examine, play_folder
 
     datasets, parent = Datasets(), os.getppid()
@@ -233,7 +233,7 @@ def serve(connection: Connection) -> None:
 
 
 def _named(error: BaseException) -> tuple[str, str]:
-    """The error's class in `headgate.errors` and its message; one that is not headgate's own leaves its trace on stderr."""
+    """Return the name of the error's class in `headgate.errors` and its message; print the traceback of a foreign error."""
     if isinstance(error, KeyboardInterrupt):
         return Interrupted.__name__, "interrupted"
     if not isinstance(error, HeadgateError):
@@ -245,7 +245,7 @@ def _named(error: BaseException) -> tuple[str, str]:
 
 @contextmanager
 def stop_requested() -> Iterator[Callable[[], bool]]:
-    """Take Ctrl-C as a wish to stop after the round, so that no round is torn; the second one stops at once."""
+    """Yield a function that returns True after the first Ctrl-C, to stop after the round; the second Ctrl-C stops at once."""
     noted = False
 
     def note(signum: int, frame: object) -> None:
@@ -256,7 +256,7 @@ def stop_requested() -> Iterator[Callable[[], bool]]:
 
     try:
         before = signal.signal(signal.SIGINT, note)
-    except ValueError:  # not the main thread, which alone is sent signals
+    except ValueError:  # this is not the main thread, which alone receives signals
         yield lambda: False
         return
     try:
@@ -269,4 +269,4 @@ if __name__ == "__main__":
     serve(Connection(int(sys.argv[1])))
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # all is written and sent: taking torch apart first would keep the parent waiting
+    os._exit(0)  # everything is written and sent, and a normal exit of torch would make the parent wait

@@ -1,7 +1,7 @@
-"""Executors do the local training of all clients of all runs for a round. They agree to rounding and differ in speed.
+"""Executors do the local training of all clients of all runs for a round. They agree up to rounding and differ in speed.
 
-An executor is a class with a `name`, a `cost` and a `train`. It is found by an entry point of the group
-`headgate.executors`, or named as `module:Class`. Bits differ between executors, so one table of results takes one executor.
+An executor is a class with `name`, `cost` and `train`. It is registered as an entry point of the group `headgate.executors`,
+or named as `module:Class`. Because of rounding, use the same executor for all results of a table.
 """
 
 from importlib.metadata import EntryPoint, entry_points
@@ -22,17 +22,17 @@ SHIPPED = {
     "compiled": "headgate.kernels.compiled:Compiled",
     "triton": "headgate.kernels.triton_executor:TritonKernels",
 }
-"""Entry points of this package. They stand here and not in its metadata, so that a checkout needs no installation."""
+"""The entry points of this package; they are listed here and not in its metadata, so that a checkout need not be installed"""
 
 
 def available() -> dict[str, EntryPoint]:
-    """Return the entry points of all executors by name: ours, then those of other installed packages."""
+    """Return the entry points of all executors by name: those of this package, then those of other installed packages."""
     ours = {name: EntryPoint(name, value, GROUP) for name, value in SHIPPED.items()}
     return ours | {each.name: each for each in entry_points(group=GROUP) if each.name not in ours}
 
 
 def find(name: str) -> type[Executor[Any]]:
-    """Return the executor class called `name`, or that of `module:Class`; a SettingError says that there is none."""
+    """Return the executor class called `name`, which may be `module:Class`; raise SettingError if it cannot be imported."""
     if ":" in name:
         return find_outside("--executor", name, (Executor,))
     known = available()
@@ -48,10 +48,10 @@ def find(name: str) -> type[Executor[Any]]:
 def choose(
     task: TrainingTask, training: LocalTraining, name: str = "auto", or_else: TrainingTask | None = None
 ) -> Executor[Any]:
-    """Return the executor that trains the task at the least cost; `auto` asks all, anything else only the one of this name.
+    """Return the executor that trains the task at the lowest cost, among all if `name` is `auto`, else the one of this name.
 
-    `or_else` is the same task in another precision, where either will do. If nobody can do it, a SettingError says what the
-    last one said that was asked.
+    `or_else` is the same task in another precision, if both are allowed. If no executor can train the task, raise the
+    SettingError of the executor that was tried last.
     """
     offers: list[tuple[float, int, type[Executor[Any]], TrainingTask]] = []
     refusal = SettingError(f"--executor {name}: cannot train this model with these settings")
@@ -68,8 +68,8 @@ def choose(
     for _, _, own, each in sorted(offers, key=lambda offer: offer[:2]):
         try:
             made = own(each)
-            made.name = name if ":" in name else own.name  # by which it is found again
+            made.name = name if ":" in name else own.name  # the name under which a resumed run finds it
             return made
-        except SettingError as error:  # what shows only when it is tried
+        except SettingError as error:  # some executors detect only here that they cannot train the task
             refusal = error
     raise refusal

@@ -1,11 +1,10 @@
-"""Any model, many clients at a time, in groups of about the same size; on CUDA recorded as a graph.
+"""The executor `batched` trains any model, many clients at a time, in groups with about the same number of samples.
 
-A group of G clients is a rectangle of G x p samples. Rows that only fill it up have no share in a client's loss, so
-they cost time and change nothing. On CUDA a client step is many short kernels, and starting them takes longer than
-running them; a CUDA graph starts all steps at once, but only for shapes it has seen. There groups are therefore
-filled up to few shapes.
+A group of G clients is a rectangle of G x p samples. Padded rows have no share in a client's loss, so they take time but do not
+change the result. On CUDA a client step consists of many short kernels, which take longer to start than to run. A CUDA graph
+starts all steps at once, but only for the shapes for which it was recorded, so groups are padded to few shapes on CUDA.
 
-It is here for small models on CUDA that `triton` cannot train. On the CPU forty logistic runs take 285 ms, and 1,380 by `flat`
+It is for small models on CUDA that `triton` cannot train. On the CPU forty logistic runs take 285 ms, and 1,380 ms with `flat`
 (benchmarks/results/executors.json at a7da4c6), but `gram` and `compiled` take less.
 """
 
@@ -29,19 +28,19 @@ from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, recording, rung, to_device
 
 GRAPHS = 64
-"""How many recorded shapes are kept."""
+"""the largest number of recorded graphs that are kept"""
 Inputs = tuple[Tensor, ...]
-"""Where each client starts (G, P), its images (G, p, C, H, W), labels (G, p) and each sample's share of the average (G, p);
-where cross-entropy is not all, also each sample's factor (G, p) and what is added to each gradient (G, P)."""
+"""the received model of each client (G, P), its images (G, p, C, H, W), its labels (G, p) and the share of each sample in the
+average (G, p); for objectives other than plain cross-entropy, also the factor of each sample (G, p)"""
 Outputs = tuple[Tensor, Tensor]
-"""How far each client moved (G, P), and its loss before (G,)."""
+"""the update of each client (G, P) and its loss before the training (G,)"""
 
 
 class Batched(Executor[Task]):
-    """For any model that torch.func can vmap, full-batch. `note` says so when CUDA graphs had to be given up.
+    """Trains any model that torch.func can vmap, full-batch. `note` reports if CUDA graphs could not be recorded.
 
-    `memory` bounds, roughly, the bytes a group takes; a larger group is cut. `few_shapes` fills groups up to few
-    shapes, as CUDA graphs want it.
+    `memory` is an approximate limit on the bytes of a group; a larger group is divided. `few_shapes` pads groups to few
+    shapes, as CUDA graphs require.
     """
 
     name = "batched"
@@ -60,7 +59,7 @@ class Batched(Executor[Task]):
         self._recorded: OrderedDict[tuple[object, ...], _Recorded] = OrderedDict()
         self._seen: Counter[tuple[object, ...]] = Counter()
         self.saved = self._try_out()
-        # A group costs as much as the rows computed while its kernels are started: in saved numbers, measured.
+        # The rows that can be computed in the time that it takes to start a group's kernels. Measured, in saved numbers.
         self.overhead = (3e6 if cuda else 2.5e5) / self.saved
 
     @classmethod
@@ -96,10 +95,10 @@ class Batched(Executor[Task]):
         return (cross_entropy(logits, labels, reduction="none") * share).sum()
 
     def _descend(self, inputs: Inputs, training: LocalTraining) -> Outputs:
-        """All steps of a group's clients."""
+        """Do all steps of the clients in a group."""
         start, pixels, labels, share, *factors = inputs
         images = self.task.normalised(pixels)
-        # a tensor for each parameter, not views of one: products and convolutions want them contiguous
+        # separate tensors, not views of one: products and convolutions are faster with contiguous parameters
         views = self.task.flat.views(start).items()
         parameters = {name: view.clone(memory_format=torch.contiguous_format) for name, view in views}
         places = list(parameters.values())
@@ -114,7 +113,7 @@ class Batched(Executor[Task]):
                 before = loss if before is None else before
                 descend(places, velocity, [gradients[name] for name in parameters], training)
                 continue
-            with torch.enable_grad():  # a client's answers depend on its own parameters, so one pass back serves all
+            with torch.enable_grad():  # a client's logits depend only on its own parameters, so one backward pass suffices
                 own = {name: place.detach().requires_grad_() for name, place in parameters.items()}
                 logits = self.answers(own, images)
             here = logits.detach().movedim(2, 0)
@@ -128,7 +127,7 @@ class Batched(Executor[Task]):
         return torch.cat([place.flatten(1) for place in places], dim=1) - start, before
 
     def _train(self, inputs: Inputs, training: LocalTraining) -> Outputs:
-        """`_descend`, from a recording once a shape has come back: one seen once may never be seen again."""
+        """Call `_descend`, and from the second time that a shape occurs use a graph, because many shapes occur only once."""
         shape = (*inputs[1].shape[:2], training)
         self._seen[shape] += 1
         if not self.graphs or self._seen[shape] < 2:
@@ -149,7 +148,7 @@ class Batched(Executor[Task]):
     # which clients together
 
     def _groups(self, offsets: Ints, chosen: Ints) -> Iterator[tuple[Group, Ints]]:
-        """Groups that fit into the memory, and the clients in each without those which only fill it up."""
+        """Yield groups that fit into the memory, each with its clients without padding."""
         for group in grouped(offsets, chosen, self.overhead):
             length = rung(group.rows.shape[1]) if self.few_shapes else group.rows.shape[1]
             numbers = 4 * self.task.flat.size + 3 * length * self.saved
@@ -162,7 +161,7 @@ class Batched(Executor[Task]):
                 yield filled, members
 
     def _add(self, after: Tensor, moves: Tensor, runs: Ints, shares: Tensor) -> None:
-        """Adds the clients' moves to their runs, in place, at most one for each run at a time: the order is fixed."""
+        """Add the clients' updates to their runs in place, at most one per run at a time, so that the order is fixed."""
         order = np.argsort(runs, kind="stable")
         turn = np.arange(len(runs)) - np.searchsorted(runs[order], runs[order])
         order = order[np.argsort(turn, kind="stable")]
@@ -170,7 +169,7 @@ class Batched(Executor[Task]):
         first = 0
         for count in np.bincount(turn).tolist():
             now = places[first : first + count]
-            # share 0 times a diverged client would be nan
+            # 0 times the update of a diverged client would be NaN
             added = torch.where(share[now] == 0, torch.zeros_like(share[now]), share[now] * moves[now])
             after.index_add_(0, targets[first : first + count], added)
             first += count
@@ -179,7 +178,7 @@ class Batched(Executor[Task]):
         return to_device(values, self.task.device)
 
     def _try_out(self) -> int:
-        """One step of two clients with one image each; how many numbers a sample saves for the gradient."""
+        """Try one step of two clients with one image each; return how many numbers are saved per sample for the gradient."""
         task = self.task
         start = task.flat.vector(dict(self.model.named_parameters())).expand(2, -1)
         images = torch.zeros(2, 1, *task.shape, dtype=getattr(torch, task.given), device=task.device)
@@ -201,15 +200,15 @@ class Batched(Executor[Task]):
 
 
 class _Recorded:
-    """A function of tensors as a CUDA graph: always the same memory, and always the same shapes."""
+    """A function of tensors, recorded as a CUDA graph with fixed shapes and fixed memory for inputs and outputs."""
 
     def __init__(self, function: Callable[[Inputs], Outputs], inputs: Inputs, pool: Any) -> None:
-        # The graph reads and writes where these lie, and does not keep them alive itself.
+        # The graph reads and writes the memory of these tensors, and does not keep them alive.
         self.inputs: Inputs = tuple(given.clone() for given in inputs)
         beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
-            function(self.inputs)  # libraries set themselves up in a first call, which cannot be recorded
+            function(self.inputs)  # libraries initialise themselves in the first call, which cannot be recorded
         torch.cuda.current_stream().wait_stream(beside)
         torch.cuda.synchronize()
         self.graph = torch.cuda.CUDAGraph()
@@ -217,7 +216,7 @@ class _Recorded:
             self.outputs = function(self.inputs)
 
     def __call__(self, inputs: Inputs) -> Outputs:
-        """The outputs are overwritten by the next call."""
+        """Return the outputs for these inputs; the next call overwrites the outputs."""
         for place, given in zip(self.inputs, inputs, strict=True):
             place.copy_(given)
         self.graph.replay()

@@ -1,4 +1,4 @@
-"""What an executor is given and what it gives back. Arrays are numpy's or torch's, as the executor takes them."""
+"""The base class of executors and its inputs. Arrays are numpy arrays or torch tensors, as the executor requires."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,40 +16,40 @@ from headgate.registry import shown_kind
 
 Ints = NDArray[np.int64]
 Array = Any
-"""numpy's or torch's"""
+"""a numpy array or a torch tensor"""
 
 
 class RaggedBatch(NamedTuple):
-    """All samples of a round, run by run and within a run client by client; client (r, m) is segment r·M + m."""
+    """All samples of a round, sorted by run and within a run by client; client m of run r is segment r·M + m."""
 
     images: Array
-    """(S, C, H, W) uint8, or float32 where the task takes features"""
+    """the images, (S, C, H, W), of type uint8, or float32 if the task takes features"""
     labels: Array
-    """(S,) int64"""
+    """the classes of the samples, (S,), of type int64"""
     offsets: Ints
-    """(R·M + 1,): segment i holds the samples offsets[i] to offsets[i + 1]"""
+    """the bounds of the segments, (R·M + 1,): segment i contains the samples offsets[i] to offsets[i + 1] − 1"""
     factors: Array | None = None
-    """(S,) how much each sample counts in its client's loss, 1 on average over a client; None: all alike"""
+    """the factor of each sample in the loss of its client, (S,), on average 1 over a client; None if all factors are 1"""
 
 
 class Work(NamedTuple):
-    """A round of all runs, as an executor is given it."""
+    """The input of an executor for a round of all runs."""
 
     theta: Array
-    """(R, P) the global models before"""
+    """the global models before the round, (R, P)"""
     batch: RaggedBatch
     weights: Array
-    """(R, M) of the clients' updates"""
+    """the weights of the clients' updates, (R, M)"""
     training: LocalTraining
     seeds: Sequence[int]
-    """(R,)"""
+    """the seed of each run, (R,)"""
     t: int
 
 
 class TrainingTask(ABC):
-    """What is learnt: a model of samples of `shape`, normalised to (x/unit − mean)/std in `dtype`.
+    """A model to be trained on samples of `shape`, which are normalised to (x/unit − mean)/std in `dtype`.
 
-    Images are given as bytes, of which 255 is the unit, and features as float32, in units of 1.
+    Images are stored as bytes, with unit 255, and features as float32, with unit 1.
     """
 
     shape: Shape
@@ -59,16 +59,16 @@ class TrainingTask(ABC):
 
     @property
     def given(self) -> str:
-        """The type of the samples."""
+        """the data type of the samples before they are normalised"""
         return "uint8" if self.unit == BYTE else "float32"
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many parameters the model has."""
+        """the number of parameters of the model, P"""
 
     def check(self, work: Work) -> None:
-        """Refuse what does not belong together before it turns into a wrong number."""
+        """Raise ValueError if shapes or types do not match, because the results would be wrong."""
         theta, batch, (runs, clients) = work.theta, work.batch, work.weights.shape
         if tuple(theta.shape) != (runs, self.size) or theta.dtype != self.dtype:
             wanted = f"({runs}, {self.size}) {self.dtype}"
@@ -86,21 +86,21 @@ Task = TypeVar("Task", bound=TrainingTask)
 
 
 class Executor(ABC, Generic[Task]):
-    """Does the local training of all clients of all runs for one round, and the server's sum of their updates.
+    """Base class of executors: does the local training of all clients of all runs for one round, and sums their updates.
 
-    A subclass has a `name`, a `cost` and a `train`. One that has a faster way to the answers of models (R, P) to images
-    (n, C, H, W) also offers `logits(theta, images)`.
+    A subclass defines `name`, `cost` and `train`. If it can compute the logits of models (R, P) for images (n, C, H, W) faster
+    than torch does, it also defines `logits(theta, images)`.
     """
 
     name: str
     bfloat16 = False
-    """whether it does products in bfloat16 where the task asks for it"""
+    """whether the executor can multiply in bfloat16 if the task requires it"""
     memory: int | None = None
-    """bound on the bytes it takes for itself, where it has one"""
+    """the largest number of bytes that the executor allocates for its own use, None if it has no bound"""
     at_first: str | None = None
-    """what keeps a user waiting before the first round, and never again"""
+    """a message about a wait that occurs only before the very first round, None if there is no wait"""
     note: str | None = None
-    """what it had to give up"""
+    """a message about an optimisation that failed and is no longer used, None if all work"""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -108,44 +108,44 @@ class Executor(ABC, Generic[Task]):
     @classmethod
     @abstractmethod
     def cost(cls, task: Any, training: LocalTraining) -> float | None:
-        """Return about how long a round takes, as a multiple of that of `flat`; `auto` takes the least.
+        """Return the approximate time of a round relative to `flat`; `auto` takes the executor with the lowest cost.
 
-        None means that the task cannot be trained so. A SettingError means the same and says why.
+        Return None, or raise a SettingError with the reason, if the executor cannot train the task with these settings.
         """
 
     def bytes_of_run(self, samples: int, clients: int, training: LocalTraining) -> int | None:
-        """Return what a run takes of the memory while it trains, where that is known."""
+        """Return the bytes of memory that a run needs while it trains, or None if this is not known."""
         return None
 
     def advance(self, *given: Any) -> tuple[Array, Array]:
-        """Check what belongs together, the fields of `Work`, then `train`."""
+        """Check the arguments, which are the fields of `Work`, and call `train`."""
         work = Work(*given)
         self.task.check(work)
         return self.train(work)
 
     @abstractmethod
     def train(self, work: Work) -> tuple[Array, Array]:
-        """Return the global models after a round, (R, P), and each run's loss before it, (R,).
+        """Return the global models after a round, (R, P), and the loss of each run before it, (R,).
 
-        theta[r] becomes theta[r] + Σ_m weights[r, m]·(what client m makes of it − theta[r]). A client without
-        samples or with weight 0 adds nothing, so a run of only such clients stays as it is, to the bit. The loss
-        is the mean cross-entropy over all samples of the run at theta[r], nan where there are none, whatever the clients
-        minimise. Arguments are left alone.
+        The new model of run r is theta[r] + Σ_m weights[r, m]·(local model of client m − theta[r]). A client without samples or
+        with weight 0 adds nothing, so the model of a run of only such clients does not change in any bit. The loss is the mean
+        cross-entropy over all samples of the run at theta[r], for any objective of the clients; it is NaN if the run has no
+        samples. The arguments are not changed.
         """
 
     @classmethod
     def refused(cls, why: str) -> SettingError:
-        """Return an error that names this executor."""
+        """Return a SettingError that names this executor and states why it cannot be used."""
         return SettingError(f"--executor {cls.name}: {why}")
 
     @classmethod
     def need_full_batch(cls, training: LocalTraining) -> None:
-        """Refuse mini-batches."""
+        """Raise SettingError if the settings use mini-batches."""
         if training.batch_size is not None:
             raise cls.refused(f"full-batch only, training.batch_size = {training.batch_size}")
 
     @classmethod
     def need_plain_loss(cls, training: LocalTraining) -> None:
-        """Refuse other objectives than cross-entropy."""
+        """Raise SettingError if the objective is not plain cross-entropy."""
         if not training.plain:
             raise cls.refused(f"plain cross-entropy only, objective.kind = {shown_kind(OBJECTIVE, training.objective)}")

@@ -1,7 +1,7 @@
-"""Any model, client by client, with little around the arithmetic: made for the CPU, where a loop beats vmap.
+"""The executor `flat` trains any model, client by client, with little overhead. On the CPU this loop is faster than vmap.
 
-It is here for models that `compiled` does not know, and for mini-batches: a round of LeNet takes 335 ms on one thread, 424 by
-`batched` and 730 by a lean loop (benchmarks/results/executors.json at a7da4c6).
+It is for models that `compiled` does not support, and for mini-batches. A round of LeNet takes 335 ms on one thread, 424 ms
+with `batched` and 730 ms with a simple loop (benchmarks/results/executors.json at a7da4c6).
 """
 
 import copy
@@ -17,9 +17,9 @@ from headgate.simulation.executors.types import Task, native_kernels
 
 
 class FlatLoop(Executor[Task]):
-    """One model serves all clients: its parameters are views of one vector, which a client starts from and moves.
+    """Trains all clients with one model, whose parameters are views of one vector that is reset for each client.
 
-    A run's numbers do not depend on the runs beside it, to the bit.
+    The results of a run do not depend on the other runs, to the bit.
     """
 
     name = "flat"
@@ -65,7 +65,7 @@ class FlatLoop(Executor[Task]):
     def _descend(
         self, images: Tensor, labels: Tensor, factors: Tensor | None, training: LocalTraining, seed: int, client: int, t: int
     ) -> Tensor:
-        """Move the vector by the client's local training; return the loss of all its samples before that."""
+        """Train the vector on the client's samples; return the mean loss of these samples before the training."""
         before, slopes = None, None
         if not training.plain or training.batch_size is not None:
             with torch.no_grad():

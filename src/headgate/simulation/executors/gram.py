@@ -1,17 +1,17 @@
-"""Full-batch descent on a linear model without ever making a client's model.
+"""The executor `gram` does full-batch descent on a linear model without computing the models of the clients.
 
-A client's gradient is C·X with X its n samples (n x features) and C = (P − Y)/n the coefficients, where P is the
-predicted and Y the true class of each sample (classes x n). So its model only moves along its own samples, and
-its logits Z on them follow Z ← Z − lr·C·(XXᵀ): a step needs the n x n Gram matrix, not the features. Weight decay λ shrinks
-all of it, Z ← (1 − lr·λ)·Z − lr·C·(XXᵀ). The server's update is one product of all clients' summed coefficients, weighted,
-with all samples of the run. This is exact. It is here because a round of a logistic run takes 0.98 ms, and 3.62 by `compiled`
+A client's gradient is C·X, where X is its n samples (n x features) and C = (P − Y)/n the coefficients, with the predicted
+probabilities P and the true classes Y of its samples (classes x n). Its update is therefore a combination of its own samples,
+and their logits Z follow Z ← Z − lr·C·(XXᵀ): a step needs the n x n Gram matrix, not the features. With weight decay λ,
+Z ← (1 − lr·λ)·Z − lr·C·(XXᵀ). The server's update is one product of the summed and weighted coefficients of all clients with
+all samples of the run. No step is an approximation. A round of a logistic run takes 0.98 ms, and 3.62 ms with `compiled`
 (benchmarks/results/executors.json at a7da4c6).
 
-Neighbouring small clients of a run share a bin, one Gram matrix whose entries between different clients are zero: fewer and
-larger products. All arrays are class-major, (classes, samples), so that softmax is vectorised over samples.
+Adjacent small clients of a run share a bin: one Gram matrix whose entries between different clients are zero. This needs fewer
+and larger products. All arrays are class-major, (classes, samples), so that softmax is vectorised over samples.
 
-The arrays are so small that starting an operation takes as long as doing it; numpy starts one in a third of torch's time. One
-thread does it all: to wake another takes longer, and so bits do not depend on the number of threads.
+The arrays are so small that starting an operation takes as long as computing it; numpy starts one in a third of torch's time.
+One thread is used, because waking another takes longer, and so that results do not depend on the number of threads, to the bit.
 """
 
 import math
@@ -33,16 +33,16 @@ from headgate.learning.objectives import LocalAnswers
 from headgate.simulation.executors.executor import Executor, Ints, RaggedBatch, TrainingTask, Work
 
 BIN = 48
-"""Rows of a bin of small clients: more make the products of a step dearer, fewer make more of them. Measured."""
+"""the most rows in a bin of small clients: larger bins have slower products, smaller bins have more products. Measured"""
 FEW = 32
-"""samples whose products are quicker all done than half of them. Measured"""
+"""the number of samples up to which computing all their products is faster than computing half of them. Measured"""
 Floats = NDArray[Any]
-"""float32 or float64, as the task says."""
+"""an array of float32 or float64, depending on the task"""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearTask(TrainingTask):
-    """A model that is linear in the pixels: a matrix (classes, features) and, with `bias`, a number for each class."""
+    """A task whose model is linear in the pixels: a matrix (classes, features) and, with `bias`, one number per class."""
 
     shape: Shape
     classes: int
@@ -57,21 +57,21 @@ class LinearTask(TrainingTask):
         return self.classes * (math.prod(self.shape) + self.bias)
 
     def normalise(self, images: NDArray[Any], samples: Floats) -> None:
-        """Images (S, C, H, W) as the model takes them, into samples (S, features)."""
+        """Write the normalised images (S, C, H, W) into `samples` (S, features)."""
         scale, shift = self.line
         channels = samples.reshape(len(images), len(scale), math.prod(self.shape[1:]))
-        channels[:] = images.reshape(channels.shape)  # bytes multiplied as they are take longer
+        channels[:] = images.reshape(channels.shape)  # converted first, because the product with bytes is slower
         channels *= scale
         channels += shift
 
     @cached_property
     def line(self) -> tuple[Floats, Floats]:
-        """(x/unit − mean)/std as scale·x + shift."""
+        """the normalisation (x/unit − mean)/std as (scale, shift) of scale·x + shift, each (C, 1)"""
         mean, std = (np.array(values)[:, None] for values in (self.mean, self.std))
         return (1 / (self.unit * std)).astype(self.dtype), (-mean / std).astype(self.dtype)
 
     def of_bytes(self, models: Floats) -> Floats:
-        """The models (R, P) as linear ones of what is given, (features + 1, R·classes); last comes the weight of a 1."""
+        """Return the models (R, P) as weights of unnormalised images, (features + 1, R·classes); the last row is the bias."""
         weight, bias = self.matrices(models)
         scale, shift = self.line
         channels = weight.reshape(-1, len(scale), math.prod(self.shape[1:]))
@@ -84,21 +84,21 @@ class LinearTask(TrainingTask):
         return scaled
 
     def matrices(self, models: Any) -> tuple[Any, Any]:
-        """Weights (R, classes, features) and biases (R, classes, 1) as views of the models; without biases, None."""
+        """Return views of the weights (R, classes, features) and the biases (R, classes, 1), or None if there are no biases."""
         size = self.classes * math.prod(self.shape)
         weight = models[:, :size].reshape(-1, self.classes, math.prod(self.shape))
         return weight, models[:, size:, None] if self.bias else None
 
 
 class Gram(Executor[Any]):
-    """Full-batch, on the CPU: for a `LinearTask` on numpy's arrays, within `one_thread`, and for a torch task that is one."""
+    """Trains full-batch on the CPU: a `LinearTask` with numpy arrays, within `one_thread`, or a linear task of torch."""
 
     name = "gram"
 
     def __init__(self, task: Any) -> None:
         super().__init__(task)
         self.linear: LinearTask = task
-        if not isinstance(task, LinearTask):  # a torch task that is a Flatten and a Linear
+        if not isinstance(task, LinearTask):  # a torch task whose model is a Flatten and a Linear
             bias, dtype = task.size > task.classes * math.prod(task.shape), np.dtype(str(task.dtype).removeprefix("torch."))
             self.linear = LinearTask(task.shape, task.classes, task.mean, task.std, dtype, bias, task.unit)
 
@@ -131,7 +131,7 @@ class Gram(Executor[Any]):
         if not isinstance(work.theta, np.ndarray):
             return self._train_tensors(work)
         models, (images, labels, offsets, factors), weights, training, *_ = work
-        if labels.size and labels.view(np.uint64).max() >= self.linear.classes:  # a negative one is huge there
+        if labels.size and labels.view(np.uint64).max() >= self.linear.classes:  # as uint64, a negative label is very large
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.linear.classes}")
         runs, sizes = slices(offsets[:: weights.shape[1]]), offsets[1:] - offsets[:-1]
         bins = slices(binned(offsets, weights.shape[1])) if training.steps > 1 else []
@@ -141,7 +141,7 @@ class Gram(Executor[Any]):
             moves, losses = _descended(logits, labels, sizes, weights, training, spans, factors)
             held = sizes.reshape(weights.shape).sum(axis=1)
             means = np.bincount(np.arange(len(held)).repeat(held), losses, minlength=len(held)) / held  # 0/0 is nan
-            after = np.empty(models.shape, models.dtype)  # the models after their samples' moves: one product for each run
+            after = np.empty(models.shape, models.dtype)  # first the update of each run, which is one product
             weight, bias = self.linear.matrices(after)
             for r, run in enumerate(runs):
                 np.matmul(moves[:, run], samples[run], weight[r])
@@ -156,9 +156,9 @@ class Gram(Executor[Any]):
     def _measured(
         self, models: Floats, images: NDArray[Any], runs: list[slice], bins: list[slice], clients: list[slice]
     ) -> tuple[Floats, Floats, list[Floats]]:
-        """All samples, normalised; their logits (classes, S) at the model of their run; the Gram matrices of the bins.
+        """Return all samples, normalised; their logits (classes, S) with the model of their run; the Gram matrices of the bins.
 
-        Run by run, so that a run's samples are still in the cache when they are multiplied.
+        Runs are processed one by one, so that the samples of a run are in the cache when they are multiplied.
         """
         weight, bias = self.linear.matrices(models)
         room = np.empty((len(images) + 1, weight.shape[2]), self.linear.dtype)
@@ -176,10 +176,10 @@ class Gram(Executor[Any]):
         return samples, logits, grams
 
     def _gram(self, room: Floats, span: slice, clients: Iterator[slice]) -> Floats:
-        """The Gram matrix (p, p) of a bin of samples, zero between samples of different clients.
+        """Return the Gram matrix (p, p) of a bin of samples, with zeros between samples of different clients.
 
-        Few samples are multiplied with one row too many: numpy has a matrix times its own transpose done by a routine that
-        does half of the work, and of a small one takes twice as long.
+        A client with few samples is multiplied with one extra row. Without this row, numpy detects the product of a matrix
+        with its own transpose and calls a routine that computes only half of it, but takes twice as long for a small matrix.
         """
         gram = np.zeros((span.stop - span.start,) * 2, room.dtype)
         more = 1 if self.linear.bias else 0  # the weight of one more feature, which is always 1
@@ -201,18 +201,18 @@ def _descended(
     bins: list[tuple[slice, Floats]],
     factors: Floats | None,
 ) -> tuple[Floats, Floats]:
-    """What each sample adds to its run's model, as a factor for each class, (classes, S), and its cross-entropy before, (S,).
+    """Return the coefficient of each sample in its run's update, (classes, S), and its cross-entropy before, (S,).
 
-    `logits` (classes, S) are the received models', `sizes` those of the clients, `bins` the Gram matrices of neighbouring
-    samples. Cross-entropy is descended in place, which takes three quarters of the time of any other objective.
+    `logits` (classes, S) are those of the received models, `sizes` the numbers of samples of the clients, `bins` the Gram
+    matrices of adjacent samples. Plain cross-entropy is computed in place and takes three quarters of the time of others.
     """
     weight, plain = weights.reshape(-1), training.plain
-    # A client of weight 0 stands still: what it would have become is worth exactly nothing.
+    # A client of weight 0 is not trained, because its update would be multiplied by 0.
     share = (-training.lr * (weight != 0) / sizes).astype(logits.dtype).repeat(sizes)
     if factors is not None:
         share *= factors
     here, total, truth, velocity = logits.copy(), *np.zeros((3, *logits.shape), logits.dtype)
-    own = labels * len(labels) + np.arange(len(labels))  # of each sample, where its class is
+    own = labels * len(labels) + np.arange(len(labels))  # the flat index of each sample's true class
     truth.put(own, share if plain else 1)
     held = None if plain else _classes_held(labels, sizes, len(logits)).astype(logits.dtype).repeat(sizes, axis=1)
     places = [(total[:, span], gram, here[:, span]) for span, gram in bins]
@@ -230,7 +230,7 @@ def _descended(
             change = here
             here -= np.maximum.reduce(here, axis=0, out=factor)
             if not step:
-                here.take(own, None, losses, "clip")  # as they are inside, there is nothing to clip, nor to look for
+                here.take(own, None, losses, "clip")  # all indices are valid; this mode skips the check of their bounds
             np.exp(here, here)
             np.add.reduce(here, axis=0, out=factor)
             if not step:
@@ -250,9 +250,9 @@ def _descended(
 
 
 def shares_after(training: LocalTraining) -> list[float]:
-    """Return how much of a client's model is the received one, before and after each step.
+    """Return the factor of the received model in a client's model, before and after each step.
 
-    Weight decay shrinks a model towards zero, so the model is a share of the received one and what its samples add.
+    Weight decay shrinks a model towards zero, so the model is the received one times this factor plus its samples' terms.
 
     >>> shares_after(LocalTraining(lr=0.5, steps=2, weight_decay=0.5))
     [1.0, 0.75, 0.5625]
@@ -265,7 +265,7 @@ def shares_after(training: LocalTraining) -> list[float]:
 
 
 def _classes_held(labels: Ints, sizes: Ints, classes: int) -> Ints:
-    """How many samples of each class each client holds, (classes, clients).
+    """Return how many samples of each class each client holds, (classes, clients).
 
     >>> _classes_held(np.array([1, 1, 0]), np.array([2, 0, 1]), 2).tolist()
     [[0, 0, 1], [2, 0, 0]]
@@ -276,7 +276,7 @@ def _classes_held(labels: Ints, sizes: Ints, classes: int) -> Ints:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Have numpy multiply in one thread, so that bits do not depend on how many there are."""
+    """Make numpy multiply in one thread, so that results do not depend on the number of threads, to the bit."""
     many = [(library, number) for library in _blas() if (number := library.num_threads) != 1]
     for library, _ in many:
         library.set_num_threads(1)
@@ -289,18 +289,18 @@ def one_thread() -> Iterator[None]:
 
 @cache
 def _blas() -> list[Any]:
-    return list(ThreadpoolController().select(user_api="blas").lib_controllers)  # looks for them, which takes milliseconds
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)  # cached: the search takes milliseconds
 
 
 def binned(offsets: Ints, clients: int) -> Ints:
-    """Offsets of the bins: neighbouring clients of one run together, up to BIN rows, or one larger client; none empty.
+    """Return the offsets of the bins; a bin has adjacent clients of one run with at most BIN rows, or one larger client.
 
     >>> binned(np.array([0, 20, 35, 35, 95, 100, 110, 115]), clients=6)
     array([  0,  35,  95, 110, 115])
     """
     edges = [0]
     for segment, (first, last) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
-        # a bin ends before a client that would overfill it, and where a run ends
+        # a bin ends before a client that exceeds its size, and at the end of a run
         if first > edges[-1] and (segment % clients == 0 or last - edges[-1] > BIN):
             edges.append(first)
     return np.array([*edges, offsets[-1]] if offsets[-1] > edges[-1] else edges, dtype=np.int64)

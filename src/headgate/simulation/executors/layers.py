@@ -1,4 +1,4 @@
-"""What executors that do a module's layers themselves ask of them."""
+"""Tests of torch modules for executors that compute the layers themselves."""
 
 from typing import TypeGuard
 
@@ -6,9 +6,9 @@ from torch import nn
 
 
 def is_chain(module: nn.Module) -> TypeGuard[nn.Sequential]:
-    """Whether its layers, one after the other, are all that it does: a Sequential, or a subclass that leaves `forward` alone.
+    """Return whether a module does nothing but call its layers in order: a Sequential, or a subclass with the same `forward`.
 
-    Where a call of it or of a part of it does anything else, by a `forward` of its own or by a hook, it is none.
+    A module is not a chain if it or a part of it does more, through a hook or a `forward` set on the instance.
     """
     if not isinstance(module, nn.Sequential):
         return False
@@ -23,7 +23,7 @@ def _does_more(module: nn.Module) -> bool:
 
 
 def is_linear(model: nn.Module) -> bool:
-    """Whether the module is exactly a Flatten and a Linear: the layers are looked at, not a name."""
+    """Return whether the module consists of exactly a Flatten and a Linear; this depends on its layers, not on a name."""
     if not is_chain(model) or len(model) != 2:
         return False
     flatten, linear = model
@@ -31,8 +31,8 @@ def is_linear(model: nn.Module) -> bool:
 
 
 def is_plain(module: nn.Module) -> bool:
-    """A convolution that is square, of stride 1 and one group, padded with zeros; a pooling of square windows side by side;
-    a Flatten of all but the samples. Other layers always are."""
+    """Return whether a layer has plain settings: a convolution is square, with stride 1, one group and zero padding; a max
+    pooling has adjacent square windows; a Flatten keeps only the sample dimension. Other layers are always plain."""
     if isinstance(module, nn.Conv2d):
         plain = (module.stride, module.dilation, module.groups, module.padding_mode) == ((1, 1), (1, 1), 1, "zeros")
         return plain and min(side(module.kernel_size), side(module.padding)) >= 0
@@ -44,6 +44,6 @@ def is_plain(module: nn.Module) -> bool:
 
 
 def side(size: int | str | tuple[int, ...]) -> int:
-    """The one number of a size that is the same both ways, −1 if there is none."""
+    """Return the side of a square size, or −1 if the size is not square or not a number."""
     one, *others = {*size} if isinstance(size, tuple) else {size}
     return one if isinstance(one, int) and not others else -1

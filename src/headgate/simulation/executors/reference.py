@@ -1,6 +1,6 @@
-"""The paper's local training and aggregation as they are written, client by client in float64.
+"""The executor `reference` computes the equations of the paper literally, client by client in float64.
 
-The other executors are tested against it. A round of LeNet takes 555 ms on one thread, nine times as long as by `compiled`
+The other executors are tested against it. A round of LeNet takes 555 ms on one thread, nine times as long as with `compiled`
 (benchmarks/results/executors.json at a7da4c6).
 """
 
@@ -22,7 +22,7 @@ from headgate.theory.labels import paper
 
 @paper("eq:local-update", "eq:global-aggregation")
 class Reference(Executor[Task]):
-    """Slow and plain; takes any model and any local training. It computes in float64 and answers in theta's dtype."""
+    """Trains any model with any local training, slowly. It computes in float64 and returns models in the dtype of theta."""
 
     name = "reference"
 
@@ -79,7 +79,7 @@ class Reference(Executor[Task]):
 
 @paper("eq:local-empirical-risk")
 def empirical_risk(model: nn.Module, theta: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-    """The mean loss of the model at theta."""
+    """Return the mean cross-entropy of the model with parameters theta over the images."""
     return cross_entropy(functional_call(model, Flat(model).views(theta), (images,)), labels)
 
 
@@ -93,7 +93,7 @@ def local_gradient(model: nn.Module, theta: Tensor, images: Tensor, labels: Tens
 
 
 def gradient_by_slopes(model: nn.Module, theta: Tensor, images: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor:
-    """Where another objective than cross-entropy is minimised: `slope` of it by the model's answers."""
+    """Return the gradient of an objective other than cross-entropy; `slope` returns its derivative by the logits."""
     theta = theta.detach().requires_grad_()
     with torch.enable_grad():
         logits = functional_call(model, Flat(model).views(theta), (images,))
@@ -103,6 +103,6 @@ def gradient_by_slopes(model: nn.Module, theta: Tensor, images: Tensor, slope: C
 
 @paper("eq:local-gd")
 def descend(theta: Tensor, velocity: Tensor, gradient: Tensor, training: LocalTraining) -> tuple[Tensor, Tensor]:
-    """One step, and the velocity after it; the paper's step has neither momentum nor weight decay."""
+    """Return the parameters and the velocity after one step; the step of the paper has no momentum and no weight decay."""
     velocity = training.momentum * velocity + gradient + training.weight_decay * theta
     return theta - training.lr * velocity, velocity

@@ -1,9 +1,9 @@
-"""Any model on CUDA with torch alone: client after client, several at a time on streams of their own.
+"""The executor `streams` trains any model on CUDA with torch alone, several clients in parallel, each on a CUDA stream.
 
-A gradient step is compiled by torch.compile and recorded as a CUDA graph for every stream and size; sizes are filled up to
-few. Parameters are kept in the task's dtype, and arithmetic is done on copies in bfloat16 where the task asks for it,
-images and weights with channels last, which is fastest on tensor cores. It is here for large models that `triton` cannot train:
-a round of ResNet-9 takes 49.0 ms on an H200, and 453 by a lean loop (benchmarks/results/gpu.json at f27e21c).
+A gradient step is compiled by torch.compile and recorded as a CUDA graph for every stream and size; buffers are padded to few
+sizes. Parameters are stored in the task's dtype. Arithmetic uses copies of them, in bfloat16 if the task requires it, with the
+channels last in memory, which is fastest on tensor cores. `streams` is for large models that `triton` cannot train: a round of
+ResNet-9 takes 49.0 ms on an H200, and 453 ms with a simple loop (benchmarks/results/gpu.json at f27e21c).
 """
 
 import copy
@@ -24,11 +24,11 @@ from headgate.simulation.executors.executor import Executor, Work
 from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
 
 STREAMS = 5
-"""fewer leave the GPU idle between small kernels, more only share it"""
+"""the number of streams on a GPU: with fewer the GPU is idle between small kernels, and more are not faster"""
 
 
 class CudaStreams(Executor[Task]):
-    """`note` says so when a step could not be compiled or recorded. A run's numbers do not depend on the runs beside it."""
+    """Trains clients on parallel streams; `note` reports if a step could not be compiled or recorded. Runs are independent."""
 
     name, bfloat16 = "streams", True
 
@@ -38,8 +38,8 @@ class CudaStreams(Executor[Task]):
         self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
         self.compiled = cuda if compiled is None else compiled
         self.graphs = cuda
-        torch.backends.cudnn.deterministic |= cuda  # it adds up in one order only
-        # A size that comes second is compiled for any size, so few sizes or many cost two compilations.
+        torch.backends.cudnn.deterministic |= cuda  # cuDNN then always adds in the same order
+        # The second size is compiled for all sizes, so any number of sizes needs at most two compilations.
         self._fast_loss: Callable[..., Tensor] = torch.compile(self._loss) if self.compiled else self._loss
         self.lanes = [_Lane(task, self.model) for _ in range(streams or (STREAMS if cuda else 1))]
 
@@ -70,7 +70,7 @@ class CudaStreams(Executor[Task]):
                     lane.finish(start, weights[r, m], loss * sizes[m])
             for lane in self.lanes:
                 lane.join()
-            # lanes are added in their order, and a client's lane depends on the sizes alone: the sum repeats to the bit
+            # the order of the lanes is fixed, and a client's lane depends only on the sizes, so the sum repeats to the bit
             if busy:
                 after[r] += sum(lane.moved for lane in self.lanes)
             total = sum((lane.loss for lane in self.lanes), theta.new_zeros(()))
@@ -82,7 +82,7 @@ class CudaStreams(Executor[Task]):
     def _descend(
         self, lane: "_Lane", images: Tensor, labels: Tensor, training: LocalTraining, seed: int, client: int, t: int
     ) -> Tensor:
-        """All its steps; the loss of all its samples before them."""
+        """Do all steps of a client in a lane; return the mean loss of all its samples before the first step."""
         pixels = self.task.normalised(images).to(self.task.arithmetic, memory_format=torch.channels_last)
         before = None
         if training.batch_size is not None:
@@ -101,12 +101,12 @@ class CudaStreams(Executor[Task]):
         return before
 
     def _step(self, lane: "_Lane", inputs: "_Inputs", training: LocalTraining) -> Tensor:
-        """A gradient step and the loss before it, recorded where it can be."""
+        """Do a gradient step, from a recorded graph if possible; return the loss before the step."""
         if not self.graphs:
             return self._plain_step(lane, inputs, training)
         if training not in inputs.recorded:
-            kept = [place.clone() for place in (*lane.places, *lane.velocity)]  # as recording takes steps
-            self._plain_step(lane, inputs, training)  # compiles what is new
+            kept = [place.clone() for place in (*lane.places, *lane.velocity)]  # because the recording does steps
+            self._plain_step(lane, inputs, training)  # compiles the step for a new size
             self._plain_step(lane, inputs, training)
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
@@ -138,9 +138,9 @@ class CudaStreams(Executor[Task]):
         if self.compiled:
             try:
                 with warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", "TensorFloat32")  # float32 is meant where it is asked for
+                    warnings.filterwarnings("ignore", "TensorFloat32")  # float32 is intended, not the faster TensorFloat32
                     return self._fast_loss(*given)
-            except Exception as error:  # whatever a compiler does not like
+            except Exception as error:  # a compiler may fail with any error
                 self.compiled = False
                 self.note = f"torch.compile given up, slower: {in_one_line(error)[:200]}"
         return self._loss(*given)
@@ -151,29 +151,29 @@ class CudaStreams(Executor[Task]):
 
 
 class _Inputs:
-    """Where a lane's step of one size finds its samples, and its recordings."""
+    """The input tensors of a lane's step for one size, and the graphs that were recorded with them."""
 
     def __init__(self, task: Task, size: int) -> None:
         self.images = torch.zeros(size, *task.shape, dtype=task.arithmetic, device=task.device)
         self.images = self.images.to(memory_format=torch.channels_last)
         self.labels = torch.zeros(size, dtype=torch.int64, device=task.device)
         self.share = torch.zeros(size, dtype=task.dtype, device=task.device)
-        """each sample's in the loss; 0 for those that only fill up"""
+        """the share of each sample in the loss, (size,); 0 for padding"""
         self.recorded: dict[LocalTraining, tuple[Any, Tensor]] = {}
 
 
 class _Lane:
-    """One stream, and the one client at a time that moves along it."""
+    """A stream on which clients are trained one after the other."""
 
     def __init__(self, task: Task, model: torch.nn.Module) -> None:
         self.task = task
         self.stream: Any = torch.cuda.Stream() if task.device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.pool = torch.cuda.graph_pool_handle() if self.stream else None
         self.parameters = {name: _channels_last(each.detach().clone()) for name, each in model.named_parameters()}
-        """in the arithmetic's dtype"""
+        """the parameters by name, in the dtype of the arithmetic"""
         self.low = [each.requires_grad_() for each in self.parameters.values()]
         self.places = [torch.empty_like(each, dtype=task.dtype, requires_grad=False) for each in self.low]
-        """in the task's dtype"""
+        """the parameters in the task's dtype"""
         self.velocity = [torch.empty_like(place) for place in self.places]
         self.sizes: dict[int, _Inputs] = {}
 
@@ -181,7 +181,7 @@ class _Lane:
         return torch.cuda.stream(self.stream) if self.stream else nullcontext()
 
     def begin(self) -> None:
-        """A run: nothing moved yet."""
+        """Begin a run: set the lane's sum of updates and its loss to zero."""
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream())
         with self.current():
@@ -201,7 +201,7 @@ class _Lane:
             torch._foreach_zero_(self.velocity)
 
     def put_back(self, kept: list[Tensor]) -> None:
-        """Parameters and velocities as they were."""
+        """Restore the parameters and velocities from these copies."""
         with torch.no_grad():
             torch._foreach_copy_([*self.places, *self.velocity], kept)
             torch._foreach_copy_(self.low, self.places)
@@ -218,7 +218,7 @@ class _Lane:
         return inputs
 
     def finish(self, theta: Tensor, share: Tensor, loss: Tensor) -> None:
-        """Adds the client's move; one of share 0 adds nothing, not even a nan."""
+        """Add the client's weighted update and its loss to the sums; with share 0 even an update of NaN adds nothing."""
         move = torch.cat([place.reshape(-1) for place in self.places]) - theta
         self.moved += torch.where(share == 0, torch.zeros_like(move), share * move)
         self.loss += loss

@@ -1,4 +1,4 @@
-"""A task for executors on torch, and how ragged buffers become few rectangles."""
+"""The task of executors that use torch, and functions that arrange buffers of different sizes in a few rectangles."""
 
 import gc
 import platform
@@ -19,13 +19,13 @@ from headgate.learning.networks import Flat
 from headgate.simulation.executors.executor import Ints, TrainingTask
 
 LARGE = 1_000_000
-"""parameters from which on one client keeps a GPU busy: then clients go side by side, not together"""
+"""the number of parameters from which one client occupies a GPU, so that clients train on several streams, not in a batch"""
 ON_ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
 @dataclass(frozen=True, eq=False)
 class Task(TrainingTask):
-    """Any torch module."""
+    """A task whose model is any torch module."""
 
     model: nn.Module
     shape: Shape
@@ -35,7 +35,7 @@ class Task(TrainingTask):
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     bfloat16: bool = False
-    """products in bfloat16; parameters stay in `dtype`"""
+    """whether products are computed in bfloat16; parameters stay in `dtype`"""
     unit: float = BYTE
 
     @property
@@ -51,23 +51,23 @@ class Task(TrainingTask):
         return self.flat.size
 
     def normalised(self, images: Tensor) -> Tensor:
-        """Images (S, C, H, W) as the model takes them, on the device."""
+        """Return the images (S, C, H, W), normalised and on the device."""
         scale, shift = self.line
-        own = images.to(self.device, self.dtype, copy=self.unit != BYTE)  # bytes become others anyway
+        own = images.to(self.device, self.dtype, copy=self.unit != BYTE)  # the conversion of bytes always makes a copy
         return own.mul_(scale).add_(shift)
 
     @cached_property
     def line(self) -> tuple[Tensor, Tensor]:
-        """(x/unit − mean)/std as scale·x + shift."""
+        """the normalisation (x/unit − mean)/std as (scale, shift) of scale·x + shift, each (C, 1, 1)"""
         mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (self.mean, self.std))
         return (1 / (self.unit * std)).to(self.device, self.dtype), (-mean / std).to(self.device, self.dtype)
 
 
 @contextmanager
 def native_kernels() -> Iterator[None]:
-    """Switch oneDNN and NNPACK off on ARM, where torch's own kernels are up to twice as fast on small images.
+    """Disable oneDNN and NNPACK on ARM, where torch's own kernels are up to twice as fast for small images.
 
-    Other processors were not measured, and nothing is switched on them.
+    On other processors, which were not measured, nothing is changed.
     """
     if not ON_ARM:
         yield
@@ -83,10 +83,10 @@ def native_kernels() -> Iterator[None]:
 
 @contextmanager
 def recording(graph: Any, **where: Any) -> Iterator[None]:
-    """torch.cuda.graph, during which no garbage is collected.
+    """Record a CUDA graph like torch.cuda.graph, with garbage collection disabled.
 
-    An older graph that is garbage may be freed at any moment. While another one is recorded CUDA does not permit it, and
-    the recording fails.
+    The garbage collector may free an older graph at any time. CUDA does not permit this while another graph is recorded,
+    and the recording would fail.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -99,7 +99,7 @@ def recording(graph: Any, **where: Any) -> Iterator[None]:
 
 
 def rung(n: int) -> int:
-    """The next number of a ladder with four rungs to each doubling: few shapes for many sizes.
+    """Round n up to a number of a sequence with four steps per doubling, so that many sizes need few shapes.
 
     >>> [rung(n) for n in (1, 4, 7, 8, 9, 16, 17, 33)]
     [1, 4, 7, 8, 10, 16, 20, 40]
@@ -109,26 +109,26 @@ def rung(n: int) -> int:
 
 
 def to_device(values: NDArray[Any], device: torch.device) -> Tensor:
-    """An array on the device; the host does not wait for what the device is doing."""
+    """Copy an array to the device; the host does not wait for the device."""
     tensor = torch.from_numpy(values)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class Group(NamedTuple):
-    """Segments of nearly the same size, as a rectangle: G segments of p rows."""
+    """Segments of nearly the same size, arranged in a rectangle of G segments with p rows each."""
 
     members: Ints
-    """(G,) which segments"""
+    """the numbers of the segments, (G,)"""
     rows: Ints
-    """(G, p) which samples; a shorter segment is filled up with its own last sample, as sane as any other"""
+    """the numbers of the samples, (G, p); a shorter segment is padded with its last sample, so padding is valid data"""
     real: NDArray[np.bool_]
-    """(G, p) False where a row only fills up"""
+    """whether a row is a sample of the segment and not padding, (G, p)"""
 
 
 def grouped(offsets: Ints, chosen: Ints, overhead: float) -> list[Group]:
-    """The chosen segments, none empty, in groups from the largest down: a group that fills up more than `overhead` rows is cut.
+    """Divide the chosen segments, none empty, into groups by size, largest first, each with at most `overhead` padded rows.
 
-    `overhead` says how many rows cost as much as handling one more group.
+    `overhead` is the number of rows whose computation takes as long as the handling of one more group.
 
     >>> [group.rows.tolist() for group in grouped(np.array([0, 1, 2, 4, 9]), np.arange(4), overhead=2)]
     [[[4, 5, 6, 7, 8]], [[0, 0], [1, 1], [2, 3]]]
