@@ -1,4 +1,4 @@
-"""A public name without a word about it is a warning, and so an error; so is one of the front door that no page has."""
+"""A public name without a docstring is a warning, and so an error; so is a main function that no page documents."""
 
 from sphinx.util import logging
 
