@@ -121,7 +121,7 @@ class Node(NamedTuple):
     node: int
     client: int
     since: float
-    """time at which the node last became this client, by the count of `Roster`"""
+    """logical time at which the node last became this client, counted by `Roster`"""
 
 
 class LedgerStore(Durable):
