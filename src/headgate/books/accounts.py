@@ -36,7 +36,7 @@ class OpenRound:
     kept_from: Ints
     limit: Ints | None
     outstanding: Mapping[int, Mapping[int, Ordered]]
-    """orders without a report: client → round → order, including this round"""
+    """orders without an answer, client → round → order, including those of this round"""
 
     @property
     def t(self) -> int:
@@ -160,7 +160,7 @@ class Accounts:
         """Return the state of a client by its last valid answer; zeros before the first one."""
         return self.clients.get(client, ClientRow(client, 0, 0, False, 0, 0, 0, 0))
 
-    # the two halves of a round
+    # begin, judge and settle a round
 
     def begin(self, price: Floats, present: Collection[int], supply: Supply = EVERYTHING, when: str | None = None) -> OpenRound:
         """Begin the next round and write its orders to the clients in `present`; after a crash, return the written round."""
@@ -185,7 +185,7 @@ class Accounts:
         return OpenRound(orders, self.ledger, buffers.kept_from(self.ledger, orders.t), buffers.limit, outstanding)
 
     def amend(self, change: Amendment, by: str, why: str = "", order: tuple[int, int] | None = None) -> None:
-        """Write an amendment and apply it; refuse an invalid one, and any if the policy may spend more than its money."""
+        """Write an amendment and apply it; refuse an invalid one, and any if the policy does not keep to its money."""
         begun = self.store.begun()
         self.controller.amend(self.ledger if begun is None else replace(self.ledger, t=begun.round), change)
         self.store.amend(change, by, why, order)
@@ -232,7 +232,7 @@ class Accounts:
         return {name: (float(each.mean()), *np.quantile(each, (0.05, 0.95)).tolist()) for name, each in found.items()}
 
     def _reserved(self, price: Floats) -> float:
-        """Return the most that open orders may cost, and the rounding error of charging answers in any order."""
+        """Return the most that open orders may cost, plus the most that rounding may add for any sequence of answers."""
         open_, system = self.store.outstanding(), self.system
         overdraft = getattr(self.controller.policy, "overdraft", 0.0)
         amounts = np.concatenate([self.ledger.spent, np.ravel(price), [row.price for row in open_]])

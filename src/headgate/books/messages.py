@@ -15,25 +15,25 @@ from headgate.escaping import shown
 RECORD = "headgate"
 """name of headgate's record in a message, besides the arrays and metrics"""
 NONCE = "headgate-nonce"
-"""name of the record with a random number that only the receiver of the message knows"""
+"""name of the record with a random number, so that only the receiver of a message knows the message's id"""
 NEW_LOSS, HELD_LOSS, NEW_RIGHT = "new_loss", "held_loss", "new_right"
 """metrics of a reply if the order asks for losses"""
 NO_LIMIT = 0
 LARGEST = 2**53
 """largest number accepted in a message"""
 TEXT = 200
-"""most characters of a text; an order's settings and choice may have `SETTINGS` characters"""
+"""the most characters of a text; an order's settings and choice may have `SETTINGS` characters"""
 SETTINGS = 10_000
 MAY_BE_MISSING = ("losses", "choice", "late", "erased")
 """fields that are not sent while they are false, empty or 0"""
 LISTED = 2**16
-"""most rounds that one answer may report"""
+"""the most rounds that one answer may report"""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Order:
-    """The order of a round to a client: admit until you have ever admitted `last` samples, then train. It may be repeated."""
+    """The order of a round: admit until you have ever admitted `last` samples, then train. A repeat admits nothing twice."""
 
     experiment: str
     round: int

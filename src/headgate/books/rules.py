@@ -2,7 +2,7 @@
 
 Windows and the reservoir do not depend on the rounds in which samples were admitted, so server and client agree on every
 sample held, even if the server learned of some late. Under the other rules they agree on the number. A client chooses what
-it buys among its own samples, with the model that came with the order; its answer reports how many, not which.
+it buys among its own samples, with the model that was sent with the order; its answer reports how many, not which.
 """
 
 import json

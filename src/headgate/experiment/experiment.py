@@ -141,7 +141,7 @@ class Experiment:
             except SettingError as error:
                 raise SettingError(f"policies.{name}: {error}") from None
 
-    # other experiments like it
+    # variants of the experiment
 
     def with_policy(self, name: str, policy: AdmissionPolicy) -> Self:
         """Return the same experiment with one more policy, or with the policy of this name replaced.
@@ -182,7 +182,7 @@ class Experiment:
         chosen = {name: self.policies[name] for name in policies}
         return replace(self, policies=chosen, seeds=self.seeds if seeds is None else np.asarray(seeds))
 
-    # what is written
+    # the experiment as tables
 
     def tables(self) -> dict[str, Any]:
         """Return the experiment as the tables of a recipe, from which the same experiment can be built.

@@ -102,7 +102,7 @@ def overridden(raw: dict[str, Any], assignments: Sequence[str], folder: Path | N
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text.strip()
-        except (ValueError, RecursionError):  # thousands of digits, or lists in lists
+        except (ValueError, RecursionError):  # too many digits, or lists nested too deeply
             raise SettingError(f"--set {shown(assignment)}: a value so long or so deep is not taken") from None
         if not equals or not all(parts) or len(parts) > DEPTH or (len(parts) < 2 and not isinstance(value, dict)):
             raise SettingError(f"--set {shown(assignment)}: must look like section.key=value")

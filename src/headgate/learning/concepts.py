@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # planning a run does not need polars, which reads some of th
 
 
 class Concept:
-    """Base of concepts: how images look, which labels they have, and which of them occur. The fields are the settings."""
+    """Base class of concepts: how images look, which labels they have, and which of them occur. The fields are the settings."""
 
     def images(self, images: "Pixels") -> "Pixels":
         """Return the images as they look in this concept, of the same shape and type."""
@@ -113,7 +113,7 @@ CONCEPT = Slot("concept", Concept, {"same": Same, "rotated": Rotated, "swapped":
 
 
 class DriftKind(ABC):
-    """Base of rules that state when clients change their concept. The fields are the settings."""
+    """Base class of rules that state when clients change their concept. The fields are the settings."""
 
     @abstractmethod
     def at(self, seed: int, t: int, clients: Ints) -> Ints:
@@ -144,12 +144,12 @@ class ConceptSchedule:
         return np.stack(each)
 
     def shares(self, t: int, weight: Floats) -> Floats:
-        """Return the weight of the clients in each concept in round t, as a share of all, (S, concepts)."""
+        """Return the share of the total client weight that is in each concept in round t, (S, concepts)."""
         shares = np.stack([np.bincount(own, weight, self.concepts) for own in self.at(t)])
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def changed(self, t: int, weight: Floats) -> Floats:
-        """Return the weight of the clients whose concept was another one in the round before, as a share of all, (S,)."""
+        """Return the share of the total client weight whose concept differs from that of the round before, (S,)."""
         if t == 1:
             return np.zeros(len(self.seeds))
         return np.asarray(((self.at(t) != self.at(t - 1)) * weight).sum(axis=1))

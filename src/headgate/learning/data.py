@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DataSource(ABC):
-    """Base of data sources: each makes a data set. The fields are the settings."""
+    """Base class of data sources: each makes a data set. The fields are the settings."""
 
     @property
     def kind(self) -> str:

@@ -39,7 +39,7 @@ class World:
         return np.broadcast_to(np.zeros((), np.int64), self._shape)
 
     def shares(self, t: int, weight: Floats) -> Floats:
-        """Return the weight of the clients in each concept in round t, as a share of all, (S, concepts)."""
+        """Return the share of the total client weight that is in each concept in round t, (S, concepts)."""
         return np.ones((self._shape[0], 1))
 
     def columns(self, t: int, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
@@ -174,7 +174,7 @@ class Judgement(NamedTuple):
     validation: Floats
     """accuracy on the validation set, (R,)"""
     by_concept: Floats
-    """accuracy on the test set of each concept, (R, concepts); NaN where no client is in it"""
+    """accuracy on the test set of each concept, (R, concepts); NaN if no client is in the concept"""
 
 
 def sets_to_judge_by(shares: Floats, validation: bool) -> list[int]:
@@ -186,7 +186,7 @@ def sets_to_judge_by(shares: Floats, validation: bool) -> list[int]:
 def judgement(places: Sequence[int], scores: Sequence[Floats], shares: Floats) -> Judgement:
     """Combine the accuracy and the loss, (R,) each, on the sets at these places, by the `shares` (R, concepts)."""
     runs, concepts = shares.shape
-    found = np.full((2, 2, concepts, runs), np.nan)  # test sets and held out; accuracy and loss
+    found = np.full((2, 2, concepts, runs), np.nan)  # axes: test or validation, accuracy or loss, …
     for nth, place in enumerate(places):
         found[place // concepts, :, place % concepts] = scores[2 * nth : 2 * nth + 2]
     there = shares.T > 0

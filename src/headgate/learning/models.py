@@ -17,7 +17,7 @@ Shape = tuple[int, int, int]
 
 
 class Model(ABC):
-    """Base of models. The fields are the settings."""
+    """Base class of models. The fields are the settings."""
 
     linear: ClassVar[bool] = False
     """whether the outputs are linear in the parameters, so that every local optimum is global"""

@@ -30,7 +30,7 @@ class LocalAnswers(NamedTuple):
 
 
 class LocalObjective:
-    """Base of objectives, which itself is cross-entropy. The fields are the settings."""
+    """Base class of objectives, which itself is cross-entropy. The fields are the settings."""
 
     by_age: ClassVar[bool] = False
     """whether samples are weighted by `factors`"""

@@ -3,7 +3,7 @@
 Control numbers the admissions of each client. If clients buy the next samples of their streams, the world does not change
 and labels are available at once, the i-th admission is the i-th sample of the stream, and nothing is stored
 (`StreamSource`). Otherwise each sample is stored from its admission until it is dropped (`PurchaseSource`): its row, which
-also identifies the concept at that time, its number among all samples, and the round.
+also identifies the look of its concept, its number among all samples, and the round.
 """
 
 import itertools
@@ -30,7 +30,7 @@ ADMISSIONS = 40
 
 
 class TrainingSamples(NamedTuple):
-    """The samples on which the clients of one policy train, sorted by run and client; every field has one entry a sample."""
+    """The samples on which the clients of one policy train, sorted by run and client; each field has one entry per sample."""
 
     owner: Ints
     """place of the sample's client among the training clients of all runs"""
@@ -184,7 +184,7 @@ class PurchaseSource(StreamSource):
         return known.with_new(t, keys, *super().find(None, seeds, clients, positions, self.world.at(t)[seeds, clients]))
 
     def _later(self, t: int, known: PurchaseTable, had: Ints) -> PurchaseTable:
-        """Count the samples that passed by before round t, where clients have taken `had` samples of their streams, (S, M)."""
+        """Return the table with `passed` as of round t, where clients have taken `had` samples of their streams, (S, M)."""
         by_now = self.data.stream.passing * (t - 1)
         return replace(known, passed=np.maximum(known.passed, by_now - had))
 

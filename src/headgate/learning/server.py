@@ -24,7 +24,7 @@ State = Mapping[str, Any]
 
 
 class ServerUpdate(ABC):
-    """Base of the rules by which the server makes its new model. The fields are the settings."""
+    """Base class of the rules by which the server makes its new model. The fields are the settings."""
 
     def start(self, model: Any) -> State:
         """Return the state before round 1; its arrays have the shape of the model."""

@@ -109,7 +109,7 @@ class Stream:
         """the order of each pass that is kept, by a key that holds the client and the number of the pass"""
 
     def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> StreamRows:
-        """Return the sample at positions[i] of the stream of clients[i], for every i; `concepts` make no difference here.
+        """Return the sample at positions[i] of the stream of clients[i], for every i; `concepts` has no effect here.
 
         Consecutive calls need nearly the same passes, so the orders of these passes are kept for the next call.
         """

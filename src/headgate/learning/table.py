@@ -241,7 +241,7 @@ class ParquetFiles(PictureFiles):
             for column, name in ((content, image), (labels, label)):
                 if column.null_count():
                     raise DataError(f"{path}: column {name} is empty in row {column.is_null().arg_max()}")
-            check_memory(f"{path}: its pictures take", int(content.bin.size().sum()))  # one may repeat often
+            check_memory(f"{path}: its pictures take", int(content.bin.size().sum()))  # bytes after decoding
             pictures += [Encoded(f"{path}: row {row}", each) for row, each in enumerate(content)]
             checked_labels(path, labels.to_numpy(), classes)
             frames.append(frame.drop(*IMAGE, *LABEL, strict=False).with_columns(labels.alias(LABEL[0])))
