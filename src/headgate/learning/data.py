@@ -123,7 +123,7 @@ class Data:
     partition: Partition = field(default_factory=Pairs)
     stream: Reshuffle = RESHUFFLE
     validation: float = 0.0
-    """share of the training images of each class that is held out for validation: no client trains on them"""
+    """share of the training images of each class that no client trains on; models are evaluated on them and on the test set"""
     concepts: tuple[Concept, ...] = ()
     """states of the world, numbered from 0; `changes` decides which client is in which of them in each round"""
     changes: DriftKind | None = None

@@ -1,4 +1,4 @@
-"""Objectives that a client can minimise in its local steps, each defined by the derivative of a sample's loss by the logits.
+"""Objectives that a client can minimise locally, each defined by its slope: the derivative of a sample's loss by the logits.
 
 Gradient descent needs only this slope. One definition serves every array library and every executor that accepts
 objectives. The first axis of the arrays is the classes, (K, …), and the samples follow.

@@ -322,7 +322,7 @@ def _newest(offer: Ints, left: Bools, keep: int) -> Ints:
 
 
 class UseCounts:
-    """How often each run has trained on each of its samples.
+    """The number of times that each run has trained on each of its samples.
 
     Only training counts: a sample is not used in a round in which its client does not train, and a sample that is in the
     buffer twice is used twice. An image that leaves a buffer and returns with a later pass of the stream is the same sample
