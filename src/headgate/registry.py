@@ -1,7 +1,7 @@
-"""Parts: classes whose fields are their settings, shipped or of the user's own.
+"""Parts of an experiment: classes, shipped with headgate or written by the user, whose fields are their settings.
 
-A recipe names a part by its kind, or as `module:Class`, with its settings; in Python it is an object. The record names it
-as a recipe would.
+A recipe names a part by its kind or as `module:Class` and states its settings. In Python, a part is an object; the record
+describes it as a recipe would.
 """
 
 import importlib
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 
 class Unnamed(SettingError):
-    """An object that a recipe cannot name, and why."""
+    """An object that a recipe cannot name; the message states the reason."""
 
 
 class Untrusted(SettingError):
-    """Code outside the package that is not trusted: it is not imported."""
+    """Code outside the package that is not trusted and therefore not imported."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """Where the modules lie that a recipe names, and which of them may be imported."""
+    """The folder of the modules that a recipe names, and which of these modules may be imported."""
 
     folder: Path | None = None
     trusted: Collection[str] | None = None
-    """`module` or `module:Class`; None: all of them, as in a recipe of the user's own"""
+    """names that may be imported, `module` or `module:Class`; None: all, as in the user's own recipes"""
 
     def check(self, setting: str, name: str) -> None:
         if self.trusted is not None and not {name, name.partition(":")[0]} & {*self.trusted}:
@@ -56,24 +56,24 @@ class Search:
 
 
 OWN = Search()
-"""of a recipe of the user's own that lies nowhere"""
+"""the search for a user's own recipe that is not in a folder"""
 
 
 SLOTS: dict[type, "Slot"] = {}
-"""by what fills them: a field of such a type is made of what a recipe describes"""
+"""slots by their base class: a field with such a type is made from its description in a recipe"""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in an experiment that a part fills."""
+    """A place in an experiment that is filled with a part."""
 
     name: str
     base: type
-    """what fills it is one of these"""
+    """base class of the parts that fit"""
     kinds: Mapping[str, type]
-    """what is shipped, by name"""
+    """shipped classes, by their names in recipes"""
     outside: type | None = None
-    """stands for a `module:Class` until it is used; None: it is imported at once"""
+    """class that represents a `module:Class` until it is used; None: it is imported at once"""
 
     def __post_init__(self) -> None:
         SLOTS[self.base] = self
@@ -85,13 +85,13 @@ PRICES = Slot("price process", prices.PriceProcess, prices.KINDS)
 SELECTION = Slot("buying rule", selection.Selection, selection.KINDS)
 
 
-# from a table to a part
+# make a part from a table
 
 
 def make(slot: Slot, said: Any, where: str, search: Search = OWN, usual: str | None = None) -> Any:
-    """The part that a recipe describes: a kind, a table with `kind`, or the part itself.
+    """Make the part that `said` describes: a kind, a table with `kind`, or the part itself.
 
-    `where` is its key; `usual` is the kind of a table that names none.
+    `where` is its key in the recipe; `usual` is the kind if the table does not name one.
     """
     if isinstance(said, slot.base):
         return said
@@ -111,7 +111,7 @@ def make(slot: Slot, said: Any, where: str, search: Search = OWN, usual: str | N
 
 
 def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = OWN) -> Any:
-    """An instance of a class from its settings, checked against its fields; an error names what is wrong in one line."""
+    """Make an instance of a class from its settings, checked against its fields; an error names the wrong key in one line."""
     require(isinstance(settings, Mapping), where, settings, "a section")
     values: dict[str, Any] = {}
     if is_dataclass(kind):
@@ -137,7 +137,7 @@ def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = O
             values[name] = make(slot, value, key, search)
         elif nested is not None and not isinstance(value, nested):
             values[name] = fill(nested, value, key, search)
-        elif isinstance(value, list):  # an array's
+        elif isinstance(value, list):  # the field is an array
             values[name] = np.array(value)
         elif name in paths and isinstance(value, str):
             values[name] = str((search.folder or Path()).joinpath(value).resolve())
@@ -147,7 +147,7 @@ def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = O
         raise SettingError(f"{where}.{error}") from None
     except HeadgateError:
         raise
-    except Exception as error:  # the class may be the user's, and so is what it raises
+    except Exception as error:  # a user's class may raise any error
         raise SettingError(f"{where}: {kind.__name__} failed ({in_one_line(error)})") from error
 
 
@@ -161,13 +161,13 @@ IN_TOML = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
 }
-"""pydantic's complaints that speak of Python's types, in the words of a recipe"""
+"""pydantic's error types that name Python's types, in the words of a recipe"""
 PYDANTICS = re.compile("^(Value error, )?(Input should be )?(must be )?")
-"""how its other complaints begin"""
+"""beginnings of pydantic's other messages, which are removed"""
 
 
 def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
-    """What was stated, with the types of the model's fields; the first complaint is put into one line."""
+    """Return `raw` as an instance of the model; the first error of pydantic is raised as a SettingError of one line."""
     from pydantic import ValidationError
 
     try:
@@ -187,13 +187,13 @@ def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
 
 @cache
 def _model(kind: type) -> "type[BaseModel]":
-    """The fields of a data class as pydantic checks them. Arrays come as lists, nested parts and tables as they are."""
+    """Make the pydantic model of a data class's fields: arrays are lists, nested parts and tables are not checked here."""
     from pydantic import ConfigDict, create_model
 
     given: dict[str, Any] = {}
     try:
         hints = get_type_hints(kind)
-    except Exception as error:  # a user's hints may name what is imported for type checkers only
+    except Exception as error:  # a user's hints may name types that are imported for type checkers only
         raise SettingError(f"{kind.__name__}: the types of its settings are not known ({in_one_line(error)})") from error
     for own in fields(kind):
         if own.init and own.metadata.get("setting", True):
@@ -205,11 +205,11 @@ def _model(kind: type) -> "type[BaseModel]":
 
 
 def _checked_hint(hint: Any, infinite: bool) -> Any:
-    """A field's type as TOML can state it."""
+    """Return the type of a field as TOML can state it."""
     from pydantic import BeforeValidator
 
     def plain(value: Any) -> Any:
-        """Pydantic would take truth values and text for numbers; what is real has the limits of its own setting."""
+        """Refuse truth values and text, which pydantic would convert, NaN, too large numbers, and infinity unless allowed."""
         if isinstance(value, bool | str):
             raise ValueError("must be a whole number" if hint is int else "must be a number")
         if isinstance(value, int if hint is float else int | float) and abs(value) > NUMBER:
@@ -234,18 +234,18 @@ def _checked_hint(hint: Any, infinite: bool) -> Any:
     return hint
 
 
-# from a part to a table
+# make a table from a part
 
 
 def table_of(slot: Slot, part: Any) -> dict[str, Any]:
-    """The part as a recipe would describe it, all settings stated; `Unnamed` says why it cannot be."""
+    """Return the part as a recipe would describe it, with all settings; raise `Unnamed` if a recipe cannot."""
     if slot.outside is not None and isinstance(part, slot.outside):
         return {"kind": part.kind, **part.settings}  # type: ignore[attr-defined]  # every `outside` has both
     return {"kind": kind_of(slot, part), **settings_of(part)}
 
 
 def settings_of(part: Any) -> dict[str, Any]:
-    """The fields of a part as TOML holds them; what is None is left out."""
+    """Return the settings of a part as TOML can hold them, without those that are None."""
     if not is_dataclass(part):
         if inspect.signature(type(part)).parameters:
             raise Unnamed(f"{type(part).__name__} is no data class, so its settings are not known")
@@ -257,7 +257,7 @@ def settings_of(part: Any) -> dict[str, Any]:
 
 
 def kind_of(slot: Slot, part: Any) -> str:
-    """The name of a part's class in recipes."""
+    """Return the name of a part's class in recipes; raise `Unnamed` if it has none."""
     own = type(part)
     for name, kind in slot.kinds.items():
         if kind is own:
@@ -278,7 +278,7 @@ def kind_of(slot: Slot, part: Any) -> str:
 
 
 def shown_kind(slot: Slot, part: Any) -> str:
-    """The same to be shown; of what has no name in recipes, that of its class."""
+    """Return the name of a part's class in recipes, or the class name if it has none, to be displayed."""
     try:
         return kind_of(slot, part)
     except Unnamed:
@@ -304,19 +304,19 @@ def _toml(name: str, value: Any) -> Any:
     raise Unnamed(f"{name} holds a {type(value).__name__}, which TOML cannot")
 
 
-# what lies outside the package
+# code outside the package
 
 
 def find_outside(setting: str, name: str, bases: tuple[type, ...], folder: Path | None = None) -> type:
-    """The class behind `module:Class`, looked for beside the recipe, in the working folder and where Python looks.
+    """Import the class `module:Class` from Python's search path, the folder of the recipe or the working folder.
 
-    It must be a subclass of one of `bases`; nothing else is ever called.
+    The class must be a subclass of one of `bases`, so that no other code is called.
     """
     module_name, _, attribute = name.partition(":")
     with searching(folder):
         try:
             module = importlib.import_module(module_name)
-        except Exception as error:  # importing runs the user's module, which may raise anything
+        except Exception as error:  # importing runs the user's module, which may raise any error
             raise SettingError(f"{setting} = {name}: module {module_name} cannot be imported ({in_one_line(error)})") from error
     if not hasattr(module, attribute):
         classes = [own for own, each in vars(module).items() if getattr(each, "__module__", None) == module_name]
@@ -331,13 +331,13 @@ def find_outside(setting: str, name: str, bases: tuple[type, ...], folder: Path 
 def call_outside(
     setting: str, name: str, made_by: Callable[..., Any], *args: Any, folder: Path | None = None, **settings: Any
 ) -> Any:
-    """What the user's callable makes of these arguments."""
+    """Return the result of a user's callable; an error that it raises becomes a SettingError."""
     with searching(folder):
         try:
             return made_by(*args, **settings)
         except HeadgateError:
             raise
-        except Exception as error:  # the code is the user's, so is what it raises
+        except Exception as error:  # a user's code may raise any error
             raise SettingError(f"{setting} = {name}: failed ({in_one_line(error)})") from error
 
 
@@ -352,7 +352,7 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 @contextmanager
 def searching(folder: Path | None) -> Iterator[None]:
-    """Lets modules beside the recipe and in the working folder be imported: a command's own search path has neither."""
+    """Add the folder of the recipe and the working folder to Python's search path, which lacks them in a command."""
     more = [str(each) for each in dict.fromkeys((folder and folder.resolve(), Path(os.getcwd()))) if each]
     sys.path.extend(more)
     try:

@@ -1,1 +1,1 @@
-"""Durable accounts of a run, for any framework: orders written ahead, receipts of clients, the ledger that follows."""
+"""Durable accounts of a run for any framework: orders written before they are sent, receipts of clients, and the ledger."""

@@ -1,6 +1,6 @@
-"""The server's accounts of one run: what it orders each round, what clients told, and the ledger that follows from both.
+"""The server's accounts of one run: its orders in each round, the reports of clients, and the ledger computed from both.
 
-Nothing here knows of Flower or of a model. The ledger in memory is the replay of the store at all times.
+This file does not depend on Flower or on a model. The ledger in memory always equals the replay of the store.
 """
 
 import json
@@ -29,14 +29,14 @@ from headgate.registry import SELECTION, Unnamed, table_of
 
 @dataclass(frozen=True, eq=False)
 class OpenRound:
-    """A round whose orders are on disk."""
+    """A round that has begun: its orders are on disk, and it is not settled."""
 
     orders: Orders
     before: Ledger
     kept_from: Ints
     limit: Ints | None
     outstanding: Mapping[int, Mapping[int, Ordered]]
-    """client → round → order, this round's included"""
+    """orders without an answer, client → round → order, including those of this round"""
 
     @property
     def t(self) -> int:
@@ -50,7 +50,7 @@ class OpenRound:
         return int(self.before.admitted[0, client])
 
     def expected(self, client: int, admitted: int) -> int:
-        """What a client holds after it has admitted `admitted` more samples than the server knew of."""
+        """Return how many samples a client holds after it has admitted `admitted` samples more than the server knew of."""
         last = self.known(client) + admitted
         first = max(int(self.before.dropped[0, client]), int(self.kept_from[0, client]))
         if self.limit is not None:
@@ -59,7 +59,7 @@ class OpenRound:
 
 
 def check_playable(experiment: Experiment) -> tuple[str, str, str]:
-    """(rule, settings, choice) as orders state what to keep and what to buy; refuses what cannot be run on Flower."""
+    """Return (rule, settings, choice) for the fields of an order; refuse experiments that cannot run on Flower."""
     if len(experiment.policies) != 1 or len(experiment.seeds) != 1:
         found = f"run.policies = {list(experiment.policies)}, run.seeds = {len(experiment.seeds)}"
         raise SettingError(f"{found}: a run on Flower has one policy and one seed")
@@ -74,36 +74,36 @@ def check_playable(experiment: Experiment) -> tuple[str, str, str]:
 
 
 class Closings(NamedTuple):
-    """What a report says about the orders to its client."""
+    """The orders that a report closes or corrects."""
 
     closed: list[Ordered]
-    """open orders, with what was admitted on each"""
+    """open orders, each with the number of samples admitted on it"""
     corrected: list[Ordered]
-    """samples on orders that were closed too low by an earlier answer, as orders of their own"""
+    """samples missing from an earlier report on a closed order, each as a separate order"""
 
     @property
     def admitted(self) -> int:
-        """Samples that the server had not known of."""
+        """The number of samples that the server did not know of before this report."""
         return sum(row.admitted or 0 for row in (*self.closed, *self.corrected))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A client's answer, judged as a whole: it counts, or there is a reason why nothing of it does."""
+    """The judgement of a client's answer, which is either accepted as a whole or rejected as a whole for a reason."""
 
     client: int
     receipt: Receipt | None = None
-    """its receipt, where it agrees with the orders; None: it has none, or one that does not"""
+    """the receipt in the answer, if it agrees with the orders; None: it does not, or there is no receipt"""
     closes: Closings | None = None
     reason: str | None = None
     offence: bool = False
-    """whether the reason is the client's fault; a message that got lost is not"""
+    """whether the client is at fault for the rejection; for a lost message it is not"""
     ahead: int = 0
-    """the round that its client has come to, where that is not before the present one"""
+    """the last round of which the client has done an order, if it is this round or a later one; otherwise 0"""
 
 
 class Accounts:
-    """The accounts of one policy and one seed, in one store. `fixed` are the fields that all orders share."""
+    """The accounts of one policy and one seed, in one store. `fixed` holds the fields that are the same in all orders."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Accounts:
 
     @classmethod
     def of(cls, experiment: Experiment, store: LedgerStore) -> "Accounts":
-        """The accounts of an experiment's one policy and seed."""
+        """Return the accounts of an experiment, which must have one policy and one seed."""
         rule, settings, choice = check_playable(experiment)
         ((name, policy),), seed = experiment.policies.items(), int(experiment.seeds[0])
         asks = policy.hears or bool(experiment.training.losses)
@@ -136,17 +136,17 @@ class Accounts:
 
     @property
     def system(self) -> System:
-        """What is given, by the latest amendment."""
+        """The system with all amendments so far."""
         return self.controller.system
 
     @property
     def left(self) -> set[int]:
-        """Clients that have left."""
+        """The clients that have left."""
         return set() if self.system.amended is None else set(self.system.amended.left)
 
     @property
     def looks_at_samples(self) -> bool:
-        """Whether clients need the model to drop or to choose samples."""
+        """Whether clients need the model to decide which samples they drop or buy."""
         policy = self.controller.policy
         choice = policy.selection if self.fixed.get("choice") else None
         return bool(policy.retention(self.system).scores or (choice and choice.looks))
@@ -157,14 +157,14 @@ class Accounts:
         return self.ledger.t
 
     def client(self, client: int) -> ClientRow:
-        """What the server last heard of it; zeros before its first answer."""
+        """Return the state of a client by its last valid answer; zeros before the first one."""
         return self.clients.get(client, ClientRow(client, 0, 0, False, 0, 0, 0, 0))
 
-    # the two halves of a round
+    # begin, judge and settle a round
 
     def begin(self, price: Floats, present: Collection[int], supply: Supply = EVERYTHING, when: str | None = None) -> OpenRound:
-        """The next round, with its orders on disk: those written before a crash, or new ones to the clients in `present`."""
-        begun, self.clients = self.store.begun(), self.store.clients()  # somebody may have lifted a quarantine
+        """Begin the next round and write its orders to the clients in `present`; after a crash, return the written round."""
+        begun, self.clients = self.store.begun(), self.store.clients()  # another process may have lifted a quarantine
         if begun is None:
             self.take_up()
             reserved = self._reserved(price)
@@ -185,7 +185,7 @@ class Accounts:
         return OpenRound(orders, self.ledger, buffers.kept_from(self.ledger, orders.t), buffers.limit, outstanding)
 
     def amend(self, change: Amendment, by: str, why: str = "", order: tuple[int, int] | None = None) -> None:
-        """Write an amendment and take it up; refused where it cannot be, or where the policy does not keep to its money."""
+        """Write an amendment and apply it; refuse an invalid one, and any if the policy does not keep to its money."""
         begun = self.store.begun()
         self.controller.amend(self.ledger if begun is None else replace(self.ledger, t=begun.round), change)
         self.store.amend(change, by, why, order)
@@ -193,7 +193,7 @@ class Accounts:
             self.take_up()
 
     def take_up(self) -> None:
-        """The amendments that hold from the next round on, made here or by another process."""
+        """Apply the amendments that are valid from the next round on, made by this process or by another one."""
         for each in self.store.amendments(self._amended):
             if each.round > self.t:
                 break
@@ -202,7 +202,7 @@ class Accounts:
             self._amended = each.id
 
     def _within_month(self, supply: Supply, when: str) -> Supply:
-        """The supply of a round begun at that time, with the money of its month."""
+        """Return the supply of a round begun at time `when`, limited to the monthly budget if there is one."""
         month = next((each.change.month for each in reversed(self.store.amendments()) if each.change.month is not None), None)
         if not month:
             return supply
@@ -210,9 +210,9 @@ class Accounts:
         return supply._replace(money=min(supply.money, before + month))
 
     def rest(self, prices: PriceProcess, rounds: int | None = None, runs: int = 100) -> dict[str, tuple[float, float, float]]:
-        """Return what the rounds left bring under `prices`: the mean of `runs` paths, and what 5 and 95 % of them stay below.
+        """Simulate the remaining rounds under `prices`; return the mean and the 5 % and 95 % quantiles over `runs` paths.
 
-        Control alone is rehearsed, from the ledger on and with every client present; open orders count as spent.
+        Only control is simulated, from the present ledger and with all clients present; open orders count as spent.
         """
         last = self.system.horizon if rounds is None else self.t + rounds
         if last is None:
@@ -232,7 +232,7 @@ class Accounts:
         return {name: (float(each.mean()), *np.quantile(each, (0.05, 0.95)).tolist()) for name, each in found.items()}
 
     def _reserved(self, price: Floats) -> float:
-        """What open orders may cost, and what rounding may add because answers are charged in the order in which they come."""
+        """Return the most that open orders may cost, plus the most that rounding may add for any sequence of answers."""
         open_, system = self.store.outstanding(), self.system
         overdraft = getattr(self.controller.policy, "overdraft", 0.0)
         amounts = np.concatenate([self.ledger.spent, np.ravel(price), [row.price for row in open_]])
@@ -240,7 +240,7 @@ class Accounts:
         return reserve(open_) + kept_back(most, amounts, len(open_) + system.clients)
 
     def _rows(self, orders: Orders, present: Collection[int]) -> Iterable[Ordered]:
-        """Only orders to admit something are written: the others cost nothing."""
+        """Yield the orders to write: only those with samples to admit, because the others cost nothing."""
         for client in sorted(present):
             ordered = int(orders.admitted[0, client])
             if ordered:
@@ -249,7 +249,7 @@ class Accounts:
                 yield Ordered(orders.t, client, ordered, free, float(price))
 
     def order(self, now: OpenRound, client: int, train: bool = True) -> Order:
-        """The order to one client. Without a row it is to admit nothing and to train on what it holds."""
+        """Return the order to one client; a client without a written order admits nothing and trains on what it holds."""
         unheard = now.outstanding.get(client, {})
         return Order(
             experiment=self.store.experiment,
@@ -265,7 +265,7 @@ class Accounts:
         )
 
     def _choice(self, now: OpenRound, client: int) -> str:
-        """What an order says of which samples to buy: where the selection listens, the rule that it goes by now."""
+        """Return the `choice` field of an order; a selection that uses losses states its rule for the present round."""
         choice, rule = str(self.fixed.get("choice", "")), self.controller.policy.selection
         if not choice or rule is None or not rule.listens:
             return choice
@@ -273,7 +273,7 @@ class Accounts:
         return json.dumps({**json.loads(choice), "rule": table_of(SELECTION, rule.now(looks))})
 
     def judge(self, now: OpenRound, order: Order, receipt: Receipt | Ahead) -> Answer:
-        """An answer whose report agrees with what was ordered; refused where it does not."""
+        """Return the judgement of a receipt; raise DataError if it does not agree with the order."""
         for name in ("experiment", "round", "client"):  # an answer to another order says nothing about this one
             if (found := getattr(receipt, name)) != (wanted := getattr(order, name)):
                 raise DataError(f"answers as {name} {found}, was asked as {name} {wanted}")
@@ -287,9 +287,9 @@ class Accounts:
         return Answer(order.client, receipt, closes)
 
     def check_up_to_date(self, now: OpenRound, answers: Iterable[Answer]) -> None:
-        """Refuse to go on with a ledger that is an old copy, by which honest clients would look like liars.
+        """Stop the run if the ledger is an old copy, under which correct reports of clients would be rejected.
 
-        More than half of the clients that answer must say so: one that lies among others does not stop a run.
+        This needs more than half of the clients that answer to report later rounds, so one false report cannot stop a run.
         """
         answered = [answer for answer in answers if answer.receipt or answer.offence or answer.ahead]
         ahead = [answer.ahead for answer in answered if answer.ahead]
@@ -298,10 +298,10 @@ class Accounts:
             raise LedgerError(f"{self.store.path}: is an old copy: {said}, it knows {self.t}; put the newest one in its place")
 
     def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int, losses: Losses | None = None) -> "Settlement":
-        """What the answers of a round come to, and what clients told of their `losses`. Changes nothing."""
+        """Compute the settlement of a round from its answers and the `losses` that clients report. Change nothing."""
         closed, corrected = list[Ordered](), list[Ordered]()
         clients, events = list[ClientRow](), list[Event]()
-        away = [*(row.client for row in self.clients.values() if row.quarantined), *self.left]  # nothing of theirs stays open
+        away = [*(row.client for row in self.clients.values() if row.quarantined), *self.left]  # their orders do not stay open
         for answer in answers:
             row, receipt = self.client(answer.client), answer.receipt
             caught = answer.offence and row.offences + 1 >= offences
@@ -331,7 +331,7 @@ class Accounts:
         for client in away:
             open_ = sorted(now.outstanding.get(client, {}).values())
             closed += (rows := [row._replace(admitted=0, learned=now.t) for row in open_])
-            if rows:  # their money is there for others again
+            if rows:  # their money is available again
                 ordered, rounds = sum(row.ordered for row in rows), ", ".join(str(row.round) for row in rows)
                 events.append(Event(now.t, client, "released", f"{ordered} samples ordered in rounds {rounds}"))
         ledger = self.controller.post(now.before, now.orders, report_of(now.orders, [*closed, *corrected], losses))
@@ -347,7 +347,7 @@ class Accounts:
         keys: Iterable[tuple[int, int, str]] = (),
         events: Iterable[Event] = (),
     ) -> None:
-        """Write a settled round to disk, with further events, then change what is in memory."""
+        """Write a settled round and further events to disk, then update the ledger and the clients in memory."""
         self.store.settle(done, [*done.events, *events], parameters, metrics, by_client, keys)
         self.ledger = done.ledger
         self.clients = done.known
@@ -355,7 +355,7 @@ class Accounts:
 
 @dataclass(frozen=True, eq=False)
 class Settlement:
-    """A round with its answers, as it will be written."""
+    """The result of a round and its answers, ready to be written."""
 
     now: OpenRound
     ledger: Ledger
@@ -364,7 +364,7 @@ class Settlement:
     clients: list[ClientRow]
     events: list[Event]
     known: dict[int, ClientRow]
-    """all clients that were ever heard of, as they stand after it"""
+    """all clients that have ever answered, with their state after the round"""
     losses: Losses | None = None
 
 
@@ -380,11 +380,11 @@ def _late(t: int, closes: Closings) -> Iterable[Event]:
 def closings(
     receipt: Receipt, order: Order, unheard: Mapping[int, Ordered], past: Mapping[int, Ordered], lasts: Mapping[int, int]
 ) -> Closings:
-    """What a report settles; refused where it contradicts what was ordered.
+    """Return the orders that a report closes or corrects; raise DataError if it contradicts the orders.
 
-    `unheard` are the open orders by round; an answer settles all of them, since a client ignores orders older than its last.
-    `past` are closed orders of the rounds it tells of, and `lasts` says up to where they went. What is more on these than was
-    known is charged now, at their price; a claim that was paid stays paid.
+    `unheard` are the open orders by round; an answer closes all of them, because a client ignores orders older than its last.
+    `past` are closed orders of the rounds in the report, and `lasts` the positions up to which they went. Samples beyond
+    those known are charged now, at the price of their order; charges are never taken back.
     """
     said = dict(zip(receipt.rounds, receipt.admitted, strict=True))
     before, more, position = 0, dict[int, int](), receipt.position - sum(receipt.admitted)
@@ -392,7 +392,7 @@ def closings(
         row, admitted = unheard.get(t) or past.get(t), said.get(t, 0)
         known = (row.admitted or 0) if row is not None else 0
         ordered = 0 if row is None else row.ordered
-        # an order says up to where: what was admitted since the last answer counts
+        # an order states a position, so samples admitted since the last answer count towards it
         left = max(min(ordered, lasts[t] - position) if t in past else ordered - before, 0)
         if admitted > left:
             raise DataError(f"admitted {admitted} samples in round {t}, {left} of {ordered} ordered ones were left")
@@ -406,7 +406,7 @@ def closings(
     owed, corrected = before - sum(row.admitted or 0 for row in closed), list[Ordered]()
     if owed < 0:
         raise DataError(f"takes back {-owed} samples that it told of before")
-    for t, most in sorted(more.items()):  # on the orders that were closed too low, the oldest first
+    for t, most in sorted(more.items()):  # assign the missing samples to the oldest orders first
         count, row = min(most, owed), past[t]
         owed -= count
         if count:
@@ -416,7 +416,7 @@ def closings(
 
 
 def check_held(receipt: Receipt, order: Order, expected: int) -> None:
-    """`expected` is what the client holds if it did as it says; less only by what it withdrew, or where a store is gone."""
+    """Refuse a receipt unless it holds `expected` samples less those withdrawn; a client that lost a store may hold fewer."""
     expected -= receipt.withdrawn
     if receipt.occupancy != expected if receipt.lost == 0 else receipt.occupancy > expected:
         raise DataError(f"holds {receipt.occupancy} samples, {expected} were to be held")
@@ -424,13 +424,13 @@ def check_held(receipt: Receipt, order: Order, expected: int) -> None:
         raise DataError("trained without being asked to")
 
 
-# the ledger from what is on disk
+# compute the ledger from the store
 
 
 def replay(store: LedgerStore, controller: Controller) -> tuple[Controller, Ledger]:
-    """Return the ledger after the last settled round, and the controller under the terms of that time.
+    """Return the controller under the terms of the last settled round, and the ledger after that round.
 
-    Refused where what was recorded is not what control makes of it.
+    Raise LedgerError if the recorded orders, debts or spending differ from those that control computes.
     """
     store.check_terms(controller.terms)
     ledger = controller.open()
@@ -461,13 +461,13 @@ def replay(store: LedgerStore, controller: Controller) -> tuple[Controller, Ledg
 
 
 def decided(controller: Controller, ledger: Ledger, price: Floats, reserved: float, supply: Supply = EVERYTHING) -> Orders:
-    """The orders of the next round of one run at `price`, one number or one for each client."""
+    """Return the orders of the next round of one run at `price`, which is one number or one for each client."""
     paid = np.asarray(price, np.float64).reshape(1) if np.size(price) == 1 else np.asarray(price, np.float64)[None, :]
     return controller.decide(ledger, paid, np.array([reserved]), supply)
 
 
 def check_orders(orders: Orders, recorded: Iterable[Ordered]) -> None:
-    """Refuse recorded orders that control would not give."""
+    """Raise LedgerError if a recorded order differs from the one that control gives."""
     for row in recorded:
         wanted = int(orders.admitted[0, row.client])
         if row.ordered != wanted:
@@ -476,9 +476,9 @@ def check_orders(orders: Orders, recorded: Iterable[Ordered]) -> None:
 
 
 def report_of(orders: Orders, learned: Iterable[Ordered], losses: Losses | None = None) -> Report:
-    """The report of a round: admissions on its own orders, and late ones on earlier orders at the prices of those."""
+    """Return the report of a round: admissions on its own orders, and late ones on earlier orders at their prices."""
     admitted, late, charge = np.zeros_like(orders.admitted), np.zeros_like(orders.admitted), 0.0
-    for row in sorted(learned, key=lambda row: (row.client, row.round)):  # one order, so one sum
+    for row in sorted(learned, key=lambda row: (row.client, row.round)):  # a fixed order of summation
         assert row.admitted is not None
         if row.round == orders.t:
             admitted[0, row.client] = row.admitted
@@ -489,10 +489,10 @@ def report_of(orders: Orders, learned: Iterable[Ordered], losses: Losses | None 
 
 
 def reserve(outstanding: Iterable[Ordered]) -> float:
-    """The most that outstanding orders may have cost.
+    """Return the most that outstanding orders may have cost.
 
-    The orders to a client overlap: each says up to where to admit, so a sample is bought on one of them. At worst each
-    was bought on the dearest order that it is part of.
+    The orders to a client overlap, because each states a position up to which to admit, and a sample is bought on only one
+    of them. In the worst case, each sample was bought on the most expensive order that includes it.
 
     >>> reserve([Ordered(1, 0, 5, 0, 2.0), Ordered(2, 0, 8, 0, 1.0), Ordered(2, 1, 1, 0, 1.0)])
     14.0

@@ -1,4 +1,4 @@
-"""Durable accounts for any training loop: what may be bought, what was delivered, what it cost."""
+"""Durable accounts for any training loop: purchases, deliveries and costs."""
 
 import getpass
 from collections.abc import Collection, Mapping, Sequence
@@ -23,27 +23,27 @@ from headgate.errors import DataError, LedgerError, SettingError
 from headgate.writing import FolderLock
 
 NEVER = 2**31
-"""offences: a client whose reports are refused is not quarantined here"""
+"""number of offences before a quarantine, so large that these accounts never quarantine a client"""
 
 
 class Purchase(NamedTuple):
-    """What one client is to admit in a round, and which samples of its stream it is to hold then."""
+    """The samples that one client may admit in a round, and the samples that it must hold afterwards."""
 
     client: int
     round: int
     samples: int
-    """new samples to admit, at most"""
+    """the most new samples to admit"""
     price: float
-    """of each of them"""
+    """price of each new sample"""
     first: int
-    """the client holds the samples first..last−1 of its admissions, where its rule is a window"""
+    """first admission that the client then holds, if its retention rule is a window; it holds first..last−1"""
     last: int
-    """until it has ever admitted so many; doing this twice admits nothing twice"""
+    """number of samples that the client has ever admitted after this purchase; repeating a purchase admits nothing twice"""
     oldest: int
-    """it holds none before this one, however few it admits"""
+    """admission before which the client holds no sample, however few it admits"""
 
     def held(self, position: int) -> range:
-        """Return the samples that a client holds which has ever admitted `position` of them.
+        """Return the admissions that a client holds after it has ever admitted `position` samples.
 
         Examples
         --------
@@ -54,36 +54,36 @@ class Purchase(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """What a client has done."""
+    """The report of a client on its purchases."""
 
     admitted: int
-    """on this round's purchase"""
+    """samples admitted on this round's purchase"""
     keys: Sequence[str] = ()
-    """of these samples, for the statement; as many as were admitted, or none"""
+    """keys of these samples for the statement, one for each sample or none at all"""
     earlier: Mapping[int, int] = MappingProxyType({})
-    """on purchases of earlier rounds, by round; those without a report yet that are left out brought nothing. Reporting
-    twice charges nothing twice"""
+    """samples admitted on purchases of earlier rounds, by round; an open purchase that is left out counts as 0. A repeated
+    report is not charged again"""
     erased: int = 0
-    """samples that the client was to hold now and that were erased"""
+    """samples that the client should hold now but that were erased"""
 
 
 class Books:
-    """Accounts of one policy on disk, safe to be killed anywhere.
+    """Accounts of one policy on disk, which stay consistent if the process is killed at any time.
 
-    A round is two transactions: `begin` writes what may be bought before any client is told, `settle` writes what was bought.
-    Killed in between, the same round begins again with the same purchases. The policy is held to the money approved and to the
-    buffers, whichever it is.
+    A round is two transactions: `begin` writes the purchases before any client receives one, and `settle` writes the
+    deliveries. If the process is killed in between, `begin` returns the same round with the same purchases. Every policy is
+    limited to the approved money and to the buffers.
 
     Parameters
     ----------
     folder : str or pathlib.Path
-        Where the accounts are; made where there is none. One process at a time runs rounds; others may amend.
+        Folder of the accounts, created if it does not exist. Only one process at a time runs rounds; others may amend.
     system : System
-        Buffers, budget and horizon as they were at the beginning; later changes are amendments.
+        Buffers, budget and horizon at the beginning; later changes are amendments.
     policy : AdmissionPolicy
-        Decides how much to admit.
+        Policy that decides how many samples to admit.
     seed : int, optional
-        For policies and rules that choose at random.
+        Seed of policies and rules that choose at random.
 
     Examples
     --------
@@ -117,12 +117,12 @@ class Books:
 
     @property
     def name(self) -> str:
-        """A random name, by which clients know these accounts from others."""
+        """A random name that identifies these accounts to clients."""
         return self._store.experiment
 
     @property
     def system(self) -> System:
-        """What is given, by the latest amendment."""
+        """The system with all amendments so far."""
         return self._accounts.system
 
     def begin(
@@ -134,27 +134,27 @@ class Books:
         lot: int = 1,
         when: str | None = None,
     ) -> list[Purchase]:
-        """Begin the next round, or the one that was begun and not settled, with its recorded price and purchases.
+        """Begin the next round; a round that was begun and not settled is repeated with its recorded price and purchases.
 
         Parameters
         ----------
         price : array_like
-            Of a sample in this round: one number, or one for each client.
+            Price of a sample in this round: one number, or one for each client.
         present : collection of int, optional
-            The clients that are there; left out: all.
+            The clients that take part; left out: all.
         most : array_like, optional
-            The most samples that each client can deliver, or one number for every one of them.
+            The most samples that each client can deliver: one number, or one for each client.
         in_all : int, optional
             The most samples that all clients together can deliver.
         lot : int, optional
-            Samples are bought in multiples of this number.
+            Number of which every purchase is a multiple.
         when : str, optional
-            When the round takes place, as 2026-11-18 or with a time; left out: now. Monthly budgets go by it.
+            Date of the round, as in 2026-11-18, or date and time; left out: now. It determines the month of a monthly budget.
 
         Returns
         -------
         list of Purchase
-            One for each client that is there.
+            One purchase for each client that takes part.
         """
         if self._store.begun() is None:
             self._accounts.take_up()
@@ -179,14 +179,14 @@ class Books:
     def settle(
         self, reports: Mapping[int, int | Delivery] | None = None, refused: Mapping[int, str] = MappingProxyType({})
     ) -> None:
-        """Write what came of the round. A purchase without a report stays open, and its money reserved.
+        """Write the reports of the round and finish it. A purchase without a report stays open, and its money is reserved.
 
         Parameters
         ----------
         reports : mapping of int to int or Delivery, optional
-            By client, how many samples it admitted. Left out: everybody did as ordered.
+            Number of samples that each client admitted. Left out: every client admitted all that was ordered.
         refused : mapping of int to str, optional
-            By client, why its report does not count: an event in the accounts. Its purchases stay open.
+            Reason why the report of each of these clients is rejected; it is recorded, and the purchases stay open.
         """
         now = self._begun()
         if reports is None:
@@ -203,19 +203,19 @@ class Books:
         self._now = None
 
     def check(self, client: int, report: Delivery) -> int:
-        """Return how many samples a client holds after its report. Writes nothing.
+        """Return how many samples a client holds after its report. Write nothing.
 
         Parameters
         ----------
         client : int
-            Whose report it is.
+            The client that reports.
         report : Delivery
-            What it says.
+            Its report.
 
         Raises
         ------
         LedgerError
-            Where `settle` would refuse the report.
+            If `settle` would refuse the report.
         """
         receipt = self._judged(self._begun(), client, report).receipt
         return 0 if receipt is None else receipt.occupancy
@@ -237,7 +237,7 @@ class Books:
         if told.keys and len(told.keys) != told.admitted:
             raise DataError(f"{len(told.keys)} keys for {told.admitted} samples")
         said = {**told.earlier, now.t: told.admitted}
-        known = self._store.closed(client, said)  # reported before: as where the process was killed just after it had settled
+        known = self._store.closed(client, said)  # repeated reports, as after a kill right after settling
         admitted = sum(said.values()) - sum(row.admitted or 0 for row in known.values())
         held = now.expected(client, admitted) - told.erased
         if held < 0:
@@ -263,56 +263,56 @@ class Books:
         Parameters
         ----------
         by : str, optional
-            Who makes the amendment; left out: the user of this process.
+            Name of the person who makes the amendment; left out: the user of this process.
         why : str, optional
-            A line for the record.
+            Reason in one line, for the record.
         **changes
             The fields of `headgate.control.Amendment`.
         """
         self._accounts.amend(Amendment(**changes), by or getpass.getuser(), why)
 
     def adjust(self, round: int, client: int, amount: float, by: str | None = None, why: str = "") -> None:
-        """Correct what an order cost by its invoice.
+        """Adjust the cost of an order to its invoice.
 
         Parameters
         ----------
         round, client : int
-            The order.
+            Round and client of the order.
         amount : float
-            What the invoice says beyond what was charged; below 0: a refund, down to nothing paid.
+            Amount of the invoice less the amount charged; below 0: a refund, at most of all that was paid.
         by, why : str, optional
             As for `amend`.
         """
         self._accounts.amend(Amendment(adjust=amount), by or getpass.getuser(), why, (round, client))
 
     def rest(self, prices: PriceProcess, rounds: int | None = None) -> dict[str, tuple[float, float, float]]:
-        """Return what to expect of the rounds left.
+        """Return a forecast of the remaining rounds.
 
         Parameters
         ----------
         prices : PriceProcess
-            What prices are expected, as `headgate.control.prices.Uniform(1.0, 10.0)`.
+            Expected prices, as in `headgate.control.prices.Uniform(1.0, 10.0)`.
         rounds : int, optional
-            How many rounds, where the end is open.
+            Number of rounds to forecast, needed if the horizon is open.
 
         Returns
         -------
         dict
-            `spend`, `samples` and `left`: the mean of 100 paths, and what 5 and 95 % of them stay below.
+            `spend`, `samples` and `left`, each with the mean and the 5 % and 95 % quantiles over 100 simulated paths.
         """
         return self._accounts.rest(prices, rounds)
 
     def statement(self) -> Statement:
-        """Return one line for each order, amendments and totals, to the cent."""
+        """Return the statement: one line for each order, the amendments and the totals, in exact decimal numbers."""
         return statement(self._store)
 
     def audit(self) -> Statement:
-        """Replay all that is on disk and return the statement; refused where anything does not agree.
+        """Replay the accounts on disk, compare the results and return the statement.
 
         Raises
         ------
         LedgerError
-            Where the replay, the ledger in memory and the lines of the statement differ, or a buffer is over its size.
+            If the replay, the ledger in memory and the statement differ, or a client holds more than its buffer.
         """
         first = self._accounts
         again = Accounts(self._store, self._store.system(), first.controller.policy, first.seed)
@@ -326,7 +326,7 @@ class Books:
         return found
 
     def close(self) -> None:
-        """Close the files, and let another process write."""
+        """Close the files, so that another process can run rounds."""
         self._held.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""SQLite as both stores use it: a commit is on disk, and a process that is killed leaves whole transactions."""
+"""The SQLite settings of both stores: a commit is on disk, and a killed process leaves only complete transactions."""
 
 import os
 import sqlite3
@@ -9,19 +9,19 @@ from pathlib import Path
 from headgate.errors import DataError
 
 SYNCHRONOUS = "FULL"
-"""a commit is on disk when it returns"""
+"""SQLite's mode in which a commit is on disk when it returns"""
 PATIENCE = 60.0
 """seconds to wait for another process that writes the same file"""
 
 
 FOREIGN = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_FORMAT")
-"""what SQLite says of a file that is something else, or damaged; every other error is of the disk"""
+"""SQLite's errors for a file of another kind or a damaged file; all other errors come from the disk"""
 
 
 @contextmanager
 def on_disk(place: Path) -> Iterator[None]:
-    """What a full or read-only disk, a quota or a right that is missing stops, in one line. What was settled stays settled,
-    so the run goes on from there once there is room."""
+    """Turn an error of the disk, for example no space or no permission, into a DataError of one line. Settled rounds are
+    kept, so the run can continue from there."""
     try:
         yield
     except OSError as error:
@@ -30,10 +30,10 @@ def on_disk(place: Path) -> Iterator[None]:
 
 
 class Durable:
-    """A SQLite file with a format of its own, made where there is none."""
+    """A SQLite file of a certain format, created if it does not exist."""
 
     schema: tuple[str, ...]
-    """statements that make the tables, each of which does nothing where they are there"""
+    """statements that create the tables; they have no effect if the tables exist"""
     format: str
 
     def __init__(self, path: Path | str) -> None:
@@ -50,7 +50,7 @@ class Durable:
                 if self._db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone():
                     raise DataError(f"{self.path}: holds triggers or views, which no file of headgate does")
                 if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is None:
-                    with self.transaction():  # two processes may be here at once
+                    with self.transaction():  # two processes may open the file at once
                         for statement in ("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value)", *self.schema):
                             self._db.execute(statement)
                         self._db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (self.format,))
@@ -63,24 +63,24 @@ class Durable:
             raise
 
     def _opened(self) -> None:
-        """What a store does with its file first; where that fails, the file is closed again."""
+        """Prepare the store after its file is open; if this fails, the file is closed."""
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of it is written or nothing; no other process writes in between."""
+        """Run the body as one transaction: all of it is written or nothing, and no other process writes meanwhile."""
         with self._said():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
                 self._db.execute("COMMIT")
             except BaseException:
-                if self._db.in_transaction:  # a full disk may have ended it
+                if self._db.in_transaction:  # a full disk may have ended the transaction
                     self._db.execute("ROLLBACK")
                 raise
 
     @contextmanager
     def _said(self) -> Iterator[None]:
-        """What SQLite cannot do, in one line."""
+        """Turn an error of SQLite into a DataError of one line."""
         try:
             yield
         except sqlite3.Error as error:
@@ -94,7 +94,7 @@ class Durable:
         return None if row is None else row[0]
 
     def _fixed(self, key: str, value: str | int) -> str | int:
-        """The value of `key`, which is fixed the first time: `value`, unless there is one already."""
+        """Return the stored value of `key`; if there is none, store and return `value`."""
         found = self.meta(key)
         if found is None:
             with self.transaction():
@@ -108,13 +108,13 @@ class Durable:
 
 
 def _private(path: Path) -> None:
-    """A file for its owner alone, in a folder that is so where it is made here; SQLite's own beside it become the same."""
+    """Make the file readable by its owner only, and a new folder too; SQLite gives its own files the same permissions."""
     path.parent.parent.mkdir(parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         found = os.fstat(descriptor)
-        if found.st_mode & 0o077 and found.st_uid == os.geteuid():  # copied or restored so
+        if found.st_mode & 0o077 and found.st_uid == os.geteuid():  # as after a copy or a restore
             os.fchmod(descriptor, 0o600)
     finally:
         os.close(descriptor)

@@ -1,9 +1,9 @@
-"""The server's accounts on disk: every order that can cost money, written before it is sent, and its answer.
+"""The server's accounts on disk: every order that can cost money, written before it is sent, and the answer to it.
 
-A round is two transactions. `begin`: its price and its orders, before any message is sent. `settle`: the answers, the
-ledger after them, and which file holds the parameters. Killed in between, the round is sent again with the same orders, which
-admit nothing twice. An order is one row with one place for what was admitted on it, so it is charged once; what a client
-admitted beyond its answer is a row of `corrections`.
+A round is two transactions. `begin` writes the price and the orders before any message is sent. `settle` writes the answers,
+the ledger after them and the name of the parameter file. If the server is killed in between, it sends the same orders again,
+and clients admit nothing twice. An order is one row with one number of admitted samples, so it is charged once; samples
+that a client reports later are a row of `corrections`.
 """
 
 import json
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from headgate.books.accounts import Settlement
 
 LEDGER = "ledger.sqlite"
-"""name of the file in a run folder"""
+"""name of the ledger's file in a run folder"""
 
 
 class Ordered(NamedTuple):
-    """An order to admit, and what was admitted on it."""
+    """An order to admit samples, and the number of samples admitted on it."""
 
     round: int
     client: int
     ordered: int
     free: int
-    """how many of them are not paid for"""
+    """ordered samples that are not paid for"""
     price: float
     admitted: int | None = None
-    """None: no answer yet, the order is outstanding and may have cost all it could"""
+    """samples admitted on the order; None: it is outstanding, and all of it may have been admitted"""
     learned: int | None = None
-    """the round in which its answer came"""
+    """round in which the answer arrived; None: there is no answer yet"""
 
     @property
     def charge(self) -> float:
@@ -52,13 +52,13 @@ class Ordered(NamedTuple):
 
 
 class RoundRow(NamedTuple):
-    """A round whose orders were written, and perhaps sent. From `debt` on: what it came to, once it is settled."""
+    """A round whose orders were written and perhaps sent. The fields from `debt` on are its result, after it is settled."""
 
     round: int
     price: Floats
     reserved: float
     begun: str
-    """when its orders were written, in UTC"""
+    """time in UTC at which the orders were written"""
     supply: Supply
     debt: float
     spent: float
@@ -66,32 +66,32 @@ class RoundRow(NamedTuple):
     sha256: str
     metrics: dict[str, Any]
     clients: dict[str, Any] | None
-    """the row of the table of clients"""
+    """row of the round in the table of clients"""
 
 
 class AmendmentRow(NamedTuple):
-    """An amendment as it was made."""
+    """An amendment with its date and its author."""
 
     id: int
     round: int
-    """the last round before it"""
+    """last round before the amendment"""
     made: str
-    """when, in UTC"""
+    """time in UTC at which the amendment was made"""
     by: str
     why: str
     change: Amendment
     order: tuple[int, int] | None
-    """the round and the client of the order whose invoice is corrected"""
+    """round and client of the order whose cost is adjusted to an invoice; None: no order is adjusted"""
 
     def stated(self) -> str:
-        """The change in a line, as in `money 500`."""
+        """Return the change in one line, as in `money 500`."""
         own = changed(self.change).items()
         said = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in own)
         return said if self.order is None else f"{said} of round {self.order[0]}, client {self.order[1]}"
 
 
 class Event(NamedTuple):
-    """What the record should tell beside numbers: a rejection, a quarantine, late or lost samples."""
+    """An event for the record: for example a rejection, a quarantine, or late or lost samples."""
 
     round: int
     client: int
@@ -100,11 +100,11 @@ class Event(NamedTuple):
 
 
 class ClientRow(NamedTuple):
-    """What the server last heard of a client."""
+    """The state of a client by its last valid answer."""
 
     client: int
     heard: int
-    """the round of its last valid answer"""
+    """round of the last valid answer"""
     offences: int
     quarantined: bool
     lost: int
@@ -116,12 +116,12 @@ class ClientRow(NamedTuple):
 
 
 class Node(NamedTuple):
-    """Which client a node says it is."""
+    """The client that a node states it is."""
 
     node: int
     client: int
     since: float
-    """when it last became that client, as the server counts it: see Roster"""
+    """logical time at which the node last became this client, counted by `Roster`"""
 
 
 class LedgerStore(Durable):
@@ -145,38 +145,38 @@ class LedgerStore(Durable):
         "CREATE TABLE IF NOT EXISTS amendments (id INTEGER PRIMARY KEY, round INTEGER NOT NULL, made TEXT NOT NULL, "
         "by TEXT NOT NULL, why TEXT NOT NULL, change TEXT NOT NULL, of_round INTEGER, of_client INTEGER)",
         "CREATE TABLE IF NOT EXISTS samples (round INTEGER, client INTEGER, key TEXT, PRIMARY KEY (round, client, key))",
-        # what samples lost: of new ones for each client, then of those held before
+        # mean losses of each client's new samples, then of the samples held before
         "CREATE TABLE IF NOT EXISTS losses (round INTEGER PRIMARY KEY, losses BLOB NOT NULL)",
     )
 
     def _opened(self) -> None:
         self.experiment = str(self._fixed("experiment", secrets.token_hex(8)))
-        """the first part of every admission's id, another one in every run"""
+        """random name of the run, with which the id of every admission begins"""
 
     def check_terms(self, terms: Terms) -> None:
-        """Refuse a controller of other terms than the first one's."""
+        """Refuse a controller whose terms differ from those of the first one."""
         first = self._fixed("terms", json.dumps(terms._asdict()))
         Terms(**json.loads(str(first))).check(terms, str(self.path))
 
     def remember_system(self, system: System, keeps: bool) -> None:
-        """Write what was given at the beginning, and whether the policy keeps to its money; later changes are amendments."""
+        """Write the system at the beginning, and whether the policy keeps to its money; later changes are amendments."""
         self._fixed("keeps", int(keeps))
         table = {"buffer": system.buffer.tolist(), "weight": system.weight.tolist()}
         table |= {name: getattr(system, name) for name in ("budget", "horizon", "currency")}
         self._fixed("system", json.dumps(table))
 
     def system(self) -> System:
-        """What was given at the beginning."""
+        """Return the system at the beginning, without amendments."""
         return System(**json.loads(str(self.meta("system") or "{}")))
 
     def spent(self) -> float:
-        """Return what the ledger says was spent, invoices of the time after the last round included."""
+        """Return the money spent by the ledger, including adjustments to invoices since the last settled round."""
         last = self._db.execute("SELECT round, spent FROM rounds WHERE settled = 1 ORDER BY round DESC LIMIT 1").fetchone()
         t, spent = last or (0, 0.0)
         return float(spent + sum(each.change.adjust for each in self.amendments() if each.round >= t))
 
     def times(self) -> dict[int, str]:
-        """When the orders of each round were written."""
+        """Return the time in UTC at which the orders of each round were written."""
         return dict(self._db.execute("SELECT round, begun FROM rounds").fetchall())
 
     # writing
@@ -190,7 +190,7 @@ class LedgerStore(Durable):
         supply: Supply = EVERYTHING,
         begun: str | None = None,
     ) -> None:
-        """Write a round's price, what could be had, and its orders, before any of them is sent."""
+        """Write the price, the supply and the orders of a round before any order is sent."""
         with self.transaction():
             self._db.execute(
                 "INSERT INTO rounds (round, price, reserved, begun, supply, settled) VALUES (?, ?, ?, ?, ?, 0)",
@@ -209,7 +209,7 @@ class LedgerStore(Durable):
         by_client: Mapping[str, Any] | None,
         keys: Iterable[tuple[int, int, str]] = (),
     ) -> None:
-        """Write all that a round came to, in one transaction."""
+        """Write all results of a round in one transaction."""
         t, ledger = done.ledger.t, done.ledger
         with self.transaction():
             for row in done.closed:
@@ -256,8 +256,8 @@ class LedgerStore(Durable):
         self._db.executemany("INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", rows)
 
     def lift(self, client: int) -> bool:
-        """Give a client in quarantine orders again, with no offences; False where it is in none. A running server takes it
-        up with its next round."""
+        """End a client's quarantine and reset its offences; return False if it is in none. A running server sends it orders
+        again from its next round on."""
         with self.transaction():
             done = self._db.execute(
                 "UPDATE clients SET quarantined = 0, offences = 0 WHERE client = ? AND quarantined = 1", (client,)
@@ -267,7 +267,7 @@ class LedgerStore(Durable):
         return bool(done.rowcount)
 
     def amend(self, change: Amendment, by: str, why: str, order: tuple[int, int] | None = None) -> None:
-        """Write an amendment, which holds from the round after the one that is begun or settled."""
+        """Write an amendment, which is valid from the round after the last one begun."""
         if not self.meta("keeps"):
             raise SettingError("the policy does not keep to its money: terms can be amended with one that does, as headgate")
         with self.transaction():
@@ -290,7 +290,7 @@ class LedgerStore(Durable):
             raise LedgerError(f"adjust = {amount:g}: is more than the {paid:g} that were paid on this order")
 
     def amendments(self, after: int = 0) -> list[AmendmentRow]:
-        """The amendments, the oldest first; `after` is the id of the last one that is known."""
+        """Return the amendments whose id is greater than `after`, the oldest first."""
         rows = self._db.execute("SELECT * FROM amendments WHERE id > ? ORDER BY id", (after,))
         return [
             AmendmentRow(id, t, made, by, why, Amendment(**json.loads(change)), None if of is None else (of, client))
@@ -298,30 +298,30 @@ class LedgerStore(Durable):
         ]
 
     def keys(self) -> dict[tuple[int, int], list[str]]:
-        """The keys of the samples that were delivered, by round and client, where clients told them."""
+        """Return the keys of the delivered samples by round and client, for clients that report keys."""
         found = dict[tuple[int, int], list[str]]()
         for t, client, key in self._db.execute("SELECT round, client, key FROM samples ORDER BY round, client, key"):
             found.setdefault((t, client), []).append(key)
         return found
 
     def remember_initial(self, parameters: str, sha256: str) -> None:
-        """Which file holds the parameters before round 1."""
+        """Write the name and the SHA-256 of the file that holds the parameters before round 1."""
         with self.transaction():
             self._db.execute("INSERT INTO meta VALUES ('parameters', ?), ('sha256', ?)", (parameters, sha256))
 
     # reading
 
     def initial(self) -> tuple[str, str]:
-        """The file of the parameters before round 1 and its SHA-256; empty where there is none yet."""
+        """Return the file of the parameters before round 1 and its SHA-256; both are empty if there is none yet."""
         return str(self.meta("parameters") or ""), str(self.meta("sha256") or "")
 
     @property
     def settled(self) -> int:
-        """The last round that is over; 0 before the first."""
+        """The last settled round; 0 before the first one."""
         return int(self._db.execute("SELECT coalesce(max(round), 0) FROM rounds WHERE settled = 1").fetchone()[0])
 
     def begun(self) -> RoundRow | None:
-        """The round that was begun and is not settled."""
+        """Return the round that was begun and is not settled; None: there is none."""
         return next(iter(self.rounds(settled=False)), None)
 
     def rounds(self, after: int = 0, settled: bool = True) -> list[RoundRow]:
@@ -341,7 +341,7 @@ class LedgerStore(Durable):
         ]
 
     def orders(self, t: int | None = None) -> list[Ordered]:
-        """All, or those of round t."""
+        """Return the orders of round t; None: of all rounds."""
         where, values = ("", ()) if t is None else ("WHERE round = ?", (t,))
         rows = self._db.execute(
             f"SELECT round, client, ordered, free, price, admitted, learned FROM orders {where} ORDER BY client, round", values
@@ -349,14 +349,14 @@ class LedgerStore(Durable):
         return [Ordered(*row) for row in rows]
 
     def outstanding(self) -> list[Ordered]:
-        """Orders without an answer yet."""
+        """Return the orders that have no answer yet."""
         rows = self._db.execute(
             "SELECT round, client, ordered, free, price FROM orders WHERE admitted IS NULL ORDER BY client, round"
         )
         return [Ordered(*row) for row in rows]
 
     def closed(self, client: int, rounds: Collection[int]) -> dict[int, Ordered]:
-        """A client's closed orders of these rounds, with all that is known to have been admitted on them."""
+        """Return a client's closed orders of these rounds, by round, with all samples known to be admitted on them."""
         if not rounds:
             return {}
         rows = self._db.execute(
@@ -369,7 +369,7 @@ class LedgerStore(Durable):
         return {row[0]: Ordered(*row) for row in rows if row[0] in wanted}
 
     def lasts(self, orders: Iterable[Ordered]) -> dict[int, int]:
-        """Up to which admission these orders to one client went, by round: what was known of it then, and what was ordered."""
+        """Return the position up to which each of these orders to one client went, by round: known plus ordered samples."""
         orders = list(orders)
         if not orders:
             return {}
@@ -383,11 +383,11 @@ class LedgerStore(Durable):
         return {row.round: known[bisect_left(learned, row.round)] + row.ordered for row in orders}
 
     def corrections(self) -> list[Ordered]:
-        """Samples that became known of after their orders were closed."""
+        """Return the samples that were reported after their orders were closed, as separate orders."""
         return [Ordered(*row) for row in self._db.execute("SELECT * FROM corrections ORDER BY client, round, learned")]
 
     def losses(self, each: int = 2) -> dict[int, Losses]:
-        """What was told after each round, so many numbers by each client; control refuses another number of clients."""
+        """Return the losses that clients reported in each round, `each` numbers for every client."""
         rows = self._db.execute("SELECT round, losses FROM losses").fetchall()
         if any(len(told) % (8 * each) for _, told in rows):
             raise LedgerError(f"{self.path}: losses of a round are not {each} for each client; it is damaged")
@@ -397,7 +397,7 @@ class LedgerStore(Durable):
         return {client for (client,) in self._db.execute("SELECT client FROM clients WHERE quarantined = 1")}
 
     def refusals(self) -> dict[str, int]:
-        """How many answers were refused, and how many clients are in quarantine."""
+        """Return how many answers were rejected, and how many clients are in quarantine."""
         refused = self._db.execute("SELECT count(*) FROM events WHERE kind = 'rejected'").fetchone()[0]
         return {"refused": int(refused), "quarantined": len(self.quarantined())}
 
@@ -413,17 +413,17 @@ class LedgerStore(Durable):
 
 
 def now() -> str:
-    """The time in UTC, to the second."""
+    """Return the present time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def changed(change: Amendment) -> dict[str, Any]:
-    """What an amendment changes, by name."""
+    """Return the fields that an amendment changes, by name."""
     return {name: value for name, value in asdict(change).items() if value != getattr(Amendment, name)}
 
 
 def _stated(supply: Supply) -> str:
-    """What could be had, as JSON; who was away is listed, and what was not limited is left out."""
+    """Return a supply as JSON; it lists the clients that were absent and omits limits that were not set."""
     usual = EVERYTHING._asdict()
     table = {name: getattr(supply, name) for name in ("in_all", "lot", "money") if getattr(supply, name) != usual[name]}
     if supply.present is not None:

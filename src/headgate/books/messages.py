@@ -1,7 +1,7 @@
-"""The messages between server and client: frozen values that travel as records of numbers and text.
+"""The messages between server and client: frozen values that are sent as records of numbers and text.
 
-Every field is checked on arrival: a message may come from another version, or from anyone. Numbers are finite and at most
-`LARGEST`, text is printable and at most `TEXT` characters, lists have at most `LISTED` entries.
+Every field is checked on arrival, because a message may come from another version or from an attacker. Numbers are finite
+and at most `LARGEST`, text is printable and has at most `TEXT` characters, and lists have at most `LISTED` entries.
 """
 
 from collections.abc import Mapping
@@ -13,54 +13,54 @@ from headgate.errors import DataError
 from headgate.escaping import shown
 
 RECORD = "headgate"
-"""the name of our record beside the arrays and metrics of a message"""
+"""name of headgate's record in a message, besides the arrays and metrics"""
 NONCE = "headgate-nonce"
-"""the record of a question that nobody but its receiver has seen"""
+"""name of the record with a random number, so that only the receiver of a message knows the message's id"""
 NEW_LOSS, HELD_LOSS, NEW_RIGHT = "new_loss", "held_loss", "new_right"
-"""metrics of a reply, where the order asks for them"""
+"""metrics of a reply if the order asks for losses"""
 NO_LIMIT = 0
 LARGEST = 2**53
-"""larger numbers are refused"""
+"""largest number accepted in a message"""
 TEXT = 200
-"""the longest text; an order's settings and choice may have `SETTINGS` characters"""
+"""the most characters of a text; an order's settings and choice may have `SETTINGS` characters"""
 SETTINGS = 10_000
 MAY_BE_MISSING = ("losses", "choice", "late", "erased")
-"""fields of a message that say nothing where they are false, empty or 0, and are not sent then"""
+"""fields that are not sent while they are false, empty or 0"""
 LISTED = 2**16
-"""rounds that one answer may tell of"""
+"""the most rounds that one answer may report"""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Order:
-    """Round t: admit until you have ever admitted `last` samples, and train. Saying it twice admits nothing twice."""
+    """The order of a round: admit until you have ever admitted `last` samples, then train. A repeat admits nothing twice."""
 
     experiment: str
     round: int
     client: int
     known: int
-    """samples the server knows this client has ever admitted"""
+    """samples that the client has ever admitted, as far as the server knows"""
     last: int
     kept_from: int
-    """what lies before this place of the client's admissions is too old"""
+    """number of the first admission that is not too old to be held"""
     limit: int
-    """the most samples it may hold, oldest first to go; NO_LIMIT: age alone decides"""
+    """the most samples that the client may hold, the oldest are dropped first; NO_LIMIT: only age decides"""
     acknowledged: int
-    """the server has the answers to all orders up to this round"""
+    """last round up to which the server has the answers to all orders"""
     train: bool
-    """False: only admit; this round's cohort trains without this client"""
+    """whether the client trains in this round; False: it only admits"""
     rule: str = "window"
-    """the retention rule by its name in recipes, or "window" where the oldest leave"""
+    """name of the retention rule in recipes, or "window" if the oldest samples are dropped"""
     settings: str = "{}"
-    """those of the rule, as JSON"""
+    """settings of the retention rule, as JSON"""
     seed: int = 0
-    """rules that draw lots draw by the run's seed"""
+    """seed of the run, for rules that draw at random"""
     losses: bool = False
-    """whether the server asks what samples lose before the training"""
+    """whether the server asks for the losses of the samples before training"""
     choice: str = ""
-    """which samples to buy, as JSON; empty: the next ones"""
+    """buying rule, window and number of samples to keep, as JSON; empty: buy the next samples"""
     late: int = 0
-    """rounds after which the label of a sample is there"""
+    """rounds from the admission of a sample until its label is available"""
 
     def __post_init__(self) -> None:
         if self.last < self.known:
@@ -69,42 +69,42 @@ class Order:
 
 @dataclass(frozen=True)
 class Receipt:
-    """A client's answer: what it did on this order and on the outstanding ones before it."""
+    """A client's answer: what it did on this order and on the earlier ones that are still open."""
 
     experiment: str
     round: int
     client: int
     rounds: tuple[int, ...]
     admitted: tuple[int, ...]
-    """in each of these rounds"""
+    """samples admitted in each of these rounds"""
     position: int
     """samples ever admitted"""
     occupancy: int
     """samples held"""
     n: int
-    """those of them that have a label, and were trained on where `trained`"""
+    """held samples that have a label; the client trained on them if `trained`"""
     trained: bool
     lost: int
-    """samples that were admitted into an earlier store that is gone"""
+    """samples that were admitted into an earlier store, which no longer exists"""
     distinct: int
-    """different samples ever trained on, and the sums of their use counts and of the squares of these"""
+    """distinct samples ever trained on; `uses` is the sum of their use counts, `squares` that of the squared counts"""
     uses: int
     squares: int
     note: str
-    """why it admitted less than it was ordered to; empty where it admitted all"""
+    """reason why the client admitted less than it was ordered to; empty: it admitted all"""
     withdrawn: int = 0
-    """samples that it was to hold now and that were erased here; 0 where a store is gone"""
+    """samples that the client should hold now but that were erased; 0 if an earlier store no longer exists"""
     erased: int = 0
-    """samples that were ever erased here, also counting those that it would have dropped since"""
+    """samples ever erased at the client, including those that it would have dropped since"""
 
     def __post_init__(self) -> None:
         if len(self.rounds) != len(self.admitted):
             raise DataError(f"receipt.admitted has {len(self.admitted)} entries for {len(self.rounds)} rounds")
         ascending = all(before < after for before, after in pairwise((0, *self.rounds)))
-        if not ascending or self.rounds[-1:] != (self.round,):  # an answer names at least the order that it answers
+        if not ascending or self.rounds[-1:] != (self.round,):  # an answer includes the round of its order
             wanted = f"must ascend up to round {self.round}, and end with it"
             raise DataError(f"receipt.rounds = {shown(list(self.rounds))}: {wanted}")
-        own = self.position - self.lost  # samples that this store has ever held
+        own = self.position - self.lost  # samples ever admitted to this store
         for less, more, value, most in (
             ("n", "occupancy", self.n, self.occupancy),
             ("lost", "position", self.lost, self.position),
@@ -124,34 +124,34 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Ahead:
-    """A client's answer to an order that it did not do: it has done one of a later round, or another one of this round.
+    """A client's answer to an order that it refuses because it has done a later order, or another order of this round.
 
-    A server whose ledger is up to date gives no such order.
+    A server with an up-to-date ledger does not send such an order.
     """
 
     experiment: str
     round: int
     client: int
     newest: int
-    """the last round of which it has done an order"""
+    """last round of which the client has done an order"""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The run is over: its samples may go."""
+    """The message that the run is over and that the client may delete its samples."""
 
     experiment: str
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Which client a node is."""
+    """The statement of a node which client it is."""
 
     client: int
 
 
 def to_wire(value: Order | Receipt | Ahead | Ended | Identity) -> dict[str, Any]:
-    """The fields as a record of Flower holds them."""
+    """Return the fields as a record of Flower can hold them."""
     entries = ((name, getattr(value, name)) for name in _FIELDS[type(value)])
     return {
         name: list(entry) if isinstance(entry, tuple) else entry
@@ -161,7 +161,7 @@ def to_wire(value: Order | Receipt | Ahead | Ended | Identity) -> dict[str, Any]
 
 
 def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
-    """The value in a record; refused with the name of the field that is wrong.
+    """Return the value in a record; raise DataError with the name of a field that is wrong.
 
     >>> from_wire(Identity, {"client": 3})
     Identity(client=3)
@@ -181,11 +181,11 @@ def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
 
 
 _FIELDS: dict[type, dict[str, Any]] = {kind: get_type_hints(kind) for kind in (Order, Receipt, Ahead, Ended, Identity)}
-"""name → type of every field, in their order; worked out once, for thousands of messages a round"""
+"""fields of each message, name → type; computed once, because a round may have thousands of messages"""
 
 
 def checked(name: str, hint: Any, value: Any) -> Any:
-    """A stranger's value, which must be of that type and within bounds; refused with its name."""
+    """Return an untrusted value if it has the type `hint` and is within bounds; otherwise raise DataError with its name."""
     if hint == tuple[int, ...]:
         if not isinstance(value, list) or len(value) > LISTED:
             raise DataError(f"{name} = {shown(value)}: must be a list of whole numbers, at most {LISTED}")

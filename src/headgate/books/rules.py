@@ -1,8 +1,8 @@
-"""Rules as an order states them: which samples stay (a window by age and room, or a rule by its name), and which are bought.
+"""Rules as an order states them: which samples stay (a window by age and size, or a named rule), and which are bought.
 
-Windows and the reservoir do not depend on how admissions were spread over rounds, so server and client agree on every sample
-held, also where the server heard of some late. Under the other rules they agree on how many. A client chooses what it buys
-among its own samples, with the model that came with the order; the answer tells how many were admitted, not which.
+Windows and the reservoir do not depend on the rounds in which samples were admitted, so server and client agree on every
+sample held, even if the server learned of some late. Under the other rules they agree on the number. A client chooses what
+it buys among its own samples, with the model that was sent with the order; its answer reports how many, not which.
 """
 
 import json
@@ -22,7 +22,7 @@ WINDOW = "window"
 
 
 class StatedChoice(NamedTuple):
-    """What an order says about which samples to buy: a buying rule, the window, and how many a client may keep."""
+    """The choice that an order states: a buying rule, the window, and how many unlabelled samples a client may keep."""
 
     rule: Selection
     window: int
@@ -30,7 +30,7 @@ class StatedChoice(NamedTuple):
 
 
 def stated(rule: Retention) -> tuple[str, str]:
-    """(rule, settings) of an order's fields: its name in recipes, and its settings as JSON. How many stay the order says."""
+    """Return the fields (rule, settings) of an order: the rule's name and its settings as JSON, without the capacity."""
     if isinstance(rule, WindowRule):
         return WINDOW, "{}"
     table = table_of(RETENTION, rule)
@@ -38,7 +38,7 @@ def stated(rule: Retention) -> tuple[str, str]:
 
 
 def stated_choice(experiment: Experiment) -> str:
-    """Return the choice of an order, which samples to buy, as JSON; empty where clients have no choice."""
+    """Return the field `choice` of an order as JSON; empty if clients have no choice of what to buy."""
     (policy,), data = experiment.policies.values(), experiment.data
     if not data.chooses(policy.selection):
         return ""
@@ -46,7 +46,7 @@ def stated_choice(experiment: Experiment) -> str:
 
 
 def rule_of(order: Order, own: Collection[type] = ()) -> Retention | None:
-    """The retention rule that an order names; None: a window."""
+    """Return the retention rule that an order names; None: a window."""
     if order.rule == WINDOW:
         return None
     settings = _object("order.settings", order.settings)
@@ -55,7 +55,7 @@ def rule_of(order: Order, own: Collection[type] = ()) -> Retention | None:
 
 
 def choice_of(order: Order, own: Collection[type] = ()) -> StatedChoice | None:
-    """Which samples an order says to buy; None: the next ones."""
+    """Return the choice that an order states; None: the client buys the next samples."""
     if not order.choice:
         return None
     said = _object("order.choice", order.choice)
@@ -70,7 +70,7 @@ def choice_of(order: Order, own: Collection[type] = ()) -> StatedChoice | None:
 
 
 def _named(slot: Slot, kind: str, settings: Mapping[str, Any], where: str, own: Collection[type]) -> Any:
-    """A client knows the shipped rules and its `own`; it imports nothing."""
+    """Make the named rule if it is a shipped one or one of the client's `own`; nothing is imported."""
     mine = {f"{each.__module__}:{each.__qualname__}": each for each in own if issubclass(each, slot.base)}
     known = {**slot.kinds, **mine}
     if kind not in known:

@@ -1,4 +1,4 @@
-"""The accounts as finance reads them: a line for each order, amendments and totals in decimal numbers."""
+"""The statement of the accounts: one line for each order, the amendments and the totals, in decimal numbers."""
 
 import csv
 import json
@@ -18,52 +18,52 @@ CENT = Decimal("0.01")
 
 
 class OrderLine(NamedTuple):
-    """One order. Amounts are exact."""
+    """One order, with exact amounts of money."""
 
     round: int
     client: int
     time: str
-    """when the order was written, in UTC"""
+    """time in UTC at which the order was written"""
     currency: str
     price: Decimal
     asked: int
     delivered: int
-    """as far as is known"""
+    """samples known to be delivered"""
     free: int
     """delivered samples that are not paid for"""
     charged: Decimal
     adjusted: Decimal
-    """by invoices; below 0: refunded"""
+    """sum of the adjustments to invoices; below 0: a refund"""
     paid: Decimal
-    """charged and adjusted"""
+    """sum of `charged` and `adjusted`"""
     answered: int | None
-    """the round in which its answer came; None: none yet, and the money is reserved"""
+    """round in which the answer arrived; None: there is no answer yet, and the money is reserved"""
     keys: str
-    """of the samples, where clients told them"""
+    """keys of the samples, separated by spaces; empty: the client reported none"""
 
 
 class Statement(NamedTuple):
-    """What was ordered and paid, and what is left."""
+    """All orders, amendments and totals."""
 
     lines: list[OrderLine]
     amendments: list[AmendmentRow]
     system: System
-    """as the latest amendment leaves it"""
+    """the system with all amendments"""
     rounds: int
-    """that are settled"""
+    """number of settled rounds"""
     approved: Decimal
-    """up to the horizon; with an open end, up to the round after the last settled one"""
+    """money approved up to the horizon; with an open end, up to the round after the last settled one"""
     spent: Decimal
     reserved: Decimal
     """the most that orders without an answer may cost"""
 
     @property
     def left(self) -> Decimal:
-        """Approved, neither spent nor reserved; below 0 where a cut or an invoice came after the money was spent."""
+        """The approved money that is neither spent nor reserved; below 0 if a cut or an invoice came after it was spent."""
         return self.approved - self.spent - self.reserved
 
     def check(self, spent: float) -> None:
-        """Refuse lines that do not come to what the ledger says was spent, to the cent."""
+        """Raise LedgerError if the total of the statement differs from the ledger's `spent` by half a cent or more."""
         if abs(self.spent - Decimal(spent)) >= CENT / 2:
             raise LedgerError(f"the orders come to {self.spent}, the ledger says {spent}")
 
@@ -97,7 +97,7 @@ def statement(store: LedgerStore) -> Statement:
 
 
 def _now(store: LedgerStore, amendments: Iterable[AmendmentRow]) -> System:
-    """The system after all amendments."""
+    """Return the system after all amendments."""
     system, spent = store.system(), {past.round: past.spent for past in store.rounds()}
     later = 0.0
     for each in amendments:
@@ -108,13 +108,13 @@ def _now(store: LedgerStore, amendments: Iterable[AmendmentRow]) -> System:
 
 
 def _exact(amount: float) -> Decimal:
-    """The number as it is printed: 0.1 is one tenth."""
+    """Return the decimal number that a float is printed as: 0.1 is exactly one tenth."""
     return Decimal(repr(float(amount)))
 
 
 @contextmanager
 def opened(folder: Path | str) -> Iterator[LedgerStore]:
-    """The store of a folder that holds accounts."""
+    """Open the store of a folder that holds accounts, and close it afterwards."""
     path = Path(folder) / LEDGER
     if not path.is_file():
         raise DataError(f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on Flower does")
@@ -123,7 +123,7 @@ def opened(folder: Path | str) -> Iterator[LedgerStore]:
 
 
 def amend(folder: Path | str, change: Amendment, by: str, why: str, order: tuple[int, int] | None = None) -> Statement:
-    """Write an amendment into a folder's accounts, which may be in use, and return the statement after it."""
+    """Write an amendment into the accounts of a folder, which may be in use, and return the new statement."""
     with opened(folder) as store:
         found = statement(store)
         begun = store.begun()
@@ -135,7 +135,7 @@ def amend(folder: Path | str, change: Amendment, by: str, why: str, order: tuple
 
 
 def export(found: Statement, path: Path, kind: str) -> None:
-    """Write the lines as csv, json or parquet. Amounts are decimal text in csv and json, and numbers in parquet."""
+    """Write the lines as csv, json or parquet; amounts are decimal text in csv and json, and floats in parquet."""
     rows: list[dict[str, Any]] = [line._asdict() for line in found.lines]
     if kind == "parquet":
         import polars as pl

@@ -1,4 +1,4 @@
-"""Experiments: objects that are the truth, and the recipes they are read from and written as."""
+"""Experiments, and the recipes from which they are read and as which they are written."""
 
 from headgate.experiment.build import build, load, named_outside, sweep_points
 from headgate.experiment.experiment import Experiment

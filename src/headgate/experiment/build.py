@@ -1,4 +1,4 @@
-"""From the tables of a recipe to an experiment. Nothing is guessed silently and no unknown key is ignored."""
+"""Construction of experiments from the tables of recipes. Unknown keys are refused."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,16 +28,16 @@ from headgate.theory.bound import BoundConstants
 
 SECTIONS = ("system", "prices", "run", "bound", "policies", "data", "model", "training", "server", "objective", "sweep")
 PARTS = ("prices", "model", "server", "objective")
-"""sections that may be no more than a kind"""
+"""sections that may consist of a kind alone"""
 OUTSIDE = re.compile(r"[\w.]+:\w+")
-"""how a recipe names a class outside the package"""
+"""pattern by which a recipe names a class outside the package"""
 DEALT = [own.name for own in fields(Data) if own.name != "source"]
 
 
 def load(
     recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = (), trusted: Collection[str] | None = None
 ) -> Experiment:
-    """A recipe by name, path or content, with `section.key=value` overrides; for `trusted` see `build`."""
+    """Return the experiment of a recipe, given by name, path or content, with overrides; for `trusted` see `build`."""
     name, raw, folder = read_recipe(recipe)
     return build(name, overridden(raw, overrides, folder), folder, trusted)
 
@@ -45,9 +45,9 @@ def load(
 def build(
     name: str, tables: Mapping[str, Any], folder: Path | None = None, trusted: Collection[str] | None = None
 ) -> Experiment:
-    """An experiment from the content of a recipe; `sweep_points` reads a `[sweep]`.
+    """Build an experiment from the content of a recipe, without its `[sweep]`, which `sweep_points` reads.
 
-    Code that it names is imported where it is used, and where `trusted` names it; None: the recipe is the user's own.
+    Code that the recipe names is imported if the experiment uses it and `trusted` contains it; None: all code is trusted.
     """
     for section, table in tables.items():
         if section not in SECTIONS:
@@ -66,7 +66,7 @@ def build(
     search, data = Search(folder, trusted), tables.get("data", {})
     dealt = {key: value for key, value in data.items() if key in DEALT}
     source = {key: value for key, value in data.items() if key not in DEALT}
-    for each in sections.keys() - set(run.policies):  # what is not used is not imported, but its keys are checked
+    for each in sections.keys() - set(run.policies):  # check the keys of unused policies without importing code
         with suppress(Untrusted):
             _policy(each, sections, bound, Search(folder, trusted=()))
     return Experiment(
@@ -87,7 +87,7 @@ def build(
 
 
 def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, search: Search) -> Any:
-    """What section [policies.NAME] describes; a kind needs no section, it has defaults."""
+    """Make the policy of section [policies.NAME]; a shipped kind needs no section and then has its defaults."""
     raw = sections.get(name, {"kind": name} if name in POLICY.kinds else None)
     if raw is None:
         known = [*sections, *POLICY.kinds]
@@ -98,13 +98,13 @@ def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, searc
     table: dict[str, Any] = {"kind": name, **raw}
     if str(table["kind"]).startswith(IN_PROCESS):
         raise SettingError(f"policies.{shown(name)}: ran {table['kind']}, which no recipe can name; hand it over in Python")
-    if isinstance(table.get("bound"), Mapping):  # what it leaves out is the experiment's
+    if isinstance(table.get("bound"), Mapping):  # the experiment's bound fills in the rest
         table["bound"] = {**vars(bound), **table["bound"]}
     return make(POLICY, table, f"policies.{shown(name)}", search)
 
 
 def named_outside(tables: Any, where: str = "") -> dict[str, str]:
-    """Whatever reads like a `module:Class` in these tables, by its key."""
+    """Return all values in these tables that look like `module:Class`, by their keys."""
     if isinstance(tables, str):
         return {where: tables} if OUTSIDE.fullmatch(tables) else {}
     inside = tables.items() if isinstance(tables, Mapping) else enumerate(tables) if isinstance(tables, list | tuple) else ()
@@ -115,9 +115,9 @@ def named_outside(tables: Any, where: str = "") -> dict[str, str]:
 
 
 def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> list[tuple[str, Experiment]]:
-    """(label, experiment) for every point of the recipe's `[sweep]`; one without a label where there is none.
+    """Return (label, experiment) for every point of a recipe's `[sweep]`; without a sweep, one with an empty label.
 
-    Keys of the sweep are dotted keys of the recipe, values are lists; `mode` is "cartesian" or "zip".
+    The keys of a sweep are dotted keys of the recipe, and its values are lists; `mode` is "cartesian" or "zip".
     """
     name, raw, folder = read_recipe(recipe)
     raw = overridden(raw, overrides, folder)
@@ -149,7 +149,7 @@ def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str
 
 
 def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of nested tables: TOML reads `policies.acdpp.V = [1, 10]` as tables in tables."""
+    """Yield (dotted key, value) of the leaves of nested tables; TOML reads `policies.acdpp.V = [1, 10]` as nested tables."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from dotted(value, f"{prefix}{key}.")
@@ -158,7 +158,7 @@ def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any], most: int = 3) -> str:
-    """The first keys that say something else, or nothing, in the other tables.
+    """Return the first `most` keys whose values differ between the tables or are missing in one, and the number of others.
 
     >>> differing({"run": {"rounds": 3, "seeds": 1}}, {"run": {"rounds": 4, "seeds": 1}, "system": {"budget": 5}})
     'run.rounds, system.budget'

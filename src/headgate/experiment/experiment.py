@@ -1,4 +1,4 @@
-"""An experiment: its objects are the truth, and what is written to a file is derived from them."""
+"""An experiment as Python objects, from which the content of files is derived."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -29,12 +29,12 @@ from headgate.registry import POLICY, PRICES, Slot, Unnamed, settings_of, table_
 from headgate.theory.bound import BoundConstants
 
 IN_PROCESS = "in this process: "
-"""begins the kind of a part that a recipe cannot name"""
+"""prefix of the kind of a part that a recipe cannot name"""
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Everything a run needs. What policies were not told is worked out when it is made (K, rate, V, ρ, limits)."""
+    """All settings of a run. Settings that policies leave out (K, rate, V, ρ, limits) are derived when it is made."""
 
     system: System
     prices: PriceProcess
@@ -49,9 +49,9 @@ class Experiment:
     objective: LocalObjective = field(default_factory=PlainLoss)
     name: str = "experiment"
     folder: Path | None = None
-    """where the modules lie that a recipe names"""
+    """folder of the modules that a recipe names"""
     stated: Mapping[str, tuple[AdmissionPolicy, AdmissionPolicy]] = field(default_factory=dict)
-    """each policy as it was stated and as it was resolved: another system resolves it again"""
+    """each policy as it was stated and as it was resolved, so that it can be resolved again for another system"""
 
     def __post_init__(self) -> None:
         seeds = np.asarray(self.seeds, dtype=np.int64)
@@ -78,7 +78,7 @@ class Experiment:
         stated: dict[str, tuple[AdmissionPolicy, AdmissionPolicy]] = {}
         for name, policy in self.policies.items():
             before, resolved = self.stated.get(name, (policy, None))
-            own = before if policy is resolved else policy  # one that was put in its place is taken as it is
+            own = before if policy is resolved else policy  # a replaced policy is resolved from its own settings
             check_is_policy(own, f"policies.{name}")
             given = self.given_for(own)
             if self.system.budget * self.rounds < given.mean_price:
@@ -91,7 +91,7 @@ class Experiment:
                     if not isinstance(rule, Selection):
                         raise SettingError(f"selection = {rule!r}: must be a Selection, as in headgate.control.ByEntropy()")
                     rule.check()
-                # refuses what does not fit system or memory
+                # the controller refuses what does not fit the system or the memory
                 kept_by = Controller(given.system, made, len(given.seeds), given.seeds).buffers.rule
                 if late and (kept_by.by_class or not {*kept_by.scores} <= {*WITHOUT_LABELS}):
                     late_labels = f"looks at labels, which come late (data.late = {late})"
@@ -107,7 +107,7 @@ class Experiment:
         return f"<Experiment {self.name}: {size}; {self.data.kind}, {self.model.kind}; policies {', '.join(self.policies)}>"
 
     def under(self, system: System) -> "Experiment":
-        """Return the same under amended terms; policies stay as they were resolved."""
+        """Return the same experiment with an amended system; the policies are not resolved again."""
         own = copy(self)
         for name in ("given", "local"):
             own.__dict__.pop(name, None)
@@ -117,56 +117,56 @@ class Experiment:
 
     @cached_property
     def local(self) -> LocalTraining:
-        """What a client does in a round."""
+        """The local training of a client in a round."""
         own = self.training
         return LocalTraining(own.lr, own.steps, own.momentum, own.weight_decay, own.batch_size, self.objective)
 
     @cached_property
     def given(self) -> PolicyContext:
-        """What policies are completed from."""
+        """The context from which settings that policies leave out are derived."""
         return PolicyContext(self.system, self.prices, self.bound, self.seeds, self.rounds, self.model.linear)
 
     def given_for(self, policy: AdmissionPolicy) -> PolicyContext:
-        """The same at the prices that a policy pays: with the price of looks, where its clients look before they buy."""
+        """Return this context at the prices that a policy pays, which include looks if its clients look before they buy."""
         looks = self.data.price_of_looks(policy.selection)
         return replace(self.given, prices=WithLooks(self.prices, looks)) if looks else self.given
 
     def check_prices(self) -> None:
-        """Refuses a policy that needs one price a round where each client has its own: before the run begins."""
+        """Raise an error before the run if prices differ between clients and a policy needs one price for all of them."""
         first = self.prices.path(self.seeds[:1], 1, 2)
-        for name, policy in self.policies.items() if first.ndim == 3 else ():  # looks have one price for all
+        for name, policy in self.policies.items() if first.ndim == 3 else ():  # the price of looks is the same for all
             alone = Controller(self.system, policy, 1, self.seeds[:1])
             try:
                 alone.decide(alone.open(), first[:, 0])
             except SettingError as error:
                 raise SettingError(f"policies.{name}: {error}") from None
 
-    # other experiments like it
+    # variants of the experiment
 
     def with_policy(self, name: str, policy: AdmissionPolicy) -> Self:
-        """Return the same experiment with one policy more, or another one of that name.
+        """Return the same experiment with one more policy, or with the policy of this name replaced.
 
         Parameters
         ----------
         name : str
             The policy's name in tables and files.
         policy : AdmissionPolicy
-            Settings that it leaves out are worked out.
+            The policy; settings that it leaves out are derived.
         """
         return replace(self, policies={**self.policies, name: policy})
 
     def with_budget(self, budget: float) -> Self:
-        """Return the same experiment at another budget; settings that policies were not given are derived again.
+        """Return the same experiment with another budget; settings that policies leave out are derived again.
 
         Parameters
         ----------
         budget : float
-            Money a round.
+            Money for each round.
         """
         return replace(self, system=replace(self.system, budget=budget))
 
     def held(self) -> Self:
-        """The same with every policy held to the money and the buffers. References, such as the oracle, stay as they are."""
+        """Return the same experiment with all policies limited to the money and the buffers; references (oracle) are not."""
         return replace(self, policies={name: held(stated) for name, (stated, _) in self.stated.items()})
 
     def only(self, policies: Mapping[str, AdmissionPolicy] | list[str], seeds: Ints | None = None) -> Self:
@@ -175,25 +175,25 @@ class Experiment:
         Parameters
         ----------
         policies : list of str or mapping
-            Names of its policies.
+            Names of the policies to keep.
         seeds : array, optional
-            Seeds that follow one another; by default all.
+            Consecutive seeds; left out: all.
         """
         chosen = {name: self.policies[name] for name in policies}
         return replace(self, policies=chosen, seeds=self.seeds if seeds is None else np.asarray(seeds))
 
-    # what is written
+    # the experiment as tables
 
     def tables(self) -> dict[str, Any]:
-        """The experiment as a recipe: reading it back gives the same one.
+        """Return the experiment as the tables of a recipe, from which the same experiment can be built.
 
-        A part that cannot be named is marked; `unnamed` says why.
+        A part that a recipe cannot name is marked; `unnamed` states the reason.
         """
         return self._written[0]
 
     @property
     def unnamed(self) -> dict[str, str]:
-        """Parts that a recipe cannot name, by key, and why. Such an experiment runs in this process alone."""
+        """The parts that a recipe cannot name, each key with the reason. Such an experiment runs only in this process."""
         return self._written[1]
 
     @cached_property
@@ -207,7 +207,7 @@ class Experiment:
                 unnamed[key] = str(error)
                 part = part.policy if isinstance(part, Held) else part
                 said: dict[str, Any] = {"kind": f"{IN_PROCESS}{type(part).__qualname__}"}
-                with suppress(Unnamed):  # the settings that can be said, so that others are not taken for the same
+                with suppress(Unnamed):  # state the settings if possible, so that others differ
                     said |= settings_of(part)
                 return said
 

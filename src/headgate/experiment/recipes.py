@@ -1,4 +1,4 @@
-"""Recipes as text: those that come with headgate, files of the user's, perhaps on top of another one, and overrides."""
+"""Recipes as text: shipped recipes, the user's files, recipes that extend another one, and overrides."""
 
 import os
 import tomllib
@@ -18,24 +18,24 @@ from headgate.registry import POLICY, PRICES, nearest
 
 RECIPES = files("headgate") / "recipes"
 BASES = 8
-"""recipes on top of each other"""
+"""the most recipes that may extend one another"""
 SLOTS = {"prices": PRICES, "policies": POLICY, "data": DATA}
 
 
 def recipe_names() -> list[str]:
-    """Return the names of the recipes that come with headgate."""
+    """Return the names of the shipped recipes."""
     return sorted(entry.name.removesuffix(".toml") for entry in RECIPES.iterdir() if entry.name.endswith(".toml"))
 
 
 def recipe_text(name: str) -> str:
-    """A shipped recipe as it stands in its file."""
+    """Return the text of a shipped recipe."""
     if name not in recipe_names():
         raise SettingError(f"recipe {shown(name)}: no such recipe{nearest(name, recipe_names())}")
     return RECIPES.joinpath(f"{name}.toml").read_text("utf-8")
 
 
 def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any], Path | None]:
-    """(name, raw content, folder for relative paths and modules) of a shipped recipe, a TOML file, or its content."""
+    """Return (name, raw content, folder for relative paths and modules) of a shipped recipe, a TOML file or its content."""
     if isinstance(recipe, Mapping):
         return "experiment", _on_base(deepcopy(dict(recipe))), None
     if str(recipe) in recipe_names():
@@ -62,7 +62,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _on_base(raw: dict[str, Any], folder: Path | None = None, left: int = BASES) -> dict[str, Any]:
-    """The content on top of the recipe that `base` names: a shipped one, or a file beside it. [study] is no part of it."""
+    """Merge the content over the recipe that `base` names, a shipped one or a file in the same folder, without [study]."""
     base = raw.pop("base", None)
     raw.pop("study", None)
     if base is None:
@@ -79,7 +79,7 @@ def _on_base(raw: dict[str, Any], folder: Path | None = None, left: int = BASES)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Table by table; one of another kind takes the place of the whole table below."""
+    """Merge tables recursively; a table of another kind replaces the whole table below."""
     made = dict(below)
     for key, value in above.items():
         other = below.get(key)
@@ -89,9 +89,9 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def overridden(raw: dict[str, Any], assignments: Sequence[str], folder: Path | None = None) -> dict[str, Any]:
-    """The recipe, which lies in `folder`, with each `section.key=value`, or `section={…}`, applied.
+    """Apply overrides `section.key=value` or `section={…}` to a recipe, whose file is in `folder`, and return it.
 
-    A value is TOML, or a string where it is none.
+    A value is read as TOML; a value that is not valid TOML is a string.
     """
     for assignment in assignments:
         if not isinstance(assignment, str):
@@ -102,7 +102,7 @@ def overridden(raw: dict[str, Any], assignments: Sequence[str], folder: Path | N
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text.strip()
-        except (ValueError, RecursionError):  # thousands of digits, or lists in lists
+        except (ValueError, RecursionError):  # too many digits, or lists nested too deeply
             raise SettingError(f"--set {shown(assignment)}: a value so long or so deep is not taken") from None
         if not equals or not all(parts) or len(parts) > DEPTH or (len(parts) < 2 and not isinstance(value, dict)):
             raise SettingError(f"--set {shown(assignment)}: must look like section.key=value")
@@ -111,7 +111,7 @@ def overridden(raw: dict[str, Any], assignments: Sequence[str], folder: Path | N
 
 
 def _from_here(key: str, value: Any, folder: Path | None) -> Any:
-    """A file that an override names lies in the working folder; as the recipe in its `folder` would name it."""
+    """Rewrite file names in an override, which are relative to the working folder, as relative to the recipe's `folder`."""
     if isinstance(value, dict):
         return {own: _from_here(own, each, folder) for own, each in value.items()}
     if isinstance(value, list):
@@ -121,7 +121,7 @@ def _from_here(key: str, value: Any, folder: Path | None) -> Any:
 
 
 def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
-    """Set a key of nested tables, making tables on the way. Another kind drops the keys that only the old one had."""
+    """Set a key of nested tables and create missing tables. A new `kind` removes the keys that only the old kind has."""
     table = raw
     for part in parts[:-1]:
         said = table.setdefault(part, {})

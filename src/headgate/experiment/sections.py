@@ -1,4 +1,4 @@
-"""The sections of a recipe that are no parts: [system], [run] and [training]."""
+"""The sections of a recipe that are not parts: [system], [run] and [training]."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,14 +14,14 @@ from headgate.limits import CLIENTS, ROUNDS, RUNS, SEEDS
 
 @dataclass(frozen=True)
 class SystemTable:
-    """[system] as it is written: buffers are repeated until every client has one."""
+    """The section [system] as a recipe states it; the buffers are repeated until every client has one."""
 
     buffers: tuple[int, ...]
     budget: float
     clients: int | None = None
     weights: tuple[float, ...] | None = None
     currency: str = ""
-    """what money is counted in, as in "$": printed beside amounts, and nothing else"""
+    """unit of money, as in "$"; it is only printed beside amounts"""
 
     def __post_init__(self) -> None:
         require(self.clients is None or self.clients > 0, "clients", self.clients, "at least one")
@@ -37,7 +37,7 @@ class SystemTable:
 
 
 def system_table(system: System) -> dict[str, Any]:
-    """The shortest beginning of the buffers whose repetition is all of them; weights only where they differ."""
+    """Return the section [system] of a system: the shortest period of its buffers, and weights only if they differ."""
     clients, buffer = system.clients, system.buffer
     tried = (p for p in range(1, min(clients, 64) + 1) if np.array_equal(np.resize(buffer[:p], clients), buffer))
     period = next(tried, clients)
@@ -51,16 +51,16 @@ def system_table(system: System) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RunTable:
-    """[run] as it is written."""
+    """The section [run] as a recipe states it."""
 
     rounds: int
     seeds: int = 10
     first_seed: int = 0
     policies: tuple[str, ...] = ("headgate", "oracle", "acdpp", "constant")
     horizon: int | Literal["open"] | None = None
-    """T as the policies know it: the rounds of the run, another number, or "open" for none"""
+    """horizon T that the policies know; left out: `rounds`; "open": no horizon"""
     folder: str | None = None
-    """where the modules lie that the recipe names"""
+    """folder of the modules that the recipe names"""
 
     def __post_init__(self) -> None:
         require(self.rounds >= 1, "rounds", self.rounds, "at least 1")
@@ -83,17 +83,17 @@ class RunTable:
 
     @property
     def runs(self) -> list[tuple[str, int]]:
-        """(policy, seed) of each."""
+        """The policy and the seed of each run."""
         return [(policy, seed) for policy in dict.fromkeys(self.policies) for seed in self.all_seeds]
 
 
 @dataclass(frozen=True)
 class Training:
-    """[training]: what clients do with their samples in a round, how the server averages, and how often models are judged."""
+    """The section [training]: local training, aggregation and averaging by the server, and evaluation."""
 
     lr: float = 0.1
     steps: int = 10
-    """local gradient steps E; with batch_size: passes over the buffer"""
+    """local gradient steps E in a round; with `batch_size`, passes over the buffer"""
     momentum: float = 0.0
     weight_decay: float = 0.0
     batch_size: int | None = None
@@ -101,20 +101,20 @@ class Training:
     """clients drawn to train in each round; left out: all of them"""
     aggregation: Literal["memory", "alpha", "uniform"] = "memory"
     average: float | None = None
-    """judge the mean of the server's models over about the latest 1/(average + 1) of the rounds; left out: the latest model"""
+    """evaluate the mean of the server's models over about the latest 1/(average + 1) of the rounds; left out: the latest one"""
     shift: int = 0
-    """pixels by which each image may be moved at random in every round"""
+    """the most pixels by which each image is shifted at random in every round"""
     evaluate_every: int = 1
     """rounds from one evaluation to the next; the last round is always evaluated"""
     losses: bool | None = None
-    """write down what clients' samples lose before they are trained on, for every policy; left out: for those that listen"""
+    """record the losses of clients' samples before training, for every policy; left out: only for policies that use them"""
     target: float | None = None
-    """test accuracy whose first round is reported"""
+    """test accuracy; the first round that reaches it is reported"""
     dtype: Literal["auto", "float32", "float64", "bfloat16"] = "auto"
-    """bfloat16: products in it, parameters in float32; on CUDA only. auto: bfloat16 where the executor does it, else float32"""
+    """bfloat16: products in bfloat16, parameters in float32, only on CUDA. auto: bfloat16 if the executor can, else float32"""
 
     def __post_init__(self) -> None:
-        LocalTraining(self.lr, self.steps, self.momentum, self.weight_decay, self.batch_size)  # refuses what no client could do
+        LocalTraining(self.lr, self.steps, self.momentum, self.weight_decay, self.batch_size)  # refuses wrong values
         zero_or_more("average", self.average, optional=True)
         require(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "at least 1")
         wanted = "an accuracy above 0 and at most 1, as in 0.9 for 90 %"

@@ -1,1 +1,1 @@
-"""Learning on real images: the data sets, where they come from and how their files are read."""
+"""Learning on real data: data sets and streams, models, local training and the server's update."""

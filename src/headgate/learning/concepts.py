@@ -1,6 +1,6 @@
-"""Concepts, what a data set looks like while the world is in one state, and when it moves from one to another.
+"""Concepts, each of which states how the data look in one state of the world, and rules for when clients change between them.
 
-Draws are addressed, so all policies of a seed meet the same changes, and nothing is remembered.
+Every random draw is addressed by seed, round and client. All policies of a seed therefore see the same changes.
 """
 
 from abc import ABC, abstractmethod
@@ -15,23 +15,23 @@ from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError, require
 from headgate.registry import Slot
 
-if TYPE_CHECKING:  # polars, which reads some of the formats, is not needed to plan
+if TYPE_CHECKING:  # planning a run does not need polars, which reads some of the formats
     from headgate.learning.formats import Labels, Pixels
 
 
 class Concept:
-    """A frozen value whose fields are its settings: how images look, what they are called, and which of them come by."""
+    """Base class of concepts: how images look, which labels they have, and which of them occur. The fields are the settings."""
 
     def images(self, images: "Pixels") -> "Pixels":
-        """The images as they look now, of the same shape."""
+        """Return the images as they look in this concept, of the same shape and type."""
         return images
 
     def labels(self, images: "Pixels", labels: "Labels") -> "Labels":
-        """What the images, as they are in the data set, are called now."""
+        """Return the labels that the images have in this concept; `images` are those of the data set."""
         return labels
 
     def shares(self, classes: int) -> Floats | None:
-        """Which share of the images of each class comes by, (classes,); None: all."""
+        """Return the share of the images of each class that occurs, (classes,); None: all images."""
         return None
 
     @property
@@ -43,12 +43,12 @@ class Concept:
 
 @dataclass(frozen=True)
 class Same(Concept):
-    """The data as they are."""
+    """The data are unchanged."""
 
 
 @dataclass(frozen=True)
 class Rotated(Concept):
-    """Images turned to the left by quarters of a circle: exact, no pixel is lost."""
+    """Images are rotated to the left by this number of quarter turns; no pixel is lost."""
 
     quarters: int = 1
 
@@ -64,7 +64,7 @@ class Rotated(Concept):
 
 @dataclass(frozen=True)
 class Swapped(Concept):
-    """Class c is called to[c]: a permutation of the classes."""
+    """Labels are permuted: class c becomes class to[c]."""
 
     to: tuple[int, ...]
 
@@ -80,7 +80,7 @@ class Swapped(Concept):
 
 @dataclass(frozen=True)
 class OfClasses(Concept):
-    """Images of these classes alone come by."""
+    """Only images of these classes occur."""
 
     classes: tuple[int, ...]
 
@@ -95,7 +95,7 @@ class OfClasses(Concept):
 
 @dataclass(frozen=True)
 class Prior(Concept):
-    """Of the images of class c the share weights[c] comes by, so that classes are more or less frequent than in the data."""
+    """Only the share weights[c] of the images of class c occurs, which changes how frequent the classes are."""
 
     weights: tuple[float, ...]
 
@@ -113,18 +113,18 @@ CONCEPT = Slot("concept", Concept, {"same": Same, "rotated": Rotated, "swapped":
 
 
 class DriftKind(ABC):
-    """A frozen value whose fields are its settings."""
+    """Base class of rules that state when clients change their concept. The fields are the settings."""
 
     @abstractmethod
     def at(self, seed: int, t: int, clients: Ints) -> Ints:
-        """The number of the concept that the stream of each of these clients is in, in round t = 1, 2, …"""
+        """Return the number of the concept in which the stream of each of these clients is in round t = 1, 2, …"""
 
-    def check(self, concepts: int, clients: int) -> None:  # noqa: B027  # one's own need not
-        """Refuses what does not fit so many concepts and clients."""
+    def check(self, concepts: int, clients: int) -> None:  # noqa: B027  # optional for a user's own rule
+        """Raise an error if the settings do not fit this number of concepts and clients."""
 
 
 class ConceptSchedule:
-    """Which concept every client of some runs is in, as a run needs it."""
+    """The concept of every client in every round, for the seeds of some runs."""
 
     def __init__(self, changes: DriftKind, concepts: int, seeds: Ints, clients: int) -> None:
         self.changes, self.concepts = changes, concepts
@@ -144,19 +144,19 @@ class ConceptSchedule:
         return np.stack(each)
 
     def shares(self, t: int, weight: Floats) -> Floats:
-        """Return the share of all clients, by their weights, that is in each concept in round t, (S, concepts)."""
+        """Return the share of the total client weight that is in each concept in round t, (S, concepts)."""
         shares = np.stack([np.bincount(own, weight, self.concepts) for own in self.at(t)])
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def changed(self, t: int, weight: Floats) -> Floats:
-        """Return the share of all clients, by their weights, whose concept was another one in the round before, (S,)."""
+        """Return the share of the total client weight whose concept differs from that of the round before, (S,)."""
         if t == 1:
             return np.zeros(len(self.seeds))
         return np.asarray(((self.at(t) != self.at(t - 1)) * weight).sum(axis=1))
 
     def columns(self, t: int, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
-        """Return the columns of the record: what changed, and of each concept who is in it and the accuracy there,
-        (R, concepts). Runs of the same seeds follow one another."""
+        """Return the columns of the record: the share of clients that changed, and the share and accuracy of each concept.
+        `by_concept` holds the accuracies, (R, concepts); it repeats the seeds once for each policy."""
         again = len(by_concept) // len(self.seeds)
         columns = {"changed": self.changed(t, weight).tolist() * again}
         for concept, share in enumerate(self.shares(t, weight).T):
@@ -166,13 +166,13 @@ class ConceptSchedule:
 
 @dataclass(frozen=True, kw_only=True)
 class _InOrder(DriftKind):
-    """Clients go through concepts in an order; client m `stagger`·m rounds after client 0."""
+    """Clients pass through the concepts of an order; client m changes `stagger`·m rounds after client 0."""
 
     stagger: int = 0
     clients: tuple[int, ...] | None = None
-    """who changes; left out: everybody. The others stay in the first concept"""
+    """clients that change, while the others stay in the first concept of the order; left out: all clients"""
     order: tuple[int, ...] = ()
-    """numbers of concepts, from the first one on; left out: 0, 1 and so on"""
+    """numbers of the concepts in the order in which clients pass through them; left out: 0, 1 and so on"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", self.order or (0, 1))
@@ -196,12 +196,12 @@ class _InOrder(DriftKind):
 
     @abstractmethod
     def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
-        """In the order, for clients whose own time is `own`: 1 in round 1, less where they come later."""
+        """Return each client's place in the order; `own` is its own time, t less the rounds by which it changes later."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sudden(_InOrder):
-    """From one round to the next, in the rounds `rounds`: the next concept of the order.
+    """Each of the rounds in `rounds` brings the next concept of the order at once.
 
     >>> changes = Sudden(rounds=(3,), stagger=1)
     >>> [changes.at(0, t, np.arange(3)).tolist() for t in (2, 3, 4, 5)]
@@ -224,8 +224,8 @@ class Sudden(_InOrder):
 
 @dataclass(frozen=True, kw_only=True)
 class Gradual(_InOrder):
-    """Between two rounds each client is in the new concept with a probability that rises evenly from 0 in round `start` to 1
-    in round `stop`, drawn for every client and round."""
+    """In each round, each client is in the new concept with a probability that rises linearly from 0 in round `start` to 1 in
+    round `stop`; the draws of clients and rounds are independent."""
 
     start: int
     stop: int
@@ -243,7 +243,7 @@ class Gradual(_InOrder):
 
 @dataclass(frozen=True, kw_only=True)
 class Recurring(_InOrder):
-    """The concepts of the order one after the other, each for `every` rounds, again and again.
+    """The concepts of the order follow one another, each for `every` rounds, and the order repeats.
 
     >>> changes = Recurring(every=2)
     >>> [changes.at(0, t, np.array([0])).item() for t in range(1, 8)]

@@ -1,4 +1,4 @@
-"""Which data clients have: a source, how it is dealt to the clients, and how their streams go on. Read when it is used."""
+"""The settings of the data: a source, its partition among the clients, and their streams. Files are read when they are used."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DataSource(ABC):
-    """A data set: a frozen value whose fields are its settings."""
+    """Base class of data sources: each makes a data set. The fields are the settings."""
 
     @property
     def kind(self) -> str:
@@ -30,11 +30,11 @@ class DataSource(ABC):
 
     @abstractmethod
     def load(self) -> "Dataset | Mapping[str, Any] | tuple[Any, ...]":
-        """A `Dataset`, or its arrays: (train_images, train_labels, test_images, test_labels), or a dict with these keys."""
+        """Return a `Dataset`, a tuple (train_images, train_labels, test_images, test_labels), or a dict with these keys."""
 
 
 class Shipped(DataSource):
-    """A data set known by name."""
+    """A data set that headgate knows by name."""
 
     def load(self) -> "Dataset":
         from headgate.learning.datasets import load_dataset
@@ -64,24 +64,24 @@ class Imagenette(Shipped):
 
 @dataclass(frozen=True)
 class TableFile(DataSource):
-    """A file with a row for each sample: .csv with a header, .parquet, or .npz, whose samples may be images.
+    """A file with one row for each sample: .csv with a header, .parquet, or .npz, whose samples may be images.
 
-    Classes are the labels in order. Each feature is brought to mean 0 and deviation 1 by the training rows. A column that is
-    neither label nor feature may deal the rows to clients: `partition = { kind = "column", column = "site" }`.
+    Classes are the distinct labels in ascending order. Each feature is scaled to mean 0 and deviation 1 over the training
+    rows. A column that is neither can assign the rows to clients: `partition = { kind = "column", column = "site" }`.
     """
 
     file: str = field(metadata={"path": True})
-    """relative to the recipe that names it"""
+    """path of the file, relative to the recipe"""
     label: str = "label"
-    """the column of labels, whole numbers or text; of an .npz, the array of them"""
+    """name of the column (in an .npz, of the array) of labels, whole numbers or text"""
     features: tuple[str, ...] | None = None
-    """columns of numbers to learn from; of an .npz, the one array, (N, d), or uint8 images. Left out: all but the label"""
+    """columns of numbers to learn from; in an .npz, the one array, (N, d) or uint8 images. Left out: all but the label"""
     test: float | None = None
-    """share of the rows of each class that is held for testing; left out: 0.2, or none where there is a `test_file`"""
+    """share of the rows of each class that is held for testing; left out: 0.2, or none if `test_file` is set"""
     test_file: str | None = field(default=None, metadata={"path": True})
-    """a second file with the rows for testing"""
+    """path of a second file with the rows for testing, relative to the recipe"""
     sha256: str | None = None
-    """of the file, with `test_file` behind it; other content is refused"""
+    """SHA-256 of the content of `file`, followed by that of `test_file`; other content is refused"""
 
     def __post_init__(self) -> None:
         for name in ("file", "test_file"):
@@ -93,7 +93,7 @@ class TableFile(DataSource):
             raise SettingError(f"test = {self.test:g}: with a test_file no row of the other file is held for testing")
         if self.features is not None and not 0 < len(self.features) == len({*self.features} - {self.label}):
             raise SettingError(f"features = {shown(list(self.features))}: must name columns, each once, and not the label")
-        self._contents()  # a file that is missing or was changed is refused before anything runs
+        self._contents()  # refuse a missing or changed file before anything runs
 
     def _contents(self) -> list[tuple[Path, bytes]]:
         files = [Path(each) for each in (self.file, self.test_file) if each is not None]
@@ -110,30 +110,30 @@ class TableFile(DataSource):
 
 TABLES = (".csv", ".parquet", ".npz")
 BOUGHT = ("concepts", "window", "look", "keep", "late")
-"""settings of [data] that are written down where they say something"""
+"""settings of [data] that are written only if they differ from their defaults"""
 KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "table": TableFile}
 DATA = Slot("data set", DataSource, KINDS)
 
 
 @dataclass(frozen=True)
 class Data:
-    """The section [data]: a source's own settings stand beside these."""
+    """The section [data]; in a recipe, the settings of the source stand in the same section."""
 
     source: DataSource = field(default_factory=Digits)
     partition: Partition = field(default_factory=Pairs)
     stream: Reshuffle = RESHUFFLE
     validation: float = 0.0
-    """share of the training images of each class that no client gets; models are judged by them too, beside the test set"""
+    """share of the training images of each class that no client trains on; models are evaluated on them and on the test set"""
     concepts: tuple[Concept, ...] = ()
-    """states of the world, known by their number; with `changes`, which says who is in which of them when"""
+    """states of the world, numbered from 0; `changes` decides which client is in which of them in each round"""
     changes: DriftKind | None = None
     window: int = 1
-    """unlabelled samples that a client has before it for each label that it is ordered to buy; its policy's `selection` says
-    which it buys. 1: there is nothing to choose"""
+    """unlabelled samples that a client is offered for each label that it is ordered to buy; the `selection` of its policy
+    chooses among them. 1: the client has no choice"""
     look: float = 0.0
-    """the price of a look at one of them, for rules that look"""
+    """price of one look at an offered sample, for buying rules that look"""
     keep: int = 0
-    """unlabelled samples that a client may keep, the newest of those it did not buy; they are before it again next time"""
+    """the most unlabelled samples that a client keeps, the newest that it did not buy; they are offered again next time"""
     late: int = 0
     """rounds from the order of a label to the first training with it"""
 
@@ -155,15 +155,15 @@ class Data:
         return self.source.kind
 
     def chooses(self, rule: Selection | None) -> bool:
-        """Whether clients have a choice under this buying rule."""
+        """Return whether clients have a choice under this buying rule."""
         return self.window > 1 and rule is not None
 
     def price_of_looks(self, rule: Selection | None) -> float:
-        """What is paid for looks with every label: a whole window of them, where the rule has a choice and looks."""
+        """Return the price of the looks for one label: a whole window of looks if the rule looks, else 0."""
         return self.window * self.look if self.chooses(rule) and rule.looks else 0.0  # type: ignore[union-attr]
 
     def load(self) -> "Dataset":
-        """All of it, before anything is held out."""
+        """Return the whole data set, before images are held out for validation."""
         if isinstance(self.source, Shipped):
             return self.source.load()
         from headgate.learning.datasets import dataset_of

@@ -1,7 +1,7 @@
-"""Data sets ready for learning: digits, mnist, cifar10, imagenette, or what a function of the user's returns.
+"""Data sets ready for learning: digits, mnist, cifar10, imagenette, or what a user's data source returns.
 
-Images stay uint8 and are brought to [0, 1], less `mean`, over `std`, when a batch is made: a quarter of
-the memory of floats, and the numbers on disk are the numbers in memory.
+Images are kept as uint8, which takes a quarter of the memory of float32. When a batch is made, its pixels are scaled to
+[0, 1], `mean` is subtracted and the result is divided by `std`.
 """
 
 import os
@@ -20,9 +20,9 @@ from headgate.learning.formats import Labels, PictureFiles, Pixels, recognise
 
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 Samples = NDArray[Any]
-"""bytes or float32"""
+"""images as uint8, or features as float32"""
 Features = NDArray[np.float32]
-"""(N, 1, 1, d): features lie as the pixels of an image with one row, so that all that moves images moves them"""
+"""features (N, 1, 1, d), stored like images with one row of pixels, so that all code for images can process them"""
 BYTE = 255.0
 
 
@@ -30,8 +30,8 @@ BYTE = 255.0
 class Dataset:
     """Images (N, C, H, W) uint8 with C = 1 or 3, labels (N,) int64, mean and std of each channel in [0, 1] units.
 
-    Features are float32 and lie as images with one row, (N, 1, 1, d); mean and std are then in their own units.
-    `columns` holds further values of the training images (N train, ...), for example who wrote a digit.
+    Features are float32 and stored like images with one row, (N, 1, 1, d); mean and std are then in the units of the features.
+    `columns` holds further values of the training images (N train, ...), for example the writer of each digit.
     """
 
     name: str
@@ -44,10 +44,10 @@ class Dataset:
     std: tuple[float, ...]
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     validation_images: Samples | None = None
-    """held out of the training images, with `validation_labels`: nobody trains on them"""
+    """images held out of the training set, labelled by `validation_labels`: no client trains on them"""
     validation_labels: Labels | None = None
     by_concept: tuple[tuple[Samples, Labels], ...] = ()
-    """where the world changes, what takes the place of test and validation set: both as they are in every concept"""
+    """if the world changes: the test sets of all concepts, then their validation sets if any, instead of the single sets"""
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -86,13 +86,13 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of an image."""
+        """Channels, height and width of each image."""
         _, channels, height, width = self.train_images.shape
         return channels, height, width
 
     @property
     def judged(self) -> list[tuple[Samples, Labels]]:
-        """What models are judged by: the test set and, where something was held out of the training images, that."""
+        """The sets on which models are evaluated: the test set, then the validation set if images were held out for it."""
         if self.by_concept:
             return list(self.by_concept)
         test = (self.test_images, self.test_labels)
@@ -102,13 +102,13 @@ class Dataset:
 
     @property
     def unit(self) -> float:
-        """What stands for 1: the largest byte, or 1 itself of features."""
+        """The stored value that stands for 1: 255 for images, 1 for features."""
         return BYTE if self.train_images.dtype == np.uint8 else 1.0
 
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """A line of the list of data sets: where it lies and how, or why it is not there."""
+    """One line of the list of data sets: the path and format of a data set, or the reason why it cannot be read."""
 
     name: str
     path: Path | None = None
@@ -118,7 +118,7 @@ class DatasetEntry:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is fixed about a data set which comes as files."""
+    """The fixed properties of a data set that is read from files."""
 
     classes: tuple[str, ...]
     mean: tuple[float, ...]
@@ -156,11 +156,11 @@ _KNOWN = {
     ),
 }
 NAMES = ("digits", *_KNOWN)
-"""The data sets known by name."""
+"""names of the shipped data sets"""
 
 
 def data_folder() -> Path:
-    """Where data sets lie: $HEADGATE_DATA, otherwise `headgate` in the user's cache folder."""
+    """Return the folder of the data sets: $HEADGATE_DATA, otherwise `headgate` in the user's cache folder."""
     chosen = os.environ.get("HEADGATE_DATA")
     if chosen:
         return Path(chosen).expanduser()
@@ -169,11 +169,11 @@ def data_folder() -> Path:
 
 
 def load_dataset(name: str, folder: Path | None = None) -> Dataset:
-    """The data set `name`, read from `folder` (by default `data_folder()`).
+    """Read the data set `name` from `folder` (by default `data_folder()`).
 
-    Pictures which differ in size are squeezed to 64 x 64; those of one size keep it. The 8x8 digits come with headgate
-    (digits.md): of each class the last fifth in file order, rounded down, is the test set, and pixels are brought from 0..16
-    to 0..255 (x * 255 / 16, rounded).
+    Pictures that differ in size are resized to 64 x 64; pictures that share one size keep it. The 8x8 digits are part of the
+    package (digits.md): the last fifth of each class in file order, rounded down, is the test set, and pixels are scaled from
+    0..16 to 0..255 (x * 255 / 16, rounded).
     """
     if name == "digits":
         with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as file:
@@ -189,7 +189,7 @@ def load_dataset(name: str, folder: Path | None = None) -> Dataset:
     path, source = _find(name, folder or data_folder())
     train, test = source.read(len(known.mean), len(known.classes))
     channels, titles = train.images.shape[1], source.classes() or known.classes
-    if channels != len(known.mean):  # the folder is named after another data set
+    if channels != len(known.mean):  # the folder holds another data set than its name says
         raise DataError(f"{path}: images have {channels} channel(s), those of {name} have {len(known.mean)}")
     if len(titles) != len(known.classes):
         raise DataError(f"{path}: holds {len(titles)} classes, {name} has {len(known.classes)}")
@@ -199,7 +199,7 @@ def load_dataset(name: str, folder: Path | None = None) -> Dataset:
 
 
 def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:
-    """The first of a data set's folders with something in it that can be read."""
+    """Return the first of a data set's folders that holds files of a known format, and these files."""
     for path in (root / folder for folder in _KNOWN[name].folders):
         if path.is_dir() and (source := recognise(path)) is not None:
             return path, source
@@ -208,7 +208,7 @@ def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:
 
 
 def available(folder: Path | None = None) -> list[DatasetEntry]:
-    """What there is under each known name, without reading it: what `load_dataset` would find."""
+    """List the data sets that `load_dataset` would find, one entry for each name, without reading them."""
     entries = [DatasetEntry("digits", format="with headgate")]
     for name in _KNOWN:
         try:
@@ -220,10 +220,10 @@ def available(folder: Path | None = None) -> list[DatasetEntry]:
 
 
 def hold_out(dataset: Dataset, fraction: float) -> Dataset:
-    """The data set with this share of the training images of each class set aside for validation; 0 changes nothing.
+    """Set this share of the training images of each class aside for validation; 0 changes nothing.
 
-    Settings such as a learning rate, and which round's model is taken, are chosen on them, so that the test set has no say in
-    it. Which images are held out depends on the data set alone, not on a seed: all runs are judged by the same images.
+    Learning rates and the round of the model that is kept should be chosen on the validation set, so that the test set does
+    not influence them. The choice of images depends on the data set alone, not on a seed: all runs use the same images.
     """
     if fraction == 0:
         return dataset
@@ -241,7 +241,7 @@ def hold_out(dataset: Dataset, fraction: float) -> Dataset:
 
 
 def share_of_each_class(labels: Labels, share: float, purpose: Purpose) -> NDArray[np.bool_]:
-    """This share of the rows of each class, rounded down and drawn at random, but the same for all seeds."""
+    """Return a mask of a random share of the rows of each class, rounded down; it is the same for all seeds."""
     chosen = np.zeros(len(labels), np.bool_)
     for rows in (np.flatnonzero(labels == label) for label in np.unique(labels)):
         order = np.argsort(uniform(0, purpose, rows), kind="stable")
@@ -250,7 +250,7 @@ def share_of_each_class(labels: Labels, share: float, purpose: Purpose) -> NDArr
 
 
 def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel in [0, 1] units, exact; a channel without variation gets 1.
+    """Return the exact mean and standard deviation of each channel in [0, 1] units; a constant channel has deviation 1.
 
     >>> channel_statistics(np.array([0, 255], np.uint8).reshape(2, 1, 1, 1))
     ((0.5,), (0.5,))
@@ -258,7 +258,7 @@ def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, 
     values = np.arange(256) / 255
     means, deviations = [], []
     for channel in range(images.shape[1]):
-        # Counting the 256 values first needs no copy of all images as floats.
+        # Counting the 256 values avoids a copy of all images as floats.
         shares = np.bincount(images[:, channel].ravel(), minlength=256) / max(images[:, channel].size, 1)
         mean = float(shares @ values)
         means.append(mean)
@@ -270,11 +270,11 @@ def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, 
 
 
 def dataset_of(name: str, made: Any) -> Dataset:
-    """What a user's data source returned, as a data set.
+    """Make a data set of what a user's data source returned.
 
-    Arrays come in the usual shapes: images (N, H, W), (N, H, W, C) or (N, C, H, W), C = 1 or 3, all uint8; or features (N, d),
-    numbers of any kind, each of which is brought to mean 0 and deviation 1. What is left out is made from the training set:
-    classes are called 0, 1, ... up to the largest label.
+    Images may be (N, H, W), (N, H, W, C) or (N, C, H, W) with C = 1 or 3, all uint8. Features are (N, d), numbers of any
+    type; each is scaled to mean 0 and deviation 1. Optional entries that are missing are derived from the training set; the
+    classes are then named 0, 1, ... up to the largest label.
     """
     if isinstance(made, Dataset):
         return made
@@ -283,7 +283,7 @@ def dataset_of(name: str, made: Any) -> Dataset:
     if not isinstance(made, dict):
         raise DataError(f"data.kind = {name}: must return a Dataset, a dict or a tuple ({', '.join(_ARRAYS)})")
     missing = [key for key in _ARRAYS if key not in made]
-    features = not missing and np.ndim(made["train_images"]) == 2  # a table, a row for each sample
+    features = not missing and np.ndim(made["train_images"]) == 2  # a table with one row for each sample
     known = {*_ARRAYS, "classes", "columns"} | (set() if features else {"mean", "std"})
     unknown = [str(key) for key in made if key not in known]
     if missing or unknown:
@@ -314,7 +314,7 @@ def dataset_of(name: str, made: Any) -> Dataset:
 
 
 def _channels_first(name: str, key: str, array: Any) -> Pixels:
-    """(N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W)."""
+    """Return images (N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W)."""
     images = np.asarray(array)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
         usual = "(N, H, W), (N, H, W, 3) or (N, 3, H, W) of uint8 in 0..255, or features (N, d)"
@@ -327,16 +327,16 @@ def _channels_first(name: str, key: str, array: Any) -> Pixels:
 
 
 def _whole_labels(array: Any) -> NDArray[Any]:
-    """As int64, where they are whole numbers."""
+    """Return whole numbers as int64, and labels of any other type unchanged."""
     labels = np.asarray(array)
     return labels.astype(np.int64) if labels.dtype.kind in "iu" else labels
 
 
 def standardised(name: str, train: Any, test: Any) -> tuple[Features, Features]:
-    """Features (N, d) of any kind of number, less their mean over the training rows, over their deviation there.
+    """Scale features (N, d) to mean 0 and deviation 1 over the training rows, and return the training and the test features.
 
-    That is done in float64, so that large numbers with small differences, as dates are, lose nothing. A feature that is the
-    same in all training rows stays 0.
+    The computation is in float64, so that large numbers with small differences, for example dates, keep their precision. A
+    feature that is the same in all training rows becomes 0 there.
 
     >>> standardised("shop", [[1.0, 5], [3.0, 5]], [[2.0, 6]])[0].reshape(2, 2).tolist()
     [[-1.0, 0.0], [1.0, 0.0]]
@@ -362,14 +362,14 @@ def standardised(name: str, train: Any, test: Any) -> tuple[Features, Features]:
 
 
 REPOSITORIES = {"mnist": "ylecun/mnist", "cifar10": "uoft-cs/cifar10", "imagenette": "frgfm/imagenette"}
-_FILES = {"imagenette": "*160px/*.parquet"}  # of several configurations the smallest: images are brought to 64 pixels anyway
+_FILES = {"imagenette": "*160px/*.parquet"}  # the smallest configuration: images are resized to 64 pixels
 
 
 def fetch(name: str, folder: Path) -> list[Path]:
-    """Download the parquet files of data set `name` into folder/name and return them.
+    """Download the parquet files of data set `name` into folder/name and return their paths.
 
-    Files that are there and whole are left alone; unfinished ones are resumed. The hub's address is that of
-    huggingface_hub, $HF_ENDPOINT where it is set.
+    Complete files are not downloaded again; incomplete ones are resumed. The address of the hub is the one that
+    huggingface_hub uses, $HF_ENDPOINT if it is set.
     """
     if name not in REPOSITORIES:
         embedded = " (digits comes with headgate, there is nothing to get)" if name == "digits" else ""
@@ -381,7 +381,7 @@ def fetch(name: str, folder: Path) -> list[Path]:
     repository, pattern = REPOSITORIES[name], _FILES.get(name, "*.parquet")
     try:
         hub.snapshot_download(repository, repo_type="dataset", allow_patterns=pattern, local_dir=folder / name, token=False)
-    except Exception as error:  # those of the library, of its HTTP client, whichever that is, and of the disk
+    except Exception as error:  # the library, its HTTP client and the disk raise errors of many types
         again = "running the command again resumes the download"
         raise DataError(f"{repository}: cannot be fetched ({one_line(error, 200)}); {again}") from None
     files = sorted((folder / name).rglob("*.parquet"))

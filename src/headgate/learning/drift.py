@@ -1,7 +1,7 @@
-"""A world that changes: data sets as they are in every concept, and streams through the concepts.
+"""A world that changes: the data set as it looks in each concept, and streams that follow the concepts.
 
-A sample keeps the concept of the round in which it was admitted; models are judged by the concepts of today. All that the
-concepts make of the training set lies in one data set, one after the other, so that a row of it tells image and concept.
+A sample keeps the concept of the round in which it was admitted; models are evaluated on the concepts of the current round.
+The training sets of all looks are joined into one data set, so that a row of it identifies both the image and its look.
 """
 
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ from headgate.limits import check_memory
 
 
 class World:
-    """A world that stands still: a data set, of which every client is always in the one concept."""
+    """A world that does not change: a data set with one concept, in which every client always is."""
 
     def __init__(self, dataset: Dataset, seeds: Ints, clients: int) -> None:
         self.dataset, self._shape = dataset, (len(seeds), clients)
 
     def stream(self, stream: Stream, rounds: int) -> "Stream | DriftingStream":
-        """Return what comes by in a client's stream, in every concept."""
+        """Return the stream with the samples of every concept, for a run of so many rounds."""
         return stream
 
     def at(self, t: int) -> Ints:
@@ -39,37 +39,37 @@ class World:
         return np.broadcast_to(np.zeros((), np.int64), self._shape)
 
     def shares(self, t: int, weight: Floats) -> Floats:
-        """Return the share of all clients, by their weights, that is in each concept in round t, (S, concepts)."""
+        """Return the share of the total client weight that is in each concept in round t, (S, concepts)."""
         return np.ones((self._shape[0], 1))
 
     def columns(self, t: int, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
-        """Return the columns of the record that tell of the concepts in round t."""
+        """Return the columns of the record about the concepts in round t."""
         return {}
 
 
 class DriftingData(ConceptSchedule, World):
-    """The concepts of an experiment over a data set, and when clients are in which of them."""
+    """The concepts of an experiment over a data set, and the rounds in which each client is in each of them."""
 
     def __init__(self, data: Data, dataset: Dataset, seeds: Ints, clients: int) -> None:
         assert data.changes is not None
         super().__init__(data.changes, len(data.concepts), seeds, clients)
         self.concept_list = data.concepts
         self.rows = len(dataset.train_labels)
-        """of the training set in each look"""
+        """rows of the training set in each look"""
         of_each = [Same() if concept.untouched else concept for concept in self.concept_list]
         looks = list(dict.fromkeys(of_each))
         self.looks = len(looks)
-        """how many different ones the concepts have"""
+        """number of distinct looks (images and labels) that the concepts have"""
         self.look = np.array([looks.index(look) for look in of_each])
-        """which look each concept has"""
+        """number of the look of each concept, (concepts,)"""
         judged = sum(images.nbytes for images, _ in dataset.judged)
-        wanted = 2.0 * self.looks * dataset.train_images.nbytes + len(self.concept_list) * judged  # twice while put together
+        wanted = 2.0 * self.looks * dataset.train_images.nbytes + len(self.concept_list) * judged  # twice while joined
         check_memory(f"data.concepts: {dataset.name} in {self.looks} looks takes", wanted)
         self._labels, self._classes = dataset.train_labels, len(dataset.classes)
         self.dataset = self._in_all_looks(dataset, looks)
 
     def _in_all_looks(self, dataset: Dataset, looks: list[Concept]) -> Dataset:
-        """The training sets of all looks, one after the other; models are judged by the test set of every concept."""
+        """Return a data set with the training sets of all looks joined, and the evaluation sets of every concept."""
         seen = [_seen(look, dataset.train_images, dataset.train_labels) for look in looks]
         judged = []
         for images, labels in dataset.judged:
@@ -80,7 +80,7 @@ class DriftingData(ConceptSchedule, World):
         return replace(dataset, train_images=images, train_labels=labels, columns={}, by_concept=tuple(judged))
 
     def served(self, number: int, labels: Labels) -> NDArray[np.bool_]:
-        """Which images of these classes come by in a concept; the same ones whenever it is asked."""
+        """Return a mask of the images with these labels that occur in a concept; it is always the same."""
         shares = self.concept_list[number].shares(self._classes)
         there = np.ones(len(labels), dtype=bool)
         for c in range(0 if shares is None else len(shares)):
@@ -93,7 +93,7 @@ class DriftingData(ConceptSchedule, World):
 
     @cached_property
     def filters(self) -> list[NDArray[np.bool_] | None]:
-        """Which rows of the training set come by in each concept; None: all."""
+        """A mask of the rows of the training set that occur in each concept; None: all rows."""
         whole = [concept.shares(self._classes) is None for concept in self.concept_list]
         return [None if all_of_it else self.served(number, self._labels) for number, all_of_it in enumerate(whole)]
 
@@ -102,10 +102,10 @@ class DriftingData(ConceptSchedule, World):
 
 
 class DriftingStream:
-    """The endless stream of every client for one seed, in every concept.
+    """The endless streams of all clients for one seed, in every concept.
 
-    What comes at a position depends on the concept. Where concepts differ in looks, it is the same image; where they differ in
-    what comes by, a stream of what does. An image in another look is another sample.
+    The sample at a position depends on the concept. Concepts that differ only in their looks show the same image there; a
+    concept in which only some images occur has a stream of these alone. An image in another look is another sample.
     """
 
     def __init__(self, world: DriftingData, stream: Stream, rounds: int) -> None:
@@ -117,7 +117,7 @@ class DriftingStream:
                 self._thinned[number] = self._without(number, there, rounds)
 
     def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> StreamRows:
-        """Return what comes at positions[i] of the stream of clients[i] in concepts[i], the first by default, for every i."""
+        """Return the sample at positions[i] of the stream of clients[i] in concepts[i], by default concept 0, for every i."""
         concepts = np.zeros_like(positions) if concepts is None else concepts
         samples, rows = np.empty_like(positions), np.empty_like(positions)
         rest = np.ones(positions.shape, dtype=bool)
@@ -132,7 +132,7 @@ class DriftingStream:
         return StreamRows(samples + self.images * look, rows + self.world.rows * look)
 
     def _without(self, number: int, there: NDArray[np.bool_], rounds: int) -> tuple[Stream, Ints]:
-        """The stream of what comes by in a concept, and which of all samples each of its samples is."""
+        """Return the stream of the images that occur in a concept, and the number of each of its samples among all samples."""
         where, owners = f"data.concepts[{number}]", self._whole.owners
         if not isinstance(owners, OwnerTable):
             raise SettingError(f"{where}: holds images back; of so many clients it is not written down who owns which")
@@ -160,28 +160,28 @@ def _seen(look: Concept, images: Pixels, labels: Labels) -> tuple[Pixels, Labels
 
 
 class Judgement(NamedTuple):
-    """Of the models of all runs; NaN where they were not evaluated."""
+    """The evaluation of the models of all runs; NaN where a model was not evaluated."""
 
     accuracy: Floats
-    """on the test set, (R,)"""
+    """accuracy on the test set, (R,)"""
     loss: Floats
-    """mean cross-entropy on it, (R,)"""
+    """mean cross-entropy on the test set, (R,)"""
     validation: Floats
-    """accuracy on what was held out of the training images, (R,)"""
+    """accuracy on the validation set, (R,)"""
     by_concept: Floats
-    """accuracy on the test set of each concept, (R, concepts); NaN where no client is in it"""
+    """accuracy on the test set of each concept, (R, concepts); NaN if no client is in the concept"""
 
 
 def sets_to_judge_by(shares: Floats, validation: bool) -> list[int]:
-    """Places in `Dataset.judged` of what is needed today: test sets, then what was held out. `shares` is (S, concepts)."""
+    """Return the places in `Dataset.judged` of the test, then validation sets of concepts with `shares` (S, concepts) > 0."""
     concepts = np.flatnonzero(shares.any(axis=0)).tolist()
     return [*concepts, *(shares.shape[1] + concept for concept in concepts if validation)]
 
 
 def judgement(places: Sequence[int], scores: Sequence[Floats], shares: Floats) -> Judgement:
-    """From accuracy and loss, (R,) each, on the sets at these places, one after the other; `shares` is (R, concepts)."""
+    """Combine the accuracy and the loss, (R,) each, on the sets at these places, by the `shares` (R, concepts)."""
     runs, concepts = shares.shape
-    found = np.full((2, 2, concepts, runs), np.nan)  # test sets and held out; accuracy and loss
+    found = np.full((2, 2, concepts, runs), np.nan)  # axes: test or validation, accuracy or loss, …
     for nth, place in enumerate(places):
         found[place // concepts, :, place % concepts] = scores[2 * nth : 2 * nth + 2]
     there = shares.T > 0

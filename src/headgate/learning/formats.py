@@ -1,7 +1,7 @@
-"""Image data sets as they lie on disk: idx, CIFAR-10's binary distribution, folders of pictures and the hub's parquet.
+"""Formats of image data sets on disk: idx, CIFAR-10's binary distribution, folders of pictures and the hub's parquet.
 
-Names say what a file is and which split it belongs to; a file that is not what its name says is refused as damaged.
-Everything is read into memory as uint8, and nothing from a file is ever executed.
+The name of a file determines its format and its split; a file that does not match its name is refused as damaged. All
+images are read into memory as uint8, and no content of a file is ever executed.
 """
 
 import gzip
@@ -28,14 +28,14 @@ from headgate.limits import check_memory
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 SIZE = 64
-"""side to which pictures are brought when they differ in size; pictures of one size keep it"""
+"""side in pixels to which pictures are resized if their sizes differ; pictures that share one size keep it"""
 TRAIN_NAMES = ("train", "training")
 TEST_NAMES = ("test", "validation", "valid", "val")
-"""in this order: a real test split wins over a validation split"""
+"""names of the test split in order of preference: a test split comes before a validation split"""
 
 
 class Encoded(NamedTuple):
-    """A picture still as JPEG, PNG or WebP, and what to call it in an error."""
+    """A picture as JPEG, PNG or WebP, not decoded yet, and its name in error messages."""
 
     name: str
     data: bytes | Path
@@ -47,12 +47,12 @@ class Split(NamedTuple):
     images: Any
     labels: Labels
     columns: Mapping[str, NDArray[Any]] = {}
-    """further columns, for example who wrote a digit; texts are numbered in their order"""
+    """further columns, for example the writer of each digit; texts are replaced by their rank"""
 
 
 @dataclass(frozen=True)
 class PictureFiles(ABC):
-    """A data set found on disk but not read yet."""
+    """The files of a data set that was found on disk and is not read yet."""
 
     train: tuple[Path, ...]
     test: tuple[Path, ...]
@@ -61,20 +61,20 @@ class PictureFiles(ABC):
     @classmethod
     @abstractmethod
     def find(cls, folder: Path, files: list[Path]) -> Self:
-        """The splits among the files of this layout below `folder`."""
+        """Sort the files of this layout below `folder` into a training and a test split."""
 
     @abstractmethod
     def read_split(self, files: Sequence[Path], classes: int) -> Split:
-        """All that the files of a split hold, with labels of so many classes."""
+        """Read all files of a split; its labels must lie in 0..classes-1."""
 
     def classes(self) -> tuple[str, ...] | None:
-        """Class names, where the files give them."""
+        """Return the names of the classes; None: the files do not name them."""
         return None
 
     def read(self, channels: int, classes: int) -> tuple[Split, Split]:
-        """Training and test rows, with `channels` (1 or 3) where the layout leaves it open.
+        """Return the training and the test split, decoded; pictures get `channels` channels, 1 or 3.
 
-        Labels must lie in 0..classes-1, or within the class names where the files bring their own.
+        Labels must lie in 0..classes-1 or, if the files name the classes, be one of these.
         """
         for path in self.train + self.test:
             check_memory(f"{path}: takes", path.stat().st_size)
@@ -90,35 +90,35 @@ class PictureFiles(ABC):
 
 @contextmanager
 def naming(path: Path, wrong: str = "is damaged") -> Iterator[None]:
-    """Any error while a file is read names it: libraries raise errors of many kinds."""
+    """Turn any error of a library that reads a file into a DataError that names the file."""
     try:
         yield
     except (HeadgateError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
-    except BaseException as error:  # polars panics with one that is no Exception
+    except BaseException as error:  # a panic of polars is not an Exception
         raise DataError(f"{path}: {wrong} ({one_line(error, 200)})") from None
 
 
 def checked_labels(path: Path, labels: NDArray[Any], classes: int) -> Labels:
-    """The labels read from `path`, where they are those of `classes` classes."""
+    """Return the labels read from `path` as int64; refuse labels outside 0..classes-1, and files without labels."""
     wrong = labels[(labels < 0) | (labels >= classes)]
     if wrong.size or not labels.size:
         raise DataError(f"{path}: " + (f"label {wrong[0]} is outside 0..{classes - 1}" if wrong.size else "holds no label"))
     return labels.astype(np.int64)
 
 
-# idx, the format of MNIST and its relatives, gzipped or not
+# idx, the format of MNIST and similar data sets, gzipped or not
 
 
 class IdxFiles(PictureFiles):
-    """For each split a file of images and one of labels."""
+    """idx files: for each split, one file of images and one of labels."""
 
     format = "idx"
 
     @classmethod
     def find(cls, folder: Path, files: list[Path]) -> Self:
         found: dict[tuple[bool, str], Path] = {}
-        for path in reversed(files):  # an unpacked file, which some tools leave beside its .gz, comes before it
+        for path in reversed(files):  # some tools leave an unpacked file beside its .gz: prefer it
             name = path.name.lower()
             found["train" in name, name.rpartition("idx")[2][0]] = path
         if len(found) < 4:
@@ -134,7 +134,7 @@ class IdxFiles(PictureFiles):
 
 
 def read_idx(path: Path) -> Pixels:
-    """The array in an idx file of labels (N,) or grey images (N, H, W), gzipped or not."""
+    """Return the array in an idx file, gzipped or not: labels (N,) or grey images (N, H, W)."""
     with naming(path), path.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
@@ -156,7 +156,7 @@ def read_idx(path: Path) -> Pixels:
 
 
 class CifarRecords(PictureFiles):
-    """Batches of records: the label, then 32 x 32 pixels in red, green and blue planes."""
+    """CIFAR-10's batches of records: each is the label, then 32 x 32 pixels in red, green and blue planes."""
 
     format = "cifar-10-batches-bin"
     record = 3073
@@ -183,7 +183,7 @@ class CifarRecords(PictureFiles):
 
 
 class ImageFolder(PictureFiles):
-    """train/CLASS/picture and val/CLASS/picture (or test); classes are the folder names in alphabetical order."""
+    """Folders train/CLASS and val/CLASS (or test/CLASS) of pictures; classes are the folder names in alphabetical order."""
 
     format = "image folder"
 
@@ -213,9 +213,9 @@ class ImageFolder(PictureFiles):
 
 
 def decode_all(pictures: Sequence[Encoded], channels: int) -> Pixels:
-    """Pictures as one array: in the size all of them share, otherwise SIZE x SIZE.
+    """Decode pictures into one array (N, C, H, W): in their common size, otherwise in SIZE x SIZE.
 
-    Decoding starts in the hope of one size: where sizes differ, the first few pictures already tell.
+    Decoding assumes a common size and starts again at the first picture of another size, usually one of the first few.
     """
     made: list[Pixels] = []
     size = None
@@ -230,7 +230,7 @@ def decode_all(pictures: Sequence[Encoded], channels: int) -> Pixels:
 
 
 def decode(name: str, data: bytes | Path, channels: int, size: int | None = None) -> Pixels:
-    """One JPEG, PNG or WebP picture as (channels, H, W); with `size`, the whole picture squeezed to size x size."""
+    """Decode a JPEG, PNG or WebP picture into (channels, H, W); if `size` is given, resize it to size x size."""
     library, file = _library(), io.BytesIO(data) if isinstance(data, bytes) else data
     try:
         with warnings.catch_warnings():
@@ -242,7 +242,7 @@ def decode(name: str, data: bytes | Path, channels: int, size: int | None = None
         if size is not None:
             plain = plain.resize((size, size), library.Resampling.BILINEAR)
         pixels: Pixels = np.asarray(plain, np.uint8)
-    except Exception as error:  # decoders raise whatever they stumble over: OSError, SyntaxError, struct.error, ...
+    except Exception as error:  # decoders raise many types: OSError, SyntaxError, struct.error, ...
         unknown = isinstance(error, library.UnidentifiedImageError)
         why = "not a JPEG, PNG or WebP picture" if unknown else one_line(error, 200)
         raise DataError(f"{name}: picture cannot be decoded ({why})") from None
@@ -251,7 +251,7 @@ def decode(name: str, data: bytes | Path, channels: int, size: int | None = None
 
 @cache
 def _library() -> Any:
-    """Pillow, where it is installed."""
+    """Import Pillow; raise an error that names the extra to install if it is missing."""
     try:
         from PIL import Image
     except ImportError:
@@ -259,15 +259,15 @@ def _library() -> Any:
     return Image
 
 
-# what lies where
+# which layout a folder has
 
 
 def recognise(folder: Path) -> PictureFiles | None:
-    """The data set in `folder` or its subfolders, or None where there is none.
+    """Return the data set in `folder` or its subfolders; None: there is none.
 
-    Where several layouts lie side by side the first in the order image folder, idx, parquet, cifar-10-batches-bin is taken.
+    If there are several layouts, the first one in the order image folder, idx, parquet, cifar-10-batches-bin is chosen.
     """
-    from headgate.learning.table import ParquetFiles  # and with it polars, which nothing else here needs
+    from headgate.learning.table import ParquetFiles  # imports polars, which the rest of this file does not need
 
     layouts: dict[str, type[PictureFiles]] = {
         rf"(^|/)({'|'.join(TRAIN_NAMES + TEST_NAMES)})/[^/]+/[^/]+\.(jpe?g|png|webp)$": ImageFolder,

@@ -1,4 +1,4 @@
-"""What a client does with its buffer in a round: gradient descent, full-batch or in addressed mini-batches."""
+"""Local training of a client on its buffer: gradient descent on the full batch or in addressed mini-batches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ _ROUND_BITS, _EPOCH_BITS, _POSITION_BITS = 24, 16, 24
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Local training of one round, starting from the global model with momentum at rest.
+    """Local training of one round; it starts from the global model, with a velocity of zero.
 
-    Without `batch_size` a step is one gradient step on the whole buffer. With it, each of the `steps` is an
+    Without `batch_size`, a step is one gradient step on the whole buffer. With it, each of the `steps` is an
     epoch: one pass over the buffer in batches of at most `batch_size`, in the order of `batch_order`.
 
     A gradient step is that of torch.optim.SGD: g = gradient + weight_decay·θ, v ← momentum·v + g, θ ← θ − lr·v.
@@ -33,7 +33,7 @@ class LocalTraining:
     weight_decay: float = 0.0
     batch_size: int | None = None
     objective: LocalObjective = field(default_factory=PlainLoss)
-    """what is descended"""
+    """the function that the client minimises"""
 
     def __post_init__(self) -> None:
         positive("lr", self.lr, most=np.inf)
@@ -48,12 +48,12 @@ class LocalTraining:
 
     @property
     def plain(self) -> bool:
-        """Whether cross-entropy is what is descended, by all samples alike."""
+        """Whether the objective is cross-entropy in which all samples have the same weight."""
         return type(self.objective) is PlainLoss
 
 
 def batch_order(seed: int, client: int, t: int, epoch: int, n: int) -> NDArray[np.int64]:
-    """The order in which a client passes over its n samples in an epoch of round t: always the same permutation.
+    """Return the order in which a client passes over its n samples in an epoch of round t; the arguments determine it.
 
     >>> batch_order(seed=7, client=2, t=1, epoch=0, n=5)
     array([0, 2, 1, 3, 4])
@@ -67,7 +67,7 @@ def batch_order(seed: int, client: int, t: int, epoch: int, n: int) -> NDArray[n
 
 
 def schedule(training: LocalTraining, seed: int, client: int, t: int, n: int) -> Iterator[slice | NDArray[np.int64]]:
-    """The rows of a client's buffer that each gradient step of round t looks at: all of them, or batch after batch."""
+    """Yield the rows of a client's buffer for each gradient step of round t: all rows, or those of one batch."""
     for epoch in range(training.steps):
         if training.batch_size is None:
             yield slice(None)
@@ -77,11 +77,11 @@ def schedule(training: LocalTraining, seed: int, client: int, t: int, n: int) ->
                 yield order[first : first + training.batch_size]
 
 
-# images moved at random by a few pixels, differently in every round
+# images shifted at random by a few pixels, by new draws in every round
 
 
 def moves(most: int, seeds: Ints, t: int, samples: Ints) -> Ints:
-    """(down, right) from −most to most for each sample of a run with that seed in round t, (2, S); equally likely."""
+    """Draw the shift (down, right) of each sample in round t, (2, S), uniformly from −most to most."""
     side = 2 * most + 1
     index = (t << 32) + samples  # round and sample side by side
     draw = (uniform(seeds, Purpose.SHIFT, index) * side**2).astype(np.int64)
@@ -89,7 +89,7 @@ def moves(most: int, seeds: Ints, t: int, samples: Ints) -> Ints:
 
 
 def shifted(images: NDArray[np.uint8], move: Ints, most: int) -> NDArray[np.uint8]:
-    """Images (S, C, H, W), each moved by its (down, right) of `move` (2, S), at most `most`; what comes into view is 0.
+    """Shift each of the images (S, C, H, W) by its (down, right) in `move` (2, S), at most `most`; new pixels are 0.
 
     >>> shifted(np.array([[[[1, 2], [3, 4]]]], np.uint8), np.array([[1], [0]]), 1).tolist()
     [[[[0, 0], [1, 2]]]]

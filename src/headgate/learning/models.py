@@ -1,4 +1,4 @@
-"""Which model is trained: a part whose `build` makes the torch module. Nothing here needs torch before that."""
+"""Models that can be trained. The `build` of a model makes its torch module; nothing else in this file needs torch."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from torch import nn
 
 Shape = tuple[int, int, int]
-"""Channels, height and width of an image."""
+"""channels, height and width of an image"""
 
 
 class Model(ABC):
-    """A model: a frozen value whose fields are its settings."""
+    """Base class of models. The fields are the settings."""
 
     linear: ClassVar[bool] = False
-    """whether its outputs are linear in its parameters, so that one optimum is all there is"""
+    """whether the outputs are linear in the parameters, so that every local optimum is global"""
 
     @property
     def kind(self) -> str:
@@ -28,11 +28,11 @@ class Model(ABC):
 
     @abstractmethod
     def build(self, shape: Shape, classes: int) -> "nn.Module":
-        """A module for images of this shape: `(n, *shape)` in, `(n, classes)` out."""
+        """Return a module that maps images `(n, *shape)` to outputs `(n, classes)`."""
 
 
 class ShippedModel(Model):
-    """A model known by name."""
+    """A model that headgate knows by name."""
 
     def build(self, shape: Shape, classes: int) -> "nn.Module":
         from headgate.learning.networks import SHIPPED
@@ -42,7 +42,7 @@ class ShippedModel(Model):
 
 @dataclass(frozen=True)
 class Logistic(ShippedModel):
-    """Multinomial logistic regression, from zero."""
+    """Multinomial logistic regression, initialised with zeros."""
 
     linear: ClassVar[bool] = True
 
@@ -61,7 +61,7 @@ class ResNet9(ShippedModel):
 class OwnModel(Model):
     """A user's `module:Class`, imported when the model is built.
 
-    It is a `Model`, or a torch module that is called with (shape, classes) if it takes two arguments, else without any.
+    The class is a `Model`, or a torch module, which is called with (shape, classes) if it takes two arguments, else with none.
     """
 
     name: str

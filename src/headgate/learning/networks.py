@@ -1,7 +1,7 @@
-"""The torch side of a client: the shipped models, what every model must be, a step of descent and the slope of an objective.
+"""The code of a client that needs torch: the shipped models, checks of models, the SGD step and the slopes of objectives.
 
-A model is handed around as a module (what it computes) and a flat vector (where it stands), so that many
-runs share one module, and averaging models is adding vectors.
+A model is represented by a module, which states the computation, and a flat vector of its parameters. Many runs can
+therefore share one module, and averaging models is averaging vectors.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from headgate.registry import in_one_line
 
 
 def build_model(model: Model, shape: Shape, classes: int) -> nn.Module:
-    """The module that `model` makes for images of `shape`, refused where it cannot be trained here."""
+    """Build the module of `model` for images of `shape`; refuse a module that headgate cannot train."""
     made = model.build(shape, classes)
     name = model.kind
     if not isinstance(made, nn.Module):
@@ -33,7 +33,7 @@ def build_model(model: Model, shape: Shape, classes: int) -> nn.Module:
 
 
 def initial_parameters(model: Model, shape: Shape, classes: int, seed: int) -> Tensor:
-    """Where the model starts: a float32 vector, the same for the same seed. The global generator is left alone."""
+    """Return the initial parameters as a float32 vector, which the seed determines; torch's global generator is unchanged."""
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would also seed the generators of every GPU, and those are not restored.
         torch.default_generator.manual_seed(seed)
@@ -42,7 +42,7 @@ def initial_parameters(model: Model, shape: Shape, classes: int, seed: int) -> T
 
 
 class Flat:
-    """A module's parameters as one vector, in the order of named_parameters.
+    """Conversion between a module's parameters and one vector, in the order of named_parameters.
 
     >>> flat = Flat(nn.Linear(3, 2))
     >>> {name: tuple(view.shape) for name, view in flat.views(torch.arange(8.0)).items()}
@@ -56,8 +56,8 @@ class Flat:
         self.size = self.starts[-1]
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
-        """The parameters in a vector (..., size), by name and without copying; leading dimensions are kept."""
-        # split, not slices: its gradient is one concatenation instead of a padded vector for each parameter
+        """Return views of the parameters in a vector (..., size), by name; leading dimensions are kept."""
+        # split instead of slices: its gradient is one concatenation, not one padded vector for each parameter
         parts = torch.split_with_sizes(vector, self.sizes, dim=-1)
         return {
             name: part.reshape(*vector.shape[:-1], *shape)
@@ -65,7 +65,7 @@ class Flat:
         }
 
     def vector(self, parameters: Mapping[str, Tensor]) -> Tensor:
-        """The parameters as one new vector (size,), cut from any graph."""
+        """Return the parameters as one new vector (size,), detached from any graph."""
         return torch.cat([parameters[name].detach().reshape(-1) for name in self.shapes])
 
 
@@ -80,7 +80,7 @@ def logistic(shape: Shape, classes: int) -> nn.Module:
 
 
 def lenet(shape: Shape, classes: int) -> nn.Module:
-    """LeNet-5 with ReLU and max-pooling; 28x28 images are padded to the 32x32 it was made for."""
+    """Build LeNet-5 with ReLU and max-pooling; 28x28 images are padded to 32x32, the input size of LeNet-5."""
     channels, height, width = shape
     if min(height, width) < 28:
         raise SettingError(f"model.kind = lenet: needs images of 28x28 or more, these are {height}x{width}")
@@ -100,7 +100,7 @@ def lenet(shape: Shape, classes: int) -> nn.Module:
 
 
 class Residual(nn.Module):
-    """x + f(x)."""
+    """A block that returns x + f(x), where f is a sequence of layers."""
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Residual(nn.Module):
 
 
 def resnet9(shape: Shape, classes: int) -> nn.Module:
-    """ResNet-9 with GroupNorm, which unlike BatchNorm keeps nothing beside its parameters, and Mish."""
+    """Build ResNet-9 with Mish and GroupNorm, which, unlike BatchNorm, has no state besides its parameters."""
     channels, height, width = shape
     if min(height, width) < 8:
         raise SettingError(f"model.kind = resnet9: needs images of 8x8 or more, these are {height}x{width}")
@@ -131,14 +131,14 @@ def resnet9(shape: Shape, classes: int) -> nn.Module:
 
 
 SHIPPED = {"logistic": logistic, "lenet": lenet, "resnet9": resnet9}
-"""by their names in recipes"""
+"""builders of the shipped models, by their names in recipes"""
 
 
-# what a model must be
+# checks of a model
 
 
 def _check_trainable(name: str, model: nn.Module) -> None:
-    """Only parameters are averaged and only addressed draws are repeatable: anything else would be lost silently."""
+    """Refuse buffers and frozen parameters, which would not be averaged, and dropout, whose draws are not repeatable."""
     buffer = next((key for key, _ in model.named_buffers()), None)
     frozen = next((key for key, parameter in model.named_parameters() if not parameter.requires_grad), None)
     dropping = next((key for key, part in model.named_modules() if isinstance(part, _DropoutNd) and part.p > 0), None)
@@ -160,22 +160,22 @@ def _check_output(name: str, model: nn.Module, shape: Shape, classes: int) -> No
     try:
         with torch.no_grad():
             output, alone = model(images), model(images[:1])
-    except Exception as error:  # a forward can fail in any way
+    except Exception as error:  # a forward pass can raise any error
         sizes = "x".join(map(str, shape))
         raise SettingError(f"model.kind = {name}: fails on images of {sizes} ({in_one_line(error)})") from error
     given = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
     if given != (2, classes):
         raise SettingError(f"model.kind = {name}: must return (n, {classes}) for n images, returns {given} for 2")
     if not torch.allclose(output[:1], alone, rtol=1e-3, atol=1e-4):
-        # Executors put together what is fastest together; that must not change any number.
+        # Executors choose their own batches, which must not change any result.
         raise SettingError(f"model.kind = {name}: what it returns for an image depends on the images beside it")
 
 
-# what a client does with its model
+# features, steps and slopes
 
 
 def last_layer(model: nn.Module, shape: Shape) -> nn.Linear | None:
-    """The one linear layer whose answer is the model's; None where the model ends with something else.
+    """Return the linear layer whose output is the output of the model; None: the model does not end with such a layer.
 
     >>> last_layer(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (1, 2, 2))
     Linear(in_features=4, out_features=3, bias=True)
@@ -201,7 +201,7 @@ def last_layer(model: nn.Module, shape: Shape) -> nn.Linear | None:
 
 
 def with_features(layer: nn.Linear, answer: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
-    """What the model says when `answer` calls it, and what then goes into its last layer, with a 1 for the bias it may have."""
+    """Call `answer`, and return its output and the inputs of the last layer, with a column of ones if the layer has a bias."""
     went_in: list[Tensor] = []
 
     def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
@@ -220,9 +220,9 @@ Tensors = list[Tensor] | tuple[Tensor, ...]
 
 
 def descend(places: list[Tensor], velocity: list[Tensor], change: Tensors, training: LocalTraining) -> None:
-    """One step of torch.optim.SGD down the gradients `change`, in place; without momentum the velocity may be empty.
+    """Do one step of torch.optim.SGD by the gradients `change`, in place; without momentum, `velocity` may be empty.
 
-    To import torch.optim takes seconds, as it brings a compiler, and a Flower client is a new process for every message.
+    torch.optim is not used because its import takes seconds, and Flower starts a client process for every message.
     """
     if training.weight_decay:
         change = torch._foreach_add(change, places, alpha=training.weight_decay)
@@ -234,10 +234,10 @@ def descend(places: list[Tensor], velocity: list[Tensor], change: Tensors, train
 
 
 class ClientSlopes:
-    """How a client's loss over some of its samples changes with its model's answers to them.
+    """The derivative of a client's mean loss with respect to the logits of its samples.
 
-    Made of what the received model says to all of them, (n, classes), their labels (n,) and their `factors` (n,); None: all
-    count alike.
+    `received` are the logits of the received model for all n samples, (n, classes); `labels` are (n,), and so are the weights
+    `factors`; None: all samples have the same weight.
     """
 
     def __init__(self, objective: LocalObjective, received: Tensor, labels: Tensor, factors: Tensor | None = None) -> None:
@@ -246,7 +246,7 @@ class ClientSlopes:
         self.held = self.truth.sum(1, keepdim=True)
 
     def __call__(self, logits: Tensor, rows: slice | NDArray[np.int64]) -> Tensor:
-        """By the answers (b, classes) to the samples at `rows`, of their mean loss."""
+        """Return the derivative of the mean loss of the samples at `rows` with respect to their `logits`, (b, classes)."""
         at = LocalAnswers(logits.detach().T, self.received[:, rows], self.truth[:, rows], self.held, torch)
         slope: Tensor = self.objective.slope(at)
         if self.factors is not None:

@@ -1,7 +1,7 @@
-"""What a client minimises in its local steps: a part, stated by how a sample's loss changes with the model's answers to it.
+"""Objectives that a client can minimise locally, each defined by its slope: the derivative of a sample's loss by the logits.
 
-That slope is all that descent needs of a loss. It is written once here and serves every array library and every executor
-that takes objectives. Arrays have the classes first, (K, …), and then the samples.
+Gradient descent needs only this slope. One definition serves every array library and every executor that accepts
+objectives. The first axis of the arrays is the classes, (K, …), and the samples follow.
 """
 
 from dataclasses import dataclass
@@ -16,33 +16,33 @@ from headgate.registry import Slot
 
 
 class LocalAnswers(NamedTuple):
-    """What a model says to clients' samples, and what the clients know of them. `arrays` is numpy, or torch."""
+    """The model's outputs for the samples of clients, and what an objective may know of these. `arrays` is numpy or torch."""
 
     logits: Any
-    """(K, …) of the client's model"""
+    """logits of the client's model, (K, …)"""
     received: Any
-    """(K, …) of the model that the server sent"""
+    """logits of the model that the server sent, (K, …)"""
     truth: Any
-    """(K, …) 1 for a sample's own class, 0 for the others"""
+    """1 for the sample's own class and 0 for the others, (K, …)"""
     held: Any
-    """(K, …), or what broadcasts to it: how many samples of each class the sample's client holds"""
+    """how many samples of each class the sample's client holds, in a shape that broadcasts to (K, …)"""
     arrays: Any
 
 
 class LocalObjective:
-    """What a client minimises: a frozen value whose fields are its settings. As it stands, cross-entropy."""
+    """Base class of objectives, which itself is cross-entropy. The fields are the settings."""
 
     by_age: ClassVar[bool] = False
-    """whether `factors` are asked for"""
+    """whether samples are weighted by `factors`"""
 
     def slope(self, at: LocalAnswers) -> Any:
-        """By how much each sample's loss changes with each of the model's answers, (K, …)."""
+        """Return the derivative of each sample's loss with respect to each of its logits, (K, …)."""
         return softmax(at.logits, at.arrays) - at.truth
 
     def factors(self, new: Bools, offsets: Ints) -> Floats:
-        """How much each sample counts in its client's loss, 1 on average over a client; client m's are offsets[m] and on.
+        """Return the weight of each sample in its client's loss, 1 on average; the samples of client m begin at offsets[m].
 
-        `new` says which samples were admitted in this round, or got their labels in it where these come late.
+        `new` marks the samples that were admitted in this round or, if labels are late, received their labels in it.
         """
         return np.ones(len(new))
 
@@ -54,11 +54,11 @@ class PlainLoss(LocalObjective):
 
 @dataclass(frozen=True)
 class FreshShare(LocalObjective):
-    """Weighted empirical risk between old and fresh samples (Marfoq et al. 2023): fresh ones have `share` of a client's
-    weight, old ones the rest, each shared evenly.
+    """Weighted empirical risk over old and fresh samples (Marfoq et al. 2023): the fresh samples of a client share the weight
+    `share` evenly, and the old ones share the rest.
 
-    Ours: a sample is fresh in the round in which it is admitted; a client that has only one of the two gives that all
-    weight; `share` is a setting, where theirs follows from a bound. In mini-batches a sample has the weight it has in all.
+    Differences from the reference: a sample is fresh in the round in which it is admitted; a client with only one of the two
+    kinds gives it all the weight; `share` is a setting instead of following from a bound. Mini-batches use the same weights.
     """
 
     by_age: ClassVar[bool] = True
@@ -80,16 +80,16 @@ class FreshShare(LocalObjective):
 
 @dataclass(frozen=True)
 class CalibratedLogits(LocalObjective):
-    """FedLC (Zhang et al. 2022): cross-entropy of logits less tau·n_y^(−1/4), n_y being how many samples of class y the
-    client holds.
+    """FedLC (Zhang et al. 2022): cross-entropy after tau·n_y^(−1/4) is subtracted from the logit of class y, where n_y is the
+    number of samples of class y that the client holds.
 
-    Ours: a class that the client has no sample of counts as `vacant` samples; with 0, as their formula has it, it takes no
-    part at all. The true class is part of the sum over classes, as in cross-entropy; their formula leaves it out.
+    Differences from the reference: a class without samples counts as `vacant` samples; 0 removes it, as in their formula.
+    The sum over classes includes the true class, as in cross-entropy; their formula omits it.
     """
 
     tau: float = 1.0
     vacant: float = 1.0
-    """at most 1: how many samples a class counts as that a client holds none of"""
+    """number n_y, from 0 to 1, for a class of which the client holds no sample"""
 
     def __post_init__(self) -> None:
         positive("tau", self.tau)
@@ -101,7 +101,7 @@ class CalibratedLogits(LocalObjective):
 
 
 def softmax(logits: Any, arrays: Any) -> Any:
-    """Over the first axis; a logit of −∞ has no share.
+    """Return the softmax over the first axis; a logit of −∞ gets probability 0.
 
     >>> softmax(np.array([0.0, 0.0, -np.inf]), np).tolist()
     [0.5, 0.5, 0.0]

@@ -1,5 +1,5 @@
-"""Who owns which training images. Every draw is addressed by seed and client, so all policies meet the same owners,
-and a client's images can be worked out when they are wanted: a million owners need not be written down.
+"""Partitions of the training images among the clients. Every draw is addressed by seed and client. All policies therefore
+see the same owners, and the images of a client can be computed on demand instead of stored for a million clients.
 """
 
 from abc import ABC, abstractmethod
@@ -20,18 +20,18 @@ RETRIES = 100
 
 
 class Owners(Protocol):
-    """Whose image is which row of the training set; a client's own images are numbered from 0."""
+    """The owner of each row of the training set; the images of each client are numbered from 0."""
 
     @property
     def lengths(self) -> Ints:
-        """How many images each client owns, (M,), none of them 0."""
+        """The number of images that each client owns, (M,), at least 1."""
 
     def rows(self, clients: Ints, own: Ints) -> Ints:
-        """The row of image own[i] of client clients[i], for every i."""
+        """Return the row of image own[i] of client clients[i], for every i."""
 
 
 class OwnerTable:
-    """Owners whose images are all written down."""
+    """Owners whose images are all stored in one table."""
 
     def __init__(self, owned: Sequence[Ints]) -> None:
         self.lengths = np.array([rows.size for rows in owned], dtype=np.int64)
@@ -48,21 +48,21 @@ class Partition(ABC):
 
     @abstractmethod
     def split(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> list[Ints]:
-        """The rows of each client, none of them empty."""
+        """Return the rows of each client, at least one row for each."""
 
     def owners(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> Owners:
-        """The same owners, for a system of which only some clients train in a round."""
+        """Return the same owners in a form that may compute the rows of a client on demand."""
         return OwnerTable(self.split(labels, clients, seed, columns))
 
 
 def shuffled(rows: Ints, seed: int, client: int) -> Ints:
-    """The rows in an order of their own for every seed and client."""
+    """Return the rows in a random order that depends on the seed and the client."""
     return rows[np.argsort(uniform(seed, Purpose.PARTITION, rows, client), kind="stable")]
 
 
 @dataclass(frozen=True)
 class Pairs(Partition):
-    """Client m holds the classes m and m + 1 (wrapping round), at most `per_class` images of each: the paper's two classes."""
+    """Client m owns at most `per_class` images of each of the classes m and m + 1 (modulo their number), as in the paper."""
 
     per_class: int | None = None
 
@@ -79,10 +79,10 @@ class Pairs(Partition):
 
 
 class PairOwners:
-    """The owners of `Pairs`, worked out when they are asked for.
+    """The owners of `Pairs`, computed on demand.
 
-    A client has drawn its images from all those of a class, so finding them takes as many draws as the class has images,
-    whatever `per_class` is.
+    A client's images are drawn from all images of a class, so computing them takes as many draws as the class has images,
+    for any `per_class`.
     """
 
     def __init__(self, labels: Ints, clients: int, seed: int, per_class: int | None) -> None:
@@ -91,7 +91,7 @@ class PairOwners:
         self.held = [
             [of_class[c] for c in dict.fromkeys((first, (first + 1) % len(of_class)))] for first in range(len(of_class))
         ]
-        """the images of both classes, for the clients that begin with class 0, 1, …"""
+        """the rows of both classes, for clients whose first class is 0, 1, …"""
         lengths = [sum(rows[:per_class].size for rows in classes) for classes in self.held]
         for m in range(min(clients, len(lengths))):
             if lengths[m] == 0:
@@ -103,7 +103,7 @@ class PairOwners:
         return self.table(distinct)[place, own].astype(np.int64)
 
     def table(self, clients: Ints) -> NDArray[np.int32]:
-        """All images of some clients, (clients, most images); a row's end is undefined for one that owns fewer."""
+        """Return the images of some clients, (clients, most images); entries beyond a client's own number are undefined."""
         table = np.empty((clients.size, int(self.lengths[clients].max(initial=0))), dtype=np.int32)
         for first, classes in enumerate(self.held):
             members, at = np.flatnonzero(clients % len(self.held) == first), 0
@@ -117,7 +117,7 @@ class PairOwners:
 
 @dataclass(frozen=True)
 class Iid(Partition):
-    """All images dealt out evenly at random, at most `per_client` to each."""
+    """All images are divided evenly and at random among the clients; each owns at most `per_client` of them."""
 
     per_client: int | None = None
 
@@ -132,7 +132,7 @@ class Iid(Partition):
 
 @dataclass(frozen=True)
 class Dirichlet(Partition):
-    """Each class is divided among the clients by a Dirichlet(alpha) draw; drawn again while somebody has nothing."""
+    """Each class is divided among the clients by a Dirichlet(alpha) draw; the draw is repeated if a client has no image."""
 
     alpha: float = 0.5
 
@@ -158,7 +158,7 @@ class Dirichlet(Partition):
 
 @dataclass(frozen=True)
 class ByColumn(Partition):
-    """One client per value of a column of the data set; with more values than clients they are dealt out in turn."""
+    """Each client owns the rows with one value of a column; if there are more values than clients, they take turns."""
 
     column: str
 
@@ -173,7 +173,7 @@ class ByColumn(Partition):
 
 
 def _enough_for_all(labels: Ints, clients: int, name: str) -> None:
-    """Where images are dealt out, each goes to one client."""
+    """Refuse more clients than images, for partitions in which each image has one owner."""
     if clients > labels.size:
         dealt = f"{labels.size} images are dealt out to {clients} clients"
         raise SettingError(f"data.partition = {name}: client {labels.size} would have no data; {dealt}")

@@ -1,9 +1,9 @@
-"""Where the samples that clients hold come from: rows of the training set.
+"""The rows of the training set from which the samples that clients hold come.
 
-Control counts what a client has admitted: first, second, … Where clients buy the next samples of their streams, in a world
-that stands still and with labels that come at once, the i-th admission is the i-th sample of the stream, and nothing is
-stored (`StreamSource`). Otherwise a sample is written down when it is admitted, for as long as it is held (`PurchaseSource`):
-its row, which also tells the concept that the world was in, its number among all samples, and the round.
+Control numbers the admissions of each client. If clients buy the next samples of their streams, the world does not change
+and labels are available at once, the i-th admission is the i-th sample of the stream, and nothing is stored
+(`StreamSource`). Otherwise each sample is stored from its admission until it is dropped (`PurchaseSource`): its row, which
+also identifies the look of its concept, its number among all samples, and the round.
 """
 
 import itertools
@@ -24,27 +24,27 @@ from headgate.learning.drift import DriftingStream, World
 from headgate.learning.streams import Stream, StreamRows, spans
 
 ScoreRows = Callable[[tuple[str, ...], Ints, Ints], Scores]
-"""(what is asked for, places of the runs' seeds, rows of the training set) → the scores of each row"""
+"""(names of the scores, places of the runs' seeds, rows of the training set) → the scores of each row"""
 ADMISSIONS = 40
-"""bits of a key for the number of an admission; those above are for the run and the client"""
+"""low bits of a key, which hold the number of an admission; the bits above hold the run and the client"""
 
 
 class TrainingSamples(NamedTuple):
-    """What clients of one policy train on, run by run and client by client."""
+    """The samples on which the clients of one policy train, sorted by run and client; each field has one entry per sample."""
 
     owner: Ints
-    """place of the client among all clients that train of all runs"""
+    """place of the sample's client among the training clients of all runs"""
     seeds: Ints
     """place of the run's seed among all seeds"""
     clients: Ints
     admissions: Ints
-    """number among the client's admissions"""
+    """number of the sample among its client's admissions"""
     new: Bools
-    """whether the sample, or its label where labels come late, came in this round"""
+    """whether the sample was admitted in this round or, if labels are late, received its label in it"""
 
 
 def held_admissions(ledger: Ledger, clients: Ints) -> tuple[Ints, Ints]:
-    """Return (place of the client, admission) of all that these clients (S, C) hold, run by run and client by client."""
+    """Return (place of the client, admission) of every sample that these clients (S, C) hold, sorted by run and client."""
     if (places := ledger.contents.places) is not None:
         held = np.take_along_axis(places, clients[..., None], axis=1).reshape(clients.size, -1)
         owner, slot = np.nonzero(held >= 0)
@@ -56,46 +56,46 @@ def held_admissions(ledger: Ledger, clients: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, eq=False)
 class PurchaseTable:
-    """What clients hold of their purchases, in all runs of one policy; it is replaced, not changed."""
+    """The purchased samples that clients hold, in all runs of one policy; a table is replaced, never changed in place."""
 
     key: Ints
-    """run, client and admission in one number, ascending"""
+    """run, client and admission of each sample in one number, ascending"""
     rows: NDArray[np.int32]
     """row of the training set of each sample"""
     samples: NDArray[np.int32]
-    """its number among the samples of the run's seed"""
+    """number of each sample among all samples of the run's seed"""
     round: NDArray[np.int32]
-    """in which it was admitted"""
+    """round in which each sample was admitted"""
     looked: Ints
-    """samples of its stream that each client has had before it, (S, M)"""
+    """samples of its stream that each client has been offered so far, (S, M)"""
     spare: Ints
-    """(place among those it has had before it, number, row) of unlabelled samples that each client keeps, the newest last, then
-    −1, (S, M, keep, 3)"""
+    """(place among the offered samples, number, row) of the unlabelled samples that each client keeps, the newest last, filled
+    up with −1, (S, M, keep, 3)"""
     passed: Ints
-    """samples of its stream that have gone by before each client without its having them, (S, M)"""
+    """samples of its stream that each client missed because they passed by, (S, M)"""
 
     def find(self, keys: Ints) -> Ints:
-        """Return the places of these samples in the table."""
+        """Return the places of the samples with these keys."""
         return np.asarray(np.searchsorted(self.key, keys))
 
     def only(self, keys: Ints) -> "PurchaseTable":
-        """Return the table of these samples alone, whose keys ascend."""
+        """Return the table reduced to the samples with these keys, which must ascend."""
         at = self.find(keys)
         return replace(self, key=keys, rows=self.rows[at], samples=self.samples[at], round=self.round[at])
 
     def with_new(self, t: int, key: Ints, samples: Ints, rows: Ints) -> "PurchaseTable":
-        """Return the table with samples that were admitted in round t."""
+        """Return the table extended by samples that were admitted in round t."""
         at, now = np.searchsorted(self.key, key), np.full(key.shape, t)
         names = ("key", "rows", "samples", "round")
         columns = zip(names, (key, rows, samples, now), strict=True)
         return replace(self, **{name: np.insert(getattr(self, name), at, new) for name, new in columns})
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """Return all that `restored` needs."""
+        """Return the arrays that `restored` needs, by name."""
         return {own.name: getattr(self, own.name) for own in fields(self)}
 
     def restored(self, saved: Mapping[str, NDArray[Any]]) -> "PurchaseTable":
-        """Return the table that was saved; refused where it is not of as many runs, clients and places."""
+        """Return the saved table; raise ValueError if it has another number of runs, clients or spare places."""
         for name in ("looked", "spare"):
             if saved[name].shape != getattr(self, name).shape:
                 raise ValueError(f"{name} is {saved[name].shape}, must be {getattr(self, name).shape}")
@@ -104,49 +104,49 @@ class PurchaseTable:
 
 @dataclass(frozen=True, eq=False)
 class StreamSource:
-    """Where the samples of one policy's clients come from, in all of its runs.
+    """The source of the samples of one policy's clients, in all of its runs.
 
-    The i-th admission of a client is the i-th sample of its stream, so nothing is stored: what is `known` is None.
+    The i-th admission of a client is the i-th sample of its stream. Nothing is stored, so the table `known` is None.
     """
 
     streams: Sequence[Stream | DriftingStream]
-    """of each seed"""
+    """the streams of each seed"""
     ends: Ints | None
-    """where streams end, (S, M); None: nowhere"""
+    """positions at which the streams end, (S, M); None: they are endless"""
     labels: Ints
-    """of the rows of the training set"""
+    """labels of the rows of the training set"""
     score: ScoreRows
     clients: int
 
     @property
     def looks(self) -> bool:
-        """Whether clients look at samples before they buy."""
+        """Whether clients pay to look at samples before they buy."""
         return False
 
     def looking(self, before: Ledger) -> Bools:
-        """Return which of them look in the next round, (S, M)."""
+        """Return which clients look at samples in the next round, (S, M)."""
         return np.zeros(before.admitted.shape, dtype=bool)
 
     def open(self) -> PurchaseTable | None:
-        """Return what is known before round 1."""
+        """Return the table of purchases before round 1; None: nothing is stored."""
         return None
 
     def available(self, known: PurchaseTable | None, before: Ledger, ordered: Ints) -> Ints:
-        """Return how many of the samples ordered each client can admit, (S, M): where streams end, what is left of them."""
+        """Return how many of the ordered samples each client can admit, (S, M): at most what its stream has left."""
         return ordered if self.ends is None else np.minimum(ordered, np.maximum(self.ends - before.admitted, 0))
 
     def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable | None:
-        """Return what is known after clients have bought so many samples in round t, (S, M)."""
+        """Return the table of purchases after each client admitted `admitted` samples in round t, (S, M)."""
         return None
 
     def after_round(self, known: PurchaseTable | None, after: Ledger) -> PurchaseTable | None:
-        """Return what is known without samples that are no longer held."""
+        """Return the table of purchases without samples that are no longer held."""
         return None
 
     def find(
         self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints, concepts: Ints | None = None
     ) -> StreamRows:
-        """Return where these admissions of clients come from; `seeds` are places among all seeds."""
+        """Return the sample numbers and rows of these admissions of clients; `seeds` are places among all seeds."""
         samples, rows = np.empty_like(admissions), np.empty_like(admissions)
         for s, stream in enumerate(self.streams):
             own = np.flatnonzero(seeds == s)
@@ -156,7 +156,7 @@ class StreamSource:
         return StreamRows(samples, rows)
 
     def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
-        """Return what these clients (S, C) train on in round t."""
+        """Return the samples on which these clients (S, C) train in round t."""
         owner, admissions = held_admissions(after, clients)
         seeds, whose = owner // clients.shape[1], clients.ravel()[owner]
         return TrainingSamples(owner, seeds, whose, admissions, admissions >= before.admitted[seeds, whose])
@@ -164,7 +164,7 @@ class StreamSource:
 
 @dataclass(frozen=True, eq=False)
 class PurchaseSource(StreamSource):
-    """What clients admit is written down, because the world changes or labels come late."""
+    """A source that stores the samples that clients admit, because the world changes or labels are late."""
 
     world: World
     data: Data
@@ -184,7 +184,7 @@ class PurchaseSource(StreamSource):
         return known.with_new(t, keys, *super().find(None, seeds, clients, positions, self.world.at(t)[seeds, clients]))
 
     def _later(self, t: int, known: PurchaseTable, had: Ints) -> PurchaseTable:
-        """What is known in round t of streams that flow on, of which clients have had so many samples, (S, M)."""
+        """Return the table with `passed` as of round t, where clients have taken `had` samples of their streams, (S, M)."""
         by_now = self.data.stream.passing * (t - 1)
         return replace(known, passed=np.maximum(known.passed, by_now - had))
 
@@ -213,7 +213,7 @@ class PurchaseSource(StreamSource):
 
 @dataclass(frozen=True, eq=False)
 class ChoosingSource(PurchaseSource):
-    """Clients choose what they buy among samples of a window, and may keep some of the others."""
+    """A source whose clients choose what they buy in a window of samples, and may keep some of the others."""
 
     rule: Selection
     seeds: Ints
@@ -231,12 +231,12 @@ class ChoosingSource(PurchaseSource):
         return np.asarray(np.minimum(ordered, self._fresh(known, ordered) + spare))
 
     def _fresh(self, known: PurchaseTable, ordered: Ints) -> Ints:
-        """How many new samples of its stream each client has before it, (S, M)."""
+        """Return how many new samples of its stream each client is offered, (S, M)."""
         asked = self.data.window * ordered
         return asked if self.ends is None else np.minimum(asked, np.maximum(self.ends - known.looked, 0))
 
     def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable | None:
-        """Run by run: no number depends on the other runs, and no more is in memory than one of them takes."""
+        """Process one run at a time: the results do not depend on other runs, and memory is needed for one run only."""
         assert known is not None
         spare, keys, bought = known.spare.copy(), [np.zeros(0, np.int64)], [np.zeros((0, 3), np.int64)]
         fresh, concepts, looking = self._fresh(known, admitted), self.world.at(t), self.looking(before)
@@ -258,7 +258,7 @@ class ChoosingSource(PurchaseSource):
     def _offer(
         self, stream: Stream | DriftingStream, known: PurchaseTable, s: int, clients: Ints, fresh: Ints, concepts: Ints
     ) -> Ints:
-        """(place, number, row) of what these clients have before them: what they kept, and new samples; −1 where there is none,
+        """Return (place, number, row) of the samples that these clients are offered, kept ones and new ones, filled up with −1,
         (C, W, 3)."""
         nth = np.arange(int(fresh.max(initial=0)))
         owner, place = np.nonzero(nth < fresh[:, None])
@@ -271,7 +271,7 @@ class ChoosingSource(PurchaseSource):
     def _candidates(
         self, rule: Selection, known: PurchaseTable, before: Ledger, s: int, clients: Ints, offer: Ints, count: Ints
     ) -> Candidates:
-        """What is offered, with what the rule asks for."""
+        """Return the offered samples as candidates, with the scores and held features that the rule needs."""
         seed, client, there = np.full((len(clients), 1), self.seeds[s]), clients[:, None], offer[..., 0] >= 0
         found = Candidates(offer[..., 0], count[:, None], seed, client, purpose=Purpose.SELECTION)
         if rule.looks:
@@ -286,14 +286,14 @@ class ChoosingSource(PurchaseSource):
         return found
 
     def _scores(self, asked: tuple[str, ...], s: int, rows: Ints, there: Bools) -> Scores:
-        """Of rows (C, W) of the training set."""
+        """Return the scores of rows (C, W) of the training set; `there` marks the places that hold a row."""
         return self.score(asked, np.full(int(there.sum()), s), rows[there]).placed(there)
 
 
 def find_all(held: Sequence[tuple[StreamSource, PurchaseTable | None, TrainingSamples]]) -> StreamRows:
-    """Return where the samples of several policies come from, one policy after the other.
+    """Return the sample numbers and rows of the samples of several policies, one policy after the other.
 
-    Those that are in no table are asked for together, as a stream keeps only what it was last asked for.
+    Policies without a table are looked up in one call, because a stream caches only the passes of its last call.
     """
     ends = np.cumsum([0, *(len(own.owner) for *_, own in held)]).tolist()
     found = StreamRows(np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64))
@@ -309,7 +309,7 @@ def find_all(held: Sequence[tuple[StreamSource, PurchaseTable | None, TrainingSa
 
 
 def _newest(offer: Ints, left: Bools, keep: int) -> Ints:
-    """The newest of those left of each client, ascending, then −1, (C, keep, 3)."""
+    """Return the newest `keep` of the samples that each client did not buy, ascending, filled up with −1, (C, keep, 3)."""
     kept = np.full((len(offer), keep, 3), -1, np.int64)
     offer = np.where(left[..., None], offer, -1)
     newest = np.take_along_axis(offer, np.argsort(-offer[..., :1], axis=1, kind="stable")[:, :keep], axis=1)
@@ -318,35 +318,35 @@ def _newest(offer: Ints, left: Bools, keep: int) -> Ints:
     return kept
 
 
-# how often every run has trained on every sample
+# how often each run has trained on each sample
 
 
 class UseCounts:
-    """The counts of all runs, one for each sample that a run ever used.
+    """The number of times that each run has trained on each of its samples.
 
-    What counts is training: a sample that lies in memory while its client sits a round out is not used in that round, and
-    one that is in memory twice is used twice. An image that leaves a client's memory and returns with a later pass of its
-    stream is the same sample and goes on with its old count, so a sample once used is remembered for good. The table
-    therefore grows with N, at most to the images that the clients own.
+    Only training counts: a sample is not used in a round in which its client does not train, and a sample that is in the
+    buffer twice is used twice. An image that leaves a buffer and returns with a later pass of the stream is the same sample
+    and keeps its count, so samples are never removed from the table. The table grows with the distinct samples used, at
+    most to the number of images that the clients own.
     """
 
     def __init__(self, runs: int, samples: int) -> None:
         self.runs, self.samples = runs, samples
         self._keys, self._counts = np.array([-1]), np.zeros(1, dtype=np.int32)
-        """run·samples + sample, ascending after a −1, and its count"""
+        """keys run·samples + sample, ascending after a −1, and the count of each key"""
         self.distinct, self.total, self.squares = (np.zeros(runs, dtype=np.int64) for _ in range(3))
 
     def use(self, runs: Ints, samples: Ints) -> None:
-        """One more use of samples[i] by runs[i], for every i."""
+        """Count one more use of samples[i] by runs[i], for every i."""
         self._add(*np.unique(runs * self.samples + samples, return_counts=True))
 
     def table(self) -> tuple[Ints, NDArray[np.int32]]:
-        """(run·samples + sample, count) of all that were ever used: what `restored` needs."""
+        """Return (run·samples + sample, count) of all samples ever used, as `restored` needs them."""
         return self._keys[1:], self._counts[1:]
 
     @classmethod
     def restored(cls, runs: int, samples: int, keys: Ints, counts: NDArray[np.int32]) -> "UseCounts":
-        """From a saved table; the sums follow from it."""
+        """Return the counts of a saved table; the sums are computed from it."""
         uses = cls(runs, samples)
         uses._add(keys, counts.astype(np.int64))
         return uses
@@ -355,7 +355,7 @@ class UseCounts:
         places = np.asarray(np.searchsorted(self._keys, keys))
         new = self._keys.take(places, mode="clip") != keys
         self._keys, self._counts = np.insert(self._keys, places[new], keys[new]), np.insert(self._counts, places[new], 0)
-        places += np.cumsum(new) - new  # each moved by those put in before it
+        places += np.cumsum(new) - new  # inserting a key moves the keys behind it
         before = self._counts[places].astype(np.int64)
         self._counts[places] += times.astype(np.int32)
         edges = np.searchsorted(keys, np.arange(self.runs + 1) * self.samples)

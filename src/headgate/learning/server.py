@@ -1,6 +1,6 @@
-"""What the server does in a round: who trains, how much each update weighs, what it makes of the mean, and its own average.
+"""The server's part of a round: it draws the cohort, weighs the updates, makes the new model and averages its models.
 
-Models come as arrays of any library with the usual arithmetic, one row for each run.
+Models are arrays of any library that has the usual arithmetic, with one row for each run.
 """
 
 from abc import ABC, abstractmethod
@@ -20,24 +20,24 @@ from headgate.theory.bound import memory_proportional_weight
 from headgate.theory.labels import paper
 
 State = Mapping[str, Any]
-"""named arrays, never changed in place"""
+"""state of a server update: named arrays, never changed in place"""
 
 
 class ServerUpdate(ABC):
-    """A rule: a frozen value whose fields are its settings."""
+    """Base class of the rules by which the server makes its new model. The fields are the settings."""
 
     def start(self, model: Any) -> State:
-        """The state before round 1; its arrays are shaped like the model."""
+        """Return the state before round 1; its arrays have the shape of the model."""
         return {}
 
     @abstractmethod
     def step(self, t: int, model: Any, mean: Any, state: State) -> tuple[Any, State]:
-        """The model after round t, where `mean` is what averaging the clients' models gives; and the state."""
+        """Return the model after round t and the new state; `mean` is the weighted mean of the clients' models."""
 
 
 @dataclass(frozen=True)
 class Average(ServerUpdate):
-    """The clients' mean is the new model: federated averaging, as in the paper."""
+    """The mean of the clients' models is the new model (federated averaging, as in the paper)."""
 
     def step(self, t: int, model: Any, mean: Any, state: State) -> tuple[Any, State]:
         return mean, state
@@ -45,7 +45,7 @@ class Average(ServerUpdate):
 
 @dataclass(frozen=True)
 class Momentum(ServerUpdate):
-    """FedAvgM (Hsu, Qi and Brown 2019): the mean's change is added to a velocity, which is followed."""
+    """FedAvgM (Hsu, Qi and Brown 2019): the change of the mean is added to a velocity, and the model moves by the velocity."""
 
     momentum: float = 0.9
     lr: float = 1.0
@@ -64,14 +64,14 @@ class Momentum(ServerUpdate):
 
 @dataclass(frozen=True)
 class Adam(ServerUpdate):
-    """FedAdam (Reddi et al. 2021, Algorithm 2): steps by the mean's change over its own root mean square, without correction of
-    the first rounds, as there."""
+    """FedAdam (Reddi et al. 2021, Algorithm 2): each step is the change of the mean divided by its root mean square. As in the
+    paper by Reddi et al., the first rounds have no bias correction."""
 
     lr: float = 0.01
     beta1: float = 0.9
     beta2: float = 0.99
     tau: float = 1e-3
-    """below it a change counts as small; larger: nearer to momentum"""
+    """changes below this size lead to smaller steps; a larger value brings the rule closer to momentum"""
 
     def __post_init__(self) -> None:
         for name in ("lr", "tau"):
@@ -89,16 +89,16 @@ class Adam(ServerUpdate):
         return model + self.lr * first / (second**0.5 + self.tau), {"first": first, "second": second}
 
     def second(self, before: Any, square: Any) -> Any:
-        """What is remembered of the squares of the changes."""
+        """Return the new mean of the squares of the changes."""
         return self.beta2 * before + (1 - self.beta2) * square
 
 
 @dataclass(frozen=True)
 class Yogi(Adam):
-    """FedYogi (Reddi et al. 2021): the same, but what is remembered of squares falls no faster than they are small."""
+    """FedYogi (Reddi et al. 2021): FedAdam, but the mean of the squares changes only by (1 − β2) times the new square."""
 
     def second(self, before: Any, square: Any) -> Any:
-        # before − (1 − β2)·square·sign(before − square), by products that keep the arrays' type
+        # before − (1 − β2)·square·sign(before − square), written as products that keep the type of the arrays
         return before + (1 - self.beta2) * (square * (before < square) - square * (before > square))
 
 
@@ -107,11 +107,11 @@ SERVER = Slot("server update", ServerUpdate, {"average": Average, "momentum": Mo
 
 @paper("eq:global-aggregation")
 def aggregation_weights(rule: str, alpha: Floats, n: Ints) -> Floats:
-    """w_m for every run (R, M): by α_m·n_m, by α_m alone, or equal; clients without a sample never count.
+    """Return w_m for every run (R, M): proportional to α_m·n_m, to α_m, or equal; a client without a sample weighs 0.
 
-    Where only a cohort trains, `alpha` and `n` (R, cohort) are those of its clients, and the weights sum to one over it.
+    If only a cohort trains, `alpha` and `n` (R, cohort) are those of its clients, and the weights sum to one over the cohort.
 
-    A run in which nobody has a sample gets weights of zero, so its model stays as it is.
+    A run in which no client has a sample has weights of zero, and its model does not change.
     """
     require(rule in ("memory", "alpha", "uniform"), "training.aggregation", rule, "one of memory, alpha, uniform")
     present = (n > 0).astype(np.float64)
@@ -121,10 +121,10 @@ def aggregation_weights(rule: str, alpha: Floats, n: Ints) -> Floats:
 
 
 def newest_share(t: int, eta: float) -> float:
-    """How much the model of round t counts in the mean after it: polynomial-decay averaging (Shamir and Zhang 2013).
+    """Return the share of the model of round t in the averaged model: polynomial-decay averaging (Shamir and Zhang 2013).
 
-    The mean reaches back about t/(η + 1) rounds: a short way while much is learnt, a long one when little is. η = 0 is
-    the plain mean of all models so far.
+    The average covers about the last t/(η + 1) rounds: few at the beginning, when models change much, and more later. With
+    η = 0 it is the plain mean of all models so far.
 
     >>> [newest_share(t, 0.0) for t in (1, 2, 4)], newest_share(1, 8.0), newest_share(28, 8.0)
     ([1.0, 0.5, 0.25], 1.0, 0.25)
@@ -133,17 +133,17 @@ def newest_share(t: int, eta: float) -> float:
 
 
 def between(old: NDArray[Any], new: NDArray[Any], share: float) -> NDArray[Any]:
-    """old + share·(new − old). As torch.lerp, which multiplies and adds in one: so does float64, for float32."""
+    """Return old + share·(new − old), rounded once like torch.lerp: for float32 the product and the sum are in float64."""
     part = old.dtype.type(share)
     base, part = (old, part) if part < 0.5 else (new, part - 1)
     return np.asarray(base + np.float64(part) * (new - old)).astype(old.dtype)
 
 
 def draw_cohort(seed: int, t: int, clients: int, size: int) -> Ints:
-    """`size` different ones of `clients` clients, ascending: the same for a seed and a round, each set equally likely.
+    """Draw `size` distinct clients of `clients`, ascending: each set is equally likely, and seed and round determine it.
 
-    Clients are drawn one after the other and one who comes again is passed over, so that a small cohort takes few draws
-    however many clients there are. Of a cohort larger than half of them, those who stay out are drawn.
+    Clients are drawn one after the other, and repeated draws are skipped, so a small cohort takes few draws for any number
+    of clients. If the cohort is more than half of the clients, the clients that do not train are drawn instead.
 
     >>> draw_cohort(seed=7, t=1, clients=1_000_000, size=3).tolist()
     [52094, 510552, 773480]

@@ -1,7 +1,7 @@
-"""Position i of client m's endless stream: which of its own images is there.
+"""The endless stream of each client: which of the client's own images stands at which position.
 
-A sample is known by its number among all images of all clients, so that an image that comes by a second
-time counts as the same sample: "distinct" stays honest.
+A sample is identified by its number among all images of all clients. An image that appears a second time therefore counts
+as the same sample, and counts of distinct samples are correct.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,22 +20,22 @@ from headgate.limits import WINDOW
 from headgate.registry import Slot
 
 KEPT = 1 << 14
-"""places of passes that are kept although the last call did not ask for them; when there are more, all are dropped"""
+"""the most positions of passes that a stream keeps in memory; beyond it, all that the current call does not need are dropped"""
 
 
 @dataclass(frozen=True)
 class Reshuffle:
-    """A client's images pass by again and again, each time in a new order."""
+    """The stream repeats a client's images, each time in a new order."""
 
     ends = False
-    """whether there is one pass only"""
+    """whether the stream ends after one pass"""
     passing = 0
-    """samples that come by in each round, bought or not; 0: the stream waits for the buyer"""
+    """samples that pass by in each round, bought or not; 0: the stream advances only when the client buys"""
 
     def orders(
         self, seed: int, clients: Ints, first: Ints, length: int, classes: Callable[[int], Ints]
     ) -> Iterator[tuple[slice, Ints]]:
-        """Yield (which clients, orders of their `length` images) of the passes that begin at the positions `first`."""
+        """Yield (slice of `clients`, orders of their `length` images) for the passes that begin at the positions `first`."""
         return permutations(seed, Purpose.STREAM, np.arange(length), clients, first)
 
 
@@ -53,14 +53,14 @@ class Stop(Reshuffle):
 
 @dataclass(frozen=True)
 class MarkovStream(Reshuffle):
-    """The next sample is mostly of the same class as the last one; in each pass every image of the client comes by once.
+    """The next sample mostly has the class of the last one; each pass contains every image of the client once.
 
-    Each class is shuffled and cut into runs, and the runs come in a random order: the finite form of a chain that keeps its
-    class with probability 1 − 1/`mixing` and else draws one by the client's shares. With `mixing` = 1 it is `reshuffle`.
+    Each class is shuffled and cut into sequences, which are put in a random order: a finite Markov chain that keeps its class
+    with probability 1 − 1/`mixing` and otherwise draws one by the client's shares. With `mixing` = 1 it equals `reshuffle`.
     """
 
     mixing: float
-    """mean length of a run, in samples; a class that has fewer images comes in one run"""
+    """mean length of a sequence of one class, in samples; a class with fewer images forms one sequence"""
     passing: int = 0
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class MarkovStream(Reshuffle):
             at, label = begin + np.arange(length), classes(client)
             cut, inside = uniform(seed, Purpose.STREAM_RUN, np.stack([2 * at, 2 * at + 1]), client)
             by_class = np.lexsort((cut, label))
-            least = by_class[np.flatnonzero(np.diff(label[by_class], prepend=-1))]  # a class begins where its draw is least
+            least = by_class[np.flatnonzero(np.diff(label[by_class], prepend=-1))]  # the least draw starts each class
             begins, inside[least] = cut * self.mixing < 1, -1.0
             begins[least] = True
             order = np.lexsort((inside, label))
@@ -87,7 +87,7 @@ RESHUFFLE, NONE = Reshuffle(), np.empty(0, np.int64)
 
 
 class StreamRows(NamedTuple):
-    """What comes at some positions, one entry for each."""
+    """The samples at some positions, one entry for each position."""
 
     samples: Ints
     """sample numbers"""
@@ -96,22 +96,22 @@ class StreamRows(NamedTuple):
 
 
 class Stream:
-    """The endless stream of every client for one seed; `labels`, of the training set, are for rules by class."""
+    """The endless streams of all clients for one seed; rules that go by class need `labels`, those of the training set."""
 
     def __init__(self, owned: Owners | Sequence[Ints], seed: int, rule: Reshuffle = RESHUFFLE, labels: Ints = NONE) -> None:
         self.seed, self.rule, self.labels = seed, rule, labels
         self.owners: Owners = OwnerTable(owned) if isinstance(owned, Sequence) else owned
         self.lengths = self.owners.lengths
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
-        """the first sample number of each client, and after the last one how many there are"""
+        """the first sample number of each client, then the number of all samples, (M + 1,)"""
         self.samples = int(self.starts[-1])
         self._orders: dict[int, NDArray[np.int32]] = {}
-        """of passes, by client and number of the pass in one number"""
+        """the order of each pass that is kept, by a key that holds the client and the number of the pass"""
 
     def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> StreamRows:
-        """Return what comes at positions[i] of the stream of clients[i], for every i, in any concept.
+        """Return the sample at positions[i] of the stream of clients[i], for every i; `concepts` has no effect here.
 
-        Windows move slowly, so the orders of the passes asked for are kept for the next call.
+        Consecutive calls need nearly the same passes, so the orders of these passes are kept for the next call.
         """
         lengths = self.lengths[clients]
         if isinstance(self.rule, Replacement):
@@ -145,7 +145,7 @@ _NTH_BITS = 32
 
 
 def spans(starts: Ints, lengths: Ints) -> Ints:
-    """starts[0], starts[0] + 1, … lengths[0] of them, then the same for the next one.
+    """Return lengths[0] consecutive numbers from starts[0] on, then lengths[1] from starts[1] on, and so forth.
 
     >>> spans(np.array([5, 20]), np.array([3, 2])).tolist()
     [5, 6, 7, 20, 21]

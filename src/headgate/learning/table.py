@@ -1,5 +1,5 @@
-"""What polars reads: tables with a row for each sample, as .csv, .parquet, or an .npz with an array of samples and
-one of labels; and pictures in parquet files, as they lie on the hub."""
+"""Readers that need polars: tables with one row for each sample as .csv or .parquet, an .npz with an array of samples and
+an array of labels, and the hub's parquet files of pictures."""
 
 import csv
 import io
@@ -23,26 +23,26 @@ from headgate.limits import CLASSES, COLUMNS, TEXT, check_memory
 from headgate.reading import check_parquet
 
 BY_CELL = 40
-"""bytes for every value, until a table is scaled and split"""
+"""bytes of memory that each value of a table takes until the table is scaled and split"""
 
 
 class _Rows(NamedTuple):
-    """What one file holds."""
+    """The content of one file."""
 
     samples: NDArray[Any]
-    """(N, d) float64, or whatever an .npz has"""
+    """features (N, d) as float64; from an .npz, its array unchanged"""
     labels: pl.Series
-    """whole numbers or text"""
+    """labels as whole numbers or text, (N,)"""
     names: tuple[str, ...]
-    """of the features"""
+    """names of the features"""
     columns: dict[str, NDArray[Any]]
-    """neither features nor labels; texts are numbered in their order, for one of them may be very long"""
+    """columns that are neither features nor labels; texts are replaced by their rank, because a text may be very long"""
 
 
 def arrays_of(
     files: Sequence[tuple[Path, bytes]], label: str, features: tuple[str, ...] | None, share: float
 ) -> dict[str, Any]:
-    """The arrays of a data set: of one file, this share of the rows of each class is held for testing; a second one is that."""
+    """Return the arrays of a data set; a second file is the test set, otherwise `share` of the rows of each class is."""
     train = _read(*files[0], label, features)
     classes = _classes(files[0][0], label, train.labels)
     labels = _numbered(files[0][0], label, train, classes)
@@ -79,7 +79,7 @@ def _read(path: Path, content: bytes, label: str, features: tuple[str, ...] | No
 
 def _csv(path: Path, content: bytes) -> pl.DataFrame:
     header = next(csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")), [])
-    for number, name in enumerate(header, 1):  # polars would unpack what begins with certain bytes
+    for number, name in enumerate(header, 1):  # polars would decompress content that begins with certain bytes
         if not name.isprintable():
             raise DataError(f'{path}: the name "{shown(name)}" of column {number} has characters that cannot be shown')
     _check_size(path, content.count(b"\n"), len(header))
@@ -95,7 +95,7 @@ def _parquet(path: Path, content: bytes) -> pl.DataFrame:
 
 
 def _check_size(path: Path, rows: int, columns: int) -> None:
-    """Before memory is taken for them."""
+    """Refuse a table of too many columns, or one that would not fit into memory, before it is read."""
     if columns > COLUMNS:
         raise DataError(f"{path}: {columns:,} columns; at most {COLUMNS:,}")
     check_memory(f"{path}: {rows:,} rows of {columns:,} columns take", rows * columns * BY_CELL)
@@ -113,7 +113,7 @@ def _from_frame(path: Path, frame: pl.DataFrame, label: str, features: tuple[str
 
 
 def _numbers(path: Path, frame: pl.DataFrame) -> NDArray[np.float64]:
-    """(N, d), NaN where a value is missing; text is taken where all of it reads as numbers."""
+    """Return the features (N, d), NaN for a missing value; a column of text is accepted if all of it can be read as numbers."""
     for name, kind in frame.schema.items():
         called = f'{path}: column "{shown(name)}"'
         if kind == pl.String:
@@ -161,7 +161,7 @@ def _check_there(path: Path, what: str, wanted: Sequence[str], there: Sequence[s
 
 
 def _labels(path: Path, column: pl.Series) -> pl.Series:
-    """Whole numbers or text, one for each row."""
+    """Return the labels as whole numbers or text, one for each row."""
     called = f'{path}: column "{shown(column.name)}"'
     column = column.cast(pl.String) if column.dtype == pl.Boolean else column
     if not column.dtype.is_integer() and column.dtype != pl.String:
@@ -172,7 +172,7 @@ def _labels(path: Path, column: pl.Series) -> pl.Series:
 
 
 def _classes(path: Path, label: str, labels: pl.Series) -> list[Any]:
-    """The distinct labels in order."""
+    """Return the distinct labels in ascending order."""
     classes = labels.unique().sort()
     called = f'{path}: column "{shown(label)}" has {len(classes):,} different labels'
     if len(classes) < 2:
@@ -186,7 +186,7 @@ def _classes(path: Path, label: str, labels: pl.Series) -> list[Any]:
 
 
 def _numbered(path: Path, label: str, rows: _Rows, classes: list[Any]) -> Labels:
-    """Which class each row is of."""
+    """Return the number of the class of each row, (N,)."""
     own = rows.labels.cast(pl.String if isinstance(classes[0], str) else pl.Int64, strict=False)
     numbers = own.replace_strict(classes, range(len(classes)), default=None, return_dtype=pl.Int64)
     if numbers.null_count():
@@ -200,20 +200,20 @@ def _numbered(path: Path, label: str, rows: _Rows, classes: list[Any]) -> Labels
 
 
 IMAGE, LABEL = ("img", "image"), ("label", "labels")
-"""names of the columns"""
+"""names that the columns of pictures and of labels may have"""
 
 
 class ParquetFiles(PictureFiles):
-    """Rows of {bytes, path} and a label, in one file or several a split."""
+    """Parquet files with rows of {bytes, path} and a label, one or more files for each split."""
 
     format = "parquet"
 
     @classmethod
     def find(cls, folder: Path, files: list[Path]) -> Self:
-        """The first complete configuration in the order of the subfolders' names.
+        """Return the first complete configuration in the order of the subfolders' names.
 
-        A hub repository may hold the same pictures in several configurations (160px, 320px), one subfolder each: taken
-        together they would be duplicates.
+        A hub repository may hold the same pictures in several configurations (160px, 320px), each in a subfolder. Reading
+        all of them would duplicate the pictures.
         """
         for parent in dict.fromkeys(path.parent for path in files):
             splits = {
@@ -241,7 +241,7 @@ class ParquetFiles(PictureFiles):
             for column, name in ((content, image), (labels, label)):
                 if column.null_count():
                     raise DataError(f"{path}: column {name} is empty in row {column.is_null().arg_max()}")
-            check_memory(f"{path}: its pictures take", int(content.bin.size().sum()))  # one may stand for many
+            check_memory(f"{path}: its pictures take", int(content.bin.size().sum()))  # bytes after decoding
             pictures += [Encoded(f"{path}: row {row}", each) for row, each in enumerate(content)]
             checked_labels(path, labels.to_numpy(), classes)
             frames.append(frame.drop(*IMAGE, *LABEL, strict=False).with_columns(labels.alias(LABEL[0])))
@@ -251,7 +251,7 @@ class ParquetFiles(PictureFiles):
 
 
 def plain_columns(columns: Iterable[pl.Series]) -> dict[str, NDArray[Any]]:
-    """Columns of numbers, truth values or text that are filled in every row; texts are numbered in their order."""
+    """Return the columns of numbers, truth values or text that have no empty row; texts are replaced by their rank."""
     plain = {}
     for own in columns:
         numbers = own.dtype.is_float() or (own.dtype.is_integer() and own.dtype not in (pl.Int128, pl.UInt128))
@@ -261,12 +261,12 @@ def plain_columns(columns: Iterable[pl.Series]) -> dict[str, NDArray[Any]]:
 
 
 def _scan(path: Path) -> pl.LazyFrame:
-    """This one file, whatever its path looks like: brackets are no pattern, key=value folders no columns."""
+    """Scan this one file: brackets in its path are not a pattern, and key=value folders do not become columns."""
     return pl.scan_parquet(path, glob=False, hive_partitioning=False)
 
 
 def _image_and_label(path: Path) -> tuple[str, str]:
-    """The names of the picture and the label column."""
+    """Return the names of the picture column and the label column."""
     with naming(path):
         schema = _scan(path).collect_schema()
     image, label = (next((name for name in names if name in schema), "") for names in (IMAGE, LABEL))
