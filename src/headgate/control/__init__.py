@@ -1,4 +1,4 @@
-"""Decisions and accounting: numpy only, pure and deterministic.
+"""Decisions and accounting in numpy alone, without side effects or randomness from outside.
 
 controller = Controller(system, policy, runs)
 ledger = controller.open()
