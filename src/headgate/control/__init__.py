@@ -1,4 +1,4 @@
-"""Decisions and accounting in numpy alone, without side effects or randomness from outside.
+"""Decisions and accounting: pure, deterministic code that needs only numpy.
 
 controller = Controller(system, policy, runs)
 ledger = controller.open()

@@ -94,7 +94,7 @@ class System:
         Parameters
         ----------
         t : int
-            The round. With a horizon the result is C·T for every t, or the approved total after amendments; else it is C·t.
+            The round. With a horizon the result is C·T for every t, or the total approved by amendments; with an open end, C·t.
         overdraft : float
             The number of rounds' budgets that may be spent in advance; it counts only with an open end.
         """
