@@ -1,4 +1,4 @@
-"""Decisions and accounting: numpy only, pure and deterministic.
+"""Decisions and accounting: pure, deterministic code that needs only numpy.
 
 controller = Controller(system, policy, runs)
 ledger = controller.open()

@@ -1,6 +1,6 @@
-"""Terms that change while a run goes on: money, horizon, clients, and invoices that are corrected.
+"""Amendments change the terms of a run in progress: money, horizon, clients and corrected invoices.
 
-An amendment holds from the next round on. What was approved, decided and paid before stays as it was.
+An amendment takes effect in the next round. It does not change earlier approvals, decisions and payments.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -17,27 +17,27 @@ from headgate.limits import ROUNDS, SAMPLES
 
 @dataclass(frozen=True)
 class Amendment:
-    """What changes from the next round on. What is left out stays as it is."""
+    """The terms that change from the next round on. A field that is left out changes nothing."""
 
     money: float = 0.0
-    """money that is approved in addition; below 0: that is taken back. A cut below what is spent stops purchases"""
+    """money approved in addition; below 0: money taken back. If less is approved than was spent, purchases stop"""
     budget: float | None = None
-    """with an open end: the budget of a round from now on"""
+    """new budget per round from the next round on; only with an open end"""
     horizon: int | Literal["open"] | None = None
-    """the last round; the money approved is then for the rounds up to it. From an open end, the budget of each round up to
-    it is approved; to an open end, the budget of a round is what a round had until now"""
+    """new last round; the money approved is for the rounds up to it. A change from an open end approves the budget of each
+    round up to it; a change to an open end keeps the present budget per round"""
     join: int | None = None
-    """a client joins, with as many places; it gets the next number and begins with an empty buffer"""
+    """number of places of a client that joins; the client gets the next number and begins with an empty buffer"""
     weight: float | None = None
-    """that client's weight, as in `system.weights`; left out: the mean of the others"""
+    """weight of the client that joins, as in `system.weights`; left out: the mean weight of the others"""
     leave: int | None = None
-    """a client leaves: it is given nothing any more, and what it holds is erased"""
+    """number of a client that leaves: it is given no more samples, and those that it holds are erased"""
     suspend: bool | None = None
-    """true: nothing is bought until an amendment says false"""
+    """true: purchases stop until an amendment sets false"""
     month: float | None = None
-    """the most that may be spent in a calendar month (UTC), beside all other limits; 0: no such limit any more"""
+    """the most money that may be spent in a calendar month (UTC), in addition to all other limits; 0: removes this limit"""
     adjust: float = 0.0
-    """what an invoice says beyond what was charged; below 0: a refund"""
+    """amount by which an invoice exceeds what was charged; below 0: a refund"""
 
     def __post_init__(self) -> None:
         require(isfinite(self.money), "money", self.money, "a finite amount")
@@ -54,7 +54,7 @@ class Amendment:
 
 
 def amended(system: System, change: Amendment, t: int, spent: float) -> System:
-    """Return the system from round t + 1 on. `spent` is what has been spent in the rounds up to t."""
+    """Return the system that holds from round t + 1 on. `spent` is the money spent in rounds 1 to t."""
     before = system.amended or Amended(0.0, 0)
     closed = system.horizon is not None
     if change.budget is not None and (closed or change.horizon is not None):
@@ -63,7 +63,7 @@ def amended(system: System, change: Amendment, t: int, spent: float) -> System:
     if horizon is not None and horizon <= t:
         raise SettingError(f"horizon = {horizon}: round {t} is over; the last round must be a later one")
     budget = change.budget or system.budget
-    money = system.money(t) + change.money  # with an open end: up to round t
+    money = system.money(t) + change.money  # with an open end, the money up to round t
     if horizon is not None and not closed:
         money += system.budget * (horizon - t)
     elif horizon is None and closed:
@@ -89,7 +89,7 @@ def amended(system: System, change: Amendment, t: int, spent: float) -> System:
 
 
 def carried_over(ledger: Ledger, change: Amendment, empty: Ledger, terms: Terms) -> Ledger:
-    """Return the ledger under amended terms; `empty` is what a run under them would begin with."""
+    """Return the ledger under the amended terms; `empty` is the ledger with which a new run under them begins."""
     spent = ledger.spent + change.adjust
     if np.any(spent < 0):
         raise LedgerError(f"adjust = {change.adjust:g}: is more than the {float(ledger.spent.min()):g} that were spent")
@@ -103,7 +103,7 @@ def carried_over(ledger: Ledger, change: Amendment, empty: Ledger, terms: Terms)
 
 
 def _into(new: NDArray[Any], old: NDArray[Any]) -> NDArray[Any]:
-    """`old` where it was, and `new` beyond it: clients that join come last, and so do their places."""
+    """Return `new` with the values of `old` at the beginning of each axis. Clients that join come last, as do their places."""
     if new.shape == old.shape:
         return old
     both = new.astype(old.dtype)

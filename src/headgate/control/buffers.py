@@ -1,8 +1,8 @@
-"""The clients' memories: who is in them, since when, and how often the samples that leave were used.
+"""The clients' memories: the samples in them, the rounds of their admission, and how often dropped samples were used.
 
-One bookkeeping for all rules. Window rules are worked out from counts: K-step retention from the admissions of the last K
-rounds, a capacity from where the window would begin. Other rules are asked who stays, client by client where samples
-arrive.
+All rules share this bookkeeping. Windows are computed from counts alone: for K-step retention from the admissions of the last
+K rounds, for a capacity from the end of the window. Other rules choose which samples stay, for each client to which samples
+are added.
 """
 
 from typing import Any, NamedTuple
@@ -18,21 +18,21 @@ from headgate.errors import SettingError
 from headgate.limits import check_memory
 
 BY_CLIENT, BY_PLACE, BY_CHOSEN_PLACE = 160, 56, 120
-"""bytes at most for every client and every place of a run, with what a round takes for a moment"""
+"""upper bounds in bytes for a client, a place under a window rule and a place under other rules, temporary arrays included"""
 
 
 class Settled(NamedTuple):
-    """The memories after a round."""
+    """The clients' memories after a round, and the samples dropped in it."""
 
     contents: Contents
     unused: Ints | int
-    """how many were dropped in the round in which they came, (R,)"""
+    """samples dropped in the round in which they were admitted, (R,)"""
     uses: Ints
-    """sum of the use counts of all that left, (R,)"""
+    """sum of the use counts of all dropped samples, (R,)"""
 
 
 class Buffers:
-    """The memories of all clients of all runs under one rule."""
+    """The memories of all clients of all runs under one retention rule."""
 
     def __init__(self, rule: Retention, system: System, runs: int, streams: Streams) -> None:
         if not isinstance(rule, Retention):
@@ -46,7 +46,7 @@ class Buffers:
         self.K = rule.K if isinstance(rule, KStep) else None
         forever = rule.forever if isinstance(rule, KStep) else ()
         self.forever = np.isin(np.arange(system.clients), forever) if forever else None
-        # before any memory is taken: arrays by client, those of the last K rounds, and the places
+        # check before allocating: arrays by client, those of the last K rounds, and the places
         K = self.K or 0
         many, kept = runs * self.clients, min(K, system.horizon or K)
         what = f"{runs} runs of {self.clients} clients"
@@ -57,7 +57,7 @@ class Buffers:
             check_memory(f"capacity = {most}: {what} with so many places each take", many * (BY_CLIENT + place * most))
 
     def open(self) -> Contents:
-        """Before round 1."""
+        """Return the empty memories before round 1."""
         none = np.zeros((self.runs, self.clients), dtype=np.int64)
         recent = (none,) * (self.K or 0)
         if self.limit is None:
@@ -70,7 +70,7 @@ class Buffers:
         return Contents(recent, born, np.full(slots, -1, dtype=np.int64), labels)
 
     def kept_from(self, ledger: Ledger, t: int) -> Ints:
-        """Where the windows begin in round t before anything is admitted: what left by age is gone."""
+        """Return where the windows begin in round t before admission, (R, M): samples that left by age are excluded."""
         if self.K is None:
             return ledger.dropped
         gone = ledger.contents.recent[t % self.K]
@@ -79,7 +79,7 @@ class Buffers:
         return gone if self.forever is None else np.where(self.forever, ledger.dropped, gone)
 
     def first(self, kept_from: Ints, last: Ints) -> Ints:
-        """Where the windows begin after admission up to `last`, which is how many were ever dropped, (R, M)."""
+        """Return where the windows begin after admission up to `last`, which equals the samples ever dropped, (R, M)."""
         if self.limit is None:
             return kept_from
         first: Ints = last - self.limit
@@ -87,9 +87,9 @@ class Buffers:
         return first
 
     def settle(self, ledger: Ledger, t: int, first: Ints, last: Ints) -> Settled:
-        """After admission up to `last`, when the windows begin at `first`."""
+        """Return the memories after admission up to `last`, with windows that begin at `first`."""
         contents = ledger.contents
-        if self.K is not None:  # references to the last K cumulative admissions: nothing is copied, nothing overwritten
+        if self.K is not None:  # references to the last K cumulative admissions, without copies
             recent = list(contents.recent)
             recent[t % self.K] = last
             contents = contents._replace(recent=tuple(recent))
@@ -102,7 +102,7 @@ class Buffers:
         return self._chosen(ledger, contents, t, last)
 
     def erased(self, ledger: Ledger, client: int) -> tuple[Contents, Ints]:
-        """The memories without what a client holds, and how often that was used, (R,), after round ledger.t."""
+        """Return the memories without a client's samples, and the sum of their use counts, (R,), after round ledger.t."""
         contents = ledger.contents
         if contents.born is None or self.limit is None:
             raise SettingError(f"{type(self.rule).__name__}: has no capacity, so how often samples were used is not known")
@@ -122,7 +122,7 @@ class Buffers:
     # windows with a capacity
 
     def _window(self, ledger: Ledger, contents: Contents, t: int, first: Ints, last: Ints) -> Settled:
-        """Sample i of client m sits in place i mod its limit; born is 0 at places beyond it."""
+        """Settle windows with a capacity: sample i of a client is in place i mod its limit; `born` is 0 beyond the limit."""
         assert contents.born is not None
         assert self.limit is not None
         if np.array_equal(first, ledger.dropped) and np.array_equal(last, ledger.admitted):
@@ -132,8 +132,8 @@ class Buffers:
         leaves = within(len(born), ledger.dropped, gone, self.limit)
         comes = within(len(born), begin, last - begin, self.limit)
         since = (born * leaves).sum(axis=0, dtype=kind_of(len(born) * t)).sum(axis=-1, dtype=np.int64)
-        uses = t * gone.sum(axis=-1) - since  # once in every round from the one of admission to the last
-        after = np.moveaxis(np.where(comes, born.dtype.type(t), born), 0, -1)  # seen as it is known to others, (R, M, B)
+        uses = t * gone.sum(axis=-1) - since  # one use in every round from admission to t − 1
+        after = np.moveaxis(np.where(comes, born.dtype.type(t), born), 0, -1)  # in the usual order of axes, (R, M, B)
         return Settled(contents._replace(born=after), (begin - ledger.admitted).sum(axis=-1), uses)
 
     # rules that choose
@@ -165,20 +165,20 @@ class Buffers:
         looks = self.rule.scores and self.streams.scores is not None
         stays = self._looked(run, client, given) if looks else chosen(self.rule, given)
         left = given.there & ~stays
-        slot = np.argsort(~stays, axis=1, kind="stable")[:, :slots]  # those that stay, in their order, and then others
+        slot = np.argsort(~stays, axis=1, kind="stable")[:, :slots]  # samples that stay, in their order, then the others
         empty = ~np.take_along_axis(stays, slot, axis=1)
         after = {name: array.copy() for name, array in held.items()}
         for name, array in after.items():
             nothing = -1 if name == "places" else 0
             array[run, client] = np.where(empty, nothing, np.take_along_axis(both[name], slot, axis=1))
-        used = np.where(left, age, 0)  # once in every round since it was admitted; a new one never
+        used = np.where(left, age, 0)  # one use in every round since admission; none for a new sample
         unused = _by_run(len(last), run, left & given.new)
         return Settled(Contents(contents.recent, **after), unused, _by_run(len(last), run, used))
 
     def _looked(self, run: Ints, client: Ints, given: Candidates) -> NDArray[np.bool_]:
-        """Who stays under a rule that looks. A client with room for all is not asked, so nothing is worked out for it.
+        """Return which samples stay under a rule that looks. Clients with room for all their samples need no scores.
 
-        Run by run: no number depends on the other runs, and no more is in memory than one of them takes.
+        Runs are handled one after another, so no number depends on another run and memory holds the scores of one run only.
         """
         assert self.streams.scores is not None
         stays = given.there.copy()
@@ -193,7 +193,7 @@ class Buffers:
         return stays
 
     def _labels(self, run: Ints, client: Ints, arriving: Ints) -> NDArray[np.int32]:
-        """The classes of the new samples; 0 where there is none."""
+        """Return the classes of the new samples, and 0 for places without a sample."""
         labels = np.zeros(arriving.shape, dtype=np.int32)
         if self.streams.labels is not None:
             row, nth = np.nonzero(arriving >= 0)
@@ -211,9 +211,9 @@ def keeps_alone(
     labels: Ints | None = None,
     scores: Scores | None = None,
 ) -> NDArray[np.bool_]:
-    """What one client does by itself: which of its samples stay, at ascending positions of its stream.
+    """Return which samples of a single client stay; `position` holds their ascending positions in its stream.
 
-    The same as in a batch with the same seed; `scores` are of each sample, for a rule that looks.
+    The result equals that of a batch with the same seed. `scores` are those of the samples, for a rule that looks.
     """
     if not (age == 0).any():
         return np.ones(position.size, dtype=bool)
@@ -230,12 +230,12 @@ def keeps_alone(
 
 
 def kind_of(t: int) -> type[np.signedinteger[Any]]:
-    """The narrowest type that holds rounds up to t: of a million clients' places nothing takes longer than to move them."""
+    """Return the narrowest integer type that holds t: with a million clients, moving their arrays takes the most time."""
     return next(each for each in (np.int8, np.int16, np.int32, np.int64) if t <= np.iinfo(each).max)
 
 
 def within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.bool_]:
-    """Which places (B, R, M) are those of the samples from `begin` on, at most `limit` of them."""
+    """Return which places (B, R, M) hold the `count` samples from `begin` on, at most `limit` of them."""
     kind = kind_of(2 * places)
     first, many, most = (each.astype(kind) for each in (begin % limit, count, limit))
     after = np.arange(places, dtype=kind)[:, None, None] - first
@@ -243,5 +243,5 @@ def within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.boo
 
 
 def _by_run(runs: int, run: Ints, counts: NDArray[Any]) -> Ints:
-    """Counts of each row, added up for each run; exact below 2^53."""
+    """Return the counts of all rows, summed for each run, (R,); exact below 2^53."""
     return np.bincount(run, weights=counts.sum(axis=1), minlength=runs).astype(np.int64)

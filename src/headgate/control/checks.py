@@ -1,4 +1,4 @@
-"""What a setting may be; each check refuses with the setting's name and value. `optional`: it may be left out, as None."""
+"""Checks of settings. A check raises SettingError with the setting's name and value; `optional` allows None."""
 
 import hashlib
 from typing import Any
@@ -27,13 +27,13 @@ def inside_unit(name: str, value: ArrayLike) -> None:
 
 
 def whole(name: str, value: object, least: int = 1, most: int | None = None) -> None:
-    """Refuse what is not one whole number of at least `least`."""
+    """Raise SettingError unless `value` is one whole number, at least `least` and at most `most`."""
     fits = isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= (most or value)
     require(bool(fits), name, value, f"a whole number, {least} " + ("or more" if most is None else f"to {most:,}"))
 
 
 def whole_numbers(name: str, values: ArrayLike, most: float = NUMBER) -> NDArray[np.int64]:
-    """A fresh int64 array of the values, refused where they are not whole numbers."""
+    """Return the values as a new int64 array, or raise SettingError if they are not whole numbers."""
     array = _array(values)
     if array is None or (array.dtype.kind == "f" and not np.all(np.isfinite(array) & (array == np.floor(array)))):
         raise SettingError(f"{name} = {_said(values)}: must be whole numbers")
@@ -55,7 +55,7 @@ def zero_or_more(name: str, value: ArrayLike | None, most: float = NUMBER, optio
 
 
 def _array(value: ArrayLike | None) -> NDArray[Any] | None:
-    """The numbers as they are; None where they are none, or do not fit any type."""
+    """Return the values as an array of numbers, or None if they are not numbers or do not fit any type."""
     try:
         array = np.array(value)
     except (ValueError, OverflowError):
@@ -68,7 +68,7 @@ def _said(value: ArrayLike | None) -> str:
 
 
 def checksum(named: object, known: str | None, *contents: bytes) -> str:
-    """The sha256 of what files hold, to be written down with a run; refused where another one is known already."""
+    """Return the sha256 of the contents of files, for a run's record, or raise DataError if it differs from `known`."""
     found = hashlib.sha256()
     for content in contents:
         found.update(content)

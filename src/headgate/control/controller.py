@@ -1,4 +1,4 @@
-"""Algorithm 1's server. `decide` is pure; `post` is the only place where time advances."""
+"""The server of Algorithm 1. `decide` changes nothing; only `post` advances to the next round."""
 
 import hashlib
 from collections.abc import Mapping
@@ -37,16 +37,16 @@ from headgate.theory.labels import paper
 from headgate.theory.reuse import count_uses
 
 MOST_ADMITTED = 2**52
-"""samples of a round times the sum of the shares: what rounding owes stays a whole number"""
+"""the most samples in a round, times the sum of the shares: below it, a client's credit is an exact whole number"""
 
 
 @paper("alg:acdpp", "eq:lambda-def")
 class Controller:
-    """One policy over `runs` independent runs of the same system.
+    """Control one policy over `runs` independent runs of the same system.
 
-    Retention rules that draw lots draw by the runs' `seeds`, 0 to runs − 1 where none are given; those that balance classes
-    ask `labels`, and take all samples for one class where there are none; those that look at samples ask `scores`. `looks` is
-    how much of the price of every label is for looks at samples that might have been bought: the ledger keeps it apart.
+    Retention rules that draw at random use the runs' `seeds` (default: 0 to runs − 1). Rules that balance classes call
+    `labels`; without it all samples count as one class. Rules that look at samples call `scores`. `looks` is the part of each
+    label's price that pays for looking at samples before the purchase; the ledger records it separately.
 
     >>> from headgate.control.policies import Headgate
     >>> controller = Controller(System([8, 9, 10], budget=20.0, horizon=100), Headgate())
@@ -85,7 +85,7 @@ class Controller:
         self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels, scores))
 
     def open(self) -> Ledger:
-        """The ledger before round 1: Z(1) = 0, nothing admitted."""
+        """Return the ledger before round 1, with Z(1) = 0 and nothing admitted."""
         R, M = self.runs, self.system.clients
         zeros, counts, per_client = np.zeros(R), np.zeros(R, dtype=np.int64), np.zeros((R, M), dtype=np.int64)
         return Ledger(
@@ -119,27 +119,27 @@ class Controller:
         present: ArrayLike | None = None,
         most: ArrayLike | None = None,
     ) -> Orders:
-        """Return the orders of the next round. Changes nothing.
+        """Return the orders of the next round. This method changes nothing.
 
         Parameters
         ----------
         ledger : Ledger
-            The ledger after the round before.
+            The ledger after the previous round.
         price : array_like
             The price of a sample: one number, one for each run, (R,), or one for each run and client, (R, M).
         reserved : array, optional
-            What orders of earlier rounds may still turn out to have cost, (R,): the policy sees it as spent. Where answers
-            may come late, `purse.kept_back` belongs to it.
+            The most that unanswered orders of earlier rounds may cost, (R,); the policy treats it as spent. If answers may
+            come late, it must include `purse.kept_back`.
         supply : Supply, optional
-            Who is there and what can be had in this round. The policy sees the places that can be filled and no others, so
-            what an absent client would have been given goes to the others.
+            The clients that are present and the samples that can be bought in this round. The policy sees only the places
+            that can be filled, so the samples of an absent client go to the others.
         present, most : array_like, optional
-            The fields of `supply` of these names.
+            Values that replace the fields of `supply` with the same names.
 
         Returns
         -------
         Orders
-            What each client is to admit, and which samples it is to hold.
+            What each client must admit and which samples it must hold.
         """
         self._check_terms(ledger)
         t, price = ledger.t + 1, self._checked(price, ledger.t + 1)
@@ -149,7 +149,7 @@ class Controller:
         open_ = None if usual else supply.places(self.system, self.buffers.limit, t)
         kept_from = self.buffers.kept_from(ledger, t)
         chosen_by = {} if self.policy.selection is None else self.policy.selection.heard(ledger)
-        if open_ is not None and not open_.any():  # nothing can be had: the policy is not asked
+        if open_ is not None and not open_.any():  # nothing can be bought, so the policy is not called
             zero, none, last = np.zeros(self.runs), np.zeros_like(ledger.credit), ledger.admitted
             heard = {**ledger.memory, **chosen_by}
             return Orders(t, price, zero, none, None, kept_from, last, ledger.carry, ledger.credit, heard)
@@ -204,13 +204,13 @@ class Controller:
         )
 
     def _looking(self, ledger: Ledger) -> Bools:
-        """Which clients look in the next round, (R, M)."""
+        """Return which clients look in the next round, (R, M)."""
         rule = self.policy.selection
         return np.ones(ledger.admitted.shape, dtype=bool) if rule is None else rule.looking(ledger)
 
     def _paid(self, ledger: Ledger, price: Floats) -> Floats:
-        """The price of the next round without looks that are not taken. The policy decides by the whole price, so that what
-        it knows of prices does not depend on who looks, and it never overspends."""
+        """Return the price of the next round, without the price of looks for clients that do not look. The policy decides by
+        the full price, so what it learns about prices does not depend on who looks, and it never overspends."""
         if (looking := self._looking(ledger)).all():
             return price
         saved = np.where(looking, 0.0, self.looks)
@@ -226,12 +226,12 @@ class Controller:
         ledger : Ledger
             The ledger after the last settled round.
         amendment : Amendment
-            What changes: money, horizon, clients, or an invoice that was corrected.
+            The change: money, horizon, clients or a corrected invoice.
 
         Returns
         -------
         controller, ledger : tuple of Controller and Ledger
-            Both take the place of the ones before.
+            Both replace the previous ones.
         """
         self._check_terms(ledger)
         system = amended(self.system, amendment, ledger.t, float(ledger.spent.mean()))
@@ -254,8 +254,8 @@ class Controller:
         orders : Orders
             What `decide` returned.
         report : Report, optional
-            What clients really did; left out: everybody did as ordered. What was not admitted is neither charged nor owed
-            later. Late samples count from this round on, because only now does the server know of them.
+            What clients admitted; if omitted, all clients followed their orders. Samples that were not admitted are neither
+            charged nor owed later. Late samples count from this round on, because the server did not know of them before.
         """
         self._check_terms(ledger)
         if orders.t != ledger.t + 1:
@@ -296,20 +296,20 @@ class Controller:
             ledger.terms.check(self.terms, "ledger")
 
     def _looks(self, before: Floats, ledger: Ledger, orders: Orders, admitted: Ints, late: Ints | None) -> Floats:
-        """The money spent on looks so far, those of late samples included."""
+        """Return the money spent on looks so far, including the looks for late samples."""
         labels = orders.bought(admitted) if late is None else orders.bought(admitted) + late
         return np.asarray(before + self.looks * np.where(self._looking(ledger), labels, 0).sum(axis=-1))
 
     @cached_property
     def _first(self) -> "Controller | None":
-        """Run 0 alone, where there are as many runs as clients: a policy that returns one number for each client instead of
-        each run is found by asking it for one run."""
+        """A controller of run 0 alone, if there are as many runs as clients, else None. Its different shapes reveal a policy
+        that returns a number for each client instead of each run."""
         if self.runs == 1 or self.runs != self.system.clients:
             return None
         return Controller(self.system, self.policy, 1, self.buffers.streams.seeds[:1])
 
     def _asked(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        """What the policy wants, refused where it cannot be meant."""
+        """Return the policy's request and memory, or raise SettingError if their shapes or values are invalid."""
         name = type(self.policy).__name__
         try:
             said = self.policy.admit(view, memory)
@@ -341,7 +341,7 @@ class Controller:
 
     def _checked(self, price: ArrayLike, t: int) -> Floats:
         price = np.asarray(price, dtype=np.float64)
-        if price.ndim == 0:  # one price for all
+        if price.ndim == 0:  # one price for all runs
             price = np.full(self.runs, price)
         if price.shape not in ((self.runs,), (self.runs, self.system.clients)):
             each = f"one for each of {self.runs} runs, or one for each run and each of {self.system.clients} clients"
@@ -368,7 +368,7 @@ class Controller:
         return losses
 
     def kept(self, told: Losses | None) -> Losses | None:
-        """Return the reported losses that policy and selection listen to."""
+        """Return the reported losses that the policy and its selection use, or None if neither listens."""
         if told is None or not self.policy.hears:
             return None
         rule = self.policy.selection
@@ -394,14 +394,14 @@ def _need(fine: bool, orders: Orders, wanted: str) -> None:
 
 
 def _supplied(ask: AdmissionRequest, open_: Ints, lot: int) -> AdmissionRequest:
-    """What was asked for each client, cut to the places that can be filled."""
+    """Return the request, limited for each client to the places that can be filled."""
     given, free = (None if each is None else np.minimum(each, open_) // lot * lot for each in (ask.given, ask.free))
     room = open_ if given is None and free is None else open_ - sum(each for each in (given, free) if each is not None)
     return ask._replace(given=given, free=free, room=np.minimum(room, open_ if ask.room is None else ask.room).clip(0))
 
 
 def _checked_memory(where: str, memory: object, before: Arrays | None = None) -> Arrays:
-    """Named arrays, which keep their names, shapes and types: a file holds nothing else."""
+    """Return `memory`, or raise SettingError unless it holds arrays with the names, shapes and types of `before`."""
     if not isinstance(memory, Mapping):
         raise SettingError(f"{where}: the memory must be a dict of arrays, is {_kinds(memory)}")
     if before is not None and memory.keys() != before.keys():
@@ -417,5 +417,5 @@ def _checked_memory(where: str, memory: object, before: Arrays | None = None) ->
 
 
 def _kinds(said: object) -> str:
-    """The types of what was returned, as in "ndarray and dict"."""
+    """Return the names of the types of what was returned, for example "ndarray and dict"."""
     return " and ".join(type(each).__name__ for each in (said if type(said) is tuple else (said,)))

@@ -1,4 +1,4 @@
-"""A ledger as a file: numpy's npz without pickle, written whole or not at all."""
+"""Save and load a ledger as a numpy npz file without pickle, which is written completely or not at all."""
 
 import json
 import zipfile
@@ -20,9 +20,9 @@ FORMAT = "headgate ledger 3"
 
 
 def save_ledger(ledger: Ledger, path: Path) -> None:
-    """The whole ledger or the file that was there.
+    """Write the ledger to `path`. If writing fails, an existing file stays unchanged.
 
-    Whole numbers go into the narrowest type that holds them: a million clients' counts are mostly single bytes.
+    Whole numbers are stored in the narrowest type that holds them: most counts of a million clients need one byte.
     """
     arrays: dict[str, NDArray[Any]] = {name: getattr(ledger, name) for name in LEDGER_ARRAYS}
     arrays |= {f"contents/{name}": array for name, array in _contents(ledger.contents).items()}
@@ -41,7 +41,7 @@ def save_ledger(ledger: Ledger, path: Path) -> None:
 
 
 def load_ledger(path: Path, controller: Controller) -> Ledger:
-    """The ledger in `path`, checked against what `controller` would open: same terms, names, shapes and kinds of number."""
+    """Return the ledger in `path`, or raise if its terms, names, shapes or types differ from what `controller` would open."""
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             stored = {name: file[name] for name in file.files}
@@ -65,7 +65,7 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
 
     known = _contents(empty.contents)
     if empty.contents.born is not None:
-        known["born"] = np.broadcast_to(np.int32(0), empty.contents.born.shape)  # whatever type held its rounds
+        known["born"] = np.broadcast_to(np.int32(0), empty.contents.born.shape)  # the file may hold rounds in any integer type
     held, memory = matching("contents", known), matching("memory", empty.memory)
     losses = None
     if controller.policy.hears and "losses/new" in stored:
@@ -85,13 +85,13 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
 
 
 def _contents(contents: Contents) -> dict[str, NDArray[Any]]:
-    """By name; what is None is left out."""
+    """Return the arrays of `contents` by name, without those that are None."""
     named = {f"recent.{slot}": array for slot, array in enumerate(contents.recent)}
     return named | {name: array for name, array in contents._asdict().items() if name != "recent" and array is not None}
 
 
 def _matching(path: Path, name: str, found: NDArray[Any] | None, like: NDArray[Any], missing: bool = False) -> NDArray[Any]:
-    """The array, of the shape and type of `like`, and finite; `missing`: NaN is allowed, where there was no report."""
+    """Return the array with the type of `like`, or raise DataError if it does not match; `missing` allows NaN."""
     if found is None:
         raise DataError(f"{path}: {name} is missing; it was written by another policy or is damaged")
     if found.shape == like.shape and found.dtype.kind == like.dtype.kind == "i" and np.can_cast(found.dtype, like.dtype):

@@ -1,4 +1,4 @@
-"""What a policy is: a frozen value whose fields are its settings, and which says every round how much to admit."""
+"""The base class of policies: frozen values whose fields are settings and that decide every round how much to admit."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ from headgate.theory.comparison import Benchmark, ck_bound, optimal_K, saturated
 from headgate.theory.labels import paper
 
 OPEN_END = 1000
-"""rounds over which an open-ended run is judged"""
+"""number of rounds over which the bound of a run with an open end is summed"""
 
 
 @paper("eq:kstep-opt-problem")
 def better_of_corollary(system: System, mean_price: float, k: BoundConstants) -> Benchmark:
-    """Return the better of Corollary 2's two candidates, judged by Ē_T(π^CK): they solve eq:kstep-opt-problem in the reals."""
+    """Return the candidate of Corollary 2 with the lower Ē_T(π^CK); both solve eq:kstep-opt-problem in real numbers."""
     rounds = system.horizon or OPEN_END
     candidates = optimal_K(mean_price, system.buffer, system.budget)
     return min(candidates, key=lambda point: ck_bound(point.K, point.rate, rounds, k).sum())
@@ -29,7 +29,7 @@ def better_of_corollary(system: System, mean_price: float, k: BoundConstants) ->
 
 @dataclass(frozen=True, eq=False)
 class PolicyContext:
-    """What the settings that a policy was not given are worked out from."""
+    """The information from which a policy works out the settings that were left out."""
 
     system: System
     prices: PriceProcess
@@ -37,19 +37,19 @@ class PolicyContext:
     seeds: Ints
     rounds: int
     linear: bool = True
-    """whether the model is linear; true where no model is known"""
+    """whether the model is linear; true also if no model is known"""
 
     @cached_property
     def mean_price(self) -> float:
-        """c̄"""
+        """The expected mean price of a sample over the horizon, c̄."""
         return self.prices.mean(self.system.horizon)
 
     def better_K(self) -> int:
-        """Return Corollary 2's K, for a policy that was given none."""
+        """Return the K of the better candidate of Corollary 2."""
         return better_of_corollary(self.system, self.mean_price, self.bound).K
 
     def highest_rate(self, K: int, buffer: Ints | None = None) -> float:
-        """Return the Λ̄ at which the money or the places, of all clients or of those with these buffers, are used up."""
+        """Return the highest rate Λ̄ that the budget and the places allow; `buffer` restricts the places to some clients."""
         own = self.system.buffer if buffer is None else buffer
         return saturated(K, self.mean_price, own, self.system.budget).rate
 
@@ -57,39 +57,39 @@ class PolicyContext:
 @paper("eq:joint-policy")
 @dataclass(frozen=True, eq=False)
 class AdmissionPolicy(ABC):
-    """Decides how much to admit. With its `retention` it is the paper's joint policy π.
+    """Decide how much to admit in each round. With its `retention` a policy is the paper's joint policy π.
 
-    A policy of one's own is one method, `admit`; the others have defaults.
+    A new policy must define one method, `admit`; the others have defaults.
     """
 
     selection: Selection | None = field(default=None, kw_only=True)
-    """which samples of a window (`data.window`) clients buy; left out: the next ones of their streams"""
+    """rule that chooses which samples of a window (`data.window`) clients buy; left out: the next ones of their streams"""
 
     listens: ClassVar[bool] = False
-    """whether it needs the losses of clients' samples in the round before, `View.losses`; control then waits for the round"""
+    """whether the policy needs the losses of the previous round, `View.losses`; decisions then wait for that round's reports"""
 
     @property
     def hears(self) -> bool:
-        """Whether the policy listens, or its selection does."""
+        """Whether the policy or its selection listens."""
         return self.listens or (self.selection is not None and self.selection.listens)
 
     def resolved(self, given: PolicyContext) -> Self:
-        """Return the policy with all settings that were left out worked out; the record holds them."""
+        """Return the policy with values for all settings that were left out. The run's record contains these values."""
         return self
 
     def required(self, name: str) -> Any:
-        """Return a setting without which the policy cannot decide; refused where it is still to be worked out."""
+        """Return the value of a setting that the policy needs, or raise SettingError if it was not worked out."""
         value = getattr(self, name)
         if value is None:
             raise SettingError(f"{type(self).__name__}.{name}: is missing; state it, or let headgate.load work it out")
         return value
 
     def retention(self, system: System) -> Retention:
-        """Return the rule by which clients drop samples. Default: the oldest leave a full buffer of B_m places."""
+        """Return the rule by which clients drop samples. By default the oldest samples leave a full buffer of B_m places."""
         return Fifo()
 
     def shares(self, system: System) -> Ints:
-        """Return whole-number weights by which a total is divided among the clients, (M,). Default: B_m."""
+        """Return the whole-number weights by which a total is divided among the clients, (M,). By default these are B_m."""
         return system.buffer
 
     def start(self, system: System, runs: int) -> Arrays:
@@ -100,12 +100,12 @@ class AdmissionPolicy(ABC):
         system : System
             Buffers, budget and horizon.
         runs : int
-            R, the leading axis of every array.
+            R, the length of every array's first axis.
 
         Returns
         -------
         dict of str to array
-            Finite numbers. Shapes and types stay the same in all rounds.
+            Finite numbers. Shapes and types must stay the same in all rounds.
         """
         return {}
 
@@ -116,19 +116,19 @@ class AdmissionPolicy(ABC):
         Parameters
         ----------
         view : View
-            What the server may know.
+            The information that the server may use.
         memory : dict of str to array
-            What `start` or the round before returned. It must not be changed in place.
+            The memory returned by `start` or by the previous round. It must not be changed in place.
 
         Returns
         -------
         request, memory : tuple of AdmissionRequest and dict
-            What to admit, and the memory for the next round. The same arguments give the same result.
+            The samples to admit, and the memory for the next round. The same arguments must give the same result.
         """
 
 
 def check_is_policy(policy: object, where: str = "policy") -> None:
-    """Refuses what is none, as the class of one."""
+    """Raise SettingError if `policy` is not an AdmissionPolicy, for example a class instead of an instance."""
     if isinstance(policy, type):
         raise SettingError(f"{where} = {policy.__name__}: is a class; a policy is made of it, as in {policy.__name__}()")
     if not isinstance(policy, AdmissionPolicy):

@@ -1,7 +1,7 @@
-"""Draws that are addressed, not consumed: (seed, purpose, client, index) always gives the same number.
+"""Random numbers with addresses: the same (seed, purpose, client, index) always gives the same number.
 
-All policies therefore meet the same prices and samples, in any order, batch or process, and there is no generator state to
-save. The generator is Philox4x32-10 (Salmon et al., SC 2011): the seed is its key, the rest of the address its counter.
+All policies therefore meet the same prices and samples, in any order, batch or process, and no generator state needs saving.
+The generator is Philox4x32-10 (Salmon et al., SC 2011): the seed is its key, the rest of the address its counter.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from headgate.errors import SettingError
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 _BLOCK = 1 << 15
-"""draws at once: they stay in the processor's cache"""
+"""number of draws computed together, small enough for the processor's cache"""
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], dtype=np.uint64)
@@ -23,7 +23,7 @@ _WEYL = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
 
 
 class Purpose(IntEnum):
-    """What a draw is for. Numbers are part of every published result: add, never change."""
+    """The purpose of a draw. Published results depend on these numbers: add new ones, but never change one."""
 
     PRICE = 1
     PRICE_STATE = 2
@@ -49,15 +49,15 @@ class Purpose(IntEnum):
 def philox(
     counter: tuple[Words, Words, Words | np.uint64, Words], key: tuple[Words, Words]
 ) -> tuple[Words, Words, Words, Words]:
-    """Ten rounds of Philox4x32 on arrays of 32-bit words kept in uint64, which broadcast."""
+    """Return the words after ten rounds of Philox4x32. The arguments hold 32-bit words as uint64 and broadcast."""
     shape, of_keys = np.broadcast(*counter, *key).shape, np.broadcast(*key).shape
     ones = [1] * len(shape)
-    even, odd, products = np.empty((3, 2, *shape), dtype=np.uint64)  # words 0 and 2, words 1 and 3: both at once
+    even, odd, products = np.empty((3, 2, *shape), dtype=np.uint64)  # words 0 and 2, and words 1 and 3, together
     even[0], odd[0], even[1], odd[1] = counter
     keys = np.empty((2, *ones[len(of_keys) :], *of_keys), dtype=np.uint64)
     keys[0], keys[1] = key
     multipliers, steps, crossed = _MULTIPLIERS.reshape(2, *ones), _WEYL.reshape(2, *ones), products[::-1]
-    for _ in range(10):  # in place: a new array for every step would take longer to get than to fill
+    for _ in range(10):  # in place, because allocating an array takes longer than filling it
         np.multiply(even, multipliers, out=products)
         np.right_shift(crossed, _HALF, out=even)
         even ^= odd
@@ -69,7 +69,7 @@ def philox(
 
 
 def uniform(seed: ArrayLike, purpose: Purpose, index: ArrayLike, client: ArrayLike = 0) -> NDArray[np.float64]:
-    """Numbers in [0, 1) with 53 random bits, one for each address; the arguments broadcast.
+    """Return a number in [0, 1) with 53 random bits for each address; the arguments broadcast.
 
     >>> bool(uniform(7, Purpose.PRICE, 3) == uniform([6, 7], Purpose.PRICE, [3, 3])[1])
     True
@@ -86,9 +86,9 @@ def uniform(seed: ArrayLike, purpose: Purpose, index: ArrayLike, client: ArrayLi
 def permutations(
     seed: int, purpose: Purpose, places: Ints, clients: Ints, first: ArrayLike = 0
 ) -> Iterator[tuple[slice, Ints]]:
-    """For each client the order of its draws at the addresses first + places: (which clients, their orders (·, places)).
+    """Yield (slice of clients, orders): for each client, the order of its draws at the indices first + places, (·, places).
 
-    Clients come some at a time, so that memory stays bounded however many they are.
+    Each step yields a limited number of clients, so memory stays bounded for any number of clients.
     """
     begin = np.broadcast_to(np.asarray(first, dtype=np.int64), clients.shape)
     step = max(1, _BLOCK // max(places.size, 1))

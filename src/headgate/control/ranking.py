@@ -1,8 +1,8 @@
-"""One contract for two choices: which samples a full client keeps, and which of the samples before it a client buys.
+"""The common interface of retention rules (which samples a full client keeps) and selection rules (which a client buys).
 
-A rule gives every candidate a rank. The lowest ranks stay, or are bought, as many as there is room for. So a rule decides
-which samples, never how many, and the server knows every occupancy from its own orders. A rule remembers nothing: a client
-alone, a batch of runs and a run that was resumed choose the same.
+A rule gives every candidate a rank. The lowest ranks stay or are bought, as many as fit. So a rule decides which samples,
+never how many, and the server knows every occupancy from its own orders. Ranking uses no stored state: a single client, a
+batch of runs and a resumed run choose the same samples.
 """
 
 from abc import ABC, abstractmethod
@@ -22,14 +22,14 @@ NOBODY = np.iinfo(np.int64).max
 
 
 class Candidates(NamedTuple):
-    """Samples that some clients choose from, a client a row, (C, W)."""
+    """The samples that clients choose from, with one row for each client, (C, W)."""
 
     position: Ints
-    """in the client's stream; ascending but for empty places, which are −1"""
+    """position of each sample in the client's stream, ascending, −1 for an empty place"""
     room: Ints
-    """how many the client may keep or buy, (C, 1)"""
+    """number of samples that the client may keep or buy, (C, 1)"""
     seed: Ints
-    """of the run, (C, 1)"""
+    """seed of the client's run, (C, 1)"""
     client: Ints
     """number of the client, (C, 1)"""
     age: Ints | None = None
@@ -37,13 +37,13 @@ class Candidates(NamedTuple):
     label: NDArray[Any] | None = None
     """class of each sample; None: labels are not known, so all samples are one class"""
     scores: Scores | None = None
-    """what the rule asks for, of each sample, 0 at empty places; None: there is no model, as in a plan"""
+    """scores that the rule needs for each sample, 0 at empty places; None: there is no model, as in a plan"""
     held: Floats | None = None
     """features of the samples that the client holds, (C, B, H), for a buying rule that is `beside_held`"""
     held_there: Bools | None = None
     """which of the samples held exist, (C, B)"""
     purpose: Purpose = Purpose.RETENTION
-    """what the draws are for"""
+    """purpose of the random draws"""
 
     @property
     def there(self) -> Bools:
@@ -66,7 +66,7 @@ class Candidates(NamedTuple):
         return np.asarray(self.position.max(axis=-1, keepdims=True) + 1)
 
     def of(self, clients: Ints) -> "Candidates":
-        """Return the candidates of some of the clients, without the places after the last one that is taken."""
+        """Return the candidates of the given clients, without the empty places behind the last sample."""
         held = self.there[clients].any(axis=0)
         width = int(np.flatnonzero(held)[-1]) + 1 if held.any() else 0
         samples = {name: getattr(self, name) for name in ("position", "age", "label") if getattr(self, name) is not None}
@@ -79,7 +79,7 @@ class Candidates(NamedTuple):
         Parameters
         ----------
         position : array, optional
-            By default the candidates' own.
+            Positions in the stream. By default those of the candidates.
         again : int or array
             Another value gives other numbers.
         """
@@ -90,22 +90,22 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RankingRule(ABC):
-    """A frozen value whose fields are its settings; the base of `Retention` and `Selection`."""
+    """The base class of `Retention` and `Selection`: a frozen value whose fields are settings."""
 
     scores: ClassVar[tuple[str, ...]] = ()
-    """what the rule needs to know of each sample: fields of `Scores`, under the model that the server sent in this round"""
+    """names of the fields of `Scores` that the rule needs, under the model that the server sent in this round"""
     known_scores: ClassVar[tuple[str, ...]] = NAMES
-    """what a rule of this kind may ask for"""
+    """names of the scores that a rule of this kind may use"""
 
     @abstractmethod
     def rank(self, candidates: Candidates) -> NDArray[Any]:
         """Return a number for each candidate, (C, W).
 
-        The lowest numbers stay or are bought; of equal ones, those that came first. Numbers at empty places do not count.
+        The lowest numbers stay or are bought; of equal ones, those with the lowest position. Empty places are ignored.
         """
 
     def check(self) -> None:
-        """Refuse a rule that asks for scores that it cannot have."""
+        """Raise SettingError if the rule names scores that it may not use."""
         asked = self.scores
         if not isinstance(asked, tuple) or not set(asked) <= set(self.known_scores):
             known = ", ".join(self.known_scores)
@@ -113,7 +113,7 @@ class RankingRule(ABC):
 
 
 def chosen(rule: RankingRule, candidates: Candidates) -> Bools:
-    """Return which candidates stay or are bought, (C, W): of each client as many as there is room for."""
+    """Return which candidates stay or are bought, (C, W), for each client as many as it has room for."""
     rank, shape = np.asarray(rule.rank(candidates)), candidates.position.shape
     if rank.shape != shape or rank.dtype.kind not in "biuf" or np.isnan(rank[candidates.there]).any():
         found = f"{rank.dtype}{rank.shape}"

@@ -1,4 +1,4 @@
-"""A whole horizon of control without learning: what would be spent, held and used, and what to expect of a policy."""
+"""Simulate a whole horizon of control without learning, to predict what a policy would spend, hold and use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,40 +17,40 @@ from headgate.theory.comparison import buffer_violation, cost_violation, oracle_
 from headgate.theory.reuse import effective_sample_size
 
 BLOCK = 4096
-"""rounds for which prices are fetched at once"""
+"""number of rounds whose prices are fetched together"""
 BY_ROUND = 200
-"""bytes for every round of a run"""
+"""bytes of memory for each round of a run"""
 
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """What happened, per run and round (R, T)."""
+    """The results of a rehearsal; arrays are (R, T), per run and round, unless stated otherwise."""
 
     system: System
     price: Floats
-    """the mean over the clients where each has a price of its own"""
+    """price of a sample, (R, T): the mean over the clients if each has its own price"""
     admitted: Ints
     n: Ints
     N: Ints
     n_eff: Floats
     debt: Floats
-    """Z(t) at the beginning of round t"""
+    """cost debt Z(t) at the beginning of round t"""
     spend: Floats
     """money spent in round t"""
     free: Ints
-    """samples admitted in round t that nobody paid for"""
+    """samples admitted in round t that are not paid for"""
     peak_excess: Ints
-    """max over clients of n_m(t) − B_m"""
+    """largest n_m(t) − B_m of any client"""
     occupancy: Ints
-    """each client's n_m(t), summed over the rounds, (R, M)"""
+    """sum over the rounds of the samples that each client holds, n_m(t), (R, M)"""
     peak_occupancy: Ints
-    """each client's largest n_m(t), (R, M)"""
+    """the most samples that each client held in any round, (R, M)"""
     ledger: Ledger
-    """as it stood after the last round"""
+    """ledger after the last round"""
     admitted_by_client: Ints | None = None
-    """λ_m(t) in every round, (R, T, M); only where it was asked for"""
+    """samples admitted, λ_m(t), (R, T, M); None unless `by_client` was set"""
     held_by_client: Ints | None = None
-    """n_m(t), likewise"""
+    """samples held, n_m(t), (R, T, M); None unless `by_client` was set"""
 
     @property
     def rounds(self) -> int:
@@ -58,19 +58,19 @@ class Rehearsal:
 
     @property
     def uniformity(self) -> Floats:
-        """Ṽ(t) = N_eff/N; 1 before the first sample."""
+        """The evenness of reuse, Ṽ(t) = N_eff/N, (R, T); 1 before the first sample."""
         return np.where(self.N > 0, self.n_eff / np.maximum(self.N, 1), 1.0)
 
     def penalty(self, k: BoundConstants) -> Floats:
-        """p(t) of eq:penalty-dpp."""
+        """Return the penalty p(t) of eq:penalty-dpp, (R, T)."""
         return penalty(self.n, self.N, k)
 
     def bound(self, k: BoundConstants) -> Floats:
-        """One round's term of Theorem 1."""
+        """Return each round's term of the bound of Theorem 1, (R, T)."""
         return learning_error(self.n, self.N, self.uniformity, k)
 
     def regret(self, k: BoundConstants) -> Floats:
-        """Reg(T) of each run against the costless oracle."""
+        """Return the regret Reg(T) of each run against the costless oracle, (R,)."""
         return regret(self.bound(k), oracle_bound(self.system.buffer, self.rounds, k))
 
     def cost_violation(self) -> float:
@@ -89,8 +89,8 @@ def rehearse(
     tick: Callable[[int], None] = lambda t: None,
     by_client: bool = False,
 ) -> Rehearsal:
-    """`rounds` rounds for every seed at once. `tick` is called after each round. `by_client` keeps what every
-    client admitted and held in every round."""
+    """Rehearse `rounds` rounds for all seeds together, calling `tick` after each round. With `by_client`, the result also
+    holds what every client admitted and held in every round."""
     R, T, M = len(seeds), rounds, system.clients
     check_memory(f"rounds = {T}: {R} runs of so many rounds take", R * T * (BY_ROUND + (32 * M if by_client else 0)))
     controller = Controller(system, policy, R, seeds)
@@ -136,13 +136,13 @@ def rehearse(
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A policy with all its settings worked out, and what a rehearsal of it showed."""
+    """A policy with all its settings worked out, and the results of its rehearsal."""
 
     policy: AdmissionPolicy
     rehearsal: Rehearsal
-    """one run for each seed"""
+    """results of the rehearsal, with one run for each seed"""
     bound: float
-    """Ē_T of Theorem 1, mean over the runs"""
+    """bound Ē_T of Theorem 1, averaged over the runs"""
     oracle_bound: float
 
     @property
@@ -151,33 +151,33 @@ class Plan:
 
     @property
     def spend(self) -> float:
-        """Money a round."""
+        """The mean money spent per round."""
         return float(self.rehearsal.spend.mean())
 
     @property
     def peak_spend(self) -> float:
-        """Money that the most costly round of all rehearsed runs took."""
+        """The most money spent in a round of any rehearsed run."""
         return float(self.rehearsal.spend.max())
 
     @property
     def peak_client(self) -> int:
-        """The fullest one: it holds most above its buffer or, where all keep theirs, the largest share of it."""
+        """The client that exceeds its buffer the most or, if none exceeds it, fills the largest share of its buffer."""
         peak, room = self.rehearsal.peak_occupancy.max(axis=0), self.rehearsal.system.buffer
         return int(np.argmax(np.where(peak > room, 1 + peak - room, peak / np.maximum(room, 1))))
 
     @property
     def peak_buffer(self) -> int:
-        """The most samples that client ever held."""
+        """The most samples that `peak_client` ever held."""
         return int(self.rehearsal.peak_occupancy.max(axis=0)[self.peak_client])
 
     def setting(self, name: str) -> float | None:
-        """K, rate, V or rho as planned; None where the policy has none, or follows a schedule."""
+        """Return the planned setting `name`, for example K, rate, V or rho; None if the policy has no fixed number for it."""
         value = getattr(self.policy, name, None)
         return value if isinstance(value, int | float) else None
 
 
 def plan(given: PolicyContext, policy: AdmissionPolicy) -> Plan:
-    """What to expect of a policy: all its settings worked out, and a rehearsal."""
+    """Work out all settings of a policy, rehearse it, and return the plan."""
     policy = policy.resolved(given)
     result = rehearse(given.system, policy, given.prices, given.seeds, given.rounds)
     oracle = float(oracle_bound(given.system.buffer, result.rounds, given.bound).sum())

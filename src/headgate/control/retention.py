@@ -1,9 +1,9 @@
-"""Which samples a full client keeps. The controller keeps ages and counts uses.
+"""Retention rules decide which samples a full client keeps. The controller records ages and counts uses.
 
-A rule by age and order makes a buffer a window of the client's stream, first..last−1, which the controller works out from
-counts alone (`control/buffers.py`). `rank` gives the same result sample by sample; a test compares the two.
+A window rule makes a buffer a window of the client's stream, first..last−1, which the controller computes from counts
+alone (`control/buffers.py`). `rank` gives the same result sample by sample; a test compares the two.
 
-Other rules may drop a sample in the round in which it arrives. It was paid for but never trained on, and is counted in
+Other rules may drop a sample in the round in which it arrives. Such a sample is paid for but never trained on; it counts in
 `Ledger.unused`, not in N.
 """
 
@@ -21,21 +21,21 @@ from headgate.limits import ROUNDS
 from headgate.theory.labels import paper
 
 Capacity = int | tuple[int, ...] | Ints | Literal["buffer"]
-"""the most samples a client can hold: "buffer" for B_m, one number for all, or one for each client"""
+"""the most samples that a client can hold: "buffer" for B_m, one number for all clients, or one for each client"""
 
 
 @dataclass(frozen=True, eq=False)
 class Retention(RankingRule):
-    """Ranks what a client holds and has just admitted; the lowest ranks stay.
+    """Rank the samples that a client holds and those that it has just admitted; the lowest ranks stay.
 
-    A client holds all it kept and all that is new, or as much of both as its limit allows. A rule that asks for `scores` is
-    given them where there is a model. Where there is none, it must still rank.
+    A client keeps all of these samples, or as many as its limit allows. A rule that names `scores` receives them if a model
+    is available. Without a model it must still rank.
     """
 
     capacity: Capacity | None = field(default="buffer", kw_only=True)
 
     by_class: ClassVar[bool] = False
-    """whether the rule looks at classes, so that they must be remembered"""
+    """whether the rule looks at classes, so that the ledger must hold them"""
 
     def __post_init__(self) -> None:
         if self.capacity is not None and not isinstance(self.capacity, str):
@@ -45,7 +45,7 @@ class Retention(RankingRule):
             raise SettingError(f'capacity = "{self.capacity}": must be "buffer", a number, or one number per client')
 
     def limit(self, system: System) -> Ints | None:
-        """Return the most samples each client can hold, (M,); None: no limit, which window rules alone may have."""
+        """Return the most samples that each client can hold, (M,); None: no limit, which only window rules may have."""
         if self.capacity is None or isinstance(self.capacity, str):
             return None if self.capacity is None else system.buffer
         room = whole_numbers("capacity", self.capacity)
@@ -54,11 +54,11 @@ class Retention(RankingRule):
         return np.broadcast_to(room, (system.clients,))
 
 
-# by age and order
+# rules by age and order
 
 
 class WindowRule(Retention):
-    """The oldest leave a full client."""
+    """Drop the oldest samples of a full client."""
 
     def rank(self, candidates: Candidates) -> NDArray[Any]:
         return -candidates.position
@@ -67,9 +67,9 @@ class WindowRule(Retention):
 @paper("def:kstep", "eq:kstep-drop", "eq:buffer-occupancy")
 @dataclass(frozen=True, eq=False)
 class KStep(WindowRule):
-    """Every sample is trained on for exactly K rounds, or less where there is a `capacity` and its client is full.
+    """Every sample is trained on for exactly K rounds, or for fewer if a `capacity` is set and its client is full.
 
-    Clients named in `forever` never drop anything: the stale half of the hybrid policy.
+    Clients named in `forever` never drop a sample; the hybrid policy uses this for its stale clients.
     """
 
     K: int
@@ -85,21 +85,21 @@ class KStep(WindowRule):
 
 @dataclass(frozen=True, eq=False)
 class Fifo(WindowRule):
-    """The oldest samples make room for new ones once a client holds `capacity`."""
+    """When a client holds `capacity` samples, its oldest samples make room for new ones."""
 
     capacity: Capacity = "buffer"
 
 
-# by lots or by classes
+# rules by random draws or by classes
 
 
 @dataclass(frozen=True, eq=False)
 class Reservoir(Retention):
-    """At any time an equally likely choice among all samples ever admitted.
+    """At any time the buffer is a uniformly random choice among all samples ever admitted.
 
-    In law Vitter's algorithm R (1985): the i-th sample enters with probability B/i and an equally likely one leaves. It is
-    done with one random key a sample, of which the smallest stay (Fan, Muller and Rezucha 1962), so the choice does not
-    depend on how the samples were spread over rounds.
+    The distribution is that of Vitter's algorithm R (1985): the i-th sample enters with probability B/i and replaces a random
+    one. Each sample has one random key and the smallest keys stay (Fan, Muller and Rezucha 1962), so the choice does not
+    depend on the rounds in which the samples arrived.
     """
 
     capacity: Capacity = "buffer"
@@ -110,10 +110,10 @@ class Reservoir(Retention):
 
 @dataclass(frozen=True, eq=False)
 class ClassBalanced(Retention):
-    """Excess samples leave the client's most numerous class, again and again: at random, but new samples last.
+    """Each excess sample leaves the class that is then the client's largest: a random old sample, or a new one if none is left.
 
-    The greedy balancing of Prabhu, Torr and Dokania (2020) for a round's samples at once. Among classes of the same size
-    lots decide. Without labels all samples are one class, and old ones leave at random.
+    This is the greedy balancing of Prabhu, Torr and Dokania (2020), for all samples of a round together. Among classes of the
+    same size the choice is random. Without labels all samples are one class, and old ones leave at random.
     """
 
     capacity: Capacity = "buffer"
@@ -125,4 +125,4 @@ class ClassBalanced(Retention):
 
 
 KINDS: dict[str, type[Retention]] = {"fifo": Fifo, "kstep": KStep, "reservoir": Reservoir, "class-balanced": ClassBalanced}
-"""by their names in recipes"""
+"""retention rules by their names in recipes"""

@@ -1,7 +1,7 @@
-"""What a model says of samples, for rules that look at it: how sure it is, how wrong, and which way a sample would pull it.
+"""A model's scores of samples, for rules that look: its certainty, its error, and the gradient that a sample causes.
 
-A rule names what it needs in `scores`; nothing else is worked out. The gradient of a sample's loss by the last layer is
-error ⊗ features.
+A rule names the scores that it needs; only these are computed. The gradient of a sample's loss with respect to the last
+layer is error ⊗ features.
 """
 
 from collections.abc import Callable
@@ -18,26 +18,26 @@ Bools = NDArray[np.bool_]
 
 
 class Scores(NamedTuple):
-    """What a model says of samples. What was not asked for is None; (…) is the shape of the samples, as (C, W).
+    """A model's scores of samples, None if they were not asked for. (…) is the shape of the samples, for example (C, W).
 
-    Numbers are finite, and 0 where there is no sample or the model has broken down.
+    All numbers are finite. They are 0 for a place without a sample and for a model with non-finite output.
     """
 
     loss: Floats | None = None
-    """cross-entropy with the sample's own label, (…)"""
+    """cross-entropy with the sample's label, (…)"""
     entropy: Floats | None = None
-    """of the predicted classes, (…); needs no label"""
+    """entropy of the predicted probabilities, (…); needs no label"""
     margin: Floats | None = None
     """largest minus second largest predicted probability, (…); needs no label"""
     error: Floats | None = None
     """predicted probabilities minus the label as 0 and 1, (…, classes)"""
     guess: Floats | None = None
-    """the same with the predicted class in place of the label, (…, classes); needs no label"""
+    """predicted probabilities minus the predicted class as 0 and 1, (…, classes); needs no label"""
     features: Floats | None = None
-    """what goes into the last layer, with a 1 for its bias if it has one, (…, H); needs no label"""
+    """input of the last layer, with a 1 for its bias if it has one, (…, H); needs no label"""
 
     def placed(self, there: Bools) -> "Scores":
-        """Those of the samples that are there, one after the other, at their places; 0 elsewhere.
+        """Return the scores in the shape of `there`: in order at the places that are true, 0 elsewhere.
 
         >>> Scores(loss=np.array([0.5, 2.0])).placed(np.array([[True, False], [False, True]])).loss.tolist()
         [[0.5, 0.0], [0.0, 2.0]]
@@ -53,13 +53,13 @@ class Scores(NamedTuple):
 
 NAMES = Scores._fields
 WITHOUT_LABELS = ("entropy", "margin", "guess", "features")
-"""what is known of samples without labels"""
+"""scores that need no labels"""
 ScoresAt = Callable[[Ints, Ints, Ints, tuple[str, ...]], Scores]
-"""(runs, clients, positions, what is asked for) → the scores of each sample, one after the other"""
+"""function that returns the scores of each sample, given (runs, clients, positions, names of scores)"""
 
 
 def checked_scores(scores: Scores, asked: tuple[str, ...], samples: int) -> Scores:
-    """What somebody else worked out, of so many samples; refused where it is not what was asked for. float64 alone."""
+    """Return the scores named in `asked` in float64, or raise SettingError if they do not fit the number of samples."""
     found: dict[str, Floats] = {}
     for name in asked:
         values = np.asarray(getattr(scores, name, None), dtype=np.float64)
@@ -72,9 +72,9 @@ def checked_scores(scores: Scores, asked: tuple[str, ...], samples: int) -> Scor
 
 
 def scores_of(asked: tuple[str, ...], logits: NDArray[Any], labels: Ints | None, features: NDArray[Any] | None) -> Scores:
-    """From the answers of a model to samples, (S, classes): what is asked for, in float64.
+    """Compute the scores named in `asked`, in float64, from the logits of a model, (S, classes).
 
-    Labels may be None where nothing that needs them is asked for, features where they are not.
+    Labels may be None if no score in `asked` needs them, features if they are not in `asked`.
     """
     z = logits.astype(np.float64)
     broken = ~np.isfinite(z).all(axis=1)

@@ -1,7 +1,7 @@
-"""Which samples clients buy: of the unlabelled ones in a window of their streams, as many as were ordered.
+"""Selection rules choose which unlabelled samples in a window of their streams clients buy, as many as were ordered.
 
-A rule that asks for `scores` looks at samples, and looks may have a price; one that asks for none knows only their places,
-and pays for labels alone. Labels of what a rule chooses from are not known.
+A rule that names `scores` looks at samples, and looks may have a price. A rule without scores knows only the positions of
+the samples and pays for labels alone. The labels of the candidates are not known.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from headgate.errors import SettingError
 
 @dataclass(frozen=True, eq=False)
 class Selection(RankingRule):
-    """Ranks the unlabelled samples that a client has before it; the lowest ranks are bought."""
+    """Rank the unlabelled samples in a client's window; the lowest ranks are bought."""
 
     known_scores: ClassVar[tuple[str, ...]] = WITHOUT_LABELS
     beside_held: ClassVar[bool] = False
-    """whether the rule also needs the features of what the client holds"""
+    """whether the rule also needs the features of the samples that the client holds"""
     listens: ClassVar[bool] = False
-    """whether the rule is told how many new samples the model got right in the round before, `Losses.right`"""
+    """whether the rule needs the share of new samples that the model got right in the previous round, `Losses.right`"""
 
     @property
     def looks(self) -> bool:
@@ -33,11 +33,11 @@ class Selection(RankingRule):
         return bool(self.scores)
 
     def start(self, runs: int) -> Arrays:
-        """Return what the rule remembers before round 1; names begin with "selection."."""
+        """Return the rule's memory before round 1; its names begin with "selection."."""
         return {}
 
     def heard(self, ledger: Ledger) -> Arrays:
-        """Return what it remembers after the ledger's last round."""
+        """Return the rule's memory after the ledger's last round."""
         return {}
 
     def looking(self, ledger: Ledger) -> Bools:
@@ -45,11 +45,11 @@ class Selection(RankingRule):
         return np.full(ledger.admitted.shape, self.looks)
 
     def now(self, looking: bool) -> "Selection":
-        """Return the rule by which clients choose in a round in which they look, or do not."""
+        """Return the rule by which clients choose in a round, depending on whether they look in it."""
         return self
 
     def check(self) -> None:
-        """Refuse a rule that asks for what is not known before a label is bought."""
+        """Raise SettingError if the rule needs scores that are not known before a label is bought."""
         super().check()
         if self.beside_held and "features" not in self.scores:
             raise SettingError(f'{type(self).__name__}.beside_held: needs "features" among its scores')
@@ -57,9 +57,9 @@ class Selection(RankingRule):
 
 @dataclass(frozen=True, eq=False)
 class ByLot(Selection):
-    """Each choice among the samples of the window is equally likely. It looks at none of them, so it pays for labels alone.
+    """Choose samples of the window at random, all choices equally likely. The rule does not look, so it pays for labels alone.
 
-    The draw is addressed by the run's seed, the client and the sample's place in the stream.
+    Each draw depends on the run's seed, the client and the position of the sample in the stream.
     """
 
     def rank(self, candidates: Candidates) -> NDArray[Any]:
@@ -68,10 +68,10 @@ class ByLot(Selection):
 
 @dataclass(frozen=True, eq=False)
 class ByEntropy(Selection):
-    """The samples whose class the model is least sure of, by the entropy of what it predicts.
+    """Choose the samples whose class the model is least sure of, measured by the entropy of its predicted probabilities.
 
-    Settles, *Active Learning Literature Survey* (2009), section 3.1. It assumes that the model's probabilities mean
-    something: in the first rounds they do not, and the choice is then as good as any other.
+    See Settles, *Active Learning Literature Survey* (2009), section 3.1. The rule needs meaningful probabilities; in the
+    first rounds they are not, and the choice is then no better than a random one.
     """
 
     scores = ("entropy",)
@@ -84,10 +84,10 @@ class ByEntropy(Selection):
 
 @dataclass(frozen=True, eq=False)
 class ByMargin(Selection):
-    """The samples whose two likeliest classes are closest together.
+    """Choose the samples whose two likeliest classes have the closest probabilities.
 
-    Scheffer, Decomain and Wrobel, *Active hidden Markov models for information extraction* (2001); Settles (2009), section
-    3.1. Like `ByEntropy` it assumes that the model's probabilities mean something; it ignores all but two classes.
+    See Scheffer, Decomain and Wrobel, *Active hidden Markov models for information extraction* (2001); Settles (2009), section
+    3.1. Like `ByEntropy` it needs meaningful probabilities. It ignores all but two classes.
     """
 
     scores = ("margin",)
@@ -100,26 +100,26 @@ class ByMargin(Selection):
 
 TRIAL, LOTS, MARGINS = 0, 1, 2
 CONTROL, FOR, AGAINST, LATEST = 4, 10, 100, 30
-"""one client in so many draws lots in the trial; samples of theirs that end it where looking pays, and where it does not;
-samples that a share is smoothed over"""
+"""in the trial, one client in `CONTROL` chooses at random; the trial ends after `FOR` samples of these clients if looking pays,
+and after `AGAINST` if not; the share is smoothed over `LATEST` samples"""
 
 
 @dataclass(frozen=True, eq=False)
 class Adaptive(ByMargin):
-    """By margin where that pays: once the model is right about most of a random choice; at random before that.
+    """Choose at random until the model is right about most randomly chosen samples, and by margin from then on.
 
-    A model that is mostly wrong is unsure of samples from which it cannot learn yet. Nobody looks in round 1, in which the
-    model knows nothing. Then there is a trial: three clients in four look, and the others choose at random. It ends when
-    the share of the others' new samples to whose class the model gave more than ½, before it was trained on them, is at
-    least `level`: from then on all clients look. After 100 such samples it ends in any case, and nobody looks before that
-    share is at least `level`. Clients stop looking when the share falls below `stop`: what margins choose is hard on
-    purpose, so `stop` is low. Without reports, as in a plan, the trial continues.
+    A model that is mostly wrong is unsure about samples from which it cannot learn yet. No client looks in round 1, because
+    the model is untrained. In the trial that follows, three clients in four look and the others choose at random. The share
+    that counts is that of the random clients' new samples whose class had a predicted probability above ½ before training.
+    When it is at least `level` after 10 such samples or more, the trial ends and all clients look. After 100 such samples the
+    trial ends in any case, and no client looks until the share reaches `level`. Clients stop looking when the share falls below
+    `stop`, which is low because samples chosen by margin are hard. Without reports, as in a plan, the trial continues.
     """
 
     level: float = 0.65
-    """share of a random choice that the model must get right"""
+    """share of randomly chosen samples that the model must get right before clients look"""
     stop: float = 0.2
-    """share of what margins choose that it must continue to get right"""
+    """share of samples chosen by margin that the model must get right for clients to continue to look"""
     listens = True
 
     def __post_init__(self) -> None:
@@ -138,7 +138,7 @@ class Adaptive(ByMargin):
             many = judged.sum(axis=-1)
             share = np.where(judged, ledger.losses.right, 0.0).sum(axis=-1) / np.maximum(many, 1)
             bought = np.rint((ledger.ever - ever) * many / np.maximum(told.sum(axis=-1), 1)).astype(np.int64)
-            new = np.maximum(bought, many)  # where labels come late, reports include those of other rounds
+            new = np.maximum(bought, many)  # if labels come late, reports include those of other rounds
             right = right + new / np.maximum(new + np.minimum(heard, LATEST), 1) * (share - right)
             heard = heard + new
             pays = right >= np.where(state == MARGINS, self.stop, self.level)
@@ -151,7 +151,7 @@ class Adaptive(ByMargin):
         return np.asarray(((state == MARGINS) | ((state == TRIAL) & self._tried(ledger))) & (ledger.t > 0))
 
     def _tried(self, ledger: Ledger) -> Bools:
-        """Which clients look in the trial, (M,)."""
+        """Return which clients look in the trial, (M,)."""
         return np.arange(ledger.admitted.shape[1]) % CONTROL > 0
 
     def now(self, looking: bool) -> Selection:
@@ -159,4 +159,4 @@ class Adaptive(ByMargin):
 
 
 KINDS: dict[str, type[Selection]] = {"random": ByLot, "entropy": ByEntropy, "margin": ByMargin, "adaptive": Adaptive}
-"""by their names in recipes"""
+"""selection rules by their names in recipes"""

@@ -1,4 +1,4 @@
-"""Who is there in a round, and what can be had."""
+"""Supply: the clients that are present in a round and the samples that can be bought."""
 
 from typing import NamedTuple
 
@@ -11,32 +11,32 @@ from headgate.errors import SettingError
 
 
 class Supply(NamedTuple):
-    """What can be had in a round.
+    """The samples that can be bought in a round.
 
     >>> Supply(present=[True, False, True], in_all=5).places(System([4, 4, 4], budget=9.0), None, t=1)
     array([2, 0, 3])
     """
 
     present: ArrayLike | None = None
-    """whether each client is there, (M,); left out: all are"""
+    """whether each client is present, (M,); left out: all clients are present"""
     most: ArrayLike | None = None
-    """the most samples of each client, (M,), or one number for every one of them; left out: as many as fit"""
+    """the most samples of each client, (M,), or one number that holds for each; left out: as many as fit"""
     in_all: int | None = None
-    """the most samples of all clients together, as of a team that labels so many a day; left out: no limit"""
+    """the most samples of all clients together, for example what a team can label in a day; left out: no limit"""
     lot: int = 1
-    """samples come in multiples of this number, client by client"""
+    """number of samples in a lot: every client is given whole lots"""
     money: float = np.inf
-    """the most that may have been spent after this round, as where a month has a budget of its own"""
+    """the most money that may be spent in all rounds up to this one, for example because of a monthly budget"""
 
     def places(self, system: System, limit: Ints | None, t: int) -> Ints | None:
-        """Return how many samples each client can be given, (M,); None where nothing but its room limits it.
+        """Return how many samples each client can be given, (M,), or None if only the room of the clients limits them.
 
         Parameters
         ----------
         system : System
-            Clients, and who has left.
+            The clients, including those that have left.
         limit : array or None
-            The most samples that each client can hold, (M,).
+            The most samples that each client can hold, (M,). None means the buffers of `system`.
         t : int
             The round.
         """
@@ -69,7 +69,7 @@ EVERYTHING = Supply()
 
 
 def _cut(places: Ints, most: int, t: int) -> Ints:
-    """No more than `most` in all, in proportion; what does not divide goes to other clients in every round."""
+    """Reduce the places in proportion to at most `most` in all. The indivisible rest goes to other clients in every round."""
     if (size := int(places.sum())) <= most:
         return places
     cut = places * most // size

@@ -1,7 +1,7 @@
-"""The data of control: what is given, what a server knows, what a policy asks for, orders and reports.
+"""The data types of control: the system, the server's view, a policy's request, orders, reports and the ledger.
 
-Every array leads with R (runs, one for each seed) and ends with M (clients) where it has clients. Counts are int64 and money
-is float64, so neither the batch a run is in nor the order of summation can change a decision.
+The first axis of every array is R (runs, one for each seed); the last is M (clients) if the array has a value per client.
+Counts are int64 and money is float64, so neither the batch of a run nor the order of summation can change a decision.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,36 +23,36 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Born = NDArray[np.int8 | np.int16 | np.int32]
-"""rounds, in a type that holds them"""
+"""numbers of rounds, in an integer type that is wide enough for them"""
 Arrays = Mapping[str, NDArray[Any]]
-"""Explicit state: named arrays, never changed in place."""
+"""state as named arrays, which are never changed in place"""
 
 
 class Amended(NamedTuple):
-    """What amendments have made of a system that was opened with other terms."""
+    """The effect of all amendments on a system: approved money, clients that have left, and suspension."""
 
     money: float
     """money approved for all rounds up to the horizon; with an open end, up to round `since`"""
     since: int
-    """the last round before the latest amendment; with an open end, the budget comes in from the next one on"""
+    """the last round before the latest amendment; with an open end, every round after it adds its budget"""
     left: tuple[int, ...] = ()
-    """clients that have left"""
+    """numbers of the clients that have left"""
     suspended: bool = False
-    """whether nothing is bought for now"""
+    """whether purchases are suspended"""
 
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """What is given: buffers B_m, the budget C per round, the horizon T (None: open-ended), weights α_m."""
+    """The given system: buffers B_m, the budget C per round, the horizon T (None: open end) and weights α_m."""
 
     buffer: Ints
     budget: float
     horizon: int | None = None
     weight: Floats = field(default=None)  # type: ignore[arg-type]  # filled in below: equal weights
     currency: str = ""
-    """what money is counted in, as in "$": printed beside amounts, and nothing else"""
+    """symbol printed beside amounts of money, for example "$"; it has no other effect"""
     amended: Amended | None = field(default=None, kw_only=True)
-    """set by `Controller.amend` alone"""
+    """effect of the amendments so far, set only by `Controller.amend`; None: no amendments"""
 
     def __post_init__(self) -> None:
         buffer = whole_numbers("system.buffers", self.buffer, SAMPLES)
@@ -68,7 +68,7 @@ class System:
             raise SettingError(f"system.weights has {weight.size} entries for {buffer.size} clients")
         if not np.all(np.isfinite(weight)) or np.any(weight < 0) or weight.sum() <= 0:
             raise SettingError("system.weights: must be finite, zero or more, and not all zero")
-        if abs(weight.sum() - 1) > 1e-9:  # what was normalised once keeps its bits
+        if abs(weight.sum() - 1) > 1e-9:  # weights that are already normalised keep their bits
             weight = weight / weight.sum()
         if len(self.currency) > 8 or not self.currency.isprintable():
             raise SettingError(f'system.currency = "{shown(self.currency)}": must be at most 8 characters that can be printed')
@@ -82,21 +82,21 @@ class System:
         return int(self.buffer.size)
 
     def within(self, places: Ints) -> "System":
-        """Return the same system with no more than these places, (M,), which may be 0."""
+        """Return a copy of the system whose buffers have at most these places, (M,); 0 is allowed."""
         own = copy(self)
         own.__dict__.pop("memory", None)
         object.__setattr__(own, "buffer", np.minimum(self.buffer, places))
         return own
 
     def money(self, t: int, overdraft: float = 0.0) -> float:
-        """Return the most that may be spent up to round t; after an amendment, what has been approved in all.
+        """Return the most money that may be spent in rounds 1 to t.
 
         Parameters
         ----------
         t : int
-            With a horizon the money is C·T at any time, with an open end C·t.
+            The round. With a horizon the result is C·T for every t, or the total approved by amendments; with an open end, C·t.
         overdraft : float
-            Rounds' budgets that may be spent in advance where the end is open.
+            The number of rounds' budgets that may be spent in advance; it counts only with an open end.
         """
         before, since = (0.0, 0) if self.amended is None else self.amended[:2]
         if self.horizon is None:
@@ -105,133 +105,133 @@ class System:
 
     @cached_property
     def memory(self) -> int:
-        """B̄ = Σ B_m."""
+        """The places of all clients together, B̄ = Σ B_m."""
         return int(self.buffer.sum())
 
 
 class Terms(NamedTuple):
-    """What a ledger was opened for. With other terms, money spent before would count against another budget."""
+    """The terms that a ledger was opened with. Under other terms, past spend would count against another budget."""
 
     policy: str
-    """the name of its class"""
+    """name of the policy's class"""
     runs: int
     clients: int
     budget: float
     horizon: int | None
     buffers: str
-    """places of all clients, and a checksum of the list"""
+    """places of all clients together and a checksum of their list, as text"""
 
     def check(self, asked: Self, what: str) -> None:
-        """Refuse a controller of other terms, naming the first that differs."""
+        """Raise LedgerError if the terms `asked` differ from these. The message names the first difference."""
         for name, own, other in zip(self._fields, self, asked, strict=True):
             if own != other:
                 raise LedgerError(f"{what} was opened with {name} = {own}, this controller has {other}")
 
 
 HALF = float(np.log(2))
-"""the loss of a sample to whose class the model gives ½"""
+"""cross-entropy loss of a sample whose class has a predicted probability of ½"""
 
 
 class Losses(NamedTuple):
-    """What clients' samples lost in a round, on average, under the model that the server sent: before any local step.
+    """The mean losses of the clients' samples in a round, under the model that the server sent, before any local step.
 
-    Not a number where there are no such samples, or no report.
+    A value is NaN if there are no such samples or no report.
     """
 
     new: Floats
-    """of those that the client admitted in this round and trains on, (R, M)"""
+    """mean loss of the samples that the client admitted in this round and trains on, (R, M)"""
     held: Floats
-    """of those that it held before, (R, M)"""
+    """mean loss of the samples that the client held before this round, (R, M)"""
     right: Floats | None = None
-    """share of the new samples to whose class the model gave more than ½, (R, M); for a selection that listens"""
+    """share of new samples whose class has a predicted probability above ½, (R, M); used only by a selection that listens"""
 
     @property
     def arrays(self) -> list[Floats]:
-        """Those that are not None."""
+        """The fields that are not None."""
         return [each for each in self if each is not None]
 
     def of_runs(self, rows: slice | Ints) -> "Losses":
-        """The same of some of the runs."""
+        """Return the losses of the runs `rows` alone."""
         return Losses(*(each[rows] for each in self.arrays))
 
 
 class View(NamedTuple):
-    """All that a server may know when it decides round t."""
+    """Everything that a server may know when it decides round t."""
 
     t: int
     price: Floats
-    """c(t), (R,); (R, M) where each client has a price of its own"""
+    """price of a sample in this round, c(t), (R,); (R, M) if each client has its own price"""
     debt: Floats
-    """Z(t), (R,)"""
+    """cost debt Z(t), (R,)"""
     spent: Floats
     """money spent in rounds 1..t−1, (R,)"""
     kept: Ints
     """samples still in memory before anything is admitted, n(t) − Λ(t), (R,)"""
     distinct: Ints
-    """N(t−1): samples ever trained on, (R,)"""
+    """distinct samples trained on so far, N(t−1), (R,)"""
     kept_by_client: Ints
-    """(R, M)"""
+    """samples of each client still in memory before anything is admitted, (R, M)"""
     system: System
     unused: Ints
-    """samples that were admitted and dropped before anybody trained on them, (R,)"""
+    """samples that were admitted but dropped before any training, (R,)"""
     losses: Losses | None = None
-    """of round t−1, for a policy that listens; None: there were none, as in round 1 or in a rehearsal, which learns nothing"""
+    """losses of round t−1, for a policy that listens; None: no losses are known, as in round 1 or in a rehearsal"""
     lot: int = 1
-    """samples are bought in multiples of this number; the places in `system` are whole lots then"""
+    """number of samples in a lot: samples are bought in whole lots, and the places in `system` are multiples of it"""
     money: float = np.inf
-    """the most that may have been spent after this round, beside what the budget allows"""
+    """the most money that may be spent in rounds 1..t, a limit in addition to the budget"""
 
     @property
     def admitted(self) -> Ints:
-        """Samples ever admitted, used or not: what was bought, (R,)."""
+        """The samples ever admitted, whether trained on or not, (R,)."""
         return np.asarray(self.distinct + self.unused)
 
     def one_price(self) -> Floats:
-        """The one price per run, for policies that know of no other."""
+        """Return the price of each run, (R,), or raise SettingError if each client has its own price."""
         if self.price.ndim != 1:
             others = "which headgate, alert, resolving, threshold and below can use"
             raise SettingError(f"needs one price per round; it was given one per client, {others}")
         return self.price
 
     def of_first_run(self) -> "View":
-        """The same of run 0 alone."""
+        """Return the view of run 0 alone."""
         losses = None if self.losses is None else self.losses.of_runs(slice(1))
         own: list[Any] = [each[:1] if isinstance(each, np.ndarray) else each for each in self]
         return View(*own)._replace(losses=losses)
 
     def room(self) -> Ints:
-        """Free places per client, [B_m − kept_m]^+, (R, M)."""
+        """Return the free places of each client, [B_m − kept_m]^+, (R, M)."""
         return np.asarray(np.maximum(self.system.buffer - self.kept_by_client, 0))
 
 
 class AdmissionRequest(NamedTuple):
-    """What a policy wants in a round. The total is real and is made whole, with its remainder carried."""
+    """What a policy wants to admit in a round. The controller rounds the total, a real number, and carries the remainder."""
 
     total: Floats
-    """Λ(t), (R,), shared among the clients by the policy's shares"""
+    """samples to admit in all, Λ(t), (R,), divided among the clients by the policy's shares"""
     room: Ints | None = None
-    """no client may be given more of the total than this, (R, M)"""
+    """the most samples of the total that each client may be given, (R, M); None: no limit"""
     given: Ints | None = None
-    """whole samples per client on top of the total, (R, M)"""
+    """whole samples per client in addition to the total, (R, M)"""
     free: Ints | None = None
-    """the same, but not paid for, (R, M)"""
+    """whole samples per client in addition to the total that are not paid for, (R, M)"""
 
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """Round t: client m admits up to last−1 of its stream and holds last−first samples. Saying it twice admits nothing twice.
+    """The orders of round t: client m admits its stream up to position last−1 and then holds last−first samples.
 
-    Under a retention rule by age or order it trains on the samples first..last−1.
+    Carrying out the orders twice admits nothing twice. Under a window rule the client trains on the samples first..last−1.
     """
 
     t: int
     price: Floats
     asked: Floats
-    """the real Λ(t) after all limits, without what was given on top, (R,)"""
+    """Λ(t) after all limits, before rounding and without the samples in addition to the total, (R,)"""
     admitted: Ints
     """new samples per client, λ_m(t), (R, M)"""
     free: Ints | None
-    """how many of them are not paid for, (R, M)"""
+    """new samples per client that are not paid for, (R, M); None: all are paid for"""
     first: Ints
     last: Ints
     carry: Floats
@@ -239,112 +239,112 @@ class Orders:
     memory: Arrays
 
     def bought(self, admitted: Ints) -> Ints:
-        """How many of these admissions are paid for, (R, M). Free samples are counted first."""
+        """Return how many of the samples `admitted` are paid for, (R, M). Free samples are counted first."""
         return admitted if self.free is None else np.maximum(admitted - self.free, 0)
 
     def charge(self, admitted: Ints) -> Floats:
-        """What these admissions cost, (R,)."""
+        """Return what the samples `admitted` cost per run, (R,)."""
         paid = self.bought(admitted)
         if self.price.ndim == 1:
             return np.asarray(self.price * paid.sum(axis=-1))
         return np.asarray((self.price * paid).sum(axis=-1))
 
     def paid(self, admitted: Ints) -> Floats:
-        """The same client by client, (R, M)."""
+        """Return what the samples `admitted` cost per client, (R, M)."""
         return np.asarray((self.price if self.price.ndim == 2 else self.price[:, None]) * self.bought(admitted))
 
 
 class Report(NamedTuple):
-    """What clients really did, where it is not what they were ordered to do, and what their samples lost."""
+    """What clients admitted, if it differs from their orders, and the losses of their samples."""
 
     admitted: Ints
-    """(R, M), at most what was ordered"""
+    """samples that each client admitted, (R, M), at most as many as ordered"""
     late: Ints | None = None
-    """samples admitted on orders of earlier rounds that are only now known of, (R, M)"""
+    """samples admitted on orders of earlier rounds that no earlier report contained, (R, M)"""
     late_charge: Floats | None = None
-    """what they cost at the prices of the rounds in which they were ordered, (R,)"""
+    """cost of the late samples at the prices of the rounds in which they were ordered, (R,)"""
     losses: Losses | None = None
-    """kept for a policy that listens"""
+    """losses of the round, kept only if the policy or its selection listens"""
 
 
 class Contents(NamedTuple):
-    """What is known of the samples in the clients' memories, beside how many they are.
+    """What the server knows about the samples in the clients' memories, in addition to their number.
 
-    Window rules (K-step, first in first out) need `recent` and `born`; rules that choose need the others. What a rule
-    does not need is empty or None.
+    Window rules (K-step, first in first out) need `recent` and `born`; rules that choose need `born` and `places`, and
+    `labels` if they look at classes. A field that a rule does not need is empty or None.
     """
 
     recent: tuple[Ints, ...] = ()
-    """samples ever admitted after each of the last K rounds, (R, M); that of round t is in slot t mod K"""
+    """samples ever admitted, (R, M), at the end of each of the last K rounds; slot t mod K holds those of round t"""
     born: Born | None = None
     """the round in which the sample in each place was admitted, (R, M, B)"""
     places: Ints | None = None
-    """the stream positions in memory, ascending, −1 where a place is empty, (R, M, B)"""
+    """stream positions of the samples in memory, ascending, −1 for an empty place, (R, M, B)"""
     labels: NDArray[np.int32] | None = None
-    """their classes, (R, M, B)"""
+    """classes of the samples in memory, (R, M, B)"""
 
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """A run's whole memory after round t: what was spent, admitted and used, and what policy and clients hold."""
+    """The whole state of all runs after round t: money spent, samples admitted and used, memories of policy and clients."""
 
     t: int
     debt: Floats
-    """Z(t+1)"""
+    """cost debt for the next round, Z(t+1), (R,)"""
     spent: Floats
     admitted: Ints
-    """samples ever admitted per client: the end of its window, (R, M)"""
+    """samples that each client has ever admitted, which is the end of its window, (R, M)"""
     dropped: Ints
-    """samples ever dropped per client: the beginning of its window, where it is one, (R, M)"""
+    """samples that each client has ever dropped, (R, M); under a window rule, the beginning of its window"""
     unused: Ints
-    """samples that were admitted, and paid for, but dropped before anybody trained on them, (R,)"""
+    """samples that were admitted and paid for but dropped before any training, (R,)"""
     uses: Ints
-    """ΣA_i"""
+    """sum of the use counts of all samples, ΣA_i, (R,)"""
     squared_uses: Ints
-    """ΣA_i²"""
+    """sum of the squared use counts of all samples, ΣA_i², (R,)"""
     uses_in_memory: Ints
-    """ΣA_i over the samples in memory"""
+    """sum of the use counts of the samples in memory, (R,)"""
     carry: Floats
-    """what rounding still owes to the total, in samples, (R,)"""
+    """remainder of the total after rounding, in samples, (R,)"""
     credit: Ints
-    """what rounding still owes to each client, in samples times the sum of shares, (R, M)"""
+    """remainder of each client's entitlement after rounding, in samples times the sum of the shares, (R, M)"""
     contents: Contents
     memory: Arrays
-    """the policy's own"""
+    """arrays that the policy and its selection remember"""
     terms: Terms
-    """what it was opened for"""
+    """terms that the ledger was opened with"""
     losses: Losses | None = None
-    """of round t, where the policy or its selection listens"""
+    """losses of round t; None if they were not reported or neither the policy nor its selection listens"""
     looks: Floats | None = None
-    """of what was spent, what was for looks, (R,); None: looks are free"""
+    """money spent on looks, which is part of `spent`, (R,); None: looks are free"""
 
     @cached_property
     def occupancy(self) -> Ints:
-        """n_m(t), (R, M)."""
+        """The samples that each client holds, n_m(t), (R, M)."""
         return self.admitted - self.dropped
 
     @cached_property
     def ever(self) -> Ints:
-        """Samples ever admitted by all clients, (R,)."""
+        """The samples that all clients together have ever admitted, (R,)."""
         return np.asarray(self.admitted.sum(axis=-1))
 
     @cached_property
     def held(self) -> Ints:
-        """n(t), (R,)."""
+        """The samples that all clients together hold, n(t), (R,)."""
         return np.asarray(self.ever - self.dropped.sum(axis=-1))
 
     @property
     def distinct(self) -> Ints:
-        """N(t): samples ever trained on, (R,)."""
+        """The distinct samples trained on so far, N(t), (R,)."""
         return np.asarray(self.ever - self.unused)
 
     @property
     def places(self) -> Ints | None:
-        """The stream positions in memory, as in `Contents`; None: they are dropped..admitted−1."""
+        """The stream positions of the samples in memory, as in `Contents`; None: the positions are dropped..admitted−1."""
         return self.contents.places
 
     def of_runs(self, rows: slice | Ints) -> "Ledger":
-        """The same of some of the runs; one may be taken more than once."""
+        """Return the ledger of the runs `rows` alone; a run may be taken more than once."""
 
         def some(value: Any) -> Any:
             return tuple(map(some, value)) if isinstance(value, tuple) else None if value is None else value[rows]
@@ -360,17 +360,17 @@ class Ledger:
 LEDGER_ARRAYS = tuple(
     own.name for own in fields(Ledger) if own.name not in ("t", "contents", "memory", "terms", "losses", "looks")
 )
-"""its fields that are one array each"""
+"""names of the ledger's fields that hold one array each"""
 Labels = Callable[[Ints, Ints, Ints], Ints]
-"""(runs, clients, positions) → the class of each sample"""
+"""function that returns the class of each sample, given (runs, clients, positions)"""
 
 
 class Streams(NamedTuple):
-    """Whose streams they are: for rules that draw lots, look at classes or at what a model says of samples."""
+    """What retention rules need of the clients' streams: seeds for random draws, classes and a model's scores."""
 
     seeds: Ints
-    """(R,)"""
+    """seed of each run, (R,)"""
     labels: Labels | None = None
-    """None: the classes are not known"""
+    """function that returns classes of samples; None: the classes are not known"""
     scores: ScoresAt | None = None
-    """None: there is no model to ask, as in a plan"""
+    """function that returns a model's scores of samples; None: there is no model, as in a plan"""

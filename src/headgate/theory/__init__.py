@@ -1,1 +1,1 @@
-"""The paper's mathematics: numpy in, numpy out, no state. `studies/paper/equations.md` maps its labels to these functions."""
+"""The mathematics of the paper as functions of numpy arrays. `studies/paper/equations.md` maps its labels to them."""

@@ -1,10 +1,10 @@
 """The learning-error bound of Theorem 1, term by term, and the surrogate penalty made from it.
 
-Where the paper's term is undefined it is continued:
-- 1/n − 1/N_eff is taken as 0 where it is negative (a few samples reused far more than the rest);
-- inside the pseudo-dimension term N is replaced by max(N, Pdim), which makes it monotone
+Some terms are undefined in the paper. They are extended as follows:
+- a negative 1/n − 1/N_eff counts as 0 (this happens if a few samples are reused far more than the rest);
+- in the pseudo-dimension term, max(N, Pdim) replaces N, which makes the term monotone
   (studies/paper/errata.md, erratum 3);
-- a round without any sample has an infinite bound.
+- a round without samples has an infinite bound.
 """
 
 from dataclasses import dataclass
@@ -21,28 +21,28 @@ from headgate.theory.labels import paper
 Floats = NDArray[np.float64]
 
 CONVEX_FROM = float(np.exp((sqrt(7.0) - 1.0) / 3.0))
-"""N/Pdim at which the pseudo-dimension term turns from concave to convex: 3·L² + 2·L = 2, L = log(N/Pdim)."""
+"""value of N/Pdim where the pseudo-dimension term changes from concave to convex: 3·L² + 2·L = 2 with L = log(N/Pdim)"""
 
 
 @dataclass(frozen=True)
 class BoundConstants:
-    """The constants of Assumptions 1–4 that the bound needs. The paper gives no values (studies/paper/errata.md, erratum 9);
-    the defaults are those of the scripts released with it, for MNIST."""
+    """The constants of Assumptions 1–4 that the bound needs. The paper states no values (studies/paper/errata.md, erratum 9);
+    the defaults are the values for MNIST in the scripts released with the paper."""
 
     D: float = 1000.0
     """diameter of the parameter set"""
     sigma: float = 10.0
-    """root of the gradient variance σ²"""
+    """square root of the gradient variance σ²"""
     eta: float = 0.5
-    """η, the step size in Theorem 1 and in all that is compared with it"""
+    """step size η in Theorem 1 and in all bounds compared with it"""
     loss: float = 1000.0
-    """bound on the loss; the paper's B in Theorem 1"""
+    """upper limit of the loss, called B in Theorem 1"""
     pdim: float = 100.0
     """pseudo-dimension of the loss class"""
     C2: float = 0.0
-    """the paper's per-round constant C_2; it is the same for every policy and cancels in every regret"""
+    """constant C_2 per round; it is the same for every policy and cancels in every regret"""
     eta_tilde: float | None = None
-    """η̃, the step size in the penalty, which the paper does not define; left out: eta, as its Lemma 2 needs (erratum 8)"""
+    """step size η̃ in the penalty, which the paper does not define; left out: eta, as Lemma 2 needs (erratum 8)"""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -55,12 +55,12 @@ class BoundConstants:
 
     @property
     def penalty_step(self) -> float:
-        """η̃."""
+        """The step size in the penalty, η̃."""
         return self.eta if self.eta_tilde is None else self.eta_tilde
 
 
 def mismatch(n: ArrayLike, N_eff: ArrayLike) -> Floats:
-    """[1/n − 1/N_eff]^+, written so that it does not cancel; infinite for n = 0."""
+    """Return [1/n − 1/N_eff]^+, computed without cancellation; infinite for n = 0."""
     n, N_eff = np.asarray(n, dtype=np.float64), np.asarray(N_eff, dtype=np.float64)
     gap = np.maximum(N_eff - n, 0.0)
     product = n * N_eff
@@ -70,39 +70,39 @@ def mismatch(n: ArrayLike, N_eff: ArrayLike) -> Floats:
 
 @paper("eq:sigma-bar-Neff-app")
 def gradient_mismatch(n: ArrayLike, N_eff: ArrayLike, k: BoundConstants) -> Floats:
-    """σ̄²(t) ≤ σ²·(1/n − 1/N_eff): how far memory's gradient is from that of all samples so far."""
+    """Return σ²·(1/n − 1/N_eff), a bound on σ̄²(t): how far the gradient of the memory is from that of all samples so far."""
     return k.sigma**2 * mismatch(n, N_eff)
 
 
 @paper("eq:gen-gap-Neff-app", "lem:gen-Neff-app", "eq:gen-final-proof")
 def generalisation_gap(N: ArrayLike, uniform: ArrayLike, k: BoundConstants) -> Floats:
-    """10·B·√(Pdim/(N·Ṽ))·√(1 + log(N/Pdim)), with N replaced by max(N, Pdim)."""
+    """Return 10·B·√(Pdim/(N·Ṽ))·√(1 + log(N/Pdim)), with max(N, Pdim) for N and `uniform` for Ṽ."""
     u = np.maximum(np.asarray(N, dtype=np.float64), k.pdim) / k.pdim
     with np.errstate(divide="ignore"):
         return np.asarray(10.0 * k.loss * np.sqrt((1.0 + np.log(u)) / (u * np.asarray(uniform, dtype=np.float64))))
 
 
 def mismatch_terms(uneven: Floats, step: float, k: BoundConstants) -> Floats:
-    """D·σ·√x + η·σ²·x, η = `step`; infinite without a sample, also where the constants are zero."""
+    """Return D·σ·√x + η·σ²·x with x = `uneven` and η = `step`; infinite if x is infinite, even with constants of zero."""
     finite = np.where(np.isinf(uneven), 0.0, uneven)
     return np.where(np.isinf(uneven), np.inf, k.D * k.sigma * np.sqrt(finite) + step * k.sigma**2 * finite)
 
 
 @paper("eq:cum-regret-bound", "eq:cum-regret-bound_detail", "thm:regret-neff")
 def learning_error(n: ArrayLike, N: ArrayLike, uniform: ArrayLike, k: BoundConstants) -> Floats:
-    """One round's term of Ē_T(π), Theorem 1; its sum over rounds bounds the cumulative excess risk."""
+    """Return each round's term of Ē_T(π) in Theorem 1. The sum over rounds bounds the cumulative excess risk."""
     N_eff = np.asarray(N, dtype=np.float64) * np.asarray(uniform, dtype=np.float64)
     return np.asarray(mismatch_terms(mismatch(n, N_eff), k.eta, k) + generalisation_gap(N, uniform, k) + k.C2)
 
 
 @paper("eq:penalty-dpp")
 def penalty(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
-    """p(t): Theorem 1's term with perfectly even reuse (Ṽ = 1), with η̃ and without its constant."""
+    """Return p(t), the term of Theorem 1 with perfectly even reuse (Ṽ = 1), with η̃ and without its constant."""
     return np.asarray(mismatch_terms(mismatch(n, N), k.penalty_step, k) + generalisation_gap(N, 1.0, k))
 
 
 def penalty_slope(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
-    """dp/dΛ, where one more admitted sample adds one to n and one to N; the first sample is worth everything."""
+    """Return dp/dΛ. An admitted sample adds one to both n and N. The slope is −∞ before the first sample."""
     n, N = np.asarray(n, dtype=np.float64), np.asarray(N, dtype=np.float64)
     uneven = mismatch(n, N)
     u = np.maximum(N, k.pdim) / k.pdim
@@ -114,7 +114,7 @@ def penalty_slope(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
 
 
 def penalty_curvature(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> tuple[Floats, Floats]:
-    """d²p/dΛ² in two parts: of the mismatch terms (never negative) and of the pseudo-dimension term."""
+    """Return d²p/dΛ² in two parts: of the mismatch terms, which is never negative, and of the pseudo-dimension term."""
     n, N = np.asarray(n, dtype=np.float64), np.asarray(N, dtype=np.float64)
     uneven = mismatch(n, N)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -134,7 +134,7 @@ def penalty_curvature(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> tuple[Fl
 
 @paper("eq:memory-proportional-weight")
 def memory_proportional_weight(alpha: ArrayLike, n: ArrayLike) -> Floats:
-    """w_m = α_m·n_m / Σ α_j·n_j over the last axis; all zero when nobody holds a sample, so θ stays as it is.
+    """Return w_m = α_m·n_m / Σ α_j·n_j over the last axis; all zero if no client holds a sample, so that θ does not change.
 
     >>> memory_proportional_weight([0.5, 0.5], [1, 3]).tolist()
     [0.25, 0.75]
@@ -146,12 +146,12 @@ def memory_proportional_weight(alpha: ArrayLike, n: ArrayLike) -> Floats:
 
 @paper("eq:cum-excess-risk")
 def cumulative_excess_risk(risk: ArrayLike, least_risk: float) -> float:
-    """E_T(π) = Σ_t E[F(θ^(t)) − F(θ*)] from the risk per run and round (R, T)."""
+    """Return E_T(π) = Σ_t E[F(θ^(t)) − F(θ*)] from the risk per run and round, (R, T)."""
     return float(np.sum(np.mean(np.atleast_2d(np.asarray(risk, dtype=np.float64)), axis=0) - least_risk))
 
 
 class LocalConstants(NamedTuple):
-    """C_1 and C_2 of eq:C1C2-def; the second is not the C_2 of Theorem 1."""
+    """The constants C_1 and C_2 of eq:C1C2-def. This C_2 is not the C_2 of Theorem 1."""
 
     C1: float
     C2: float
@@ -159,7 +159,7 @@ class LocalConstants(NamedTuple):
 
 @paper("eq:C1C2-def")
 def local_constants(G: float, L: float, D: float, E: int) -> LocalConstants:
-    """C_1 = G·(5G + 2·L·D·√(2(1 − 1/E))), C_2 = 4·L²·G²·(1 − 1/E).
+    """Return C_1 = G·(5G + 2·L·D·√(2(1 − 1/E))) and C_2 = 4·L²·G²·(1 − 1/E).
 
     >>> local_constants(G=1.0, L=2.0, D=3.0, E=1)
     LocalConstants(C1=5.0, C2=0.0)
@@ -172,7 +172,7 @@ def local_constants(G: float, L: float, D: float, E: int) -> LocalConstants:
 def distance_recursion(
     distance: ArrayLike, gap: ArrayLike, mismatch: ArrayLike, eta: float, D: float, c: LocalConstants
 ) -> Floats:
-    """Ceiling for E‖θ^(t+1) − θ*‖² from E‖θ^(t) − θ*‖², the empirical gap, and σ̄²(t) (`mismatch`)."""
+    """Return an upper bound on E‖θ^(t+1) − θ*‖² from E‖θ^(t) − θ*‖² (`distance`), the empirical `gap` and `mismatch` σ̄²(t)."""
     mismatch = np.asarray(mismatch, dtype=np.float64)
     return np.asarray(
         np.asarray(distance)
@@ -185,9 +185,9 @@ def distance_recursion(
 
 @paper("eq:Ropt-bound-app", "eq:Ropt-Neff-app", "eq:opt-step-app")
 def optimisation_bound(mismatch: ArrayLike, eta: float, D: float, c: LocalConstants) -> Floats:
-    """D²/(2η) + D·Σσ̄ + (η/2)·Σ(2σ̄² + C_1) + (η³/2)·C_2·T from σ̄²(t) on the last axis.
+    """Return D²/(2η) + D·Σσ̄ + (η/2)·Σ(2σ̄² + C_1) + (η³/2)·C_2·T, from σ̄²(t) on the last axis of `mismatch`.
 
-    With `gradient_mismatch(n, N_eff)` for σ̄² this is eq:Ropt-Neff-app.
+    If σ̄² comes from `gradient_mismatch(n, N_eff)`, this is eq:Ropt-Neff-app.
     """
     mismatch = np.asarray(mismatch, dtype=np.float64)
     T = mismatch.shape[-1]

@@ -1,4 +1,4 @@
-"""Ties a function to the labels of the paper it implements; `studies/paper/equations.md` is made from it."""
+"""A decorator that records which labels of the paper a function implements, the source of `studies/paper/equations.md`."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def paper(*labels: str) -> Callable[[T], T]:
-    """Mark a function or class as the code behind these labels of the paper."""
+    """Mark a function or class as the implementation of these labels of the paper."""
 
     def mark(thing: T) -> T:
         thing.__paper__ = labels  # type: ignore[attr-defined]

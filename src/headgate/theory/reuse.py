@@ -1,7 +1,7 @@
-"""How evenly samples are reused: Ṽ, N_eff, and what K-step retention makes of them (paper §4, §5.1).
+"""How evenly samples are reused: Ṽ, N_eff, and their values under K-step retention (paper §4, §5.1).
 
 `uses` are the counts A_i(t): how often each distinct sample has been trained on up to round t.
-Whatever is a count stays an integer, so the closed forms can be compared to the last unit.
+All counts are integers, so the closed forms can be compared exactly.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 @paper("eq:Vtilde-def-body")
 def uniformity(uses: ArrayLike) -> Floats:
-    """Ṽ = mean² / (mean² + variance) of the reuse counts on the last axis.
+    """Return Ṽ = mean² / (mean² + variance) of the use counts on the last axis.
 
     >>> float(uniformity([3, 3, 3]))
     1.0
@@ -31,7 +31,7 @@ def uniformity(uses: ArrayLike) -> Floats:
 
 @paper("eq:Neff-def", "eq:omega-l2", "eq:omega-def-opt")
 def effective_sample_size(total_uses: ArrayLike, squared_uses: ArrayLike) -> Floats:
-    """N_eff = N·Ṽ = (ΣA)² / ΣA², Kish's effective sample size, 1/Σω² of the weights ω_i = A_i/ΣA; 0 before the first use.
+    """Return Kish's effective sample size N_eff = N·Ṽ = (ΣA)² / ΣA² = 1/Σω² with ω_i = A_i/ΣA; 0 before the first use.
 
     >>> float(effective_sample_size(4, 10))        # two samples, used once and three times
     1.6
@@ -43,10 +43,10 @@ def effective_sample_size(total_uses: ArrayLike, squared_uses: ArrayLike) -> Flo
 
 @paper("eq:age-evolution")
 def count_uses(total_uses: ArrayLike, squared_uses: ArrayLike, uses_in_memory: ArrayLike, n: ArrayLike) -> tuple[Ints, Ints]:
-    """ΣA and ΣA² after a round that trained on n samples.
+    """Return ΣA and ΣA² after a round that trained on n samples.
 
-    `uses_in_memory` is the sum of the use counts of those n samples, this round's use included:
-    each count went from A−1 to A, so its square grew by 2A − 1.
+    `uses_in_memory` is the sum of the use counts of these n samples, including their use in this round.
+    Each count went from A−1 to A, so its square grew by 2A − 1.
     """
     n = np.asarray(n, dtype=np.int64)
     total = np.asarray(total_uses, dtype=np.int64) + n
@@ -56,13 +56,13 @@ def count_uses(total_uses: ArrayLike, squared_uses: ArrayLike, uses_in_memory: A
 
 @paper("eq:boundary-deficit-1", "eq:boundary-deficit-2")
 def boundary_deficits(admitted: ArrayLike, K: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """D_∂^(1)(t) and D_∂^(2)(t) for every round t, from the admissions Λ(1..T) on the last axis.
+    """Return D_∂^(1)(t) and D_∂^(2)(t) for every round t, from the admissions Λ(1..T) on the last axis.
 
-    The sums start at round max(1, t−K+2): before round 1 nothing was admitted.
+    The sums start at round max(1, t−K+2), because nothing was admitted before round 1.
     """
     admitted = np.asarray(admitted)
     first, second = np.zeros_like(admitted), np.zeros_like(admitted)
-    for age in range(1, min(K, admitted.shape[-1] + 1)):  # samples of this age still lack K − age uses
+    for age in range(1, min(K, admitted.shape[-1] + 1)):  # samples of this age have K − age uses left
         of_this_age = admitted[..., : admitted.shape[-1] - age + 1]
         first[..., age - 1 :] += (K - age) * of_this_age
         second[..., age - 1 :] += (K**2 - age**2) * of_this_age
@@ -71,7 +71,7 @@ def boundary_deficits(admitted: ArrayLike, K: int) -> tuple[NDArray[Any], NDArra
 
 @paper("eq:kstep-vtilde-exact")
 def kstep_uniformity(admitted: ArrayLike, K: int) -> Floats:
-    """Ṽ(t) for every round under K-step retention, in closed form; nan before the first sample."""
+    """Return Ṽ(t) for every round under K-step retention, in closed form; NaN before the first sample."""
     N = np.cumsum(np.asarray(admitted), axis=-1)
     first, second = boundary_deficits(admitted, K)
     with np.errstate(invalid="ignore"):
@@ -80,10 +80,10 @@ def kstep_uniformity(admitted: ArrayLike, K: int) -> Floats:
 
 @paper("eq:vck-exact")
 def ck_uniformity(K: int, t: ArrayLike) -> Floats:
-    """Ṽ^CK(t) of constant admission under K-step retention.
+    """Return Ṽ^CK(t) of constant admission under K-step retention.
 
-    The paper prints K(K−1)(2K−1)/6 for the second deficit; eq:boundary-deficit-2 gives
-    K(K−1)(4K+1)/6 (studies/paper/errata.md, erratum 1). Before round K nothing has left and the counts are 1..t.
+    The paper prints K(K−1)(2K−1)/6 for the second deficit, but eq:boundary-deficit-2 gives
+    K(K−1)(4K+1)/6 (studies/paper/errata.md, erratum 1). Before round K no sample has left and the counts are 1..t.
 
     >>> round(float(ck_uniformity(5, 20)), 5)
     0.94186
@@ -96,9 +96,9 @@ def ck_uniformity(K: int, t: ArrayLike) -> Floats:
 
 @paper("eq:ck-buffer-occupancy", "eq:ck-training-size", "eq:ck-distinct-samples")
 def ck_counts(K: int, rate: ArrayLike, t: ArrayLike) -> tuple[Floats, Floats]:
-    """n(t) and N(t) under constant admission: λ·min(t, K) and λ·t, for one client's rate or for Λ̄.
+    """Return n(t) = λ·min(t, K) and N(t) = λ·t under constant admission, for the rate of one client or for Λ̄.
 
-    The paper writes n = K·λ "for sufficiently large t"; that is t ≥ K.
+    The paper writes n = K·λ "for sufficiently large t", which means t ≥ K.
     """
     rate, t = np.asarray(rate, dtype=np.float64), np.asarray(t, dtype=np.float64)
     return rate * np.minimum(t, K), rate * t

@@ -1,4 +1,4 @@
-"""The policies: what we recommend first, the others that buy, the paper's, and what they are compared with."""
+"""The policies: the recommended one, other policies with a purse, those of the paper, and references for comparison."""
 
 from headgate.control.policies.budgeted.alert import Alert
 from headgate.control.policies.budgeted.base import BudgetedPolicy
@@ -25,4 +25,4 @@ KINDS: dict[str, type[AdmissionPolicy]] = {
     "clairvoyant": Clairvoyant,
     "held": Held,
 }
-"""by their names in recipes; the recommended one first"""
+"""policies by their names in recipes, the recommended one first"""

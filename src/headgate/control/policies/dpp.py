@@ -1,11 +1,11 @@
 """Drift-plus-penalty: the paper's policies, and the global minimum of J_t(Λ) for all runs at once (paper §5.2; Neely 2010).
 
-The objective is convex outside one stretch. Inside it, its curvature is a positive part plus a part that starts negative
-and rises to zero, and their ratio is log-convex. (For the paper's penalty the stretch is Pdim ≤ N ≤ 1.73·Pdim;
-studies/paper/argmin.md has the proof.) So the curvature changes sign at most twice, the objective has at most two local
-minima, and one lies on each side of the concave part: finding that part and minimising the two convex sides is exact.
+The objective is convex outside one interval. Inside it, the curvature is the sum of a positive part and a part that starts
+negative and rises to zero, and their ratio is log-convex. (For the paper's penalty the interval is Pdim ≤ N ≤ 1.73·Pdim;
+studies/paper/argmin.md has the proof.) So the curvature changes sign at most twice, and the objective has at most two local
+minima, one on each side of the concave part. The code finds that part and minimises over both convex sides, which is exact.
 
-Each row stops on its own, so a run gives the same bits in every batch.
+The iteration of each row stops independently, so the results of a run have the same bits in every batch.
 """
 
 from collections.abc import Callable
@@ -31,18 +31,18 @@ GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
 class BentCurve(NamedTuple):
-    """What is needed to minimise a function: of x, (R,), or of n and N, whose derivatives are along Λ."""
+    """A function to minimise, with its derivatives: a function of x, (R,), or of n and N with derivatives along Λ."""
 
     value: Callable[..., Floats]
     slope: Callable[..., Floats]
     curvature: Callable[..., tuple[Floats, Floats]]
-    """its never negative part, and the rest"""
+    """function that returns two parts of the second derivative: the part that is never negative, and the rest"""
     bend: tuple[Any, Any]
-    """the stretch outside which it is convex: of x, (R,) each; of N"""
+    """ends of the interval outside which the function is convex, in x, (R,) each, or in N"""
 
 
 def paper_penalty(k: bound.BoundConstants) -> BentCurve:
-    """eq:penalty-dpp."""
+    """Return the penalty of eq:penalty-dpp with its derivatives."""
     return BentCurve(
         value=lambda n, N: bound.penalty(n, N, k),
         slope=lambda n, N: bound.penalty_slope(n, N, k),
@@ -53,7 +53,7 @@ def paper_penalty(k: bound.BoundConstants) -> BentCurve:
 
 @paper("eq:dpp-policy", "eq:dpp-min-def")
 def minimise_objective(view: View, V: float, penalty: BentCurve, n: Floats, N: Floats, lo: Floats, hi: Floats) -> Floats:
-    """argmin of J_t(Λ) = Z·(c·Λ − C) + V·p(n + Λ, N + Λ) over lo ≤ Λ ≤ hi, for every run."""
+    """Return the argmin of J_t(Λ) = Z·(c·Λ − C) + V·p(n + Λ, N + Λ) over lo ≤ Λ ≤ hi for every run, (R,)."""
     pull = view.debt * view.one_price()
 
     def value(x: Floats) -> Floats:
@@ -71,11 +71,11 @@ def minimise_objective(view: View, V: float, penalty: BentCurve, n: Floats, N: F
 
 
 def horizon_at(view: View) -> int:
-    """T, or for an open end the next power of two after t.
+    """Return T, or with an open end the next power of two after t.
 
-    Doubling without a restart: V only grows, so the drift terms L/V telescope over the epochs. Where an epoch begins
-    ρ grows, so the interval opens a little (φ = ½: ρ^t goes from 0.125 to 0.175 at t = 4); it closes on the whole,
-    as (1 − T^−φ)^t with t ≥ T/2 falls to 0 (docs/understand/policies.md).
+    This is doubling without a restart: V only grows, so the drift terms L/V telescope over the epochs. At the start of an
+    epoch ρ grows, so the interval widens a little (φ = ½: ρ^t goes from 0.125 to 0.175 at t = 4). In the long run it closes,
+    because (1 − T^−φ)^t with t ≥ T/2 falls to 0 (docs/understand/policies.md).
     """
     horizon = view.system.horizon
     return max(horizon, 2) if horizon is not None else int(2 ** ceil(log2(view.t + 1)))
@@ -83,28 +83,28 @@ def horizon_at(view: View) -> int:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dpp(AdmissionPolicy):
-    """V left out is T^gamma.
+    """Drift-plus-penalty without an interval. If V is left out, it is T^gamma.
 
-    Z(1) = 0 makes the first choice blind to its cost, so without an interval only the burst cap bounds it:
-    by default no round admits beyond the free places of the buffers, and never more than B̄ samples.
+    Because Z(1) = 0, the first decision ignores cost, so only the burst cap limits it: by default no round admits more samples
+    than the buffers have free places, and never more than B̄ samples.
     """
 
     K: int | None = None
-    """rounds that a sample is kept; left out: the better of Corollary 2's two"""
+    """number of rounds for which a sample is kept; left out: the better candidate of Corollary 2"""
     V: float | None = None
     gamma: float = 0.5
     bound: BoundConstants | None = None
-    """left out: those of the experiment"""
+    """constants of the penalty; left out: those of the experiment"""
     N0: float = 0.0
-    """N(0): distinct samples taken as already seen"""
+    """N(0): number of distinct samples assumed to be seen before round 1"""
     n0: float = 0.0
-    """n(0): samples taken as admitted in round 0; under K-step retention they count until round K − 1"""
+    """n(0): number of samples assumed to be admitted in round 0; under K-step retention they count until round K − 1"""
     burst: float | Literal["buffer", "none"] = "buffer"
-    """most samples in one round; "buffer": never beyond the free places; "none": no cap of its own"""
+    """the most samples in a round; "buffer": as many as there are free places; "none": no cap"""
     capacity: Capacity | None = None
-    """hard limit per client; left out: age alone decides"""
+    """hard limit on the samples that each client holds; left out: age alone decides which samples leave"""
     purse: bool = False
-    """whether spending ends at C·T in all, as the debt alone does not see to it"""
+    """whether purchases stop when C·T is spent, which the debt alone does not ensure"""
 
     def __post_init__(self) -> None:
         inside_unit("gamma", self.gamma)
@@ -129,7 +129,7 @@ class Dpp(AdmissionPolicy):
         return KStep(self.required("K"), capacity=self.capacity)
 
     def interval(self, view: View) -> tuple[Floats, Floats]:
-        """The least and the most Λ that may be chosen."""
+        """Return the lower and the upper limit of Λ."""
         return np.zeros(()), np.array(float(view.system.memory))
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
@@ -153,13 +153,13 @@ class Dpp(AdmissionPolicy):
 class Acdpp(Dpp):
     """ACDPP: drift-plus-penalty inside an interval that shrinks towards the rate Λ̄ (paper §5, Algorithm 1).
 
-    rho left out is 1 − T^−phi.
+    If rho is left out, it is 1 − T^−phi.
 
-    Without a burst cap the first round admits Λ̄/(1−ρ), whatever it costs: that is the literal rule.
+    Without a burst cap the first round admits Λ̄/(1−ρ) samples at any price, as the rule in the paper states.
     """
 
     rate: float | None = None
-    """Λ̄, the rate on which the interval closes; left out: the highest that fits both constraints"""
+    """Λ̄, the rate to which the interval shrinks; left out: the highest rate that satisfies both constraints"""
     rho: float | None = None
     phi: float = 0.5
     burst: float | Literal["buffer", "none"] = "none"
@@ -183,7 +183,7 @@ class Acdpp(Dpp):
 
 
 def released_penalty(k: BoundConstants) -> BentCurve:
-    """The scripts' penalty. They start from N = Pdim, so it is needed for N ≥ Pdim only."""
+    """Return the penalty of the released scripts, for N ≥ Pdim only, because the scripts start from N = Pdim."""
     root, linear, gap = k.D * k.sigma, k.penalty_step * k.sigma**2, 10.0 * k.loss
 
     def value(n: Floats, N: Floats) -> Floats:
@@ -204,11 +204,11 @@ def released_penalty(k: BoundConstants) -> BentCurve:
 
 @dataclass(frozen=True, eq=False)
 class Released(AdmissionPolicy):
-    """What the scripts released with the paper do under the name of ACDPP, so that its numbers can be compared.
+    """The policy that the scripts released with the paper call ACDPP, included so that results can be compared with theirs.
 
-    Facts read from those scripts (studies/paper/README.md lists them): the interval hardly closes, every client gets at least
-    one sample a round, the penalty has 1/√n − 1/√N for √(1/n − 1/N) and 1 + ½·log(N/Pdim) for √(1 + log(N/Pdim)), and N starts
-    at Pdim. Defaults: the MNIST script.
+    The scripts differ from the paper (studies/paper/README.md): the interval hardly closes, every client gets at least one
+    sample a round, the penalty has 1/√n − 1/√N for √(1/n − 1/N) and 1 + ½·log(N/Pdim) for √(1 + log(N/Pdim)), and N starts
+    at Pdim. The defaults are those of the MNIST script.
     """
 
     K: int = 6
@@ -216,17 +216,17 @@ class Released(AdmissionPolicy):
     centre: float = 40.0
     base: float = 0.999
     pace: float = 0.01
-    """the interval is centre·(1 − base^(pace·t)) to centre/(1 − base^(pace·t))"""
+    """factor of t: the interval is centre·(1 − base^(pace·t)) to centre/(1 − base^(pace·t))"""
     width: float = 10.0
     """least width of the interval"""
     cap: float = 50.0
-    """most samples in one round"""
+    """the most samples in a round"""
     least: int = 1
-    """samples that every client is given in every round, whatever they cost"""
+    """number of samples that every client is given in every round, at any price"""
     capacity: Capacity | None = None
-    """hard limit per client, which the scripts do not have; left out: age alone decides"""
+    """hard limit on the samples that each client holds, which the scripts lack; left out: age alone decides"""
     bound: BoundConstants | None = None
-    """left out: those of the experiment"""
+    """constants of the penalty; left out: those of the experiment"""
 
     def __post_init__(self) -> None:
         for name in ("V", "centre", "pace", "width", "cap"):
@@ -257,7 +257,7 @@ class Released(AdmissionPolicy):
 
 
 def argmin_on(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
-    """The minimiser on [lo, hi]; the larger one where two are equally good."""
+    """Return the minimiser on [lo, hi], (R,), or the larger one if two are equally good."""
     start, end = (np.minimum(np.maximum(edge, lo), hi) for edge in objective.bend)
     if not (start < end).any():
         return convex_argmin(objective, lo, hi)
@@ -268,7 +268,7 @@ def argmin_on(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
 
 
 def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
-    """Where the slope crosses zero, by Newton steps that never leave the bracket; hi if it never does."""
+    """Return where the slope crosses zero, by Newton steps inside a bracket; lo if it is always positive, hi if negative."""
     at_lo, at_hi = objective.slope(np.stack([lo, hi]))
     x = np.where(at_hi > 0, lo, hi)
     inside = (at_hi > 0) & (at_lo < 0)
@@ -294,13 +294,13 @@ def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
 
 
 def concave_part(objective: BentCurve, start: Floats, end: Floats) -> tuple[Floats, Floats]:
-    """Where within [start, end] the curvature is negative; (end, end) where it never is.
+    """Return the ends of the part of [start, end] where the curvature is negative, or (end, end) if it never is.
 
-    The ratio of the curvature's two parts falls and then rises: its lowest point by golden section,
-    then both edges by bisection.
+    The ratio of the curvature's two parts falls and then rises. A golden-section search finds its lowest point; then
+    bisection finds both edges.
     """
 
-    def excess(x: Floats) -> Floats:  # log of the ratio; negative where the objective is concave
+    def excess(x: Floats) -> Floats:  # log of the ratio, negative if the objective is concave
         convex, bent = objective.curvature(x)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(bent < 0, np.log(convex) - np.log(-bent), np.inf)
@@ -324,7 +324,7 @@ def concave_part(objective: BentCurve, start: Floats, end: Floats) -> tuple[Floa
 
 
 def _edge(excess: Callable[[Floats], Floats], within: Floats, beyond: Floats) -> Floats:
-    """Between a point where `excess` is negative and one where it may not be: the last negative one."""
+    """Return the point closest to `beyond` where `excess` is negative, between it and `within`, where it is negative."""
     reaches = excess(beyond) < 0
     within = np.where(reaches, beyond, within)
     for _ in range(56):

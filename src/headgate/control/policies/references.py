@@ -1,5 +1,5 @@
-"""What policies are compared with: the paper's baselines, which admit the same whatever samples cost, a reference that knows
-all prices, and any policy held to the money and to the buffers, so that all are compared at equal money."""
+"""Policies for comparison: the paper's baselines, which ignore prices, a reference that knows all prices, and a wrapper that
+limits any policy to the money and the buffers, so that policies are compared at equal money."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,17 +24,17 @@ FILLS = ("first", "gradual", "none")
 @paper("eq:constant-admission", "def:constant-admission")
 @dataclass(frozen=True, eq=False)
 class Constant(AdmissionPolicy):
-    """π^CK (paper, Definition 2): Λ(t) = rate, divided in proportion to the buffers, kept for K rounds."""
+    """π^CK (paper, Definition 2): admits Λ(t) = rate, divided in proportion to the buffers, and keeps samples for K rounds."""
 
     rate: float | None = None
-    """left out: the highest that fits both constraints"""
+    """samples admitted in every round, Λ̄; left out: the highest rate that satisfies both constraints"""
     K: int | None = None
-    """left out: the better of Corollary 2's two"""
+    """number of rounds for which a sample is kept; left out: the better candidate of Corollary 2"""
     capacity: Capacity | None = None
     rule: Retention | None = None
-    """what clients drop instead; K and capacity are then without effect"""
+    """another rule by which clients drop samples; K and capacity then have no effect"""
     purse: bool = False
-    """whether spending ends at C·T in all"""
+    """whether purchases stop when C·T is spent"""
 
     def __post_init__(self) -> None:
         positive("rate", self.rate, optional=True)
@@ -56,19 +56,19 @@ class Constant(AdmissionPolicy):
 
 @dataclass(frozen=True, eq=False)
 class Hybrid(AdmissionPolicy):
-    """Some clients live on stale samples, the others admit at a constant rate (paper §7).
+    """Some clients train on stale samples only; the others admit samples at a constant rate (paper §7).
 
-    The paper says neither how stale clients get their samples nor who pays: both are settings.
+    The paper does not state how stale clients get their samples and whether these are paid for, so both are settings.
     """
 
     rate: float | None = None
-    """Λ̄ of the admitting clients together; left out: the highest that fits"""
+    """samples that the admitting clients together admit in every round, Λ̄; left out: the highest rate that fits"""
     K: int | None = None
-    """left out: Corollary 2's for the admitting clients"""
+    """number of rounds for which a sample is kept; left out: the K of Corollary 2 for the admitting clients"""
     stale: tuple[int, ...] | None = None
-    """which clients are stale, by number; left out: the second half"""
+    """numbers of the stale clients; left out: the second half of the clients"""
     fill: Literal["first", "gradual", "none"] = "first"
-    """"first": whole buffers in round 1; "gradual": over the first K rounds; "none": they never hold a sample"""
+    """how stale clients fill: "first": in round 1; "gradual": over the first K rounds; "none": they never hold a sample"""
     paid: bool = False
     """whether the stale clients' samples are paid for"""
 
@@ -87,7 +87,7 @@ class Hybrid(AdmissionPolicy):
         return replace(self, stale=stale, K=K, rate=given.highest_rate(K, fresh) if self.rate is None else self.rate)
 
     def mask(self, system: System) -> NDArray[np.bool_]:
-        """Which clients are stale, (M,)."""
+        """Return which clients are stale, (M,)."""
         stale = self.required("stale")
         for client in stale:
             if not 0 <= client < system.clients:
@@ -98,7 +98,7 @@ class Hybrid(AdmissionPolicy):
         return mask
 
     def retention(self, system: System) -> Retention:
-        self.mask(system)  # refuses what is wrong
+        self.mask(system)  # raises if `stale` is invalid
         return KStep(self.required("K"), forever=self.required("stale"))
 
     def shares(self, system: System) -> NDArray[np.int64]:
@@ -116,9 +116,9 @@ class Hybrid(AdmissionPolicy):
 
 @dataclass(frozen=True, eq=False)
 class Oracle(AdmissionPolicy):
-    """The costless oracle: whole buffers of fresh samples every round, each used once, whatever they cost (paper §6.1).
+    """The costless oracle fills the buffers with fresh samples in every round, at any price, and uses each once (paper §6.1).
 
-    λ_m(t) = B_m, K = 1. It pays the price of the day, so its spend shows what it would cost.
+    λ_m(t) = B_m and K = 1. It is charged each round's price, so its spend shows what it would cost.
     """
 
     def retention(self, system: System) -> Retention:
@@ -130,11 +130,11 @@ class Oracle(AdmissionPolicy):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clairvoyant(BudgetedPolicy):
-    """Knows all prices, so it buys the most samples that the money can. A reference; run r is that of the r-th seed."""
+    """A reference that knows all prices, so it buys the most samples for the money. Run r has the prices of the r-th seed."""
 
     fill: float = 0.0
     given: PolicyContext | None = field(default=None, metadata={"setting": False})
-    """the experiment whose prices it knows"""
+    """context of the experiment whose prices the policy knows"""
 
     def resolved(self, given: PolicyContext) -> Self:
         return replace(self, given=given)
@@ -147,12 +147,12 @@ class Clairvoyant(BudgetedPolicy):
 
     @cached_property
     def path(self) -> Floats:
-        """All prices, (seeds, rounds)."""
+        """The prices of all rounds, (seeds, rounds)."""
         return self.known.prices.path(self.known.seeds, 1, self.known.rounds + 1)
 
     @cached_property
     def _levels(self) -> Ints:
-        """How many are bought up to each round, (seeds, rounds)."""
+        """The samples bought up to each round, (seeds, rounds)."""
         system = self.known.system
         fill = self.most_in_first_round(system) if self.fill else 0.0
         return np.cumsum([cheapest_first(own, system, fill) for own in self.path], axis=-1)
@@ -169,7 +169,7 @@ class Clairvoyant(BudgetedPolicy):
 
 
 def cheapest_first(prices: Floats, system: System, fill: float = 0.0) -> Ints:
-    """Whole buffers in the cheapest of these rounds until the money C·T is spent, (T,), after `fill` of it in the first."""
+    """Return the samples to buy per round, (T,): first for `fill` in round 1, then whole buffers in the cheapest rounds."""
     money, bought = system.budget * len(prices), np.zeros(len(prices), dtype=np.int64)
     order = np.argsort(prices, kind="stable")
     if fill:
@@ -182,21 +182,21 @@ def cheapest_first(prices: Floats, system: System, fill: float = 0.0) -> Ints:
 
 
 REFERENCES = (Oracle, Clairvoyant)
-"""policies that spend or know what no server can: they are shown beside the others and never held"""
+"""policies that spend or know what no server can; they are shown for comparison and never held to limits"""
 
 
 @dataclass(frozen=True, eq=False)
 class Held(AdmissionPolicy):
-    """A policy that stops buying where its money ends and drops its oldest samples where a buffer is full.
+    """A policy held to its limits: it stops buying when its money is spent and drops the oldest samples of a full buffer.
 
-    In every run spend ≤ C·T after T rounds, or C·t after every t where the end is open, and no client holds more than B_m.
-    Samples that the policy takes for free are paid for. Under K-step retention a sample stays until its place is needed:
-    otherwise the buffers would be empty a few rounds after the money is spent.
+    In every run spend ≤ C·T after T rounds, or ≤ C·t after every t with an open end, and no client holds more than B_m samples.
+    Samples that the policy takes for free are paid for. Under K-step retention a sample stays until its place is needed,
+    because otherwise the buffers would be empty a few rounds after the money is spent.
 
     Parameters
     ----------
     policy : AdmissionPolicy
-        The policy that decides; by default constant admission.
+        The policy to hold to its limits; by default constant admission.
     """
 
     policy: AdmissionPolicy = field(default_factory=Constant)
@@ -206,7 +206,7 @@ class Held(AdmissionPolicy):
             object.__setattr__(self, "selection", self.policy.selection)
 
     @property
-    def listens(self) -> bool:  # type: ignore[override]  # depends on the policy inside
+    def listens(self) -> bool:  # type: ignore[override]  # depends on the wrapped policy
         return self.policy.listens
 
     def resolved(self, given: PolicyContext) -> Self:
@@ -218,7 +218,7 @@ class Held(AdmissionPolicy):
         return Fifo(capacity=capacity) if isinstance(rule, KStep) else replace(rule, capacity=capacity)
 
     def places(self, system: System) -> Ints:
-        """The most samples that each client can hold, (M,)."""
+        """Return the most samples that each client can hold, (M,)."""
         limit = self.policy.retention(system).limit(system)
         return system.buffer if limit is None else np.minimum(limit, system.buffer)
 
@@ -240,9 +240,9 @@ class Held(AdmissionPolicy):
             bought, _ = affordable_by_client(by_client, asked.astype(np.float64), np.zeros(asked.shape), asked, most)
             given = bought.astype(np.int64)
             room = places - given if room is None else np.minimum(room, places - given)
-            rounding = 8 * np.spacing(most)  # the ledger forms the sum of both purchases in another order
+            rounding = 8 * np.spacing(most)  # the ledger sums both purchases in another order
             most = np.where(given.any(axis=-1), most - (by_client.price * given).sum(axis=-1) - rounding, most)
-        # how the total will be divided among the clients is not known yet, so it is paid at the highest of their prices
+        # the division of the total among the clients is not known yet, so all of it counts at the highest of their prices
         dearest = view._replace(price=by_client.price.max(axis=-1))
         return AdmissionRequest(
             np.minimum(ask.total, affordable(dearest, np.ceil(ask.total) + view.lot, most)), room, given
@@ -250,7 +250,7 @@ class Held(AdmissionPolicy):
 
 
 def held(policy: AdmissionPolicy) -> AdmissionPolicy:
-    """Return the policy held to its limits; one that keeps them anyway, and a reference, is returned as it is.
+    """Return the policy held to its limits. Return it unchanged if it keeps them anyway or is a reference.
 
     >>> from headgate.control.policies import Constant, Headgate
     >>> type(held(Constant())).__name__, type(held(Headgate())).__name__

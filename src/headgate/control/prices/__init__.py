@@ -1,4 +1,4 @@
-"""Where prices come from, one word for what a sample costs in a round."""
+"""Price processes: the price of a sample in each round."""
 
 from headgate.control.prices.processes import (
     Bursts,
@@ -31,4 +31,4 @@ KINDS: dict[str, type[PriceProcess]] = {
     "ercot": Ercot,
     "brent": Brent,
 }
-"""by their names in recipes"""
+"""price processes by their names in recipes"""

@@ -1,4 +1,4 @@
-"""What a price process is: c(1), c(2), …, the price of one sample in each round; and those that are made up."""
+"""The base class of price processes, c(1), c(2), …, the price of a sample in each round, and the synthetic processes."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from headgate.limits import LEVELS, ROUNDS
 
 
 class PriceProcess(ABC):
-    """A frozen value whose fields are its settings. `path` is addressed by seed and round.
+    """The base class of price processes: a frozen value whose fields are settings.
 
-    Asking for more rounds never changes earlier ones, every policy with the same seed meets the same prices, and each
-    process knows its mean, which the plan needs.
+    The price of a round depends only on seed and round, so more rounds never change earlier prices and all policies with the
+    same seed meet the same prices. Each process knows its mean, which the plan needs.
     """
 
     unit: ClassVar[str] = ""
-    """what prices are counted in; nothing where they are made up"""
+    """currency symbol of the prices; empty for synthetic prices"""
 
     @abstractmethod
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
@@ -32,14 +32,14 @@ class PriceProcess(ABC):
         Parameters
         ----------
         seeds : array
-            One for each run, (R,).
+            The seed of each run, (R,).
         start, stop : int
-            Rounds are counted from 1.
+            The first round and the round after the last one; rounds are counted from 1.
 
         Returns
         -------
         array
-            (R, stop − start); (R, stop − start, M) where each client has a price of its own.
+            Prices, (R, stop − start), or (R, stop − start, M) if each client has its own price.
         """
 
     @abstractmethod
@@ -49,18 +49,18 @@ class PriceProcess(ABC):
         Parameters
         ----------
         rounds : int or None
-            Over rounds 1..T; None: in the long run.
+            The number of rounds T of the average over rounds 1..T. None means the long-run average.
         """
 
 
 def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
-    """Addresses that broadcast to (R, stop − start), for `headgate.control.randomness.uniform`."""
+    """Return seeds and rounds that broadcast to (R, stop − start), for `headgate.control.randomness.uniform`."""
     return np.asarray(seeds, dtype=np.int64)[:, None], np.arange(start, stop, dtype=np.int64)[None, :]
 
 
 @dataclass(frozen=True)
 class Uniform(PriceProcess):
-    """Independent and uniform on [low, high]: the paper's prices with 1 and 10."""
+    """Independent prices, uniform on [low, high]. The paper uses 1 and 10."""
 
     low: float
     high: float
@@ -81,7 +81,7 @@ class Uniform(PriceProcess):
 
 @dataclass(frozen=True)
 class UniformInteger(Uniform):
-    """Independent and uniform on the whole numbers low..high: the prices of the released scripts."""
+    """Independent prices, uniform on the whole numbers low..high, as in the released scripts."""
 
     low: int
     high: int
@@ -114,7 +114,7 @@ class Fixed(PriceProcess):
 
 @dataclass(frozen=True)
 class Markov(PriceProcess):
-    """The price jumps between levels; row i of `transition` says where from level i. It starts in equilibrium."""
+    """The price jumps between levels. Row i of `transition` holds the probabilities from level i. It starts in equilibrium."""
 
     levels: tuple[float, ...]
     transition: tuple[tuple[float, ...], ...]
@@ -135,7 +135,7 @@ class Markov(PriceProcess):
 
     @cached_property
     def equilibrium(self) -> Floats:
-        """The share of rounds spent at each level."""
+        """The long-run share of rounds at each level."""
         matrix = np.asarray(self.transition, dtype=np.float64)
         size = len(matrix)
         system = np.vstack([matrix.T - np.eye(size), np.ones(size)])
@@ -148,7 +148,7 @@ class Markov(PriceProcess):
         reach = np.cumsum(np.asarray(self.transition, dtype=np.float64), axis=1)[:, :-1]
         state = (draws[:, 0, None] >= np.cumsum(self.equilibrium)[:-1]).sum(axis=1)
         states = np.empty((len(seeds), max(stop - 1, 0)), dtype=np.int64)
-        for i in range(stop - 1):  # the state of round t depends on all earlier ones
+        for i in range(stop - 1):  # the state of a round depends on all earlier ones
             state = (draws[:, i + 1, None] >= reach[state]).sum(axis=1)
             states[:, i] = state
         return np.asarray(self.levels, dtype=np.float64)[states[:, start - 1 :]]
@@ -159,7 +159,7 @@ class Markov(PriceProcess):
 
 @dataclass(frozen=True)
 class Seasonal(PriceProcess):
-    """average + amplitude·sin(2π·t/period), plus noise uniform on [−noise, noise]."""
+    """A periodic price, average + amplitude·sin(2π·t/period), plus noise that is uniform on [−noise, noise]."""
 
     average: float
     amplitude: float
@@ -181,7 +181,7 @@ class Seasonal(PriceProcess):
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
         noise = self.noise * (2 * uniform(seed, Purpose.PRICE_NOISE, t) - 1)
-        return np.maximum(self._season(t) + noise, 0.0)  # rounding alone could go below zero
+        return np.maximum(self._season(t) + noise, 0.0)  # rounding alone could make a price negative
 
     def mean(self, rounds: int | None) -> float:
         return self.average if rounds is None else float(self._season(np.arange(1, rounds + 1)).mean())
@@ -189,7 +189,7 @@ class Seasonal(PriceProcess):
 
 @dataclass(frozen=True)
 class Bursts(Uniform):
-    """Uniform on [low, high], times `factor` while a burst lasts; one begins with probability `chance` in any round."""
+    """Uniform prices on [low, high], times `factor` during a burst. A burst begins with probability `chance` in each round."""
 
     factor: float
     chance: float
@@ -203,7 +203,7 @@ class Bursts(Uniform):
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         calm = super().path(seeds, start, stop)
-        seed, t = rounds_of(seeds, start, stop + self.length - 1)  # places moved by `length`: bursts begin before round 1 too
+        seed, t = rounds_of(seeds, start, stop + self.length - 1)  # shifted by `length`: bursts may begin before round 1
         begins = np.cumsum(uniform(seed, Purpose.PRICE_STATE, t) < self.chance, axis=-1)
         before = np.pad(begins, ((0, 0), (1, 0)))[:, : stop - start]
         return np.where(begins[:, self.length - 1 :] > before, self.factor * calm, calm)
@@ -215,7 +215,7 @@ class Bursts(Uniform):
 
 @dataclass(frozen=True)
 class Drift(PriceProcess):
-    """The mean moves from `first` to `last` in `rounds` rounds and stays; prices are uniform on mean·(1 ± noise)."""
+    """Prices uniform on mean·(1 ± noise), where the mean moves from `first` to `last` in `rounds` rounds and then stays."""
 
     first: float
     last: float
@@ -226,7 +226,7 @@ class Drift(PriceProcess):
         positive("first", self.first)
         positive("last", self.last)
         whole("rounds", self.rounds, most=ROUNDS)
-        a_share("noise", self.noise)  # so that no price falls below zero
+        a_share("noise", self.noise)  # keeps prices at zero or above
 
     def _mean_at(self, t: NDArray[np.int64]) -> Floats:
         return np.asarray(self.first + (self.last - self.first) * np.minimum((t - 1) / max(self.rounds - 1, 1), 1.0))
@@ -241,7 +241,7 @@ class Drift(PriceProcess):
 
 @dataclass(frozen=True)
 class Pareto(PriceProcess):
-    """Independent, P(c > x) falling like x^−tail from `low` on, cut off at `high`."""
+    """Independent prices whose P(c > x) falls like x^−tail from `low` on, truncated at `high`."""
 
     low: float
     high: float
@@ -268,9 +268,9 @@ class Pareto(PriceProcess):
 
 @dataclass(frozen=True)
 class Switches(PriceProcess):
-    """Level after level, each for its number of rounds, the same for every seed, as an adversary would set them.
+    """The price stays at each level for its number of rounds, the same for every seed, as an adversary could choose it.
 
-    After the last level prices stay there, or start over where `repeat` is set.
+    After its rounds the last level continues or, with `repeat`, the sequence starts over.
     """
 
     levels: tuple[float, ...]
@@ -302,7 +302,7 @@ class Switches(PriceProcess):
 
 @dataclass(frozen=True)
 class PerClient(PriceProcess):
-    """A price for each client, c_m(t): the common price times the client's factor, ± `noise` of it, uniform. (R, T, M)."""
+    """A price for each client, c_m(t), (R, T, M): the common price times the client's factor times uniform 1 ± `noise`."""
 
     common: PriceProcess
     factors: tuple[float, ...]
@@ -312,7 +312,7 @@ class PerClient(PriceProcess):
         positive("factors", self.factors)
         if not self.factors:
             raise SettingError("factors = []: needs one factor for each client")
-        a_share("noise", self.noise)  # so that no price falls below zero
+        a_share("noise", self.noise)  # keeps prices at zero or above
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
@@ -322,13 +322,13 @@ class PerClient(PriceProcess):
         return np.asarray(self.common.path(seeds, start, stop)[..., None] * own)
 
     def mean(self, rounds: int | None) -> float:
-        """Over rounds and clients."""
+        """Return the expected average price over rounds and clients."""
         return self.common.mean(rounds) * float(np.mean(self.factors))
 
 
 @dataclass(frozen=True)
 class WithLooks(PriceProcess):
-    """What a label costs where clients look at samples before they choose: its price, and that of the looks it takes."""
+    """The price of a label plus the price of the looks for it, for clients that look at samples before they choose."""
 
     labels: PriceProcess
     looks: float

@@ -1,4 +1,4 @@
-"""Recorded prices: from Python or from a column of a CSV or parquet file, and those that two markets had."""
+"""Recorded prices, given in Python or in a column of a CSV or parquet file, and the prices of two markets."""
 
 import io
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ AT_END = ("stop", "repeat")
 
 @dataclass(frozen=True, eq=False)
 class Trace(PriceProcess):
-    """The same prices for every seed. Past their end: "stop" refuses, "repeat" starts over.
+    """The same recorded prices for every seed. After the last one, "stop" raises an error and "repeat" starts over.
 
     >>> Trace((2.0, 3.0), at_end="repeat").path(np.array([7]), 1, 5).tolist()
     [[2.0, 3.0, 2.0, 3.0]]
@@ -31,11 +31,11 @@ class Trace(PriceProcess):
     prices: tuple[float, ...] | None = None
     at_end: Literal["stop", "repeat"] = "stop"
     file: str | None = field(default=None, metadata={"path": True})
-    """instead of `prices`; relative to the recipe that names it"""
+    """CSV or parquet file in place of `prices`, relative to the recipe that names it"""
     column: str | None = None
-    """left out: price, or cost"""
+    """name of the column that holds the prices; left out: price or, if it is missing, cost"""
     sha256: str | None = None
-    """of the file; another content is refused"""
+    """sha256 checksum of the file; a file with another checksum is refused"""
 
     def __post_init__(self) -> None:
         if (self.prices is None) == (self.file is None):
@@ -87,7 +87,7 @@ class Trace(PriceProcess):
 
 
 def _column(path: Path, content: bytes, asked: str | None) -> list[float]:
-    """The prices in a file; not a number where one is missing."""
+    """Return the prices in a file, with NaN for a missing one."""
     import polars
 
     kind = path.suffix[1:]
@@ -120,14 +120,14 @@ def _column(path: Path, content: bytes, asked: str | None) -> list[float]:
     return [float("nan") if value is None else value for value in values.to_list()]
 
 
-# prices that markets had: recorded/README.md has sources and licences
+# market prices; recorded/README.md has sources and licences
 
 
 @cache
 def market_table(name: str) -> tuple[tuple[str, ...], Floats]:
-    """The points of a file in recorded/, and its prices, (rows, points).
+    """Return the points of a file in recorded/ and its prices, (rows, points).
 
-    It holds whole cents, (points, rows) of int32, byte by byte: first the lowest bytes of all, which packs best.
+    The file holds whole cents, (points, rows) of int32, stored as byte planes from the lowest byte on, which compresses best.
     """
     with np.load(Path(__file__).parent / "recorded" / f"{name}.npz", allow_pickle=False) as file:
         values = np.ascontiguousarray(np.stack(file["cents"], axis=-1).view("<i4")[..., 0].T) / 100
@@ -137,10 +137,10 @@ def market_table(name: str) -> tuple[tuple[str, ...], Floats]:
 
 @dataclass(frozen=True)
 class Market(PriceProcess):
-    """Each seed begins at a row of its own and goes on from it, past the last one to the first. What was below zero is zero."""
+    """Recorded market prices, with 0 for negative ones. Each seed starts at a random row; the first row follows the last."""
 
     scale: float = 0.1
-    """a sample's price is so many times the market's"""
+    """factor from the market's price to the price of a sample"""
 
     market: ClassVar[str]
     unit = "$"
@@ -150,7 +150,7 @@ class Market(PriceProcess):
 
     @property
     def _prices(self) -> Floats:
-        """(rows,), or (rows, clients)."""
+        """The prices of samples, (rows,), or (rows, clients) if each client has its own price."""
         return np.asarray(self.scale * np.maximum(market_table(self.market)[1][:, 0], 0.0))
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
@@ -160,16 +160,16 @@ class Market(PriceProcess):
         return np.asarray(prices[(first + t - 1) % len(prices)])
 
     def mean(self, rounds: int | None) -> float:
-        """The mean of all rows and clients, since every beginning is equally likely."""
+        """Return the mean over all rows and clients, because every starting row is equally likely."""
         return float(self._prices.mean())
 
 
 @dataclass(frozen=True)
 class Ercot(Market):
-    """Texan electricity, hour by hour: one price, the mean of the hubs, or with `points` one for each client."""
+    """Hourly electricity prices in Texas: the mean of the hubs as one price or, with `points`, a price for each client."""
 
     points: tuple[str, ...] = ()
-    """a hub or load zone for each client, such as HB_WEST or LZ_HOUSTON"""
+    """hub or load zone of each client, for example HB_WEST or LZ_HOUSTON"""
 
     market = "ercot"
 
@@ -190,6 +190,6 @@ class Ercot(Market):
 
 @dataclass(frozen=True)
 class Brent(Market):
-    """Crude oil, day by day: a price that wanders slowly and far."""
+    """Daily crude oil prices, which change slowly over a wide range."""
 
     market = "brent"

@@ -1,1 +1,1 @@
-"""Policies that buy places of the buffers with a purse that is never overdrawn."""
+"""Policies that renew places of the buffers and never spend more than the budget allows."""

@@ -1,9 +1,9 @@
-"""Headgate for a world that moves: it listens to new samples, and when they surprise it renews what is older than the change.
+"""Headgate for data that change: it compares the losses of new samples with the usual loss and renews old samples on an alarm.
 
-The test for a change is Page's CUSUM (1954): the sum, never below 0, of how much better the mean loss of a round's new samples
-fits `RISE` times the usual, by gamma densities. A likelihood ratio has a mean of at most 1 while losses do not rise, so the
-Shiryaev-Roberts sum of ratios grows by at most 1 a round on average and is not below T/a when the CUSUM exceeds log(T/a):
-at most a alarms are expected in T calm rounds. docs/understand/headgate.md has the rule, docs/studies/drift.md the numbers.
+The test is Page's CUSUM (1954): a sum, never below 0, of log-likelihood ratios of `RISE` times the usual loss to the usual, by
+gamma densities of the mean loss of a round's new samples. A ratio has a mean of at most 1 while losses do not rise, so the
+Shiryaev-Roberts sum of ratios grows by at most 1 a round on average and is at least T/a when the CUSUM exceeds log(T/a): at
+most a alarms are expected in T rounds without change (rule: docs/understand/headgate.md; results: docs/studies/drift.md).
 """
 
 from dataclasses import dataclass
@@ -16,39 +16,39 @@ from headgate.control.policies.budgeted.headgate import Headgate
 from headgate.control.types import Arrays, Bools, Floats, System, View
 
 OPEN = 100
-"""rounds to which `false_alarms` refers where the end is open"""
+"""number of rounds to which `false_alarms` refers with an open end"""
 QUIET = 4
-"""rounds without a purchase, after which a probe is bought"""
+"""number of rounds without a purchase after which a probe is bought"""
 CLOSER = 20.0
-"""times a probe are bought after samples that lost `RISE` times the usual, where that was no alarm"""
+"""factor on the size of a probe after new samples with more than `RISE` times the usual loss and no alarm"""
 ENOUGH, LONGEST = 20.0, 10
-"""an alarm is on until so many new samples in a row lose less than `RISE` times the usual, at most so many rounds"""
+"""an alarm ends when `ENOUGH` new samples have a mean loss below `RISE` times the usual, or after `LONGEST` rounds"""
 RISE = 3.0
-"""times the usual loss: the change that is looked for"""
+"""change to detect, as a multiple of the usual loss"""
 SCATTER = 5.0
-"""relative variance of a single sample's loss, until it is learnt; it counts as much as `LEARNT` rounds"""
+"""initial relative variance of a single sample's loss; it has the weight of `LEARNT` rounds"""
 LEARNT = 8.0
 MANY = 60.0
-"""samples: a round of more tells little more, because models differ from round to round"""
+"""number of samples per round above which more add little evidence, because models differ from round to round"""
 LASTING = 150.0
-"""samples: after so many more, those heard before count by a factor e less for the usual loss"""
+"""number of new samples after which the weight of earlier ones in the usual loss has fallen by a factor of e"""
 FIRST = 30.0
-"""samples that must have been heard before anything can surprise"""
+"""number of samples with a reported loss that an alarm needs first"""
 LOUDEST = 1e6
-"""a loss above it counts as this much: clients may be strangers"""
+"""upper limit of a loss, because clients may report any number"""
 NAMES = ("usual", "usual_samples", "scatter", "scatter_rounds", "evidence")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Alert(Headgate):
-    """Where nothing is heard, as in a rehearsal, there is no alarm: it is headgate with its probes."""
+    """Headgate with alarms and probes. Without reported losses, as in a rehearsal, there are probes but no alarms."""
 
     listens: ClassVar[bool] = True
     false_alarms: float = 0.3
-    """how many to expect at most, in all rounds of a world that does not change; with an open end in 100 rounds"""
+    """the most alarms to expect in all rounds, or in 100 rounds with an open end, if the data do not change"""
     probe: float = 0.02
-    """the share of the places that is bought after four rounds without a purchase, to hear of a change before the next low
-    price, and 20 times as much after samples that lost three times the usual; 0: what low prices bring is all that is heard"""
+    """share of the places renewed after four rounds without a purchase, to detect a change before the next low price; 20 times
+    as much after new samples with more than three times the usual loss. 0: no probes"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,14 +74,14 @@ class Alert(Headgate):
         return np.maximum(share, least if view.price.ndim == 1 else least[:, None]), memory
 
     def _listen(self, view: View, memory: Arrays) -> tuple[Arrays, Floats]:
-        """The memory with what was heard: whether it rings, whether an alarm is on, and how many samples had been admitted
-        before losses rose. And by how much the last ones exceeded the usual."""
+        """Return the memory after the last report (alarms, and how many samples had been admitted before losses rose), and the
+        ratio of the last loss to the usual one, (R,)."""
         calm, on = memory["evidence"] == 0, memory["on"]
         before = np.where(calm, memory["heard_until"], memory["before_rise"])
         memory, louder, samples = observe(view, {**memory, "before_rise": before}, ~on)
         rings = memory["evidence"] > max(np.log((view.system.horizon or OPEN) / self.false_alarms), 0.0)
         last = np.where(rings, view.t, memory["last_alarm"])
-        # While an alarm is on: what the new samples lost, of `ENOUGH` of them at a time.
+        # While an alarm is on, sum the losses of the new samples, `ENOUGH` of them at a time.
         samples = np.where(on, memory["on_samples"] + samples, 0.0)
         losses = np.where(on, memory["on_losses"] + louder * (samples - memory["on_samples"]), 0.0)
         full = samples >= ENOUGH
@@ -101,8 +101,8 @@ class Alert(Headgate):
 
 
 def heard(view: View, memory: Arrays) -> tuple[Floats, Floats, Arrays]:
-    """Mean loss of the new samples of the round before and their number, (R,), 0 without a report, and the memory for the
-    next round. Clients count by their buffers, as they do when a purchase is shared out."""
+    """Return the mean loss of the previous round's new samples and their number, (R,), 0 without a report, and the memory for
+    the next round. Clients are weighted by their buffers, as in the division of a purchase."""
     after = {**memory, "heard_until": view.admitted}
     if view.losses is None:
         return np.zeros(view.debt.shape), np.zeros(view.debt.shape), after
@@ -114,8 +114,8 @@ def heard(view: View, memory: Arrays) -> tuple[Floats, Floats, Arrays]:
 
 
 def observe(view: View, memory: Arrays, settled: Bools) -> tuple[Arrays, Floats, Floats]:
-    """The memory with what was heard of the round before, and by how much it exceeds the usual: times it, 1 where nothing was
-    heard or nothing is usual yet, and of how many samples, (R,). Where a run is not `settled` nothing is learnt of it."""
+    """Return the memory after the previous round's losses, their ratio to the usual loss (1 if either is unknown), and the
+    number of samples in it, both (R,). Runs that are not `settled` learn nothing."""
     loss, count, memory = heard(view, memory)
     usual, samples = memory["usual"], memory["usual_samples"]
     known = (samples >= FIRST) & (usual > 0) & (count > 0)

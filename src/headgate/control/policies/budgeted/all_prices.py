@@ -1,8 +1,8 @@
-"""All prices ever seen, in bounded memory: as a histogram whose bins are as narrow as there is room for.
+"""A memory of all prices ever seen, in bounded space: a histogram whose bins are as narrow as the space allows.
 
-A bin holds the number of its prices and their sum. At first every price is a bin of its own. When `BINS` are taken, each bin
-becomes twice as wide, in the float's own steps, and neighbours are put together: whole bins, so no error adds up. What is said
-of the prices below a bin's edge is exact, and prices within one bin count as the same price.
+A bin holds the number of its prices and their sum. At first every price has its own bin. When `BINS` bins are full, each bin
+becomes twice as wide, in steps of the float's bits, and neighbours are merged. Only whole bins are merged, so no error adds
+up. Sums of the prices below a bin's edge are exact; prices within one bin count as the same price.
 """
 
 import numpy as np
@@ -14,24 +14,24 @@ from headgate.control.types import Arrays, Floats, Ints
 BINS = 512
 NAMES = ("price_bins", "price_sums", "price_counts", "price_bits")
 NONE = np.array(np.inf).view(np.int64)[()]
-"""in place of a bin that is not taken: behind all others"""
+"""value of an empty bin, larger than that of any other bin"""
 
 
 def unseen(runs: int) -> Arrays:
-    """No price seen yet."""
+    """Return the memory before the first price."""
     bins, bits = np.full((runs, BINS), NONE, dtype=np.int64), np.zeros(runs, dtype=np.int64)
     return dict(zip(NAMES, (bins, np.zeros((runs, BINS)), np.zeros_like(bins), bits), strict=True))
 
 
 def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
-    """The memory with these prices in it, (R, any number). Where they are prices as felt, `costs` are the real ones."""
+    """Return the memory with `prices` added, (R, any number). If these are felt prices, `costs` are the real prices."""
     bins, sums, counts, bits = own = [memory[name].copy() for name in NAMES]
     for price, cost in zip(prices.T, (prices if costs is None else costs).T, strict=True):
         free = (bins == bin_of(price, bits)[:, None]) | (bins == NONE)
         for run in np.flatnonzero(~free.any(axis=-1)).tolist():
             _widen(bins, sums, counts, bits, run)
             free[run] = (bins[run] == bin_of(price[run], bits[run])) | (bins[run] == NONE)
-        # taken bins come first, so this is the price's own where there is one
+        # full bins come first, so this is the price's own bin if it exists
         at = np.arange(len(bins)), free.argmax(axis=-1)
         bins[at] = bin_of(price, bits)
         sums[at] += cost
@@ -40,12 +40,12 @@ def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arr
 
 
 def bin_of(price: Floats, bits: Ints) -> Ints:
-    """The lower edge of a price's bin, as the float's bits: they are in the order of the prices."""
+    """Return the lower edge of a price's bin as the float's bits, which have the same order as the prices."""
     return (np.asarray(price + 0.0).view(np.int64) >> bits) << bits
 
 
 def _widen(bins: Ints, sums: Floats, counts: Ints, bits: Ints, run: int) -> None:
-    """Until there is room in the bins of this run."""
+    """Double the width of a run's bins in place until at least one bin is empty."""
     joined = bins[run]
     while joined.size == BINS:
         bits[run] += 1
@@ -56,14 +56,14 @@ def _widen(bins: Ints, sums: Floats, counts: Ints, bits: Ints, run: int) -> None
 
 
 def holds(memory: Arrays, price: Floats) -> NDArray[np.bool_]:
-    """Whether this price, (R,), is among the remembered ones."""
+    """Return whether the bin of `price`, (R,), holds a remembered price."""
     return np.asarray((memory["price_bins"] == bin_of(price, memory["price_bits"])[:, None]).any(axis=-1))
 
 
 def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
-    """The share of the places that today's prices deserve, (R,) or (R, M), if a place may cost `spend` a round on average.
+    """Return the share of the places to renew at the current `price`, (R,) or (R, M), if a place may cost `spend` per round.
 
-    Today's prices are among the remembered ones. Where there is one it need only be compared, not put in order.
+    The current prices must be among the remembered ones. A single price needs only comparisons, no sorting.
     """
     (bins, sums, _, bits), count = (memory[name] for name in NAMES), memory["price_counts"].sum(axis=-1)
     if price.ndim == 1:

@@ -1,4 +1,4 @@
-"""What all policies share that buy places of the buffers with a purse that is never overdrawn."""
+"""The base class of policies that renew places of the buffers and never spend more than the budget allows."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
@@ -16,21 +16,21 @@ from headgate.errors import SettingError
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BudgetedPolicy(AdmissionPolicy):
-    """Says each round which share of the places to renew; the purse makes whole samples of it.
+    """Decide in each round which share of the places to renew, and buy as many whole samples as the money allows.
 
-    In every run: spend ≤ C·T after T rounds; with an open end spend ≤ C·(t + overdraft) after every t.
-    With a retention rule at capacity B_m also n_m(t) ≤ B_m.
+    In every run spend ≤ C·T after T rounds; with an open end spend ≤ C·(t + overdraft) after every t. With a retention rule of
+    capacity B_m, also n_m(t) ≤ B_m.
     """
 
     rule: Retention = field(default_factory=Fifo)
-    """what clients drop"""
+    """rule by which clients drop samples"""
     fill: float = 8.0
-    """rounds' budgets that round 1 may spend to fill the buffers, at any price, and at most half of the money there is.
+    """number of rounds' budgets that round 1 may spend to fill the buffers at any price, but at most half of the money.
     0: round 1 is like any other"""
     overdraft: float = 10.0
-    """rounds' budgets that may be spent in advance where the end is open"""
+    """number of rounds' budgets that may be spent in advance; only with an open end"""
     fairness: float = 0.25
-    """prices per client: how far a client's share of the admissions may be from its share of the buffers, relatively"""
+    """the largest relative difference between a client's share of the admissions and of the buffers, with prices per client"""
 
     def __post_init__(self) -> None:
         zero_or_more("overdraft", self.overdraft)
@@ -41,12 +41,12 @@ class BudgetedPolicy(AdmissionPolicy):
         return self.rule
 
     def places(self, system: System) -> Ints:
-        """The most samples each client can be given in a round, (M,)."""
+        """Return the most samples that each client can be given in a round, (M,)."""
         limit = self.rule.limit(system)
         return system.buffer if limit is None or limit is system.buffer else np.minimum(limit, system.buffer)
 
     def all_places(self, system: System) -> int:
-        """The same of all clients together."""
+        """Return the most samples that all clients together can be given in a round."""
         places = self.places(system)
         return system.memory if places is system.buffer else int(places.sum())
 
@@ -56,20 +56,20 @@ class BudgetedPolicy(AdmissionPolicy):
 
     @abstractmethod
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        """The share of the places to renew, (R,), or (R, M) where clients differ, as with a price per client; and the memory
-        for the next round."""
+        """Return the share of the places to renew and the memory for the next round. The share is (R,), or (R, M) if the
+        clients differ, as with a price per client."""
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
-        """The most that may have been spent after this round, (R,)."""
+        """Return the most money that may be spent in all rounds up to this one, (R,)."""
         filling = self.fill and view.t == 1
         most = self.most_in_first_round(view.system) if filling else view.system.money(view.t, self.overdraft)
         return np.full(view.debt.shape, most)
 
     def most_in_first_round(self, system: System) -> float:
-        """The most that round 1 can cost where it fills the buffers."""
+        """Return the most money that round 1 may spend if it fills the buffers."""
         return max(min(self.fill * system.budget, system.money(1, self.overdraft) / 2), system.budget)
 
-    @np.errstate(over="ignore")  # at a price of next to nothing the money buys infinitely many, which is right
+    @np.errstate(over="ignore")  # at a price near zero the money buys infinitely many, which is right
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         said, memory = self.wanted(view, memory)
         share, (runs, clients) = np.asarray(said, dtype=np.float64), view.kept_by_client.shape
@@ -87,7 +87,7 @@ class BudgetedPolicy(AdmissionPolicy):
             total, owed = self._one_price(view, memory["owed"], share * self.all_places(view.system), most)
             return AdmissionRequest(total), {**memory, "owed": owed}
         samples = fair(share * places, memory["bought"], places, self.fairness)
-        if view.price.ndim == 1:  # the total is paid for, and clients get whole samples of it in proportion to their shares
+        if view.price.ndim == 1:  # the total is paid for and divided into whole samples per client
             total, owed = self._one_price(view, memory["owed"], samples.sum(axis=-1), most)
             whole = view.lot * divided(total / view.lot, samples / view.lot, places // view.lot)
         else:
@@ -97,10 +97,10 @@ class BudgetedPolicy(AdmissionPolicy):
         return AdmissionRequest(np.zeros_like(view.debt), given=whole), memory
 
     def _one_price(self, view: View, owed: Floats, samples: Floats, most: Floats) -> tuple[Floats, Floats]:
-        """(whole samples in all, what rounding owes): its debt to the total is kept in the first column."""
+        """Return (whole samples in all, remainders of rounding). The first column holds the remainder of the total."""
         due = np.minimum(samples + owed[:, 0], float(self.all_places(view.system)))
         whole = affordable(view, due, most)
-        rest = np.maximum(due - in_lots(due + ROUNDING, view.lot), 0.0)  # of a lot; whole ones that were too dear are not owed
+        rest = np.maximum(due - in_lots(due + ROUNDING, view.lot), 0.0)  # less than a lot; lots that cost too much are not owed
         if (rest != owed[:, 0]).any():
             owed = owed.copy()
             owed[:, 0] = rest
@@ -108,18 +108,18 @@ class BudgetedPolicy(AdmissionPolicy):
 
 
 def fair(wanted: Floats, bought: Ints, buffer: Ints, tolerance: float) -> Floats:
-    """The purchase nearest to `wanted` (R, M) of the same size that keeps every client's share within ±`tolerance` of its due.
+    """Return the purchase closest to `wanted`, (R, M), of the same size, with every client's share near its due.
 
-    A client's due is B_m/B̄ of all that was ever bought, and the tolerance is relative to it. Buying in
-    proportion to the buffers moves no share away from its due; from there the line to `wanted` is followed
-    until the first client would leave its band. So the bands hold after the round if they held before.
+    A client's due is B_m/B̄ of all samples ever bought; its share must be within `tolerance` of the due, relative to it. A
+    purchase in proportion to the buffers moves no share away from its due. From this purchase the function moves along the
+    line to `wanted` until the first client reaches its limit. So the limits hold after the round if they held before.
 
     >>> fair(np.array([[10.0, 0.0]]), np.array([[10, 10]]), np.array([10, 10]), 0.2)
     array([[8., 2.]])
     """
     due = buffer / buffer.sum()
     size = wanted.sum(axis=-1, keepdims=True)
-    before = np.where(due > 0, bought, 0).sum(axis=-1, keepdims=True)  # clients without places are not compared
+    before = np.where(due > 0, bought, 0).sum(axis=-1, keepdims=True)  # clients without places do not count
     step = wanted - size * due
     ahead = bought - before * due
     slack = tolerance * due * (before + size) - np.where(step > 0, ahead, -ahead)
@@ -128,14 +128,14 @@ def fair(wanted: Floats, bought: Ints, buffer: Ints, tolerance: float) -> Floats
 
 
 def divided(total: Floats, wanted: Floats, places: Ints) -> Ints:
-    """A whole `total` (R,) among the clients, nearest to in proportion to `wanted` (R, M), nobody beyond its places.
+    """Divide a whole `total`, (R,), among the clients, closest to the proportions of `wanted`, (R, M), within their places.
 
     >>> divided(np.array([6.0]), np.array([[2.6, 2.5, 0.4]]), np.array([3, 3, 3]))
     array([[3, 3, 0]])
     """
     size = wanted.sum(axis=-1, keepdims=True)
     due = np.divide(total[:, None] * wanted, size, out=np.zeros_like(wanted), where=size > 0)
-    whole = np.minimum(np.floor(due * (1 - 1e-12)), places)  # rounding never makes it more than there is
+    whole = np.minimum(np.floor(due * (1 - 1e-12)), places)  # rounding never exceeds the total
     while (left := total - whole.sum(axis=-1)).any():
         first = np.argsort(np.where(whole < places, whole - due, np.inf), axis=-1, kind="stable")
         rank = np.argsort(first, axis=-1, kind="stable")

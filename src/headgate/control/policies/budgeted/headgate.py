@@ -1,8 +1,8 @@
-"""Headgate: fill the buffers, then buy whole buffers at low prices, as low as the money left allows.
+"""Headgate: fill the buffers, then buy whole buffers at the lowest prices that use up the money left.
 
-A model's error falls like N^(−1/2) with the number N of distinct samples, so what is bought cheaply helps more for the money.
-The money is spent evenly, or leaning to early rounds, where a sample helps for longer. docs/understand/headgate.md
-derives the rule and both paces.
+A model's error falls like N^(−1/2) with the number N of distinct samples, so the same money helps more at low prices. The
+money is spent evenly, or with more in early rounds, where a sample helps for longer. docs/understand/headgate.md derives
+the rule and both paces.
 """
 
 from dataclasses import dataclass, replace
@@ -23,16 +23,16 @@ from headgate.errors import require
 
 MOST_REMEMBERED = 100_000
 SHORT = 256
-"""rounds of a run that buys shares at the limit as they are: whole purchases come in lumps, which cost short runs accuracy"""
+"""rounds up to which a run buys shares of the places as they are: purchases of all places would cost short runs accuracy"""
 FOR_NETS = 0.25, 5.0
-"""smooth and ahead"""
+"""default values of `smooth` and `ahead` for models that are not linear"""
 
 
 @cache
 def _early_path() -> tuple[Floats, Floats]:
-    """(time, money spent), both from 0 to 1, that minimise ∫N^(−1/2) where money m a round buys √m samples.
+    """Return (time, money spent), both from 0 to 1, that minimise ∫N^(−1/2) if money m per round buys √m samples.
 
-    Euler–Lagrange: m ∝ N^(−1/2) − N(T)^(−1/2); with N = sin⁴φ it integrates in closed form.
+    The Euler–Lagrange equation gives m ∝ N^(−1/2) − N(T)^(−1/2), which has a closed integral with N = sin⁴φ.
     """
     angle = np.linspace(0.0, np.pi / 2, 513)
     time = 16 / (3 * np.pi) * (3 * angle / 8 - np.sin(2 * angle) / 4 + np.sin(4 * angle) / 32)
@@ -42,21 +42,21 @@ def _early_path() -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Headgate(BudgetedPolicy):
-    """Needs budget, buffers and the horizon, or none. Learns the prices as they come."""
+    """The recommended policy. It needs the budget, the buffers and, if known, the horizon, and learns prices as they arrive."""
 
     early: float = 0.0
-    """0: the error of the last round alone counts; 1: the mean over all rounds. A known horizon is needed to lean"""
+    """0: minimise the error of the last round; 1: the mean error of all rounds. Values above 0 need a known horizon"""
     turnover: float = 1.0
-    """the share of the places that a round may renew, once the buffers are full"""
+    """the largest share of the places that a round may renew, once the buffers are full"""
     smooth: float | None = None
-    """above 0: old places sooner, and few at a time, the more so the higher; 0: whole buffers at the lowest prices. Left out:
-    0 for linear models, where the number of distinct samples says all, and 0.25 for nets, which overfit buffers that stand
-    still; 0 where no model is known"""
+    """0: whole buffers at the lowest prices; the higher the value, the sooner old places are renewed and the fewer at a time.
+    Left out: 0 for linear models, for which only the number of distinct samples counts, and if no model is known; 0.25 for
+    nets, which overfit buffers that do not change"""
     ahead: float | None = None
-    """rounds' budgets by which the spend may be ahead of its pace. Left out: 5 for nets, so that their buffers never stand
-    still for want of money where prices wander; no limit for linear models, and where no model or no end is known"""
+    """number of rounds' budgets by which the spend may exceed its pace. Left out: 5 for nets, so that there is always money to
+    renew their buffers if prices drift; no limit for linear models, and if no model or no end is known"""
     remember: int | Literal["all"] = "all"
-    """prices: how many of the latest. All, where prices keep to one distribution; some, where they drift"""
+    """number of latest prices to remember. All suits prices with one distribution; a number suits prices that drift"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,7 +68,7 @@ class Headgate(BudgetedPolicy):
         require(known, "remember", self.remember, f"all, or from 1 to {MOST_REMEMBERED:,}")
 
     def resolved(self, given: PolicyContext) -> Self:
-        """What was left out and goes by the model: docs/studies/better.md has what it was chosen by."""
+        """Set `smooth` and `ahead`, if left out, by the kind of model. docs/studies/better.md explains the values."""
         smooth, ahead = (0.0, None) if given.linear else FOR_NETS
         return replace(
             self, smooth=smooth if self.smooth is None else self.smooth, ahead=ahead if self.ahead is None else self.ahead
@@ -86,7 +86,7 @@ class Headgate(BudgetedPolicy):
         return {**super().start(system, runs), **seen, **worn, **first, "even": np.zeros(runs)}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        """Of the places that may be renewed, all where the price is below the limit, and never behind an even spend."""
+        """Return the share to renew: all that may be renewed below the price limit, and no less than an even spend buys."""
         if self.ahead is not None and view.t == 2:
             memory = {**memory, "first": view.spent}
         prices = all_prices if self.remember == "all" else latest_prices
@@ -111,13 +111,13 @@ class Headgate(BudgetedPolicy):
         if not self.smooth and (view.system.horizon or view.t) > SHORT:
             again = prices.holds(before, _price_at_limit(view.price, share))
             share = _all_or_nothing(share, again, lead, min(view.t, rounds_left(view)))
-            if rounds_left(view) == 1:  # money that is left after the last round is lost
+            if rounds_left(view) == 1:  # money that remains after the last round is lost
                 share = np.ones_like(share)
         floor = np.clip(-lead, 0.0, 1.0)
         return self.turnover * np.maximum(share, floor if view.price.ndim == 1 else floor[:, None]), {**memory, "even": even}
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
-        """Not more than `ahead` allows after round 1, which may fill the buffers."""
+        """Return the most money that may be spent so far, limited by `ahead` after round 1, which may fill the buffers."""
         most, horizon = super().spending_limit(view, memory), view.system.horizon
         if self.ahead is None or horizon is None or view.t == 1:
             return most
@@ -126,7 +126,7 @@ class Headgate(BudgetedPolicy):
         return np.minimum(most, first + share * (most - first) + self.ahead * view.system.budget)
 
     def allowed(self, view: View, memory: Arrays) -> Floats:
-        """The money for this round: what is left, by the rounds' weights in the pace. `memory` is for who follows another."""
+        """Return the money for this round, (R,): the money left times the round's weight. Subclasses may use `memory`."""
         horizon = view.system.horizon
         if horizon is None:
             return pace(view, self.overdraft)
@@ -140,18 +140,18 @@ class Headgate(BudgetedPolicy):
 
 
 def _price_at_limit(price: Floats, share: Floats) -> Floats:
-    """The price of which a part is bought, (R,); any other where there is none."""
+    """Return the price at which a part of the places is bought, (R,), or another price if there is none."""
     if price.ndim == 1:
         return price
     return np.take_along_axis(price, ((share > 0) & (share < 1)).argmax(axis=-1)[:, None], axis=-1)[:, 0]
 
 
 def _all_or_nothing(share: Floats, again: NDArray[np.bool_], lead: Floats, rounds: float) -> Floats:
-    """The shares, (R,) or (R, M), with those near 0 and 1 rounded.
+    """Return the shares, (R,) or (R, M), with those near 0 and 1 rounded to these.
 
-    Where prices take few values, a share at the limit in every round loses √T samples if the budget pays for all of some prices
-    and for nothing else. Near is a half at a price that is new, and less at one that came before, the more rounds are known
-    and left. Nothing is bought only where that leaves at least one purchase of all places before the floor.
+    If prices take few values and the budget just pays for all places at some of them, a share in every round loses √T samples.
+    A share is near if it differs by up to ½ at a new price, and by less at a known price if many rounds are over and left.
+    A share becomes 0 only if the admissions are at least one purchase of all places ahead of the even spend.
     """
     near, ahead = np.where(again, min(0.5, 2 * rounds**-0.25), 0.5), lead >= 1
     if share.ndim == 2:

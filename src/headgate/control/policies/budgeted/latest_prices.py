@@ -1,4 +1,4 @@
-"""The latest prices and no others: for prices that drift, where older ones say little about today's."""
+"""A memory of the latest prices only, for prices that drift, because older ones predict little about the current price."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,17 +7,17 @@ from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edg
 from headgate.control.types import Arrays, Floats, Ints
 
 WINDOW = 256
-"""prices that are remembered by default"""
+"""default number of remembered prices"""
 
 
 def unseen(runs: int, window: int = WINDOW, costs: bool = False) -> Arrays:
-    """No price seen yet; `costs` where prices are remembered as they are felt."""
+    """Return the memory before the first price; `costs` adds the real prices if the felt prices are remembered."""
     own = {"price_costs": np.zeros((runs, window))} if costs else {}
     return {"prices": np.zeros((runs, window)), "prices_seen": np.zeros(runs, dtype=np.int64), **own}
 
 
 def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
-    """The memory with these prices, (R, any number), in place of the oldest; `costs` are the real ones of prices as felt."""
+    """Return the memory with `prices`, (R, any number), in place of the oldest; `costs` are the real prices of felt ones."""
     seen, window = memory["prices_seen"], memory["prices"].shape[-1]
     places = (seen[:, None] + np.arange(prices.shape[-1])) % window
     new = {"prices": prices} if costs is None else {"prices": prices, "price_costs": costs}
@@ -28,25 +28,25 @@ def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arr
 
 
 def remembered(memory: Arrays) -> Ints:
-    """How many prices are in memory, (R,)."""
+    """Return how many prices are in memory, (R,)."""
     return np.minimum(memory["prices_seen"], memory["prices"].shape[-1])
 
 
 def seen_prices(memory: Arrays) -> Floats:
-    """The remembered prices, (R, window); infinite where there is none yet."""
+    """Return the remembered prices, (R, window), and infinity for each empty place."""
     prices = memory["prices"]
     return np.where(np.arange(prices.shape[-1]) < remembered(memory)[:, None], prices, np.inf)
 
 
 def holds(memory: Arrays, price: Floats) -> NDArray[np.bool_]:
-    """Whether this price, (R,), is among the remembered ones."""
+    """Return whether `price`, (R,), is among the remembered prices."""
     return np.asarray((seen_prices(memory) == price[:, None]).any(axis=-1))
 
 
 def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
-    """The share of the places that today's prices deserve, (R,) or (R, M), if a place may cost `spend` a round on average.
+    """Return the share of the places to renew at the current `price`, (R,) or (R, M), if a place may cost `spend` per round.
 
-    Today's prices are among the remembered ones. Where there is one it need only be compared, not put in order.
+    The current prices must be among the remembered ones. A single price needs only comparisons, no sorting.
     """
     count, prices = remembered(memory), seen_prices(memory)
     costs = memory.get("price_costs", prices)

@@ -1,4 +1,4 @@
-"""What may still be spent, and how many whole samples it buys without ever costing more."""
+"""The money that may still be spent, and the most whole samples that it buys."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,12 +8,11 @@ from headgate.control.types import Floats, Ints, View
 
 
 def kept_back(most: float, amounts: ArrayLike, orders: int) -> float:
-    """Money to set aside where answers may come late: then sums are formed in another order than the purse forms them.
+    """Return the money to set aside if answers may come late, because the ledger then sums amounts in another order.
 
-    `amounts` are all that the sums are made of, money spent and prices; `orders` is how many may be answered apart. An order
-    is rounded at most twice while it is checked and four times while it is charged, each time by half a unit in the last
-    place of `most`; the sums around it six times. Where all amounts are multiples of one unit that is not too small beside
-    `most`, nothing is ever rounded.
+    `amounts` are the terms of the sums, money spent and prices; `orders` is the number of orders with separate answers. A check
+    of an order rounds at most twice and its charge four times, each time by half a unit in the last place of `most`; the sums
+    around it round six times. If all amounts are multiples of a unit that is large enough for `most`, nothing is rounded.
 
     >>> kept_back(5500.0, [1234.5, 0.25], 10), float(kept_back(5500.0, [0.1], 10) / np.spacing(5500.0))
     (0.0, 33.0)
@@ -26,24 +25,24 @@ def kept_back(most: float, amounts: ArrayLike, orders: int) -> float:
 
 
 def rounds_left(view: View) -> float:
-    """This round included; with an open end as many as there have been, and never fewer than 20."""
+    """Return the number of rounds left, including this one; with an open end, t but at least 20."""
     horizon = view.system.horizon
     return float(max(view.t, 20) if horizon is None else max(horizon - view.t + 1, 1))
 
 
 def pace(view: View, overdraft: float) -> Floats:
-    """Money left over rounds left: what an even spend may cost in this round."""
+    """Return the money that an even spend allows in this round, (R,): the money left, divided by the rounds left."""
     unspent = np.maximum(view.system.money(view.t, overdraft) - view.spent, 0.0)
-    even = 0.0 if view.system.horizon is not None else view.system.budget * (1 - 1 / rounds_left(view))  # it keeps coming in
+    even = 0.0 if view.system.horizon is not None else view.system.budget * (1 - 1 / rounds_left(view))  # later budgets
     return unspent / rounds_left(view) + even
 
 
-@np.errstate(over="ignore")  # at a price of next to nothing infinitely many fit
+@np.errstate(over="ignore")  # at a price near zero infinitely many fit
 def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
-    """The most whole samples up to `wanted` after which no more than `most` is spent, in lots where samples come in lots.
+    """Return the most whole lots of samples, up to `wanted`, after which no more than `most` is spent, (R,).
 
-    Division rounds, so the sum is checked as the ledger will form it. One lot fewer suffices unless
-    the price is lost in rounding beside the money spent, and then nothing is bought.
+    Division rounds, so the function checks the sum as the ledger will form it. If the sum is too large, one lot less is enough,
+    unless rounding removes the price from the sum; then nothing is bought.
     """
     price, lot = view.one_price(), view.lot
     fits = np.divide(np.maximum(most - view.spent, 0.0), price, out=np.full_like(price, np.inf), where=price > 0)
@@ -53,20 +52,21 @@ def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
 
 
 def in_lots(samples: Floats, lot: int) -> Floats:
-    """Whole lots, rounded down, in samples."""
+    """Return the number of samples, rounded down to whole lots."""
     return np.asarray(lot * np.floor(samples / lot))
 
 
 def within_purse(view: View, total: Floats) -> Floats:
-    """As much of a real total as can be made whole without ever spending more than C·T (open end: C·t)."""
+    """Return a real total, reduced so that its whole samples never cost more than C·T in all (open end: C·t), (R,)."""
     most = np.full(view.debt.shape, view.system.money(view.t))
     return np.minimum(total, affordable(view, np.ceil(total) + view.lot, most))
 
 
 def affordable_by_client(view: View, wanted: Floats, owed: Floats, places: Ints, most: Floats) -> tuple[Floats, Floats]:
-    """The same for prices per client, (R, M): `wanted`, cut in proportion where money is short, and what rounding `owed`.
+    """Return (whole samples, remainders of rounding), both (R, M), for prices per client, from `wanted` plus the old `owed`.
 
-    The second is what rounding owes now: less than a lot for each client, and nothing of what was cut.
+    If the money does not suffice, `wanted` is reduced in proportion. The remainders are below one lot for each client and
+    contain nothing of the reduction.
     """
 
     def too_dear(samples: Floats) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Buyers with one simple rule each: a fixed price limit, an even pace, a coin."""
+"""Budgeted policies with one simple rule each, for example a fixed price limit, an even pace or a random choice."""
 
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -18,18 +18,18 @@ from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import require
 
 DRAWS = 1 << 17
-"""prices from which a distribution is read off"""
+"""number of prices from which a distribution is estimated"""
 OTHERS = 1 << 31
-"""first seed of those draws: the distribution is known, the run's own prices are not"""
+"""first seed of these prices, outside the seeds of runs: a policy may know the distribution but not its run's prices"""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Threshold(BudgetedPolicy):
-    """A fixed price limit from a known price distribution: all places at or below it, none above.
+    """A fixed price limit from a known price distribution: buy all places below the limit and none above it.
 
-    `limit` is the highest price at which to buy, `share` the part of the places bought at exactly this price.
+    `limit` is the highest price at which to buy; `share` is the part of the places bought at exactly this price.
 
-    A limit that is left out, and its share, are those at which the expected spend is C·T.
+    If `limit` is left out, both are set so that the expected spend is C·T.
     """
 
     limit: float | None = field(default=None, metadata={"infinite": True})
@@ -54,7 +54,7 @@ class Threshold(BudgetedPolicy):
 
 
 def known_edge(prices: PriceProcess, system: System, rounds: int, fill: float = 0.0) -> tuple[float, float]:
-    """(limit, share) at which the expected spend of all rounds is C·T, with at most `fill` of it in round 1 at any price."""
+    """Return (limit, share) at which the expected spend of all rounds is C·T, with at most `fill` money spent in round 1."""
     seeds = OTHERS + np.arange(max(1, DRAWS // rounds), dtype=np.int64)
     seen = np.sort(prices.path(seeds, 1, rounds + 1).ravel())[None]
     money, memory = system.budget * rounds, float(system.memory)
@@ -69,9 +69,9 @@ def known_edge(prices: PriceProcess, system: System, rounds: int, fill: float = 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Resolving(BudgetedPolicy):
-    """Money left over rounds left, solved in every round for the price limit that just spends it.
+    """In every round, set the price limit at which the money left would be spent in the rounds left.
 
-    Certainty equivalence with the prices seen so far (Jasin and Kumar 2012; Balseiro, Besbes and Pizarro 2024)."""
+    This is certainty equivalence with the prices seen so far (Jasin and Kumar 2012; Balseiro, Besbes and Pizarro 2024)."""
 
     def start(self, system: System, runs: int) -> Arrays:
         return {**super().start(system, runs), **all_prices.unseen(runs)}
@@ -84,16 +84,16 @@ class Resolving(BudgetedPolicy):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pacing(BudgetedPolicy):
-    """Dual mirror descent (Balseiro, Lu and Mirrokni 2020): a price of money that rises with spending and falls without.
+    """Dual mirror descent (Balseiro, Lu and Mirrokni 2020): μ, the price of money, rises with spending and falls without it.
 
     A sample is worth 1, so the whole buffer is bought while μ·c(t) ≤ 1. With μ(1) = 0 and step 1/V the recursion is the
-    paper's debt, μ(t) = Z(t)/V: drift-plus-penalty is this rule with the penalty as worth. What is left out is scaled by the
-    mean price c̄ so far: μ(1) = 1/c̄ and steps of 1/(c̄·C·√T).
+    paper's debt, μ(t) = Z(t)/V; drift-plus-penalty is this rule with the penalty as the worth. Values that are left out use
+    the mean price c̄ so far: μ(1) = 1/c̄ and steps of 1/(c̄·C·√T).
     """
 
     step: float | None = None
     initial: float | None = None
-    """μ(1)"""
+    """initial price of money, μ(1)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,10 +119,10 @@ class Pacing(BudgetedPolicy):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Below(BudgetedPolicy):
-    """Buys where the price is at most the running quantile of the last 256 prices, for the money left over such rounds left.
+    """Buy if the price is at most a quantile of the last 256 prices, and spend the money left evenly over such rounds.
 
-    With `quantile` = 0.5 it buys below the running median, for twice the money left over rounds left. With 1 it spends the
-    same money in every round, whatever the price. Where each client has a price, their mean is compared.
+    With `quantile` = 0.5 a round at or below the running median spends twice the money left, divided by the rounds left. With
+    1 every round spends the same money at any price. With a price per client, the mean of the prices is compared.
     """
 
     quantile: float = 0.5
@@ -149,16 +149,16 @@ class Below(BudgetedPolicy):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Random(BudgetedPolicy):
-    """Whole buffers at random rounds, whatever they cost: what a policy must beat to be worth its name.
+    """Buy whole buffers in random rounds, at any price. This is the baseline that every other policy should beat.
 
-    Each round a coin: with `chance` all places are bought. C/(c̄·B̄) spends the budget on average.
+    In each round all places are bought with probability `chance`. C/(c̄·B̄) spends the budget on average.
 
-    Coins are addressed by seed, round and the bits of the price, so that runs with other prices have
-    other coins and each is the same in any batch.
+    The draws depend on seed, round and the bits of the price, so runs with different prices have different draws, and a run
+    has the same draws in every batch.
     """
 
     chance: float | None = None
-    """left out: the one that spends the budget on average"""
+    """probability of a purchase in a round; left out: the one that spends the budget on average"""
     seed: int = 0
 
     def __post_init__(self) -> None:
