@@ -37,7 +37,7 @@ from headgate.theory.labels import paper
 from headgate.theory.reuse import count_uses
 
 MOST_ADMITTED = 2**52
-"""the most samples in a round, times the sum of the shares: below it, a client's credit is an exact whole number"""
+"""the most samples in a round, times the sum of the shares, for which a client's credit is an exact whole number"""
 
 
 @paper("alg:acdpp", "eq:lambda-def")

@@ -18,7 +18,7 @@ from headgate.control.types import Bools, Floats, Ints
 from headgate.errors import SettingError
 
 NOBODY = np.iinfo(np.int64).max
-"""the group of an empty place"""
+"""group number of an empty place"""
 
 
 class Candidates(NamedTuple):
@@ -33,7 +33,7 @@ class Candidates(NamedTuple):
     client: Ints
     """number of the client, (C, 1)"""
     age: Ints | None = None
-    """rounds since the sample was admitted, 0 if it is new; None where clients buy"""
+    """rounds since the sample was admitted, 0 if it is new; None in a selection"""
     label: NDArray[Any] | None = None
     """class of each sample; None: labels are not known, so all samples are one class"""
     scores: Scores | None = None
@@ -57,12 +57,12 @@ class Candidates(NamedTuple):
 
     @property
     def group(self) -> Ints:
-        """The class of each sample, one class for all where labels are not known, (C, W)."""
+        """The class of each sample, (C, W); one class for all samples if labels are not known."""
         return np.where(self.there, 0 if self.label is None else self.label.astype(np.int64), NOBODY)
 
     @property
     def end(self) -> Ints:
-        """How many samples the client has ever admitted, (C, 1)."""
+        """The number of samples that the client has ever admitted, (C, 1)."""
         return np.asarray(self.position.max(axis=-1, keepdims=True) + 1)
 
     def of(self, clients: Ints) -> "Candidates":
@@ -81,7 +81,7 @@ class Candidates(NamedTuple):
         position : array, optional
             Positions in the stream. By default those of the candidates.
         again : int or array
-            Another value gives other numbers.
+            Each value gives different numbers.
         """
         index = np.maximum(self.position if position is None else position, 0) + (np.asarray(again) << 32)
         seed, client = (each.reshape(-1, *[1] * (max(index.ndim, 2) - 1)) for each in (self.seed, self.client))
@@ -124,7 +124,7 @@ def chosen(rule: RankingRule, candidates: Candidates) -> Bools:
 
 
 def ordered(first: NDArray[Any], then: NDArray[Any]) -> Ints:
-    """Return the place of each entry in its row: by `first`, then by `then`.
+    """Return the rank of each entry in its row, from 0 on, sorted by `first` and then by `then`.
 
     >>> ordered(np.array([[1, 0, 1]]), np.array([[0.5, 0.9, 0.1]])).tolist()
     [[2, 0, 1]]
@@ -133,14 +133,14 @@ def ordered(first: NDArray[Any], then: NDArray[Any]) -> Ints:
 
 
 def places_in(order: Ints) -> Ints:
-    """Return the place of each entry in `order`, row by row."""
+    """Return the inverse of the permutation `order` of each row: the index at which each entry is listed."""
     places = np.empty_like(order)
     np.put_along_axis(places, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1)
     return places
 
 
 def rank_within(group: Ints, first: NDArray[Any], then: NDArray[Any]) -> Ints:
-    """Return the place of each entry among those of its group in its row: by `first`, then by `then`.
+    """Return the rank of each entry among those of its group in its row, from 0 on, sorted by `first` and then by `then`.
 
     >>> rank_within(np.array([[5, 3, 5, 5]]), np.array([[1, 1, 1, 0]]), np.array([[0.2, 0.9, 0.1, 0.7]])).tolist()
     [[2, 0, 1, 0]]

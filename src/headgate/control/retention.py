@@ -110,7 +110,7 @@ class Reservoir(Retention):
 
 @dataclass(frozen=True, eq=False)
 class ClassBalanced(Retention):
-    """Each excess sample leaves the class that is then the client's largest: a random old sample, or a new one if none is left.
+    """Each excess sample is dropped from the client's largest class: a random old sample, or a new one if no old one is left.
 
     This is the greedy balancing of Prabhu, Torr and Dokania (2020), for all samples of a round together. Among classes of the
     same size the choice is random. Without labels all samples are one class, and old ones leave at random.

@@ -70,8 +70,8 @@ class ByLot(Selection):
 class ByEntropy(Selection):
     """Choose the samples whose class the model is least sure of, measured by the entropy of its predicted probabilities.
 
-    See Settles, *Active Learning Literature Survey* (2009), section 3.1. The rule needs meaningful probabilities; in the
-    first rounds they are not, and the choice is then no better than a random one.
+    See Settles, *Active Learning Literature Survey* (2009), section 3.1. The model's probabilities must be
+    meaningful. In the first rounds they are not, and the choice is then no better than a random one.
     """
 
     scores = ("entropy",)
@@ -87,7 +87,7 @@ class ByMargin(Selection):
     """Choose the samples whose two likeliest classes have the closest probabilities.
 
     See Scheffer, Decomain and Wrobel, *Active hidden Markov models for information extraction* (2001); Settles (2009), section
-    3.1. Like `ByEntropy` it needs meaningful probabilities. It ignores all but two classes.
+    3.1. As for `ByEntropy`, the model's probabilities must be meaningful. The rule ignores all but two classes.
     """
 
     scores = ("margin",)

@@ -324,7 +324,7 @@ def concave_part(objective: BentCurve, start: Floats, end: Floats) -> tuple[Floa
 
 
 def _edge(excess: Callable[[Floats], Floats], within: Floats, beyond: Floats) -> Floats:
-    """Return the point closest to `beyond` where `excess` is negative, between it and `within`, where it is negative."""
+    """Return the last point on the way from `within`, where `excess` is negative, to `beyond` where it is negative."""
     reaches = excess(beyond) < 0
     within = np.where(reaches, beyond, within)
     for _ in range(56):

@@ -270,7 +270,7 @@ class Pareto(PriceProcess):
 class Switches(PriceProcess):
     """The price stays at each level for its number of rounds, the same for every seed, as an adversary could choose it.
 
-    After its rounds the last level continues or, with `repeat`, the sequence starts over.
+    After all levels the price stays at the last one or, with `repeat`, the sequence starts over.
     """
 
     levels: tuple[float, ...]
@@ -302,7 +302,7 @@ class Switches(PriceProcess):
 
 @dataclass(frozen=True)
 class PerClient(PriceProcess):
-    """A price for each client, c_m(t), (R, T, M): the common price times the client's factor times uniform 1 ± `noise`."""
+    """A price for each client, c_m(t), (R, T, M): the common price × the client's factor × a uniform number in 1 ± `noise`."""
 
     common: PriceProcess
     factors: tuple[float, ...]

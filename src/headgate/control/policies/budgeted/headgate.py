@@ -23,7 +23,7 @@ from headgate.errors import require
 
 MOST_REMEMBERED = 100_000
 SHORT = 256
-"""rounds up to which a run buys shares of the places as they are: purchases of all places would cost short runs accuracy"""
+"""length in rounds up to which a run buys fractional shares of the places: whole purchases would cost short runs accuracy"""
 FOR_NETS = 0.25, 5.0
 """default values of `smooth` and `ahead` for models that are not linear"""
 

@@ -1,4 +1,4 @@
-"""The highest price at which a given spend allows to buy.
+"""The price limit up to which a given spend buys.
 
 Buying a whole place whenever the price is at most θ costs E[c; c ≤ θ] per round and place. For an empirical distribution this
 is a running sum of the sorted prices, which gives the θ for a given spend and the share to buy at exactly θ. The current price

@@ -13,7 +13,7 @@ PARTS = 10
 NEWER = 1.0 - (np.arange(PARTS) + 0.5) / PARTS
 """share of the places that are newer than the middle of each part"""
 LONGEST = 64
-"""rounds of use that are told apart; a place in use for longer counts as one round more"""
+"""number of rounds of use that are distinguished; a place in use for longer counts as one round more"""
 
 
 def unused(runs: int, clients: int) -> Arrays:
@@ -23,7 +23,7 @@ def unused(runs: int, clients: int) -> Arrays:
 
 
 def observe(memory: Arrays, view: View, places: Ints) -> Arrays:
-    """Return the memory with the purchases of the last round, which replace the oldest samples; for a client, its mean age."""
+    """Return the memory after the last purchases, which replace the oldest samples; with a price per client, the mean ages."""
     if view.price.ndim == 1:
         share = (view.admitted - memory["admitted_before"]) / places.sum()
         renewed = np.concatenate([share[:, None], memory["renewed"][:, :-1]], axis=-1)
