@@ -43,7 +43,8 @@ def linked(text: str, bullet: str = "") -> str:
 
 def entry(each: dict[str, Any], tests: Sequence[str] = ()) -> list[str]:
     """Return the lines of one erratum, with the numbers that show it computed now."""
-    shown = "; ".join(f"{name}: {_short(value)}" for name, value in SHOWN[each["number"]]().items())
+    values = SHOWN[each["number"]]()
+    shown = "; ".join(f"{name}: {_short(value)}" for name, value in zip(each["shown"], values, strict=True))
     said = [
         f"The paper: {each['says']} ({', '.join(f'`{label}`' for label in each['labels'])})",
         f"True is: {each['is']}",
