@@ -76,7 +76,7 @@ def of_rates(rates: MeasuredRates) -> Findings:
 
 def _as_written(found: Mapping[str, Finding], why: str) -> Findings:
     """With the reason why they cannot be tested as released."""
-    return {key: (finding, _untestable(why)) for key, finding in found.items()}
+    return {key: (finding, Finding(UNTESTABLE, note=why)) for key, finding in found.items()}
 
 
 # rates and formulas
@@ -267,10 +267,6 @@ def _exact(value: float, kept: bool, unit: str, *notes: str) -> Finding:
     return Finding(HOLDS if kept else FAILS, Estimate(value, value, value), unit, note)
 
 
-def _untestable(why: str) -> Finding:
-    return Finding(UNTESTABLE, note=why)
-
-
 # Theorem 1 beside runs
 
 
@@ -284,14 +280,14 @@ def of_runs(runs: Sequence[ExcessRisk]) -> Findings:
         "η·L (range over data)",
         f"largest on {where}; the theorem states no such condition",
     )
-    one_order = _untestable("one order of all policies, the released one among them: see as written")
+    one_order = Finding(UNTESTABLE, note="one order of all policies, the released one among them: see as written")
     return {
         "inequality": (sides[0][0], sides[1][0]),
         "informative": (sides[0][1], sides[1][1]),
         "ranks": (_ranks(runs, lambda stage: stage.points), one_order),
         "ranks-equal": (_ranks(runs, at_equal_spend), one_order),
         "mismatch": (_mismatch(runs, released=False), _mismatch(runs, released=True)),
-        "step_size": (step, _untestable("these runs train alike in both flavours")),
+        "step_size": (step, Finding(UNTESTABLE, note="these runs train alike in both flavours")),
     }
 
 
@@ -336,7 +332,7 @@ def _ranks(runs: Sequence[ExcessRisk], of: Callable[[Stage], Sequence[Point]]) -
             if len(points) > 2:
                 values.append((surrogate_ranks(points), f"{run.name}, η = {stage.lr:g}, {len(points)} points"))
     if not values:
-        return _untestable("too few points")
+        return Finding(UNTESTABLE, note="too few points")
     value, where = min(values, key=lambda each: each[0].mean)
     rest = ", ".join(f"{each.mean:.2f}" for each, _ in values)
     return Finding(decide(value, STRONG), value, "Spearman", f"least of {rest}: {where}")
