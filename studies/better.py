@@ -198,7 +198,10 @@ def leaderboard_content(folder: Path) -> StudyContent:
             place = f"{ranks.index(OURS) + 1} of {len(ranks)}" if OURS in ranks else DASH
             level = f"{sum(not _apart(each) for each in behind.values())} of {len(behind)}"
             less = said(own, with_p=True, bold=_apart(own))
-            lines.append([escape(title(study)), escape(money), _policy(first, rows[first]), level, place, less])
+            row, lost = rows[first], rows[first]["diverged"]
+            called = code(first) + (f", {lost} of {row['seeds'] + lost} models lost" if lost else "")
+            ended = f"{called} {plus_minus(Estimate(*row[BY]).scaled(100), 2)}"
+            lines.append([escape(title(study)), escape(money), ended, level, place, less])
     numbers = {
         "by": BY,
         "tables": len(lines),
@@ -208,11 +211,6 @@ def leaderboard_content(folder: Path) -> StudyContent:
     }
     draw = intervals(names, {f"{OURS} less the first of the table": gaps}, SAID["leaderboard"]["shows"])
     return StudyContent(lines, numbers, draw)
-
-
-def _policy(name: str, row: Row) -> str:
-    lost = f", {row['diverged']} of {row['seeds'] + row['diverged']} models lost" if row["diverged"] else ""
-    return f"{code(name)}{lost} {plus_minus(Estimate(*row[BY]).scaled(100), 2)}"
 
 
 def _apart(gap: Difference | None) -> bool:

@@ -70,7 +70,7 @@ def of_rates(rates: MeasuredRates) -> Findings:
     found = {name: _exponent(fit, name) for name, fit in fits.items()}
     for key, name in (("sublinear", "regret"), ("vio-sublinear", "cost_violation")):
         if name in fits:
-            found[key] = _sublinear(key, [rates], name)
+            found[key] = _sublinear(key, [rates], [fits[name]])
     return _as_written(found, RELEASED_RATES)
 
 
@@ -102,26 +102,16 @@ def _with_see(key: str, found: Finding) -> Finding:
     return replace(found, note=joined(found.note, _see(key))) if found.verdict == FAILS else found
 
 
-def _sublinear(key: str, every: Sequence[MeasuredRates], name: str) -> Finding:
+def _sublinear(key: str, every: Sequence[MeasuredRates], fits: Sequence[Fit]) -> Finding:
     """The largest exponent, beside 1; one that there is not counts as well. What to read beside it stands in any case."""
-    fits = _fits(every, name)
     none = {True: HOLDS, False: UNDECIDED, None: UNDECIDED}
     verdicts = [decide(fit.value, 1.0, above=False) if fit.value else none[fit.holds] for fit in fits]
     found = _worst(every, fits, verdicts)
     return replace(found, note=joined(found.note, _see(key)))
 
 
-def _as_claimed(key: str, every: Sequence[MeasuredRates], name: str) -> Finding:
-    """Each exponent beside its own line; shown is the one that is farthest above it."""
-    fits = _fits(every, name)
-    return _with_see(key, _worst(every, fits, [VERDICTS[fit.holds] for fit in fits], lines=True))
-
-
-def _fits(every: Sequence[MeasuredRates], name: str) -> list[Fit]:
-    return [fit for one in every for fit in one.fits if fit.quantity == name]
-
-
 def _worst(every: Sequence[MeasuredRates], fits: Sequence[Fit], verdicts: Sequence[str], lines: bool = False) -> Finding:
+    """The largest exponent, or with `lines` the one farthest above its own line; each is in the note."""
     said = []
     for one, fit in zip(every, fits, strict=True):
         shown = (fit.why or "none") if fit.exponent is None else f"{fit.exponent:.2f}"
@@ -138,10 +128,11 @@ def _worst(every: Sequence[MeasuredRates], fits: Sequence[Fit], verdicts: Sequen
 
 def of_any_setting(every: Sequence[MeasuredRates]) -> dict[str, Finding]:
     """What is claimed for any γ and φ, of those that were tried."""
-    found = {}
+    found = dict[str, Finding]()
     for key, name in (("any-regret", "regret"), ("any-vio", "cost_violation")):
-        found[key] = _sublinear(key, every, name)
-        found[f"{key}-rate"] = _as_claimed(f"{key}-rate", every, name)
+        fits = [fit for one in every for fit in one.fits if fit.quantity == name]
+        as_claimed = _worst(every, fits, [VERDICTS[fit.holds] for fit in fits], lines=True)
+        found |= {key: _sublinear(key, every, fits), f"{key}-rate": _with_see(f"{key}-rate", as_claimed)}
     return found
 
 
