@@ -15,7 +15,7 @@ from headgate.analysis.savings import Row, paired
 from headgate.escaping import code
 from headgate.escaping import markdown as escape
 from studies.comparisons import BETTER, BY_AGE, GRIDS, HINDSIGHT, MEASURES, Found, at, budget, gap, rows_of, said, title
-from studies.pages import StudyContent, intervals, table
+from studies.pages import SAID, StudyContent, intervals
 
 OF_MANY_PRICES = ("prices", "prices-lenet")
 SAME_SETTING = ("ablations", *GRIDS)
@@ -33,15 +33,14 @@ def better_content(folder: Path) -> StudyContent:
     }
     ours = [at(rows, "headgate") for rows in shown.values()]
     series = {key: [Estimate(*row[f"closed_{key}"]).scaled(100) for row in ours] for key in MEASURES}
-    shows = "what headgate closes of the gap from constant admission to the oracle (%, 80 % interval)"
-    draw = intervals([title(name) for name in shown], series, shows)
+    draw = intervals([title(name) for name in shown], series, SAID["better"]["shows"])
     tried = {name.removeprefix("hindsight-"): rows for name, rows in rows_of(HINDSIGHT, folder).items()}
     known = {name: {key: in_hindsight(shown[name], rows, key) for key in MEASURES} for name, rows in tried.items()}
     numbers = _numbers(found, shown) | _of_hindsight(shown, known)
     by_age = {name: gap(at(rows, "age-25"), at(rows, "headgate"), "last") for name, rows in rows_of(BY_AGE, folder).items()}
     less = {title(name).removesuffix(", limits by age"): by_age.get(name, "not run") for name in BY_AGE}
     numbers["by_age"] = ", ".join(f"{name} {points}" for name, points in less.items())
-    return StudyContent(_closed_table(shown, known), numbers, draw)
+    return StudyContent(_closed_lines(shown, known), numbers, draw)
 
 
 class InHindsight(NamedTuple):
@@ -91,7 +90,7 @@ def _of_hindsight(shown: Found, known: Known) -> dict[str, Any]:
     return {"searched": len(part), "reached": len(part) - len(short), "surely": surely, "short": listed(short) or "none"}
 
 
-def _closed_table(shown: Found, known: Known) -> str:
+def _closed_lines(shown: Found, known: Known) -> list[list[str]]:
     lines = []
     for name, rows in shown.items():
         headgate, constant, oracle = (at(rows, policy) for policy in ("headgate", "constant", "oracle"))
@@ -107,9 +106,7 @@ def _closed_table(shown: Found, known: Known) -> str:
                 f"{headgate['spend']:.1f} of {headgate['budget']:g}",
             ]
         )
-    closed = [*(f"closed, {key}" for key in MEASURES), "hindsight closes, last"]
-    closed += [f"of what hindsight closes, {key}" for key in MEASURES]
-    return table(["study", "seeds", "best: constant / headgate / oracle (%)", *closed, "money a round"], lines)
+    return lines
 
 
 def _numbers(found: Found, shown: Found) -> dict[str, Any]:
@@ -201,9 +198,10 @@ def leaderboard_content(folder: Path) -> StudyContent:
             place = f"{ranks.index(OURS) + 1} of {len(ranks)}" if OURS in ranks else DASH
             level = f"{sum(not _apart(each) for each in behind.values())} of {len(behind)}"
             less = said(own, with_p=True, bold=_apart(own))
-            lines.append([escape(title(study)), escape(money), _policy(first, rows[first]), level, place, less])
-    header = ["data and model", "budget", f"first by {BY} (%)", "level with it"]
-    header += [f"place of `{OURS}`", f"`{OURS}` less the first"]
+            row, lost = rows[first], rows[first]["diverged"]
+            called = code(first) + (f", {lost} of {row['seeds'] + lost} models lost" if lost else "")
+            ended = f"{called} {plus_minus(Estimate(*row[BY]).scaled(100), 2)}"
+            lines.append([escape(title(study)), escape(money), ended, level, place, less])
     numbers = {
         "by": BY,
         "tables": len(lines),
@@ -211,14 +209,8 @@ def leaderboard_content(folder: Path) -> StudyContent:
         "behind": sum(line[5].startswith("**") for line in lines),
         "policies": len({row["policy"] for rows in found.values() for row in rows}),
     }
-    shows = f"accuracy by {BY} (points, 95 % interval); no mark: {OURS} is first"
-    draw = intervals(names, {f"{OURS} less the first of the table": gaps}, shows)
-    return StudyContent(table(header, lines), numbers, draw)
-
-
-def _policy(name: str, row: Row) -> str:
-    lost = f", {row['diverged']} of {row['seeds'] + row['diverged']} models lost" if row["diverged"] else ""
-    return f"{code(name)}{lost} {plus_minus(Estimate(*row[BY]).scaled(100), 2)}"
+    draw = intervals(names, {f"{OURS} less the first of the table": gaps}, SAID["leaderboard"]["shows"])
+    return StudyContent(lines, numbers, draw)
 
 
 def _apart(gap: Difference | None) -> bool:

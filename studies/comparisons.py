@@ -16,17 +16,12 @@ from headgate.experiment import Experiment
 from headgate.experiment.recipes import read_recipe
 from headgate.records.reader import RunFolder
 from studies import HOME, recipe, study_table
-from studies.pages import compact, of_one_sort, read_numbers
+from studies.pages import SAID, compact, of_one_sort, read_numbers
 
 MEASURES = ("best", "last", "mean")
 GRIDS = ("acdpp-logistic", "acdpp-lenet", "acdpp-cifar10", "acdpp-imagenette")
 """headgate beside ACDPP with a grid of its settings"""
-BETTER = (
-    "mnist", "ablations", "acdpp-logistic", "logistic-helped", "lenet", "acdpp-lenet", "lenet-helped", "cifar10",
-    "acdpp-cifar10", "cifar10-helped", "imagenette", "acdpp-imagenette", "imagenette-helped", "ercot", "brent", "prices",
-    "ercot-lenet", "brent-lenet",
-    "prices-lenet",
-)  # fmt: skip
+BETTER: tuple[str, ...] = tuple(SAID["better"]["comparisons"])
 """policies at equal spend"""
 HINDSIGHT = tuple(f"hindsight-{name}" for name in BETTER if (HOME / f"recipes/better/hindsight-{name}.toml").is_file())
 """schedules with all prices known, and price limits, beside one of these each"""

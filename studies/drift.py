@@ -7,20 +7,14 @@ from headgate.analysis.formatting import listed
 from headgate.analysis.limits import holm
 from headgate.analysis.savings import Row, paired
 from studies.comparisons import Found, clear, gap, rows_of, said, title
-from studies.pages import StudyContent, intervals, table
+from studies.pages import SAID, StudyContent, intervals, table
 
 _TWO = [f"{prices}-{drift}" for prices in ("wandering", "fixed") for drift in ("sudden", "recurring")]
 MOVING = tuple(f"drift-{drift}" for drift in ("sudden", "gradual", "recurring", *_TWO))
 CALM = "drift-calm"
 STREAMS = tuple(f"streams-{each}" for each in ("1", "10", "50", "200", "flow-50", "lenet-1", "lenet-50", "lenet-flow-50"))
 """where the next sample depends on the last one"""
-BESIDE = {
-    "less even": ("whole", "even"),
-    "less constant": ("whole", "constant"),
-    "reservoir": ("reservoir", "headgate"),
-    "class balance": ("class-balanced", "headgate"),
-    "class balance, even": ("even-class-balanced", "even"),
-}
+BESIDE = SAID["drift"]["beside"]
 DRIFT = (*MOVING, CALM, "drift-keeping", *STREAMS)
 OURS, RIVALS = "alert", ("headgate", "constant", "rccda")
 KEYS = {"daily": 100.0, "depth": 100.0, "length": 1.0, "money": 1.0, "last": 100.0}
@@ -40,9 +34,8 @@ def drift_content(folder: Path) -> StudyContent:
     for name, rival in product(MOVING, RIVALS):
         told = (said(gaps[rival, key][name], 2 if scale == 100 else 1, with_p=True) for key, scale in KEYS.items())
         lines.append([names[name], f"`{rival}`", *told])
-    shows = f"{OURS} less each rival: accuracy on the present concepts, mean over rounds (points, 95 % interval)"
     series = {f"less {rival}": list(gaps[rival, "daily"].values()) for rival in RIVALS}
-    draw = intervals(list(names.values()), series, shows)
+    draw = intervals(list(names.values()), series, SAID["drift"]["shows"])
     calm = {row["policy"]: row for row in found[CALM]}
     numbers = {
         "drifts": len(MOVING),
@@ -50,9 +43,8 @@ def drift_content(folder: Path) -> StudyContent:
         "calm": gap(calm[OURS], calm["headgate"], "mean"),
         **{rival: counts(drifts, rival) for rival in RIVALS},
     }
-    header = ["drift", "beside", "daily", "dip", "lasts", "costs", "last"]
     streams, more = dependent(found)
-    return StudyContent(table(header, lines), {**numbers, "streams": streams}, draw, more=f"## Dependent streams\n\n{more}")
+    return StudyContent(lines, {**numbers, "streams": streams}, draw, more=f"## Dependent streams\n\n{more}")
 
 
 def dependent(found: Found) -> tuple[dict[str, str], str]:

@@ -21,16 +21,13 @@ from headgate.errors import DataError
 SAID = words(__file__, "pages.toml")
 """what each page says, by its name"""
 WIDTH = 118
-QUICK_WARNING = (
-    "> **A trial run** (`--quick`): two seeds, a few rounds, logistic regression on the small digits. "
-    "It shows that the chain works; its numbers and verdicts mean nothing."
-)
 
 
 class StudyContent(NamedTuple):
     """What a query finds in the results."""
 
-    table: str
+    lines: Sequence[Sequence[str]]
+    """of the table"""
     numbers: Mapping[str, Any]
     """inside the sentences"""
     draw: Callable[[Path], object] | None = None
@@ -45,11 +42,11 @@ def write_page(name: str, found: StudyContent, folder: Path, quick: bool = False
     said, drawn = SAID[name], folder / f"{name}.svg"
     parts = [
         f"# {said['title']}",
-        QUICK_WARNING if quick else "",
+        SAID["trial"] if quick else "",
         _wrapped(said["purpose"], found),
         _wrapped(" ".join(said["conclusions"]), found),
         f"![{said['figure']}]({drawn.name})" if found.draw else "",
-        f"## {said['heading']}\n\n{found.table}",
+        f"## {said['heading']}\n\n{table(said['columns'], found.lines)}",
         *(_wrapped(each, found) for each in said["notes"]),
         f"## How it was made\n\n{_wrapped(said['made'], found)}",
         wrapped_bullets(found.made),

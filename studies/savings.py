@@ -10,7 +10,7 @@ from headgate.analysis.intervals import Estimate
 from headgate.analysis.savings import Row, Saving, amount, needed, savings
 from headgate.escaping import markdown as escape
 from studies.comparisons import budget, rows_of, title
-from studies.pages import SAID, StudyContent, intervals, read_numbers, runs_of, table
+from studies.pages import SAID, StudyContent, intervals, read_numbers, runs_of
 
 _BOTH = [f"{prices}{net}" for prices in ("ercot", "brent", "night", "tariff") for net in ("", "-lenet")]
 SAVINGS = tuple(f"savings-{each}" for each in ("logistic", "lenet", "cifar10", "imagenette", *_BOTH))
@@ -54,9 +54,8 @@ def savings_content(folder: Path) -> StudyContent:
         made.append(escape(f"{title(name)} ({name}): {runs_of(numbers)}; {'; '.join(numbers['devices'])}"))
     names = [f"{title(each.study)}: {each.called}" for each in found]
     series = {f"of {rival}'s money": [_marked(each.beside[rival]) for each in found] for rival in RIVALS}
-    shows = "what headgate needs for the same accuracy (%, 95 % interval); no mark: unknown"
-    draw = intervals(names, series, shows, line=100.0, most=MOST)
-    return StudyContent(savings_table(found), _numbers(found), draw, made)
+    draw = intervals(names, series, SAID["savings"]["shows"], line=100.0, most=MOST)
+    return StudyContent(_lines(found), _numbers(found), draw, made)
 
 
 def _marked(one: Saving | None) -> Estimate | None:
@@ -97,7 +96,7 @@ def share(one: Saving | None) -> str:
     return f"**{text}**" if judged(one) == "saves" else text
 
 
-def savings_table(found: Sequence[PricedModel]) -> str:
+def _lines(found: Sequence[PricedModel]) -> list[list[str]]:
     """Return what headgate needs of each rival's money, a line for each model and kind of price."""
     lines = []
     for place in found:
@@ -107,5 +106,4 @@ def savings_table(found: Sequence[PricedModel]) -> str:
         seeds, lost = max(row["seeds"] + row["diverged"] for row in place.rows), sum(row["diverged"] for row in place.rows)
         shares = [share(one) for one in place.beside.values()]
         lines.append([escape(place.called), title(place.study), str(seeds), reached, *shares, str(lost)])
-    header = ["prices", "data and model", "seeds", "constant", *(f"of `{rival}`" for rival in RIVALS), "runs broken down"]
-    return table(header, lines)
+    return lines

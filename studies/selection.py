@@ -10,7 +10,7 @@ from headgate.analysis.savings import Row, paired
 from headgate.experiment import load
 from studies import recipe
 from studies.comparisons import Found, at, clear, rows_of, said, title
-from studies.pages import StudyContent, intervals, table
+from studies.pages import SAID, StudyContent, intervals, table
 
 SELECTION = tuple(f"looking-{net}{drift}" for net in ("", "lenet-", "cifar10-") for drift in ("calm", "sudden"))
 NEAR = 0.2
@@ -43,8 +43,6 @@ def selection_content(folder: Path) -> StudyContent:
             for rule, row in tried.items():
                 told = [said(own[rule]) for own in gaps]
                 lines.append([title(name), many, rule, *told, f"{bought(row):.0f}", f"{row['N']:.0f}"])
-    header = ["data, model and drift", "how many", "which to buy", "best or daily (points)", "last (points)", "bought", "N"]
-    shows = "less the same policy with a random choice: best model, or accuracy day by day under drift (points)"
     numbers = {
         "window": data.window,
         "look": f"{data.look:g}",
@@ -53,7 +51,7 @@ def selection_content(folder: Path) -> StudyContent:
         "ahead": "; ".join(ahead),
         **choices(rows_of(CHOOSING, folder)),
     }
-    return StudyContent(table(header, lines), numbers, intervals(places, series, shows))
+    return StudyContent(lines, numbers, intervals(places, series, SAID["selection"]["shows"]))
 
 
 def _trained_on(policy: str, rows: Sequence[Row]) -> str:
@@ -76,10 +74,8 @@ def choices(found: Found) -> dict[str, object]:
                 told += [said(gain), said(gap)]
                 gaps.append(gap.mean)
             lines.append([*told, str(named["adaptive"]["seeds"])])
-    header = ["data and model", "prices", "margin less lots, best", "adaptive less the better, best"]
-    header += ["margin less lots, last", "adaptive less the better, last", "seeds"]
-    near = sum(gap >= -NEAR for gap in gaps)
-    return {"choices": table(header, lines), "worst": f"{-min(gaps):.2f}", "near": near, "cells": len(gaps)}
+    made, near = table(SAID["selection"]["choices_columns"], lines), sum(gap >= -NEAR for gap in gaps)
+    return {"choices": made, "worst": f"{-min(gaps):.2f}", "near": near, "cells": len(gaps)}
 
 
 def bought(row: Row) -> float:

@@ -18,25 +18,19 @@ from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import UNRECORDED, facts_of, this_code, write
 from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
-from studies.pages import SAID, StudyContent, compact, of_one_sort, read_numbers, runs_of, table, wrapped_bullets
+from studies.pages import SAID, StudyContent, compact, read_numbers, runs_of, wrapped_bullets
 from studies.paper.batches import NAMES, RELEASED, WHOLE, WRITTEN, about, batches
 from studies.paper.claims import ClaimRow, finding_of, judge_all, row_to_json
 from studies.paper.outcomes import curves_csv, policy_numbers, read_control, sides_of
 from studies.paper.theory_claims import THEORY, Findings, rules_id, theory_rows
 from studies.paper.verdicts import NOT_RUN, Finding
-from studies.theory.rates import FITS, AtHorizon, Fit, MeasuredRates, draw_rates, fit_lines
+from studies.theory.rates import AtHorizon, Fit, MeasuredRates, draw_rates, fit_lines
 
 COMMAND = "python -m studies reproduce"
 POLICIES, FLAVOURS = SAID["paper"]["policies"], SAID["paper"]["flavours"]
 """what they are called, by their names and by run folder; a curve has the colour of its policy's place"""
 PRECISE = ("×", "exponent", "points below", "left", "Spearman", "η")
 """units whose numbers want two digits"""
-
-
-def check_results(folder: Path, quick: bool) -> None:
-    """Refuse to mix a trial run with real results."""
-    for name in (*NAMES, THEORY):
-        of_one_sort(folder / f"{name}.json", quick)
 
 
 def _command(name: str, quick: bool) -> str:
@@ -100,10 +94,9 @@ def paper_content(results: Path) -> StudyContent:
             shares = Estimate(*one["accuracy"]).scaled(100), Estimate(*one["spend"]).scaled(100 / one["budget"])
             fullest = f"{percent(one['fullest_mean'])} / {percent(one['fullest_peak'])}"
             lines.append([*called, str(one["seeds"]), *map(interval, shares), fullest])
-    header = ["data", "flavour", "policy", "seeds", "accuracy (%)", "money (% of the budget)", "fullest client: mean / peak"]
     judged, _, _ = judged_claims(results)
     numbers = {name: _in_short(name, judged) if name in found else "" for name in NAMES}
-    return StudyContent(table(header, lines), numbers, partial(draw_curves, results=results), _made(found.values()))
+    return StudyContent(lines, numbers, partial(draw_curves, results=results), _made(found.values()))
 
 
 def _in_short(name: str, judged: Sequence[ClaimRow]) -> str:
@@ -156,7 +149,7 @@ def theory_content(results: Path) -> StudyContent:
     within = Counter(fit.holds for fit in fits)
     spans = f"{points[0].T:,} to {points[-1].T:,}"
     said = {**told, "within": within[True], "fits": len(fits), "spans": spans}
-    return StudyContent(table(FITS, fit_lines(fits)), said, partial(draw_rates, rates), _made([numbers]))
+    return StudyContent(fit_lines(fits), said, partial(draw_rates, rates), _made([numbers]))
 
 
 # all claims
@@ -186,12 +179,14 @@ def claims_content(results: Path) -> StudyContent:
         [row.claim, row.paper, *(cell for side in (row.written, row.released) for cell in (_value(side), _verdict(side)))]
         for row in judged
     ]
-    counts = {side: _counts(theirs, side) for side in (WRITTEN, RELEASED)}
+    counts = dict[str, str]()
+    for side in (WRITTEN, RELEASED):
+        kinds = Counter(verdict_kind(getattr(row, side).verdict) for row in theirs)
+        counts[side] = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     numbers = {"claims": len(theirs), "tests": tests["tests"], "alpha": f"{tests['alpha']:.2g}", **counts}
-    header = ["claim", "paper", "as written", "verdict", "as released", "verdict"]
     departures = wrapped_bullets(_departures(found))
     more = f"## Where our runs depart from the text\n\n{departures}" if departures else ""
-    return StudyContent(table(header, lines), numbers, None, _made(found.values()), more)
+    return StudyContent(lines, numbers, None, _made(found.values()), more)
 
 
 def keep_claims(results: Path) -> list[Path]:
@@ -201,11 +196,6 @@ def keep_claims(results: Path) -> list[Path]:
     made_by = [{key: own[key] for key in facts} for own in found.values()]
     kept = {"made_by": made_by, **tests, "claims": [row_to_json(row) for row in judged]}
     return write(results, {"claims.json": compact(kept)})
-
-
-def _counts(rows: Sequence[ClaimRow], flavour: str) -> str:
-    counted = Counter(verdict_kind(getattr(row, flavour).verdict) for row in rows)
-    return ", ".join(f"{count} {kind}" for kind, count in sorted(counted.items()))
 
 
 def verdict_kind(verdict: str) -> str:

@@ -70,13 +70,13 @@ def of_rates(rates: MeasuredRates) -> Findings:
     found = {name: _exponent(fit, name) for name, fit in fits.items()}
     for key, name in (("sublinear", "regret"), ("vio-sublinear", "cost_violation")):
         if name in fits:
-            found[key] = _sublinear(key, [rates], name)
+            found[key] = _sublinear(key, [rates], [fits[name]])
     return _as_written(found, RELEASED_RATES)
 
 
 def _as_written(found: Mapping[str, Finding], why: str) -> Findings:
     """With the reason why they cannot be tested as released."""
-    return {key: (finding, _untestable(why)) for key, finding in found.items()}
+    return {key: (finding, Finding(UNTESTABLE, note=why)) for key, finding in found.items()}
 
 
 # rates and formulas
@@ -102,26 +102,16 @@ def _with_see(key: str, found: Finding) -> Finding:
     return replace(found, note=joined(found.note, _see(key))) if found.verdict == FAILS else found
 
 
-def _sublinear(key: str, every: Sequence[MeasuredRates], name: str) -> Finding:
+def _sublinear(key: str, every: Sequence[MeasuredRates], fits: Sequence[Fit]) -> Finding:
     """The largest exponent, beside 1; one that there is not counts as well. What to read beside it stands in any case."""
-    fits = _fits(every, name)
     none = {True: HOLDS, False: UNDECIDED, None: UNDECIDED}
     verdicts = [decide(fit.value, 1.0, above=False) if fit.value else none[fit.holds] for fit in fits]
     found = _worst(every, fits, verdicts)
     return replace(found, note=joined(found.note, _see(key)))
 
 
-def _as_claimed(key: str, every: Sequence[MeasuredRates], name: str) -> Finding:
-    """Each exponent beside its own line; shown is the one that is farthest above it."""
-    fits = _fits(every, name)
-    return _with_see(key, _worst(every, fits, [VERDICTS[fit.holds] for fit in fits], lines=True))
-
-
-def _fits(every: Sequence[MeasuredRates], name: str) -> list[Fit]:
-    return [fit for one in every for fit in one.fits if fit.quantity == name]
-
-
 def _worst(every: Sequence[MeasuredRates], fits: Sequence[Fit], verdicts: Sequence[str], lines: bool = False) -> Finding:
+    """The largest exponent, or with `lines` the one farthest above its own line; each is in the note."""
     said = []
     for one, fit in zip(every, fits, strict=True):
         shown = (fit.why or "none") if fit.exponent is None else f"{fit.exponent:.2f}"
@@ -138,10 +128,11 @@ def _worst(every: Sequence[MeasuredRates], fits: Sequence[Fit], verdicts: Sequen
 
 def of_any_setting(every: Sequence[MeasuredRates]) -> dict[str, Finding]:
     """What is claimed for any γ and φ, of those that were tried."""
-    found = {}
+    found = dict[str, Finding]()
     for key, name in (("any-regret", "regret"), ("any-vio", "cost_violation")):
-        found[key] = _sublinear(key, every, name)
-        found[f"{key}-rate"] = _as_claimed(f"{key}-rate", every, name)
+        fits = [fit for one in every for fit in one.fits if fit.quantity == name]
+        as_claimed = _worst(every, fits, [VERDICTS[fit.holds] for fit in fits], lines=True)
+        found |= {key: _sublinear(key, every, fits), f"{key}-rate": _with_see(f"{key}-rate", as_claimed)}
     return found
 
 
@@ -267,10 +258,6 @@ def _exact(value: float, kept: bool, unit: str, *notes: str) -> Finding:
     return Finding(HOLDS if kept else FAILS, Estimate(value, value, value), unit, note)
 
 
-def _untestable(why: str) -> Finding:
-    return Finding(UNTESTABLE, note=why)
-
-
 # Theorem 1 beside runs
 
 
@@ -284,14 +271,14 @@ def of_runs(runs: Sequence[ExcessRisk]) -> Findings:
         "η·L (range over data)",
         f"largest on {where}; the theorem states no such condition",
     )
-    one_order = _untestable("one order of all policies, the released one among them: see as written")
+    one_order = Finding(UNTESTABLE, note="one order of all policies, the released one among them: see as written")
     return {
         "inequality": (sides[0][0], sides[1][0]),
         "informative": (sides[0][1], sides[1][1]),
         "ranks": (_ranks(runs, lambda stage: stage.points), one_order),
         "ranks-equal": (_ranks(runs, at_equal_spend), one_order),
         "mismatch": (_mismatch(runs, released=False), _mismatch(runs, released=True)),
-        "step_size": (step, _untestable("these runs train alike in both flavours")),
+        "step_size": (step, Finding(UNTESTABLE, note="these runs train alike in both flavours")),
     }
 
 
@@ -336,7 +323,7 @@ def _ranks(runs: Sequence[ExcessRisk], of: Callable[[Stage], Sequence[Point]]) -
             if len(points) > 2:
                 values.append((surrogate_ranks(points), f"{run.name}, η = {stage.lr:g}, {len(points)} points"))
     if not values:
-        return _untestable("too few points")
+        return Finding(UNTESTABLE, note="too few points")
     value, where = min(values, key=lambda each: each[0].mean)
     rest = ", ".join(f"{each.mean:.2f}" for each, _ in values)
     return Finding(decide(value, STRONG), value, "Spearman", f"least of {rest}: {where}")

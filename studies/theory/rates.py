@@ -201,7 +201,6 @@ def _slope(T: Floats, value: Floats) -> float:
 
 
 SHOWN = SAID["theory"]["quantities"]
-FITS = ["quantity", "claim", "allowed", "measured exponent of T (range)", "within"]
 
 
 def fit_lines(fits: Sequence[Fit]) -> list[list[str]]:

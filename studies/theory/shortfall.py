@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -42,18 +41,12 @@ HORIZONS, SEEDS = (100, 1000, 10_000), 100
 BUFFERS, BUDGET = np.array([8, 9, 10, 11, 12] * 2), 55.0
 
 
-class Ceiling(NamedTuple):
-    """The fixed limit that spends the budget on average, and what it buys a round."""
-
-    limit: float
-    samples: float
-
-
-def ceiling(places: float, budget: float, low: float = LOW, high: float = HIGH) -> Ceiling:
-    """For prices even from `low` to `high`: m(θ) = (θ² − low²)/2(high − low)."""
+def ceiling(places: float, budget: float, low: float = LOW, high: float = HIGH) -> tuple[float, float]:
+    """The fixed limit that spends the budget on average, and what it buys a round, for prices even from `low` to `high`:
+    m(θ) = (θ² − low²)/2(high − low)."""
     limit = float(np.sqrt(low**2 + 2 * (high - low) * budget / places))
     assert low < limit < high, "money is not short"
-    return Ceiling(limit, places * (limit - low) / (high - low))
+    return limit, places * (limit - low) / (high - low)
 
 
 def proven(places: float, budget: float, low: float = LOW, high: float = HIGH) -> tuple[float, int]:
@@ -66,14 +59,14 @@ def proven(places: float, budget: float, low: float = LOW, high: float = HIGH) -
 
 def sharp(places: float, budget: float, low: float = LOW, high: float = HIGH) -> float:
     """κ of the theorem's third part: the variance of what a place costs, over θ*³·f(θ*)."""
-    limit = ceiling(places, budget, low, high).limit
+    limit, _ = ceiling(places, budget, low, high)
     variance = (limit**3 - low**3) / (3 * (high - low)) - (budget / places) ** 2
     return float(places * variance * (high - low) / limit**3)
 
 
 def short(price: NDArray[np.float64], bought: NDArray[np.int64], places: float, budget: float) -> NDArray[np.float64]:
     """What each run is short of the ceiling, (R,), by the identity (I): wrong purchases, and money left."""
-    limit = ceiling(places, budget).limit
+    limit, _ = ceiling(places, budget)
     worth = 1 - price / limit
     wrong = (places * np.maximum(worth, 0.0) - bought * worth).sum(axis=-1)
     return np.asarray(wrong + (budget * price.shape[-1] - (price * bought).sum(axis=-1)) / limit)

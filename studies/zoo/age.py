@@ -21,6 +21,7 @@ from headgate.control.types import Arrays, Floats, System, View
 STEPS = np.geomspace(0.25, 4.0, 9)
 """prices of age that are tried in a round, relative to the last round's"""
 QUANTILES, IMPROVEMENTS = 128, 6
+"""of the prices seen, that limits are made for; and rounds of policy iteration"""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,7 +46,9 @@ class Age(BudgetedPolicy):
         mean = np.maximum(memory["prices"].sum(axis=-1) / remembered(memory), np.finfo(np.float64).tiny)
         guess = mean / np.maximum(mean / spend, 1.0) ** (1 + self.power)
         kappa = np.where(memory["age_price"] > 0, memory["age_price"], guess)[:, None] * STEPS
-        tried = age_limits(quantiles(memory), kappa, self.power)
+        place = ((np.arange(QUANTILES) + 0.5) / QUANTILES * remembered(memory)[:, None]).astype(np.int64)
+        quantiles = np.take_along_axis(np.sort(seen_prices(memory), axis=-1), place, axis=-1)
+        tried = age_limits(quantiles, kappa, self.power)
         at, up = np.arange(len(price)), np.clip((tried.spend < spend[:, None]).sum(axis=-1), 1, STEPS.size - 1)
         low, high = tried.spend[at, up - 1], tried.spend[at, up]
         part = np.clip(np.divide(spend - low, high - low, out=np.ones_like(spend), where=high > low), 0.0, 1.0)
@@ -53,12 +56,6 @@ class Age(BudgetedPolicy):
         ages = np.minimum(wear.ages(memory["renewed"], view.t), wear.LONGEST) - 1
         share = (price[:, None] <= np.take_along_axis(limit, ages, axis=-1)).mean(axis=-1)
         return share, {**memory, "age_price": kappa[at, up - 1] ** (1 - part) * kappa[at, up] ** part}
-
-
-def quantiles(memory: Arrays) -> Floats:
-    """Of the prices seen, ascending, (R, QUANTILES)."""
-    place = ((np.arange(QUANTILES) + 0.5) / QUANTILES * remembered(memory)[:, None]).astype(np.int64)
-    return np.take_along_axis(np.sort(seen_prices(memory), axis=-1), place, axis=-1)
 
 
 class AgeLimits(NamedTuple):

@@ -1,5 +1,5 @@
-"""Where the paper's text cannot be taken literally: the numbers that show it, `shows_N_...` those of erratum N, each under what
-it is."""
+"""Where the paper's text cannot be taken literally: the numbers that show it. `shows_N_...` returns those of erratum N, in the
+order of `shown` in errata.toml, which says what each of them is."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from headgate.theory.bound import (
 from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
 
 Floats = NDArray[np.float64]
-Numbers = dict[str, float]
+Numbers = Sequence[float]
 
 k = BoundConstants()
 K, RATE, MEMORY, BUDGET = 10, 10.0, 100.0, 55.0
@@ -49,46 +49,34 @@ def printed_uniformity(K: int, t: ArrayLike) -> Floats:
 
 
 def shows_1_uniformity_of_constant_admission() -> Numbers:
-    exact, printed = kstep_uniformity(np.ones(20), 5)[-1], printed_uniformity(5, 20)
-    return {"by definition, K = 5, t = 20": float(exact), "as printed": float(printed)}
+    return float(kstep_uniformity(np.ones(20), 5)[-1]), float(printed_uniformity(5, 20))
 
 
 def shows_2_uniformity_before_round_K() -> Numbers:
     t, age = 3, np.arange(1, K)
     first, second = (K - age).sum(), (K**2 - age**2).sum()
-    return {
-        "by definition, K = 10, t = 3": 6**2 / (3 * 14),
-        "sums from round 1": float(kstep_uniformity(np.ones(t), K)[-1]),
-        "sums from round t − K + 2 = −5": float((K * t - first) ** 2 / (t * (K**2 * t - second))),
-    }
+    from_before = float((K * t - first) ** 2 / (t * (K**2 * t - second)))
+    return 6**2 / (3 * 14), float(kstep_uniformity(np.ones(t), K)[-1]), from_before
 
 
 def shows_3_generalisation_below_pdim() -> Numbers:
     """All functions from 106 points to {0, B}, the points equally likely: Pdim = 106, and 39 samples leave some unseen."""
     pdim, N = 106, 39
-    return {
-        "sup of the gap in units of B, Pdim = 106, N = 39": (1 - 1 / pdim) ** N,
-        "Lemma 6 as printed": 10 * float(printed_gap(N, pdim)),
-        "with max(N, Pdim)": 10 * float(printed_gap(pdim, pdim)),
-        "printed at N = 50 over N = 100, Pdim = 100": float(printed_gap(50, 100) / printed_gap(100, 100)),
-    }
+    printed, extended = (10 * float(printed_gap(samples, pdim)) for samples in (N, pdim))
+    return (1 - 1 / pdim) ** N, printed, extended, float(printed_gap(50, 100) / printed_gap(100, 100))
 
 
 def shows_15_roots_before_round_K() -> Numbers:
     rho, t = 0.9, 3
-    return {
-        "under the root of eq:ck-bound-detail, K = 10, t = 3": 1 / MEMORY - 1 / (RATE * t * float(ck_uniformity(K, t))),
-        "Λ_min(t − K) of eq:pC-upper-explicit, ρ = 0.9": RATE * (1 - rho ** (t - K)),
-    }
+    return 1 / MEMORY - 1 / (RATE * t * float(ck_uniformity(K, t))), RATE * (1 - rho ** (t - K))
 
 
 def shows_17_effective_sizes_below_memory() -> Numbers:
-    found: Numbers = {}
+    t, found = np.arange(1, 200), []
     for K in (10, 20):
-        t = np.arange(1, 200)
         n, N = ck_counts(K, 1.0, t)
         below = t[N * ck_uniformity(K, t) < n * (1 - 1e-12)]
-        found |= {f"first round with N_eff < n, K = {K}": float(below[0]), f"last, K = {K}": float(below[-1])}
+        found += [float(below[0]), float(below[-1])]
     return found
 
 
@@ -103,7 +91,7 @@ def stale_over_fresh(k: BoundConstants, T: int) -> float:
 
 
 def shows_18_staleness_against_freshness() -> Numbers:
-    return {f"bound of stale over fresh samples, T = {T:,}": stale_over_fresh(FRESH, T) for T in (50, 100_000)}
+    return [stale_over_fresh(FRESH, T) for T in (50, 100_000)]
 
 
 def shows_19_variance_of_the_difference() -> Numbers:
@@ -111,10 +99,7 @@ def shows_19_variance_of_the_difference() -> Numbers:
     t = np.arange(1, 10_001)
     n, N = ck_counts(K, 1.0, t)
     true, printed = (variance(n, N * ck_uniformity(K, t)) for variance in (exact_mismatch, mismatch))
-    return {
-        "true over printed, K = 10, t = 100": float(true[99] / printed[99]),
-        **{f"summed to T = {T:,}": float(true[:T].sum() / printed[:T].sum()) for T in (100, 1000, 10_000)},
-    }
+    return [float(true[99] / printed[99]), *(float(true[:T].sum() / printed[:T].sum()) for T in (100, 1000, 10_000))]
 
 
 def exact_mismatch(n: ArrayLike, n_eff: ArrayLike) -> Floats:
@@ -137,18 +122,14 @@ def shows_20_two_mixtures() -> Numbers:
     shares, N = np.array([8, 12]) / 20, 1_000_000
     theta = np.linspace(0, 1, 101)
     gap = float(np.abs(0.5 - (shares[0] * theta + shares[1] * (1 - theta))).max())
-    return {"sup of the gap in units of B, however large N": gap, "Lemma 6, N = 1,000,000": 10 * float(printed_gap(N, 1))}
+    return gap, 10 * float(printed_gap(N, 1))
 
 
 def shows_31_supremum_inside_the_mean() -> Numbers:
     """Oracle, n = 1, N = 2: at each of two parameters a gradient's noise is ±σ, independently."""
     apart = [max((a - b) ** 2, (x - y) ** 2) / 4 for a, b, x, y in product((-1, 1), repeat=4)]
     at_one = [(a - b) ** 2 / 4 for a, b in product((-1, 1), repeat=2)]
-    return {
-        "E sup over two parameters, in units of σ²": float(np.mean(apart)),
-        "E at either": float(np.mean(at_one)),
-        "1/n − 1/N_eff": float(mismatch(1, 2)),
-    }
+    return float(np.mean(apart)), float(np.mean(at_one)), float(mismatch(1, 2))
 
 
 # Lemma 5 and the constant of Theorem 1: the optimisation recursion
@@ -159,21 +140,16 @@ def shows_24_minimum_of_the_wrong_objective() -> Numbers:
     eta, z = 0.01, 0.5
     c = local_constants(G=1.5, L=1.0, D=2.0, E=1)
     of_sample, least = z**2 / 2, 0.0
-    return {
-        "‖θ(2) − θ*‖²": (eta * z) ** 2,
-        "eq:opt-recursion-app": float(distance_recursion(0.0, of_sample - least, 0.0, eta, 2.0, c)),
-        "with F̂_all(θ*) for its minimum": float(distance_recursion(0.0, 0.0, 0.0, eta, 2.0, c)),
-    }
+    printed, mended = (float(distance_recursion(0.0, gap, 0.0, eta, 2.0, c)) for gap in (of_sample - least, 0.0))
+    return (eta * z) ** 2, printed, mended
 
 
 def shows_25_steps_of_a_round() -> Numbers:
     """ℓ = 1 + z·θ on [−1, 1], z = ±1: F_P is constant, so θ(1) = 0 is a θ*. E steps of η = 0.1 on one sample."""
-    eta = 0.1
-    found: Numbers = {}
+    eta, found = 0.1, []
     for E in (2, 3, 10):
         c = local_constants(G=1.0, L=0.0, D=2.0, E=E)
-        found[f"‖θ(2) − θ*‖², E = {E}"] = (E * eta) ** 2
-        found[f"recursion with F̂_all(θ*), E = {E}"] = float(distance_recursion(0.0, 0.0, 0.0, eta, 2.0, c))
+        found += [(E * eta) ** 2, float(distance_recursion(0.0, 0.0, 0.0, eta, 2.0, c))]
     return found
 
 
@@ -182,18 +158,14 @@ def shows_26_without_convexity() -> Numbers:
     eta, G, L, D = 0.01, pi / 2, pi**2 / 2, 2.0
     gap = 1.0
     after = float(distance_recursion(1.0, gap, 0.0, eta, D, local_constants(G, L, D, E=1)))
-    return {"‖θ(2) − θ*‖², where θ* = 1": 1.0, "recursion": after, "excess risk of every round": gap}
+    return 1.0, after, gap
 
 
 def shows_27_constant_inside_the_sum() -> Numbers:
     G = D = 1.0
     eta, C1 = np.geomspace(1e-4, 1e4, 100_001), local_constants(G, 0.0, D, E=1).C1
     every_round, once = (float((D**2 / (2 * eta * T) + eta * C1 / 2).min()) for T in (1, 10_000))
-    return {
-        "least C_2 of any η over G·D, D²/2η in every round": every_round,
-        "√5": sqrt(5),
-        "D²/2η once in T = 10,000 rounds": once,
-    }
+    return every_round, sqrt(5), once
 
 
 def shows_33_weights_of_the_server() -> Numbers:
@@ -205,24 +177,15 @@ def shows_33_weights_of_the_server() -> Numbers:
     weights = memory_proportional_weight(alpha, 10 * alpha)
     best, rest = alpha[1], weights[1]  # where F_P is least, and where the weighted steps come to rest
     away, gap = float((rest - best) ** 2), float((rest - best) ** 2 / 2)
-    return {
-        "weight of client 1": float(weights[0]),
-        "its share in memory and target": float(alpha[0]),
-        "‖θ(t+1) − θ*‖² where steps come to rest": away,
-        "recursion": float(distance_recursion(away, gap, 0.0, eta, 1.0, local_constants(1.0, 1.0, 1.0, E=1))),
-        "excess risk of every later round": gap,
-    }
+    recursion = float(distance_recursion(away, gap, 0.0, eta, 1.0, local_constants(1.0, 1.0, 1.0, E=1)))
+    return float(weights[0]), float(alpha[0]), away, recursion, gap
 
 
 def shows_37_two_islands() -> Numbers:
     """Θ = [0, 1] ∪ [2, 3], loss 1 on the first and 0 on the second: G = σ = 0, Pdim = 1, D = 3; 100 fresh samples, η = 10."""
     D, eta, T, memory = 3.0, 10.0, 10_000, 100
     N = memory * np.arange(1, T + 1)
-    return {
-        "excess risk of 10,000 rounds from θ(1) = 0": float(T),
-        "Theorem 1 as printed, D²/2η in every round": float(T * D**2 / (2 * eta) + 10 * printed_gap(N, 1).sum()),
-        "G·D": 0.0,
-    }
+    return float(T), float(T * D**2 / (2 * eta) + 10 * printed_gap(N, 1).sum()), 0.0
 
 
 # the rule and its settings: first decision, argmin, whole samples, Corollary 2, memory
@@ -235,20 +198,19 @@ def printed_penalty(n: Floats, N: Floats, k: BoundConstants) -> Floats:
 
 
 def shows_4_first_decision() -> Numbers:
-    found: Numbers = {}
+    found = []
     for rho in (0.9, 0.99, 0.999):
         lo, hi = (float(x) for x in c.admission_interval(1, 10.0, rho))
         x = np.linspace(lo, hi, 200_001)
-        found[f"Λ(1) with N(0) = Pdim, ρ = {rho}"] = float(x[np.nanargmin(printed_penalty(x, x + k.pdim, k))])
-        found[f"Λ(1) with N(0) = 0, ρ = {rho}"] = float(x[np.nanargmin(printed_penalty(x, x, k))])
+        found += [float(x[np.nanargmin(printed_penalty(x, x + N0, k))]) for N0 in (k.pdim, 0.0)]
     flat = np.linspace(1.0, 100.0, 1001)
-    found["max(N, Pdim), N(0) = 0: highest less lowest J(1) on [1, 100]"] = float(np.ptp(penalty(flat, flat, k)))
-    return found | {
-        "spend in % of C, T = 100, N(0) = Pdim": 100 * spend_share(printed_penalty, k.pdim),
-        "max(N, Pdim), N(0) = 0, the largest minimiser": 100 * spend_share(penalty, 0.0),
-        "the smallest": 100 * spend_share(penalty, 0.0, largest=False),
-        "as printed, N(0) = 0": 100 * spend_share(printed_penalty, 0.0),
-    }
+    shares = [
+        spend_share(printed_penalty, k.pdim),
+        spend_share(penalty, 0.0),
+        spend_share(penalty, 0.0, largest=False),
+        spend_share(printed_penalty, 0.0),
+    ]
+    return [*found, float(np.ptp(penalty(flat, flat, k))), *(100 * share for share in shares)]
 
 
 def spend_share(p: Callable[[Floats, Floats, BoundConstants], Floats], N0: float, largest: bool = True) -> float:
@@ -270,74 +232,60 @@ def shows_5_two_minima() -> Numbers:
     x = np.linspace(0, 400, 400_001)
     J = 8.0 * x + printed_penalty(5 + x, 100 + x, BoundConstants(D=30.0))
     inner = np.flatnonzero((J[1:-1] < J[:-2]) & (J[1:-1] < J[2:])) + 1
-    return {"local minima": float(len(inner)), **{f"J at Λ = {x[i]:.1f}": float(J[i]) for i in inner}}
+    return [float(len(inner)), *map(float, J[inner])]
 
 
 def shows_6_rounds_without_whole_samples() -> Numbers:
     lo, hi = c.admission_interval(np.arange(1, 200), 100 / 11, 0.9)
-    first = 1 + int(np.argmax(np.floor(hi) < lo))
-    return {"first round whose interval holds no whole number, Λ̄ = 100/11, ρ = 0.9": float(first)}
+    return [1.0 + int(np.argmax(np.floor(hi) < lo))]
 
 
 def shows_7_floor_of_corollary_2() -> Numbers:
     full, budget = 5.5 * MEMORY, 60.0
     up, down = c.optimal_K(5.5, [MEMORY], budget)
-    return {
-        "c̄·B̄/C": full / budget,
-        f"spend a round with K = {down.K} and full buffers, C = 60": full / down.K,
-        f"with K = {up.K}": full / up.K,
-    }
+    return full / budget, full / down.K, full / up.K
 
 
 def shows_8_two_step_sizes() -> Numbers:
     """Constant admission with η̃ = η/2. Ω_1 is Corollary 1's bound, the same for both, less Σ p."""
     n, N = ck_counts(K, RATE, np.arange(1, 10_001))
     less = penalty(n, N, k) - penalty(n, N, replace(k, eta_tilde=k.eta / 2))
-    return {f"Ω_1 with η̃ = η/2 less Ω_1 with η̃ = η, T = {T:,}": float(less[:T].sum()) for T in (1000, 10_000)}
+    return [float(less[:T].sum()) for T in (1000, 10_000)]
 
 
 def shows_9_all_to_one_client() -> Numbers:
     """Two buffers of 50, Λ̄ = 10, K = 10, T = 100: J depends on the total alone."""
-    T, rates = 100, {"even": (5, 5), "all to one": (10, 0)}
-    held = {name: [c.held(np.full(T, rate), K).sum() for rate in both] for name, both in rates.items()}
-    return {f"Vio_B, {name}": c.buffer_violation([both], [50, 50], T) for name, both in held.items()}
+    T, even, to_one = 100, (5, 5), (10, 0)
+    held = ([c.held(np.full(T, rate), K).sum() for rate in both] for both in (even, to_one))
+    return [c.buffer_violation([both], [50, 50], T) for both in held]
 
 
 def shows_11_counted_twice() -> Numbers:
     admitted, K, rate = [7, 3, 5, 11], 2, 10
     n = [7, 10, 8, 16]
     t = 3  # the fourth round
-    return {
-        "n^C of the fourth round, counted": float(c.comparison_counts(admitted[t - 1], 15, rate)[0]),
-        "as printed": float(n[t] - admitted[t - K] + rate),
-        "with n(t − 1)": float(n[t - 1] - admitted[t - K] + rate),
-    }
+    printed, mended = (float(before - admitted[t - K] + rate) for before in (n[t], n[t - 1]))
+    return float(c.comparison_counts(admitted[t - 1], 15, rate)[0]), printed, mended
 
 
 def shows_36_dropped_before_or_after_training() -> Numbers:
     """Λ̄ = 10 a round; a sample whose age is K = 10 is dropped before the round's training, or after it."""
-    K, rate = 10, 10
-    found: Numbers = {}
+    K, rate, found = 10, 10, []
     for order in ("after", "before"):
         ages: list[int] = []  # of the samples of each round that are in memory
         for _ in range(3 * K):
             trained = [age for age in (*(age + 1 for age in ages), 1) if order == "after" or age != K]
             ages = [age for age in trained if age != K]
-        found[f"uses of a sample that is dropped {order} training"] = float(max(trained))
-        found[f"n(t), dropped {order} training"] = float(rate * len(trained))
-    return found | {"n of eq:ck-training-size": float(ck_counts(K, rate, 100)[0])}
+        found += [float(max(trained)), float(rate * len(trained))]
+    return [*found, float(ck_counts(K, rate, 100)[0])]
 
 
 def shows_23_another_K() -> Numbers:
     """K = 9 beside Corollary 2's K = 10, Λ̄ = 10, B̄ = 100."""
-    T, (Ts, _, over) = 100_000, after_a_burst()
+    T, (_, _, over) = 100_000, after_a_burst()
     more = c.ck_bound(9, 10.0, T, k)[T // 2 :] - c.ck_bound(10, 10.0, T, k)[T // 2 :]
-    return {
-        "regret a round with K = 9 less with K = 10, constant admission, rounds 50,001 to 100,000": float(more.mean()),
-        "Dσ(1/√90 − 1/√100) + ησ²(1/90 − 1/100)": k.D * k.sigma * (90**-0.5 - 0.1) + k.eta * k.sigma**2 * (1 / 90 - 0.01),
-        **{f"Vio_B of ACDPP with K = 10, γ = 0.1, φ = 0.9, T = {T:,}": x for T, x in zip(Ts, over, strict=True)},
-        "Vio_B of no rule exceeds, ρ = 0.9, any T": c.occupancy_ceiling(100.0, 0.9),
-    }
+    limit = k.D * k.sigma * (90**-0.5 - 0.1) + k.eta * k.sigma**2 * (1 / 90 - 0.01)
+    return [float(more.mean()), limit, *over, c.occupancy_ceiling(100.0, 0.9)]
 
 
 # Lemmas 1 to 4, Theorems 2 and 3 and the remarks: signs, ceilings, orders
@@ -354,7 +302,7 @@ def shows_10_sign_of_omega_1() -> Numbers:
     p = c.ck_penalty_ceiling(K, RATE, rho, T, k)
     regret = float(c.regret(p + 1000.0, c.oracle_bound([MEMORY], T, k)))
     first, rest = float(c.omega1(p + 1000.0, p)), c.omega2(K, RATE, rho, T, k) + c.omega3(K, RATE, [MEMORY], T, k)
-    return {"regret": regret, "−Ω_1 + Ω_2 + Ω_3": rest - first, "+Ω_1 + Ω_2 + Ω_3": rest + first}
+    return regret, rest - first, rest + first
 
 
 def shows_12_ceiling_that_is_too_low() -> Numbers:
@@ -363,11 +311,8 @@ def shows_12_ceiling_that_is_too_low() -> Numbers:
     lo, hi = c.admission_interval(np.arange(1, T + 1), RATE, 0.9)
     admitted = np.where(np.arange(T) < 3, hi, lo)
     n, N = c.comparison_counts(admitted[T - K : T - 1].sum(), admitted[: T - 1].sum(), RATE)
-    return {
-        "p^CK(25)": float(penalty(n, N, low_loss)),
-        "p̄^CK(25) as printed": float(c.ck_penalty_ceiling(K, RATE, 0.9, T, low_loss)[-1]),
-        "p̄^CK(25) with Σ Λ_max in 1/N": float(repaired_ceiling(K, RATE, 0.9, T, low_loss)[-1]),
-    }
+    printed, mended = (float(p(K, RATE, 0.9, T, low_loss)[-1]) for p in (c.ck_penalty_ceiling, repaired_ceiling))
+    return float(penalty(n, N, low_loss)), printed, mended
 
 
 def repaired_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> Floats:
@@ -381,12 +326,10 @@ def repaired_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants)
 
 def shows_13_drift_constants_in_all() -> Numbers:
     """Σ_t B_t with prices up to 10 and ρ = 1 − T^−φ."""
-    Ts = [1000, 10_000, 100_000]
-    found: Numbers = {}
+    Ts, found = [1000, 10_000, 100_000], []
     for phi in (0.3, 0.9):
         most = (10 * c.admission_interval(np.arange(1, T + 1), RATE, 1 - T**-phi)[1] for T in Ts)
-        sums = [float(c.drift_constant(each, BUDGET).sum()) for each in most]
-        found[f"exponent of T in Σ B_t, φ = {phi}"] = exponent(Ts, sums)
+        found.append(exponent(Ts, [float(c.drift_constant(each, BUDGET).sum()) for each in most]))
     return found
 
 
@@ -396,31 +339,21 @@ def shows_14_growth_of_omega_3() -> Numbers:
     without = [c.omega3(K, RATE, [MEMORY], T, BoundConstants(loss=0.0)) for T in Ts]
     T = Ts[-1]
     ends = c.admission_interval(np.arange(1, T + 1), RATE, 1 - T**-0.9)
-    return {
-        "Ω_3(10⁶)/Ω_3(10⁵)": values[2] / values[1],
-        "√(T log T)": float(np.sqrt(10 * 6 / 5)),
-        "log T": 6 / 5,
-        "the mismatch terms alone": without[2] / without[1],
-        "Ω_3 for K = 1": c.omega3(1, MEMORY, [MEMORY], 1000, k),
-        "regret of always Λ_min, φ = 0.9, T = 10⁶": float(c.regret_of(ends[0], K, MEMORY, k)),
-        "regret of always Λ_max": float(c.regret_of(ends[1], K, MEMORY, k)),
-    }
+    root, logarithm = float(np.sqrt(10 * 6 / 5)), 6 / 5  # of √(T log T) and log T
+    for_one = c.omega3(1, MEMORY, [MEMORY], 1000, k)
+    least, most = (float(c.regret_of(end, K, MEMORY, k)) for end in ends)
+    return values[2] / values[1], root, logarithm, without[2] / without[1], for_one, least, most
 
 
 def shows_16_a_divisor_below_zero() -> Numbers:
-    return {f"(1−ρ)t² − t at t = {t}, ρ = 0.9": round(0.1 * t**2 - t, 9) for t in (5, 10, 20)}
+    return [round(0.1 * t**2 - t, 9) for t in (5, 10, 20)]
 
 
 def shows_21_growth_of_the_violation() -> Numbers:
     """ACDPP with V = T^0.1, ρ = 1 − T^−0.9, prices even from 1 to 10, C = c̄·Λ̄, N(0) = 2·Pdim; the luck of prices taken out."""
     Ts, over, _ = after_a_burst()
-    return {
-        **{f"Vio_S, T = {T:,}": x for T, x in zip(Ts, over, strict=True)},
-        "its exponent": exponent(Ts, over),
-        "claimed, (1 + γ)/2": 0.55,
-        "Vio_S/T^0.9 at the longest T": over[-1] / Ts[-1] ** 0.9,
-        "Λ̄·E(c − c̄)⁺, which it does not fall below in the end": RATE * 4.5**2 / 18,
-    }
+    claimed, floor = 0.55, RATE * 4.5**2 / 18
+    return [*over, exponent(Ts, over), claimed, over[-1] / Ts[-1] ** 0.9, floor]
 
 
 def shows_22_any_rule_inside() -> Numbers:
@@ -430,12 +363,7 @@ def shows_22_any_rule_inside() -> Numbers:
     draw = np.random.default_rng(0)
     rules = np.stack([lo, hi, np.full(T, RATE), lo + (hi - lo) * draw.random(T)])
     regret, over = c.regret_of(rules, K, MEMORY, k), 5.5 * rules.sum(axis=-1) - BUDGET * T
-    return {
-        "highest regret of four rules": float(regret.max()),
-        "no rule's regret exceeds": c.regret_ceiling(K, RATE, rho, T, k),
-        "highest Vio_S of four rules": float(over.max()),
-        "no rule's Vio_S exceeds": c.spend_ceiling(RATE, rho, 5.5),
-    }
+    return float(regret.max()), c.regret_ceiling(K, RATE, rho, T, k), float(over.max()), c.spend_ceiling(RATE, rho, 5.5)
 
 
 def shows_28_feasible_on_average_only() -> Numbers:
@@ -446,12 +374,8 @@ def shows_28_feasible_on_average_only() -> Numbers:
     N = 2 * k.pdim + np.cumsum(admitted, axis=-1)
     left = float(c.lyapunov(debt)[0] + penalty(c.held(admitted, K), N, k).sum())
     most = c.drift_constant(price.max() * c.admission_interval(1, RATE, rho)[1], BUDGET)
-    return {
-        "c̄_T·Λ̄ − C": round(float(price.mean()) * RATE - BUDGET, 9),
-        "E L(T+1) + V·Σ p": left,
-        "Lemma 1's B·T + V·Σ p̄^CK": float(c.t_slot_upper(most, T, 1.0, c.ck_penalty_ceiling(K, RATE, rho, T, k))),
-        "Vio_S": c.cost_violation(price * admitted, BUDGET),
-    }
+    right = float(c.t_slot_upper(most, T, 1.0, c.ck_penalty_ceiling(K, RATE, rho, T, k)))
+    return round(float(price.mean()) * RATE - BUDGET, 9), left, right, c.cost_violation(price * admitted, BUDGET)
 
 
 def shows_29_roots_are_not_lipschitz() -> Numbers:
@@ -462,31 +386,23 @@ def shows_29_roots_are_not_lipschitz() -> Numbers:
     lemma2 = generalisation_gap(N, uniform, k) - generalisation_gap(N, 1.0, k)
     rho, T = 0.9, 1_000_000
     lemma3 = (c.ck_penalty_ceiling(K, RATE, rho, T, k) - c.ck_penalty_limit(K, RATE, T, k))[[9_999, T - 1]]
-    found: Numbers = {}
-    for name, gap in (("Lemma 2", lemma2), ("Lemma 3", lemma3)):
-        found[f"{name}: gap·t² at t = 10⁶ over t = 10⁴"] = float(np.divide(*(gap * t**2)[::-1]))
-        found[f"{name}: gap·t^1.5/√log t"] = float(np.divide(*(gap * t**1.5 / np.sqrt(np.log(t)))[::-1]))
-    return found
+    scaled = [gap * order for gap in (lemma2, lemma3) for order in (t**2, t**1.5 / np.sqrt(np.log(t)))]
+    return [float(late / early) for early, late in scaled]
 
 
 def shows_30_constants_on_one_side() -> Numbers:
     one, T = BoundConstants(C2=1.0), 1000
     bound, p = c.ck_bound(K, RATE, T, one), penalty(*ck_counts(K, RATE, np.arange(1, T + 1)), one)
-    return {"Ω_1(1,000) as defined, C_2 = 1": float(c.omega1(bound, p)), "with C_2 = 0": float(c.omega1(bound - 1.0, p))}
+    return float(c.omega1(bound, p)), float(c.omega1(bound - 1.0, p))
 
 
 def shows_32_two_upper_bounds() -> Numbers:
     """Constant admission and the oracle: their bounds, and their risks with ℓ = (θ − z)²/2, z = ±½, one step of η = 0.1."""
-    found: Numbers = {}
+    found = []
     for T in (10_000, 1_000_000):
-        oracle, own = (float(terms.sum()) / T for terms in (c.oracle_bound([MEMORY], T, k), c.ck_bound(K, RATE, T, k)))
-        found |= {f"Ē/T of the oracle, T = {T:,}": oracle, f"of constant admission, T = {T:,}": own}
-    fresh, kept = (risk_in_the_long_run(keep) for keep in (1, K))
-    return found | {
-        "Dσ/√B̄ + ησ²/B̄": k.D * k.sigma / MEMORY**0.5 + k.eta * k.sigma**2 / MEMORY,
-        "excess risk a round in the long run, oracle": fresh,
-        "constant admission, K = 10": kept,
-    }
+        found += [float(terms.sum()) / T for terms in (c.oracle_bound([MEMORY], T, k), c.ck_bound(K, RATE, T, k))]
+    slope = k.D * k.sigma / MEMORY**0.5 + k.eta * k.sigma**2 / MEMORY
+    return [*found, slope, *(risk_in_the_long_run(keep) for keep in (1, K))]
 
 
 def risk_in_the_long_run(keep: int, eta: float = 0.1) -> float:
@@ -498,27 +414,25 @@ def risk_in_the_long_run(keep: int, eta: float = 0.1) -> float:
 
 def shows_34_omega_1_by_rho() -> Numbers:
     """Always Λ_min, ρ = 1 − T^−0.9, beside ρ = 0.9."""
-    found: Numbers = {}
+    found = []
     for T in (10_000, 100_000, 1_000_000):
-        for name, rho in (("ρ = 1 − T^−0.9", 1 - T**-0.9), ("ρ = 0.9", 0.9)):
+        for rho in (1 - T**-0.9, 0.9):
             admitted = c.admission_interval(np.arange(1, T + 1), RATE, rho)[0]
             n, N = c.held(admitted, K), np.cumsum(admitted)
             bound = learning_error(n, N, kstep_uniformity(admitted, K), k)
-            found[f"Ω_1, {name}, T = {T:,}"] = float(c.omega1(bound, penalty(n, N, k)))
+            found.append(float(c.omega1(bound, penalty(n, N, k))))
     return found
 
 
 def shows_35_two_ends_in_one_term() -> Numbers:
     """p̄^CK's last term less the same with Σ Λ_min in its logarithm too, summed over T = 1,000·R rounds; R = 1/(1−ρ)."""
-    found: Numbers = {}
+    found = []
     for R in (10, 100, 1000):
         rho, T = 1 - 1 / R, 1000 * R
         _, lower = c.interval_lower_counts(K, RATE, rho, T)
         away = c.ck_penalty_ceiling(K, RATE, rho, T, k) - c.ck_penalty_limit(K, RATE, T, k)
         own = c.ck_penalty_ceiling(K, RATE, rho, T, replace(k, sigma=0.0)) - generalisation_gap(lower, 1.0, k)
-        found[f"its sum over R, R = {R:,}"] = float(own.sum() / R)
-        found[f"its sum over √R, R = {R:,}"] = float(own.sum() / R**0.5)
-        found[f"largest |p̄^CK − p̄_∞^CK| of a round, R = {R:,}"] = float(np.abs(away).max())
+        found += [float(own.sum() / R), float(own.sum() / R**0.5), float(np.abs(away).max())]
     return found
 
 

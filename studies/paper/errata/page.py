@@ -17,7 +17,7 @@ TEST = re.compile(r"^def (test_(\d+)_\w+)", re.MULTILINE)
 PAGES = re.compile(r"studies/paper/(\w+\.md)|(docs/studies/\w+\.md)")
 SHOWN = {int(name.split("_")[1]): made for name, made in vars(numbers).items() if name.startswith("shows_")}
 LISTED: dict[str, Any] = words(__file__, "errata.toml")
-"""what is right; each weight and its heading, the heaviest first; the errata, sorted by weight, whose numbers never change"""
+"""how the page begins; what is right; each weight and its heading, the heaviest first; the errata, sorted by weight"""
 
 
 def counted() -> str:
@@ -43,7 +43,8 @@ def linked(text: str, bullet: str = "") -> str:
 
 def entry(each: dict[str, Any], tests: Sequence[str] = ()) -> list[str]:
     """Return the lines of one erratum, with the numbers that show it computed now."""
-    shown = "; ".join(f"{name}: {_short(value)}" for name, value in SHOWN[each["number"]]().items())
+    values = SHOWN[each["number"]]()
+    shown = "; ".join(f"{name}: {_short(value)}" for name, value in zip(each["shown"], values, strict=True))
     said = [
         f"The paper: {each['says']} ({', '.join(f'`{label}`' for label in each['labels'])})",
         f"True is: {each['is']}",
@@ -64,13 +65,8 @@ def _short(value: float) -> str:
 def page() -> str:
     tests = numbered_tests()
     lines = ["# Errata of the paper", "", "What is wrong or missing in the paper, why, and what of it survives.", ""]
-    intro = (
-        "Z. Zhao and B. Liang, *Adaptive Data Admission and Retention for Streaming Federated Learning*, 2026. Where its "
-        f"text cannot be taken literally: {counted()}. Each was derived again from the paper's source; each has a test that "
-        "fails if the erratum is untrue (`tests/studies/paper/test_errata.py`). Made by `python -m studies.paper.errata.page` "
-        "from `errata.toml` beside the code that computes the numbers. Report a wrong one as a bug."
-    )
-    lines += [linked(intro), "", "## What is right", "", *(linked(said, "- ") for said in LISTED["right"])]
+    lines += [linked(LISTED["intro"].format(counted=counted())), ""]
+    lines += ["## What is right", "", *(linked(said, "- ") for said in LISTED["right"])]
     for weight, heading in LISTED["weights"].items():
         own = [each for each in LISTED["erratum"] if each["weight"] == weight]
         lines += ["", f"## {heading} ({len(own)})", ""]
