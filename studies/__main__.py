@@ -7,7 +7,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError:
+    raise SystemExit("python -m studies needs torch: pip install 'headgate[sim]'") from None
 import typer
 
 from headgate.cli.commands import play

@@ -3,7 +3,6 @@
 from itertools import product
 from pathlib import Path
 
-from headgate.analysis.formatting import listed
 from headgate.analysis.limits import holm
 from headgate.analysis.savings import Row, paired
 from studies.comparisons import Found, clear, gap, rows_of, said, title
@@ -64,4 +63,4 @@ def counts(drifts: dict[str, dict[str, Row]], rival: str) -> str:
     """Under how many kinds of drift it clearly loses less, is back sooner, ends higher and ends lower."""
     asked = (("daily", 1), ("length", -1), ("last", 1), ("last", -1))
     signs = {key: [clear(paired(rows[OURS], rows[rival], key, KEYS[key])) for rows in drifts.values()] for key, _ in asked}
-    return listed([str(signs[key].count(sign)) for key, sign in asked])
+    return " / ".join(str(signs[key].count(sign)) for key, sign in asked)

@@ -25,7 +25,7 @@ BUDGETS = {
     "src/headgate/analysis": 2_725,
     "src/headgate/web": 1_370,
     "src/headgate/cli": 1_080,
-    "studies": 4_651,
+    "studies": 4_500,
     "tests": 26_930,
     "tools": 1_112,
 }
