@@ -45,7 +45,7 @@ def ledger_of(admitted, held, places):
     each = dropped[..., None] + np.arange(held)
     table = np.where((each < admitted[..., None]) & (each % 2 == 0), each, -1) if places else None
     trial = {"memory": KINDS["adaptive"]().start(len(admitted)), "losses": None, "t": 1, "ever": admitted.sum(axis=-1)}
-    ledger = SimpleNamespace(admitted=admitted, dropped=dropped, places=table, **trial)
+    ledger = SimpleNamespace(admitted=admitted, dropped=dropped, contents=SimpleNamespace(places=table), **trial)
     ledger.of_runs = lambda own: ledger_of(admitted[own], held, places)
     return ledger
 

@@ -45,8 +45,8 @@ class TrainingSamples(NamedTuple):
 
 def held_admissions(ledger: Ledger, clients: Ints) -> tuple[Ints, Ints]:
     """Return (place of the client, admission) of every sample that these clients (S, C) hold, sorted by run and client."""
-    if ledger.places is not None:
-        held = np.take_along_axis(ledger.places, clients[..., None], axis=1).reshape(clients.size, -1)
+    if (places := ledger.contents.places) is not None:
+        held = np.take_along_axis(places, clients[..., None], axis=1).reshape(clients.size, -1)
         owner, slot = np.nonzero(held >= 0)
         return owner, held[owner, slot]
     first, last = (np.take_along_axis(array, clients, axis=1).ravel() for array in (ledger.dropped, ledger.admitted))
