@@ -1,5 +1,4 @@
-"""What headgate closes of the gap between constant admission and the oracle, in every study, and the leaderboard of the same
-rows: every policy at equal spend, ranked within the limits with paired tests."""
+"""What headgate closes of the gap between constant admission and the oracle, and the leaderboard of every policy."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -29,7 +29,6 @@ BY_AGE = ("age-mnist", "age-lenet", "age-cifar10", "age-imagenette")
 WANDER = ("wander-ercot", "wander-brent", "wander-ercot-lenet", "wander-brent-lenet")
 ALSO = ("listening", *WANDER, *BY_AGE, *HINDSIGHT)
 """a policy that buys by the clients' losses, one that finds its window, limits by age, hindsight"""
-DROPPED = ("paid",)
 Found = Mapping[str, Sequence[Row]]
 """the rows of each comparison"""
 
@@ -63,9 +62,7 @@ def not_run(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
 
 def keep_rows(runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False) -> Path:
     """Write NAME.json: a row for each budget and policy with the scores of every seed, to six digits."""
-    rows = [
-        {key: _rounded(value) for key, value in row.items() if key not in DROPPED} for row in compared_rows(read_finished(runs))
-    ]
+    rows = [{key: _rounded(value) for key, value in row.items() if key != "paid"} for row in compared_rows(read_finished(runs))]
     facts = facts_of(command, [RunFolder.open(run) for run in runs], quick)
     first = min((min(row["learnt"]) for row in rows if row["learnt"]), default=0)
     columns = list(dict.fromkeys(key for row in rows for key in row))

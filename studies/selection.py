@@ -60,8 +60,7 @@ def _trained_on(policy: str, rows: Sequence[Row]) -> str:
 
 
 def choices(found: Found) -> dict[str, object]:
-    """Return a table of margins less lots, and of the rule that finds out which pays less the better of the two, in how many
-    cells it is near the better one and what it loses at most."""
+    """Return a table of margin less random and of adaptive less the better of the two, and how far adaptive stays behind."""
     lines, gaps = [], []
     for name, rows in found.items():
         for prices, own in grouped(rows, lambda row: str(row["prices"])).items():

@@ -1,7 +1,6 @@
-"""What policies came to: as run folders have it, and as the results of a study keep it for its claims.
+"""What policies learnt, spent and held, as the results of a study keep it for its claims.
 
-The paper's constraints on money, debt and memory are on expectations, and control needs no learning: so they are judged on
-thousands of rehearsed runs, never on the few prices that the models met.
+Money, debt and memory, which the paper limits in expectation, are judged on thousands of rehearsed runs.
 """
 
 import json
