@@ -204,7 +204,7 @@ def learning(rounds: str, seeds: str) -> None:
         own = sweep_points(recipe("better/mnist"), (*asked, f"prices={prices}", f"system.budget={budget}"))
         scores = []
         for short_run in (limits.SHORT, int(rounds)):
-            with mock.patch.multiple(limits, SHORT=short_run, MOST_FILL=8.0), TemporaryDirectory() as folder:
+            with mock.patch.multiple(limits, SHORT=short_run, LONG_FILL=8.0), TemporaryDirectory() as folder:
                 (runs,) = read_finished([run.path for run in perform(own, Path(folder) / "run", processes=1)])
                 scores.append({key: runs.measure(key) for key in ("best", "last")})
         gaps = {key: plus_minus(student(100 * (scores[0][key] - scores[1][key])), 2, signs=True) for key in scores[0]}

@@ -24,8 +24,8 @@ from headgate.errors import require
 MOST_REMEMBERED = 100_000
 SHORT = 256
 """length in rounds up to which a run buys fractional shares of the places: whole purchases would cost short runs accuracy"""
-MOST_FILL = 3.0
-"""limit of `fill` in longer runs: filling at a high first price costs samples, and early samples count for less there"""
+LONG_FILL = 3.0
+"""default of `fill` in longer runs: filling at a high first price costs samples, and early samples count for less there"""
 FOR_NETS = 0.25, 5.0
 """default values of `smooth` and `ahead` for models that are not linear"""
 
@@ -125,9 +125,9 @@ class Headgate(BudgetedPolicy):
         share = (self._spent_by(view.t / horizon) - begun) / (1.0 - begun) if begun < 1 else 1.0
         return np.minimum(most, first + share * (most - first) + self.ahead * view.system.budget)
 
-    def most_in_first_round(self, system: System) -> float:
-        most, long = super().most_in_first_round(system), not self.smooth and (system.horizon or 1) > SHORT
-        return min(most, MOST_FILL * system.budget) if long else most
+    def filling(self, system: System) -> float:
+        default = LONG_FILL if not self.smooth and (system.horizon or 1) > SHORT else super().filling(system)
+        return default if self.fill is None else self.fill
 
     def allowed(self, view: View, memory: Arrays) -> Floats:
         """Return the money for this round, (R,): the money left times the round's weight. Subclasses may use `memory`."""
