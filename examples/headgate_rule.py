@@ -84,7 +84,7 @@ def fair(w, h, b, fairness):
 
 
 def headgate(
-    path, b, C, T, *, early=0.0, turnover=1.0, smooth=0.0, ahead=None, remember="all", fill=8.0, overdraft=10.0,
+    path, b, C, T, *, early=0.0, turnover=1.0, smooth=0.0, ahead=None, remember="all", fill=None, overdraft=10.0,
     fairness=0.25, bins=512, short=256,
 ):  # fmt: skip
     """Yields what is bought in each round: a number where the price is one, a list where each client has its own.
@@ -143,7 +143,8 @@ def headgate(
         mean = c if one else sum(c[m] * b[m] for m in clients) / places
         E += min(C / mean if mean > 0 else math.inf, renewable)
         rounds = min(t, max(t, 20) if T is None else max(T - t + 1, 1))
-        near = 0.0 if smooth or (T or t) <= short else min(0.5, 2 * rounds**-0.25)
+        whole = not smooth and (T or t) > short
+        near = min(0.5, 2 * rounds**-0.25) if whole else 0.0
         shares = prices.deserve([felt for felt, _ in today], m_t / renewable, near, (N - E) / renewable >= 1, known)
         floor = 1.0 if near and T and t >= T else within(0.0, (E - N) / renewable, 1.0)
         if one:
@@ -152,7 +153,9 @@ def headgate(
 
         # What may be spent after this round
         L = C * (t + overdraft) if T is None else C * T
-        if fill and t == 1:
+        if t == 1 and fill is None:
+            fill = 3.0 if whole else 8.0
+        if t == 1 and fill:
             shares, L = [1.0] * len(shares), max(min(fill * C, L / 2), C)
         elif ahead is not None and T is not None and t > 1:
             part = (P(t) - P(1)) / (1 - P(1)) if P(1) < 1 else 1.0

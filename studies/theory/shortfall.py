@@ -190,7 +190,7 @@ def rounding(rounds: str) -> None:
 
 
 def learning(rounds: str, seeds: str) -> None:
-    """What whole purchases at repeated prices do to accuracy: logistic regression on MNIST, seeds from 5000 on."""
+    """What whole purchases at repeated prices do to accuracy, with the filling of short runs: logistic regression on MNIST."""
     asked = [f"run.rounds={rounds}", f"run.seeds={seeds}", "run.first_seed=5000", 'run.policies=["headgate"]', "sweep={}"]
     night = "levels=[0.001207, 0.0003], lengths=[16, 8], repeat=true}"
     offers = {
@@ -204,7 +204,7 @@ def learning(rounds: str, seeds: str) -> None:
         own = sweep_points(recipe("better/mnist"), (*asked, f"prices={prices}", f"system.budget={budget}"))
         scores = []
         for short_run in (limits.SHORT, int(rounds)):
-            with mock.patch.object(limits, "SHORT", short_run), TemporaryDirectory() as folder:
+            with mock.patch.multiple(limits, SHORT=short_run, LONG_FILL=8.0), TemporaryDirectory() as folder:
                 (runs,) = read_finished([run.path for run in perform(own, Path(folder) / "run", processes=1)])
                 scores.append({key: runs.measure(key) for key in ("best", "last")})
         gaps = {key: plus_minus(student(100 * (scores[0][key] - scores[1][key])), 2, signs=True) for key in scores[0]}

@@ -290,7 +290,7 @@ class Gated(Strategy):
         system = self.experiment.system
         log(INFO, "headgate: policy %s, seed %s, %s clients", self.accounts.policy, self.accounts.seed, system.clients)
         log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.experiment.rounds)
-        if isinstance(policy := self.experiment.policies[self.accounts.policy], BudgetedPolicy) and policy.fill:
+        if isinstance(policy := self.experiment.policies[self.accounts.policy], BudgetedPolicy) and policy.filling(system):
             log(INFO, "  round 1 costs at most %g; `headgate plan` shows later rounds", policy.most_in_first_round(system))
         self.inner.summary()
 

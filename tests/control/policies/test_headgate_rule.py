@@ -25,7 +25,7 @@ from ..playing import goes_on
 RULE = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "headgate_rule.py"))
 RUNS = 2
 ATOMS = 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 1000.0
-FILL = {"fill": st.sampled_from([0.0, 0.5, 2.0, 8.0, 1000.0])}
+FILL = {"fill": st.sampled_from([None, 0.0, 0.5, 2.0, 8.0, 1000.0])}
 OTHERS = {
     "early": st.sampled_from([0.0, 0.3, 1.0]),
     "turnover": st.sampled_from([1.0, 0.5, 0.3]),

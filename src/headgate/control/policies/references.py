@@ -154,7 +154,7 @@ class Clairvoyant(BudgetedPolicy):
     def _levels(self) -> Ints:
         """The samples bought up to each round, (seeds, rounds)."""
         system = self.known.system
-        fill = self.most_in_first_round(system) if self.fill else 0.0
+        fill = self.most_in_first_round(system) if self.filling(system) else 0.0
         return np.cumsum([cheapest_first(own, system, fill) for own in self.path], axis=-1)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:

@@ -24,9 +24,9 @@ class BudgetedPolicy(AdmissionPolicy):
 
     rule: Retention = field(default_factory=Fifo)
     """rule by which clients drop samples"""
-    fill: float = 8.0
+    fill: float | None = None
     """number of rounds' budgets that round 1 may spend to fill the buffers at any price, but at most half of the money.
-    0: round 1 is like any other"""
+    0: round 1 is like any other. Left out: 8, and 3 for `headgate` without `smooth` in runs of more than 256 rounds"""
     overdraft: float = 10.0
     """number of rounds' budgets that may be spent in advance; only with an open end"""
     fairness: float = 0.25
@@ -34,7 +34,7 @@ class BudgetedPolicy(AdmissionPolicy):
 
     def __post_init__(self) -> None:
         zero_or_more("overdraft", self.overdraft)
-        zero_or_more("fill", self.fill)
+        zero_or_more("fill", self.fill, optional=True)
         a_share("fairness", self.fairness)
 
     def retention(self, system: System) -> Retention:
@@ -61,13 +61,17 @@ class BudgetedPolicy(AdmissionPolicy):
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
         """Return the most money that may be spent in all rounds up to this one, (R,)."""
-        filling = self.fill and view.t == 1
+        filling = self.filling(view.system) and view.t == 1
         most = self.most_in_first_round(view.system) if filling else view.system.money(view.t, self.overdraft)
         return np.full(view.debt.shape, most)
 
+    def filling(self, system: System) -> float:
+        """Return `fill`, or its default for this system."""
+        return 8.0 if self.fill is None else self.fill
+
     def most_in_first_round(self, system: System) -> float:
         """Return the most money that round 1 may spend if it fills the buffers."""
-        return max(min(self.fill * system.budget, system.money(1, self.overdraft) / 2), system.budget)
+        return max(min(self.filling(system) * system.budget, system.money(1, self.overdraft) / 2), system.budget)
 
     @np.errstate(over="ignore")  # at a price near zero the money buys infinitely many, which is right
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
@@ -80,7 +84,7 @@ class BudgetedPolicy(AdmissionPolicy):
         if not (share.min() >= 0 and share.max() <= 1 + 1e-9):
             worst = share.flat[np.argmax(np.abs(share - 0.5))]
             raise SettingError(f"wanted: a share of {worst:g} of the places; must lie between 0 and 1")
-        if self.fill and view.t == 1:
+        if self.filling(view.system) and view.t == 1:
             share = np.ones_like(view.price)
         places, most = self.places(view.system), np.minimum(self.spending_limit(view, memory), view.money)
         if share.ndim == 1:

@@ -24,6 +24,8 @@ from headgate.errors import require
 MOST_REMEMBERED = 100_000
 SHORT = 256
 """length in rounds up to which a run buys fractional shares of the places: whole purchases would cost short runs accuracy"""
+LONG_FILL = 3.0
+"""default of `fill` in longer runs: filling at a high first price costs samples, and early samples count for less there"""
 FOR_NETS = 0.25, 5.0
 """default values of `smooth` and `ahead` for models that are not linear"""
 
@@ -77,10 +79,8 @@ class Headgate(BudgetedPolicy):
     def start(self, system: System, runs: int) -> Arrays:
         if self.remember == "all":
             seen = all_prices.unseen(runs)
-        elif self.smooth:
-            seen = latest_prices.unseen(runs, self.remember * wear.PARTS, costs=True)
         else:
-            seen = latest_prices.unseen(runs, self.remember)
+            seen = latest_prices.unseen(runs, self.remember * (wear.PARTS if self.smooth else 1), costs=bool(self.smooth))
         worn = wear.unused(runs, system.clients) if self.smooth else {}
         first = {} if self.ahead is None else {"first": np.zeros(runs)}
         return {**super().start(system, runs), **seen, **worn, **first, "even": np.zeros(runs)}
@@ -124,6 +124,10 @@ class Headgate(BudgetedPolicy):
         first, begun = memory["first"], self._spent_by(1 / horizon)
         share = (self._spent_by(view.t / horizon) - begun) / (1.0 - begun) if begun < 1 else 1.0
         return np.minimum(most, first + share * (most - first) + self.ahead * view.system.budget)
+
+    def filling(self, system: System) -> float:
+        default = LONG_FILL if not self.smooth and (system.horizon or 1) > SHORT else super().filling(system)
+        return default if self.fill is None else self.fill
 
     def allowed(self, view: View, memory: Arrays) -> Floats:
         """Return the money for this round, (R,): the money left times the round's weight. Subclasses may use `memory`."""

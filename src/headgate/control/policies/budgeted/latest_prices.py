@@ -6,11 +6,8 @@ from numpy.typing import NDArray
 from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edge
 from headgate.control.types import Arrays, Floats, Ints
 
-WINDOW = 256
-"""default number of remembered prices"""
 
-
-def unseen(runs: int, window: int = WINDOW, costs: bool = False) -> Arrays:
+def unseen(runs: int, window: int = 256, costs: bool = False) -> Arrays:
     """Return the memory before the first price; `costs` adds the real prices if the felt prices are remembered."""
     own = {"price_costs": np.zeros((runs, window))} if costs else {}
     return {"prices": np.zeros((runs, window)), "prices_seen": np.zeros(runs, dtype=np.int64), **own}

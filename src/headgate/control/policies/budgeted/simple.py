@@ -44,7 +44,7 @@ class Threshold(BudgetedPolicy):
     def resolved(self, given: PolicyContext) -> Self:
         if self.limit is not None:
             return self
-        fill = self.most_in_first_round(given.system) if self.fill else 0.0
+        fill = self.most_in_first_round(given.system) if self.filling(given.system) else 0.0
         limit, share = known_edge(given.prices, given.system, given.rounds, fill)
         return replace(self, limit=limit, share=share)
 
