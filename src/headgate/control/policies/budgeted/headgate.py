@@ -126,8 +126,8 @@ class Headgate(BudgetedPolicy):
         return np.minimum(most, first + share * (most - first) + self.ahead * view.system.budget)
 
     def filling(self, system: System) -> float:
-        default = LONG_FILL if not self.smooth and (system.horizon or 1) > SHORT else super().filling(system)
-        return default if self.fill is None else self.fill
+        long = self.fill is None and not self.smooth and (system.horizon or 1) > SHORT
+        return LONG_FILL if long else super().filling(system)
 
     def allowed(self, view: View, memory: Arrays) -> Floats:
         """Return the money for this round, (R,): the money left times the round's weight. Subclasses may use `memory`."""
