@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headgate.kernels.compiled_shapes import BLOCK, LANES, SAMPLES, SLACK, Grid, Window, rounded, zeros
-from headgate.kernels.stack_net import DenseLayer, PooledConvolution, read_stack, refuse
+from headgate.kernels.stack_net import StackLayer, read_stack, refuse
 from headgate.learning.local import LocalTraining, schedule
 from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.types import Task
@@ -106,7 +106,7 @@ class RoomPlan:
 class Convolution:
     """A convolution with the pooling and the activation that follow it."""
 
-    layer: PooledConvolution
+    layer: StackLayer
     window: Window
     start: int
 
@@ -150,7 +150,7 @@ class Convolution:
 class Linear:
     """A linear layer with the activation that follows it."""
 
-    layer: DenseLayer
+    layer: StackLayer
     before: Grid
     after: Grid
     start: int
@@ -234,7 +234,7 @@ class Net:
 def read_net(task: Task) -> Net:
     """Return the task's model as a net; refuse any other form with a SettingError."""
     stack = read_stack(task)
-    seen = sum(each.inward * each.kernel**2 * math.prod(each.made) for each in stack.convolutions)
+    seen = sum(each.inward * each.kernel**2 * math.prod(each.made) for each in stack.layers if not each.linear)
     if seen > MOST_NUMBERS:
         refuse(f"made for small images, this model's kernels see {seen} numbers of a sample (at most {MOST_NUMBERS})")
     if stack.size > MOST_PARAMETERS:
@@ -242,13 +242,10 @@ def read_net(task: Task) -> Net:
     grid = before = Grid(*task.shape, pad=stack.frame(0))
     layers, places, start = list[Layer](), np.empty(stack.size, np.int64), 0
     for i, each in enumerate(stack.layers):
-        layer: Layer
-        if isinstance(each, PooledConvolution):
-            after = Grid(each.outward, *each.out, pad=stack.frame(i + 1))
+        after = Grid(each.outward, *each.out, pad=stack.frame(i + 1))
+        layer: Layer = Linear(each, before, after, start)
+        if not each.linear:
             layer = Convolution(each, Window(each.kernel, each.pool, each.activation, before, after), start)
-        else:
-            after = Grid(each.outward)
-            layer = Linear(each, before, after, start)
         own = layer.places()
         places[each.weight : each.weight + len(own)] = start + own
         if each.bias is not None:

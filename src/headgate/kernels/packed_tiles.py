@@ -8,6 +8,11 @@ from headgate.kernels.residual_net import Block
 from headgate.simulation.executors.executor import Ints
 
 
+class Room(NamedTuple):
+    samples: int
+    clients: int
+
+
 class Tile(NamedTuple):
     """The matrix product of one program: rows x columns, `deep` terms at a time."""
 
@@ -48,7 +53,7 @@ def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
         return tuned
     deep, most = (64, 128) if itemsize == 2 else (32, 64)
     if kind == "descend":
-        return Tile(power_in(block.inward, most), power_in(block.outward, most), deep, 8, 3)
+        return Tile(power_in(block.inward, most), power_in(block.outward, most), max(deep, block.width), 8, 3)
     made, summed = (block.outward, block.inward) if kind == "forward" else (block.inward, block.outward)
     return Tile(most, power_in(made, most), power_in(summed, deep), 8, 3)
 
@@ -66,11 +71,6 @@ def strip_for(block: Block) -> Strip:
     if block.pool:
         return Strip(channels, power_in(block.positions // 4, max(16, block.width)))
     return Strip(channels, power_in(block.positions, 256 if block.positions <= 256 else 128))
-
-
-def fits_boxes(block: Block, rows: int) -> bool:
-    """Return whether `rows` positions are whole rows of an image, or whole images if there are several."""
-    return rows % block.width == 0 and (block.positions % rows == 0 or rows % block.positions == 0)
 
 
 def power_in(n: int, most: int) -> int:

@@ -55,7 +55,7 @@ class Block:
 class ResidualNet:
     """Blocks, then the average over all positions and a linear layer."""
 
-    blocks: tuple[Block, ...]
+    layers: tuple[Block, ...]
     classes: int
     affine: int
     """where the affine parameters begin in a packed vector, after all weights"""
@@ -72,8 +72,8 @@ class ResidualNet:
 
     @property
     def channels(self) -> int:
-        """The input channels of the linear layer."""
-        return self.blocks[-1].outward
+        """Of the linear layer."""
+        return self.layers[-1].outward
 
     def to(self, device: torch.device) -> "ResidualNet":
         return replace(self, order=self.order.to(device), place=self.place.to(device))
@@ -171,6 +171,8 @@ def _add_block(layers: list[nn.Module], found: _Found, shape: Shape) -> Shape:
     spread = channels % 32 != 0
     if asked != ((3, 3), (1, 1), None) or not is_plain(convolution) or (spread and found.blocks):
         refuse(f"{convolution}, must be 3x3 with padding=1 and bias=False, behind the first on a multiple of 32 channels")
+    if any(size & (size - 1) or size > 64 for size in shape[1:]):
+        refuse(f"images of {shape[1]}x{shape[2]} before a convolution, sides must be 1, 2, 4, ..., 64")
     outward, group = convolution.out_channels, norm.num_channels // norm.num_groups
     if outward % 32 or group & (group - 1) or group > 64 or outward % max(group, 32) or not norm.affine:
         refuse(f"{norm}, must be affine on a multiple of 32 channels, in groups of 1, 2, 4, ..., 64")

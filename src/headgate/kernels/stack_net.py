@@ -17,8 +17,8 @@ ACTIVATIONS: dict[type[nn.Module], int] = {nn.ReLU: RELU, nn.Tanh: TANH}
 
 
 @dataclass(frozen=True)
-class PooledConvolution:
-    """A convolution of stride 1, optionally with a 2x2 max-pool, a bias and an activation."""
+class StackLayer:
+    """A convolution of stride 1, then perhaps a 2x2 max-pool, a bias and an activation; a linear layer is one of one pixel."""
 
     inward: int
     height: int
@@ -29,6 +29,7 @@ class PooledConvolution:
     weight: int
     """where its weights begin in a flat vector"""
     bias: int | None
+    linear: bool = False
     pool: int = 1
     activation: int = 0
 
@@ -48,6 +49,11 @@ class PooledConvolution:
         return self.height + 2 * self.padding, self.width + 2 * self.padding
 
     @property
+    def spread(self) -> tuple[int, int]:
+        """Height and width of the slope of what it made, in a frame from which the kernel, turned round, sees all."""
+        return self.height + self.kernel - 1, self.width + self.kernel - 1
+
+    @property
     def positions(self) -> int:
         return self.out[0] * self.out[1]
 
@@ -55,22 +61,6 @@ class PooledConvolution:
     def size(self) -> int:
         """The size of its output."""
         return self.outward * self.positions
-
-
-@dataclass(frozen=True)
-class DenseLayer:
-    inward: int
-    outward: int
-    weight: int
-    bias: int | None
-    activation: int = 0
-
-    @property
-    def size(self) -> int:
-        return self.outward
-
-
-StackLayer = PooledConvolution | DenseLayer
 
 
 @dataclass(frozen=True)
@@ -82,23 +72,14 @@ class StackNet:
     size: int
     """the length of a flat vector"""
 
-    @property
-    def convolutions(self) -> list[PooledConvolution]:
-        return [layer for layer in self.layers if isinstance(layer, PooledConvolution)]
-
     def frame(self, i: int) -> int:
-        """Return the width of the frame around the input of layer i."""
-        layer = self.layers[i] if i < len(self.layers) else None
-        return layer.padding if isinstance(layer, PooledConvolution) else 0
+        """How wide the frame is that layer i wants round its input."""
+        return self.layers[i].padding if i < len(self.layers) else 0
 
     @property
     def sizes(self) -> list[int]:
-        """The size of each layer's input in its frame, then that of the logits."""
-        framed = [
-            layer.inward * layer.framed[0] * layer.framed[1] if isinstance(layer, PooledConvolution) else layer.inward
-            for layer in self.layers
-        ]
-        return [*framed, self.classes]
+        """Of each layer's input, in its frame; the last one is that of the logits."""
+        return [*(layer.inward * math.prod(layer.framed) for layer in self.layers), self.classes]
 
     def packed(self, theta: Tensor) -> Tensor:
         return theta.contiguous()
@@ -117,8 +98,7 @@ def read_stack(task: Task) -> StackNet:
     if sum(len(list(part.parameters())) for part in parts) != len(starts):
         refuse("a parameter of the model is shared")
     layers = tuple(_layers(parts, task.shape, starts))
-    last = layers[-1] if layers else None
-    if not isinstance(last, DenseLayer) or last.activation or last.outward != task.classes:
+    if not layers or not layers[-1].linear or layers[-1].activation or layers[-1].outward != task.classes:
         refuse(f"the model must end in a Linear of {task.classes}")
     return StackNet(layers, task.classes, task.flat.size)
 
@@ -128,34 +108,31 @@ def _layers(parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[in
     while parts:
         part = parts.pop(0)
         if type(part) is nn.Flatten and is_plain(part) and not flat:
-            inward, flat = inward * math.prod(image), True
+            inward, image, flat = inward * math.prod(image), (1, 1), True
             continue
         weight, bias = (starts.get(id(getattr(part, name, None))) for name in ("weight", "bias"))
-        layer: StackLayer
         if type(part) is nn.Conv2d and is_plain(part) and not flat and weight is not None:
             kernel, padding = side(part.kernel_size), side(part.padding)
-            layer = PooledConvolution(inward, *image, part.out_channels, kernel, padding, weight, bias)
+            layer = StackLayer(inward, *image, part.out_channels, kernel, padding, weight, bias)
             if padding >= kernel:
                 refuse(f"{part}, must have a padding below its kernel")
         elif type(part) is nn.Linear and flat and weight is not None:
-            layer = DenseLayer(inward, part.out_features, weight, bias)
+            layer = StackLayer(inward, 1, 1, part.out_features, 1, 0, weight, bias, linear=True)
         else:
             refuse(f"{part} where it stands")
         while parts and type(parts[0]) in (*ACTIVATIONS, nn.MaxPool2d):
             layer = _followed(layer, parts.pop(0))
-        if isinstance(layer, PooledConvolution):
-            image = layer.out
-        inward = layer.outward
+        inward, image = layer.outward, layer.out
         yield layer
 
 
 def _followed(layer: StackLayer, part: nn.Module) -> StackLayer:
-    """Return the layer with the activation or the pool that follows it."""
-    if isinstance(layer, PooledConvolution) and isinstance(part, nn.MaxPool2d):
-        if layer.pool > 1 or not is_plain(part) or side(part.kernel_size) != 2:
+    """The layer with the activation or the pool that comes behind it, in either order."""
+    if isinstance(part, nn.MaxPool2d):
+        if layer.linear or layer.pool > 1 or not is_plain(part) or side(part.kernel_size) != 2:
             refuse(f"{part} where it stands")
         return replace(layer, pool=2)
-    if layer.activation or type(part) not in ACTIVATIONS:
+    if layer.activation:
         refuse(f"{part} where it stands")
     return replace(layer, activation=ACTIVATIONS[type(part)])
 

@@ -7,100 +7,23 @@ sizes share a graph; programs without work end at once. On an H200 a round of fo
 loop), and one of ResNet-9 17.7 ms (49.0 ms with `streams`; benchmarks/results/gpu.json at f27e21c).
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from headgate.errors import SettingError
+from headgate.kernels.packed_tiles import Room
 from headgate.kernels.residual_net import ResidualNet, check_machine, read_blocks
 from headgate.kernels.stack_net import StackNet, read_stack
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
 
-WIDE = 1024
-"""numbers that one program averages or sums at a time"""
 WIDEST = 128
 """the most channels of a stack's convolution: one program holds all of them"""
-
-
-class Room(NamedTuple):
-    samples: int
-    clients: int
-
-
-class Space(ABC):
-    """Arrays for the samples and clients of a room. Samples that are not in the tables do not change."""
-
-    offsets: Tensor
-    labels: Tensor
-    logits: Tensor
-    losses: Tensor
-    master: Tensor
-    """the clients' parameters; `low` is their first part in a shorter type, or the same array"""
-    low: Tensor
-    velocity: Tensor
-
-    def __init__(
-        self, net: ResidualNet | StackNet, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device
-    ) -> None:
-        from headgate.kernels import triton_kernels  # these need triton
-
-        self.runs = triton_kernels
-        self.net, self.room, self.momentum, self.dtype, self.device = net, room, momentum, dtype, device
-
-    def holds(self, room: Room, momentum: bool) -> bool:
-        fits = room.samples <= self.room.samples and room.clients <= self.room.clients
-        return fits and (self.momentum or not momentum)
-
-    @abstractmethod
-    def set_tables(self, offsets: Ints) -> None:
-        """Set the client of each sample and tile."""
-
-    @abstractmethod
-    def load(self, pixels: Tensor) -> None:
-        """Copy normalised images (n, C, H, W) into the first input."""
-
-    @abstractmethod
-    def forward(self, room: Room, training: LocalTraining | None) -> None:
-        """Compute the logits; with a training also the losses and the last slope."""
-
-    @abstractmethod
-    def backward(self, room: Room, training: LocalTraining) -> None:
-        """Take a gradient step with all parameters."""
-
-    def spread(self, start: Tensor, run_of: Ints, momentum: bool) -> None:
-        """Set each client to its run's model, with zero velocity."""
-        clients = len(run_of)
-        torch.index_select(start, 0, self._table(run_of), out=self.master[:clients])
-        if momentum:
-            self.velocity[:clients].zero_()
-        if self.low is not self.master:
-            self.low[:clients] = self.master[:clients, : self.low.shape[1]]
-
-    def average(self, start: Tensor, shares: Tensor, run_offsets: Ints, after: Tensor) -> None:
-        """Write to `after` each run's model plus its clients' changes times their shares."""
-        self.runs.average[-(-self.net.size // WIDE), len(start)](
-            start, self.master, shares, self._table(run_offsets), after, self.net.size, WIDE
-        )
-
-    def mean_losses(self, run_offsets: Ints, means: Tensor) -> None:
-        self.runs.mean_losses[(len(means),)](self.losses, self.offsets, self._table(run_offsets), means, WIDE)
-
-    def _table(self, values: Ints) -> Tensor:
-        return to_device(values.astype(np.int32), self.device)
-
-
-def whose(offsets: Ints, room: Room) -> tuple[Ints, Ints]:
-    """Return where the samples of each client begin, and the client of each sample, -1 for none."""
-    sizes = np.diff(offsets)
-    owner = np.full(room.samples, -1)
-    owner[: offsets[-1]] = np.repeat(np.arange(len(sizes)), sizes)
-    return np.pad(offsets, (0, room.clients + 1 - len(offsets)), "edge"), owner
 
 
 SPARE = 0.8
@@ -120,10 +43,11 @@ class TritonKernels(Executor[Task]):
         super().__init__(task)
         stack = None if task.bfloat16 else _stack(task)
         self.net: ResidualNet | StackNet = stack or read_blocks(task).to(task.device)
-        from headgate.kernels import residual_steps, stack_steps  # these need triton
+        from headgate.kernels import triton_steps  # which needs triton
 
-        self.steps: Any = stack_steps if stack else residual_steps
-        self.workspace: Space | None = None
+        self.steps: Any = triton_steps
+        self.kind: Any = triton_steps.StackSpace if stack else triton_steps.ResidualSpace
+        self.workspace: Any = None
         self.judge: Any = None
         self._recorded: dict[tuple[Room, LocalTraining], Callable[[], None]] = {}
 
@@ -161,7 +85,7 @@ class TritonKernels(Executor[Task]):
         shares = weights.reshape(-1).index_select(0, to_device(members, self.task.device))
         room = _room(batch.offsets, clients, first, last)
         space = self._make_room(room, training.momentum > 0)
-        space.set_tables(np.concatenate([[0], np.cumsum(sizes)]))
+        space.tables.fill(np.concatenate([[0], np.cumsum(sizes)]))
         space.load(self.task.normalised(batch.images[rows]))
         space.labels[: rows.stop - rows.start] = batch.labels[rows]
         step = self._step(space, room, training)
@@ -185,14 +109,14 @@ class TritonKernels(Executor[Task]):
             logits: Tensor = self.judge.logits(start, pixels)
             return logits
         room = self.workspace.room if self.workspace else Room(64 * runs, runs)
-        space: Any = self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
+        space = self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
         space.spread(start, np.arange(runs), False)
         return torch.cat([space.answers(part, runs) for part in torch.split(pixels, max(room.samples, runs) // runs)], dim=1)
 
     # a chunk of runs
 
-    def _step(self, space: Space, room: Room, training: LocalTraining) -> Callable[[], None]:
-        """Return a function that takes a step of all clients (on CUDA a graph). Recording takes one, which `spread` undoes."""
+    def _step(self, space: Any, room: Room, training: LocalTraining) -> Callable[[], None]:
+        """A step of all clients; on CUDA as a graph. Recording takes a step first, which `spread` undoes."""
 
         def step() -> None:
             space.forward(room, training)
@@ -209,7 +133,7 @@ class TritonKernels(Executor[Task]):
             self._recorded[room, training] = graph.replay
         return self._recorded[room, training]
 
-    def _make_room(self, room: Room, momentum: bool) -> Space:
+    def _make_room(self, room: Room, momentum: bool) -> Any:
         old = self.workspace
         if old and old.holds(room, momentum):
             return old
@@ -238,18 +162,17 @@ class TritonKernels(Executor[Task]):
                     first = last
         yield first, runs
 
-    def _space(self, room: Room, momentum: bool) -> Space:
-        space: Space = self.steps.Workspace(self.net, room, momentum, self.task.arithmetic, self.task.device)
-        return space
+    def _space(self, room: Room, momentum: bool) -> Any:
+        return self.kind(self.net, room, momentum, self.task.arithmetic, self.task.device)
 
     def _bytes(self, room: Room, momentum: bool) -> int:
-        return int(self.steps.bytes_needed(self.net, room, momentum, self.task.arithmetic))
+        return int(self.kind.bytes_needed(self.net, room, momentum, self.task.arithmetic))
 
 
 def _room(offsets: Ints, clients: int, first: int, last: int) -> Room:
     """Return how many samples the runs from `first` to before `last` have, and how many of their clients hold any."""
     own = offsets[first * clients : last * clients + 1]
-    return Room(rung(int(own[-1] - own[0])), rung(int((np.diff(own) > 0).sum())))
+    return Room(rung(max(1, int(own[-1] - own[0]))), rung(max(1, int((np.diff(own) > 0).sum()))))  # no box is empty
 
 
 def _stack(task: Task) -> StackNet | None:
@@ -257,5 +180,5 @@ def _stack(task: Task) -> StackNet | None:
         net = read_stack(task)
     except SettingError:
         return None
-    narrow = all(max(each.inward, each.outward) <= WIDEST for each in net.convolutions)
+    narrow = all(each.linear or max(each.inward, each.outward) <= WIDEST for each in net.layers)
     return net if narrow else None

@@ -8,49 +8,22 @@ four corners are enough.
 
 import triton
 import triton.language as tl
-from triton import knobs
 from triton.language.extra import libdevice
-
-if knobs.runtime.interpret:  # the interpreter has no libdevice
-
-    @triton.jit
-    def _exp(u):
-        return tl.exp(u)
-
-    @triton.jit
-    def _over(a, b):
-        return a / b
-
-else:
-
-    @triton.jit
-    def _exp(u):
-        return libdevice.fast_expf(u)
-
-    @triton.jit
-    def _over(a, b):
-        return libdevice.fast_dividef(a, b)
-
-
-@triton.jit
-def _raised(u):
-    """Return exp(u), at most exp(20)."""
-    return _exp(tl.minimum(u, 20.0))
 
 
 @triton.jit
 def _mish(u):
-    """Return Mish. With e = exp(u), tanh(log(1 + e)) = n / (n + 2) for n = e(e + 2)."""
-    e = _raised(u)
+    """With e = exp(u), tanh(log(1 + e)) = n / (n + 2) for n = e(e + 2)."""
+    e = libdevice.fast_expf(tl.minimum(u, 20.0))
     n = e * (e + 2.0)
-    return _over(u * n, n + 2.0)
+    return libdevice.fast_dividef(u * n, n + 2.0)
 
 
 @triton.jit
 def _mish_slope(u):
-    e = _raised(u)
+    e = libdevice.fast_expf(tl.minimum(u, 20.0))
     n = e * (e + 2.0)
-    r = _over(1.0, n + 2.0)
+    r = libdevice.fast_dividef(1.0, n + 2.0)
     return r * (n + 4.0 * u * (n - e) * r)
 
 

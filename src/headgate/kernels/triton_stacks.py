@@ -4,8 +4,8 @@
 Images are [sample, channel, y, x], the samples of a client are adjacent, and each client has its own parameters, a flat
 vector of length `stride` in `theta`. `owner` has the client of each sample (-1 for none), `offsets` the beginning of each
 client's samples, and a tile of rows belongs to one client (`tile_client`, -1 for none). The input of a convolution has a frame
-of zeros, so that no tap falls outside. A convolution and its 2x2 max-pool are one kernel: only the number of a window's winner
-is stored, and only the winner has a slope. Slopes are with respect to a layer's output before its activation. The kernel that
+of zeros, so that no tap falls outside; a linear layer is a convolution of one pixel. A convolution and its 2x2 max-pool are one
+kernel: only the number of a window's winner is stored, and only the winner has a slope. Slopes are with respect to a layer's output before its activation. The kernel that
 sums the gradient of a weight also takes the gradient step, so it must run after all kernels that read the weights. Sums have a
 fixed order, so results repeat to the bit, and the results of a client do not depend on the other clients.
 """
@@ -13,7 +13,7 @@ fixed order, so results repeat to the bit, and the results of a client do not de
 import triton
 import triton.language as tl
 
-from headgate.kernels.triton_kernels import _descend
+from headgate.kernels.triton_kernels import _descend, _entropy
 
 
 @triton.jit
@@ -37,9 +37,6 @@ def _steep(value, KIND: tl.constexpr):
     return value
 
 
-# convolution
-
-
 @triton.jit
 def convolve(
     x, theta, y, winner, tile_client, tile_start, offsets, images, stride, weight, bias,
@@ -60,7 +57,7 @@ def convolve(
         right = row % wide
         corner_of = (sample % images).to(tl.int64) * (C * H * W) + down * (POOL * W) + right * POOL
         theta += client.to(tl.int64) * stride
-        out = tl.arange(0, COLUMNS)
+        out = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         best = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
         which = tl.zeros((ROWS, COLUMNS), dtype=tl.int32)
         for corner in tl.static_range(POOL * POOL):
@@ -133,7 +130,7 @@ def convolution_slope(
         right = row % W
         corner_of = sample * (CO * area) + down * long + right
         theta += client.to(tl.int64) * stride
-        channel = tl.arange(0, COLUMNS)
+        channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
         for first in range(0, CO * taps, DEEP):
             k = first + tl.arange(0, DEEP)
@@ -194,62 +191,6 @@ def descend_convolution(
                 _descend(theta + beside, velocity + beside, tl.sum(alone, 0), True, lr, momentum, decay, MOMENTUM)
 
 
-# linear layers
-
-
-@triton.jit
-def linear(
-    x, theta, y, tile_client, tile_start, offsets, images, stride, weight, bias,
-    C: tl.constexpr, CO: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Compute y [sample, CO]; sample s is row s modulo `images` of x."""
-    client = tl.load(tile_client + tl.program_id(0))
-    if client >= 0:
-        row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
-        inside = row < tl.load(offsets + client + 1)
-        theta += client.to(tl.int64) * stride
-        out = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-        total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-        for first in range(0, C, DEEP):
-            k = first + tl.arange(0, DEEP)
-            seen = inside[:, None] & (k < C)[None, :]
-            a = tl.load(x + (row % images).to(tl.int64)[:, None] * C + k[None, :], mask=seen, other=0.0)
-            known = (k < C)[:, None] & (out < CO)[None, :]
-            b = tl.load(theta + weight + out[None, :] * C + k[:, None], mask=known, other=0.0)
-            total = tl.dot(a, b, total, input_precision=PRECISION)
-        if BIAS:
-            total += tl.load(theta + bias + out, mask=out < CO, other=0.0)[None, :]
-        real = inside[:, None] & (out < CO)[None, :]
-        tl.store(y + row.to(tl.int64)[:, None] * CO + out[None, :], _active(total, ACTIVATION), mask=real)
-
-
-@triton.jit
-def linear_slope(
-    slope, x, theta, dx, tile_client, tile_start, offsets, stride, weight,
-    C: tl.constexpr, CO: tl.constexpr, BEFORE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Compute dx, the slope of the layer before, whose activation is BEFORE; x is its output."""
-    client = tl.load(tile_client + tl.program_id(0))
-    if client >= 0:
-        row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
-        inside = row < tl.load(offsets + client + 1)
-        theta += client.to(tl.int64) * stride
-        feature = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-        total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-        for first in range(0, CO, DEEP):
-            k = first + tl.arange(0, DEEP)
-            seen = inside[:, None] & (k < CO)[None, :]
-            a = tl.load(slope + row.to(tl.int64)[:, None] * CO + k[None, :], mask=seen, other=0.0)
-            known = (k < CO)[:, None] & (feature < C)[None, :]
-            b = tl.load(theta + weight + k[:, None] * C + feature[None, :], mask=known, other=0.0)
-            total = tl.dot(a, b, total, input_precision=PRECISION)
-        place = row.to(tl.int64)[:, None] * C + feature[None, :]
-        real = inside[:, None] & (feature < C)[None, :]
-        tl.store(dx + place, total * _steep(tl.load(x + place, mask=real, other=0.0), BEFORE), mask=real)
-
-
 @triton.jit
 def descend_linear(
     x, slope, theta, velocity, offsets, stride, weight, bias, lr, momentum, decay,
@@ -291,10 +232,4 @@ def cross_entropy(logits, labels, offsets, owner, losses, slope, K: tl.constexpr
     if client >= 0:
         k = tl.arange(0, KP)
         made = tl.load(logits + sample * K + k, mask=k < K, other=float("-inf"))
-        label = tl.load(labels + sample)
-        samples = (tl.load(offsets + client + 1) - tl.load(offsets + client)).to(tl.float32)
-        made -= tl.max(made, 0)
-        raised = tl.exp(made)
-        whole = tl.sum(raised, 0)
-        tl.store(losses + sample, tl.log(whole) - tl.sum(tl.where(k == label, made, 0.0), 0))
-        tl.store(slope + sample * K + k, (raised / whole - tl.where(k == label, 1.0, 0.0)) / samples, mask=k < K)
+        tl.store(slope + sample * K + k, _entropy(made, k, sample, client, labels, offsets, losses), mask=k < K)
