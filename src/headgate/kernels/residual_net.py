@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from headgate.errors import SettingError
+from headgate.kernels.stack_net import StackLayer
 from headgate.learning.models import Shape
 from headgate.learning.networks import Flat, Residual
 from headgate.simulation.executors.layers import is_chain, is_plain, side
@@ -71,9 +72,10 @@ class ResidualNet:
         return len(self.order)
 
     @property
-    def channels(self) -> int:
-        """Of the linear layer."""
-        return self.layers[-1].outward
+    def last(self) -> StackLayer:
+        """The linear layer."""
+        inward = self.layers[-1].outward
+        return StackLayer(inward, 1, 1, self.classes, 1, 0, self.head, self.head + inward * self.classes, linear=True)
 
     def to(self, device: torch.device) -> "ResidualNet":
         return replace(self, order=self.order.to(device), place=self.place.to(device))

@@ -18,7 +18,7 @@ ACTIVATIONS: dict[type[nn.Module], int] = {nn.ReLU: RELU, nn.Tanh: TANH}
 
 @dataclass(frozen=True)
 class StackLayer:
-    """A convolution of stride 1, then perhaps a 2x2 max-pool, a bias and an activation; a linear layer is one of one pixel."""
+    """A convolution of stride 1, optionally with a 2x2 max-pool, a bias and an activation; a linear layer has one pixel."""
 
     inward: int
     height: int
@@ -50,7 +50,7 @@ class StackLayer:
 
     @property
     def spread(self) -> tuple[int, int]:
-        """Height and width of the slope of what it made, in a frame from which the kernel, turned round, sees all."""
+        """The height and width of the slope of its output, in the frame that the reversed kernel needs."""
         return self.height + self.kernel - 1, self.width + self.kernel - 1
 
     @property
@@ -73,12 +73,12 @@ class StackNet:
     """the length of a flat vector"""
 
     def frame(self, i: int) -> int:
-        """How wide the frame is that layer i wants round its input."""
+        """Return the width of the frame around the input of layer i."""
         return self.layers[i].padding if i < len(self.layers) else 0
 
     @property
     def sizes(self) -> list[int]:
-        """Of each layer's input, in its frame; the last one is that of the logits."""
+        """The size of each layer's input in its frame, then that of the logits."""
         return [*(layer.inward * math.prod(layer.framed) for layer in self.layers), self.classes]
 
     def packed(self, theta: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class StackNet:
 
 
 def read_stack(task: Task) -> StackNet:
-    """The task's model; a SettingError says what is not of this form."""
+    """Return the task's model as a stack; refuse any other form with a SettingError."""
     model = task.model
     if not is_chain(model):
         refuse(f"the model must do its layers one after the other, as a Sequential does; {type(model).__name__} does not")
@@ -127,7 +127,7 @@ def _layers(parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[in
 
 
 def _followed(layer: StackLayer, part: nn.Module) -> StackLayer:
-    """The layer with the activation or the pool that comes behind it, in either order."""
+    """Return the layer with the activation or the pool that follows it, in either order."""
     if isinstance(part, nn.MaxPool2d):
         if layer.linear or layer.pool > 1 or not is_plain(part) or side(part.kernel_size) != 2:
             refuse(f"{part} where it stands")

@@ -13,24 +13,10 @@ import triton.language as tl
 
 
 @triton.jit
-def _seen(position, inside, tap, H: tl.constexpr, W: tl.constexpr, TAPS: tl.constexpr):
-    """Return which rows lie inside the image after a tap's shift, and the shift."""
-    shift = 0
-    if TAPS == 9:
-        down = tap // 3 - 1
-        right = tap % 3 - 1
-        y = (position // W) % H + down
-        x = position % W + right
-        inside = inside & (y >= 0) & (y < H) & (x >= 0) & (x < W)
-        shift = down * W + right
-    return inside, shift
-
-
-@triton.jit
 def _box(
     x, start, channel, tap, H: tl.constexpr, W: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr
 ):
-    """ROWS positions from `start` on, shifted by a tap: (ROWS, CHANNELS)."""
+    """Return ROWS positions from `start` on, shifted by a tap, (ROWS, CHANNELS); beyond an image they are 0."""
     sample = start // (H * W)
     down = start % (H * W) // W
     right = 0
@@ -91,7 +77,7 @@ def _descend(place, velocity, gradient, mask, lr, momentum, decay, MOMENTUM: tl.
 
 @triton.jit
 def descend_convolution(
-    box, slope_box, x, slope, master, velocity, low, offsets, stride, low_stride, lr, momentum, decay,
+    x, slope, master, velocity, low, offsets, stride, low_stride, lr, momentum, decay,
     H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, TAPS: tl.constexpr,
     MOMENTUM: tl.constexpr, LOW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -110,19 +96,16 @@ def descend_convolution(
         total = tl.zeros((BN, BM), dtype=tl.float32)
         whole = begin + (end - begin) // BK * BK
         for p in range(begin, whole, BK):
-            a = _box(box, p, inward, tap, H, W, TAPS, BK, BM)
-            total = tl.dot(slope_box.load([p, outward]).T, a, total, input_precision=PRECISION)
+            a = _box(x, p, inward, tap, H, W, TAPS, BK, BM)
+            total = tl.dot(slope.load([p, outward]).T, a, total, input_precision=PRECISION)
+        if (H * W) % BK != 0:  # noqa: SIM102  known when the kernel is compiled; what follows is not
+            if whole < end:  # the rest of the box belongs to another client
+                own = (whole + tl.arange(0, BK) < end)[:, None]
+                a = tl.where(own, _box(x, whole, inward, tap, H, W, TAPS, BK, BM), 0.0)
+                b = tl.where(own, slope.load([whole, outward]), 0.0)
+                total = tl.dot(b.T, a, total, input_precision=PRECISION)
         inward = inward + tl.arange(0, BM)
         outward = outward + tl.arange(0, BN)
-        if (H * W) % BK != 0:  # noqa: SIM102  known when the kernel is compiled; what follows is not
-            if whole < end:
-                last = whole + tl.arange(0, BK)
-                seen, shift = _seen(last, last < end, tap, H, W, TAPS)
-                from_x = x + (last + shift).to(tl.int64)[:, None] * CI + inward[None, :]
-                from_slope = slope + last.to(tl.int64)[:, None] * CO + outward[None, :]
-                b = tl.load(from_slope, mask=(last < end)[:, None], other=0.0)
-                a = tl.load(from_x, mask=seen[:, None], other=0.0)
-                total = tl.dot(b.T, a, total, input_precision=PRECISION)
         place = (tap * CI + inward[:, None]) * CO + outward[None, :]
         wide = client.to(tl.int64) * stride + place
         value = _descend(master + wide, velocity + wide, total.T, None, lr, momentum, decay, MOMENTUM)
@@ -150,60 +133,18 @@ def descend_affine(
         _descend(master + wide, velocity + wide, total, column < SIZE, lr, momentum, decay, MOMENTUM)
 
 
-# average pool, linear layer and cross-entropy
-
-
 @triton.jit
-def _entropy(made, k, sample, client, labels, offsets, losses):
-    """Stores a sample's loss; the slope, with respect to its logits, of the client's mean."""
-    label = tl.load(labels + sample)
-    samples = (tl.load(offsets + client + 1) - tl.load(offsets + client)).to(tl.float32)
-    made -= tl.max(made, 0)
-    raised = tl.exp(made)
-    whole = tl.sum(raised, 0)
-    tl.store(losses + sample, tl.log(whole) - tl.sum(tl.where(k == label, made, 0.0), 0))
-    return (raised / whole - tl.where(k == label, 1.0, 0.0)) / samples
-
-
-@triton.jit
-def head(
-    x, weight, labels, offsets, owner, features, logits, losses, dx, stride,
-    HW: tl.constexpr, C: tl.constexpr, K: tl.constexpr, LEARN: tl.constexpr,
-    KP: tl.constexpr, CB: tl.constexpr, BH: tl.constexpr,
-):  # fmt: skip
-    """Compute the logits [sample, K] of a linear layer [client, (K, C) then K] on the average over positions.
-
-    LEARN: also the losses and the slope with respect to x; the slope with respect to the logits replaces the logits.
-    """
+def average_positions(x, owner, features, HW: tl.constexpr, C: tl.constexpr, CB: tl.constexpr, BH: tl.constexpr):
+    """Compute the average [sample, C] over all positions of x [sample, HW, C]."""
     sample = tl.program_id(0).to(tl.int64)
-    client = tl.load(owner + sample)
-    if client >= 0:
-        k = tl.arange(0, KP)
-        x += sample * (HW * C)
-        features += sample * C
-        weight += client.to(tl.int64) * stride
-        made = tl.load(weight + K * C + k, mask=k < K, other=float("-inf"))
+    if tl.load(owner + sample) >= 0:
         for c in range(0, C, CB):
             channel = c + tl.arange(0, CB)
             total = tl.zeros((CB,), dtype=tl.float32)
             for h in range(0, HW, BH):
-                value = tl.load(x + (h + tl.arange(0, BH))[:, None] * C + channel[None, :])
+                value = tl.load(x + sample * (HW * C) + (h + tl.arange(0, BH))[:, None] * C + channel[None, :])
                 total += tl.sum(value.to(tl.float32), 0)
-            total /= HW
-            tl.store(features + channel, total)
-            w = tl.load(weight + k[:, None] * C + channel[None, :], mask=(k < K)[:, None], other=0.0)
-            made += tl.sum(w * total[None, :], 1)
-        if LEARN:
-            made = _entropy(made, k, sample, client, labels, offsets, losses)
-            dx += sample * (HW * C)
-            for c in range(0, C, CB):
-                channel = c + tl.arange(0, CB)
-                w = tl.load(weight + k[:, None] * C + channel[None, :], mask=(k < K)[:, None], other=0.0)
-                part = (tl.sum(w * made[:, None], 0) / HW).to(dx.dtype.element_ty)
-                for h in range(0, HW, BH):
-                    place = (h + tl.arange(0, BH))[:, None] * C + channel[None, :]
-                    tl.store(dx + place, tl.broadcast_to(part[None, :], (BH, CB)))
-        tl.store(logits + sample * K + k, made, mask=k < K)
+            tl.store(features + sample * C + channel, total / HW)
 
 
 @triton.jit

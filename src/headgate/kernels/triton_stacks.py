@@ -5,15 +5,16 @@ Images are [sample, channel, y, x], the samples of a client are adjacent, and ea
 vector of length `stride` in `theta`. `owner` has the client of each sample (-1 for none), `offsets` the beginning of each
 client's samples, and a tile of rows belongs to one client (`tile_client`, -1 for none). The input of a convolution has a frame
 of zeros, so that no tap falls outside; a linear layer is a convolution of one pixel. A convolution and its 2x2 max-pool are one
-kernel: only the number of a window's winner is stored, and only the winner has a slope. Slopes are with respect to a layer's output before its activation. The kernel that
-sums the gradient of a weight also takes the gradient step, so it must run after all kernels that read the weights. Sums have a
-fixed order, so results repeat to the bit, and the results of a client do not depend on the other clients.
+kernel: only the number of a window's winner is stored, and only the winner has a slope. Slopes are with respect to a layer's
+output before its activation. The kernel that sums the gradient of a weight also takes the gradient step, so it must run after
+all kernels that read the weights. Sums have a fixed order, so results repeat to the bit, and the results of a client do not
+depend on the other clients.
 """
 
 import triton
 import triton.language as tl
 
-from headgate.kernels.triton_kernels import _descend, _entropy
+from headgate.kernels.triton_kernels import _descend
 
 
 @triton.jit
@@ -232,4 +233,10 @@ def cross_entropy(logits, labels, offsets, owner, losses, slope, K: tl.constexpr
     if client >= 0:
         k = tl.arange(0, KP)
         made = tl.load(logits + sample * K + k, mask=k < K, other=float("-inf"))
-        tl.store(slope + sample * K + k, _entropy(made, k, sample, client, labels, offsets, losses), mask=k < K)
+        label = tl.load(labels + sample)
+        samples = (tl.load(offsets + client + 1) - tl.load(offsets + client)).to(tl.float32)
+        made -= tl.max(made, 0)
+        raised = tl.exp(made)
+        whole = tl.sum(raised, 0)
+        tl.store(losses + sample, tl.log(whole) - tl.sum(tl.where(k == label, made, 0.0), 0))
+        tl.store(slope + sample * K + k, (raised / whole - tl.where(k == label, 1.0, 0.0)) / samples, mask=k < K)

@@ -11,7 +11,6 @@ from headgate.errors import SettingError
 from headgate.kernels.packed_tiles import TUNED, count_tiles, tile_for, tiles
 from headgate.kernels.residual_net import read_blocks
 from headgate.kernels.stack_net import read_stack
-from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet, ResNet9
 from headgate.learning.networks import Residual, build_model
 
@@ -196,22 +195,3 @@ def test_a_workspace_takes_the_memory_it_was_said_to_take(kind):
             held = [each for some in lists for each in some if isinstance(each, torch.Tensor)]
             counted = {each.data_ptr(): each.nbytes for each in held if each.dtype != torch.int32}  # tables are small
             assert sum(counted.values()) == own.bytes_needed(net, Room(5, 3), momentum, dtype)
-
-
-@with_triton
-@given(st.lists(st.lists(st.integers(0, 6), min_size=2, max_size=2), min_size=1, max_size=6), st.integers(0, 10**6))
-def test_chunks_are_all_runs_in_their_order_and_fit(sizes, memory):
-    from headgate.kernels.triton_executor import TritonKernels
-    from headgate.kernels.triton_steps import ResidualSpace, Room
-    from headgate.simulation.executors.types import rung
-
-    executor = TritonKernels.__new__(TritonKernels)
-    executor.task = task_of(nn.Sequential(block(3, 32), head(32)), (3, 4, 4), 10)
-    executor.net, executor.memory, executor.kind = read_blocks(executor.task), memory, ResidualSpace
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    chunks = list(executor._chunks(offsets, 2, LocalTraining(0.1, 1)))
-    assert [r for first, last in chunks for r in range(first, last)] == list(range(len(sizes)))
-    for first, last in chunks:
-        held = np.array(sizes[first:last])
-        room = Room(rung(int(held.sum())), rung(int((held > 0).sum())))
-        assert last - first == 1 or ResidualSpace.bytes_needed(executor.net, room, False, torch.float32) <= memory

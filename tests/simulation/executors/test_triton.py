@@ -87,7 +87,7 @@ def test_a_kernel_compiles_for_hopper(name):
     [
         ("convolve", {"x": "4,4,4,64", "w": "1,64,128"}, {"BACKWARD": False, "ADD": False}),
         ("convolve", {"x": "4,4,4,64", "w": "1,128,64"}, {"BACKWARD": True, "ADD": True}),
-        ("descend_convolution", {"box": "4,4,4,64", "slope_box": "64,128"}, {"MOMENTUM": True, "LOW": True}),
+        ("descend_convolution", {"x": "1,8,8,64", "slope": "64,128"}, {"H": 8, "W": 8, "MOMENTUM": True, "LOW": True}),
     ],
 )
 def test_boxes_come_by_the_copy_engine_and_feed_whole_warp_groups(name, boxes, sizes):
