@@ -105,14 +105,6 @@ class Space:
         if self.low is not self.master:
             self.low[:clients] = self.master[:clients, : self.low.shape[1]]
 
-    def answers(self, pixels: Tensor, clients: int) -> Tensor:
-        """Return the logits of the first clients for the same images, (clients, n, classes)."""
-        samples = len(pixels)
-        self.tables.fill(np.arange(clients + 1) * samples)
-        self.load(pixels, clients)
-        self.forward(Room(clients * samples, clients), None)
-        return self.logits[: clients * samples].view(clients, samples, -1).clone()
-
     def average(self, start: Tensor, shares: Tensor, run_offsets: Ints, after: Tensor) -> None:
         """Write to `after` each run's model plus its clients' changes times their shares."""
         kernels.average[-(-self.net.size // WIDE), len(start)](
@@ -121,12 +113,6 @@ class Space:
 
     def mean_losses(self, run_offsets: Ints, means: Tensor) -> None:
         kernels.mean_losses[(len(means),)](self.losses, self.tables.offsets, self._table(run_offsets), means, WIDE)
-
-    def load(self, pixels: Tensor, clients: int = 1) -> None:
-        raise NotImplementedError
-
-    def forward(self, room: Room, training: LocalTraining | None) -> None:
-        raise NotImplementedError
 
     def _table(self, values: Ints) -> Tensor:
         return to_device(values.astype(np.int32), self.device)
@@ -139,7 +125,8 @@ class Space:
         stacks.convolve[count_tiles(*room, layer.positions, rows), -(-layer.outward // columns)](
             x, self.master, y, winner, *self.tables.tiles[layer.positions, rows], self.tables.offsets, images, self.net.size,
             layer.weight, layer.bias or 0, layer.inward, *layer.framed, layer.outward, layer.kernel, layer.pool, frame,
-            layer.activation, layer.bias is not None, winner is not self.losses, rows, columns, 32, PRECISION, num_warps=WARPS,
+            layer.activation, layer.bias is not None, winner is not self.losses, False, rows, columns, 32, PRECISION,
+            num_warps=WARPS,
         )  # fmt: skip
 
     def _cross_entropy(self, room: Room, slope: Tensor) -> None:
@@ -152,10 +139,10 @@ class Space:
         """Compute the slope with respect to the input x of a layer, before the activation whose result x is."""
         positions, columns = layer.height * layer.width, _columns(layer, layer.inward)
         rows = _rows(positions)
-        stacks.convolution_slope[count_tiles(*room, positions, rows), -(-layer.inward // columns)](
-            slope, x, self.master, before, *self.tables.tiles[positions, rows], self.tables.offsets, self.net.size,
-            layer.weight, layer.inward, layer.height, layer.width, layer.outward, layer.kernel, layer.padding, activation, rows,
-            columns, 32, PRECISION, num_warps=WARPS,
+        stacks.convolve[count_tiles(*room, positions, rows), -(-layer.inward // columns)](
+            slope, self.master, before, x, *self.tables.tiles[positions, rows], self.tables.offsets, room.samples,
+            self.net.size, layer.weight, 0, layer.outward, *layer.spread, layer.inward, layer.kernel, 1, layer.padding,
+            activation, False, False, True, rows, columns, 32, PRECISION, num_warps=WARPS,
         )  # fmt: skip
 
     def _descend(

@@ -45,10 +45,11 @@ TYPES = {
 SHAPE = {"C": 6, "H": 14, "W": 14, "CO": 16, "KERNEL": 5}
 PRODUCT = {"ROWS": 64, "COLUMNS": 16, "DEEP": 32, "PRECISION": "tf32x3"}
 LINEAR = {"C": 400, "CO": 120, "ROWS": 32, "COLUMNS": 64, "DEEP": 16, "PRECISION": "tf32x3"}
+BACK = {"C": 16, "H": 18, "W": 18, "CO": 6, "KERNEL": 5, **PRODUCT}
 SIZES = {
-    "convolve": {**SHAPE, **PRODUCT, "POOL": 2, "FRAME": 1, "ACTIVATION": 1, "BIAS": True, "LEARN": True},
+    "convolve": {**SHAPE, **PRODUCT, "POOL": 2, "FRAME": 1, "ACTIVATION": 1, "BIAS": True, "LEARN": True, "BACKWARD": False},
+    "convolve backward": {**BACK, "POOL": 1, "FRAME": 0, "ACTIVATION": 2, "BIAS": False, "LEARN": False, "BACKWARD": True},
     "unpool": {"CO": 16, "HIGH": 5, "WIDE": 5, "POOL": 2, "FRAME": 4, "H": 18, "W": 18, "BLOCK": 1024},
-    "convolution_slope": {**SHAPE, **PRODUCT, "FRAME": 0, "BEFORE": 2},
     "descend_convolution": {**SHAPE, "POOL": 2, "BIAS": True, "MOMENTUM": True, "ROWS": 64, "DEEP": 32},
     "descend_linear": {**LINEAR, "BIAS": True, "MOMENTUM": False},
     "cross_entropy": {"K": 10, "KP": 16},
@@ -79,7 +80,8 @@ def compiled(kernel, types, sizes, warps):
 def test_a_kernel_compiles_for_hopper(name):
     from headgate.kernels import triton_stacks
 
-    compiled(getattr(triton_stacks, name), TYPES, SIZES[name], 2)
+    types = TYPES | {"beside": FLOATS if "backward" in name else BYTES}
+    compiled(getattr(triton_stacks, name.split()[0]), types, SIZES[name], 2)
 
 
 @pytest.mark.parametrize(
