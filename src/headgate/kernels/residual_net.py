@@ -1,7 +1,5 @@
 """Residual nets of 3x3 convolution, GroupNorm and Mish, read from a module, in the form of the packed kernels."""
 
-import importlib.util
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
@@ -204,22 +202,3 @@ def _by_tap(numbers: Tensor, block: Block, none: int) -> Tensor:
 
 def refuse(reason: str) -> NoReturn:
     raise SettingError(f"--executor triton: {reason}")
-
-
-def check_machine(task: Task) -> None:
-    """Refuse a task that these kernels, or this machine, cannot run."""
-    if importlib.util.find_spec("triton") is None:
-        refuse("needs triton, which is not installed (extra gpu)")
-    if task.device.type != "cuda" and not interpreted():
-        refuse(f"needs CUDA, the device is {task.device.type}")
-    if task.dtype != torch.float32:
-        refuse(f"training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}")
-
-
-def interpreted() -> bool:
-    """Return whether Triton's interpreter runs in place of a GPU, which is slow and meant for tests."""
-    if not os.environ.get("TRITON_INTERPRET"):  # checked first, because importing triton takes a while
-        return False
-    from triton import knobs
-
-    return bool(knobs.runtime.interpret)

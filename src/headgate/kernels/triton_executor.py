@@ -7,7 +7,10 @@ sizes share a graph; programs without work end at once. On an H200 a round of fo
 loop), and one of ResNet-9 17.7 ms (49.0 ms with `streams`; benchmarks/results/gpu.json at f27e21c).
 """
 
+import importlib.util
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ from torch import Tensor
 
 from headgate.errors import SettingError
 from headgate.kernels.packed_tiles import Room
-from headgate.kernels.residual_net import ResidualNet, check_machine, read_blocks
+from headgate.kernels.residual_net import ResidualNet, read_blocks
 from headgate.kernels.stack_net import StackNet, read_stack
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.executor import Executor, Work
@@ -40,27 +43,28 @@ class TritonKernels(Executor[Task]):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        stack = None if task.bfloat16 else _stack(task)
-        self.net: ResidualNet | StackNet = stack or read_blocks(task).to(task.device)
+        net = _net(task)
+        self.net = net if isinstance(net, StackNet) else net.to(task.device)
         from headgate.kernels import triton_steps  # this needs triton
 
-        self.kind: Any = triton_steps.StackSpace if stack else triton_steps.ResidualSpace
+        self.kind: Any = triton_steps.StackSpace if isinstance(net, StackNet) else triton_steps.ResidualSpace
         self.workspace: Any = None
         self.judge: Any = None
         self._recorded: dict[tuple[Room, LocalTraining], Callable[[], None]] = {}
 
     @classmethod
     def cost(cls, task: Task, training: LocalTraining) -> float:
-        check_machine(task)
+        if importlib.util.find_spec("triton") is None:
+            raise cls.refused("needs triton, which is not installed (extra gpu)")
+        # Triton's interpreter, which runs on the CPU, is slow and meant for tests
+        if task.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+            raise cls.refused(f"needs CUDA, the device is {task.device.type}")
+        if task.dtype != torch.float32:
+            raise cls.refused(f"training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}")
         cls.need_full_batch(training)
         cls.need_plain_loss(training)
-        if task.bfloat16:
-            read_blocks(task)
-            return 0.05
-        stack = _stack(task)
-        if stack is None:
-            read_blocks(task)
-        return 0.05 if stack is not None and stack.size < LARGE else 0.25
+        net = _net(task)
+        return 0.05 if task.bfloat16 or (isinstance(net, StackNet) and net.size < LARGE) else 0.25
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
         """Launch a round; nothing here waits for the device."""
@@ -72,7 +76,7 @@ class TritonKernels(Executor[Task]):
         offsets, run_of = np.append(batch.offsets[members], len(batch.labels)), members // clients
         room = Room(rung(max(1, len(batch.labels))), rung(max(1, len(members))))  # no array is empty
         space = self._make_room(room, momentum)
-        space.tables.fill(offsets)
+        space.set_clients(offsets)
         space.load(self.task.normalised(batch.images))
         space.labels[: len(batch.labels)] = batch.labels
         step = self._step(space, room, training)
@@ -105,7 +109,7 @@ class TritonKernels(Executor[Task]):
         space.spread(self.net.packed(theta.detach()), np.arange(runs), False)
         logits = list[Tensor]()
         for part in torch.split(pixels, few):
-            space.tables.fill(np.arange(runs + 1) * len(part))
+            space.set_clients(np.arange(runs + 1) * len(part))
             space.load(part, runs)
             space.forward(Room(runs * len(part), runs), None)
             logits.append(space.logits[: runs * len(part)].view(runs, len(part), -1).clone())
@@ -148,10 +152,11 @@ class TritonKernels(Executor[Task]):
         return int(self.kind.bytes_needed(self.net, room, momentum, self.task.arithmetic))
 
 
-def _stack(task: Task) -> StackNet | None:
-    try:
-        net = read_stack(task)
-    except SettingError:
-        return None
-    narrow = all(each.linear or max(each.inward, each.outward) <= WIDEST for each in net.layers)
-    return net if narrow else None
+def _net(task: Task) -> StackNet | ResidualNet:
+    """Return the task's model as a stack of narrow convolutions or as a residual net; refuse any other with a SettingError."""
+    if not task.bfloat16:
+        with suppress(SettingError):
+            net = read_stack(task)
+            if all(each.linear or max(each.inward, each.outward) <= WIDEST for each in net.layers):
+                return net
+    return read_blocks(task)

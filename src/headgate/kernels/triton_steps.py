@@ -30,40 +30,16 @@ Arrays = Iterator[tuple[str, int, int, torch.dtype]]
 """(name, rows, numbers in a row, type) of all arrays of a round"""
 
 
-class Tables:
-    """The client of each sample and tile, in one array, so that one copy fills it; tiles by (positions of a sample, rows)."""
-
-    def __init__(self, room: Room, layout: Sequence[tuple[int, int]], device: torch.device) -> None:
-        self.room, self.layout, self.device = room, tuple(dict.fromkeys(layout)), device
-        lengths = [room.clients + 1, room.samples, *(2 * count_tiles(*room, *each) for each in self.layout)]
-        self.whole = torch.full((sum(lengths),), -1, dtype=torch.int32, device=device)
-        self.offsets, self.owner, *parts = torch.split_with_sizes(self.whole, lengths)
-        self.tiles = {each: tuple(part.view(2, -1)) for each, part in zip(self.layout, parts, strict=True)}
-        self.filled = np.zeros(0, dtype=np.int64)
-
-    def fill(self, offsets: Ints) -> None:
-        """Fill the tables for clients whose samples begin at `offsets`, unless they are filled for these already."""
-        if np.array_equal(offsets, self.filled):
-            return
-        self.filled = offsets
-        owner = np.full(self.room.samples, -1)
-        owner[: offsets[-1]] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        begins = np.pad(offsets, (0, self.room.clients + 1 - len(offsets)), "edge")
-        parts = [tiles(offsets, *each, count_tiles(*self.room, *each)).ravel() for each in self.layout]
-        self.whole.copy_(to_device(np.concatenate([begins, owner, *parts]).astype(np.int32), self.device))
-
-
 class Space:
     """Arrays for the samples and clients of a room. Samples that are not in the tables do not change.
 
-    A subclass states its `arrays` and makes its `tables`. `load` copies normalised images (n, C, H, W) into the first input,
+    A subclass states its `arrays` and calls `make_tables`. `load` copies normalised images (n, C, H, W) into the first input,
     for as many clients as shall read the same images. `forward` computes the logits, with a training of different images for
     each client, and then also the losses; without one all clients have the same images. `backward` takes a gradient step with
     all parameters; each changes after the slopes that depend on it are computed.
     """
 
     net: Any
-    tables: Tables
     logits: Tensor
 
     def __init__(self, net: Any, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device) -> None:
@@ -92,6 +68,27 @@ class Space:
     def bytes_needed(cls, *asked: Any) -> int:
         return sum(rows * size * kind.itemsize for _, rows, size, kind in cls.arrays(*asked))
 
+    def make_tables(self, layout: Sequence[tuple[int, int]]) -> None:
+        """Make a table of the client of each sample, and one of tiles for each (positions of a sample, rows of a tile)."""
+        self.layout = tuple(dict.fromkeys(layout))
+        lengths = [self.room.clients + 1, self.room.samples, *(2 * count_tiles(*self.room, *each) for each in self.layout)]
+        # one array, so that one copy fills it
+        self.tables = torch.full((sum(lengths),), -1, dtype=torch.int32, device=self.device)
+        self.offsets, self.owner, *parts = torch.split_with_sizes(self.tables, lengths)
+        self.tiles = {each: tuple(part.view(2, -1)) for each, part in zip(self.layout, parts, strict=True)}
+        self.filled = np.zeros(0, dtype=np.int64)
+
+    def set_clients(self, offsets: Ints) -> None:
+        """Fill the tables for clients whose samples begin at `offsets`, unless they are filled for these already."""
+        if np.array_equal(offsets, self.filled):
+            return
+        self.filled = offsets
+        owner = np.full(self.room.samples, -1)
+        owner[: offsets[-1]] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        begins = np.pad(offsets, (0, self.room.clients + 1 - len(offsets)), "edge")
+        parts = [tiles(offsets, *each, count_tiles(*self.room, *each)).ravel() for each in self.layout]
+        self.tables.copy_(to_device(np.concatenate([begins, owner, *parts]).astype(np.int32), self.device))
+
     def holds(self, room: Room, momentum: bool) -> bool:
         fits = room.samples <= self.room.samples and room.clients <= self.room.clients
         return fits and (self.momentum or not momentum)
@@ -112,7 +109,7 @@ class Space:
         )
 
     def mean_losses(self, run_offsets: Ints, means: Tensor) -> None:
-        kernels.mean_losses[(len(means),)](self.losses, self.tables.offsets, self._table(run_offsets), means, WIDE)
+        kernels.mean_losses[(len(means),)](self.losses, self.offsets, self._table(run_offsets), means, WIDE)
 
     def _table(self, values: Ints) -> Tensor:
         return to_device(values.astype(np.int32), self.device)
@@ -123,7 +120,7 @@ class Space:
         """Compute the output of a layer in its frame; sample s reads image s modulo `images` of x."""
         rows, columns = _rows(layer.positions), _columns(layer, layer.outward)
         stacks.convolve[count_tiles(*room, layer.positions, rows), -(-layer.outward // columns)](
-            x, self.master, y, winner, *self.tables.tiles[layer.positions, rows], self.tables.offsets, images, self.net.size,
+            x, self.master, y, winner, *self.tiles[layer.positions, rows], self.offsets, images, self.net.size,
             layer.weight, layer.bias or 0, layer.inward, *layer.framed, layer.outward, layer.kernel, layer.pool, frame,
             layer.activation, layer.bias is not None, winner is not self.losses, False, rows, columns, 32, PRECISION,
             num_warps=WARPS,
@@ -131,7 +128,7 @@ class Space:
 
     def _cross_entropy(self, room: Room, slope: Tensor) -> None:
         stacks.cross_entropy[(room.samples,)](
-            self.logits, self.labels, self.tables.offsets, self.tables.owner, self.losses, slope, self.net.classes,
+            self.logits, self.labels, self.offsets, self.owner, self.losses, slope, self.net.classes,
             _power(self.net.classes), num_warps=1,
         )  # fmt: skip
 
@@ -140,7 +137,7 @@ class Space:
         positions, columns = layer.height * layer.width, _columns(layer, layer.inward)
         rows = _rows(positions)
         stacks.convolve[count_tiles(*room, positions, rows), -(-layer.inward // columns)](
-            slope, self.master, before, x, *self.tables.tiles[positions, rows], self.tables.offsets, room.samples,
+            slope, self.master, before, x, *self.tiles[positions, rows], self.offsets, room.samples,
             self.net.size, layer.weight, 0, layer.outward, *layer.spread, layer.inward, layer.kernel, 1, layer.padding,
             activation, False, False, True, rows, columns, 32, PRECISION, num_warps=WARPS,
         )  # fmt: skip
@@ -148,7 +145,7 @@ class Space:
     def _descend(
         self, room: Room, layer: StackLayer, winner: Tensor, x: Tensor, slope: Tensor, training: LocalTraining
     ) -> None:
-        own = (self.tables.offsets, self.net.size, layer.weight, layer.bias or 0, *_rates(training), layer.inward)
+        own = (self.offsets, self.net.size, layer.weight, layer.bias or 0, *_rates(training), layer.inward)
         biased, moving = layer.bias is not None, training.momentum > 0
         if layer.linear:
             stacks.descend_linear[-(-layer.outward // 32) * -(-layer.inward // 64), room.clients](
@@ -178,7 +175,7 @@ class ResidualSpace(Space):
         self.features, self.feature_slope, self.logits = made["features"], made["feature slope"], made["logits"]
         kinds: tuple[Kind, ...] = ("forward", "backward")
         layout = [(block.positions, tile_for(kind, block, self.itemsize).rows) for block in net.layers for kind in kinds]
-        self.tables = Tables(room, [*layout, (1, SAMPLES)], device)
+        self.make_tables([*layout, (1, SAMPLES)])
 
     @classmethod
     def arrays(cls, net: ResidualNet, room: Room, momentum: bool, dtype: torch.dtype) -> Arrays:
@@ -219,7 +216,7 @@ class ResidualSpace(Space):
         rows[1:] = rows[:1]
 
     def forward(self, room: Room, training: LocalTraining | None) -> None:
-        owner, net = self.tables.owner, self.net
+        net, owner = self.net, self.owner
         for i, block in enumerate(net.layers):
             self._convolve(room, "forward", block, self.inputs[i], self.raw[i], None)
             strip = strip_for(block)
@@ -250,7 +247,7 @@ class ResidualSpace(Space):
             strip = strip_for(block)
             norms.norm_mish_slope[(room.samples * (block.outward // strip.channels),)](
                 self.raw[i], self.slopes[now], self._affine(block), self.winners[i], self.means[i], self.scales[i],
-                self.raw_slope, self.d_affine[:, block.affine :], self.tables.owner, net.size, net.head - net.affine,
+                self.raw_slope, self.d_affine[:, block.affine :], self.owner, net.size, net.head - net.affine,
                 block.positions, block.width, block.outward, block.group, block.pool, *strip, num_warps=4,
             )  # fmt: skip
             if block.added is not None:
@@ -263,7 +260,7 @@ class ResidualSpace(Space):
             self._descend_convolution(room, i, training)
         own, size = slice(net.affine, net.head), net.head - net.affine
         kernels.descend_affine[-(-size // 128), room.clients](
-            self.d_affine, self.master[:, own], self.velocity[:, own], self.tables.offsets, net.size, *rates, size, moving, 128
+            self.d_affine, self.master[:, own], self.velocity[:, own], self.offsets, net.size, *rates, size, moving, 128
         )
 
     def _convolve(self, room: Room, kind: Kind, block: Block, x: Tensor, y: Tensor, added: Tensor | None) -> None:
@@ -276,7 +273,7 @@ class ResidualSpace(Space):
         kernels.convolve[(count_tiles(*room, *each) * (outward // tile.columns),)](
             self._images(x, block, inward, tile.rows, tile.deep),
             TensorDescriptor(given, [room.clients, *own], strides, [1, *taken]),
-            y, y if added is None else added, *self.tables.tiles[each], self.tables.offsets, block.height, block.width, inward,
+            y, y if added is None else added, *self.tiles[each], self.offsets, block.height, block.width, inward,
             outward, block.taps, backward, added is not None, *tile[:3], self.precision,
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
@@ -290,7 +287,7 @@ class ResidualSpace(Space):
         kernels.descend_convolution[grid](
             self._images(self.inputs[i], block, block.inward, tile.deep, tile.rows),
             TensorDescriptor(self.raw_slope, size, [block.outward, 1], [tile.deep, tile.columns]),
-            *weights, self.tables.offsets, self.net.size, self.low.stride(0), *_rates(training), block.height, block.width,
+            *weights, self.offsets, self.net.size, self.low.stride(0), *_rates(training), block.height, block.width,
             block.inward, block.outward, block.taps, training.momentum > 0, self.low is not self.master, *tile[:3],
             self.precision, num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
@@ -315,7 +312,7 @@ class StackSpace(Space):
         """slopes with respect to the outputs of a layer and of the layer before it, both before their activation"""
         self.wide_slope, self.logits = self.made["wide slope"], self.inputs[-1]
         seen = [each for layer in net.layers for each in (layer.positions, layer.height * layer.width)]
-        self.tables = Tables(room, [(each, _rows(each)) for each in seen], device)
+        self.make_tables([(each, _rows(each)) for each in seen])
 
     @classmethod
     def arrays(cls, net: StackNet, room: Room, momentum: bool, dtype: torch.dtype) -> Arrays:
@@ -351,7 +348,7 @@ class StackSpace(Space):
             if i > 0 and not layer.linear:
                 (across, along), wide = layer.spread, self.wide_slope
                 stacks.unpool[room.samples, -(-layer.outward * across * along // WIDE)](
-                    slope, self.winners[i], wide, self.tables.owner, layer.outward, *layer.out, layer.pool,
+                    slope, self.winners[i], wide, self.owner, layer.outward, *layer.out, layer.pool,
                     layer.kernel - 1 - layer.padding, across, along, WIDE, num_warps=4,
                 )  # fmt: skip
             if i > 0:
