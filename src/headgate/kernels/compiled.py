@@ -39,11 +39,8 @@ class ClientRoom(NamedTuple):
     ints: Ints
 
 
-class Call(NamedTuple):
-    """A kernel, and where its arrays begin in a room."""
-
-    kernel: Any
-    args: tuple[int, ...]
+Call = tuple[Any, tuple[int, ...]]
+"""A kernel, and where its arrays begin in a room."""
 
 
 class Program(NamedTuple):
@@ -128,21 +125,22 @@ class Convolution:
 
     def calls(self, space: RoomPlan, x: Between, out: Between, wanted: bool) -> tuple[Call, list[Call]]:
         """Return its calls of the forward and of the backward pass; with `wanted` these also compute the gradient of x."""
-        window, tile, kernels, (weight, bias) = self.window, self.window.tile, space.kernels, parameters(space.theta, self)
+        window, tile, (weight, bias) = self.window, self.window.tile, parameters(space.theta, self)
         pool, outputs, pixels = window.pool, self.after.channels, self.after.height * self.after.width
         table = space.take("floats", tile.groups * window.k * tile.terms * tile.vectors * tile.lanes)
         bands = space.take("floats", pool * pool * self.after.width * outputs + SLACK)
         chosen = space.take("marks", space.most * pixels * outputs + SLACK)
-        forward = Call(kernels.convolution(window), (x.values, weight, bias, table, bands, out.values, chosen))
+        outputs_of, slope_of_weights, slope_of_inputs = space.kernels.convolution(window)
+        forward = (outputs_of, (x.values, weight, bias, table, bands, out.values, chosen))
         samples, rows = window.strip
         many = max(samples * rows * self.after.width, outputs) + 1
         values, places, shifts = space.take("floats", many), space.take("ints", many), space.take("ints", pool * pool)
         given = (x.values, out.values, out.slopes, *parameters(space.slope, self), values, chosen, places, shifts)
-        backward = [Call(kernels.slope_of_convolution(window), (*given, int(self.layer.bias is not None)))]
+        backward: list[Call] = [(slope_of_weights, (*given, int(self.layer.bias is not None)))]
         if wanted:
             moved = space.take("floats", window.moved + SLACK)
             args = (weight, out.slopes, x.slopes, moved, values, chosen, places, shifts)
-            backward += [Call(kernels.slope_of_images(window), args)]
+            backward += [(slope_of_inputs, args)]
         return forward, backward
 
 
@@ -170,11 +168,11 @@ class Linear:
     def calls(self, space: RoomPlan, x: Between, out: Between, wanted: bool) -> tuple[Call, list[Call]]:
         kernels, (weight, bias) = space.kernels, parameters(space.theta, self)
         shape, kind = (self.before.pitch, self.after.pitch, self.sizes[1]), self.layer.activation
-        forward = Call(kernels.linear, (x.values, weight, bias, out.values, *shape, kind))
+        forward = (kernels.linear, (x.values, weight, bias, out.values, *shape, kind))
         given = (x.values, out.values, out.slopes, *parameters(space.slope, self))
-        backward = [Call(kernels.slope_of_linear, (*given, *shape, kind, int(self.layer.bias is not None)))]
+        backward: list[Call] = [(kernels.slope_of_linear, (*given, *shape, kind, int(self.layer.bias is not None)))]
         if wanted:
-            backward += [Call(kernels.slope_of_features, (weight, out.slopes, x.slopes, *shape))]
+            backward += [(kernels.slope_of_features, (weight, out.slopes, x.slopes, *shape))]
         return forward, backward
 
 
@@ -224,10 +222,10 @@ class Net:
         where = (space.theta, space.slope, space.velocity, rates, scale, shift, samples.values, x.values, x.slopes)
         how = (self.size, self.grid.start, self.grid.row, self.grid.pitch, x.grid.pitch, x.grid.channels)
         calls += backward
-        numbers = np.zeros((len(calls), max(len(call.args) for call in calls)), np.int64)
-        for row, call in zip(numbers, calls, strict=True):
-            row[: len(call.args)] = call.args
-        addresses = np.array([call.kernel.address(dtype) for call in calls], np.int64)
+        numbers = np.zeros((len(calls), max(len(args) for _, args in calls)), np.int64)
+        for row, (_, args) in zip(numbers, calls, strict=True):
+            row[: len(args)] = args
+        addresses = np.array([kernel.address(dtype) for kernel, _ in calls], np.int64)
         return space, Program(addresses, numbers, len(self.layers), np.array([*where, *how]))
 
 

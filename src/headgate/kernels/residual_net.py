@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from headgate.errors import SettingError
 from headgate.kernels.stack_net import StackLayer
 from headgate.learning.models import Shape
-from headgate.learning.networks import Flat, Residual
+from headgate.learning.networks import Residual
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
@@ -75,6 +75,11 @@ class ResidualNet:
         inward = self.layers[-1].outward
         return StackLayer(inward, 1, 1, self.classes, 1, 0, self.head, self.head + inward * self.classes, linear=True)
 
+    @property
+    def scales(self) -> StackLayer:
+        """The affine parameters, as a linear layer whose only input is 1."""
+        return StackLayer(1, 1, 1, self.head - self.affine, 1, 0, self.affine, None, linear=True)
+
     def to(self, device: torch.device) -> "ResidualNet":
         return replace(self, order=self.order.to(device), place=self.place.to(device))
 
@@ -88,7 +93,7 @@ class ResidualNet:
 
 def read_blocks(task: Task) -> ResidualNet:
     """Return the task's model in this form; refuse any other with a SettingError."""
-    flat, found = Flat(task.model), _Found()
+    flat, found = task.flat, _Found()
     *layers, average, flatten, linear = [nn.Identity()] * 3 + list(_layers(task.model))
     if not (
         isinstance(average, nn.AdaptiveAvgPool2d)
@@ -101,11 +106,10 @@ def read_blocks(task: Task) -> ResidualNet:
     ):
         refuse("the model must end in AdaptiveAvgPool2d(1), Flatten and Linear")
     _read(layers[3:], found, task.shape)
-    named = {id(parameter): name for name, parameter in task.model.named_parameters()}
-    numbers = flat.views(torch.arange(flat.size))
+    starts = {id(parameter): start for parameter, start in zip(task.model.parameters(), flat.starts, strict=False)}
 
     def own(parameter: Tensor) -> Tensor:
-        return numbers[named[id(parameter)]]
+        return starts[id(parameter)] + torch.arange(parameter.numel()).view(parameter.shape)
 
     weights = [_by_tap(own(each), block, flat.size) for each, block in zip(found.weights, found.blocks, strict=True)]
     affine = [own(each).flatten() for each in found.affine]

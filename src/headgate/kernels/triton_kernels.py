@@ -114,26 +114,6 @@ def descend_convolution(
 
 
 @triton.jit
-def descend_affine(
-    d_affine, master, velocity, offsets, stride, lr, momentum, decay,
-    SIZE: tl.constexpr, MOMENTUM: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Take a gradient step with all clients' affine parameters, SIZE each; the gradient is the sum over their samples."""
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    client = tl.program_id(1)
-    first = tl.load(offsets + client)
-    last = tl.load(offsets + client + 1)
-    if last > first:
-        total = tl.zeros((BLOCK,), dtype=tl.float32)
-        part = d_affine + first.to(tl.int64) * SIZE + column
-        for _ in range(first, last):
-            total += tl.load(part, mask=column < SIZE, other=0.0)
-            part += SIZE
-        wide = client.to(tl.int64) * stride + column
-        _descend(master + wide, velocity + wide, total, column < SIZE, lr, momentum, decay, MOMENTUM)
-
-
-@triton.jit
 def average_positions(x, owner, features, HW: tl.constexpr, C: tl.constexpr, CB: tl.constexpr, BH: tl.constexpr):
     """Compute the average [sample, C] over all positions of x [sample, HW, C]."""
     sample = tl.program_id(0).to(tl.int64)

@@ -166,13 +166,13 @@ class ResidualSpace(Space):
         super().__init__(net, room, momentum, dtype, device)
         self.precision, self.itemsize = "ieee" if dtype == torch.float32 else "tf32", dtype.itemsize
         made, layers = self.made, range(len(net.layers))
-        self.raw = [made[f"raw {i}"] for i in layers]
-        """the output of each block's convolution"""
-        self.means, self.scales = ([made[f"{name} {i}"] for i in layers] for name in ("mean", "scale"))
+        self.raw, self.means, self.scales = ([made[f"{name} {i}"] for i in layers] for name in ("raw", "mean", "scale"))
+        """the output of each block's convolution, and the mean and scale of its groups"""
         self.slopes = [made[f"slope {i}"] for i in range(3)]
         """slopes with respect to a block's output and to its input, and one that is kept for the beginning of a residual"""
         self.raw_slope, self.d_affine = made["raw slope"], made["affine slope"]
         self.features, self.feature_slope, self.logits = made["features"], made["feature slope"], made["logits"]
+        self.ones = made["ones"].fill_(1)
         kinds: tuple[Kind, ...] = ("forward", "backward")
         layout = [(block.positions, tile_for(kind, block, self.itemsize).rows) for block in net.layers for kind in kinds]
         self.make_tables([*layout, (1, SAMPLES)])
@@ -197,6 +197,7 @@ class ResidualSpace(Space):
         yield "features", room.samples, net.last.inward, wide
         yield "feature slope", room.samples, net.last.inward, wide
         yield "logits", room.samples, net.classes, wide
+        yield "ones", room.samples, 1, wide
         if dtype != wide:
             yield "low", room.clients, net.affine, dtype
 
@@ -219,9 +220,9 @@ class ResidualSpace(Space):
         net, owner = self.net, self.owner
         for i, block in enumerate(net.layers):
             self._convolve(room, "forward", block, self.inputs[i], self.raw[i], None)
-            strip = strip_for(block)
+            strip, affine = strip_for(block), self.master[:, net.affine + block.affine :]
             norms.norm_mish[(room.samples * (block.outward // strip.channels),)](
-                self.raw[i], self._affine(block), self.inputs[i if block.added is None else block.added],
+                self.raw[i], affine, self.inputs[i if block.added is None else block.added],
                 self.inputs[i + 1], self.winners[i], self.means[i], self.scales[i], owner, net.size, block.eps,
                 block.positions, block.width, block.outward, block.group, block.pool, block.added is not None,
                 training is not None, *strip, num_warps=4,
@@ -235,7 +236,7 @@ class ResidualSpace(Space):
             self._cross_entropy(room, self.logits)  # their slope replaces them
 
     def backward(self, room: Room, training: LocalTraining) -> None:
-        net, rates, moving = self.net, _rates(training), training.momentum > 0
+        net = self.net
         self._slope(room, net.last, self.features, self.logits, self.feature_slope, 0)
         self._descend(room, net.last, self.losses, self.features, self.logits, training)
         positions, channels = math.prod(net.layers[-1].out), net.last.inward
@@ -244,9 +245,9 @@ class ResidualSpace(Space):
         now, kept = 0, None  # the slope of the block's output, and the one kept for a residual's beginning
         for i in range(len(net.layers) - 1, -1, -1):
             block = net.layers[i]
-            strip = strip_for(block)
+            strip, affine = strip_for(block), self.master[:, net.affine + block.affine :]
             norms.norm_mish_slope[(room.samples * (block.outward // strip.channels),)](
-                self.raw[i], self.slopes[now], self._affine(block), self.winners[i], self.means[i], self.scales[i],
+                self.raw[i], self.slopes[now], affine, self.winners[i], self.means[i], self.scales[i],
                 self.raw_slope, self.d_affine[:, block.affine :], self.owner, net.size, net.head - net.affine,
                 block.positions, block.width, block.outward, block.group, block.pool, *strip, num_warps=4,
             )  # fmt: skip
@@ -258,10 +259,7 @@ class ResidualSpace(Space):
                 self._convolve(room, "backward", block, self.raw_slope, self.slopes[free], added)
                 now, kept = free, kept if added is None else None
             self._descend_convolution(room, i, training)
-        own, size = slice(net.affine, net.head), net.head - net.affine
-        kernels.descend_affine[-(-size // 128), room.clients](
-            self.d_affine, self.master[:, own], self.velocity[:, own], self.offsets, net.size, *rates, size, moving, 128
-        )
+        self._descend(room, net.scales, self.losses, self.ones, self.d_affine, training)
 
     def _convolve(self, room: Room, kind: Kind, block: Block, x: Tensor, y: Tensor, added: Tensor | None) -> None:
         tile, backward = tile_for(kind, block, self.itemsize), kind == "backward"
@@ -298,9 +296,6 @@ class ResidualSpace(Space):
         strides = [block.positions * channels, block.width * channels, channels, 1]
         taken = [max(1, rows // block.positions), min(block.height, rows // block.width), block.width, deep]
         return TensorDescriptor(x, shape, strides, taken)
-
-    def _affine(self, block: Block) -> Tensor:
-        return self.master[:, self.net.affine + block.affine :]
 
 
 class StackSpace(Space):
