@@ -138,7 +138,7 @@ class Convolution:
         given = (x.values, out.values, out.slopes, *parameters(space.slope, self), values, chosen, places, shifts)
         backward: list[Call] = [(slope_of_weights, (*given, int(self.layer.bias is not None)))]
         if wanted:
-            moved = space.take("floats", window.moved + SLACK)
+            moved = space.take("floats", outputs * window.deep * window.broad + SLACK)
             args = (weight, out.slopes, x.slopes, moved, values, chosen, places, shifts)
             backward += [(slope_of_inputs, args)]
         return forward, backward
@@ -307,8 +307,21 @@ class Compiled(Executor[Task]):
         jobs = list(_jobs(work))
         models, losses = self.net.own(theta.detach().numpy()), np.zeros(len(theta))
         after = models.copy()
-        with np.errstate(all="ignore"):  # the caller handles runs that diverged
-            for job, (loss, move) in zip(jobs, self._trained(jobs, models, training), strict=True):
+        most = max((len(job.labels) for job in jobs), default=0)
+        most = min(most, max(training.batch_size or most, SAMPLES))
+        # the caller handles runs that diverged
+        with np.errstate(all="ignore"), self._rooms(len(jobs), most, models.dtype) as (program, rooms):
+            for room in rooms:
+                room.floats[program.ends[3] :][:3] = training.lr, training.momentum, training.weight_decay
+
+            def local(job: _Job, room: ClientRoom) -> tuple[float, Floats]:
+                """Return a client's sum of losses before training, and its weighted update, empty if its weight is 0."""
+                start, (_, share, *given) = models[job.run], job
+                move = np.empty(len(start) if share else 0, start.dtype)
+                return self.kernels.train(room, program, *given, start, start.dtype.type(share), move), move
+
+            # in the order of the jobs, so that sums do not depend on which thread finishes first
+            for job, (loss, move) in zip(jobs, _spread(local, jobs, rooms, lambda job: len(job.labels)), strict=True):
                 losses[job.run] += loss
                 if len(move):
                     after[job.run] += move
@@ -332,24 +345,6 @@ class Compiled(Executor[Task]):
             for _ in _spread(answer, starts, rooms):
                 pass
         return torch.from_numpy(given)
-
-    def _trained(self, jobs: list[_Job], models: Floats, training: LocalTraining) -> Iterator[tuple[float, Floats]]:
-        """Yield each client's sum of losses before training, and its weighted update, which is empty if its weight is 0.
-
-        They come in the order of the jobs, so that sums do not depend on which thread finishes first.
-        """
-        most = max((len(job.labels) for job in jobs), default=0)
-        most = min(most, max(training.batch_size or most, SAMPLES))
-        with self._rooms(len(jobs), most, models.dtype) as (program, rooms):
-            for room in rooms:
-                room.floats[program.ends[3] :][:3] = training.lr, training.momentum, training.weight_decay
-
-            def train(job: _Job, room: ClientRoom) -> tuple[float, Floats]:
-                start, (_, share, *given) = models[job.run], job
-                move = np.empty(len(start) if share else 0, start.dtype)
-                return self.kernels.train(room, program, *given, start, start.dtype.type(share), move), move
-
-            yield from _spread(train, jobs, rooms, lambda job: len(job.labels))
 
     @contextmanager
     def _rooms(self, works: int, most: int, dtype: Any) -> Iterator[tuple[Program, list[ClientRoom]]]:

@@ -22,7 +22,6 @@ Floats = Any
 """A contiguous array of float32 or float64; numba makes a version for each."""
 Marks = Any
 """A contiguous array of uint16."""
-kernel = Kernel
 
 # activations
 
@@ -176,7 +175,7 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
 # linear layers: rows of weights `pitch` apart, samples in whole blocks
 
 
-@kernel
+@Kernel
 def linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
     x, weight, bias, out = floats[args[0] :], floats[args[1] :], floats[args[2] :], floats[args[3] :]
     pitch, out_pitch, outputs, kind = args[4], args[5], args[6], args[7]
@@ -187,7 +186,7 @@ def linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None
     activate(out, n * out_pitch, kind)
 
 
-@kernel
+@Kernel
 def slope_of_linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
     x, out, slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
     weights, bias = floats[args[3] :], floats[args[4] :]
@@ -203,7 +202,7 @@ def slope_of_linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int
             outer(LONG, LONG_WIDE, n, slope, o, out_pitch, x, i, pitch, weights, o * pitch + i, pitch)
 
 
-@kernel
+@Kernel
 def slope_of_features(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
     weight, slope, x_slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
     pitch, out_pitch, outputs = args[3], args[4], args[5]
@@ -267,8 +266,7 @@ def answer(room: ClientRoom, program: Program, images: Any, rows: Ints, models: 
         for step in range(program.forward):
             call(program.addresses[step], room.floats, room.marks, room.ints, program.numbers[step], len(rows))
         for i in range(len(rows)):
-            for c in range(out.shape[2]):
-                out[r, rows[i], c] = logits[i * logits_pitch + c]
+            out[r, rows[i]] = logits[i * logits_pitch :][: out.shape[2]]
 
 
 @njit(error_model="numpy")

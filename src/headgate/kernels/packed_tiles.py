@@ -58,19 +58,15 @@ def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
     return Tile(most, power_in(made, most), power_in(summed, deep), 8, 3)
 
 
-class Strip(NamedTuple):
-    """What one program of four warps normalises: channels of a sample, `rows` at a time; before a pool, `rows` windows."""
+def strip_for(block: Block) -> tuple[int, int]:
+    """Return how many channels of a sample a program of four warps normalises, and how many rows, or windows, at a time.
 
-    channels: int
-    rows: int
-
-
-def strip_for(block: Block) -> Strip:
-    """Return the largest strip that fits into a program's registers, if possible all positions, which are then read once."""
+    They are as many as fit into its registers, if possible all positions, which are then read once.
+    """
     channels = power_in(block.outward, 512) if block.positions <= 16 else max(32, block.group)
     if block.pool:
-        return Strip(channels, power_in(block.positions // 4, max(16, block.width)))
-    return Strip(channels, power_in(block.positions, 256 if block.positions <= 256 else 128))
+        return channels, power_in(block.positions // 4, max(16, block.width))
+    return channels, power_in(block.positions, 256 if block.positions <= 256 else 128)
 
 
 def power_in(n: int, most: int) -> int:

@@ -202,17 +202,13 @@ class ResidualSpace(Space):
             yield "low", room.clients, net.affine, dtype
 
     def load(self, pixels: Tensor, clients: int = 1) -> None:
-        block, (samples, channels) = self.net.layers[0], pixels.shape[:2]
-        pixels = pixels.to(self.dtype).permute(0, 2, 3, 1)
+        block, (samples, channels), pixels = self.net.layers[0], pixels.shape[:2], pixels.to(self.dtype)
         into = self.inputs[0].view(-1, block.height, block.width, block.inward)[: samples * clients]
         if block.taps == 9:
-            into[:samples].copy_(pixels)
+            into[:samples].copy_(pixels.permute(0, 2, 3, 1))
         else:
-            framed = pad(pixels, (0, 0, 1, 1, 1, 1))
-            for tap in range(9):
-                down, right = divmod(tap, 3)
-                shifted = framed[:, down : down + block.height, right : right + block.width]
-                into[:samples, ..., tap * channels : (tap + 1) * channels] = shifted
+            near = pad(pixels, (1, 1, 1, 1)).unfold(2, 3, 1).unfold(3, 3, 1).permute(0, 2, 3, 4, 5, 1)
+            into[:samples, ..., : 9 * channels].view(*near.shape).copy_(near)
         rows = into.view(clients, samples, -1)
         rows[1:] = rows[:1]
 
@@ -221,7 +217,7 @@ class ResidualSpace(Space):
         for i, block in enumerate(net.layers):
             self._convolve(room, "forward", block, self.inputs[i], self.raw[i], None)
             strip, affine = strip_for(block), self.master[:, net.affine + block.affine :]
-            norms.norm_mish[(room.samples * (block.outward // strip.channels),)](
+            norms.norm_mish[(room.samples * (block.outward // strip[0]),)](
                 self.raw[i], affine, self.inputs[i if block.added is None else block.added],
                 self.inputs[i + 1], self.winners[i], self.means[i], self.scales[i], owner, net.size, block.eps,
                 block.positions, block.width, block.outward, block.group, block.pool, block.added is not None,
@@ -246,7 +242,7 @@ class ResidualSpace(Space):
         for i in range(len(net.layers) - 1, -1, -1):
             block = net.layers[i]
             strip, affine = strip_for(block), self.master[:, net.affine + block.affine :]
-            norms.norm_mish_slope[(room.samples * (block.outward // strip.channels),)](
+            norms.norm_mish_slope[(room.samples * (block.outward // strip[0]),)](
                 self.raw[i], self.slopes[now], affine, self.winners[i], self.means[i], self.scales[i],
                 self.raw_slope, self.d_affine[:, block.affine :], self.owner, net.size, net.head - net.affine,
                 block.positions, block.width, block.outward, block.group, block.pool, *strip, num_warps=4,
