@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from headgate.kernels.compiled import Batches, ClientRoom, Program
+from headgate.kernels.compiled import Batches, ClientRoom, Floats, Program
 from headgate.kernels.compiled_shapes import BLOCK, LANES, LONG, LONG_WIDE, SAMPLES, WIDE, Window
 from headgate.kernels.kernel_calls import Kernel, call, compiled
 from headgate.kernels.stack_net import RELU, TANH
 from headgate.kernels.vectors import add_scaled, dots, largest, multiply, outer
 from headgate.simulation.executors.executor import Ints
 
-Floats = Any
-"""A contiguous array of float32 or float64; numba makes a version for each."""
 Marks = Any
 """A contiguous array of uint16."""
 

@@ -113,7 +113,10 @@ def read_blocks(task: Task) -> ResidualNet:
     def own(parameter: Tensor) -> Tensor:
         return starts[id(parameter)] + torch.arange(parameter.numel()).view(parameter.shape)
 
-    weights = [_by_tap(own(weight), block, flat.size) for (weight, *_), block in zip(parameters, blocks, strict=True)]
+    weights = list[Tensor]()
+    for (weight, *_), block in zip(parameters, blocks, strict=True):
+        rows = own(weight).permute(2, 3, 1, 0).reshape(-1, block.outward)  # [tap, inward, outward], padded to the block's
+        weights.append(pad(rows, (0, 0, 0, block.taps * block.inward - len(rows)), value=flat.size).flatten())
     affine = [own(each).flatten() for _, *scales in parameters for each in scales]
     last = [own(each).flatten() for each in (linear.weight, linear.bias)]
     order = torch.cat([*weights, *affine, *last])
@@ -186,12 +189,6 @@ def _add_block(layers: list[nn.Module], blocks: list[Block], parameters: list[Pa
     )
     parameters.append((convolution.weight, norm.weight, norm.bias))
     return outward, shape[1], shape[2]
-
-
-def _by_tap(numbers: Tensor, block: Block, none: int) -> Tensor:
-    """Return (outward, inward, 3, 3) flattened as [tap, inward, outward], padded to the channels of the block."""
-    rows = numbers.permute(2, 3, 1, 0).reshape(-1, block.outward)
-    return pad(rows, (0, 0, 0, block.taps * block.inward - len(rows)), value=none).flatten()
 
 
 def refuse(reason: str) -> NoReturn:

@@ -104,6 +104,7 @@ def read_stack(task: Task) -> StackNet:
 
 
 def _layers(parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[int, int]) -> Iterator[StackLayer]:
+    """Yield the layers, each with the activation and the pool that follow it, in either order."""
     inward, image, flat = shape[0], shape[1:], False
     while parts:
         part = parts.pop(0)
@@ -121,20 +122,17 @@ def _layers(parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[in
         else:
             refuse(f"{part} where it stands")
         while parts and type(parts[0]) in (*ACTIVATIONS, nn.MaxPool2d):
-            layer = _followed(layer, parts.pop(0))
+            part = parts.pop(0)
+            if isinstance(part, nn.MaxPool2d):
+                if layer.linear or layer.pool > 1 or not is_plain(part) or side(part.kernel_size) != 2:
+                    refuse(f"{part} where it stands")
+                layer = replace(layer, pool=2)
+            elif layer.activation:
+                refuse(f"{part} where it stands")
+            else:
+                layer = replace(layer, activation=ACTIVATIONS[type(part)])
         inward, image = layer.outward, layer.out
         yield layer
-
-
-def _followed(layer: StackLayer, part: nn.Module) -> StackLayer:
-    """Return the layer with the activation or the pool that follows it, in either order."""
-    if isinstance(part, nn.MaxPool2d):
-        if layer.linear or layer.pool > 1 or not is_plain(part) or side(part.kernel_size) != 2:
-            refuse(f"{part} where it stands")
-        return replace(layer, pool=2)
-    if layer.activation:
-        refuse(f"{part} where it stands")
-    return replace(layer, activation=ACTIVATIONS[type(part)])
 
 
 def refuse(reason: str) -> NoReturn:

@@ -91,13 +91,14 @@ class TritonKernels(Executor[Task]):
         return self.net.flat(after), means
 
     def bytes_of_run(self, samples: int, clients: int, training: LocalTraining) -> int:
-        return self._bytes(Room(samples, clients), training.momentum > 0)
+        return int(self.kind.bytes_needed(self.net, Room(samples, clients), training.momentum > 0, self.task.arithmetic))
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
         """Return the logits (R, n, classes), float32, of the models theta (R, P) for images (n, C, H, W) of bytes."""
         runs, pixels = len(theta), self.task.normalised(images)
         if isinstance(self.net, StackNet):
-            few = max(1, min(len(images), JUDGED // self._bytes(Room(runs, 0), False)))
+            bytes_of_image = self.kind.bytes_needed(self.net, Room(runs, 0), False, torch.float32)
+            few = max(1, min(len(images), JUDGED // bytes_of_image))
             if self.judge is None or not self.judge.holds(Room(few * runs, runs), False):
                 self.judge = None  # freed before the new one is allocated, because both may not fit
                 self.judge = self._space(Room(few * runs, runs), False)
@@ -134,7 +135,7 @@ class TritonKernels(Executor[Task]):
         return self._recorded[room, training]
 
     def _make_room(self, room: Room, momentum: bool) -> Any:
-        """Return a space for so many samples and clients, or more; where none is kept, it takes the place of the old one."""
+        """Return a space for so many samples and clients: the one in use if it is large enough, otherwise a new one."""
         old = self.workspace
         if old is None or not old.holds(room, momentum):
             if old is not None:
@@ -147,9 +148,6 @@ class TritonKernels(Executor[Task]):
 
     def _space(self, room: Room, momentum: bool) -> Any:
         return self.kind(self.net, room, momentum, self.task.arithmetic, self.task.device)
-
-    def _bytes(self, room: Room, momentum: bool) -> int:
-        return int(self.kind.bytes_needed(self.net, room, momentum, self.task.arithmetic))
 
 
 def _net(task: Task) -> StackNet | ResidualNet:
