@@ -119,10 +119,8 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
         activate_slope(out, slope, n * out_pitch, kind)
         for pixel in range(pool * pool):
             shifts[pixel] = pixel // pool * row + pixel % pool * inputs
-        for i in range(outputs * k * run):
-            weights[i] = 0
-        for o in range(fits * LANES):
-            bias[o] = 0
+        weights[: outputs * k * run] = 0
+        bias[: fits * LANES] = 0
         for s in range(n if biased else 0):
             for y in range(high):
                 for z in range(wide):
@@ -228,9 +226,7 @@ def train(
     scale, shift, samples = floats[ends[4] :], floats[ends[5] :], floats[ends[6] :]
     logits, steep = floats[ends[7] :], floats[ends[8] :]
     size, start, row, pitch, logits_pitch, classes = ends[9], ends[10], ends[11], ends[12], ends[13], ends[14]
-    for i in range(size):
-        theta[i] = begun[i]
-        velocity[i] = 0
+    theta[:size], velocity[:size] = begun, 0
     before, first = 0.0, 0
     for batch in range(len(batches.stops)):
         rows, first = batches.rows[first : batches.stops[batch]], batches.stops[batch]
@@ -264,7 +260,8 @@ def answer(room: ClientRoom, program: Program, images: Any, rows: Ints, models: 
         for step in range(program.forward):
             call(program.addresses[step], room.floats, room.marks, room.ints, program.numbers[step], len(rows))
         for i in range(len(rows)):
-            out[r, rows[i]] = logits[i * logits_pitch :][: out.shape[2]]
+            for c in range(out.shape[2]):
+                out[r, rows[i], c] = logits[i * logits_pitch + c]
 
 
 @njit(error_model="numpy")
