@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headgate.kernels.compiled_shapes import BLOCK, LANES, SAMPLES, SLACK, Grid, Window, rounded, zeros
-from headgate.kernels.stack_net import DenseLayer, PooledConvolution, read_stack, refuse
+from headgate.kernels.stack_net import StackLayer, read_stack, refuse
 from headgate.learning.local import LocalTraining, schedule
 from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.types import Task
@@ -39,11 +39,8 @@ class ClientRoom(NamedTuple):
     ints: Ints
 
 
-class Call(NamedTuple):
-    """A kernel, and where its arrays begin in a room."""
-
-    kernel: Any
-    args: tuple[int, ...]
+Call = tuple[Any, tuple[int, ...]]
+"""A kernel, and where its arrays begin in a room."""
 
 
 class Program(NamedTuple):
@@ -106,7 +103,7 @@ class RoomPlan:
 class Convolution:
     """A convolution with the pooling and the activation that follow it."""
 
-    layer: PooledConvolution
+    layer: StackLayer
     window: Window
     start: int
 
@@ -128,21 +125,22 @@ class Convolution:
 
     def calls(self, space: RoomPlan, x: Between, out: Between, wanted: bool) -> tuple[Call, list[Call]]:
         """Return its calls of the forward and of the backward pass; with `wanted` these also compute the gradient of x."""
-        window, tile, kernels, (weight, bias) = self.window, self.window.tile, space.kernels, parameters(space.theta, self)
+        window, tile, (weight, bias) = self.window, self.window.tile, parameters(space.theta, self)
         pool, outputs, pixels = window.pool, self.after.channels, self.after.height * self.after.width
         table = space.take("floats", tile.groups * window.k * tile.terms * tile.vectors * tile.lanes)
         bands = space.take("floats", pool * pool * self.after.width * outputs + SLACK)
         chosen = space.take("marks", space.most * pixels * outputs + SLACK)
-        forward = Call(kernels.convolution(window), (x.values, weight, bias, table, bands, out.values, chosen))
+        outputs_of, slope_of_weights, slope_of_inputs = space.kernels.convolution(window)
+        forward = (outputs_of, (x.values, weight, bias, table, bands, out.values, chosen))
         samples, rows = window.strip
         many = max(samples * rows * self.after.width, outputs) + 1
         values, places, shifts = space.take("floats", many), space.take("ints", many), space.take("ints", pool * pool)
         given = (x.values, out.values, out.slopes, *parameters(space.slope, self), values, chosen, places, shifts)
-        backward = [Call(kernels.slope_of_convolution(window), (*given, int(self.layer.bias is not None)))]
+        backward: list[Call] = [(slope_of_weights, (*given, int(self.layer.bias is not None)))]
         if wanted:
-            moved = space.take("floats", window.moved + SLACK)
+            moved = space.take("floats", outputs * window.deep * window.broad + SLACK)
             args = (weight, out.slopes, x.slopes, moved, values, chosen, places, shifts)
-            backward += [Call(kernels.slope_of_images(window), args)]
+            backward += [(slope_of_inputs, args)]
         return forward, backward
 
 
@@ -150,7 +148,7 @@ class Convolution:
 class Linear:
     """A linear layer with the activation that follows it."""
 
-    layer: DenseLayer
+    layer: StackLayer
     before: Grid
     after: Grid
     start: int
@@ -170,11 +168,11 @@ class Linear:
     def calls(self, space: RoomPlan, x: Between, out: Between, wanted: bool) -> tuple[Call, list[Call]]:
         kernels, (weight, bias) = space.kernels, parameters(space.theta, self)
         shape, kind = (self.before.pitch, self.after.pitch, self.sizes[1]), self.layer.activation
-        forward = Call(kernels.linear, (x.values, weight, bias, out.values, *shape, kind))
+        forward = (kernels.linear, (x.values, weight, bias, out.values, *shape, kind))
         given = (x.values, out.values, out.slopes, *parameters(space.slope, self))
-        backward = [Call(kernels.slope_of_linear, (*given, *shape, kind, int(self.layer.bias is not None)))]
+        backward: list[Call] = [(kernels.slope_of_linear, (*given, *shape, kind, int(self.layer.bias is not None)))]
         if wanted:
-            backward += [Call(kernels.slope_of_features, (weight, out.slopes, x.slopes, *shape))]
+            backward += [(kernels.slope_of_features, (weight, out.slopes, x.slopes, *shape))]
         return forward, backward
 
 
@@ -224,17 +222,17 @@ class Net:
         where = (space.theta, space.slope, space.velocity, rates, scale, shift, samples.values, x.values, x.slopes)
         how = (self.size, self.grid.start, self.grid.row, self.grid.pitch, x.grid.pitch, x.grid.channels)
         calls += backward
-        numbers = np.zeros((len(calls), max(len(call.args) for call in calls)), np.int64)
-        for row, call in zip(numbers, calls, strict=True):
-            row[: len(call.args)] = call.args
-        addresses = np.array([call.kernel.address(dtype) for call in calls], np.int64)
+        numbers = np.zeros((len(calls), max(len(args) for _, args in calls)), np.int64)
+        for row, (_, args) in zip(numbers, calls, strict=True):
+            row[: len(args)] = args
+        addresses = np.array([kernel.address(dtype) for kernel, _ in calls], np.int64)
         return space, Program(addresses, numbers, len(self.layers), np.array([*where, *how]))
 
 
 def read_net(task: Task) -> Net:
     """Return the task's model as a net; refuse any other form with a SettingError."""
     stack = read_stack(task)
-    seen = sum(each.inward * each.kernel**2 * math.prod(each.made) for each in stack.convolutions)
+    seen = sum(each.inward * each.kernel**2 * math.prod(each.made) for each in stack.layers if not each.linear)
     if seen > MOST_NUMBERS:
         refuse(f"made for small images, this model's kernels see {seen} numbers of a sample (at most {MOST_NUMBERS})")
     if stack.size > MOST_PARAMETERS:
@@ -242,13 +240,10 @@ def read_net(task: Task) -> Net:
     grid = before = Grid(*task.shape, pad=stack.frame(0))
     layers, places, start = list[Layer](), np.empty(stack.size, np.int64), 0
     for i, each in enumerate(stack.layers):
-        layer: Layer
-        if isinstance(each, PooledConvolution):
-            after = Grid(each.outward, *each.out, pad=stack.frame(i + 1))
+        after = Grid(each.outward, *each.out, pad=stack.frame(i + 1))
+        layer: Layer = Linear(each, before, after, start)
+        if not each.linear:
             layer = Convolution(each, Window(each.kernel, each.pool, each.activation, before, after), start)
-        else:
-            after = Grid(each.outward)
-            layer = Linear(each, before, after, start)
         own = layer.places()
         places[each.weight : each.weight + len(own)] = start + own
         if each.bias is not None:
@@ -312,8 +307,21 @@ class Compiled(Executor[Task]):
         jobs = list(_jobs(work))
         models, losses = self.net.own(theta.detach().numpy()), np.zeros(len(theta))
         after = models.copy()
-        with np.errstate(all="ignore"):  # the caller handles runs that diverged
-            for job, (loss, move) in zip(jobs, self._trained(jobs, models, training), strict=True):
+        most = max((len(job.labels) for job in jobs), default=0)
+        most = min(most, max(training.batch_size or most, SAMPLES))
+        # the caller handles runs that diverged
+        with np.errstate(all="ignore"), self._rooms(len(jobs), most, models.dtype) as (program, rooms):
+            for room in rooms:
+                room.floats[program.ends[3] :][:3] = training.lr, training.momentum, training.weight_decay
+
+            def local(job: _Job, room: ClientRoom) -> tuple[float, Floats]:
+                """Return a client's sum of losses before training, and its weighted update, empty if its weight is 0."""
+                start, (_, share, *given) = models[job.run], job
+                move = np.empty(len(start) if share else 0, start.dtype)
+                return self.kernels.train(room, program, *given, start, start.dtype.type(share), move), move
+
+            # in the order of the jobs, so that sums do not depend on which thread finishes first
+            for job, (loss, move) in zip(jobs, _spread(local, jobs, rooms, lambda job: len(job.labels)), strict=True):
                 losses[job.run] += loss
                 if len(move):
                     after[job.run] += move
@@ -337,24 +345,6 @@ class Compiled(Executor[Task]):
             for _ in _spread(answer, starts, rooms):
                 pass
         return torch.from_numpy(given)
-
-    def _trained(self, jobs: list[_Job], models: Floats, training: LocalTraining) -> Iterator[tuple[float, Floats]]:
-        """Yield each client's sum of losses before training, and its weighted update, which is empty if its weight is 0.
-
-        They come in the order of the jobs, so that sums do not depend on which thread finishes first.
-        """
-        most = max((len(job.labels) for job in jobs), default=0)
-        most = min(most, max(training.batch_size or most, SAMPLES))
-        with self._rooms(len(jobs), most, models.dtype) as (program, rooms):
-            for room in rooms:
-                room.floats[program.ends[3] :][:3] = training.lr, training.momentum, training.weight_decay
-
-            def train(job: _Job, room: ClientRoom) -> tuple[float, Floats]:
-                start, (_, share, *given) = models[job.run], job
-                move = np.empty(len(start) if share else 0, start.dtype)
-                return self.kernels.train(room, program, *given, start, start.dtype.type(share), move), move
-
-            yield from _spread(train, jobs, rooms, lambda job: len(job.labels))
 
     @contextmanager
     def _rooms(self, works: int, most: int, dtype: Any) -> Iterator[tuple[Program, list[ClientRoom]]]:

@@ -119,11 +119,6 @@ class Window:
         return rounded(self.spread + (self.pool - 1) * self.before.channels, LANES)
 
     @property
-    def moved(self) -> int:
-        """Numbers in all kernels, padded with zeros."""
-        return self.after.channels * self.deep * self.broad
-
-    @property
     def strip(self) -> tuple[int, int]:
         """(samples, rows) whose gradients are collected together, so that their inputs stay in the first-level cache.
 

@@ -11,18 +11,15 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from headgate.kernels.compiled import Batches, ClientRoom, Program
+from headgate.kernels.compiled import Batches, ClientRoom, Floats, Program
 from headgate.kernels.compiled_shapes import BLOCK, LANES, LONG, LONG_WIDE, SAMPLES, WIDE, Window
 from headgate.kernels.kernel_calls import Kernel, call, compiled
 from headgate.kernels.stack_net import RELU, TANH
 from headgate.kernels.vectors import add_scaled, dots, largest, multiply, outer
 from headgate.simulation.executors.executor import Ints
 
-Floats = Any
-"""A contiguous array of float32 or float64; numba makes a version for each."""
 Marks = Any
 """A contiguous array of uint16."""
-kernel = Kernel
 
 # activations
 
@@ -51,16 +48,37 @@ def activate_slope(out: Floats, slope: Floats, count: int, kind: int) -> None:
 # convolution, with the pooling that follows it
 
 
+@njit(inline="always")
+def collect(
+    count: int, slope: Floats, at: int, chosen: Marks, which: int, step: int, length: int, shifts: Ints, place: int,
+    place_step: int, values: Floats, places: Ints,
+) -> int:  # fmt: skip
+    """Append to `values` each of `length` slopes that is not 0, and to `places` place + i·place_step + shifts[chosen[i]].
+
+    Slopes and chosen are `step` apart. Return the new length; one value beyond it may be written. With uintp numba omits the
+    check for negative indices.
+    """
+    for i in range(length):
+        value = slope[np.uintp(at + i * step)]
+        values[np.uintp(count)] = value
+        places[np.uintp(count)] = place + i * place_step + shifts[chosen[np.uintp(which + i * step)]]
+        count += value != 0
+    return count
+
+
 @cache
-def convolution(window: Window) -> Kernel:
+def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
+    """Return the kernels of a convolution with its pooling: for its outputs, the slopes of its parameters, and those of x."""
     k, pool, kind, before, after = window.k, window.pool, window.activation, window.before, window.after
     inputs, row, pitch = before.channels, before.row, before.pitch
     outputs, high, wide = after.channels, after.height, after.width
     out_start, out_row, out_pitch = after.start, after.row, after.pitch
-    width, together, vectors, groups, places, terms = window.tile
-    run, block, lanes, fits = window.run, places * together, vectors * width, -(-outputs // LANES)
+    width, together, vectors, groups, places_in_block, terms = window.tile
+    run, block, lanes, fits = window.run, places_in_block * together, vectors * width, -(-outputs // LANES)
     whole, tail, columns = terms // LANES, terms % LANES, wide * pool
     behind = out_row - wide * outputs + LANES  # up to the next row, and the excess of the last vector
+    (samples, rows), deep, broad = window.strip, window.deep, window.broad
+    run_vectors, seen_rows, seen_vectors = run // LANES, k + pool - 1, window.spread // LANES
 
     def forward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
         """Compute `out` and `chosen`; `table`, which is zeros at first, and `bands` are temporary."""
@@ -81,7 +99,7 @@ def convolution(window: Window) -> Kernel:
                         at, to = s * pitch + (y * pool + v) * row + first * inputs, (v * columns + first) * outputs
                         for group in range(groups - 1, -1, -1):  # the first group overwrites the excess of the last
                             multiply(
-                                width, places, vectors, tail, k, whole, x, at, together * inputs, row,
+                                width, places_in_block, vectors, tail, k, whole, x, at, together * inputs, row,
                                 table, group * k * terms * lanes, lanes, bands, to + group * lanes, together * outputs,
                             )  # fmt: skip
                 to, which = s * out_pitch + out_start + y * out_row, (s * high + y) * wide * outputs
@@ -93,36 +111,7 @@ def convolution(window: Window) -> Kernel:
                     out[to + j] = 0
         activate(out, n * out_pitch, kind)
 
-    return Kernel(forward, window)
-
-
-@njit(inline="always")
-def collect(
-    count: int, slope: Floats, at: int, chosen: Marks, which: int, step: int, length: int, shifts: Ints, place: int,
-    place_step: int, values: Floats, places: Ints,
-) -> int:  # fmt: skip
-    """Append to `values` each of `length` slopes that is not 0, and to `places` place + i·place_step + shifts[chosen[i]].
-
-    Slopes and chosen are `step` apart. Return the new length; one value beyond it may be written. With uintp numba omits the
-    check for negative indices.
-    """
-    for i in range(length):
-        value = slope[np.uintp(at + i * step)]
-        values[np.uintp(count)] = value
-        places[np.uintp(count)] = place + i * place_step + shifts[chosen[np.uintp(which + i * step)]]
-        count += value != 0
-    return count
-
-
-@cache
-def slope_of_convolution(window: Window) -> Kernel:
-    k, pool, kind, before, after = window.k, window.pool, window.activation, window.before, window.after
-    inputs, row, pitch = before.channels, before.row, before.pitch
-    outputs, high, wide = after.channels, after.height, after.width
-    out_start, out_row, out_pitch = after.start, after.row, after.pitch
-    run, vectors, fits, (samples, rows) = window.run, window.run // LANES, -(-outputs // LANES), window.strip
-
-    def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    def slope_of_weights(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
         """Compute the slopes of weights and bias from the chosen pixels, which are the only ones with a slope."""
         x, out, slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
         weights, bias, values = floats[args[3] :], floats[args[4] :], floats[args[5] :]
@@ -130,10 +119,8 @@ def slope_of_convolution(window: Window) -> Kernel:
         activate_slope(out, slope, n * out_pitch, kind)
         for pixel in range(pool * pool):
             shifts[pixel] = pixel // pool * row + pixel % pool * inputs
-        for i in range(outputs * k * run):
-            weights[i] = 0
-        for o in range(fits * LANES):
-            bias[o] = 0
+        weights[: outputs * k * run] = 0
+        bias[: fits * LANES] = 0
         for s in range(n if biased else 0):
             for y in range(high):
                 for z in range(wide):
@@ -150,21 +137,9 @@ def slope_of_convolution(window: Window) -> Kernel:
                             count = collect(
                                 count, slope, at, chosen, which, outputs, wide, shifts, corner, pool * inputs, values, places
                             )
-                    add_scaled(k, vectors, values, places, count, x, row, weights, o * k * run, run)
+                    add_scaled(k, run_vectors, values, places, count, x, row, weights, o * k * run, run)
 
-    return Kernel(backward, window)
-
-
-@cache
-def slope_of_images(window: Window) -> Kernel:
-    k, pool, before, after = window.k, window.pool, window.before, window.after
-    inputs, row, pitch = before.channels, before.row, before.pitch
-    outputs, high, wide = after.channels, after.height, after.width
-    out_start, out_row, out_pitch = after.start, after.row, after.pitch
-    run, deep, broad = window.run, window.deep, window.broad
-    rows, vectors = k + pool - 1, window.spread // LANES
-
-    def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    def slope_of_inputs(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
         """Compute the slope of x, window by window, so that sums stay in registers.
 
         The table, which is zeros at first, holds the kernels padded with zeros; the chosen pixel gives the shift for reading.
@@ -188,15 +163,15 @@ def slope_of_images(window: Window) -> Kernel:
                     which = ((s * high + y) * wide + z) * outputs
                     count = collect(0, slope, at, chosen, which, 1, outputs, shifts, 0, deep * broad, values, places)
                     to = s * pitch + y * pool * row + z * pool * inputs
-                    add_scaled(rows, vectors, values, places, count, table, broad, x_slope, to, row)
+                    add_scaled(seen_rows, seen_vectors, values, places, count, table, broad, x_slope, to, row)
 
-    return Kernel(backward, window)
+    return Kernel(forward, window), Kernel(slope_of_weights, window), Kernel(slope_of_inputs, window)
 
 
 # linear layers: rows of weights `pitch` apart, samples in whole blocks
 
 
-@kernel
+@Kernel
 def linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
     x, weight, bias, out = floats[args[0] :], floats[args[1] :], floats[args[2] :], floats[args[3] :]
     pitch, out_pitch, outputs, kind = args[4], args[5], args[6], args[7]
@@ -207,7 +182,7 @@ def linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None
     activate(out, n * out_pitch, kind)
 
 
-@kernel
+@Kernel
 def slope_of_linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
     x, out, slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
     weights, bias = floats[args[3] :], floats[args[4] :]
@@ -223,7 +198,7 @@ def slope_of_linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int
             outer(LONG, LONG_WIDE, n, slope, o, out_pitch, x, i, pitch, weights, o * pitch + i, pitch)
 
 
-@kernel
+@Kernel
 def slope_of_features(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
     weight, slope, x_slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
     pitch, out_pitch, outputs = args[3], args[4], args[5]
@@ -251,9 +226,7 @@ def train(
     scale, shift, samples = floats[ends[4] :], floats[ends[5] :], floats[ends[6] :]
     logits, steep = floats[ends[7] :], floats[ends[8] :]
     size, start, row, pitch, logits_pitch, classes = ends[9], ends[10], ends[11], ends[12], ends[13], ends[14]
-    for i in range(size):
-        theta[i] = begun[i]
-        velocity[i] = 0
+    theta[:size], velocity[:size] = begun, 0
     before, first = 0.0, 0
     for batch in range(len(batches.stops)):
         rows, first = batches.rows[first : batches.stops[batch]], batches.stops[batch]

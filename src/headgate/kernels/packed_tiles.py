@@ -8,6 +8,11 @@ from headgate.kernels.residual_net import Block
 from headgate.simulation.executors.executor import Ints
 
 
+class Room(NamedTuple):
+    samples: int
+    clients: int
+
+
 class Tile(NamedTuple):
     """The matrix product of one program: rows x columns, `deep` terms at a time."""
 
@@ -48,29 +53,20 @@ def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
         return tuned
     deep, most = (64, 128) if itemsize == 2 else (32, 64)
     if kind == "descend":
-        return Tile(power_in(block.inward, most), power_in(block.outward, most), deep, 8, 3)
+        return Tile(power_in(block.inward, most), power_in(block.outward, most), max(deep, block.width), 8, 3)
     made, summed = (block.outward, block.inward) if kind == "forward" else (block.inward, block.outward)
     return Tile(most, power_in(made, most), power_in(summed, deep), 8, 3)
 
 
-class Strip(NamedTuple):
-    """What one program of four warps normalises: channels of a sample, `rows` at a time; before a pool, `rows` windows."""
+def strip_for(block: Block) -> tuple[int, int]:
+    """Return how many channels of a sample a program of four warps normalises, and how many rows, or windows, at a time.
 
-    channels: int
-    rows: int
-
-
-def strip_for(block: Block) -> Strip:
-    """Return the largest strip that fits into a program's registers, if possible all positions, which are then read once."""
+    They are as many as fit into its registers, if possible all positions, which are then read once.
+    """
     channels = power_in(block.outward, 512) if block.positions <= 16 else max(32, block.group)
     if block.pool:
-        return Strip(channels, power_in(block.positions // 4, max(16, block.width)))
-    return Strip(channels, power_in(block.positions, 256 if block.positions <= 256 else 128))
-
-
-def fits_boxes(block: Block, rows: int) -> bool:
-    """Return whether `rows` positions are whole rows of an image, or whole images if there are several."""
-    return rows % block.width == 0 and (block.positions % rows == 0 or rows % block.positions == 0)
+        return channels, power_in(block.positions // 4, max(16, block.width))
+    return channels, power_in(block.positions, 256 if block.positions <= 256 else 128)
 
 
 def power_in(n: int, most: int) -> int:

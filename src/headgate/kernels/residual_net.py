@@ -1,9 +1,7 @@
 """Residual nets of 3x3 convolution, GroupNorm and Mish, read from a module, in the form of the packed kernels."""
 
-import importlib.util
-import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import torch
@@ -11,13 +9,16 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from headgate.errors import SettingError
+from headgate.kernels.stack_net import StackLayer
 from headgate.learning.models import Shape
-from headgate.learning.networks import Flat, Residual
+from headgate.learning.networks import Residual
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
 ALIGNED = 16
 """the length of a packed vector is a multiple of this, so that kernels load many numbers at once"""
+Parameters = tuple[Tensor, Tensor, Tensor]
+"""the weight of a block's convolution, then the scale and the shift of its normalisation"""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Block:
 class ResidualNet:
     """Blocks, then the average over all positions and a linear layer."""
 
-    blocks: tuple[Block, ...]
+    layers: tuple[Block, ...]
     classes: int
     affine: int
     """where the affine parameters begin in a packed vector, after all weights"""
@@ -71,9 +72,15 @@ class ResidualNet:
         return len(self.order)
 
     @property
-    def channels(self) -> int:
-        """The input channels of the linear layer."""
-        return self.blocks[-1].outward
+    def last(self) -> StackLayer:
+        """The linear layer."""
+        inward = self.layers[-1].outward
+        return StackLayer(inward, 1, 1, self.classes, 1, 0, self.head, self.head + inward * self.classes, linear=True)
+
+    @property
+    def scales(self) -> StackLayer:
+        """The affine parameters, as a linear layer whose only input is 1."""
+        return StackLayer(1, 1, 1, self.head - self.affine, 1, 0, self.affine, None, linear=True)
 
     def to(self, device: torch.device) -> "ResidualNet":
         return replace(self, order=self.order.to(device), place=self.place.to(device))
@@ -88,7 +95,7 @@ class ResidualNet:
 
 def read_blocks(task: Task) -> ResidualNet:
     """Return the task's model in this form; refuse any other with a SettingError."""
-    flat, found = Flat(task.model), _Found()
+    flat, blocks, parameters = task.flat, list[Block](), list[Parameters]()
     *layers, average, flatten, linear = [nn.Identity()] * 3 + list(_layers(task.model))
     if not (
         isinstance(average, nn.AdaptiveAvgPool2d)
@@ -100,34 +107,25 @@ def read_blocks(task: Task) -> ResidualNet:
         and linear.out_features == task.classes
     ):
         refuse("the model must end in AdaptiveAvgPool2d(1), Flatten and Linear")
-    _read(layers[3:], found, task.shape)
-    named = {id(parameter): name for name, parameter in task.model.named_parameters()}
-    numbers = flat.views(torch.arange(flat.size))
+    _read(layers[3:], blocks, parameters, task.shape)
+    starts = {id(parameter): start for parameter, start in zip(task.model.parameters(), flat.starts, strict=False)}
 
     def own(parameter: Tensor) -> Tensor:
-        return numbers[named[id(parameter)]]
+        return starts[id(parameter)] + torch.arange(parameter.numel()).view(parameter.shape)
 
-    weights = [_by_tap(own(each), block, flat.size) for each, block in zip(found.weights, found.blocks, strict=True)]
-    affine = [own(each).flatten() for each in found.affine]
+    weights = list[Tensor]()
+    for (weight, *_), block in zip(parameters, blocks, strict=True):
+        rows = own(weight).permute(2, 3, 1, 0).reshape(-1, block.outward)  # [tap, inward, outward], padded to the block's
+        weights.append(pad(rows, (0, 0, 0, block.taps * block.inward - len(rows)), value=flat.size).flatten())
+    affine = [own(each).flatten() for _, *scales in parameters for each in scales]
     last = [own(each).flatten() for each in (linear.weight, linear.bias)]
     order = torch.cat([*weights, *affine, *last])
     order = pad(order, (0, -len(order) % ALIGNED), value=flat.size)
-    real = order < flat.size
-    if not torch.equal(order[real].sort().values, torch.arange(flat.size)):
+    indices, place = order.sort()
+    if not torch.equal(indices[: flat.size], torch.arange(flat.size)):
         refuse("a parameter of the model is shared or not used")
-    place = torch.empty(flat.size, dtype=torch.int64)
-    place[order[real]] = torch.arange(len(order))[real]
-    before_affine = sum(map(len, weights))
-    return ResidualNet(tuple(found.blocks), task.classes, before_affine, before_affine + sum(map(len, affine)), order, place)
-
-
-@dataclass
-class _Found:
-    """The blocks and parameters read so far."""
-
-    blocks: list[Block] = field(default_factory=list)
-    weights: list[Tensor] = field(default_factory=list)
-    affine: list[Tensor] = field(default_factory=list)
+    at, head = sum(map(len, weights)), sum(map(len, weights + affine))
+    return ResidualNet(tuple(blocks), task.classes, at, head, order, place[: flat.size])
 
 
 def _layers(module: nn.Module) -> Iterator[nn.Module]:
@@ -139,12 +137,12 @@ def _layers(module: nn.Module) -> Iterator[nn.Module]:
         yield module
 
 
-def _read(layers: list[nn.Module], found: _Found, shape: Shape) -> Shape:
-    """Add the blocks of these layers and return the shape of their output."""
+def _read(layers: list[nn.Module], blocks: list[Block], parameters: list[Parameters], shape: Shape) -> Shape:
+    """Add the blocks of these layers and their parameters, and return the shape of their output."""
     while layers:
-        layer, blocks, first = layers.pop(0), found.blocks, len(found.blocks)
+        layer, first = layers.pop(0), len(blocks)
         if type(layer) is Residual:
-            same = first > 0 and _read(list(_layers(layer.f)), found, shape) == shape
+            same = first > 0 and _read(list(_layers(layer.f)), blocks, parameters, shape) == shape
             if not same or not blocks[first:] or any(block.added is not None for block in blocks[first:]):
                 refuse(f"{layer} where it stands")
             blocks[-1] = replace(blocks[-1], added=first)
@@ -156,12 +154,12 @@ def _read(layers: list[nn.Module], found: _Found, shape: Shape) -> Shape:
             blocks[-1] = replace(blocks[-1], pool=True)
             shape = (shape[0], shape[1] // 2, shape[2] // 2)
         else:
-            shape = _add_block([layer, *layers[:2]], found, shape)
+            shape = _add_block([layer, *layers[:2]], blocks, parameters, shape)
             del layers[:2]
     return shape
 
 
-def _add_block(layers: list[nn.Module], found: _Found, shape: Shape) -> Shape:
+def _add_block(layers: list[nn.Module], blocks: list[Block], parameters: list[Parameters], shape: Shape) -> Shape:
     if [type(each) for each in layers] != [nn.Conv2d, nn.GroupNorm, nn.Mish]:
         refuse(f"{', '.join(type(each).__name__ for each in layers)} instead of Conv2d, GroupNorm, Mish")
     convolution, norm, channels = layers[0], layers[1], shape[0]
@@ -169,12 +167,14 @@ def _add_block(layers: list[nn.Module], found: _Found, shape: Shape) -> Shape:
     assert isinstance(norm, nn.GroupNorm)
     asked = (convolution.kernel_size, convolution.padding, convolution.bias)
     spread = channels % 32 != 0
-    if asked != ((3, 3), (1, 1), None) or not is_plain(convolution) or (spread and found.blocks):
+    if asked != ((3, 3), (1, 1), None) or not is_plain(convolution) or (spread and blocks):
         refuse(f"{convolution}, must be 3x3 with padding=1 and bias=False, behind the first on a multiple of 32 channels")
+    if any(size & (size - 1) or size > 64 for size in shape[1:]):
+        refuse(f"images of {shape[1]}x{shape[2]} before a convolution, sides must be 1, 2, 4, ..., 64")
     outward, group = convolution.out_channels, norm.num_channels // norm.num_groups
     if outward % 32 or group & (group - 1) or group > 64 or outward % max(group, 32) or not norm.affine:
         refuse(f"{norm}, must be affine on a multiple of 32 channels, in groups of 1, 2, 4, ..., 64")
-    found.blocks.append(
+    blocks.append(
         Block(
             inward=-(-9 * channels // 16) * 16 if spread else channels,
             outward=outward,
@@ -183,39 +183,13 @@ def _add_block(layers: list[nn.Module], found: _Found, shape: Shape) -> Shape:
             width=shape[2],
             group=group,
             eps=norm.eps,
-            weights=sum(block.taps * block.inward * block.outward for block in found.blocks),
-            affine=sum(2 * block.outward for block in found.blocks),
+            weights=sum(block.taps * block.inward * block.outward for block in blocks),
+            affine=sum(2 * block.outward for block in blocks),
         )
     )
-    found.weights.append(convolution.weight)
-    found.affine += [norm.weight, norm.bias]
+    parameters.append((convolution.weight, norm.weight, norm.bias))
     return outward, shape[1], shape[2]
-
-
-def _by_tap(numbers: Tensor, block: Block, none: int) -> Tensor:
-    """Return (outward, inward, 3, 3) flattened as [tap, inward, outward], padded to the channels of the block."""
-    rows = numbers.permute(2, 3, 1, 0).reshape(-1, block.outward)
-    return pad(rows, (0, 0, 0, block.taps * block.inward - len(rows)), value=none).flatten()
 
 
 def refuse(reason: str) -> NoReturn:
     raise SettingError(f"--executor triton: {reason}")
-
-
-def check_machine(task: Task) -> None:
-    """Refuse a task that these kernels, or this machine, cannot run."""
-    if importlib.util.find_spec("triton") is None:
-        refuse("needs triton, which is not installed (extra gpu)")
-    if task.device.type != "cuda" and not interpreted():
-        refuse(f"needs CUDA, the device is {task.device.type}")
-    if task.dtype != torch.float32:
-        refuse(f"training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}")
-
-
-def interpreted() -> bool:
-    """Return whether Triton's interpreter runs in place of a GPU, which is slow and meant for tests."""
-    if not os.environ.get("TRITON_INTERPRET"):  # checked first, because importing triton takes a while
-        return False
-    from triton import knobs
-
-    return bool(knobs.runtime.interpret)

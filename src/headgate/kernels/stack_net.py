@@ -17,8 +17,8 @@ ACTIVATIONS: dict[type[nn.Module], int] = {nn.ReLU: RELU, nn.Tanh: TANH}
 
 
 @dataclass(frozen=True)
-class PooledConvolution:
-    """A convolution of stride 1, optionally with a 2x2 max-pool, a bias and an activation."""
+class StackLayer:
+    """A convolution of stride 1, optionally with a 2x2 max-pool, a bias and an activation; a linear layer has one pixel."""
 
     inward: int
     height: int
@@ -29,6 +29,7 @@ class PooledConvolution:
     weight: int
     """where its weights begin in a flat vector"""
     bias: int | None
+    linear: bool = False
     pool: int = 1
     activation: int = 0
 
@@ -48,6 +49,11 @@ class PooledConvolution:
         return self.height + 2 * self.padding, self.width + 2 * self.padding
 
     @property
+    def spread(self) -> tuple[int, int]:
+        """The height and width of the slope of its output, in the frame that the reversed kernel needs."""
+        return self.height + self.kernel - 1, self.width + self.kernel - 1
+
+    @property
     def positions(self) -> int:
         return self.out[0] * self.out[1]
 
@@ -55,22 +61,6 @@ class PooledConvolution:
     def size(self) -> int:
         """The size of its output."""
         return self.outward * self.positions
-
-
-@dataclass(frozen=True)
-class DenseLayer:
-    inward: int
-    outward: int
-    weight: int
-    bias: int | None
-    activation: int = 0
-
-    @property
-    def size(self) -> int:
-        return self.outward
-
-
-StackLayer = PooledConvolution | DenseLayer
 
 
 @dataclass(frozen=True)
@@ -82,23 +72,14 @@ class StackNet:
     size: int
     """the length of a flat vector"""
 
-    @property
-    def convolutions(self) -> list[PooledConvolution]:
-        return [layer for layer in self.layers if isinstance(layer, PooledConvolution)]
-
     def frame(self, i: int) -> int:
         """Return the width of the frame around the input of layer i."""
-        layer = self.layers[i] if i < len(self.layers) else None
-        return layer.padding if isinstance(layer, PooledConvolution) else 0
+        return self.layers[i].padding if i < len(self.layers) else 0
 
     @property
     def sizes(self) -> list[int]:
         """The size of each layer's input in its frame, then that of the logits."""
-        framed = [
-            layer.inward * layer.framed[0] * layer.framed[1] if isinstance(layer, PooledConvolution) else layer.inward
-            for layer in self.layers
-        ]
-        return [*framed, self.classes]
+        return [*(layer.inward * math.prod(layer.framed) for layer in self.layers), self.classes]
 
     def packed(self, theta: Tensor) -> Tensor:
         return theta.contiguous()
@@ -108,7 +89,7 @@ class StackNet:
 
 
 def read_stack(task: Task) -> StackNet:
-    """The task's model; a SettingError says what is not of this form."""
+    """Return the task's model as a stack; refuse any other form with a SettingError."""
     model = task.model
     if not is_chain(model):
         refuse(f"the model must do its layers one after the other, as a Sequential does; {type(model).__name__} does not")
@@ -117,47 +98,41 @@ def read_stack(task: Task) -> StackNet:
     if sum(len(list(part.parameters())) for part in parts) != len(starts):
         refuse("a parameter of the model is shared")
     layers = tuple(_layers(parts, task.shape, starts))
-    last = layers[-1] if layers else None
-    if not isinstance(last, DenseLayer) or last.activation or last.outward != task.classes:
+    if not layers or not layers[-1].linear or layers[-1].activation or layers[-1].outward != task.classes:
         refuse(f"the model must end in a Linear of {task.classes}")
     return StackNet(layers, task.classes, task.flat.size)
 
 
 def _layers(parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[int, int]) -> Iterator[StackLayer]:
+    """Yield the layers, each with the activation and the pool that follow it, in either order."""
     inward, image, flat = shape[0], shape[1:], False
     while parts:
         part = parts.pop(0)
         if type(part) is nn.Flatten and is_plain(part) and not flat:
-            inward, flat = inward * math.prod(image), True
+            inward, image, flat = inward * math.prod(image), (1, 1), True
             continue
         weight, bias = (starts.get(id(getattr(part, name, None))) for name in ("weight", "bias"))
-        layer: StackLayer
         if type(part) is nn.Conv2d and is_plain(part) and not flat and weight is not None:
             kernel, padding = side(part.kernel_size), side(part.padding)
-            layer = PooledConvolution(inward, *image, part.out_channels, kernel, padding, weight, bias)
+            layer = StackLayer(inward, *image, part.out_channels, kernel, padding, weight, bias)
             if padding >= kernel:
                 refuse(f"{part}, must have a padding below its kernel")
         elif type(part) is nn.Linear and flat and weight is not None:
-            layer = DenseLayer(inward, part.out_features, weight, bias)
+            layer = StackLayer(inward, 1, 1, part.out_features, 1, 0, weight, bias, linear=True)
         else:
             refuse(f"{part} where it stands")
         while parts and type(parts[0]) in (*ACTIVATIONS, nn.MaxPool2d):
-            layer = _followed(layer, parts.pop(0))
-        if isinstance(layer, PooledConvolution):
-            image = layer.out
-        inward = layer.outward
+            part = parts.pop(0)
+            if isinstance(part, nn.MaxPool2d):
+                if layer.linear or layer.pool > 1 or not is_plain(part) or side(part.kernel_size) != 2:
+                    refuse(f"{part} where it stands")
+                layer = replace(layer, pool=2)
+            elif layer.activation:
+                refuse(f"{part} where it stands")
+            else:
+                layer = replace(layer, activation=ACTIVATIONS[type(part)])
+        inward, image = layer.outward, layer.out
         yield layer
-
-
-def _followed(layer: StackLayer, part: nn.Module) -> StackLayer:
-    """Return the layer with the activation or the pool that follows it."""
-    if isinstance(layer, PooledConvolution) and isinstance(part, nn.MaxPool2d):
-        if layer.pool > 1 or not is_plain(part) or side(part.kernel_size) != 2:
-            refuse(f"{part} where it stands")
-        return replace(layer, pool=2)
-    if layer.activation or type(part) not in ACTIVATIONS:
-        refuse(f"{part} where it stands")
-    return replace(layer, activation=ACTIVATIONS[type(part)])
 
 
 def refuse(reason: str) -> NoReturn:

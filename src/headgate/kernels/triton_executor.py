@@ -7,191 +7,116 @@ sizes share a graph; programs without work end at once. On an H200 a round of fo
 loop), and one of ResNet-9 17.7 ms (49.0 ms with `streams`; benchmarks/results/gpu.json at f27e21c).
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+import importlib.util
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from headgate.errors import SettingError
-from headgate.kernels.residual_net import ResidualNet, check_machine, read_blocks
+from headgate.kernels.packed_tiles import Room
+from headgate.kernels.residual_net import ResidualNet, read_blocks
 from headgate.kernels.stack_net import StackNet, read_stack
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.executor import Executor, Ints, Work
+from headgate.simulation.executors.executor import Executor, Work
 from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
 
-WIDE = 1024
-"""numbers that one program averages or sums at a time"""
 WIDEST = 128
 """the most channels of a stack's convolution: one program holds all of them"""
 
 
-class Room(NamedTuple):
-    samples: int
-    clients: int
-
-
-class Space(ABC):
-    """Arrays for the samples and clients of a room. Samples that are not in the tables do not change."""
-
-    offsets: Tensor
-    labels: Tensor
-    logits: Tensor
-    losses: Tensor
-    master: Tensor
-    """the clients' parameters; `low` is their first part in a shorter type, or the same array"""
-    low: Tensor
-    velocity: Tensor
-
-    def __init__(
-        self, net: ResidualNet | StackNet, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device
-    ) -> None:
-        from headgate.kernels import triton_kernels  # these need triton
-
-        self.runs = triton_kernels
-        self.net, self.room, self.momentum, self.dtype, self.device = net, room, momentum, dtype, device
-
-    def holds(self, room: Room, momentum: bool) -> bool:
-        fits = room.samples <= self.room.samples and room.clients <= self.room.clients
-        return fits and (self.momentum or not momentum)
-
-    @abstractmethod
-    def set_tables(self, offsets: Ints) -> None:
-        """Set the client of each sample and tile."""
-
-    @abstractmethod
-    def load(self, pixels: Tensor) -> None:
-        """Copy normalised images (n, C, H, W) into the first input."""
-
-    @abstractmethod
-    def forward(self, room: Room, training: LocalTraining | None) -> None:
-        """Compute the logits; with a training also the losses and the last slope."""
-
-    @abstractmethod
-    def backward(self, room: Room, training: LocalTraining) -> None:
-        """Take a gradient step with all parameters."""
-
-    def spread(self, start: Tensor, run_of: Ints, momentum: bool) -> None:
-        """Set each client to its run's model, with zero velocity."""
-        clients = len(run_of)
-        torch.index_select(start, 0, self._table(run_of), out=self.master[:clients])
-        if momentum:
-            self.velocity[:clients].zero_()
-        if self.low is not self.master:
-            self.low[:clients] = self.master[:clients, : self.low.shape[1]]
-
-    def average(self, start: Tensor, shares: Tensor, run_offsets: Ints, after: Tensor) -> None:
-        """Write to `after` each run's model plus its clients' changes times their shares."""
-        self.runs.average[-(-self.net.size // WIDE), len(start)](
-            start, self.master, shares, self._table(run_offsets), after, self.net.size, WIDE
-        )
-
-    def mean_losses(self, run_offsets: Ints, means: Tensor) -> None:
-        self.runs.mean_losses[(len(means),)](self.losses, self.offsets, self._table(run_offsets), means, WIDE)
-
-    def _table(self, values: Ints) -> Tensor:
-        return to_device(values.astype(np.int32), self.device)
-
-
-def whose(offsets: Ints, room: Room) -> tuple[Ints, Ints]:
-    """Return where the samples of each client begin, and the client of each sample, -1 for none."""
-    sizes = np.diff(offsets)
-    owner = np.full(room.samples, -1)
-    owner[: offsets[-1]] = np.repeat(np.arange(len(sizes)), sizes)
-    return np.pad(offsets, (0, room.clients + 1 - len(offsets)), "edge"), owner
-
-
-SPARE = 0.8
-"""the most of the device's free memory that is taken"""
+JUDGED = 1 << 33
+"""bytes for the evaluation of all models of a stack on some images at a time"""
 
 
 class TritonKernels(Executor[Task]):
     """An executor for the nets of `residual_net` and `stack_net`, full-batch, in bfloat16 on float32 parameters or in float32.
 
-    The results of a run do not depend on the other runs, to the bit. `memory` is the most bytes that a chunk of runs may take;
-    a single run is never divided.
+    The results of a run do not depend on the other runs, to the bit.
     """
 
     name, bfloat16 = "triton", True
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        stack = None if task.bfloat16 else _stack(task)
-        self.net: ResidualNet | StackNet = stack or read_blocks(task).to(task.device)
-        from headgate.kernels import residual_steps, stack_steps  # these need triton
+        net = _net(task)
+        self.net = net if isinstance(net, StackNet) else net.to(task.device)
+        from headgate.kernels import triton_steps  # this needs triton
 
-        self.steps: Any = stack_steps if stack else residual_steps
-        self.workspace: Space | None = None
+        self.kind: Any = triton_steps.StackSpace if isinstance(net, StackNet) else triton_steps.ResidualSpace
+        self.workspace: Any = None
         self.judge: Any = None
         self._recorded: dict[tuple[Room, LocalTraining], Callable[[], None]] = {}
 
     @classmethod
     def cost(cls, task: Task, training: LocalTraining) -> float:
-        check_machine(task)
+        if importlib.util.find_spec("triton") is None:
+            raise cls.refused("needs triton, which is not installed (extra gpu)")
+        # Triton's interpreter, which runs on the CPU, is slow and meant for tests
+        if task.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+            raise cls.refused(f"needs CUDA, the device is {task.device.type}")
+        if task.dtype != torch.float32:
+            raise cls.refused(f"training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}")
         cls.need_full_batch(training)
         cls.need_plain_loss(training)
-        if task.bfloat16:
-            read_blocks(task)
-            return 0.05
-        stack = _stack(task)
-        if stack is None:
-            read_blocks(task)
-        return 0.05 if stack is not None and stack.size < LARGE else 0.25
+        net = _net(task)
+        return 0.05 if task.bfloat16 or (isinstance(net, StackNet) and net.size < LARGE) else 0.25
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
         """Launch a round; nothing here waits for the device."""
         theta, batch, weights, training, *_ = work
         runs, clients = weights.shape
-        start = self.net.packed(theta.detach())
+        start, momentum = self.net.packed(theta.detach()), training.momentum > 0
         after, means = torch.empty_like(start), theta.new_empty(runs)
-        for first, last in self._chunks(batch.offsets, clients, training):
-            self._train_runs(first, last, work, start, after, means)
-        return self.net.flat(after), means
-
-    def _train_runs(self, first: int, last: int, work: Work, start: Tensor, after: Tensor, means: Tensor) -> None:
-        """Train the runs from `first` to before `last`. It keeps no array, because the next runs may need all of the memory."""
-        _, batch, weights, training, *_ = work
-        clients = weights.shape[1]
-        segments = np.arange(first * clients, last * clients)
-        members = segments[batch.offsets[segments + 1] > batch.offsets[segments]]
-        rows = slice(int(batch.offsets[first * clients]), int(batch.offsets[last * clients]))
-        sizes, run_of = batch.offsets[members + 1] - batch.offsets[members], members // clients - first
-        shares = weights.reshape(-1).index_select(0, to_device(members, self.task.device))
-        room = _room(batch.offsets, clients, first, last)
-        space = self._make_room(room, training.momentum > 0)
-        space.set_tables(np.concatenate([[0], np.cumsum(sizes)]))
-        space.load(self.task.normalised(batch.images[rows]))
-        space.labels[: rows.stop - rows.start] = batch.labels[rows]
+        members = np.flatnonzero(np.diff(batch.offsets))
+        offsets, run_of = np.append(batch.offsets[members], len(batch.labels)), members // clients
+        room = Room(rung(max(1, len(batch.labels))), rung(max(1, len(members))))  # no array is empty
+        space = self._make_room(room, momentum)
+        space.set_clients(offsets)
+        space.load(self.task.normalised(batch.images))
+        space.labels[: len(batch.labels)] = batch.labels
         step = self._step(space, room, training)
-        space.spread(start[first:last], run_of, training.momentum > 0)
-        run_offsets = np.searchsorted(run_of, np.arange(last - first + 1))
+        space.spread(start, run_of, momentum)
+        run_offsets = np.searchsorted(run_of, np.arange(runs + 1))
         for turn in range(training.steps):
             step()
             if turn == 0:
-                space.mean_losses(run_offsets, means[first:last])
-        space.average(start[first:last], shares, run_offsets, after[first:last])
+                space.mean_losses(run_offsets, means)
+        shares = weights.reshape(-1).index_select(0, to_device(members, self.task.device))
+        space.average(start, shares, run_offsets, after)
+        return self.net.flat(after), means
 
     def bytes_of_run(self, samples: int, clients: int, training: LocalTraining) -> int:
-        return self._bytes(Room(samples, clients), training.momentum > 0)
+        return int(self.kind.bytes_needed(self.net, Room(samples, clients), training.momentum > 0, self.task.arithmetic))
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
         """Return the logits (R, n, classes), float32, of the models theta (R, P) for images (n, C, H, W) of bytes."""
-        runs, start, pixels = len(theta), self.net.packed(theta.detach()), self.task.normalised(images)
+        runs, pixels = len(theta), self.task.normalised(images)
         if isinstance(self.net, StackNet):
-            if self.judge is None or self.judge.runs != runs:
-                self.judge = self.steps.Answers(self.net, runs, self.task.device)
-            logits: Tensor = self.judge.logits(start, pixels)
-            return logits
-        room = self.workspace.room if self.workspace else Room(64 * runs, runs)
-        space: Any = self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
-        space.spread(start, np.arange(runs), False)
-        return torch.cat([space.answers(part, runs) for part in torch.split(pixels, max(room.samples, runs) // runs)], dim=1)
+            bytes_of_image = self.kind.bytes_needed(self.net, Room(runs, 0), False, torch.float32)
+            few = max(1, min(len(images), JUDGED // bytes_of_image))
+            if self.judge is None or not self.judge.holds(Room(few * runs, runs), False):
+                self.judge = None  # freed before the new one is allocated, because both may not fit
+                self.judge = self._space(Room(few * runs, runs), False)
+            space = self.judge
+        else:
+            room = self.workspace.room if self.workspace else Room(64 * runs, runs)
+            space = self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
+            few = space.room.samples // runs
+        space.spread(self.net.packed(theta.detach()), np.arange(runs), False)
+        logits = list[Tensor]()
+        for part in torch.split(pixels, few):
+            space.set_clients(np.arange(runs + 1) * len(part))
+            space.load(part, runs)
+            space.forward(Room(runs * len(part), runs), None)
+            logits.append(space.logits[: runs * len(part)].view(runs, len(part), -1).clone())
+        return torch.cat(logits, dim=1)
 
-    # a chunk of runs
-
-    def _step(self, space: Space, room: Room, training: LocalTraining) -> Callable[[], None]:
+    def _step(self, space: Any, room: Room, training: LocalTraining) -> Callable[[], None]:
         """Return a function that takes a step of all clients (on CUDA a graph). Recording takes one, which `spread` undoes."""
 
         def step() -> None:
@@ -209,53 +134,27 @@ class TritonKernels(Executor[Task]):
             self._recorded[room, training] = graph.replay
         return self._recorded[room, training]
 
-    def _make_room(self, room: Room, momentum: bool) -> Space:
+    def _make_room(self, room: Room, momentum: bool) -> Any:
+        """Return a space for so many samples and clients: the one in use if it is large enough, otherwise a new one."""
         old = self.workspace
-        if old and old.holds(room, momentum):
-            return old
-        if old:
-            larger = Room(max(room.samples, old.room.samples), max(room.clients, old.room.clients))
-            momentum = momentum or old.momentum
-            if self.memory is None or self._bytes(larger, momentum) <= self.memory:
-                room = larger
-        self.workspace = old = None  # freed before the new one is allocated, because both may not fit
-        self._recorded.clear()
-        self.workspace = self._space(room, momentum)
+        if old is None or not old.holds(room, momentum):
+            if old is not None:
+                room = Room(max(room.samples, old.room.samples), max(room.clients, old.room.clients))
+                momentum = momentum or old.momentum
+            self.workspace = old = None  # freed before the new one is allocated, because both may not fit
+            self._recorded.clear()
+            self.workspace = self._space(room, momentum)
         return self.workspace
 
-    def _chunks(self, offsets: Ints, clients: int, training: LocalTraining) -> Iterator[tuple[int, int]]:
-        """Yield (first, last) of consecutive runs that fit into the memory."""
-        if self.memory is None and self.task.device.type == "cuda":
-            free, _ = torch.cuda.mem_get_info(self.task.device)
-            own = torch.cuda.memory_reserved(self.task.device) - torch.cuda.memory_allocated(self.task.device)
-            self.memory = int(SPARE * (free + own))
-        first, runs = 0, (len(offsets) - 1) // clients
-        momentum = training.momentum > 0
-        if self.memory is not None and self._bytes(_room(offsets, clients, first, runs), momentum) > self.memory:
-            for last in range(first + 1, runs):
-                if self._bytes(_room(offsets, clients, first, last + 1), momentum) > self.memory:
-                    yield first, last
-                    first = last
-        yield first, runs
-
-    def _space(self, room: Room, momentum: bool) -> Space:
-        space: Space = self.steps.Workspace(self.net, room, momentum, self.task.arithmetic, self.task.device)
-        return space
-
-    def _bytes(self, room: Room, momentum: bool) -> int:
-        return int(self.steps.bytes_needed(self.net, room, momentum, self.task.arithmetic))
+    def _space(self, room: Room, momentum: bool) -> Any:
+        return self.kind(self.net, room, momentum, self.task.arithmetic, self.task.device)
 
 
-def _room(offsets: Ints, clients: int, first: int, last: int) -> Room:
-    """Return how many samples the runs from `first` to before `last` have, and how many of their clients hold any."""
-    own = offsets[first * clients : last * clients + 1]
-    return Room(rung(int(own[-1] - own[0])), rung(int((np.diff(own) > 0).sum())))
-
-
-def _stack(task: Task) -> StackNet | None:
-    try:
-        net = read_stack(task)
-    except SettingError:
-        return None
-    narrow = all(max(each.inward, each.outward) <= WIDEST for each in net.convolutions)
-    return net if narrow else None
+def _net(task: Task) -> StackNet | ResidualNet:
+    """Return the task's model as a stack of narrow convolutions or as a residual net; refuse any other with a SettingError."""
+    if not task.bfloat16:
+        with suppress(SettingError):
+            net = read_stack(task)
+            if all(each.linear or max(each.inward, each.outward) <= WIDEST for each in net.layers):
+                return net
+    return read_blocks(task)

@@ -13,22 +13,22 @@ import triton.language as tl
 
 
 @triton.jit
-def _seen(position, inside, tap, H: tl.constexpr, W: tl.constexpr, TAPS: tl.constexpr):
-    """Return which rows lie inside the image after a tap's shift, and the shift."""
-    shift = 0
+def _box(
+    x, start, channel, tap, H: tl.constexpr, W: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr
+):
+    """Return ROWS positions from `start` on, shifted by a tap, (ROWS, CHANNELS); beyond an image they are 0."""
+    sample = start // (H * W)
+    down = start % (H * W) // W
+    right = 0
     if TAPS == 9:
-        down = tap // 3 - 1
-        right = tap % 3 - 1
-        y = (position // W) % H + down
-        x = position % W + right
-        inside = inside & (y >= 0) & (y < H) & (x >= 0) & (x < W)
-        shift = down * W + right
-    return inside, shift
+        down += tap // 3 - 1
+        right += tap % 3 - 1
+    return tl.reshape(x.load([sample, down, right, channel]), (ROWS, CHANNELS))
 
 
 @triton.jit
 def convolve(
-    x, w, y, added, tile_client, tile_start, offsets, w_stride,
+    x, w, y, added, tile_client, tile_start, offsets,
     H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, TAPS: tl.constexpr,
     BACKWARD: tl.constexpr, ADD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -40,25 +40,22 @@ def convolve(
     client = tl.load(tile_client + tile)
     if client >= 0:
         start = tl.load(tile_start + tile)
-        row = tl.arange(0, BM)
-        column = (tl.program_id(0) % columns) * BN + tl.arange(0, BN)
-        deep = tl.arange(0, BK)
-        inside = start + row < tl.load(offsets + client + 1) * (H * W)
-        x += start.to(tl.int64) * CI
-        y += start.to(tl.int64) * CO
-        w += client.to(tl.int64) * w_stride
-        total = tl.zeros((BM, BN), dtype=tl.float32)
+        first = (tl.program_id(0) % columns) * BN
+        total = tl.zeros((BN, BM), dtype=tl.float32)
         for k in range(TAPS * pieces):
             tap = k // pieces
-            channel = (k % pieces) * BK + deep
-            seen, shift = _seen(start + row, inside, tap, H, W, TAPS)
-            a = tl.load(x + (row + shift)[:, None] * CI + channel[None, :], mask=seen[:, None], other=0.0)
+            channel = (k % pieces) * BK
+            a = _box(x, start, channel, tap, H, W, TAPS, BM, BK)
             if BACKWARD:
-                b = tl.load(w + (TAPS - 1 - tap) * (CI * CO) + column[None, :] * CI + channel[:, None])
+                b = tl.reshape(w.load([client, (TAPS - 1 - tap) * CO + first, channel]), (BN, BK))
             else:
-                b = tl.load(w + tap * (CI * CO) + channel[:, None] * CO + column[None, :])
-            total = tl.dot(a, b, total, input_precision=PRECISION)
-        place = row[:, None] * CO + column[None, :]
+                b = tl.reshape(w.load([client, tap * CI + channel, first]), (BK, BN)).T
+            total = tl.dot(b, a.T, total, input_precision=PRECISION)
+        total = total.T
+        row = tl.arange(0, BM)
+        inside = start + row < tl.load(offsets + client + 1) * (H * W)
+        y += start.to(tl.int64) * CO
+        place = row[:, None] * CO + first + tl.arange(0, BN)[None, :]
         if ADD:
             added += start.to(tl.int64) * CO
             total += tl.load(added + place, mask=inside[:, None], other=0.0).to(tl.float32)
@@ -90,128 +87,44 @@ def descend_convolution(
     columns: tl.constexpr = CO // BN
     tile = tl.program_id(0)
     client = tl.program_id(1)
-    first = tl.load(offsets + client)
-    positions = (tl.load(offsets + client + 1) - first) * (H * W)
-    if positions > 0:
+    begin = tl.load(offsets + client) * (H * W)
+    end = tl.load(offsets + client + 1) * (H * W)
+    if end > begin:
         tap = tile // (rows * columns)
-        inward = (tile // columns) % rows * BM + tl.arange(0, BM)
-        outward = tile % columns * BN + tl.arange(0, BN)
-        x += first.to(tl.int64) * (H * W * CI)
-        slope += first.to(tl.int64) * (H * W * CO)
-        total = tl.zeros((BM, BN), dtype=tl.float32)
-        step = tl.arange(0, BK)
-        for p in range(0, positions, BK):
-            inside = p + step < positions
-            seen, shift = _seen(p + step, inside, tap, H, W, TAPS)
-            a = tl.load(x + (step + shift)[:, None] * CI + inward[None, :], mask=seen[:, None], other=0.0)
-            b = tl.load(slope + step[:, None] * CO + outward[None, :], mask=inside[:, None], other=0.0)
-            total = tl.dot(tl.trans(a), b, total, input_precision=PRECISION)
-            x += BK * CI
-            slope += BK * CO
+        inward = (tile // columns) % rows * BM
+        outward = tile % columns * BN
+        total = tl.zeros((BN, BM), dtype=tl.float32)
+        whole = begin + (end - begin) // BK * BK
+        for p in range(begin, whole, BK):
+            a = _box(x, p, inward, tap, H, W, TAPS, BK, BM)
+            total = tl.dot(slope.load([p, outward]).T, a, total, input_precision=PRECISION)
+        if (H * W) % BK != 0:  # noqa: SIM102  known when the kernel is compiled; what follows is not
+            if whole < end:  # the rest of the box belongs to another client
+                own = (whole + tl.arange(0, BK) < end)[:, None]
+                a = tl.where(own, _box(x, whole, inward, tap, H, W, TAPS, BK, BM), 0.0)
+                b = tl.where(own, slope.load([whole, outward]), 0.0)
+                total = tl.dot(b.T, a, total, input_precision=PRECISION)
+        inward = inward + tl.arange(0, BM)
+        outward = outward + tl.arange(0, BN)
         place = (tap * CI + inward[:, None]) * CO + outward[None, :]
         wide = client.to(tl.int64) * stride + place
-        value = _descend(master + wide, velocity + wide, total, None, lr, momentum, decay, MOMENTUM)
+        value = _descend(master + wide, velocity + wide, total.T, None, lr, momentum, decay, MOMENTUM)
         if LOW:
             tl.store(low + client.to(tl.int64) * low_stride + place, value.to(low.dtype.element_ty))
 
 
 @triton.jit
-def descend_affine(
-    d_affine, master, velocity, offsets, stride, lr, momentum, decay,
-    SIZE: tl.constexpr, MOMENTUM: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Take a gradient step with all clients' affine parameters, SIZE each; the gradient is the sum over their samples."""
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    client = tl.program_id(1)
-    first = tl.load(offsets + client)
-    last = tl.load(offsets + client + 1)
-    if last > first:
-        total = tl.zeros((BLOCK,), dtype=tl.float32)
-        part = d_affine + first.to(tl.int64) * SIZE + column
-        for _ in range(first, last):
-            total += tl.load(part, mask=column < SIZE, other=0.0)
-            part += SIZE
-        wide = client.to(tl.int64) * stride + column
-        _descend(master + wide, velocity + wide, total, column < SIZE, lr, momentum, decay, MOMENTUM)
-
-
-# average pool, linear layer and cross-entropy
-
-
-@triton.jit
-def head(
-    x, weight, labels, offsets, owner, features, logits, losses, dx, stride,
-    HW: tl.constexpr, C: tl.constexpr, K: tl.constexpr, LEARN: tl.constexpr,
-    KP: tl.constexpr, CB: tl.constexpr, BH: tl.constexpr,
-):  # fmt: skip
-    """Compute the logits [sample, K] of a linear layer [client, (K, C) then K] on the average over positions.
-
-    LEARN: also the losses and the slope with respect to x; the slope with respect to the logits replaces the logits.
-    """
+def average_positions(x, owner, features, HW: tl.constexpr, C: tl.constexpr, CB: tl.constexpr, BH: tl.constexpr):
+    """Compute the average [sample, C] over all positions of x [sample, HW, C]."""
     sample = tl.program_id(0).to(tl.int64)
-    client = tl.load(owner + sample)
-    if client >= 0:
-        k = tl.arange(0, KP)
-        x += sample * (HW * C)
-        features += sample * C
-        weight += client.to(tl.int64) * stride
-        made = tl.load(weight + K * C + k, mask=k < K, other=float("-inf"))
+    if tl.load(owner + sample) >= 0:
         for c in range(0, C, CB):
             channel = c + tl.arange(0, CB)
             total = tl.zeros((CB,), dtype=tl.float32)
             for h in range(0, HW, BH):
-                value = tl.load(x + (h + tl.arange(0, BH))[:, None] * C + channel[None, :])
+                value = tl.load(x + sample * (HW * C) + (h + tl.arange(0, BH))[:, None] * C + channel[None, :])
                 total += tl.sum(value.to(tl.float32), 0)
-            total /= HW
-            tl.store(features + channel, total)
-            w = tl.load(weight + k[:, None] * C + channel[None, :], mask=(k < K)[:, None], other=0.0)
-            made += tl.sum(w * total[None, :], 1)
-        if LEARN:
-            label = tl.load(labels + sample)
-            samples = (tl.load(offsets + client + 1) - tl.load(offsets + client)).to(tl.float32)
-            made -= tl.max(made, 0)
-            raised = tl.exp(made)
-            whole = tl.sum(raised, 0)
-            tl.store(losses + sample, tl.log(whole) - tl.sum(tl.where(k == label, made, 0.0), 0))
-            made = (raised / whole - tl.where(k == label, 1.0, 0.0)) / samples
-            dx += sample * (HW * C)
-            for c in range(0, C, CB):
-                channel = c + tl.arange(0, CB)
-                w = tl.load(weight + k[:, None] * C + channel[None, :], mask=(k < K)[:, None], other=0.0)
-                part = (tl.sum(w * made[:, None], 0) / HW).to(dx.dtype.element_ty)
-                for h in range(0, HW, BH):
-                    place = (h + tl.arange(0, BH))[:, None] * C + channel[None, :]
-                    tl.store(dx + place, tl.broadcast_to(part[None, :], (BH, CB)))
-        tl.store(logits + sample * K + k, made, mask=k < K)
-
-
-@triton.jit
-def descend_head(
-    features, slope, master, velocity, offsets, stride, lr, momentum, decay,
-    C: tl.constexpr, K: tl.constexpr, MOMENTUM: tl.constexpr, KP: tl.constexpr, CB: tl.constexpr,
-):  # fmt: skip
-    """Take a gradient step with the linear layer, and in block 0 with its bias; the gradient is the sum of slope × feature."""
-    channel = tl.program_id(0) * CB + tl.arange(0, CB)
-    client = tl.program_id(1)
-    first = tl.load(offsets + client)
-    last = tl.load(offsets + client + 1)
-    if last > first:
-        k = tl.arange(0, KP)
-        total = tl.zeros((KP, CB), dtype=tl.float32)
-        alone = tl.zeros((KP,), dtype=tl.float32)
-        slope += first.to(tl.int64) * K
-        features += first.to(tl.int64) * C
-        for _ in range(first, last):
-            steep = tl.load(slope + k, mask=k < K, other=0.0)
-            total += steep[:, None] * tl.load(features + channel)[None, :]
-            alone += steep
-            slope += K
-            features += C
-        wide = client.to(tl.int64) * stride + k[:, None] * C + channel[None, :]
-        _descend(master + wide, velocity + wide, total, (k < K)[:, None], lr, momentum, decay, MOMENTUM)
-        if tl.program_id(0) == 0:
-            bias = client.to(tl.int64) * stride + K * C + k
-            _descend(master + bias, velocity + bias, alone, k < K, lr, momentum, decay, MOMENTUM)
+            tl.store(features + sample * C + channel, total / HW)
 
 
 @triton.jit

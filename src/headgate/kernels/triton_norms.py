@@ -8,49 +8,22 @@ four corners are enough.
 
 import triton
 import triton.language as tl
-from triton import knobs
 from triton.language.extra import libdevice
-
-if knobs.runtime.interpret:  # the interpreter has no libdevice
-
-    @triton.jit
-    def _exp(u):
-        return tl.exp(u)
-
-    @triton.jit
-    def _over(a, b):
-        return a / b
-
-else:
-
-    @triton.jit
-    def _exp(u):
-        return libdevice.fast_expf(u)
-
-    @triton.jit
-    def _over(a, b):
-        return libdevice.fast_dividef(a, b)
-
-
-@triton.jit
-def _raised(u):
-    """Return exp(u), at most exp(20)."""
-    return _exp(tl.minimum(u, 20.0))
 
 
 @triton.jit
 def _mish(u):
-    """Return Mish. With e = exp(u), tanh(log(1 + e)) = n / (n + 2) for n = e(e + 2)."""
-    e = _raised(u)
+    """With e = exp(u), tanh(log(1 + e)) = n / (n + 2) for n = e(e + 2)."""
+    e = libdevice.fast_expf(tl.minimum(u, 20.0))
     n = e * (e + 2.0)
-    return _over(u * n, n + 2.0)
+    return libdevice.fast_dividef(u * n, n + 2.0)
 
 
 @triton.jit
 def _mish_slope(u):
-    e = _raised(u)
+    e = libdevice.fast_expf(tl.minimum(u, 20.0))
     n = e * (e + 2.0)
-    r = _over(1.0, n + 2.0)
+    r = libdevice.fast_dividef(1.0, n + 2.0)
     return r * (n + 4.0 * u * (n - e) * r)
 
 
@@ -70,12 +43,14 @@ def _places(row, channel, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
 
 
 @triton.jit
-def _four(x, place, W: tl.constexpr, C: tl.constexpr):
-    """Return the four corners of windows."""
+def _corners(x, place, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
+    """Return the four corners of windows; without a pool, the same numbers four times."""
     a = tl.load(x + place).to(tl.float32)
-    b = tl.load(x + place + C).to(tl.float32)
-    c = tl.load(x + place + W * C).to(tl.float32)
-    d = tl.load(x + place + (W + 1) * C).to(tl.float32)
+    b, c, d = a, a, a
+    if POOL:
+        b = tl.load(x + place + C).to(tl.float32)
+        c = tl.load(x + place + W * C).to(tl.float32)
+        d = tl.load(x + place + (W + 1) * C).to(tl.float32)
     return a, b, c, d
 
 
@@ -109,13 +84,11 @@ def norm_mish(
         total = tl.zeros((ROWS, CB), dtype=tl.float32)
         squares, a, b, c, d = total, total, total, total, total
         for h in range(0, rows, ROWS):
-            place = _places(h + row, channel, W, C, POOL)
+            a, b, c, d = _corners(x, _places(h + row, channel, W, C, POOL), W, C, POOL)
             if POOL:
-                a, b, c, d = _four(x, place, W, C)
                 total += (a + b) + (c + d)
                 squares += (a * a + b * b) + (c * c + d * d)
             else:
-                a = tl.load(x + place).to(tl.float32)
                 total += a
                 squares += a * a
         middle = _group_mean(tl.sum(total, 0), HW, CB, GROUP)
@@ -130,16 +103,13 @@ def norm_mish(
         slant = slant[None, :]
         for h in range(0, rows, ROWS):
             out = _places(h + row, channel, W, C, False)
-            place = _places(h + row, channel, W, C, POOL)
+            if rows > ROWS:  # otherwise they are still in registers
+                a, b, c, d = _corners(x, _places(h + row, channel, W, C, POOL), W, C, POOL)
             if POOL:
-                if rows > ROWS:  # otherwise they are still in registers
-                    a, b, c, d = _four(x, place, W, C)
                 made, which = _largest(a, b, c, d, slant, shift)
                 if LEARN:
                     tl.store(winner + sample * (rows * C) + out, which.to(tl.uint8))
             else:
-                if rows > ROWS:
-                    a = tl.load(x + place).to(tl.float32)
                 made = _mish(a * slant + shift)
                 if ADD:
                     made += tl.load(added + sample * (rows * C) + out).to(tl.float32)
@@ -150,14 +120,11 @@ def norm_mish(
 def _du(x, slope, winner, row, channel, scale, middle, gain, shift, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
     """Return the corners, the winning one, its normalised value, and the slope with respect to the argument of Mish."""
     out = _places(row, channel, W, C, False)
-    place = _places(row, channel, W, C, POOL)
+    a, b, c, d = _corners(x, _places(row, channel, W, C, POOL), W, C, POOL)
+    chosen, which = a, tl.zeros(a.shape, dtype=tl.int32)
     if POOL:
-        a, b, c, d = _four(x, place, W, C)
         which = tl.load(winner + out).to(tl.int32)
         chosen = tl.where(which == 0, a, tl.where(which == 1, b, tl.where(which == 2, c, d)))
-    else:
-        a = tl.load(x + place).to(tl.float32)
-        b, c, d, chosen, which = a, a, a, a, tl.zeros(a.shape, dtype=tl.int32)
     standard = chosen * scale[None, :] - middle[None, :]
     du = tl.load(slope + out).to(tl.float32) * _mish_slope(standard * gain + shift)
     return a, b, c, d, which, standard, du

@@ -4,10 +4,11 @@
 Images are [sample, channel, y, x], the samples of a client are adjacent, and each client has its own parameters, a flat
 vector of length `stride` in `theta`. `owner` has the client of each sample (-1 for none), `offsets` the beginning of each
 client's samples, and a tile of rows belongs to one client (`tile_client`, -1 for none). The input of a convolution has a frame
-of zeros, so that no tap falls outside. A convolution and its 2x2 max-pool are one kernel: only the number of a window's winner
-is stored, and only the winner has a slope. Slopes are with respect to a layer's output before its activation. The kernel that
-sums the gradient of a weight also takes the gradient step, so it must run after all kernels that read the weights. Sums have a
-fixed order, so results repeat to the bit, and the results of a client do not depend on the other clients.
+of zeros, so that no tap falls outside; a linear layer is a convolution of one pixel. A convolution and its 2x2 max-pool are one
+kernel: only the number of a window's winner is stored, and only the winner has a slope. Slopes are with respect to a layer's
+output before its activation. The kernel that sums the gradient of a weight also takes the gradient step, so it must run after
+all kernels that read the weights. Sums have a fixed order, so results repeat to the bit, and the results of a client do not
+depend on the other clients.
 """
 
 import triton
@@ -37,22 +38,23 @@ def _steep(value, KIND: tl.constexpr):
     return value
 
 
-# convolution
-
-
 @triton.jit
 def convolve(
-    x, theta, y, winner, tile_client, tile_start, offsets, images, stride, weight, bias,
+    x, theta, y, beside, tile_client, tile_start, offsets, images, stride, weight, bias,
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr, KERNEL: tl.constexpr, POOL: tl.constexpr,
-    FRAME: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, LEARN: tl.constexpr,
+    FRAME: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, LEARN: tl.constexpr, BACKWARD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Compute y [sample, CO, y, x] in its frame, and the winners; sample s is image s modulo `images` of x, H x W framed."""
+    """Compute y [sample, CO, y, x] in its frame from x, H x W with its frame; sample s is image s modulo `images` of x.
+
+    LEARN: also write the winners to `beside`. BACKWARD: x is the slope of a layer's output and y, without a frame, that of its
+    input: the output, in its frame, of the layer before, which is `beside` and has this activation.
+    """
     client = tl.load(tile_client + tl.program_id(0))
     if client >= 0:
         high: tl.constexpr = (H - KERNEL + 1) // POOL
         wide: tl.constexpr = (W - KERNEL + 1) // POOL
-        summands: tl.constexpr = C * KERNEL * KERNEL
+        taps: tl.constexpr = KERNEL * KERNEL
         row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
         inside = row < tl.load(offsets + client + 1) * (high * wide)
         sample = tl.where(inside, row // (high * wide), 0)
@@ -60,19 +62,21 @@ def convolve(
         right = row % wide
         corner_of = (sample % images).to(tl.int64) * (C * H * W) + down * (POOL * W) + right * POOL
         theta += client.to(tl.int64) * stride
-        out = tl.arange(0, COLUMNS)
+        out = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         best = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
         which = tl.zeros((ROWS, COLUMNS), dtype=tl.int32)
         for corner in tl.static_range(POOL * POOL):
             total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-            for first in range(0, summands, DEEP):
+            for first in range(0, C * taps, DEEP):
                 k = first + tl.arange(0, DEEP)
-                known = k < summands
-                tap = (k // (KERNEL * KERNEL)) * (H * W) + ((k // KERNEL) % KERNEL + corner // POOL) * W
-                tap = tl.where(known, tap + k % KERNEL + corner % POOL, 0)
-                a = tl.load(x + corner_of[:, None] + tap[None, :])
-                some = known[:, None] & (out < CO)[None, :]
-                b = tl.load(theta + weight + out[None, :] * summands + k[:, None], mask=some, other=0.0)
+                known = k < C * taps
+                tap = (k // taps) * (H * W) + ((k // KERNEL) % KERNEL + corner // POOL) * W + k % KERNEL + corner % POOL
+                a = tl.load(x + corner_of[:, None] + tl.where(known, tap, 0)[None, :])
+                if BACKWARD:
+                    place = ((k // taps) * (CO * taps) + taps - 1 - k % taps)[:, None] + out[None, :] * taps
+                else:
+                    place = out[None, :] * (C * taps) + k[:, None]
+                b = tl.load(theta + weight + place, mask=known[:, None] & (out < CO)[None, :], other=0.0)
                 total = tl.dot(a, b, total, input_precision=PRECISION)
             if corner == 0:
                 best = total
@@ -85,11 +89,15 @@ def convolve(
         real = (out < CO)[None, :] & inside[:, None]
         long: tl.constexpr = wide + 2 * FRAME
         area: tl.constexpr = (high + 2 * FRAME) * long
-        place = sample.to(tl.int64) * (CO * area) + (down + FRAME) * long + right + FRAME
-        tl.store(y + place[:, None] + out[None, :] * area, _active(best, ACTIVATION), mask=real)
-        if LEARN and POOL > 1:
-            place = sample.to(tl.int64) * (CO * high * wide) + down * wide + right
-            tl.store(winner + place[:, None] + out[None, :] * (high * wide), which.to(tl.uint8), mask=real)
+        sample = sample.to(tl.int64) * CO
+        framed = (sample * area + (down + FRAME) * long + right + FRAME)[:, None] + out[None, :] * area
+        plain = (sample * (high * wide) + down * wide + right)[:, None] + out[None, :] * (high * wide)
+        if BACKWARD:
+            tl.store(y + plain, best * _steep(tl.load(beside + framed, mask=real, other=0.0), ACTIVATION), mask=real)
+        else:
+            tl.store(y + framed, _active(best, ACTIVATION), mask=real)
+            if LEARN and POOL > 1:
+                tl.store(beside + plain, which.to(tl.uint8), mask=real)
 
 
 @triton.jit
@@ -112,44 +120,6 @@ def unpool(
             seen = seen & (won == (down % POOL) * POOL + right % POOL)
         value = tl.load(slope + place, mask=seen, other=0.0)
         tl.store(wide_slope + sample.to(tl.int64) * (CO * H * W) + index, value, mask=index < CO * H * W)
-
-
-@triton.jit
-def convolution_slope(
-    wide_slope, x, theta, dx, tile_client, tile_start, offsets, stride, weight,
-    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr, KERNEL: tl.constexpr, FRAME: tl.constexpr,
-    BEFORE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Compute dx, the slope of the layer before, H x W without a frame; BEFORE is its activation, x its output in its frame."""
-    client = tl.load(tile_client + tl.program_id(0))
-    if client >= 0:
-        taps: tl.constexpr = KERNEL * KERNEL
-        long: tl.constexpr = W + KERNEL - 1
-        area: tl.constexpr = (H + KERNEL - 1) * long
-        row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
-        inside = row < tl.load(offsets + client + 1) * (H * W)
-        sample = tl.where(inside, row // (H * W), 0).to(tl.int64)
-        down = (row // W) % H
-        right = row % W
-        corner_of = sample * (CO * area) + down * long + right
-        theta += client.to(tl.int64) * stride
-        channel = tl.arange(0, COLUMNS)
-        total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-        for first in range(0, CO * taps, DEEP):
-            k = first + tl.arange(0, DEEP)
-            known = k < CO * taps
-            turned = (k // taps) * area + (KERNEL - 1 - (k // KERNEL) % KERNEL) * long + KERNEL - 1 - k % KERNEL
-            a = tl.load(wide_slope + corner_of[:, None] + tl.where(known, turned, 0)[None, :])
-            some = known[:, None] & (channel < C)[None, :]
-            where = (k // taps)[:, None] * (C * taps) + channel[None, :] * taps + (k % taps)[:, None]
-            b = tl.load(theta + weight + where, mask=some, other=0.0)
-            total = tl.dot(a, b, total, input_precision=PRECISION)
-        real = (channel < C)[None, :] & inside[:, None]
-        framed = sample * (C * (H + 2 * FRAME) * (W + 2 * FRAME)) + (down + FRAME) * (W + 2 * FRAME) + right + FRAME
-        seen = framed[:, None] + channel[None, :] * ((H + 2 * FRAME) * (W + 2 * FRAME))
-        total *= _steep(tl.load(x + seen, mask=real, other=0.0), BEFORE)
-        place = sample * (C * H * W) + down * W + right
-        tl.store(dx + place[:, None] + channel[None, :] * (H * W), total, mask=real)
 
 
 @triton.jit
@@ -192,62 +162,6 @@ def descend_convolution(
             if tl.program_id(0) % blocks == 0:
                 beside = client.to(tl.int64) * stride + bias + out
                 _descend(theta + beside, velocity + beside, tl.sum(alone, 0), True, lr, momentum, decay, MOMENTUM)
-
-
-# linear layers
-
-
-@triton.jit
-def linear(
-    x, theta, y, tile_client, tile_start, offsets, images, stride, weight, bias,
-    C: tl.constexpr, CO: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Compute y [sample, CO]; sample s is row s modulo `images` of x."""
-    client = tl.load(tile_client + tl.program_id(0))
-    if client >= 0:
-        row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
-        inside = row < tl.load(offsets + client + 1)
-        theta += client.to(tl.int64) * stride
-        out = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-        total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-        for first in range(0, C, DEEP):
-            k = first + tl.arange(0, DEEP)
-            seen = inside[:, None] & (k < C)[None, :]
-            a = tl.load(x + (row % images).to(tl.int64)[:, None] * C + k[None, :], mask=seen, other=0.0)
-            known = (k < C)[:, None] & (out < CO)[None, :]
-            b = tl.load(theta + weight + out[None, :] * C + k[:, None], mask=known, other=0.0)
-            total = tl.dot(a, b, total, input_precision=PRECISION)
-        if BIAS:
-            total += tl.load(theta + bias + out, mask=out < CO, other=0.0)[None, :]
-        real = inside[:, None] & (out < CO)[None, :]
-        tl.store(y + row.to(tl.int64)[:, None] * CO + out[None, :], _active(total, ACTIVATION), mask=real)
-
-
-@triton.jit
-def linear_slope(
-    slope, x, theta, dx, tile_client, tile_start, offsets, stride, weight,
-    C: tl.constexpr, CO: tl.constexpr, BEFORE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Compute dx, the slope of the layer before, whose activation is BEFORE; x is its output."""
-    client = tl.load(tile_client + tl.program_id(0))
-    if client >= 0:
-        row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
-        inside = row < tl.load(offsets + client + 1)
-        theta += client.to(tl.int64) * stride
-        feature = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-        total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-        for first in range(0, CO, DEEP):
-            k = first + tl.arange(0, DEEP)
-            seen = inside[:, None] & (k < CO)[None, :]
-            a = tl.load(slope + row.to(tl.int64)[:, None] * CO + k[None, :], mask=seen, other=0.0)
-            known = (k < CO)[:, None] & (feature < C)[None, :]
-            b = tl.load(theta + weight + k[:, None] * C + feature[None, :], mask=known, other=0.0)
-            total = tl.dot(a, b, total, input_precision=PRECISION)
-        place = row.to(tl.int64)[:, None] * C + feature[None, :]
-        real = inside[:, None] & (feature < C)[None, :]
-        tl.store(dx + place, total * _steep(tl.load(x + place, mask=real, other=0.0), BEFORE), mask=real)
 
 
 @triton.jit

@@ -271,7 +271,7 @@ from headgate.kernels import kernel_calls, kernels
 from headgate.kernels.compiled_shapes import Grid, Window
 print(kernel_calls.is_empty(), kernel_calls.objection())
 for k in {sides}:
-    made = kernels.convolution(Window(k, 1, 0, Grid(1, 8, 8), Grid(2, 9 - k, 9 - k)))
+    made, *_ = kernels.convolution(Window(k, 1, 0, Grid(1, 8, 8), Grid(2, 9 - k, 9 - k)))
     made.address(np.dtype("float64"))
     print(sum(made.function.stats.cache_hits.values()))
 """

@@ -10,8 +10,7 @@ from torch import nn
 from headgate.errors import SettingError
 from headgate.kernels.packed_tiles import TUNED, count_tiles, tile_for, tiles
 from headgate.kernels.residual_net import read_blocks
-from headgate.kernels.stack_net import DenseLayer, PooledConvolution, read_stack
-from headgate.learning.local import LocalTraining
+from headgate.kernels.stack_net import read_stack
 from headgate.learning.models import LeNet, ResNet9
 from headgate.learning.networks import Residual, build_model
 
@@ -37,7 +36,7 @@ def resnet9():
 def test_lenet_is_read_off_its_module():
     task = lenet()
     net = read_stack(task)
-    assert [type(layer) for layer in net.layers] == [PooledConvolution] * 2 + [DenseLayer] * 3
+    assert [layer.linear for layer in net.layers] == [False] * 2 + [True] * 3
     assert [layer.size for layer in net.layers] == [6 * 14 * 14, 16 * 5 * 5, 120, 84, 10]
     assert net.sizes == [32 * 32, 6 * 14 * 14, 400, 120, 84, 10]  # the images lie in their frame
     assert [layer.activation for layer in net.layers] == [1, 1, 1, 1, 0]
@@ -97,13 +96,13 @@ def test_other_nets_are_refused(model, reason):
 
 
 def test_resnet9_is_read_off_its_module(resnet9):
-    assert [(each.inward, each.outward, each.height, each.taps) for each in resnet9.blocks] == [
+    assert [(each.inward, each.outward, each.height, each.taps) for each in resnet9.layers] == [
         (32, 64, 32, 1), (64, 128, 32, 9), (128, 128, 16, 9), (128, 128, 16, 9), (128, 256, 16, 9),
         (256, 512, 8, 9), (512, 512, 4, 9), (512, 512, 4, 9),
     ]  # fmt: skip
-    assert [i for i, each in enumerate(resnet9.blocks) if each.pool] == [1, 4, 5]
-    assert {i: each.added for i, each in enumerate(resnet9.blocks) if each.added is not None} == {3: 2, 7: 6}
-    assert {each.group for each in resnet9.blocks} == {2, 4, 8, 16}
+    assert [i for i, each in enumerate(resnet9.layers) if each.pool] == [1, 4, 5]
+    assert {i: each.added for i, each in enumerate(resnet9.layers) if each.added is not None} == {3: 2, 7: 6}
+    assert {each.group for each in resnet9.layers} == {2, 4, 8, 16}
 
 
 @pytest.mark.parametrize("channels", [1, 3, 32])
@@ -114,10 +113,10 @@ def test_parameters_go_to_their_places_and_back(channels):
     vectors = net.packed(theta)
     assert torch.equal(net.flat(vectors), theta)
     assert net.size % 16 == 0
-    second, weight = net.blocks[1], task.flat.views(theta)["1.0.weight"]
+    second, weight = net.layers[1], task.flat.views(theta)["1.0.weight"]
     stored = vectors[:, second.weights : net.affine].view(2, 3, 3, 32, 64)
     assert torch.equal(stored, weight.permute(0, 3, 4, 2, 1))
-    first = vectors[:, : second.weights].view(2, net.blocks[0].taps * net.blocks[0].inward, 32)
+    first = vectors[:, : second.weights].view(2, net.layers[0].taps * net.layers[0].inward, 32)
     assert torch.equal(first[:, 9 * channels :], torch.zeros_like(first[:, 9 * channels :]))
 
 
@@ -134,11 +133,13 @@ def test_parameters_go_to_their_places_and_back(channels):
         (nn.Sequential(block(3, 32), nn.MaxPool2d(3), head(32)), "MaxPool2d"),
         (nn.Sequential(block(3, 32), Residual(block(32, 32), Residual(block(32, 32))), head(32)), "Residual"),
         (nn.Sequential(Residual(block(32, 32)), head(32)), "Residual"),
+        (nn.Sequential(block(3, 32), head(32)), "6x8 before a convolution, sides must be 1, 2, 4"),
     ],
 )
 def test_other_blocks_are_refused(model, reason):
+    shape = (32 if isinstance(model[0], Residual) else 3, 6 if "6x8" in reason else 8, 8)
     with pytest.raises(SettingError, match=rf"^--executor triton: .*{reason}"):
-        read_blocks(task_of(model, (32 if isinstance(model[0], Residual) else 3, 8, 8), 10))
+        read_blocks(task_of(model, shape, 10))
 
 
 # both
@@ -168,7 +169,7 @@ def test_tiles_cover_every_position_once_and_never_two_clients(sizes, positions,
 
 
 def test_tuned_tiles_divide_what_they_must(resnet9):
-    for each in resnet9.blocks:
+    for each in resnet9.layers:
         for kind in ("forward", "backward", "descend"):
             for itemsize in (2, 4):
                 tile = tile_for(kind, each, itemsize)
@@ -181,36 +182,16 @@ def test_tuned_tiles_divide_what_they_must(resnet9):
 @with_triton
 @pytest.mark.parametrize("kind", ["stack", "blocks"])
 def test_a_workspace_takes_the_memory_it_was_said_to_take(kind):
-    from headgate.kernels import residual_steps, stack_steps
-    from headgate.kernels.triton_executor import Room
+    from headgate.kernels.triton_steps import ResidualSpace, Room, StackSpace
 
-    steps, net, dtypes = stack_steps, read_stack(lenet()), [torch.float32]
+    own, net, dtypes = StackSpace, read_stack(lenet()), [torch.float32]
     if kind == "blocks":
         task = task_of(nn.Sequential(block(3, 32), nn.MaxPool2d(2), head(32)), (3, 8, 8), 10)
-        steps, net, dtypes = residual_steps, read_blocks(task), [torch.float32, torch.bfloat16]
+        own, net, dtypes = ResidualSpace, read_blocks(task), [torch.float32, torch.bfloat16]
     for momentum in (False, True):
         for dtype in dtypes:
-            space = steps.Workspace(net, Room(5, 3), momentum, dtype, torch.device("cpu"))
+            space = own(net, Room(5, 3), momentum, dtype, torch.device("cpu"))
             lists = [each if isinstance(each, list | tuple) else [each] for each in vars(space).values()]
-            held = [each for own in lists for each in own if isinstance(each, torch.Tensor)]
+            held = [each for some in lists for each in some if isinstance(each, torch.Tensor)]
             counted = {each.data_ptr(): each.nbytes for each in held if each.dtype != torch.int32}  # tables are small
-            assert sum(counted.values()) == steps.bytes_needed(net, Room(5, 3), momentum, dtype)
-
-
-@with_triton
-@given(st.lists(st.lists(st.integers(0, 6), min_size=2, max_size=2), min_size=1, max_size=6), st.integers(0, 10**6))
-def test_chunks_are_all_runs_in_their_order_and_fit(sizes, memory):
-    from headgate.kernels import residual_steps
-    from headgate.kernels.triton_executor import Room, TritonKernels
-    from headgate.simulation.executors.types import rung
-
-    executor = TritonKernels.__new__(TritonKernels)
-    executor.task = task_of(nn.Sequential(block(3, 32), head(32)), (3, 4, 4), 10)
-    executor.net, executor.memory, executor.steps = read_blocks(executor.task), memory, residual_steps
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    chunks = list(executor._chunks(offsets, 2, LocalTraining(0.1, 1)))
-    assert [r for first, last in chunks for r in range(first, last)] == list(range(len(sizes)))
-    for first, last in chunks:
-        held = np.array(sizes[first:last])
-        room = Room(rung(int(held.sum())), rung(int((held > 0).sum())))
-        assert last - first == 1 or residual_steps.bytes_needed(executor.net, room, False, torch.float32) <= memory
+            assert sum(counted.values()) == own.bytes_needed(net, Room(5, 3), momentum, dtype)
