@@ -106,25 +106,25 @@ and after `AGAINST` if not; the share is smoothed over `LATEST` samples"""
 
 @dataclass(frozen=True, eq=False)
 class Adaptive(ByMargin):
-    """Choose at random until the model is right about most randomly chosen samples, and by margin from then on.
+    """Choose by margin, or at random while the model is wrong about nearly all randomly chosen samples.
 
-    A model that is mostly wrong is unsure about samples from which it cannot learn yet. No client looks in round 1, because
-    the model is untrained. In the trial that follows, three clients in four look and the others choose at random. The share
-    that counts is that of the random clients' new samples whose class had a predicted probability above ½ before training.
-    When it is at least `level` after 10 such samples or more, the trial ends and all clients look. After 100 such samples the
-    trial ends in any case, and no client looks until the share reaches `level`. Clients stop looking when the share falls below
-    `stop`, which is low because samples chosen by margin are hard. Without reports, as in a plan, the trial continues.
+    Such a model is unsure about samples from which it cannot learn yet. No client looks in round 1, because the model is
+    untrained. In the trial that follows, three clients in four look and the others choose at random. The share that counts is
+    that of the random clients' new samples whose class had a predicted probability above ½ before training. When it is at
+    least `level` after 10 such samples or more, the trial ends and all clients look in all rounds from then on. After 100 such
+    samples the trial ends in any case, and no client looks until the share reaches `again`. Without reports, as in a plan, the
+    trial continues.
     """
 
-    level: float = 0.65
-    """share of randomly chosen samples that the model must get right before clients look"""
-    stop: float = 0.2
-    """share of samples chosen by margin that the model must get right for clients to continue to look"""
+    level: float = 0.05
+    """share of randomly chosen samples that the model must get right in the trial for all clients to look"""
+    again: float = 0.5
+    """share that it must get right for clients to look if it did not get `level` right in the trial"""
     listens = True
 
     def __post_init__(self) -> None:
         a_share("level", self.level)
-        a_share("stop", self.stop)
+        a_share("again", self.again)
 
     def start(self, runs: int) -> Arrays:
         whole = np.zeros(runs, dtype=np.int64)
@@ -141,7 +141,7 @@ class Adaptive(ByMargin):
             new = np.maximum(bought, many)  # if labels come late, reports include those of other rounds
             right = right + new / np.maximum(new + np.minimum(heard, LATEST), 1) * (share - right)
             heard = heard + new
-            pays = right >= np.where(state == MARGINS, self.stop, self.level)
+            pays = (state == MARGINS) | (right >= np.where(state == TRIAL, self.level, self.again))
             over = heard >= np.where(state == TRIAL, np.where(pays, FOR, AGAINST), 0)
             state = np.where(over, np.where(pays, MARGINS, LOTS), state)
         return dict(zip(self.start(1), (state, right, heard, ledger.ever), strict=True))
