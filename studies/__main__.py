@@ -151,10 +151,10 @@ def _comparisons(what: What, asked: _Options) -> list[Path]:
     """Run those comparisons that have no results yet, what needs a GPU only with one, and write the page."""
     names, query = COMPARED[what]
     for name in not_run(names, asked.results, asked.quick):
-        said = about(name)
-        if asked.gpu or asked.quick or not said.get("needs_gpu"):
+        said, runs = about(name), asked.out / "runs" / "better" / name
+        if asked.gpu or asked.quick or not said.get("needs_gpu") or runs.is_dir():
             points = sweep_points(recipe(f"better/{name}"), (*QUICK, *said.get("quick", ())) if asked.quick else ())
-            folders = asked.play(points, asked.out / "runs" / "better" / name)
+            folders = asked.play(points, runs)
             keep_rows(folders, asked.results, name, command(name, points), asked.quick)
     return write_page(what.value, query(asked.results), asked.out, asked.quick)
 
