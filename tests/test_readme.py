@@ -71,11 +71,15 @@ def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkey
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
-def test_python_blocks_of_a_page_run_one_after_the_other(page, python, tmp_path):
+def test_python_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, forgets_modules):
     """In a folder where a recipe lies that a Flower app could have: one policy, one seed."""
     (tmp_path / "recipe.toml").write_text('base = "digits"\n[run]\npolicies = ["headgate"]\nseeds = 1\n')
     put_files(page, tmp_path)
-    python("-c", "\n".join(PYTHON.findall(page.read_text("utf-8"))), cwd=tmp_path)
+    names = {"__name__": "page"}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for block in PYTHON.findall(page.read_text("utf-8")):
+        exec(block, names)
 
 
 def test_the_parts_in_the_docs_are_those_of_the_examples():
