@@ -13,7 +13,7 @@ from headgate.simulation.run import examine, play_folder
 from headgate.simulation.schedule import perform
 
 DATA = load_dataset("digits")
-ROUNDS, STOP = 8, 5
+ROUNDS, STOP = 6, 4
 SMALL = [f"run.rounds={ROUNDS}", "run.seeds=2", "training.steps=2", "run.policies=['headgate', 'constant']"]
 ZOO = {
     "listening": "studies.zoo.listening:Listening",
@@ -56,8 +56,8 @@ FEATURES = {
         "run.policies=['headgate', 'gss', 'balancer', 'cbrs']",
         *(f"policies.{rule}={{kind='headgate', rule='{ZOO[rule]}'}}" for rule in ("gss", "balancer", "cbrs")),
     ],
-    "sudden changes": [*SEVERAL, "data.changes={kind='sudden', rounds=[4, 7], stagger=1}"],
-    "gradual changes": [*SEVERAL, "data.changes={kind='gradual', start=2, stop=8, order=[2, 1]}"],
+    "sudden changes": [*SEVERAL, "data.changes={kind='sudden', rounds=[3, 6], stagger=1}"],
+    "gradual changes": [*SEVERAL, "data.changes={kind='gradual', start=2, stop=6, order=[2, 1]}"],
     "recurring changes": [*SEVERAL, RECURRING],
     "clients that choose": CHOOSING,
     "clients that choose, in a world that changes": [*CHOOSING, CONCEPTS, RECURRING],
