@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,12 @@ os.environ |= dict(ENVIRONMENT)
 
 @pytest.fixture(autouse=True)
 def quick_and_quiet(monkeypatch):
-    """No machine loses its power here, and Flower's log, a line a round, would drown what a failing test says."""
+    """No machine loses its power here, and Flower's log, a line a round, would drown what a failing test says.
+
+    Flower looks for garbage whenever it reads arrays, among all that this process has imported: here that takes longer than all
+    else.
+    """
     monkeypatch.setattr("headgate.books.durable.SYNCHRONOUS", "OFF")
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
+    monkeypatch.setattr("flwr.app.message.arrayrecord.gc", SimpleNamespace(collect=lambda: 0))
     monkeypatch.setattr(logging.getLogger("flwr"), "disabled", True)
