@@ -16,11 +16,8 @@ os.environ |= dict(ENVIRONMENT)
 
 @pytest.fixture(autouse=True)
 def quick_and_quiet(monkeypatch):
-    """No machine loses its power here, and Flower's log, a line a round, would drown what a failing test says.
-
-    Flower looks for garbage whenever it reads arrays, among all that this process has imported: here that takes longer than all
-    else.
-    """
+    """No machine loses its power here. Flower's log, a line a round, would drown what a failing test says, and its search for
+    garbage at every array, among all that tests import, takes longer than a round."""
     monkeypatch.setattr("headgate.books.durable.SYNCHRONOUS", "OFF")
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
     monkeypatch.setattr("flwr.app.message.arrayrecord.gc", SimpleNamespace(collect=lambda: 0))

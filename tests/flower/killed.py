@@ -45,8 +45,7 @@ class Killer:
     """Is told what happens next, and ends its process before number `at`, which it has written into `note`."""
 
     def __init__(self, at: int, note: Path, kinds: bool) -> None:
-        self.left, self.note, self.kinds = at, note, kinds
-        self.before, self.seen = "", set()
+        self.left, self.note, self.kinds, self.before, self.seen = at, note, kinds, "", set()
 
     def __call__(self, what: str) -> None:
         kind, self.before = (self.before, what), what

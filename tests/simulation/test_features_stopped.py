@@ -43,9 +43,8 @@ CHOOSING = [
 RECURRING = "data.changes={kind='recurring', every=3, order=[0, 2, 1], clients=[0, 1, 2, 3, 4, 5]}"
 FEATURES = {
     **{f"objective {kind}": [f"objective.kind={kind}"] for kind in OBJECTIVE.kinds if kind != "plain"},
-    "momentum of the server": ["server={kind = 'momentum', momentum = 0.7, lr = 0.5}"],
     "yogi": ["server={kind = 'yogi', lr = 0.02, tau = 0.01, beta2 = 0.9}"],
-    "the mean of models, moved images": ["training.average=8", "training.shift=1"],
+    "momentum, the mean of models, moved images": ["server.kind=momentum", "training.average=6", "training.shift=1"],
     "a cohort that is listened to": [*SEVERAL[1:], "training.cohort=6"],
     "rules that draw lots": [
         "run.policies=['reservoir', 'class-balanced', 'kept']",
@@ -58,8 +57,6 @@ FEATURES = {
     ],
     "sudden changes": [*SEVERAL, "data.changes={kind='sudden', rounds=[3, 6], stagger=1}"],
     "gradual changes": [*SEVERAL, "data.changes={kind='gradual', start=2, stop=6, order=[2, 1]}"],
-    "recurring changes": [*SEVERAL, RECURRING],
-    "clients that choose": CHOOSING,
     "clients that choose, in a world that changes": [*CHOOSING, CONCEPTS, RECURRING],
     "clients that choose, labels late": [*CHOOSING, "data.late=2"],
     "dependent streams": ["data.stream={kind='markov', mixing=8}"],
