@@ -30,8 +30,8 @@ $(READY): $(MAIN) pins/rest.txt pins/torch.txt pins/cuda.txt
 	$(BIN)/python -m pip check --disable-pip-version-check
 	touch $@
 
-run: $(MAIN)
-	$(BIN)/headgate compare digits
+run: $(MAIN)   # MORE="--rounds 10": with options
+	$(BIN)/headgate compare digits $(MORE)
 
 # Tests of one file share what they start and make, so one worker takes them all; tests/longest.txt says which files come first.
 # Compiled Python is kept even where the environment forbids it: some hundred processes are started.

@@ -167,14 +167,9 @@ def test_the_same_recipe_goes_on_in_its_folder(headgate, tmp_path, monkeypatch):
         RunFolder.open(tmp_path / "r").clients()
 
 
-def test_the_first_line_is_in_a_users_words(headgate, tmp_path):
-    words = ("run", "digits", "--rounds", "2", "--processes", "1", "--set", "training.steps=1")
-    for seeds, policies, said in (
-        (3, "constant,headgate", "6 runs (2 policies × 3 seeds)"),
-        (1, "constant", "1 run (1 policy × 1 seed)"),
-    ):
-        told = headgate(*words, "--seeds", seeds, "--policies", policies, "--out", policies)[1]
-        assert told.splitlines()[0] == said
+def test_the_first_line_is_in_a_users_words(headgate):
+    told = headgate("run", "digits", "--rounds", "2", "--seeds", "1", "--policies", "constant", "--processes", "1")[1]
+    assert told.splitlines()[0] == "1 run (1 policy × 1 seed)"
 
 
 def test_any_name_of_a_policy_can_be_played_and_read(headgate, tmp_path):
@@ -212,7 +207,6 @@ def test_data_are_listed(headgate, tmp_path, monkeypatch):
     [
         (["run", "mnist"], 4, "headgate data get mnist"),
         (["run", "digits", "--set", "data.kind=no_module:f"], 2, "no_module cannot be imported"),
-        (["run", "digits", "--set", "policies.acdpp.kind=no_module:P"], 2, "no_module cannot be imported"),
         (["run", "digits", "--policies", "headgate,acdpp", *PER_CLIENT], 2, "policies.acdpp: round 1: Acdpp: needs one price"),
         (["run", "digits", "--out", "x" * 300], 4, "File name too long"),
         (["run", "mnist", "--resume", "nowhere"], 2, "RECIPE mnist: not with --resume nowhere"),

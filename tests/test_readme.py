@@ -71,11 +71,13 @@ def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkey
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
-def test_python_blocks_of_a_page_run_one_after_the_other(page, python, tmp_path):
+def test_python_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, forgets_modules):
     """In a folder where a recipe lies that a Flower app could have: one policy, one seed."""
     (tmp_path / "recipe.toml").write_text('base = "digits"\n[run]\npolicies = ["headgate"]\nseeds = 1\n')
     put_files(page, tmp_path)
-    python("-c", "\n".join(PYTHON.findall(page.read_text("utf-8"))), cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    exec("\n".join(PYTHON.findall(page.read_text("utf-8"))), {"__name__": "page"})
 
 
 def test_the_parts_in_the_docs_are_those_of_the_examples():
@@ -86,13 +88,15 @@ def test_the_parts_in_the_docs_are_those_of_the_examples():
         assert (ROOT / "examples" / f"my_{name}.py").read_text("utf-8").endswith(f'"""\n\n{block}')
 
 
-def test_make_run_is_the_main_job():
+@pytest.mark.parametrize("more", ["--rounds 10 --seeds 2", pytest.param("", marks=pytest.mark.long)], ids=["short", "whole"])
+def test_make_run_is_the_main_job(tmp_path, more):
     """`make test` is what runs this test; `make run` is run for real, in the environment that is set up already."""
     assert "```sh\nmake run\n```" in TEXT
     assert "```sh\nmake test\n```" in TEXT
     if not (ROOT / ".venv" / ".ready").exists():
         pytest.skip("no .venv made by make: set up by hand")
-    done = subprocess.run(["make", "run"], cwd=ROOT, capture_output=True, text=True, check=False)
+    words = ["make", "run", f"MORE={more} --out {tmp_path / 'run'}"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "report: " in done.stdout
 

@@ -30,7 +30,7 @@ Which processes were killed and when, and whether money and samples stayed corre
 Made by `python tools/faults.py`, which kills with SIGKILL and then looks at the books: the server's ledger, every
 client's own store, and Z by a replay through control alone. A fault that loses a sample, charges one twice or
 leaves books that do not agree fails the test behind it, and then there is no row. `make test` tries the shorter ones of
-the first table, those of the second under one rule, and eight more at random moments; in the simulator each kind once.
+the first table, each kind of those of the second once, under one rule, and eight more at random moments.
 """
 
 INSIDE = """\

@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("replay")
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(rows=files(), capacity=st.none() | st.integers(1, 40))
 def test_money_and_capacity_are_kept_and_nobody_is_cheaper_than_hindsight(folder, rows, capacity):
     done = headgate.replay(written(folder, rows), capacity)

@@ -27,7 +27,7 @@ def test_the_limit_spends_the_budget_and_buys_the_rate():
     assert bought.mean() == pytest.approx(RATE, rel=2e-3)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.sampled_from(["random", "greedy", "dear first", "knows all"]))
 def test_no_policy_buys_more_than_its_prices_allow_at_the_limit_and_what_is_short_adds_up(seed, rounds, kind):
     """The ceiling, path by path, and the identity (I), for policies of every sort that stay within the budget."""
@@ -111,8 +111,8 @@ THREE = Markov((1.0, 2.0, 9.0), ((0.05, 0.5, 0.45),) * 3)
 )
 def test_where_prices_take_few_values_the_distance_to_hindsight_does_not_grow(prices, budget):
     """At degenerate budgets (two prices 50, three 5 and 105, ten 60), and where buying nothing would meet the floor."""
-    short = [theorem.behind(Headgate(early=0.0), prices, budget, rounds, 24).mean() for rounds in (320, 1280)]
-    assert short[1] < short[0] + 80  # a share at the limit in every round: by 99 to 711 at 50, 60 and 105
+    short = [theorem.behind(Headgate(early=0.0), prices, budget, rounds, 24).mean() for rounds in (240, 960)]
+    assert short[1] < short[0] + 80  # a share at the limit in every round: by 100 to 526 at 50, 60 and 105
 
 
 @given(

@@ -190,7 +190,7 @@ def folder(tmp_path_factory):
     return made
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(recipe=recipes())
 def test_read_back_it_is_the_same_experiment(folder: Path, recipe):
     one = build("one", recipe, folder)

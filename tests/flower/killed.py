@@ -1,7 +1,10 @@
 """Kills a client and a server with SIGKILL before every single statement of their SQLite files, and before every file is put
 in place, or both at random moments, lets them come back, and says what became of the accounts.
 
-    python killed.py [--part statements|random] [--kills 500] [--seed 0] [--out ROWS.json]
+    python killed.py [--part statements|random] [--kinds] [--kills 500] [--seed 0] [--out ROWS.json]
+
+With --kinds they are killed once before each kind of statement, which is what it does and what the one before it did. Where
+both only read, the kill is left out: nothing has changed in between.
 
 Not a test itself: it forks, so it needs a process of its own. A row is {component, kill_point, expected, outcome}.
 """
@@ -41,10 +44,14 @@ EXPECTED, STORE = "exactly once", store_name(0)
 class Killer:
     """Is told what happens next, and ends its process before number `at`, which it has written into `note`."""
 
-    def __init__(self, at: int, note: Path) -> None:
-        self.left, self.note = at, note
+    def __init__(self, at: int, note: Path, kinds: bool) -> None:
+        self.left, self.note, self.kinds, self.before, self.seen = at, note, kinds, "", set()
 
     def __call__(self, what: str) -> None:
+        kind, self.before = (self.before, what), what
+        if self.kinds and (kind in self.seen or all(each.startswith(("SELECT", "PRAGMA")) for each in kind)):
+            return
+        self.seen.add(kind)
         self.left -= 1
         if self.left == 0:
             self.note.write_text(what)
@@ -132,19 +139,19 @@ def import_what_a_run_imports(policy: str) -> None:
                 import_module(name)
 
 
-def rows_of_kills(component: str, what: str, policy: str, rounds: int, check):
+def rows_of_kills(component: str, what: str, policy: str, rounds: int, kinds: bool, check):
     """One for each kill in a world of its own, by `check(world, killer)`, until there is nothing left to be killed before."""
     for at in count(1):
         with TemporaryDirectory() as folder:
             world, note = a_world(folder, policy, rounds), Path(folder) / "note"
-            outcome = verdict(partial(check, world, Killer(at, note)))
+            outcome = verdict(partial(check, world, Killer(at, note, kinds)))
             if not note.exists():
                 assert outcome == EXPECTED, outcome
                 return
             yield component, f"{what} {at}: {note.read_text()}", outcome
 
 
-def client_rows(policy: str):
+def client_rows(policy: str, kinds: bool):
     """The client is killed in round 2 and is there again in round 3."""
 
     def check(world: World, killer: Killer) -> None:
@@ -155,10 +162,10 @@ def client_rows(policy: str):
         world.audit()
         assert world.outstanding() == []
 
-    return rows_of_kills("client", "order, before statement", policy, ROUNDS, check)
+    return rows_of_kills("client", "order, before statement", policy, ROUNDS, kinds, check)
 
 
-def server_rows(policy: str):
+def server_rows(policy: str, kinds: bool):
     """The server is killed and starts again."""
     with TemporaryDirectory() as folder:
         undisturbed = a_world(folder, policy, SERVED)
@@ -169,7 +176,7 @@ def server_rows(policy: str):
             same_books(world, undisturbed)
 
         for kind in ("statement", "file"):
-            yield from rows_of_kills("server", f"before {kind}", policy, SERVED, partial(check, kind))
+            yield from rows_of_kills("server", f"before {kind}", policy, SERVED, kinds, partial(check, kind))
 
 
 def serve_and_die(kind: str, world: World, killer: Killer) -> None:
@@ -216,11 +223,11 @@ def same_books(world: World, undisturbed: World) -> None:
     assert world.outstanding() == []
 
 
-def rows(part: str, policies=("fifo", "kstep"), kills: int = 500, seed: int = 0):
+def rows(part: str, policies, kinds: bool, kills: int, seed: int):
     for policy in policies:
         made = [random_rows(policy, kills // len(policies), seed)]
         if part == "statements":
-            made = [client_rows(policy), server_rows(policy)]
+            made = [client_rows(policy, kinds), server_rows(policy, kinds)]
         for component, kill_point, outcome in chain(*made):
             where = f"{kill_point} ({policy})"
             yield {"component": component, "kill_point": where, "expected": EXPECTED, "outcome": outcome}
@@ -230,6 +237,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--part", choices=("statements", "random"), default="statements")
+    parser.add_argument("--kinds", action="store_true", help="of the part statements, once before each kind")
     parser.add_argument("--kills", type=int, default=500, help="of the part random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--policies", default="fifo,kstep")
@@ -242,7 +250,7 @@ def main() -> None:
     commit()  # asks git, and remembers: no child need ask again
     import_what_a_run_imports("fifo")
     gc.freeze()  # nor look through what is imported for what nobody needs, which copies every page of it
-    made = list(rows(options.part, options.policies.split(","), options.kills, options.seed))
+    made = list(rows(options.part, options.policies.split(","), options.kinds, options.kills, options.seed))
     if options.out:
         options.out.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
     for outcome, times in Counter((row["component"], row["outcome"]) for row in made).items():

@@ -16,6 +16,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from grids import Node
+from killed import import_what_a_run_imports
 from worlds import World, an_experiment, counting_app
 
 from headgate.books.statement import amend, opened, statement
@@ -65,6 +66,7 @@ def play(folder):
 def main(folder):
     moments, settled = random.Random(5), folder / "settled"
     settled.write_text("0")
+    import_what_a_run_imports("fifo")
     for _ in range(10):
         wanted, child = int(settled.read_text() or 0) + moments.randint(1, 3), os.fork()
         if child == 0:

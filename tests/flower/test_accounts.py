@@ -172,7 +172,7 @@ def play(accounts, prices, chance=None, late=False, answered=range(3)):
     return accounts.ledger
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.lists(PRICES, min_size=3, max_size=3), min_size=1, max_size=5),
     st.booleans(),

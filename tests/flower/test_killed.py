@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from headgate.flower import ENVIRONMENT
 
 
@@ -29,8 +31,9 @@ def test_no_moment_is_a_wrong_one_to_be_killed(tmp_path):
     assert [row["component"] for row in rows] == ["server and clients"] * 8
 
 
-def test_no_statement_and_no_file_is_a_wrong_moment_to_be_killed(tmp_path):
-    rows = killed(tmp_path / "rows.json")
+@pytest.mark.parametrize("which", [["--kinds"], pytest.param([], marks=pytest.mark.long)], ids=["once of each kind", "each"])
+def test_no_statement_and_no_file_is_a_wrong_moment_to_be_killed(tmp_path, which):
+    rows = killed(tmp_path / "rows.json", *which)
     points = " ".join(row["kill_point"] for row in rows)
     assert {row["component"] for row in rows} == {"client", "server"}
     of_client = ["INSERT INTO admissions", "INSERT INTO samples", "DELETE FROM samples", "UPDATE admissions SET", "COMMIT"]

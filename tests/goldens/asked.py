@@ -104,11 +104,11 @@ plan missing.toml
 run digits --set training.lr=-1
 run digits --set training.dtype=float16
 run digits --set training.cohort=11
-run digits --set model.kind=lenet
+run digits --set model.kind=lenet --processes 1
 run digits --set data.partition=pair
 run digits --set data.concepts=["same"]
 run digits --set server.kind=adm
-run digits --executor fast
+run digits --executor fast --processes 1
 run digits --device tpu
 run digits --track tensorbord
 run --resume nowhere

@@ -41,7 +41,7 @@ def test_a_run_is_followed_from_its_first_part_to_its_table(tmp_path, parts):
     same_as_the_reader(follower, run.folder)
 
 
-@settings(max_examples=25)  # of at most six parts of at most five rounds
+@settings(max_examples=15)  # of at most six parts of at most five rounds
 @given(splits=st.lists(st.integers(1, 5), min_size=1, max_size=6), cut=st.integers(0, 5))
 def test_however_rows_are_split_and_cut_back_they_are_the_same(tmp_path_factory, splits, cut):
     """A run is played in parts of any sizes, goes back to a checkpoint and on in other parts."""

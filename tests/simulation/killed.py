@@ -256,7 +256,7 @@ def rows_at_changes(runs: Runs, every: bool, seed: int) -> Iterator[Row]:
     if unseen := {name for name in expected if named(name) not in known}:
         sys.exit(f"written without being seen: {', '.join(sorted(unseen))}")
     yield from killed_at(runs, "simulator", None, places(changes), expected, every, pick)
-    tried: set[str] = set()
+    tried: set[str] = set()  # after the first of these a run begins anew: it does all that the first run did
     for change, times in TWICE:
         first = [Place(number) for number, each in enumerate(changes, 1) if each[:2] == change[:2]][times - 1]
         begun = runs.root / "begun"
@@ -269,7 +269,7 @@ def rows_at_changes(runs: Runs, every: bool, seed: int) -> Iterator[Row]:
         playing = [number for number, each in enumerate(again) if each == first_part]
         own = places(again[: playing[0]] if playing else again)
         if not every:
-            own = {kind: found for kind, found in own.items() if kind not in tried}
+            own = {kind: found for kind, found in own.items() if kind not in (tried or places(changes))}
         tried |= own.keys()
         yield from killed_at(runs, "simulator, taken up", begun, own, expected, every, pick)
         shutil.rmtree(begun)
@@ -286,6 +286,8 @@ def killed_at(
 ) -> Iterator[Row]:
     """Of a new run, or of one that was `begun` already."""
     for kind, found in kinds.items():
+        if kind.startswith("before syncing") and not every:
+            continue  # to who is killed it is the same as before what comes next
         for place in found if every else [pick.choice(found)]:
             folder, point = runs.root / "run", kind
             if begun is not None:

@@ -13,7 +13,7 @@ from headgate.simulation.run import examine, play_folder
 from headgate.simulation.schedule import perform
 
 DATA = load_dataset("digits")
-ROUNDS, STOP = 8, 5
+ROUNDS, STOP = 6, 4
 SMALL = [f"run.rounds={ROUNDS}", "run.seeds=2", "training.steps=2", "run.policies=['headgate', 'constant']"]
 ZOO = {
     "listening": "studies.zoo.listening:Listening",
@@ -43,9 +43,8 @@ CHOOSING = [
 RECURRING = "data.changes={kind='recurring', every=3, order=[0, 2, 1], clients=[0, 1, 2, 3, 4, 5]}"
 FEATURES = {
     **{f"objective {kind}": [f"objective.kind={kind}"] for kind in OBJECTIVE.kinds if kind != "plain"},
-    "momentum of the server": ["server={kind = 'momentum', momentum = 0.7, lr = 0.5}"],
     "yogi": ["server={kind = 'yogi', lr = 0.02, tau = 0.01, beta2 = 0.9}"],
-    "the mean of models, moved images": ["training.average=8", "training.shift=1"],
+    "momentum, the mean of models, moved images": ["server.kind=momentum", "training.average=6", "training.shift=1"],
     "a cohort that is listened to": [*SEVERAL[1:], "training.cohort=6"],
     "rules that draw lots": [
         "run.policies=['reservoir', 'class-balanced', 'kept']",
@@ -56,10 +55,8 @@ FEATURES = {
         "run.policies=['headgate', 'gss', 'balancer', 'cbrs']",
         *(f"policies.{rule}={{kind='headgate', rule='{ZOO[rule]}'}}" for rule in ("gss", "balancer", "cbrs")),
     ],
-    "sudden changes": [*SEVERAL, "data.changes={kind='sudden', rounds=[4, 7], stagger=1}"],
-    "gradual changes": [*SEVERAL, "data.changes={kind='gradual', start=2, stop=8, order=[2, 1]}"],
-    "recurring changes": [*SEVERAL, RECURRING],
-    "clients that choose": CHOOSING,
+    "sudden changes": [*SEVERAL, "data.changes={kind='sudden', rounds=[3, 6], stagger=1}"],
+    "gradual changes": [*SEVERAL, "data.changes={kind='gradual', start=2, stop=6, order=[2, 1]}"],
     "clients that choose, in a world that changes": [*CHOOSING, CONCEPTS, RECURRING],
     "clients that choose, labels late": [*CHOOSING, "data.late=2"],
     "dependent streams": ["data.stream={kind='markov', mixing=8}"],

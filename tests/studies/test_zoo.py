@@ -46,7 +46,7 @@ def test_each_comes_in_by_its_name_and_passes_the_public_check(kind):
     slot, check = next(CHECKS[kinds] for kinds in CHECKS if kind in kinds)
     made = make(slot, f"{kind.__module__}:{kind.__qualname__}", "part")
     assert type(made) is kind
-    check(made, rounds=20)
+    check(made, rounds=12)
 
 
 def test_a_recipe_names_them():
@@ -174,7 +174,7 @@ def test_no_other_limits_cost_less_than_those_of_the_age_rule(seen, kappa, seed)
 
 def test_the_age_rule_holds_younger_samples_than_headgate_and_no_younger_than_hindsight():
     rules = (Hindsight(), Age(), Headgate(smooth=0.25, ahead=5.0), Headgate())
-    results = [played(rule, Uniform(1, 10), np.arange(5)) for rule in rules]
+    results = [played(rule, Uniform(1, 10), np.arange(2)) for rule in rules]
     ages = [mean_age(each.admitted, 100) for each in results]
     assert ages == sorted(ages)
     assert 0.97 * 5500 < results[1].spend.sum(axis=-1).min() <= results[1].spend.sum(axis=-1).max() <= 5500
@@ -225,7 +225,7 @@ def rccda_updates(losses, rate, fill, V, proportional, derivative):
 SOMETIMES = st.sampled_from([0.0, 0.25, 1.0, 5.0])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.sampled_from([0.0, 0.1, 0.5, 0.75, 1.0, 2.0, 8.0, np.nan]), min_size=1, max_size=30),
     st.sampled_from([0.05, 0.25, 1.0]),
@@ -301,8 +301,9 @@ OWN = PerClient(Uniform(1, 10), tuple(np.linspace(0.6, 1.4, 10)), 0.2)
 STAYS = Markov((1.0, 5.0, 9.0), ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.9)))
 
 
-@pytest.mark.parametrize("prices", [Ercot(), Brent(), STAYS, OWN], ids=["ercot", "brent", "markov", "per client"])
-@pytest.mark.parametrize(("more", "horizon"), [({}, True), (FOR_NETS, False)], ids=["linear, known end", "nets, open end"])
+@pytest.mark.parametrize(
+    ("prices", "more", "horizon"), [(Ercot(), {}, True), (Brent(), FOR_NETS, False), (STAYS, FOR_NETS, False), (OWN, {}, True)]
+)
 def test_elsewhere_it_buys_nearly_as_much(prices, more, horizon):
     assert samples_over_headgate(prices, more, horizon) > 0.96
 
@@ -319,7 +320,7 @@ def test_with_windows_in_use_it_is_pure_and_causal_and_resumes_exactly(smooth, o
     check_policy(policy, system, 50, prices)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.25]))
 def test_prices_that_wander_far_break_neither_the_purse_nor_the_floor(seed, smooth):
     draw, rounds = np.random.default_rng(seed), 60

@@ -192,7 +192,7 @@ def in_one_line(error):
 READERS = (runs, opened, page, resumed)
 
 
-@settings(max_examples=settings.default.max_examples // 2)  # a case takes a tenth of a second
+@settings(max_examples=settings.default.max_examples // 4)  # a case takes a tenth of a second
 @given(
     choose=st.randoms(use_true_random=False),
     kind=st.sampled_from(KINDS),

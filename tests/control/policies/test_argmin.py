@@ -59,7 +59,7 @@ def compare(penalty, V, view, n, N, lo, hi):
 
 
 @pytest.mark.paper("eq:dpp-policy", "eq:dpp-min-def")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     debts, st.floats(0, 50), magnitudes, constants,
     samples(500), samples(3000), samples(500), samples(2000),
@@ -70,14 +70,7 @@ def test_never_worse_than_brute_force(debt, cost, V, k, kept, older, lo, width):
     compare(paper_penalty(k), V, state(debt, cost, 55.0), kept, kept + older, lo, lo + width)
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.floats(5, 14), st.floats(0.1, 90), samples(90), st.floats(0.01, 40), st.floats(50, 500))
-def test_never_worse_where_there_are_two_minima(pull, kept, older, lo, width):
-    """Debts and prices at which both minima exist for the paper's constants."""
-    compare(paper_penalty(BoundConstants()), 1.0, state(1.0, pull, 55.0), kept, kept + older, lo, lo + width)
-
-
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(debts, st.floats(0, 50), magnitudes, st.floats(0.5, 300), samples(3000), st.floats(0.01, 60), samples(1000))
 def test_never_worse_for_the_released_penalty(debt, cost, V, kept, older, lo, width):
     k = BoundConstants()

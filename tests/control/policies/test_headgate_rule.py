@@ -74,7 +74,7 @@ ONE_ROUND_LONG = {
 }  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.fixed_dictionaries(WORLD), SETTINGS)
 @example(ONE_ROUND_LONG, {"fill": 0.0, "ahead": 0.5})
 def test_the_policy_buys_what_its_page_says(world, setting):

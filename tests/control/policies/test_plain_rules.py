@@ -94,7 +94,7 @@ WORLD = {
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(world=st.fixed_dictionaries(WORLD), data=st.data())
 def test_the_policy_buys_what_its_page_says(rule, world, data):
     policy, needed, others = RULES[rule]

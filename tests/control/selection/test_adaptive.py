@@ -61,7 +61,7 @@ def slowly(rule, history):
     return state
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(worlds(), st.sampled_from([0.05, 0.7]), st.sampled_from([0.3, 0.8]))
 def test_who_looks_is_what_a_plain_version_says_and_money_is_kept(world, level, again):
     shares, prices = world
@@ -84,7 +84,7 @@ def test_who_looks_is_what_a_plain_version_says_and_money_is_kept(world, level, 
     assert (last.looks <= last.spent).all()
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(worlds(runs=3))
 def test_a_run_alone_and_a_run_that_goes_on_from_a_file_do_the_same(tmp_path_factory, world):
     shares, prices = world

@@ -107,8 +107,9 @@ def test_an_executor_that_a_folder_names_is_imported_only_if_it_is_trusted(tmp_p
 # which worker plays by default
 
 
-@pytest.mark.parametrize("processes", [None, 2])
-@pytest.mark.parametrize(("device", "kind"), [("cpu", Processes), ("cuda", InProcess)])
+@pytest.mark.parametrize(
+    ("device", "kind", "processes"), [("cpu", Processes, None), ("cuda", InProcess, None), ("cuda", InProcess, 2)]
+)
 def test_many_processes_play_on_the_cpu_and_one_on_a_gpu(tmp_path, monkeypatch, device, kind, processes):
     monkeypatch.setattr(schedule, "LIGHT", 0)
     monkeypatch.setattr(schedule, "cores", lambda: 2)
