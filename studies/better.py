@@ -19,8 +19,6 @@ from studies.pages import SAID, StudyContent, intervals
 OF_MANY_PRICES = ("prices", "prices-lenet")
 SAME_SETTING = ("ablations", *GRIDS)
 """of which another comparison says the same"""
-GOAL = 0.8
-"""of what hindsight closes"""
 
 
 def better_content(folder: Path) -> StudyContent:
@@ -84,8 +82,8 @@ def share(closed: Estimate | None) -> str:
 
 def _of_hindsight(shown: Found, known: Known) -> dict[str, Any]:
     part = {name: each for name, own in known.items() if (each := own["last"].of_it) is not None}
-    short = [f"{title(name)} ({share(part[name])})" for name in shown if name in part and part[name].mean < GOAL]
-    surely = sum((each.low or 0.0) >= GOAL for each in part.values())
+    short = [f"{title(name)} ({share(part[name])})" for name in shown if name in part and part[name].mean < 0.8]
+    surely = sum((each.low or 0.0) >= 0.8 for each in part.values())
     return {"searched": len(part), "reached": len(part) - len(short), "surely": surely, "short": listed(short) or "none"}
 
 

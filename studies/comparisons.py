@@ -61,10 +61,10 @@ def not_run(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
 
 
 def keep_rows(runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False) -> Path:
-    """Write NAME.json: a row for each budget and policy with the scores of every seed. Rows of other policies there are kept."""
+    """Write NAME.json, a row for each budget and policy with the scores of every seed; rows of other policies are kept."""
     rows = [{key: _rounded(value) for key, value in row.items() if key != "paid"} for row in compared_rows(read_finished(runs))]
     facts, before = facts_of(command, [RunFolder.open(run) for run in runs], quick), read_numbers(folder / f"{name}.json")
-    ran = {(row["prices"], row["budget"], row["policy"]) for row in rows}
+    ran = [(row["prices"], row["budget"], row["policy"]) for row in rows]
     if others := [row for row in rows_in(before) if (row["prices"], row["budget"], row["policy"]) not in ran]:
         rows = [*others, *rows]
         facts |= {key: sorted({*before[key], *facts[key]}) for key in ("commits", "dates", "devices")}

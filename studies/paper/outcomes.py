@@ -23,8 +23,6 @@ from studies.paper.batches import EQUAL, HORIZON, OURS, QUICK, RELEASED, WRITTEN
 
 FILE = "control.json"
 RUNS, QUICK_RUNS = 4000, 4
-LONGER = (2, 4)
-"""times T, for the rule that goes by the name of ACDPP"""
 JUDGED = {WRITTEN: None, RELEASED: None, EQUAL: ("released_fair",)}
 """which policies of a run folder; None: all of them"""
 
@@ -89,7 +87,7 @@ def _wanted(data: str, quick: bool) -> Iterator[tuple[str, str, Experiment]]:
         ((_, experiment),) = sweep_points(recipe, trial)
         for policy in JUDGED[batch] or experiment.policies:
             yield batch, policy, experiment
-            for times in LONGER if policy == OURS.get(batch) else ():
+            for times in (2, 4) if policy == OURS.get(batch) else ():
                 ((_, longer),) = sweep_points(recipe, [*trial, f"run.rounds={times * experiment.rounds}"])
                 yield batch, policy, longer
 
