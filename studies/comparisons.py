@@ -66,7 +66,7 @@ def keep_rows(runs: Sequence[Path], folder: Path, name: str, command: str, quick
     facts, before = facts_of(command, [RunFolder.open(run) for run in runs], quick), read_numbers(folder / f"{name}.json")
     ran = [(row["prices"], row["budget"], row["policy"]) for row in rows]
     if others := [row for row in rows_in(before) if (row["prices"], row["budget"], row["policy"]) not in ran]:
-        rows = [*others, *rows]
+        rows = [*map(dict, others), *rows]
         facts |= {key: sorted({*before[key], *facts[key]}) for key in ("commits", "dates", "devices")}
     first = min((min(row["learnt"]) for row in rows if row["learnt"]), default=0)
     columns = list(dict.fromkeys(key for row in rows for key in row))

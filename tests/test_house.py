@@ -9,9 +9,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LONGEST = 120
 BUDGETS = {
-    "src/headgate": 28_491,
+    "src/headgate": 28_490,
     "src/headgate/theory": 616,
-    "src/headgate/control": 4_645,
+    "src/headgate/control": 4_643,
     "src/headgate/books": 1_856,
     "src/headgate/learning": 3_010,
     "src/headgate/experiment": 670,
@@ -26,7 +26,7 @@ BUDGETS = {
     "src/headgate/web": 1_370,
     "src/headgate/cli": 1_080,
     "studies": 4_500,
-    "tests": 26_905,
+    "tests": 26_910,
     "tools": 1_112,
 }
 """room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""

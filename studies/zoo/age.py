@@ -14,7 +14,7 @@ from headgate.control.checks import positive
 from headgate.control.policies.budgeted import wear
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.latest_prices import remember, remembered, seen_prices, unseen
-from headgate.control.policies.budgeted.price_limit import todays
+from headgate.control.policies.budgeted.price_limit import spread
 from headgate.control.policies.budgeted.purse import pace
 from headgate.control.types import Arrays, Floats, System, View
 
@@ -41,7 +41,7 @@ class Age(BudgetedPolicy):
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         price, places = view.one_price(), self.places(view.system)
-        memory = wear.observe(remember(memory, todays(view)), view, places)
+        memory = wear.observe(remember(memory, spread(view.price)[0]), view, places)
         spend = np.maximum(pace(view, self.overdraft) / places.sum(), np.finfo(np.float64).tiny)
         mean = np.maximum(memory["prices"].sum(axis=-1) / remembered(memory), np.finfo(np.float64).tiny)
         guess = mean / np.maximum(mean / spend, 1.0) ** (1 + self.power)

@@ -49,7 +49,7 @@ class Hindsight(Clairvoyant):
         system, prices = self.known.system, self.path
         places = self.places(system) if prices.ndim == 3 else np.array([self.all_places(system)])
         prices = prices.reshape(*prices.shape[:2], -1).swapaxes(1, 2)  # (R, M or 1, T)
-        first = np.minimum((prices[..., 0] * places).sum(axis=-1), self.most_in_first_round(system))
+        first = np.minimum((prices[..., 0] * places).sum(axis=-1), self.money_to_fill(system) or system.budget)
         money = system.budget * prices.shape[-1] - first
         waiting = waits(prices.shape[-1], self.power)
         high = np.full(len(prices), waiting.max() / max(float(prices.min()), 1e-6))

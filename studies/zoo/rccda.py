@@ -59,7 +59,7 @@ class Rccda(BudgetedPolicy):
         before = np.where(first, loss, before)
         least = np.where(first, loss, np.minimum(least, loss))
         risen = self.V * (self.proportional * (loss - least) + self.derivative * (loss - before))
-        renew = (risen > queue + 0.5 - rate) | (view.t == 1 and self.filling(view.system) > 0)
+        renew = (risen > queue + 0.5 - rate) | (view.t == 1 and self.money_to_fill(view.system) > 0)
         queue = np.maximum(queue + renew - rate, 0.0)
         share = np.where(renew, 1.0, self.probe)
         if view.price.ndim == 2:

@@ -12,7 +12,7 @@ import numpy as np
 
 from headgate.control.policies.budgeted import all_prices, latest_prices, wear
 from headgate.control.policies.budgeted.headgate import Headgate
-from headgate.control.policies.budgeted.price_limit import SPREAD, spread, todays
+from headgate.control.policies.budgeted.price_limit import SPREAD, spread
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Arrays, Floats, Ints, System, View
 from headgate.errors import SettingError
@@ -44,7 +44,7 @@ class Windows(Headgate):
         share, memory = super().wanted(view, memory)
         places, most = self.places(view.system), self.turnover * self.all_places(view.system)
         felt = wear.felt(memory, view.price, view.t, self.smooth) if self.smooth else view.price
-        seen = spread(felt, view.price) if self.smooth else (todays(view), todays(view))
+        seen = spread(view.price, felt if self.smooth else None)
         price = view.price if view.price.ndim == 1 else (view.price * places).sum(axis=-1) / places.sum()
         memory = observe(latest_prices.remember(memory, *seen), price, view.t, view.system)
         memory = self._ledgers({**memory, "window": better(memory, view.t)}, view, price, most)

@@ -287,11 +287,11 @@ class Gated(Strategy):
 
     def summary(self) -> None:
         """Log the settings of the run, and the summary of the inner strategy."""
-        system = self.experiment.system
-        log(INFO, "headgate: policy %s, seed %s, %s clients", self.accounts.policy, self.accounts.seed, system.clients)
-        log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.experiment.rounds)
-        if isinstance(policy := self.experiment.policies[self.accounts.policy], BudgetedPolicy) and policy.filling(system):
-            log(INFO, "  round 1 costs at most %g; `headgate plan` shows later rounds", policy.most_in_first_round(system))
+        e, own = self.experiment, self.accounts
+        log(INFO, "headgate: policy %s, seed %s, %s clients", own.policy, own.seed, e.system.clients)
+        log(INFO, "  budget %s a round, round %s of %s", e.system.budget, own.t, e.rounds)
+        if isinstance(policy := e.policies[own.policy], BudgetedPolicy) and (most := policy.money_to_fill(e.system)):
+            log(INFO, "  round 1 costs at most %g; `headgate plan` shows later rounds", most)
         self.inner.summary()
 
     # internals

@@ -336,10 +336,6 @@ class UseCounts:
         """keys run·samples + sample, ascending after a −1, and the count of each key"""
         self.distinct, self.total, self.squares = (np.zeros(runs, dtype=np.int64) for _ in range(3))
 
-    def use(self, runs: Ints, samples: Ints) -> None:
-        """Count one more use of samples[i] by runs[i], for every i."""
-        self._add(*np.unique(runs * self.samples + samples, return_counts=True))
-
     def table(self) -> tuple[Ints, NDArray[np.int32]]:
         """Return (run·samples + sample, count) of all samples ever used, as `restored` needs them."""
         return self._keys[1:], self._counts[1:]
@@ -348,10 +344,14 @@ class UseCounts:
     def restored(cls, runs: int, samples: int, keys: Ints, counts: NDArray[np.int32]) -> "UseCounts":
         """Return the counts of a saved table; the sums are computed from it."""
         uses = cls(runs, samples)
-        uses._add(keys, counts.astype(np.int64))
+        uses.use(*np.divmod(keys, samples), counts.astype(np.int64))
         return uses
 
-    def _add(self, keys: Ints, times: Ints) -> None:
+    def use(self, runs: Ints, samples: Ints, times: Ints | None = None) -> None:
+        """Count a use of samples[i] by runs[i] for every i, or `times`[i] uses of samples that differ, in ascending order."""
+        keys = runs * self.samples + samples
+        if times is None:
+            keys, times = np.unique(keys, return_counts=True)
         places = np.asarray(np.searchsorted(self._keys, keys))
         new = self._keys.take(places, mode="clip") != keys
         self._keys, self._counts = np.insert(self._keys, places[new], keys[new]), np.insert(self._counts, places[new], 0)

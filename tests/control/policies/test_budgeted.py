@@ -58,7 +58,7 @@ def test_the_first_day_of_a_fleets_year_costs_three_days_budgets_and_not_half_of
     """200 cameras with 500 places each, $500 a day, labels from $0.10 to $10. In 256 days, or for a net, it costs eight."""
     system, policy = System(np.full(200, 500), 500.0, days), Headgate(**setting)
     first = rehearse(system, policy, Uniform(0.1, 10.0), np.arange(20), 1).spend
-    assert money - 10 < first.min() < first.max() <= policy.most_in_first_round(system) == money
+    assert money - 10 < first.min() < first.max() <= policy.money_to_fill(system) == money
 
 
 PLACES = np.array([3, 1, 7, 4])

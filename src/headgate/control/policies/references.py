@@ -154,8 +154,7 @@ class Clairvoyant(BudgetedPolicy):
     def _levels(self) -> Ints:
         """The samples bought up to each round, (seeds, rounds)."""
         system = self.known.system
-        fill = self.most_in_first_round(system) if self.filling(system) else 0.0
-        return np.cumsum([cheapest_first(own, system, fill) for own in self.path], axis=-1)
+        return np.cumsum([cheapest_first(own, system, self.money_to_fill(system)) for own in self.path], axis=-1)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         if view.t > self.known.rounds:

@@ -61,17 +61,13 @@ class BudgetedPolicy(AdmissionPolicy):
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
         """Return the most money that may be spent in all rounds up to this one, (R,)."""
-        filling = self.filling(view.system) and view.t == 1
-        most = self.most_in_first_round(view.system) if filling else view.system.money(view.t, self.overdraft)
-        return np.full(view.debt.shape, most)
+        first = self.money_to_fill(view.system) if view.t == 1 else 0.0
+        return np.full(view.debt.shape, first or view.system.money(view.t, self.overdraft))
 
-    def filling(self, system: System) -> float:
-        """Return `fill`, or its default for this system."""
-        return 8.0 if self.fill is None else self.fill
-
-    def most_in_first_round(self, system: System) -> float:
-        """Return the most money that round 1 may spend if it fills the buffers."""
-        return max(min(self.filling(system) * system.budget, system.money(1, self.overdraft) / 2), system.budget)
+    def money_to_fill(self, system: System, default: float = 8.0) -> float:
+        """Return the most money that round 1 may spend to fill the buffers; 0 if it does not. `default` stands for `fill`."""
+        fill = default if self.fill is None else self.fill
+        return max(min(fill * system.budget, system.money(1, self.overdraft) / 2), system.budget) if fill else 0.0
 
     @np.errstate(over="ignore")  # at a price near zero the money buys infinitely many, which is right
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
@@ -84,7 +80,7 @@ class BudgetedPolicy(AdmissionPolicy):
         if not (share.min() >= 0 and share.max() <= 1 + 1e-9):
             worst = share.flat[np.argmax(np.abs(share - 0.5))]
             raise SettingError(f"wanted: a share of {worst:g} of the places; must lie between 0 and 1")
-        if self.filling(view.system) and view.t == 1:
+        if view.t == 1 and self.money_to_fill(view.system):
             share = np.ones_like(view.price)
         places, most = self.places(view.system), np.minimum(self.spending_limit(view, memory), view.money)
         if share.ndim == 1:

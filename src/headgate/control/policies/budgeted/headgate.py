@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headgate.control.checks import a_share, zero_or_more
 from headgate.control.policies.budgeted import all_prices, latest_prices, wear
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.price_limit import spread, todays
+from headgate.control.policies.budgeted.price_limit import spread
 from headgate.control.policies.budgeted.purse import pace, rounds_left
 from headgate.control.policy import PolicyContext
 from headgate.control.types import Arrays, Floats, System, View
@@ -95,14 +95,14 @@ class Headgate(BudgetedPolicy):
         if self.smooth:
             memory = wear.observe(memory, view, places)
             felt = wear.felt(memory, view.price, view.t, self.smooth)
-            memory = prices.remember(memory, *spread(felt, view.price))
+            memory = prices.remember(memory, *spread(view.price, felt))
             spend = self.allowed(view, memory) / renewed
             if view.price.ndim == 2:
                 share = prices.deserved(memory, felt, spend)
             else:
                 share = np.mean([prices.deserved(memory, part, spend) for part in felt.T], axis=0)
         else:
-            before, memory = memory, prices.remember(memory, todays(view))
+            before, memory = memory, prices.remember(memory, spread(view.price)[0])
             share = prices.deserved(memory, view.price, self.allowed(view, memory) / renewed)
         bundle = view.price if view.price.ndim == 1 else (view.price * places).sum(axis=-1) / self.all_places(view.system)
         buys = np.divide(view.system.budget, bundle, out=np.full_like(bundle, np.inf), where=bundle > 0)
@@ -125,9 +125,9 @@ class Headgate(BudgetedPolicy):
         share = (self._spent_by(view.t / horizon) - begun) / (1.0 - begun) if begun < 1 else 1.0
         return np.minimum(most, first + share * (most - first) + self.ahead * view.system.budget)
 
-    def filling(self, system: System) -> float:
-        long = self.fill is None and not self.smooth and (system.horizon or 1) > SHORT
-        return LONG_FILL if long else super().filling(system)
+    def money_to_fill(self, system: System, default: float = 8.0) -> float:
+        long = not self.smooth and (system.horizon or 1) > SHORT
+        return super().money_to_fill(system, LONG_FILL if long else default)
 
     def allowed(self, view: View, memory: Arrays) -> Floats:
         """Return the money for this round, (R,): the money left times the round's weight. Subclasses may use `memory`."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headgate.control.types import Floats, Ints, View
+from headgate.control.types import Floats, Ints
 
 SPREAD = 5
 """number of prices remembered per round with a price per client, evenly spaced from the lowest to the highest"""
@@ -28,13 +28,12 @@ class Edge(NamedTuple):
         return np.where(today < price, 1.0, np.where(today == price, share, 0.0))
 
 
-def todays(view: View) -> Floats:
-    """Return the prices of this round to remember, (R, 1), or (R, at most `SPREAD`) with a price per client."""
-    return view.price[:, None] if view.price.ndim == 1 else spread(view.price, view.price)[0]
+def spread(price: Floats, felt: Floats | None = None) -> tuple[Floats, Floats]:
+    """Return the felt prices to remember, (R, any number), and their real prices; with a price per client at most `SPREAD`.
 
-
-def spread(felt: Floats, price: Floats) -> tuple[Floats, Floats]:
-    """Return the felt prices to remember, (R, any number), and their real prices; with a price per client at most `SPREAD`."""
+    Without `felt` both are the real prices.
+    """
+    felt = price.reshape(len(price), -1) if felt is None else felt
     if price.ndim == 1:
         return felt, np.broadcast_to(price[:, None], felt.shape)
     clients = price.shape[-1]

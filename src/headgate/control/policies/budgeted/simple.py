@@ -8,7 +8,7 @@ import numpy as np
 from headgate.control.checks import a_share, positive, zero_or_more
 from headgate.control.policies.budgeted import all_prices, latest_prices
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.price_limit import Edge, edge_of, todays
+from headgate.control.policies.budgeted.price_limit import Edge, edge_of, spread
 from headgate.control.policies.budgeted.purse import pace
 from headgate.control.policies.dpp import horizon_at
 from headgate.control.policy import PolicyContext
@@ -44,8 +44,7 @@ class Threshold(BudgetedPolicy):
     def resolved(self, given: PolicyContext) -> Self:
         if self.limit is not None:
             return self
-        fill = self.most_in_first_round(given.system) if self.filling(given.system) else 0.0
-        limit, share = known_edge(given.prices, given.system, given.rounds, fill)
+        limit, share = known_edge(given.prices, given.system, given.rounds, self.money_to_fill(given.system))
         return replace(self, limit=limit, share=share)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
@@ -77,7 +76,7 @@ class Resolving(BudgetedPolicy):
         return {**super().start(system, runs), **all_prices.unseen(runs)}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        memory = all_prices.remember(memory, todays(view))
+        memory = all_prices.remember(memory, spread(view.price)[0])
         spend = pace(view, self.overdraft) / self.places(view.system).sum()
         return all_prices.deserved(memory, view.price, spend), memory
 
