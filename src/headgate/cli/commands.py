@@ -20,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-data = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Data sets: what is there, and how to get the rest.")
+data = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Data sets: which are available, and how to get the others.")
 
 
 WHOLE = 2000

@@ -24,7 +24,7 @@ Recipe = Annotated[str, typer.Argument()]
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="SECTION.KEY=VALUE", help="Override one key of the recipe; may be given again.", show_default=False
+        "--set", metavar="SECTION.KEY=VALUE", help="Override one key of the recipe; may be repeated.", show_default=False
     ),
 ]
 AsFormat = Annotated[Format, typer.Option("--format", help="A table for people or JSON for machines.")]

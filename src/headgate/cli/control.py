@@ -37,7 +37,7 @@ def plan(
     set_: Set = None,
     format_: AsFormat = Format.table,
 ) -> None:
-    """Work out a policy's settings for a system, rehearse it, and say what to expect.
+    """Work out a policy's settings for a system, rehearse it, and report what to expect.
 
     RECIPE is a name from `headgate recipes` or a TOML file. What the policy does is checked against both limits: money that a
     run may spend, and places that a client has. The bound is Theorem 1's; it does not rank policies
@@ -105,7 +105,7 @@ def replay(
     capacity: Annotated[
         int | None, typer.Option(help="The most samples a client can buy in a round; default: the most it ever bought in one.")
     ] = None,
-    currency: Annotated[str, typer.Option(help="What the money is counted in, as $ or EUR; only for display.")] = "",
+    currency: Annotated[str, typer.Option(help="The currency, as $ or EUR; only for display.")] = "",
     shadow: Annotated[
         str | None,
         typer.Option(
@@ -118,14 +118,14 @@ def replay(
     """Compare purchases that you made with those that headgate would have made at the same prices.
 
     PURCHASES is a CSV file with the columns time (ISO dates or numbers), price (of one sample), samples (or bought) and
-    perhaps client. It answers what headgate would have paid for as many samples, and how many it would have bought for as
+    perhaps client. The result: what headgate would have paid for as many samples, and how many it would have bought for as
     much money. Rows of one time are one round; a client without a row has no offer in it, a row with 0 samples is an offer.
 
     Columns of --out: time, price (mean of those offered), bought, paid, and with as_much_ and as_many_ before them those
     of headgate for as much money and for as many samples.
 
     With --shadow, headgate decides beside your pipeline with the budget and the buffers of a recipe, by each round's price
-    and those before it, and buys nothing. Give it the same file again when it has grown: the last row is the newest decision.
+    and those before it, and buys nothing. Run it again when the file has grown: the last row is the newest decision.
     """
     _check_out(out)
     if shadow is not None and capacity is not None:
@@ -188,10 +188,10 @@ def compare(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     processes: Annotated[int | None, typer.Option(help="Processes to run in; default: one per core.")] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Runs and page; default: compared/NAME. What is finished there is used.")
+        Path | None, typer.Option(metavar="DIR", help="Runs and page; default: compared/NAME. Finished runs there are used.")
     ] = None,
     as_printed: Annotated[
-        bool, typer.Option("--as-printed", help="Leave policies as they are, also those that break their limits.")
+        bool, typer.Option("--as-printed", help="Leave policies as they are, including those that break their limits.")
     ] = False,
     format_: AsFormat = Format.table,
     wide: Wide = False,

@@ -19,8 +19,8 @@ commands = typer.Typer(
     Begin with `headgate flower deploy-example DIR`: an app, a SuperLink and four SuperNodes on this machine, with TLS and
     registered keys, and a run from beginning to end. `headgate flower new DIR` writes the app alone. On real machines:
     `certificates` and `superlink` on the server, `key` and `supernode` on each client write what nginx, systemd and compose
-    need, `register` binds a client to its key, `clients` shows how clients stand, and `erase` and `forget` remove samples.
-    docs/do/flower.md goes through it all.
+    need, `register` binds a client to its key, `clients` shows which clients are in quarantine, and `erase` and `forget`
+    remove samples. docs/do/flower.md describes all steps.
     """,
 )
 
@@ -51,8 +51,8 @@ def new(
 ) -> None:
     """Write a Flower app that runs a recipe.
 
-    DIR is where the app goes, a new or empty folder. `flwr run DIR` runs it: on Flower's simulation engine, or on a
-    deployment. The README in it says how.
+    DIR is a new or empty folder for the app. `flwr run DIR` runs it, on Flower's simulation engine or on a deployment, as
+    the app's README describes.
     """
     from headgate.flower.app.write import write_app
 
@@ -74,11 +74,11 @@ def deploy_example(
 
     DIR is an app made by `headgate flower new`, or a new folder for one.
 
-    Everything listens on 127.0.0.1 alone, behind nginx, with TLS by an authority of its own and registered keys. Each round is
-    a line on stderr: answers, money, accuracy, and who gave no valid answer. Services that die are started again, and a
-    ServerApp that is lost is submitted again and goes on from its ledger: try it with `kill -9`. Logs, keys and the clients'
-    buffers lie in DIR/deployment, the run folder in DIR/runs. Ctrl-C ends every process that was started; the same command
-    goes on.
+    Everything listens on 127.0.0.1 alone, behind nginx, with TLS by an authority of its own and registered keys. Each round
+    prints a line to stderr: answers, money, accuracy, and the clients without a valid answer. Services that die are started
+    again, and a ServerApp that is lost is submitted again and continues from its ledger: try it with `kill -9`. Logs, keys
+    and the clients' buffers are in DIR/deployment, the run folder is in DIR/runs. Ctrl-C ends every process that was
+    started; the same command continues the run.
     """
     from headgate.flower.app.write import app_settings, write_app
     from headgate.flower.deploy.deployment import Loopback
@@ -108,7 +108,7 @@ def certificates(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="A name or address by which clients reach the server; may be given again.", show_default=False),
+        typer.Option(help="A name or address by which clients reach the server; may be repeated.", show_default=False),
     ] = None,
 ) -> None:
     """Make the certificates of a deployment, or check and renew those in DIR.
@@ -127,10 +127,10 @@ def certificates(
 
 @commands.command()
 def key(path: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
-    """Make the key by which a SuperNode is known.
+    """Make the key that identifies a SuperNode.
 
-    Made on the machine of the SuperNode: FILE is the private key and never leaves it; FILE.pub, beside it, is what gets
-    registered with the SuperLink.
+    Run this on the machine of the SuperNode: FILE is the private key and never leaves it. Register FILE.pub, beside it, with
+    the SuperLink.
     """
     from headgate.flower.keys import make_key
 
@@ -141,14 +141,14 @@ def key(path: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
 def superlink(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     certificates: Annotated[Path, typer.Option(metavar="DIR", help="Made by `headgate flower certificates`.")],
-    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where SuperNodes come in.")] = "0.0.0.0:8000",
-    inside: Annotated[int, typer.Option(help="The port of the SuperLink itself, on 127.0.0.1.")] = 8001,
+    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where SuperNodes connect.")] = "0.0.0.0:8000",
+    inside: Annotated[int, typer.Option(help="The port of the SuperLink on 127.0.0.1.")] = 8001,
 ) -> None:
-    """Write what a server runs into DIR: nginx.conf, scripts, systemd units and compose.yaml.
+    """Write the files of a server into DIR: nginx.conf, scripts, systemd units and compose.yaml.
 
-    The SuperLink listens on 127.0.0.1 alone, because who reaches it may start apps; nginx has TLS and passes on the paths that
-    SuperNodes need. The machine, or container, must be the SuperLink's own: its other users are trusted. DIR also holds the
-    database, which key each client has (clients.keys) and Flower's connection for `flwr` (FLWR_HOME=DIR/user).
+    The SuperLink listens on 127.0.0.1 alone, because anyone who reaches it may start apps; nginx has TLS and forwards the paths
+    that SuperNodes need. The machine, or container, must be the SuperLink's own: its other users are trusted. DIR also holds
+    the database, the keys of the clients (clients.keys) and Flower's connection for `flwr` (FLWR_HOME=DIR/user).
     """
     from headgate.flower.deploy.deployment import write_server
 
@@ -159,18 +159,18 @@ def superlink(
 @commands.command()
 def supernode(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
-    superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where SuperNodes come in.")],
+    superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where SuperNodes connect.")],
     authority: Annotated[Path, typer.Option(metavar="FILE", help="ca.crt of the server's authority.")],
     key: Annotated[Path, typer.Option(metavar="FILE", help="Made by `headgate flower key`; FILE.pub must be registered.")],
-    client: Annotated[int, typer.Option(help="Which client of the recipe this is, from 0.")],
-    clients: Annotated[int, typer.Option(help="How many there are in all.")],
-    port: Annotated[int, typer.Option(help="The port of the SuperNode itself, on 127.0.0.1.")] = 8002,
+    client: Annotated[int, typer.Option(help="The client's number in the recipe, from 0.")],
+    clients: Annotated[int, typer.Option(help="The number of all clients.")],
+    port: Annotated[int, typer.Option(help="The port of the SuperNode on 127.0.0.1.")] = 8002,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the samples of a run that is over.")] = False,
 ) -> None:
-    """Write what one client's machine runs into DIR: the SuperNode's script, systemd unit and compose.yaml.
+    """Write the files of one client's machine into DIR: the SuperNode's script, systemd unit and compose.yaml.
 
-    DIR/store holds what the client has admitted: do not lose it, it was paid for. When a run is over its samples are removed
-    there; `headgate flower forget DIR/store` removes them by hand.
+    DIR/store holds the samples that the client has admitted. Do not lose it: they were paid for. After a run they are
+    removed there; `headgate flower forget DIR/store` removes them by hand.
     """
     from headgate.flower.deploy.deployment import write_node
 
@@ -183,13 +183,13 @@ def register(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     client: Annotated[int, typer.Argument(metavar="N", min=0)],
     public: Annotated[Path, typer.Argument(metavar="FILE.pub")],
-    replace: Annotated[bool, typer.Option("--replace", help="In place of the client's earlier key, then nobody's.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the client's earlier key.")] = False,
 ) -> None:
     """Register the public key of a client's SuperNode with a SuperLink that is running.
 
-    DIR is the folder of `headgate flower superlink`, on the machine where it runs; N is which client of the recipe this is;
-    FILE.pub is what `headgate flower key` left beside the key. A key is for one client and a client has one key: nobody else
-    can answer in its name.
+    DIR is the folder of `headgate flower superlink`, on the machine where it runs; N is the client's number in the recipe;
+    FILE.pub is the file that `headgate flower key` wrote beside the key. A client has one key, and each key is for one
+    client, so nobody else can answer in its name.
     """
     from headgate.flower.deploy.deployment import register as register_key
 
@@ -202,15 +202,15 @@ def clients(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     lift: Annotated[
         list[int] | None,
-        typer.Option("--lift", metavar="N", help="End the quarantine of client N; may be given again.", show_default=False),
+        typer.Option("--lift", metavar="N", help="End the quarantine of client N; may be repeated.", show_default=False),
     ] = None,
     format_: AsFormat = Format.table,
 ) -> None:
-    """Show how the clients of a run stand, or end a quarantine.
+    """Show the state of each client of a run, or end a quarantine.
 
-    DIR is a run folder of a run on Flower, which may be in progress. When a client comes into quarantine its open orders are
-    settled: what it validly told of is paid, the rest released. With --lift it gets orders again from the next round on, and
-    what it had admitted on released orders is paid when it tells of it. `headgate ledger export DIR` has every order.
+    DIR is a run folder of a run on Flower, which may be in progress. When a client comes into quarantine, its open orders are
+    settled: samples in valid reports are paid, the rest is released. With --lift it gets orders again from the next round on,
+    and samples admitted on released orders are paid when it reports them. `headgate ledger export DIR` has every order.
     """
     from rich.text import Text
 
@@ -242,7 +242,7 @@ def erase(
     """Erase the samples with these KEYs from the stores of this machine's clients, now and for good.
 
     DIR holds the stores: DIR/store of `headgate flower supernode`; without it $HEADGATE_STORE, or ~/.local/state/headgate.
-    A run in progress continues without the samples, and its server is told how many. They are not admitted again. Each
+    A run in progress continues without the samples, and its server learns how many. They are not admitted again. Each
     store keeps a receipt.
     """
     from headgate.flower.buffer_store import erase as erase_samples

@@ -39,20 +39,20 @@ def run(
     set_: Set = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     executor: Annotated[
-        str, typer.Option(help="How local training is done: auto, or a name (see docs/do/scale.md#executors).")
+        str, typer.Option(help="The executor of local training: auto, or a name (see docs/do/scale.md#executors).")
     ] = "auto",
     processes: Annotated[
         int | None, typer.Option(help="Single-thread processes; default: one for each core, 1 on a GPU. 1: this process alone.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Run folder, new or begun by the same; default: runs/NAME-TIME.")
+        Path | None, typer.Option(metavar="DIR", help="Run folder, new or of the same experiment; default: runs/NAME-TIME.")
     ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Resume an interrupted run.")] = None,
     trust: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MODULE[:CLASS]",
-            help="With --resume: code outside headgate that the folder names and that may run; may be given again.",
+            help="With --resume: code outside headgate that the folder names and that may run; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -64,9 +64,9 @@ def run(
 ) -> None:
     """Learn from streams: all policies and seeds of a recipe, and all points of its sweep, over the cores of this machine.
 
-    RECIPE is a name from `headgate recipes` or a TOML file. Writes a run folder: config.toml with everything that was worked
-    out, metrics, what each client admitted and held, checkpoints, a summary and a self-contained report. Ctrl-C leaves a
-    folder that the same command with `--out DIR`, or `--resume DIR`, continues to the same bytes, on any number of processes.
+    RECIPE is a name from `headgate recipes` or a TOML file. Writes a run folder: config.toml with all settings, metrics,
+    what each client admitted and held, checkpoints, a summary and a self-contained report. After Ctrl-C the same command with
+    `--out DIR`, or `--resume DIR`, continues the run and writes the same bytes, on any number of processes.
     """
     from headgate.experiment import sweep_points
     from headgate.records.trackers import Watching
@@ -154,7 +154,7 @@ def report(
 
 
 def data_list() -> None:
-    """Say which data sets are there, and which command gets the others."""
+    """List the data sets that are available, and the commands that fetch the others."""
     from headgate.analysis.display import show
     from headgate.analysis.tables import dataset_tables
     from headgate.learning.datasets import available, data_folder
@@ -193,24 +193,22 @@ def show_and_conclude(
 
 def serve(
     runs_dir: Annotated[Path, typer.Argument(metavar="RUNS_DIR")] = Path("runs"),
-    host: Annotated[
-        str, typer.Option(help="Address to listen on. Other than this machine's own, it is only open to those with the token.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on. Other machines need the token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8040,
     token_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Holds what the link must contain; default: HEADGATE_TOKEN, or one that is made where it is needed.",
+            help="File with the token; default: HEADGATE_TOKEN, or a new token where one is needed.",
             show_default=False,
         ),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """Open a page to look at: live runs, comparisons, a planner, and the gate itself.
+    """Serve a page with live runs, comparisons, a planner, and the gate round by round.
 
-    RUNS_DIR holds run folders, or is one. The page shows what is in it as it is written, changes nothing there, and loads
-    nothing from elsewhere. While it runs, start `headgate run` in another terminal and watch. Ctrl-C ends it.
+    RUNS_DIR holds run folders, or is one. The page shows runs while they are written, changes nothing in the folder, and
+    loads nothing from elsewhere. Start `headgate run` in another terminal and watch it. Ctrl-C ends the page.
     """
     try:
         from headgate.web.serving import serve as serve_page

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 commands = typer.Typer(
     cls=CommandGroup,
     no_args_is_help=True,
-    help="""Accounts: what was ordered and paid, and terms that change.
+    help="""Accounts: orders, payments and amendments.
 
     DIR is a folder of `headgate.Books` or a run folder of a run on Flower. It may be in use: an amendment holds from the next
-    round that begins, and nothing that was approved, ordered or paid before changes.
+    round that begins, and earlier approvals, orders and payments stay as they are.
     """,
 )
 Folder = Annotated[Path, typer.Argument(metavar="DIR")]
-By = Annotated[str | None, typer.Option(help="Who makes it; default: the user's name.", show_default=False)]
-Why = Annotated[str, typer.Option(help="A line for the record.")]
+By = Annotated[str | None, typer.Option(help="Name of the author; default: the user's name.", show_default=False)]
+Why = Annotated[str, typer.Option(help="Reason in one line, for the record.")]
 
 
 class Kind(StrEnum):
@@ -48,10 +48,10 @@ def amend(
     money: Annotated[float, typer.Option(help="Money approved in addition; below 0: taken back.")] = 0.0,
     budget: Annotated[float | None, typer.Option(help="Open end: the budget of a round from now on.")] = None,
     horizon: Annotated[str | None, typer.Option(metavar="ROUND", help="The last round, or open.")] = None,
-    month: Annotated[float | None, typer.Option(help="The most that a calendar month may cost; 0: no such limit.")] = None,
-    join: Annotated[int | None, typer.Option(metavar="PLACES", help="A client joins, with so many places.")] = None,
-    weight: Annotated[float | None, typer.Option(help="With --join: its weight; default: the others' mean.")] = None,
-    leave: Annotated[int | None, typer.Option(metavar="N", help="Client N leaves; what it holds is erased.")] = None,
+    month: Annotated[float | None, typer.Option(help="The most money for a calendar month; 0: no such limit.")] = None,
+    join: Annotated[int | None, typer.Option(metavar="PLACES", help="A client joins with this number of places.")] = None,
+    weight: Annotated[float | None, typer.Option(help="With --join: the client's weight; default: the others' mean.")] = None,
+    leave: Annotated[int | None, typer.Option(metavar="N", help="Client N leaves; its samples are erased.")] = None,
     suspend: Annotated[bool | None, typer.Option("--suspend/--resume", help="Buy nothing until resumed.")] = None,
     by: By = None,
     why: Why = "",
@@ -59,7 +59,7 @@ def amend(
 ) -> None:
     """Change the terms of the accounts in DIR from the next round on.
 
-    A cut below what is spent already stops purchases; it reclaims nothing. docs/do/books.md has the rules.
+    If less is approved than was spent, purchases stop; nothing is reclaimed. docs/do/books.md has the rules.
     """
     from headgate.books.statement import amend as amend_folder
     from headgate.control.amendments import Amendment
@@ -74,14 +74,14 @@ def amend(
 @commands.command()
 def adjust(
     folder: Folder,
-    round_: Annotated[int, typer.Option("--round", help="The round of the order.")],
-    client: Annotated[int, typer.Option(help="Its client.")],
-    amount: Annotated[float, typer.Option(help="What the invoice says beyond what was charged; below 0: a refund.")],
+    round_: Annotated[int, typer.Option("--round", help="Round of the order.")],
+    client: Annotated[int, typer.Option(help="Client of the order.")],
+    amount: Annotated[float, typer.Option(help="Amount of the invoice less the amount charged; below 0: a refund.")],
     by: By = None,
     why: Why = "",
     format_: AsFormat = Format.table,
 ) -> None:
-    """Correct what an order in DIR cost by its invoice, up or down to nothing."""
+    """Correct the cost of an order in DIR to its invoice, which may be more, less or nothing."""
     from headgate.books.statement import amend as amend_folder
     from headgate.control.amendments import Amendment
 
@@ -92,9 +92,9 @@ def adjust(
 def export(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Default: orders.csv and so on.", show_default=False)] = None,
-    kind: Annotated[Kind, typer.Option("--format", help="Of the file.")] = Kind.csv,
+    kind: Annotated[Kind, typer.Option("--format", help="Format of the file.")] = Kind.csv,
 ) -> None:
-    """Write one line for each order in DIR. The column `paid` comes to what is spent, to the cent."""
+    """Write one line for each order in DIR. The sum of the column `paid` is the money spent, to the cent."""
     from headgate.books import statement as books
 
     with books.opened(folder) as store:
