@@ -68,13 +68,13 @@ def choices(found: Found) -> dict[str, object]:
             told = [title(name), prices.partition(",")[0]]
             for key in ("best", "last"):
                 gain = paired(named["margin"], named["random"], key)
-                better = named["margin" if gain.mean > 0 else "random"]
-                gap = paired(named["adaptive"], better, key)
+                gap = paired(named["adaptive"], named["margin" if gain.mean > 0 else "random"], key)
                 told += [said(gain), said(gap)]
-                gaps.append(gap.mean)
+                gaps.append(gap)
             lines.append([*told, str(named["adaptive"]["seeds"])])
-    made, near = table(SAID["selection"]["choices_columns"], lines), sum(gap >= -NEAR for gap in gaps)
-    return {"choices": made, "worst": f"{-min(gaps):.2f}", "near": near, "cells": len(gaps)}
+    made, worst = table(SAID["selection"]["choices_columns"], lines), -min(gap.mean for gap in gaps)
+    far = [gap for gap in gaps if gap.mean < -NEAR]
+    return {"choices": made, "worst": f"{worst:.2f}", "far": len(far), "lost": -sum(map(clear, far)), "cells": len(gaps)}
 
 
 def bought(row: Row) -> float:
