@@ -117,7 +117,7 @@ def test_nothing_is_bought_twice_and_what_is_held_is_known_as_it_came(
 def test_what_was_saved_of_other_clients_is_refused():
     source = source_of("random", Data(window=2, keep=3), None)
     saved = source.open().tensors()
-    for name in ("looked", "spare"):
+    for name in ("looked", "spare", "passed"):
         with pytest.raises(ValueError, match=f"{name} is .*, must be"):
             source.open().restored({**saved, name: saved[name][:1]})
 

@@ -3,6 +3,7 @@
 import json
 import os
 from contextlib import suppress
+from itertools import product
 
 import pytest
 
@@ -41,18 +42,16 @@ def test_a_run_is_not_resumed_through_a_link(tmp_path, victim, name, link):
         perform(None, folder, processes=1)
 
 
-@pytest.mark.parametrize("kind", ["interrupted", "shards"])
-@pytest.mark.parametrize(
-    "name", ["checkpoints", "metrics", "shards", "shards/000", "shards/000/checkpoints", "shards/001/clients"]
-)
+WITHIN = ["checkpoints", "metrics", "shards", "shards/000", "shards/000/checkpoints", "shards/001/clients"]
+
+
+@pytest.mark.parametrize(("kind", "name"), [*product(["interrupted"], WITHIN[:3]), *product(["shards"], WITHIN)])
 def test_folders_within_that_are_links_are_left_alone(tmp_path, kind, name):
     folder, elsewhere = copied(kind, tmp_path), tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "00000099").mkdir()
     (elsewhere / "mine").write_text("mine")
     place = folder / name
-    if not place.parent.is_dir():
-        pytest.skip("has no such place")
     if place.exists():
         place.rename(tmp_path / "moved")
     place.symlink_to(elsewhere)

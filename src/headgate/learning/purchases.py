@@ -96,7 +96,7 @@ class PurchaseTable:
 
     def restored(self, saved: Mapping[str, NDArray[Any]]) -> "PurchaseTable":
         """Return the saved table; raise ValueError if it has another number of runs, clients or spare places."""
-        for name in ("looked", "spare"):
+        for name in ("looked", "spare", "passed"):
             if saved[name].shape != getattr(self, name).shape:
                 raise ValueError(f"{name} is {saved[name].shape}, must be {getattr(self, name).shape}")
         return PurchaseTable(**{name: saved[name].astype(array.dtype) for name, array in self.tensors().items()})
