@@ -22,7 +22,7 @@ from headgate.analysis.limits import conclusion
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_finished, read_runs
 from headgate.analysis.summary import TEXTS, columns, summarise
-from headgate.records.reader import RunFolder, look_for_runs
+from headgate.records.reader import RunFolder, scan_runs
 from headgate.web.api import Json
 
 from .analysis.run_folders import Page
@@ -100,7 +100,7 @@ def test_the_command_line_and_the_page_list_the_same_runs(made, page, listed):
     rows = page.get("/api/runs").json["rows"]
     assert sorted(row["name"] for row in rows) == NAMES
     assert {row["name"]: row for row in rows} == listed()
-    assert {run.name for run in look_for_runs(made[0])[0]} == set(NAMES)
+    assert {run.name for run in scan_runs(made[0])[0]} == set(NAMES)
 
 
 def test_the_command_line_shows_what_the_best_spent(made, listed, headgate):

@@ -8,7 +8,7 @@ from flwr.app import MetricRecord
 from worlds import World, an_experiment, start
 
 from headgate.flower.strategy import AdmissionStrategy
-from headgate.records.reader import RunFolder, look_for_runs
+from headgate.records.reader import RunFolder, scan_runs
 
 
 def judged(t, arrays):
@@ -21,7 +21,7 @@ def test_its_tables_are_the_simulators_and_each_round_is_a_line(tmp_path):
     lines = []
     for t in (1, 2, 3):
         world.play(t, evaluate_fn=judged)
-        (run,) = (each for each in look_for_runs(tmp_path)[0] if each.name == "run")
+        (run,) = (each for each in scan_runs(tmp_path)[0] if each.name == "run")
         lines.append(run.state["told"])
         assert (run.status, run.state["round"], run.rounds) == ("interrupted" if t < 3 else "finished", t, 3)
     assert lines[0].startswith("round 1 of 3: 3 of 3 answers")

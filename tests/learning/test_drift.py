@@ -49,10 +49,10 @@ def test_classes_that_are_called_otherwise_or_are_not_there():
         Prior((0.5, 1.0)).shares(3)
 
 
-def test_one_data_set_holds_every_look_once():
+def test_one_data_set_holds_every_appearance_once():
     made = moving(f"['same', 'rotated', {{kind='classes', classes=[0, 1]}}, 'rotated', {{kind='swapped', to={list(SWAP)}}}]")
     n = len(DIGITS.train_labels)
-    assert made.look.tolist() == [0, 1, 0, 1, 2]
+    assert made.appearance.tolist() == [0, 1, 0, 1, 2]
     assert len(made.dataset.train_labels) == 3 * n
     assert np.array_equal(made.dataset.train_images[n : 2 * n], np.rot90(DIGITS.train_images, 1, axes=(2, 3)))
     assert np.array_equal(made.dataset.train_images[2 * n :], DIGITS.train_images)
@@ -70,7 +70,7 @@ def test_what_was_held_out_is_judged_in_every_concept_too():
     assert np.array_equal(made.dataset.judged[3][0], np.rot90(held.validation_images, 1, axes=(2, 3)))
 
 
-def test_in_another_look_the_same_image_comes_and_is_another_sample():
+def test_in_another_appearance_the_same_image_comes_and_is_another_sample():
     made = moving('["same", "rotated"]')
     plain, stream = stream_of(made)
     clients, positions = np.repeat(np.arange(10), 50), np.tile(np.arange(50), 10)
@@ -120,9 +120,9 @@ def test_what_holds_images_back_is_refused_where_streams_end_or_owners_are_not_w
         made.stream(lazy, 5)
 
 
-def test_too_many_looks_for_memory_are_refused_before_they_are_made(monkeypatch):
+def test_too_many_appearances_for_memory_are_refused_before_they_are_made(monkeypatch):
     monkeypatch.setenv("HEADGATE_MEMORY", "0.0001")
-    with pytest.raises(SettingError, match=r"data\.concepts: digits in 2 looks takes about"):
+    with pytest.raises(SettingError, match=r"data\.concepts: digits in 2 appearances takes about"):
         moving('["same", "rotated"]')
 
 

@@ -8,7 +8,7 @@ import pytest
 from headgate.analysis.runs import read_runs
 from headgate.analysis.tables import list_rows
 from headgate.errors import DataError
-from headgate.records.reader import RunFolder, look_for_runs
+from headgate.records.reader import RunFolder, scan_runs
 from headgate.records.tables import CLIENTS, METRICS, points_of
 from headgate.records.writer import RunWriter
 
@@ -102,8 +102,8 @@ def test_runs_are_listed_newest_first_and_what_is_none_is_passed_over(tmp_path):
     write(tmp_path / "damaged", state="lost")
     (tmp_path / "empty").mkdir()
     (tmp_path / "note.txt").write_text("no folder")
-    assert [run.name for run in look_for_runs(tmp_path)[0]] == ["a-new", "b-old", "c-unknown"]
-    for read in (look_for_runs, RunFolder.open):
+    assert [run.name for run in scan_runs(tmp_path)[0]] == ["a-new", "b-old", "c-unknown"]
+    for read in (scan_runs, RunFolder.open):
         with pytest.raises(DataError, match="there is no such folder"):
             read(tmp_path / "not there")
 
@@ -165,7 +165,7 @@ def test_the_points_of_a_sweep_are_listed(tmp_path):
         write(tmp_path / "study" / label)
     (tmp_path / "study" / "sweep.json").write_text('{"points": ["K=3", "K=5"]}')
     write(tmp_path / "alone")
-    assert sorted((run.name, run.sweep) for run in look_for_runs(tmp_path)[0]) == [
+    assert sorted((run.name, run.sweep) for run in scan_runs(tmp_path)[0]) == [
         ("alone", None), ("study~K=3", "study"), ("study~K=5", "study"),
     ]  # fmt: skip
     assert [path.name for path in points_of(tmp_path / "study")] == ["K=3", "K=5"]

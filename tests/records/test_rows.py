@@ -29,14 +29,14 @@ def same_as_the_reader(follower, folder):
 def test_a_run_is_followed_from_its_first_part_to_its_table(tmp_path, parts):
     run = MadeUp(tmp_path / "run", parts=parts)
     follower = Follower(run.folder, "metrics", run.rounds, columns=MEASURED)
-    follower.look()
+    follower.read_new()
     assert follower.rows.reached([("acdpp", 0)]).tolist() == [0]
     for _ in range(4):
         run.play(3)
-        follower.look()
+        follower.read_new()
         same_as_the_reader(follower, run.folder)
     run.finish()
-    follower.look()
+    follower.read_new()
     assert [path.name for path in follower.files] == ["metrics.parquet"]
     same_as_the_reader(follower, run.folder)
 
@@ -54,7 +54,7 @@ def test_however_rows_are_split_and_cut_back_they_are_the_same(tmp_path_factory,
         for size in sizes:
             RunWriter(run.folder).append("metrics", [row for own in rows[start : start + size] for row in own])
             start += size
-            follower.look()
+            follower.read_new()
             assert follower.rows.reached([("acdpp", 0)]).tolist() == [start]
 
     write(0, splits)
@@ -62,7 +62,7 @@ def test_however_rows_are_split_and_cut_back_they_are_the_same(tmp_path_factory,
     for t, path in module.part_files(run.folder, "metrics").items():
         if t > kept:
             path.unlink()
-    follower.look()
+    follower.read_new()
     assert follower.rows.reached([("acdpp", 1)]).tolist() == [kept]
     write(kept, [1] * (sum(splits) - kept))
     same_as_the_reader(follower, run.folder)
@@ -82,7 +82,7 @@ def test_damaged_rows_are_refused(tmp_path, more, says):
     path = run.folder / "metrics" / "part-00002.parquet"
     pl.read_parquet(path).with_columns(pl.lit(value).alias(name) for name, value in more.items()).write_parquet(path)
     with pytest.raises(DataError, match=f"part-00002.parquet: .*{says}"):
-        Follower(run.folder, "metrics", run.rounds, columns=MEASURED).look()
+        Follower(run.folder, "metrics", run.rounds, columns=MEASURED).read_new()
 
 
 def test_links_are_not_followed(tmp_path):

@@ -48,7 +48,7 @@ def test_rules_that_look_see_features_as_the_model_does(here, model):
     for _ in range(8):
         own.step()
         slow.step()
-    assert own.looks
+    assert own.needs_scores
     assert np.array_equal(before, own.learner.dataset.train_images)
     rows, runs = np.arange(40), np.arange(40) % 2
     asked = ("loss", "error", "features")

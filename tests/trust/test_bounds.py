@@ -93,7 +93,7 @@ def test_millions_of_rows_in_some_kilobytes_are_refused_before_they_are_unpacked
     frame = pl.read_parquet(folder / "metrics.parquet")
     frame[np.zeros(2_000_000, dtype=np.int64)].write_parquet(folder / "metrics.parquet")
     assert (folder / "metrics.parquet").stat().st_size < 200_000
-    for read in (RunFolder.open(folder).metrics, lambda: RunFolder.open(folder).follower("metrics", "spend").look()):
+    for read in (RunFolder.open(folder).metrics, lambda: RunFolder.open(folder).follower("metrics", "spend").read_new()):
         with pytest.raises(DataError, match=r"metrics.parquet: 2,000,000 rows; at most 12$"):
             read()
 

@@ -13,7 +13,7 @@ from headgate.analysis.report import conclude
 from headgate.analysis.tables import list_rows
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load, named_outside
-from headgate.records.reader import RunFolder, look_for_runs
+from headgate.records.reader import RunFolder, scan_runs
 from headgate.simulation.schedule import perform
 from headgate.web.answers import detail
 from headgate.web.runs import Library
@@ -118,7 +118,7 @@ def _unfinished(folder):
 def test_a_foreign_folder_is_shown_without_its_code(foreign, planted, headgate):
     run = RunFolder.open(foreign)
     assert set(named_outside(run.config).values()) == {"planted_code:Price", "planted_code:Part"}
-    list_rows(look_for_runs(foreign.parent)[0])
+    list_rows(scan_runs(foreign.parent)[0])
     detail(Library(foreign.parent), "foreign")
     package.open(foreign).report()
     conclude([foreign], foreign)

@@ -9,7 +9,7 @@ import pytest
 
 import headgate
 from headgate.errors import DataError
-from headgate.records.reader import RunFolder, look_for_runs
+from headgate.records.reader import RunFolder, scan_runs
 from headgate.records.writer import played
 from headgate.simulation.schedule import perform
 
@@ -72,6 +72,6 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: float(next(jumps)))
     perform(None, folder, processes=1)
     assert RunFolder.open(folder).metrics().equals(truth())
-    assert [run.name for run in look_for_runs(tmp_path)[0]] == ["interrupted"]
+    assert [run.name for run in scan_runs(tmp_path)[0]] == ["interrupted"]
     assert played(folder) == 6
     assert Path(headgate.open(folder).report()).is_file()

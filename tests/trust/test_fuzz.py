@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import headgate
 from headgate.analysis.tables import list_rows
 from headgate.errors import HeadgateError
-from headgate.records.reader import look_for_runs
+from headgate.records.reader import scan_runs
 from headgate.records.tables import sealed
 from headgate.web import answers
 from headgate.web.api import Json
@@ -154,7 +154,7 @@ DAMAGES = (value_of_json, value_of_toml, some_bytes, another_file, another_folde
 
 
 def runs(folder):
-    whole, damaged = look_for_runs(folder.parent)
+    whole, damaged = scan_runs(folder.parent)
     rows = list_rows(whole)
     json.dumps(rows), json.dumps(damaged)
     assert any("beside" in each["name"] for each in rows), "a bad folder hid another"

@@ -5,7 +5,7 @@ import pytest
 
 import headgate
 from headgate.errors import DataError
-from headgate.records.reader import look_for_runs
+from headgate.records.reader import scan_runs
 from headgate.simulation.schedule import perform
 from headgate.web.runs import Library
 
@@ -50,7 +50,7 @@ def test_a_changed_file_is_named(tmp_path, kind, name, old, new, ways):
         with pytest.raises(DataError, match=rf"{path.name}: is not what was written, its checksum differs"):
             way(folder)
     if name == "./state.json":
-        assert "checksum differs" in look_for_runs(tmp_path)[1][kind]
+        assert "checksum differs" in scan_runs(tmp_path)[1][kind]
         library = Library(tmp_path)
         assert library.heads() == {}
         assert library.unreadable() == {kind: f"{kind}/state.json: is not what was written, its checksum differs"}

@@ -45,9 +45,9 @@ def draw_comparison(rows: Sequence[Row], found: Sequence[Saving], path: Path, ti
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 3.9), layout="constrained")
         for curve in panel["curves"]:
-            look: Any = {"color": COLOURS[curve["policy"] % len(COLOURS)], "label": label(names[curve["policy"]])}
-            look |= {"linestyle": ("-", "--", ":", "-.")[curve["policy"] // len(COLOURS) % 4], "linewidth": 1.6}
-            axes.errorbar(curve["x"], curve["mean"], np.nan_to_num(curve["half"]), capsize=2, marker="o", markersize=4, **look)
+            style: Any = {"color": COLOURS[curve["policy"] % len(COLOURS)], "label": label(names[curve["policy"]])}
+            style |= {"linestyle": ("-", "--", ":", "-.")[curve["policy"] // len(COLOURS) % 4], "linewidth": 1.6}
+            axes.errorbar(curve["x"], curve["mean"], np.nan_to_num(curve["half"]), capsize=2, marker="o", markersize=4, **style)
         axes.set(title=label(title or panel["title"]), xlabel=label(panel["x"]), ylabel=panel["y"], xscale="log")
         ends = axes.get_xlim()  # ticks at 1, 2 and 5 times powers of ten, or at the powers alone if the axis is long
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if ends[1] < 1000 * ends[0] else (1,)))

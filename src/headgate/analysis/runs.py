@@ -315,10 +315,10 @@ def begins(changed: Floats) -> Ints:
 def dips_of(accuracy: Floats, spend: Floats, changed: Floats) -> list[Dip]:
     """Return the dips of one run; accuracy is NaN without evaluation. Changes that lack one before or after are left out."""
     edges = [*begins(changed).tolist(), len(accuracy) + 1]
-    looked = np.flatnonzero(np.isfinite(accuracy)) + 1
+    evaluated = np.flatnonzero(np.isfinite(accuracy)) + 1
     found = []
     for change, until in pairwise(edges):
-        before, after = looked[looked < change], looked[(looked >= change) & (looked < until)]
+        before, after = evaluated[evaluated < change], evaluated[(evaluated >= change) & (evaluated < until)]
         if not before.size or not after.size:
             continue
         level, seen = accuracy[before[-1] - 1], accuracy[after - 1]

@@ -61,7 +61,7 @@ def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         try:
-            rows.append(run_row(run, run.follower("metrics", *LISTED, most_bytes=TABLE).look()))
+            rows.append(run_row(run, run.follower("metrics", *LISTED, most_bytes=TABLE).read_new()))
         except DataError as error:
             rows.append(run_row(run, problem=str(error)))
     return rows

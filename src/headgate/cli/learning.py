@@ -112,9 +112,9 @@ def runs(
     """
     from headgate.analysis.display import show
     from headgate.analysis.tables import list_rows, list_tables
-    from headgate.records.reader import look_for_runs
+    from headgate.records.reader import scan_runs
 
-    whole, damaged = look_for_runs(folder)
+    whole, damaged = scan_runs(folder)
     found = list_rows(whole)
     if format_ is Format.json:
         print_json([*found, *({"name": name, "state": "damaged", "problem": why} for name, why in damaged.items())])

@@ -162,8 +162,8 @@ class Buffers:
             client=client[:, None],
             room=self.limit[client, None],
         )
-        looks = self.rule.scores and self.streams.scores is not None
-        stays = self._looked(run, client, given) if looks else chosen(self.rule, given)
+        scored = self.rule.scores and self.streams.scores is not None
+        stays = self._scored(run, client, given) if scored else chosen(self.rule, given)
         left = given.there & ~stays
         slot = np.argsort(~stays, axis=1, kind="stable")[:, :slots]  # samples that stay, in their order, then the others
         empty = ~np.take_along_axis(stays, slot, axis=1)
@@ -175,7 +175,7 @@ class Buffers:
         unused = _by_run(len(last), run, left & given.new)
         return Settled(Contents(contents.recent, **after), unused, _by_run(len(last), run, used))
 
-    def _looked(self, run: Ints, client: Ints, given: Candidates) -> NDArray[np.bool_]:
+    def _scored(self, run: Ints, client: Ints, given: Candidates) -> NDArray[np.bool_]:
         """Return which samples stay under a rule that looks. Clients with room for all their samples need no scores.
 
         Runs are handled one after another, so no number depends on another run and memory holds the scores of one run only.

@@ -62,7 +62,7 @@ class Batches(NamedTuple):
     rows: Ints
     stops: Ints
     """the end of each batch in `rows`"""
-    looks: int
+    losses_alone: int
     """the number of batches, at the beginning, for which only the loss is computed"""
     repeats: int
     """the number of steps with each of the other batches"""
@@ -389,9 +389,9 @@ def _batches(samples: int, share: float, rows_of_steps: Iterator[slice | Ints], 
     else:
         steps = [whole[rows] for rows in rows_of_steps]
         others = np.delete(whole, steps[0])
-    looks = [others[first : first + most] for first in range(0, len(others), most)]
-    rows = [*looks, *steps]
-    return Batches(np.concatenate(rows), np.cumsum([len(each) for each in rows]), len(looks), repeats)
+    losses_alone = [others[first : first + most] for first in range(0, len(others), most)]
+    rows = [*losses_alone, *steps]
+    return Batches(np.concatenate(rows), np.cumsum([len(each) for each in rows]), len(losses_alone), repeats)
 
 
 def _spread(

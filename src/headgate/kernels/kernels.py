@@ -231,13 +231,13 @@ def train(
     for batch in range(len(batches.stops)):
         rows, first = batches.rows[first : batches.stops[batch]], batches.stops[batch]
         normalise(images, rows, scale, shift, start, row, pitch, samples)
-        for repeat in range(batches.repeats if batch >= batches.looks else 1):
+        for repeat in range(batches.repeats if batch >= batches.losses_alone else 1):
             for step in range(program.forward):
                 call(program.addresses[step], room.floats, room.marks, room.ints, program.numbers[step], len(rows))
             loss = cross_entropy(logits, logits_pitch, classes, labels, rows, steep)
-            if batch <= batches.looks and repeat == 0:
+            if batch <= batches.losses_alone and repeat == 0:
                 before += len(rows) * loss
-            if batch >= batches.looks:
+            if batch >= batches.losses_alone:
                 for step in range(program.forward, len(program.addresses)):
                     call(program.addresses[step], room.floats, room.marks, room.ints, program.numbers[step], len(rows))
                 descend(theta, velocity, slope, size, rates[0], rates[1], rates[2])

@@ -1,7 +1,7 @@
 """A world that changes: the data set as it looks in each concept, and streams that follow the concepts.
 
 A sample keeps the concept of the round in which it was admitted; models are evaluated on the concepts of the current round.
-The training sets of all looks are joined into one data set, so that a row of it identifies both the image and its look.
+The training sets of all appearances are joined, so that a row identifies both the image and its appearance.
 """
 
 from collections.abc import Sequence
@@ -55,22 +55,22 @@ class DriftingData(ConceptSchedule, World):
         super().__init__(data.changes, len(data.concepts), seeds, clients)
         self.concept_list = data.concepts
         self.rows = len(dataset.train_labels)
-        """rows of the training set in each look"""
+        """rows of the training set in each appearance"""
         of_each = [Same() if concept.untouched else concept for concept in self.concept_list]
-        looks = list(dict.fromkeys(of_each))
-        self.looks = len(looks)
-        """number of distinct looks (images and labels) that the concepts have"""
-        self.look = np.array([looks.index(look) for look in of_each])
-        """number of the look of each concept, (concepts,)"""
+        appearances = list(dict.fromkeys(of_each))
+        self.appearances = len(appearances)
+        """number of distinct appearances (images and labels) that the concepts have"""
+        self.appearance = np.array([appearances.index(appearance) for appearance in of_each])
+        """number of the appearance of each concept, (concepts,)"""
         judged = sum(images.nbytes for images, _ in dataset.judged)
-        wanted = 2.0 * self.looks * dataset.train_images.nbytes + len(self.concept_list) * judged  # twice while joined
-        check_memory(f"data.concepts: {dataset.name} in {self.looks} looks takes", wanted)
+        wanted = 2.0 * self.appearances * dataset.train_images.nbytes + len(self.concept_list) * judged  # twice while joined
+        check_memory(f"data.concepts: {dataset.name} in {self.appearances} appearances takes", wanted)
         self._labels, self._classes = dataset.train_labels, len(dataset.classes)
-        self.dataset = self._in_all_looks(dataset, looks)
+        self.dataset = self._in_all_appearances(dataset, appearances)
 
-    def _in_all_looks(self, dataset: Dataset, looks: list[Concept]) -> Dataset:
-        """Return a data set with the training sets of all looks joined, and the evaluation sets of every concept."""
-        seen = [_seen(look, dataset.train_images, dataset.train_labels) for look in looks]
+    def _in_all_appearances(self, dataset: Dataset, appearances: list[Concept]) -> Dataset:
+        """Return a data set with the training sets of all appearances joined, and the evaluation sets of every concept."""
+        seen = [_seen(appearance, dataset.train_images, dataset.train_labels) for appearance in appearances]
         judged = []
         for images, labels in dataset.judged:
             for number, concept in enumerate(self.concept_list):
@@ -104,13 +104,13 @@ class DriftingData(ConceptSchedule, World):
 class DriftingStream:
     """The endless streams of all clients for one seed, in every concept.
 
-    The sample at a position depends on the concept. Concepts that differ only in their looks show the same image there; a
-    concept in which only some images occur has a stream of these alone. An image in another look is another sample.
+    The sample at a position depends on the concept. Concepts that differ only in appearance show the same image there; a
+    concept in which only some images occur has a stream of these alone. An image in another appearance is another sample.
     """
 
     def __init__(self, world: DriftingData, stream: Stream, rounds: int) -> None:
         self.world, self.lengths, self.images = world, stream.lengths, stream.samples
-        self.samples = self.images * world.looks
+        self.samples = self.images * world.appearances
         self._whole, self._thinned = stream, dict[int, tuple[Stream, Ints]]()
         for number, there in enumerate(world.filters):
             if there is not None:
@@ -128,8 +128,8 @@ class DriftingStream:
                 found = stream.at(clients[own], positions[own])
                 samples[own], rows[own] = numbers[found.samples], found.rows
         samples[rest], rows[rest] = self._whole.at(clients[rest], positions[rest])
-        look = self.world.look[concepts]
-        return StreamRows(samples + self.images * look, rows + self.world.rows * look)
+        appearance = self.world.appearance[concepts]
+        return StreamRows(samples + self.images * appearance, rows + self.world.rows * appearance)
 
     def _without(self, number: int, there: NDArray[np.bool_], rounds: int) -> tuple[Stream, Ints]:
         """Return the stream of the images that occur in a concept, and the number of each of its samples among all samples."""
@@ -151,11 +151,11 @@ class DriftingStream:
         return Stream([own if own.size else unused for own in kept], self._whole.seed, rule, labels), numbers
 
 
-def _seen(look: Concept, images: Pixels, labels: Labels) -> tuple[Pixels, Labels]:
-    pixels, called = np.asarray(look.images(images)), np.asarray(look.labels(images, labels))
+def _seen(concept: Concept, images: Pixels, labels: Labels) -> tuple[Pixels, Labels]:
+    pixels, called = np.asarray(concept.images(images)), np.asarray(concept.labels(images, labels))
     same = pixels.shape == images.shape and pixels.dtype == images.dtype
     if not same or called.shape != labels.shape or called.dtype.kind not in "iu":
-        raise SettingError(f"data.concepts: {type(look).__name__} must leave shape and kind of images and labels as they are")
+        raise SettingError(f"data.concepts: {type(concept).__name__} must leave shape and kind of images and labels unchanged")
     return pixels, called.astype(np.int64)
 
 

@@ -3,7 +3,7 @@
 Control numbers the admissions of each client. If clients buy the next samples of their streams, the world does not change
 and labels are available at once, the i-th admission is the i-th sample of the stream, and nothing is stored
 (`StreamSource`). Otherwise each sample is stored from its admission until it is dropped (`PurchaseSource`): its row, which
-also identifies the look of its concept, its number among all samples, and the round.
+also identifies its appearance in its concept, its number among all samples, and the round.
 """
 
 import itertools

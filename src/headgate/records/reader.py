@@ -270,7 +270,7 @@ def _recorded(shard: Path) -> dict[str, str]:
         return _recorded(shard)  # a process on another machine has just written a newer checkpoint
 
 
-def look_for_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
+def scan_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
     """Return the runs in `folder` and in its sweeps, newest first, and the error messages of damaged runs by name."""
     folder = Path(folder)
     if not folder.is_dir():

@@ -282,7 +282,7 @@ class Rows:
 class Follower:
     """Follows columns of the metrics of a run, or one column of its clients table with `clients` numbers per row.
 
-    `look` reads new rows. All rows may take `most_bytes` of memory, and one file may have `most` rows (None: no limit).
+    `read_new` reads new rows. All rows may take `most_bytes` of memory, and one file may have `most` rows (None: no limit).
     """
 
     def __init__(
@@ -304,7 +304,7 @@ class Follower:
         self.rows = Rows(self._rounds, self.clients or len(self.columns), kind, self._most_bytes)
         self.files: dict[Path, Mark] = {}
 
-    def look(self) -> Rows:
+    def read_new(self) -> Rows:
         """Read the files that are new and return all rows."""
         found = table_files(self.folder, self.table)
         try:
@@ -313,7 +313,7 @@ class Follower:
             self._start_over()
             if table_files(self.folder, self.table).keys() == found.keys():
                 raise
-            return self.look()  # the run has continued, or has finished and merged its parts into a table
+            return self.read_new()  # the run has continued, or has finished and merged its parts into a table
         return self.rows
 
     def _follow(self, found: Mapping[Path, Mark]) -> None:

@@ -113,9 +113,9 @@ class Simulation:
         asked = [bool(training.losses) or name in self.listening for name in self.names]
         self.heard = np.flatnonzero(np.repeat(asked, len(self.seeds)))
         """the numbers of the runs for which the losses of samples are computed"""
-        self.looks = self.looking or any(rule.scores for rule in rules.values())
+        self.needs_scores = self.looking or any(rule.scores for rule in rules.values())
         """whether clients look before they buy, or a retention rule uses the model's scores of samples"""
-        self.overlap = device != "cpu" and not self.listening and not self.looks
+        self.overlap = device != "cpu" and not self.listening and not self.needs_scores
         """whether the host prepares the next round while the device computes this one"""
         self._ahead: Prepared | None = None
         self.purchases: Mapping[str, PurchaseTable | None] = {name: source.open() for name, source in self.sources.items()}
@@ -153,7 +153,7 @@ class Simulation:
         """Simulate round t + 1: decide, admit, train, average, evaluate."""
         now, self._ahead = self._ahead, None
         if now is None or now.before is not self.ledgers:
-            with one_thread() if self.looks else nullcontext():  # rules multiply; the bits must not depend on the threads
+            with one_thread() if self.needs_scores else nullcontext():  # rules multiply; bits must not depend on threads
                 now = self._prepare(self.t + 1, self.ledgers, self.purchases)
         batch = now.batch._replace(weights=np.where(self.diverged[:, None] > 0, 0.0, now.batch.weights))
         shares = self.world.shares(now.t, self.experiment.system.weight)

@@ -316,12 +316,12 @@ def _execute(
             raise Interrupted("interrupted")  # Ctrl-C in the last round of some chunks, before others began
     except (HeadgateError, KeyboardInterrupt) as error:  # KeyboardInterrupt: a second Ctrl-C, which does not wait
         with suppress(HeadgateError, KeyboardInterrupt):  # only the first error is reported
-            progress.look(at_once=True)
+            progress.update(at_once=True)
         with suppress(HeadgateError, KeyboardInterrupt):
             progress.write_states("interrupted")
         why = error if isinstance(error, HeadgateError) else Interrupted("interrupted")
         raise _explained(why, progress, whole) from None
-    progress.look(at_once=True)
+    progress.update(at_once=True)
     for note in dict.fromkeys((progress.states.get(chunk) or read_sealed(chunk / STATE)).get("note") for chunk in chunks):
         if note is not None and say is not None:
             say(note)
@@ -357,7 +357,7 @@ class ChunkProgress:
             self.watch(self.shards[folder].folder, frame_of_rows(done.metrics, "metrics").to_dicts())  # as read from disk
         self._report()
 
-    def look(self, at_once: bool = False) -> None:
+    def update(self, at_once: bool = False) -> None:
         """Record and report the rounds that other processes have written; `at_once` reports without a pause."""
         for shard, task in self.shards.items():
             if self.watch is None:

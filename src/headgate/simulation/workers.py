@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headgate.simulation.schedule import ChunkProgress
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-LOOK = 0.2
+POLL_SECONDS = 0.2
 """the seconds between two checks for rounds that the chunks have written"""
 
 
@@ -130,11 +130,11 @@ class Processes:
                 break
             for child in at_work.values() if stopping else ():
                 child.stop()
-            for connection in wait(list(at_work), LOOK):
+            for connection in wait(list(at_work), POLL_SECONDS):
                 folder = at_work[connection].asked[1]
                 if (error := at_work[connection].answer()[1]) is not None:
                     why[folder] = error
-            progress.look()
+            progress.update()
             stopping = stopping or bool(why) or stop()
         for folder, error in sorted(why.items(), key=lambda one: isinstance(one[1], Interrupted)):
             raise error if isinstance(error, Interrupted) else ChunkError(folder, error)

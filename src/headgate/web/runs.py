@@ -124,7 +124,7 @@ class Library:
         if follower is None or follower.folder != head.path:
             follower = Follower(head.path, table, head.rounds, columns, clients, MOST_BYTES, head.most_rows)
         try:
-            follower.look()
+            follower.read_new()
         except DataError as error:
             raise DataError(f"{name}: {self._short(error)}") from None
         self._followers[key] = follower
@@ -151,7 +151,7 @@ class Library:
             if head.status == "running":
                 return run_row(run, self._followed(head.name, "metrics", LISTED))
             # tables that no longer grow are read for this row and not kept
-            return run_row(run, run.follower("metrics", *LISTED, most_bytes=MOST_BYTES).look())
+            return run_row(run, run.follower("metrics", *LISTED, most_bytes=MOST_BYTES).read_new())
         except DataError as error:
             return run_row(head, problem=self._short(error))
 

@@ -14,7 +14,7 @@ import pytest
 
 from headgate.errors import Interrupted
 from headgate.experiment import load
-from headgate.records.reader import RunFolder, look_for_runs
+from headgate.records.reader import RunFolder, scan_runs
 from headgate.records.tables import shard_folders
 from headgate.simulation import cut
 from headgate.simulation.schedule import perform
@@ -100,7 +100,7 @@ def gone(pid):
 @linux
 def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, begun, long_run):
     process, folder = begun
-    (run,) = look_for_runs(tmp_path)[0]
+    (run,) = scan_runs(tmp_path)[0]
     assert run.status == "running"
     assert run.state["policies"] == ["hybrid", "acdpp"]
     until(lambda: min(run.metrics().height, run.clients().height) > 20, process)
@@ -179,5 +179,5 @@ def test_ctrl_c_while_the_others_are_still_starting(tmp_path, capfd, inherited):
     finally:
         signal.signal(signal.SIGINT, before)
     with closing(player), pytest.raises(Interrupted):
-        player.execute(dict.fromkeys(shard_folders(folder)[1:]), "cpu", SimpleNamespace(look=lambda: None), lambda: True)
+        player.execute(dict.fromkeys(shard_folders(folder)[1:]), "cpu", SimpleNamespace(update=lambda: None), lambda: True)
     assert capfd.readouterr().err == ""
