@@ -109,24 +109,24 @@ class Library:
     def metrics(self, name: str) -> Rows:
         """Return the metrics of a run, with the columns in `RunFolder.measured`."""
         with self._lock:
-            return self._followed(name, "metrics", self.open(name).measured)
+            return self._followed(run := self.open(name), "metrics", *run.measured)
 
     def clients(self, name: str, column: str = "held") -> Rows | None:
         """Return what each client holds, or another column; without runs if it was not recorded, None if it is too large."""
         with self._lock:
             run = self.open(name)
             whole = len(run.runs) * run.rounds * run.system.clients * 4  # bytes of one column of the finished run
-            return None if whole > MOST_BYTES else self._followed(name, "clients", (column,), run.system.clients)
+            return None if whole > MOST_BYTES else self._followed(run, "clients", column)
 
-    def _followed(self, name: str, table: str, columns: tuple[str, ...] = (), clients: int = 0) -> Rows:
-        head, key = self.head(name), (name, columns)
+    def _followed(self, run: RunFolder, table: str, *columns: str) -> Rows:
+        key = run.name, columns
         follower = self._followers.pop(key, None)
-        if follower is None or follower.folder != head.path:
-            follower = Follower(head.path, table, head.rounds, columns, clients, MOST_BYTES, head.most_rows)
+        if follower is None or follower.folder != run.path:
+            follower = run.follower(table, *columns, most_bytes=MOST_BYTES)
         try:
             follower.read_new()
         except DataError as error:
-            raise DataError(f"{name}: {self._short(error)}") from None
+            raise DataError(f"{run.name}: {self._short(error)}") from None
         self._followers[key] = follower
         while len(self._followers) > 1 and sum(each.rows.nbytes for each in self._followers.values()) > HELD_BYTES:
             self._followers.popitem(last=False)
@@ -149,7 +149,7 @@ class Library:
         try:
             run = self.open(head.name)
             if head.status == "running":
-                return run_row(run, self._followed(head.name, "metrics", LISTED))
+                return run_row(run, self._followed(run, "metrics", *LISTED))
             # tables that no longer grow are read for this row and not kept
             return run_row(run, run.follower("metrics", *LISTED, most_bytes=MOST_BYTES).read_new())
         except DataError as error:
@@ -161,4 +161,4 @@ class Library:
             head = self.head(name)
             if head.state["state"] == "finished":
                 return head.rounds
-            return int(self._followed(name, "metrics", LISTED).reached(head.runs).sum()) // max(1, len(head.runs))
+            return int(self._followed(self.open(name), "metrics", *LISTED).reached(head.runs).sum()) // max(1, len(head.runs))
