@@ -52,6 +52,13 @@ def test_json_lines_for_machines(headgate, tmp_path):
     assert json.loads(out)["policies"][0]["policy"] == "constant"
 
 
+def test_a_run_that_no_terminal_shows_prints_lines_of_progress(headgate, monkeypatch):
+    monkeypatch.setattr("headgate.progress.FIRST", 0.0)
+    monkeypatch.setattr("headgate.simulation.schedule.TICK_SECONDS", 0.0)
+    _, err = headgate("run", "digits", "--rounds", "4", "--seeds", "2", "--policies", "constant", "--processes", "1")
+    assert re.search(r"^learning: \d of \d+ rounds, 0:00:\d\d, about", err, re.M)
+
+
 def test_a_sweep_runs_every_point_and_compares_them(headgate, tmp_path):
     words = ("run", "digits", *SMALL, "--out", tmp_path / "s", "--set", "sweep.training.lr=[0.1, 0.5]")
     headgate(*words, "--set", "sweep.policies.acdpp.V=[1, 10]", "--set", "sweep.mode=zip")

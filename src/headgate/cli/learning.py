@@ -95,7 +95,7 @@ def run(
             executor=executor,
             processes=processes,
             trust=trust or (),
-            tick=None if bar.disable else lambda done, total: bar.update(task, completed=done, total=total),
+            tick=None if show is not Show.bar else lambda done, total: bar.update(task, completed=done, total=total),
             watch=watch,
             say=bar.console.print if show is Show.bar else None,
         )
