@@ -145,7 +145,7 @@ def test_page_python_and_report_say_what_the_reader_says(made, page, headgate, t
     assert (tmp_path / "again.html").read_text("utf-8") == text
     data = Page(text).data
     assert [[cell["text"] for cell in row] for row in data["table"]["rows"]] == texts
-    assert data["said"] == conclusion(found)
+    assert data["sentence"] == conclusion(found)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "running"])

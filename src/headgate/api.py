@@ -217,8 +217,8 @@ class Run(Displayed):
     @property
     def status(self) -> str:
         """The state: running, interrupted, finished or diverged; for a sweep, the first of these that applies to any point."""
-        said = {folder.status for folder in self.folders}
-        return next(state for state in ("running", "interrupted", "finished", "diverged") if state in said)
+        states = {folder.status for folder in self.folders}
+        return next(state for state in ("running", "interrupted", "finished", "diverged") if state in states)
 
     @property
     def frame(self) -> "pl.DataFrame":

@@ -30,8 +30,8 @@ def printable(text: str) -> str:
 
 def one_line(text: object, most: int = LINE) -> str:
     """Put a text on one line for a message, and cut it after `most` characters."""
-    said = printable(" ".join(str(text).split()))
-    return said if len(said) <= most else f"{said[: most - 3]}..."
+    line = printable(" ".join(str(text).split()))
+    return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
 def shown(value: Any, most: int = LONGEST) -> str:
@@ -54,8 +54,8 @@ def _brief(value: Any, depth: int) -> Any:
         return "..."
     more = ["..."] if len(value) > 8 else []
     if isinstance(value, dict):
-        said = [f"{_brief(key, 1)}: {_brief(each, depth + 1)}" for key, each in islice(value.items(), 8)]
-        return f"{{{', '.join(said + more)}}}"
+        parts = [f"{_brief(key, 1)}: {_brief(each, depth + 1)}" for key, each in islice(value.items(), 8)]
+        return f"{{{', '.join(parts + more)}}}"
     return f"[{', '.join([str(_brief(each, depth + 1)) for each in value[:8]] + more)}]"
 
 
@@ -76,8 +76,8 @@ def cell(text: str) -> str:
     >>> cell("=1+1"), cell("a"), cell("-3.5")
     ("'=1+1", 'a', '-3.5')
     """
-    said = printable(text)
-    return f"'{said}" if said.startswith(("=", "+", "-", "@")) and not _NUMBER.fullmatch(said) else said
+    escaped = printable(text)
+    return f"'{escaped}" if escaped.startswith(("=", "+", "-", "@")) and not _NUMBER.fullmatch(escaped) else escaped
 
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]inf|[+-]nan")
@@ -89,8 +89,8 @@ def label(text: str) -> str:
     >>> label("a$b"), label("_x")
     ('a\\\\$b', ' _x')
     """
-    said = printable(text).replace("$", r"\$")
-    return f" {said}" if said.startswith("_") else said
+    escaped = printable(text).replace("$", r"\$")
+    return f" {escaped}" if escaped.startswith("_") else escaped
 
 
 def code(text: str) -> str:
@@ -114,5 +114,5 @@ def markdown(text: str) -> str:
     >>> markdown("a|b <i>")
     'a\\\\|b &lt;i&gt;'
     """
-    said = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\\\`*_\[\]|$])", r"\\\1", said)
+    escaped = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\\\`*_\[\]|$])", r"\\\1", escaped)

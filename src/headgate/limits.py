@@ -55,13 +55,13 @@ MEMORY = 2.0
 
 def memory() -> float:
     """Return the bytes of memory that may be taken."""
-    said = os.environ.get("HEADGATE_MEMORY", "")
+    stated = os.environ.get("HEADGATE_MEMORY", "")
     try:
-        gib = float(said) if said else MEMORY
+        gib = float(stated) if stated else MEMORY
     except ValueError:
         gib = -1.0
     if not 0 < gib <= 2**20:
-        raise SettingError(f"HEADGATE_MEMORY = {shown(said)}: must be a number of GiB")
+        raise SettingError(f"HEADGATE_MEMORY = {shown(stated)}: must be a number of GiB")
     return gib * 2**30
 
 

@@ -49,8 +49,8 @@ class LinesOfProgress(Progress):
         self._next = now + NEXT
         taken = task.elapsed or 0.0
         left = taken * (task.total - task.completed) / task.completed
-        said = f"{task.completed:,.0f} of {task.total:,.0f} {self.unit}, {_clock(taken)}, about {_clock(left)} left"
-        print(f"{task.description}: {said}", file=sys.stderr, flush=True)
+        text = f"{task.completed:,.0f} of {task.total:,.0f} {self.unit}, {_clock(taken)}, about {_clock(left)} left"
+        print(f"{task.description}: {text}", file=sys.stderr, flush=True)
 
 
 def _clock(seconds: float) -> str:

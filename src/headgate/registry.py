@@ -52,7 +52,7 @@ class Search:
 
     def check(self, setting: str, name: str) -> None:
         if self.trusted is not None and not {name, name.partition(":")[0]} & {*self.trusted}:
-            raise Untrusted(f"{setting} = {name}: is code from outside headgate that was not said to be trusted")
+            raise Untrusted(f"{setting} = {name}: is code from outside headgate that is not trusted")
 
 
 OWN = Search()
@@ -88,17 +88,17 @@ SELECTION = Slot("buying rule", selection.Selection, selection.KINDS)
 # make a part from a table
 
 
-def make(slot: Slot, said: Any, where: str, search: Search = OWN, usual: str | None = None) -> Any:
-    """Make the part that `said` describes: a kind, a table with `kind`, or the part itself.
+def make(slot: Slot, described: Any, where: str, search: Search = OWN, usual: str | None = None) -> Any:
+    """Make the part that `described` describes: a kind, a table with `kind`, or the part itself.
 
     `where` is its key in the recipe; `usual` is the kind if the table does not name one.
     """
-    if isinstance(said, slot.base):
-        return said
-    if isinstance(said, str):
-        said = {"kind": said}
-    require(isinstance(said, Mapping), where, said, f"a {slot.name}: its kind, or a section with `kind`")
-    kind, settings = said.get("kind", usual), {key: value for key, value in said.items() if key != "kind"}
+    if isinstance(described, slot.base):
+        return described
+    if isinstance(described, str):
+        described = {"kind": described}
+    require(isinstance(described, Mapping), where, described, f"a {slot.name}: its kind, or a section with `kind`")
+    kind, settings = described.get("kind", usual), {key: value for key, value in described.items() if key != "kind"}
     if isinstance(kind, str) and kind in slot.kinds:
         return fill(slot.kinds[kind], settings, where, search)
     if not isinstance(kind, str) or ":" not in kind:
@@ -251,9 +251,9 @@ def settings_of(part: Any) -> dict[str, Any]:
             raise Unnamed(f"{type(part).__name__} is no data class, so its settings are not known")
         return {}
     own = [each for each in fields(part) if each.init and each.metadata.get("setting", True)]
-    said = {each.name: value for each in own if (value := getattr(part, each.name)) is not None}
-    said |= {each.name: os.path.abspath(said[each.name]) for each in own if each.metadata.get("path") and each.name in said}
-    return {name: _toml(f"{type(part).__name__}.{name}", value) for name, value in said.items()}
+    given = {each.name: value for each in own if (value := getattr(part, each.name)) is not None}
+    given |= {each.name: os.path.abspath(given[each.name]) for each in own if each.metadata.get("path") and each.name in given}
+    return {name: _toml(f"{type(part).__name__}.{name}", value) for name, value in given.items()}
 
 
 def kind_of(slot: Slot, part: Any) -> str:

@@ -50,15 +50,15 @@ def check_policy(
     policy = policy.resolved(PolicyContext(system, prices, BoundConstants(), np.arange(RUNS), rounds))
     path = prices.path(np.arange(RUNS), 1, rounds + 1)
     controller = Controller(system, policy, RUNS, labels=_labels)
-    for told in (False, True) if policy.listens else (False,):
-        history = list(_play(controller, path, told=told))
+    for reporting in (False, True) if policy.listens else (False,):
+        history = list(_play(controller, path, reporting=reporting))
         _check_accounts(controller, history)
         _check_samples(controller, history)
         _check_purity(controller, history, path)
         alone = (Controller(system, policy, 1, np.array([r]), _labels) for r in range(RUNS))
-        _check_batch(alone, history, path, told)
-        _check_causality(controller, history, path, told)
-        _check_file(controller, history, path, told)
+        _check_batch(alone, history, path, reporting)
+        _check_causality(controller, history, path, reporting)
+        _check_file(controller, history, path, reporting)
 
 
 def check_retention(retention: Retention, system: System | None = None, rounds: int = 40) -> None:
@@ -132,15 +132,15 @@ def _an_offer(selection: Selection, t: int, clients: int) -> Candidates:
     ordered = np.floor(drawn(3, clients) * (there.sum(axis=1) + 1)).astype(np.int64)[:, None]
     kind = (1.0, 0.0)[t % 5 == 4]
 
-    def said(part: int, *shape: int) -> Floats:
+    def random(part: int, *shape: int) -> Floats:
         values = kind * np.round(drawn(part, *shape), 1 if t % 2 else 15)
         return np.where(there.reshape(*there.shape, *[1] * (values.ndim - 2)), values, 0.0)
 
     every = {
-        "entropy": said(4, clients, window),
-        "margin": said(5, clients, window),
-        "guess": said(6, clients, window, 4) - 0.25 * there[..., None],
-        "features": said(7, clients, window, 5),
+        "entropy": random(4, clients, window),
+        "margin": random(5, clients, window),
+        "guess": random(6, clients, window, 4) - 0.25 * there[..., None],
+        "features": random(7, clients, window, 5),
     }
     scores = Scores(**{name: every[name] for name in selection.scores}) if selection.scores else None
     seed, client = np.full((clients, 1), t), np.arange(clients)[:, None]
@@ -165,11 +165,11 @@ def _offer_of(offered: Candidates, row: int, there: Ints) -> Candidates:
 Step = tuple[Ledger, Orders, Ledger]
 
 
-def _play(controller: Controller, prices: Floats, ledger: Ledger | None = None, told: bool = False) -> Iterator[Step]:
+def _play(controller: Controller, prices: Floats, ledger: Ledger | None = None, reporting: bool = False) -> Iterator[Step]:
     before = controller.open() if ledger is None else ledger
     for t in range(before.t, prices.shape[1]):
         orders = controller.decide(before, prices[:, t].copy())
-        report = Report(orders.admitted, losses=_losses(controller, orders)) if told else None
+        report = Report(orders.admitted, losses=_losses(controller, orders)) if reporting else None
         after = controller.post(before, orders, report)
         yield before, orders, after
         before = after
@@ -262,10 +262,10 @@ def _check_purity(controller: Controller, history: list[Step], prices: Floats) -
         _same_fields(before, copy, f"round {orders.t}: post changed {{}} of the ledger it was given")
 
 
-def _check_batch(controllers: Iterable[Controller], history: list[Step], prices: Floats, told: bool = False) -> None:
+def _check_batch(controllers: Iterable[Controller], history: list[Step], prices: Floats, reporting: bool = False) -> None:
     """Check that each run alone gives the same as in the batch; `controllers` have one run each."""
     for r, controller in enumerate(controllers):
-        alone = list(_play(controller, prices[r : r + 1], told=told))
+        alone = list(_play(controller, prices[r : r + 1], reporting=reporting))
         for (_, orders, after), (_, own_orders, own) in zip(history, alone, strict=True):
             _same(orders.admitted[r], own_orders.admitted[0], f"round {orders.t}: run {r} decides differently alone")
             if after.places is not None and own.places is not None:
@@ -274,22 +274,22 @@ def _check_batch(controllers: Iterable[Controller], history: list[Step], prices:
                 _same(getattr(after, name)[r], getattr(own, name)[0], f"round {orders.t}: run {r} has other {name} alone")
 
 
-def _check_causality(controller: Controller, history: list[Step], prices: Floats, told: bool) -> None:
+def _check_causality(controller: Controller, history: list[Step], prices: Floats, reporting: bool) -> None:
     half = prices.shape[1] // 2
     other = prices.copy()
     other[:, half:] = prices.max() + prices.min() - other[:, half:]
-    for (_, orders, _), (_, changed, _) in zip(history[:half], _play(controller, other, told=told), strict=False):
+    for (_, orders, _), (_, changed, _) in zip(history[:half], _play(controller, other, reporting=reporting), strict=False):
         _same_fields(orders, changed, f"round {orders.t}: a later price changed the decision")
 
 
-def _check_file(controller: Controller, history: list[Step], prices: Floats, told: bool) -> None:
+def _check_file(controller: Controller, history: list[Step], prices: Floats, reporting: bool) -> None:
     middle = history[len(history) // 2][2]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.npz"
         save_ledger(middle, path)
         loaded = load_ledger(path, controller)
     _same_fields(middle, loaded, "{} does not survive its file")
-    resumed = list(_play(controller, prices, loaded, told))
+    resumed = list(_play(controller, prices, loaded, reporting))
     for (_, orders, _), (_, again, _) in zip(history[middle.t :], resumed, strict=True):
         _same_fields(orders, again, f"round {orders.t}: differs after a restart from a file")
 

@@ -89,8 +89,8 @@ def test_what_no_budget_reaches_cannot_be_told():
     rows = [*worlds(), *(a_row("poor", money, [0.1, 0.2] * 15) for money in MONEY)]
     (poor,) = (one for one in savings(rows) if (one.policy, one.budget) == ("poor", 20.0))
     assert (poor.money, poor.ends) == (None, (40.0, math.inf))
-    assert needed(poor) == ("cannot be told", "at least 200 %")
-    assert "for poor that cannot be told" in sentence(chosen_budget(savings(rows), 20.0))
+    assert needed(poor) == ("not known", "at least 200 %")
+    assert "for poor that is not known" in sentence(chosen_budget(savings(rows), 20.0))
 
 
 def test_a_wide_interval_is_not_a_number():

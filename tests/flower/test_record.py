@@ -22,7 +22,7 @@ def test_its_tables_are_the_simulators_and_each_round_is_a_line(tmp_path):
     for t in (1, 2, 3):
         world.play(t, evaluate_fn=judged)
         (run,) = (each for each in scan_runs(tmp_path)[0] if each.name == "run")
-        lines.append(run.state["told"])
+        lines.append(run.state["line"])
         assert (run.status, run.state["round"], run.rounds) == ("interrupted" if t < 3 else "finished", t, 3)
     assert lines[0].startswith("round 1 of 3: 3 of 3 answers")
     assert lines[0].endswith("accuracy 0.100")

@@ -36,7 +36,7 @@ def test_a_client_that_hid_what_it_admitted_is_believed_when_it_tells(tmp_path):
         charged = sum(row.charge for row in (*store.orders(), *store.corrections()))
         assert ledger.spent[0] == charged
     (event,) = world.events("corrected")
-    assert event.reason == f"{hidden} samples of round 1 that it had not told of, {hidden:g} in all"
+    assert event.reason == f"{hidden} samples of round 1 that it had not reported, {hidden:g} in all"
     world.play()
     world.audit()
     assert world.events("rejected", "quarantined") == []

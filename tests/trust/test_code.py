@@ -129,7 +129,7 @@ def test_a_foreign_folder_is_shown_without_its_code(foreign, planted, headgate):
 
 def test_resuming_a_folder_asks_for_its_code_by_name(foreign, planted, headgate):
     assert headgate("run", "--resume", "foreign", code=2)[1] == (
-        "error: foreign: prices.kind = planted_code:Price: is code from outside headgate that was not said to be trusted; "
+        "error: foreign: prices.kind = planted_code:Price: is code from outside headgate that is not trusted; "
         "if you trust it: headgate run --resume foreign --trust planted_code:Part --trust planted_code:Price\n"
     )
     one = headgate("run", "--resume", "foreign", "--trust", "planted_code:Price", code=2)[1]

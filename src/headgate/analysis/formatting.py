@@ -150,15 +150,15 @@ def prices_text(table: Any) -> str:
     """
     if not isinstance(table, Mapping):
         return ""
-    said = [str(table.get("kind", ""))]
+    parts = [str(table.get("kind", ""))]
     for key, value in sorted(table.items(), key=lambda each: isinstance(each[1], Mapping)):
         if isinstance(value, Mapping):
-            said.append(f"{key} ({prices_text(value)})")
+            parts.append(f"{key} ({prices_text(value)})")
         elif isinstance(value, list) and not any(isinstance(each, list | Mapping) for each in value):  # flat lists only
-            said.append(f"{key} {'/'.join(map(_value, value))}" if len(value) <= SHORT else f"{len(value)} {key}")
+            parts.append(f"{key} {'/'.join(map(_value, value))}" if len(value) <= SHORT else f"{len(value)} {key}")
         elif key != "kind" and value is not False and not isinstance(value, list):
-            said.append(str(key) if value is True else f"{key} {_value(value)}")
-    return shown(", ".join(said), 200)
+            parts.append(str(key) if value is True else f"{key} {_value(value)}")
+    return shown(", ".join(parts), 200)
 
 
 def _value(value: Any) -> str:

@@ -49,11 +49,11 @@ def holm(against: Mapping[Name, Difference | None]) -> dict[Name, Difference | N
 def conclusion(found: Sequence[Runs]) -> str:
     """Return a conclusion of a sentence or two for each data set and budget; empty if no round is complete."""
     by_data, by_budget = (len({getattr(one, key) for one in found}) > 1 for key in ("data", "budget"))
-    said = []
+    sentences = []
     for (data, budget), own in grouped(found, lambda one: (one.data, one.budget)).items():
         name = ", ".join([str(data)] * by_data + [f"budget {money(budget)}"] * by_budget)
-        said += [f"{name}: {text}" if name else text for text in [_conclusion(own)] if text]
-    return " ".join(said)
+        sentences += [f"{name}: {text}" if name else text for text in [_conclusion(own)] if text]
+    return " ".join(sentences)
 
 
 def _conclusion(found: Sequence[Runs]) -> str:
@@ -65,13 +65,13 @@ def _conclusion(found: Sequence[Runs]) -> str:
     if not all(one.finished for one in played):
         some = "" if all(one.begun.all() for one in played) else ", before all runs have begun"
         so_far = f"So far, in {min(one.complete for one in played)} of {max(one.rounds for one in played)} rounds{some}: "
-    said = [so_far + _best(ranked)]
+    sentences = [so_far + _best(ranked)]
     broken = grouped(ranked, lambda one: one.broken)
     named = [f"{listed([one.label for one in own])} ({which})" for which, own in broken.items() if which]
-    said += [f"Not ranked, because a limit was broken: {'; '.join(named)}. {HELD}"] * bool(named)
+    sentences += [f"Not ranked, because a limit was broken: {'; '.join(named)}. {HELD}"] * bool(named)
     if any(one.peak_excess is None for one in ranked):
-        said.append("What each client held was not recorded, so of memory nothing is known.")
-    return " ".join(said)
+        sentences.append("What each client held was not recorded, so of memory nothing is known.")
+    return " ".join(sentences)
 
 
 def _best(ranked: Sequence[Runs]) -> str:

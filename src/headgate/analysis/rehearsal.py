@@ -122,19 +122,19 @@ def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
 
 def plan_tables(experiment: Experiment, name: str, made: Plan) -> Sequence[RenderableType]:
     """Return a table of the planned settings and expectations, and a sentence on the limits, in red if one is broken."""
-    system, client, said = experiment.system, made.peak_client, plan_json(experiment, name, made)
+    system, client, numbers = experiment.system, made.peak_client, plan_json(experiment, name, made)
     units = {"K": " rounds", "rate": " samples a round"}
     lines = [
-        *((key, f"{said[key]:.6g}{units.get(key, '')}") for key in POINT if said[key] is not None),
+        *((key, f"{numbers[key]:.6g}{units.get(key, '')}") for key in POINT if numbers[key] is not None),
         ("expected spend", f"{made.spend:.2f} a round of a budget of {system.budget:g}"),
         ("most costly round", f"{made.peak_spend:,.2f}, {made.peak_spend / system.budget:.1f} times a round's budget"),
-        *((key.replace("_", " "), number(said[key])) for key in ("bound", "oracle_bound", "regret", *VIOLATIONS)),
+        *((key.replace("_", " "), number(numbers[key])) for key in ("bound", "oracle_bound", "regret", *VIOLATIONS)),
         ("peak buffer", f"{counted(made.peak_buffer, 'sample')} at client {client}, B_m = {system.buffer[client]}"),
     ]
     runs, rounds = made.rehearsal.price.shape
     title = f"{experiment.name}: {name} planned for {rounds} rounds, {runs} seeds rehearsed"
     kept = Text("Keeps the budget and every buffer in all rehearsed runs.")
-    limits = Text(said["warning"], style="bold red") if said["warning"] else kept
+    limits = Text(numbers["warning"], style="bold red") if numbers["warning"] else kept
     things: list[RenderableType] = [StackedTable(title, ("", ""), lines), limits]
     price = experiment.given.mean_price
     if (bought := system.budget * rounds / price) < system.memory:
@@ -148,11 +148,11 @@ def plan_tables(experiment: Experiment, name: str, made: Plan) -> Sequence[Rende
 
 def way_out_of_limits(summary: PolicySummary, policy: AdmissionPolicy) -> str:
     """Return which limit is broken, by how much, and the remedy; empty if both are kept."""
-    said = []
+    limits = []
     if summary.runs_over_budget:
         runs = f"{summary.runs_over_budget} of {summary.runs} {'run goes' if summary.runs == 1 else 'runs go'} over budget"
-        said.append(f"{runs}, the dearest spends {percent(summary.dearest_share, 1)} of it")
+        limits.append(f"{runs}, the dearest spends {percent(summary.dearest_share, 1)} of it")
     if (summary.peak_excess or 0) > 0:
-        said.append(f"a client holds up to {summary.peak_excess} more than its buffer")
+        limits.append(f"a client holds up to {summary.peak_excess} more than its buffer")
     way_out = 'take headgate, or set capacity = "buffer" and purse = true' if hasattr(policy, "purse") else "take headgate"
-    return f"{'; '.join(said)}: {way_out}." if said else ""
+    return f"{'; '.join(limits)}: {way_out}." if limits else ""

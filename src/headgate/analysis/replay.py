@@ -173,7 +173,7 @@ class ReplayResult(Displayed):
     def numbers(self) -> dict[str, Any]:
         """The numbers that `headgate replay --format json` prints."""
         totals = {"you": self.you, "as_much": self.as_much, "as_many": self.as_many, "cheapest": self.cheapest}
-        return {**totals, "capacity": self.capacity.tolist(), "said": self.sentence, "rounds": self.frame.to_dicts()}
+        return {**totals, "capacity": self.capacity.tolist(), "sentence": self.sentence, "rounds": self.frame.to_dicts()}
 
     @property
     def sentence(self) -> str:
@@ -183,15 +183,15 @@ class ReplayResult(Displayed):
         if np.nanmin(self.purchases.price) == np.nanmax(self.purchases.price):
             return f"{paid} The price never changed, so there was nothing to save."
         if many is None or self.cheapest is None:
-            said = f"headgate would have bought {much.samples:,} for {self._money(much.paid)}"
-            return f"{paid} {said}; this capacity does not allow as many."
-        said = (
+            text = f"headgate would have bought {much.samples:,} for {self._money(much.paid)}"
+            return f"{paid} {text}; this capacity does not allow as many."
+        text = (
             f"{paid} headgate would have paid {self._money(many.paid)} ({percent(many.paid / you.paid)}) for as many, "
             f"or bought {much.samples:,} for as much; the cheapest possible was {self._money(self.cheapest)}."
         )
         if self.cheapest >= you.paid * (1 - ROUNDING):
-            return f"{said} With this capacity there was nothing to save; a larger one may be stated."
-        return f"{said} Your own purchases were cheaper." if many.paid > you.paid * (1 + ROUNDING) else said
+            return f"{text} With this capacity there was nothing to save; a larger one may be stated."
+        return f"{text} Your own purchases were cheaper." if many.paid > you.paid * (1 + ROUNDING) else text
 
     def _money(self, value: float) -> str:
         return money_in(self.currency, value)
@@ -342,7 +342,7 @@ class ShadowResult(Displayed):
     @property
     def numbers(self) -> dict[str, Any]:
         """The numbers that `headgate replay --shadow RECIPE --format json` prints."""
-        return {"said": self.sentence, "rounds": self.frame.to_dicts()}
+        return {"sentence": self.sentence, "rounds": self.frame.to_dicts()}
 
     def render(self) -> list[RenderableType]:
         """Return the sentence and a table of the latest rounds."""

@@ -53,7 +53,7 @@ def write_report(
         title = f"{about_these[0].path.parent.name}: policies at {len({one.budget for one in policies})} budgets"
     data = {
         "title": title,
-        "said": comparison.opened(saved) if saved else conclusion(policies),
+        "sentence": comparison.opened(saved) if saved else conclusion(policies),
         "warning": breakdown_note(runs),
         "runs": [{**about(run), "shown": run in about_these} for run in runs],
         "lines": [{"run": one.folder, "policy": one.policy, "name": one.label} for one in policies],

@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 """a row of a comparison: one policy at one budget"""
 RESAMPLES = 4000
 ROUNDING = 1e-12
-UNKNOWN = "cannot be told"
+UNKNOWN = "not known"
 WIDE = 0.6
 """the widest interval, as a share of the rival's money, with which a saving is still reported"""
 
@@ -203,7 +203,7 @@ def sentence(found: Sequence[Saving]) -> str:
     for one in found:
         money, share = needed(one)
         known = one.ends[1] < math.inf
-        needs.append(f"{one.policy} needs {money}, {share} of it" if known else f"for {one.policy} that {UNKNOWN}")
+        needs.append(f"{one.policy} needs {money}, {share} of it" if known else f"for {one.policy} that is {UNKNOWN}")
     return f"{reached}; {listed(needs)}."
 
 
@@ -215,7 +215,7 @@ def needed(one: Saving) -> tuple[str, str]:
     >>> needed(Saving("a", "b", "last", "", "", 20.0, 0.85, 20.0, None, (0.0, 5.0)))
     ('less than 5.0', 'less than 25 %')
     >>> needed(Saving("a", "b", "last", "", "", 20.0, 0.85, 20.0, None, (8.0, math.inf)))
-    ('cannot be told', 'at least 40 %')
+    ('not known', 'at least 40 %')
     """
     low, high = (end / one.rival_money for end in one.ends)
     if one.money is not None and one.share is not None:

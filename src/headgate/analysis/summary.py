@@ -147,12 +147,12 @@ def _mean(values: Floats) -> float | None:
 
 def breakdown_note(runs: Sequence[RunFolder]) -> str:
     """Return a note on runs whose model diverged or ended no better than guessing; empty if there are none."""
-    said = []
+    notes = []
     for run in runs:
         for what, found in (("diverged", run.state["diverged"]), ("no better than guessing", run.state.get("guessing", []))):
             by_policy = Counter(one["policy"] for one in found)
-            said += [f"{count} of {policy} {what}" for policy, count in by_policy.items()]
-    return f"Runs that broke down: {', '.join(said)}." if said else ""
+            notes += [f"{count} of {policy} {what}" for policy, count in by_policy.items()]
+    return f"Runs that broke down: {', '.join(notes)}." if notes else ""
 
 
 def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> dict[str, str]:

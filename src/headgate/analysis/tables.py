@@ -120,8 +120,8 @@ def list_tables(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 def _state(row: dict[str, Any]) -> str:
     """Return the state of a run as text, with its progress if it is not finished, and what went wrong."""
-    said = row["state"] if row["state"] == "finished" else f"{row['state']} {row['round']}/{row['rounds']}"
-    return said + (f", {row['lost']} lost" if row["lost"] else "") + (", unreadable" if row["problem"] else "")
+    state = row["state"] if row["state"] == "finished" else f"{row['state']} {row['round']}/{row['rounds']}"
+    return state + (f", {row['lost']} lost" if row["lost"] else "") + (", unreadable" if row["problem"] else "")
 
 
 def about(run: RunFolder) -> dict[str, Any]:

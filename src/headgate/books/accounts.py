@@ -294,8 +294,8 @@ class Accounts:
         answered = [answer for answer in answers if answer.receipt or answer.offence or answer.ahead]
         ahead = [answer.ahead for answer in answered if answer.ahead]
         if 2 * len(ahead) > len(answered):
-            said = f"{len(ahead)} of {len(answered)} clients that answer have done orders up to round {max(ahead)}"
-            raise LedgerError(f"{self.store.path}: is an old copy: {said}, it knows {self.t}; put the newest one in its place")
+            why = f"{len(ahead)} of {len(answered)} clients that answer have done orders up to round {max(ahead)}"
+            raise LedgerError(f"{self.store.path}: is an old copy: {why}, it knows {self.t}; put the newest one in its place")
 
     def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int, losses: Losses | None = None) -> "Settlement":
         """Compute the settlement of a round from its answers and the `losses` that clients report. Change nothing."""
@@ -373,7 +373,7 @@ def _late(t: int, closes: Closings) -> Iterable[Event]:
         if row.round < t and row.admitted:
             yield Event(t, row.client, "late", f"{row.admitted} samples of round {row.round}, {row.charge:g} in all")
     for row in closes.corrected:
-        what = f"{row.admitted} samples of round {row.round} that it had not told of, {row.charge:g} in all"
+        what = f"{row.admitted} samples of round {row.round} that it had not reported, {row.charge:g} in all"
         yield Event(t, row.client, "corrected", what)
 
 
@@ -386,10 +386,10 @@ def closings(
     `past` are closed orders of the rounds in the report, and `lasts` the positions up to which they went. Samples beyond
     those known are charged now, at the price of their order; charges are never taken back.
     """
-    said = dict(zip(receipt.rounds, receipt.admitted, strict=True))
+    reported = dict(zip(receipt.rounds, receipt.admitted, strict=True))
     before, more, position = 0, dict[int, int](), receipt.position - sum(receipt.admitted)
-    for t in sorted(said.keys() | unheard.keys()):
-        row, admitted = unheard.get(t) or past.get(t), said.get(t, 0)
+    for t in sorted(reported.keys() | unheard.keys()):
+        row, admitted = unheard.get(t) or past.get(t), reported.get(t, 0)
         known = (row.admitted or 0) if row is not None else 0
         ordered = 0 if row is None else row.ordered
         # an order states a position, so samples admitted since the last answer count towards it
@@ -402,10 +402,10 @@ def closings(
             more[t] = admitted - known
     if receipt.position != order.known + before:
         raise DataError(f"has ever admitted {receipt.position} samples, by its answers {order.known + before}")
-    closed = [row._replace(admitted=said.get(t, 0), learned=receipt.round) for t, row in sorted(unheard.items())]
+    closed = [row._replace(admitted=reported.get(t, 0), learned=receipt.round) for t, row in sorted(unheard.items())]
     owed, corrected = before - sum(row.admitted or 0 for row in closed), list[Ordered]()
     if owed < 0:
-        raise DataError(f"takes back {-owed} samples that it told of before")
+        raise DataError(f"takes back {-owed} samples that it reported before")
     for t, most in sorted(more.items()):  # assign the missing samples to the oldest orders first
         count, row = min(most, owed), past[t]
         owed -= count
@@ -443,7 +443,7 @@ def replay(store: LedgerStore, controller: Controller) -> tuple[Controller, Ledg
         if row.learned is not None:
             learned.setdefault(row.learned, []).append(row)
     policy = controller.policy
-    told = store.losses(3 if policy.selection and policy.selection.listens else 2) if policy.hears else {}
+    heard = store.losses(3 if policy.selection and policy.selection.listens else 2) if policy.hears else {}
     amendments = store.amendments()
     for past in store.rounds():
         while amendments and amendments[0].round <= ledger.t:
@@ -452,7 +452,7 @@ def replay(store: LedgerStore, controller: Controller) -> tuple[Controller, Ledg
             raise LedgerError(f"round {ledger.t + 1}: is missing in {store.path}")
         decision = decided(controller, ledger, past.price, past.reserved, past.supply)
         check_orders(decision, sent.get(past.round, []))
-        report = report_of(decision, learned.get(past.round, []), told.get(past.round))
+        report = report_of(decision, learned.get(past.round, []), heard.get(past.round))
         ledger = controller.post(ledger, decision, report)
         for name, live, recorded in (("Z", float(ledger.debt[0]), past.debt), ("spend", float(ledger.spent[0]), past.spent)):
             if live != recorded:

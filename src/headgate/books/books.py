@@ -191,14 +191,14 @@ class Books:
         now = self._begun()
         if reports is None:
             reports = {row.client: row.ordered for row in self._store.orders(now.t)}
-        told = {client: each if isinstance(each, Delivery) else Delivery(each) for client, each in sorted(reports.items())}
+        given = {client: each if isinstance(each, Delivery) else Delivery(each) for client, each in sorted(reports.items())}
         try:
-            answers = [self._judged(now, client, each) for client, each in told.items()]
+            answers = [self._judged(now, client, each) for client, each in given.items()]
         except LedgerError as error:
             raise LedgerError(f"{error}; nothing was settled") from None
         answers += [Answer(client, reason=why, offence=True) for client, why in refused.items()]
         done = self._accounts.settled(now, answers, offences=NEVER)
-        keys = [(now.t, client, key) for client, each in told.items() for key in each.keys]
+        keys = [(now.t, client, key) for client, each in given.items() for key in each.keys]
         self._accounts.commit(done, ("", ""), {}, None, keys=keys)
         self._now = None
 
@@ -225,35 +225,35 @@ class Books:
             raise SettingError("settle: no round was begun")
         return self._now
 
-    def _judged(self, now: OpenRound, client: int, told: Delivery) -> Answer:
+    def _judged(self, now: OpenRound, client: int, delivery: Delivery) -> Answer:
         if client in self._accounts.left or not 0 <= client < self.system.clients:
             raise LedgerError(f"round {now.t}: client {client}: has left or is none")
         try:
-            return self._accounts.judge(now, self._accounts.order(now, client), self._receipt(now, client, told))
+            return self._accounts.judge(now, self._accounts.order(now, client), self._receipt(now, client, delivery))
         except DataError as error:
             raise LedgerError(f"round {now.t}: client {client}: {error}") from None
 
-    def _receipt(self, now: OpenRound, client: int, told: Delivery) -> Receipt:
-        if told.keys and len(told.keys) != told.admitted:
-            raise DataError(f"{len(told.keys)} keys for {told.admitted} samples")
-        said = {**told.earlier, now.t: told.admitted}
-        known = self._store.closed(client, said)  # repeated reports, as after a kill right after settling
-        admitted = sum(said.values()) - sum(row.admitted or 0 for row in known.values())
-        held = now.expected(client, admitted) - told.erased
+    def _receipt(self, now: OpenRound, client: int, delivery: Delivery) -> Receipt:
+        if delivery.keys and len(delivery.keys) != delivery.admitted:
+            raise DataError(f"{len(delivery.keys)} keys for {delivery.admitted} samples")
+        reported = {**delivery.earlier, now.t: delivery.admitted}
+        known = self._store.closed(client, reported)  # repeated reports, as after a kill right after settling
+        admitted = sum(reported.values()) - sum(row.admitted or 0 for row in known.values())
+        held = now.expected(client, admitted) - delivery.erased
         if held < 0:
-            raise DataError(f"erased {told.erased} samples, more than it was to hold")
+            raise DataError(f"erased {delivery.erased} samples, more than it was to hold")
         return Receipt(
             experiment=self._store.experiment,
             round=now.t,
             client=client,
-            rounds=tuple(sorted(said)),
-            admitted=tuple(said[t] for t in sorted(said)),
+            rounds=tuple(sorted(reported)),
+            admitted=tuple(reported[t] for t in sorted(reported)),
             position=now.known(client) + admitted,
             occupancy=held,
             n=held,
             trained=False,
             note="",
-            withdrawn=told.erased,
+            withdrawn=delivery.erased,
             **dict.fromkeys(("lost", "distinct", "uses", "squares"), 0),
         )
 

@@ -86,8 +86,8 @@ class AmendmentRow(NamedTuple):
     def stated(self) -> str:
         """Return the change in one line, as in `money 500`."""
         own = changed(self.change).items()
-        said = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in own)
-        return said if self.order is None else f"{said} of round {self.order[0]}, client {self.order[1]}"
+        text = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in own)
+        return text if self.order is None else f"{text} of round {self.order[0]}, client {self.order[1]}"
 
 
 class Event(NamedTuple):
@@ -389,9 +389,9 @@ class LedgerStore(Durable):
     def losses(self, each: int = 2) -> dict[int, Losses]:
         """Return the losses that clients reported in each round, `each` numbers for every client."""
         rows = self._db.execute("SELECT round, losses FROM losses").fetchall()
-        if any(len(told) % (8 * each) for _, told in rows):
+        if any(len(content) % (8 * each) for _, content in rows):
             raise LedgerError(f"{self.path}: losses of a round are not {each} for each client; it is damaged")
-        return {t: Losses(*np.frombuffer(told).reshape(each, 1, -1)) for t, told in rows}
+        return {t: Losses(*np.frombuffer(content).reshape(each, 1, -1)) for t, content in rows}
 
     def quarantined(self) -> set[int]:
         return {client for (client,) in self._db.execute("SELECT client FROM clients WHERE quarantined = 1")}

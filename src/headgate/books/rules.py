@@ -58,15 +58,15 @@ def choice_of(order: Order, own: Collection[type] = ()) -> StatedChoice | None:
     """Return the choice that an order states; None: the client buys the next samples."""
     if not order.choice:
         return None
-    said = _object("order.choice", order.choice)
-    if said.keys() != {"rule", "window", "keep"} or not isinstance(said["rule"], dict):
+    fields = _object("order.choice", order.choice)
+    if fields.keys() != {"rule", "window", "keep"} or not isinstance(fields["rule"], dict):
         raise DataError("order.choice: must be a JSON object with rule, window and keep")
     for key, least, most in (("window", 1, LONGEST), ("keep", 0, SAMPLES)):
-        if type(said[key]) is not int or not least <= said[key] <= most:
+        if type(fields[key]) is not int or not least <= fields[key] <= most:
             raise DataError(f"order.choice: {key} must be a whole number, {least} to {most:,}")
-    rule: Selection = _named(SELECTION, str(said["rule"].pop("kind", "")), said["rule"], "order.choice.rule", own)
+    rule: Selection = _named(SELECTION, str(fields["rule"].pop("kind", "")), fields["rule"], "order.choice.rule", own)
     rule.check()
-    return StatedChoice(rule, said["window"], said["keep"])
+    return StatedChoice(rule, fields["window"], fields["keep"])
 
 
 def _named(slot: Slot, kind: str, settings: Mapping[str, Any], where: str, own: Collection[type]) -> Any:
@@ -80,9 +80,9 @@ def _named(slot: Slot, kind: str, settings: Mapping[str, Any], where: str, own: 
 
 def _object(name: str, text: str) -> dict[str, Any]:
     try:
-        said = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        value = None
+    if not isinstance(value, dict):
         raise DataError(f"{name} = {text[:60]}: must be a JSON object")
-    return said
+    return value

@@ -84,10 +84,10 @@ def statement(store: LedgerStore) -> Statement:
         charged = _exact(row.price) * max(delivered - row.free, 0)
         change = adjusted.get(own, Decimal(0))
         free = min(row.free, delivered)
-        told = " ".join(keys.get(own, ()))
+        key_list = " ".join(keys.get(own, ()))
         lines.append(
             OrderLine(*own, begun[row.round], currency, _exact(row.price), row.ordered, delivered, free, charged, change,
-                 charged + change, row.learned, told)
+                 charged + change, row.learned, key_list)
         )  # fmt: skip
     loose = sum((_exact(each.change.adjust) for each in amendments if each.order is None), Decimal(0))
     settled, spent = store.settled, sum((line.paid for line in lines), loose)

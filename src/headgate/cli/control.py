@@ -235,17 +235,17 @@ def compare(
     say(f"report: {found.report}", error=format_ is Format.json)
 
 
-def _budgets(said: str | None, own: float) -> list[float]:
+def _budgets(stated: str | None, own: float) -> list[float]:
     from headgate.api import SHARES
 
-    if said is None:
+    if stated is None:
         return [round(share * own, 6) for share in SHARES]
     try:
-        money = [float(each) for each in said.split(",")]
+        money = [float(each) for each in stated.split(",")]
     except ValueError:
-        raise SettingError(f"--budgets {said}: must be numbers with commas between them, as in 20,40,55") from None
+        raise SettingError(f"--budgets {stated}: must be numbers with commas between them, as in 20,40,55") from None
     if len(set(money)) < len(money):
-        raise SettingError(f"--budgets {said}: names a budget twice")
+        raise SettingError(f"--budgets {stated}: names a budget twice")
     return money
 
 

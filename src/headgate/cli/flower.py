@@ -223,14 +223,14 @@ def clients(
             if not store.lift(client):
                 raise SettingError(f"client {client}: is not in quarantine in {folder}")
         there = {node.client: node.node for node in sorted(store.nodes(), key=lambda node: node.since)}
-        said = [event for event in store.events() if event.kind in OFFENCES]
+        offences = [event for event in store.events() if event.kind in OFFENCES]
         rows = [{"node": there.get(client), **each._asdict()} for client, each in sorted(store.clients().items())]
     if format_ is Format.json:
-        print_json({"clients": rows, "offences": [event._asdict() for event in said]})
+        print_json({"clients": rows, "offences": [event._asdict() for event in offences]})
         return
     columns = ("client", "node", "heard", "offences", "quarantined", "lost", "withdrawn", "erased")
     show(StackedTable("Clients", columns, [[str(row[name]) for name in columns] for row in rows]))
-    for event in said[-LISTED:]:
+    for event in offences[-LISTED:]:
         show(Text(one_line(f"round {event.round}, client {event.client}: {event.kind}: {event.reason}")))
 
 

@@ -75,11 +75,11 @@ def run(
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = {name: context.params[name] for name, source in sources.items() if source and source.name != "DEFAULT"}
     for name, value in given.items():  # refuse options that would have no effect
-        said = f"{OPTIONS.get(name, f'--{name}')} {' '.join(value) if isinstance(value, list | tuple) else value}"
+        option = f"{OPTIONS.get(name, f'--{name}')} {' '.join(value) if isinstance(value, list | tuple) else value}"
         if resume is not None and name in ("recipe", "rounds", "seeds", "policies", "set_", "executor", "out"):
-            raise SettingError(f"{said}: not with --resume {resume}, which goes on with what was begun")
+            raise SettingError(f"{option}: not with --resume {resume}, which goes on with what was begun")
         if name == "trust" and resume is None:
-            raise SettingError(f"{said}: only with --resume; a recipe of your own needs no trust")
+            raise SettingError(f"{option}: only with --resume; a recipe of your own needs no trust")
     show = Show.none if quiet and show is Show.bar else show
     watch = None
     if track or show is Show.json:

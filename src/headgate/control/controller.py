@@ -312,17 +312,17 @@ class Controller:
         """Return the policy's request and memory, or raise SettingError if their shapes or values are invalid."""
         name = type(self.policy).__name__
         try:
-            said = self.policy.admit(view, memory)
+            answer = self.policy.admit(view, memory)
         except SettingError as error:
             raise SettingError(f"round {view.t}: {name}: {error}") from None
         except Exception as error:
             error.add_note(f"in round {view.t}, in {name}.admit: arrays of view and memory hold all {self.runs} runs")
             raise
-        if not (isinstance(said, tuple) and len(said) == 2 and isinstance(said[0], AdmissionRequest)):
+        if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], AdmissionRequest)):
             raise SettingError(
-                f"round {view.t}: {name}.admit must return an AdmissionRequest and the memory, returned {_kinds(said)}"
+                f"round {view.t}: {name}.admit must return an AdmissionRequest and the memory, returned {_kinds(answer)}"
             )
-        ask, after = said
+        ask, after = answer
         total = np.asarray(ask.total, dtype=np.float64)
         if total.shape != (self.runs,):
             raise SettingError(f"round {view.t}: {name} asked for an array of {total.shape}; needs one total for each run")
@@ -356,8 +356,8 @@ class Controller:
         fits = admitted.shape == orders.admitted.shape and admitted.dtype.kind == "i"
         _need(fits, orders, "the report must hold one whole number per run and client")
         for r, m in np.argwhere((admitted < 0) | (admitted > orders.admitted))[:1]:
-            said, ordered = admitted[r, m], orders.admitted[r, m]
-            _need(False, orders, f"client {m} reports {said} admitted samples where {ordered} were ordered")
+            reported, ordered = admitted[r, m], orders.admitted[r, m]
+            _need(False, orders, f"client {m} reports {reported} admitted samples where {ordered} were ordered")
         return admitted
 
     def _losses(self, report: Report, orders: Orders) -> Losses | None:
@@ -367,13 +367,13 @@ class Controller:
             _need(fine, orders, "losses must be one for each run and client, finite and 0 or more, or not a number")
         return losses
 
-    def kept(self, told: Losses | None) -> Losses | None:
+    def kept(self, losses: Losses | None) -> Losses | None:
         """Return the reported losses that the policy and its selection use, or None if neither listens."""
-        if told is None or not self.policy.hears:
+        if losses is None or not self.policy.hears:
             return None
         rule = self.policy.selection
-        heard = told.arrays if rule is not None and rule.listens else told[:2]
-        return Losses(*(np.asarray(each, dtype=np.float64) for each in heard))
+        used = losses.arrays if rule is not None and rule.listens else losses[:2]
+        return Losses(*(np.asarray(each, dtype=np.float64) for each in used))
 
     def _late(self, report: Report, orders: Orders) -> tuple[Ints | None, Floats | None]:
         if report.late is None and report.late_charge is None:
@@ -416,6 +416,6 @@ def _checked_memory(where: str, memory: object, before: Arrays | None = None) ->
     return memory
 
 
-def _kinds(said: object) -> str:
+def _kinds(answer: object) -> str:
     """Return the names of the types of what was returned, for example "ndarray and dict"."""
-    return " and ".join(type(each).__name__ for each in (said if type(said) is tuple else (said,)))
+    return " and ".join(type(each).__name__ for each in (answer if type(answer) is tuple else (answer,)))

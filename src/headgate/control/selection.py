@@ -133,11 +133,11 @@ class Adaptive(ByMargin):
     def heard(self, ledger: Ledger) -> Arrays:
         state, right, heard, ever = (ledger.memory[name] for name in self.start(1))
         if ledger.losses is not None and ledger.losses.right is not None and ledger.t > 1:
-            told = np.isfinite(ledger.losses.right)
-            judged = told & ~((state == TRIAL)[:, None] & self._tried(ledger))
+            reported = np.isfinite(ledger.losses.right)
+            judged = reported & ~((state == TRIAL)[:, None] & self._tried(ledger))
             many = judged.sum(axis=-1)
             share = np.where(judged, ledger.losses.right, 0.0).sum(axis=-1) / np.maximum(many, 1)
-            bought = np.rint((ledger.ever - ever) * many / np.maximum(told.sum(axis=-1), 1)).astype(np.int64)
+            bought = np.rint((ledger.ever - ever) * many / np.maximum(reported.sum(axis=-1), 1)).astype(np.int64)
             new = np.maximum(bought, many)  # if labels come late, reports include those of other rounds
             right = right + new / np.maximum(new + np.minimum(heard, LATEST), 1) * (share - right)
             heard = heard + new

@@ -91,9 +91,9 @@ def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, searc
     raw = sections.get(name, {"kind": name} if name in POLICY.kinds else None)
     if raw is None:
         known = [*sections, *POLICY.kinds]
-        said = shown(name)
-        own = f'; a section [policies.NAME] with kind = "{said}" names your own' if OUTSIDE.fullmatch(name) else ""
-        raise SettingError(f"policy {said}: no section [policies.{said}] and no such kind{nearest(name, known)}{own}")
+        short = shown(name)
+        own = f'; a section [policies.NAME] with kind = "{short}" names your own' if OUTSIDE.fullmatch(name) else ""
+        raise SettingError(f"policy {short}: no section [policies.{short}] and no such kind{nearest(name, known)}{own}")
     require(isinstance(raw, Mapping), f"policies.{shown(name)}", raw, "a section")
     table: dict[str, Any] = {"kind": name, **raw}
     if str(table["kind"]).startswith(IN_PROCESS):

@@ -206,10 +206,10 @@ class Experiment:
             except Unnamed as error:
                 unnamed[key] = str(error)
                 part = part.policy if isinstance(part, Held) else part
-                said: dict[str, Any] = {"kind": f"{IN_PROCESS}{type(part).__qualname__}"}
+                written: dict[str, Any] = {"kind": f"{IN_PROCESS}{type(part).__qualname__}"}
                 with suppress(Unnamed):  # state the settings if possible, so that others differ
-                    said |= settings_of(part)
-                return said
+                    written |= settings_of(part)
+                return written
 
         run: dict[str, Any] = {"rounds": self.rounds, "seeds": len(self.seeds), "first_seed": int(self.seeds[0])}
         run["policies"] = list(self.policies)

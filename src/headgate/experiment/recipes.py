@@ -43,8 +43,8 @@ def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, 
         return str(recipe), _on_base(parse_toml(text, f"recipe {recipe}")), None
     path = Path(recipe)
     if path.suffix != ".toml":
-        said = shown(recipe)
-        raise SettingError(f"recipe {said}: no such recipe{nearest(said, recipe_names())}; a file must end in .toml")
+        named = shown(recipe)
+        raise SettingError(f"recipe {named}: no such recipe{nearest(named, recipe_names())}; a file must end in .toml")
     folder = path.parent.resolve()
     return path.stem, _on_base(_read_file(path), folder), folder
 
@@ -124,12 +124,12 @@ def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
     """Set a key of nested tables and create missing tables. A new `kind` removes the keys that only the old kind has."""
     table = raw
     for part in parts[:-1]:
-        said = table.setdefault(part, {})
-        if isinstance(said, str) and part in ("rule", "partition", "stream", "changes"):
-            said = table[part] = {"kind": said}
-        if not isinstance(said, dict):
+        inner = table.setdefault(part, {})
+        if isinstance(inner, str) and part in ("rule", "partition", "stream", "changes"):
+            inner = table[part] = {"kind": inner}
+        if not isinstance(inner, dict):
             raise SettingError(f"{shown('.'.join(parts))}: {shown(part)} is not a section")
-        table = said
+        table = inner
     if parts[-1] == "kind" and parts[0] in SLOTS and len(parts) > 1:
         kinds, before = SLOTS[parts[0]].kinds, table.get("kind", parts[-2])
         if isinstance(before, str) and isinstance(value, str) and before in kinds and value in kinds:

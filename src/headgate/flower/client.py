@@ -186,5 +186,5 @@ def open_store(context: Context, folder: Path | str | None, rules: Collection[ty
 
 
 def _keeps(context: Context) -> bool:
-    said = context.node_config.get("headgate-keep", os.environ.get(KEEP_VARIABLE, ""))
-    return str(said).lower() in ("1", "true", "yes")
+    setting = context.node_config.get("headgate-keep", os.environ.get(KEEP_VARIABLE, ""))
+    return str(setting).lower() in ("1", "true", "yes")

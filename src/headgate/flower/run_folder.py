@@ -102,7 +102,7 @@ class RunRecord:
             diverged=[],
             guessing=[],
             discipline=self.discipline,
-            told=self._line,
+            line=self._line,
             **self.store.refusals(),
         )
 

@@ -136,8 +136,8 @@ class ConceptSchedule:
         each = [np.asarray(self.changes.at(seed, t, self.clients)) for seed in self.seeds]
         for found in each:
             if found.shape != self.clients.shape or found.dtype.kind not in "iu":
-                said = f"must return a whole number for each client in round {t}, returned {found.dtype}"
-                raise SettingError(f"data.changes: {said}")
+                problem = f"must return a whole number for each client in round {t}, returned {found.dtype}"
+                raise SettingError(f"data.changes: {problem}")
             if found.min() < 0 or found.max() >= self.concepts:
                 wrong = found[(found < 0) | (found >= self.concepts)][0]
                 raise SettingError(f"data.changes: concept {wrong} in round {t}; data.concepts has 0 to {self.concepts - 1}")

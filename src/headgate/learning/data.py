@@ -85,8 +85,8 @@ class TableFile(DataSource):
 
     def __post_init__(self) -> None:
         for name in ("file", "test_file"):
-            if (said := getattr(self, name)) is not None:
-                require(said.endswith(TABLES), name, said, f"a name that ends in {', '.join(TABLES)}")
+            if (name_of_file := getattr(self, name)) is not None:
+                require(name_of_file.endswith(TABLES), name, name_of_file, f"a name that ends in {', '.join(TABLES)}")
         if self.test is not None:
             inside_unit("test", self.test)
         if self.test is not None and self.test_file is not None:
@@ -171,9 +171,9 @@ class Data:
         return dataset_of(self.kind, call_outside("data.kind", self.kind, self.source.load))
 
     def table(self) -> dict[str, Any]:
-        said = settings_of(self)
+        settings = settings_of(self)
         plain = {own.name: own.default for own in fields(self)}
-        told = {name: value for name, value in said.items() if name not in BOUGHT or value not in (plain[name], [])}
-        if len(said["stream"]) == 1:
-            told["stream"] = said["stream"]["kind"]
-        return {**told.pop("source"), **told}
+        written = {name: value for name, value in settings.items() if name not in BOUGHT or value not in (plain[name], [])}
+        if len(settings["stream"]) == 1:
+            written["stream"] = settings["stream"]["kind"]
+        return {**written.pop("source"), **written}

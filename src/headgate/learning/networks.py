@@ -191,11 +191,11 @@ def last_layer(model: nn.Module, shape: Shape) -> nn.Linear | None:
     with torch.no_grad():
         hooks = [layer.register_forward_hook(note) for layer in model.modules() if type(layer) is nn.Linear]
         try:
-            said = model(torch.zeros(1, *shape, dtype=first.dtype, device=first.device))
+            logits = model(torch.zeros(1, *shape, dtype=first.dtype, device=first.device))
         finally:
             for hook in hooks:
                 hook.remove()
-    last = [layer for layer, answer in answers if answer is said]
+    last = [layer for layer, answer in answers if answer is logits]
     asked_once = len(last) == 1 and sum(layer is last[0] for layer, _ in answers) == 1
     return last[0] if asked_once and isinstance(last[0], nn.Linear) else None
 
@@ -209,11 +209,11 @@ def with_features(layer: nn.Linear, answer: Callable[[], Tensor]) -> tuple[Tenso
 
     hook = layer.register_forward_pre_hook(note)
     try:
-        said = answer()
+        logits = answer()
     finally:
         hook.remove()
     features = went_in[-1]
-    return said, features if layer.bias is None else torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+    return logits, features if layer.bias is None else torch.cat([features, features.new_ones(len(features), 1)], dim=1)
 
 
 Tensors = list[Tensor] | tuple[Tensor, ...]

@@ -120,8 +120,8 @@ def _numbers(path: Path, frame: pl.DataFrame) -> NDArray[np.float64]:
             odd = frame[name].str.strip_chars().cast(pl.Float64, strict=False).is_null() & frame[name].is_not_null()
             if odd.any():
                 row = int(odd.arg_max() or 0)
-                said = f'holds text ("{shown(frame[name][row])}" in row {row + 1})'
-                raise DataError(f"{called} {said}; make numbers of it, or name the columns to learn from: features = [...]")
+                problem = f'holds text ("{shown(frame[name][row])}" in row {row + 1})'
+                raise DataError(f"{called} {problem}; make numbers of it, or name the columns to learn from: features = [...]")
         elif not kind.is_numeric() and kind != pl.Boolean:
             raise DataError(f"{called} holds {shown(kind)}, no numbers; name the columns to learn from: features = [...]")
     return frame.with_columns(pl.col(pl.String).str.strip_chars()).select(pl.all().cast(pl.Float64)).to_numpy()
@@ -141,8 +141,8 @@ def _npz(path: Path, content: bytes, label: str, features: tuple[str, ...] | Non
             raise DataError(f'{path}: needs one array beside "{shown(label)}", has {many}; name it: features = ["x"]')
         samples, labels = (np.asarray(archive[name]) for name in (found[0], label))
     if labels.ndim != 1 or not samples.ndim or len(samples) != len(labels) or not labels.size:
-        said = f'"{shown(found[0])}" is {samples.shape}, "{shown(label)}" {labels.shape}'
-        raise DataError(f"{path}: {said}; must be (N, d) or images, and (N,) with a label for each")
+        shapes = f'"{shown(found[0])}" is {samples.shape}, "{shown(label)}" {labels.shape}'
+        raise DataError(f"{path}: {shapes}; must be (N, d) or images, and (N,) with a label for each")
     samples = samples.reshape(len(samples), 1) if samples.ndim == 1 else samples
     if samples.ndim == 2:
         _check_size(path, *samples.shape)
@@ -191,8 +191,8 @@ def _numbered(path: Path, label: str, rows: _Rows, classes: list[Any]) -> Labels
     numbers = own.replace_strict(classes, range(len(classes)), default=None, return_dtype=pl.Int64)
     if numbers.null_count():
         row = int(numbers.is_null().arg_max() or 0)
-        said = f'"{shown(rows.labels[row])}" in row {row + 1} of column "{shown(label)}"'
-        raise DataError(f"{path}: {said} is a label that no training row has")
+        place = f'"{shown(rows.labels[row])}" in row {row + 1} of column "{shown(label)}"'
+        raise DataError(f"{path}: {place} is a label that no training row has")
     return np.array(numbers.to_numpy(), np.int64)
 
 

@@ -193,9 +193,9 @@ class Watching(ExitStack):
             if len(together) == len(run.seeds):
                 seeds = waiting.pop(key).values()
                 names = [name for name in row if name not in ("policy", "seed", "t")]
-                told = {name: [each[name] for each in seeds if each[name] is not None] for name in names}
+                measured = {name: [each[name] for each in seeds if each[name] is not None] for name in names}
                 for tracker in trackers:
-                    tracker.log(*key, {name: sum(values) / len(values) for name, values in told.items() if values})
+                    tracker.log(*key, {name: sum(values) / len(values) for name, values in measured.items() if values})
         if rows and self.say is not None:
             seen = [row["test_accuracy"] for row in rows if row["test_accuracy"] is not None]
             line = {

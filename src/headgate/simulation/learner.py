@@ -103,10 +103,10 @@ class Learner(ABC):
             one = self.scores(models, asked, np.zeros(1, np.int64), np.zeros(1, np.int64))
             return Scores(*(None if values is None else values[:0] for values in one))
         wanted = "features" in asked
-        said = [self._answers(models.theta[r : r + 1], rows[runs == r], wanted) for r in np.unique(runs).tolist()]
+        answers = [self._answers(models.theta[r : r + 1], rows[runs == r], wanted) for r in np.unique(runs).tolist()]
         back = np.argsort(np.argsort(runs, kind="stable"), kind="stable")
-        logits = self.read(self.arrays.concatenate([answer for answer, _ in said]))[back]
-        features = self.read(self.arrays.concatenate([inputs for _, inputs in said]))[back] if wanted else None
+        logits = self.read(self.arrays.concatenate([answer for answer, _ in answers]))[back]
+        features = self.read(self.arrays.concatenate([inputs for _, inputs in answers]))[back] if wanted else None
         return scores_of(asked, logits, self.dataset.train_labels[rows], features)
 
     @abstractmethod

@@ -151,7 +151,7 @@ class Evaluator:
     @native_kernels()
     def answers(self, theta: Tensor, images: Tensor, features: bool = False) -> tuple[Tensor, Tensor | None]:
         """Return the logits of one model (1, P) for images, (S, classes), and, with `features`, its last layer's inputs."""
-        said, went_in = [theta.new_empty(0, self.task.classes)], list[Tensor]()
+        outputs, went_in = [theta.new_empty(0, self.task.classes)], list[Tensor]()
         with torch.no_grad():
             models = self._models(theta)
             for start in range(0, len(images), EVALUATED):
@@ -163,8 +163,8 @@ class Evaluator:
                     went_in.append(inputs.to(theta.dtype))
                 else:
                     logits = next(self._logits(theta, models, some))[1].reshape(len(some), -1)
-                said.append(logits.to(theta.dtype))
-        return torch.cat(said), torch.cat(went_in) if went_in else None
+                outputs.append(logits.to(theta.dtype))
+        return torch.cat(outputs), torch.cat(went_in) if went_in else None
 
     @cached_property
     def last(self) -> nn.Linear | None:

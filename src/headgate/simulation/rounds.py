@@ -140,7 +140,7 @@ def _look_columns(of: "Simulation", now: Prepared) -> dict[str, list[Any]]:
     return {"looked": looked, "looks": paid}
 
 
-def client_rows(of: "Simulation", now: Prepared, told: Mapping[str, Losses]) -> list[dict[str, Any]]:
+def client_rows(of: "Simulation", now: Prepared, heard: Mapping[str, Losses]) -> list[dict[str, Any]]:
     """Return one row per run with what each client admitted and holds, was paid if prices differ between clients, and reported
     of its losses if they were computed; return no rows if there are more than FEW clients."""
     if of.experiment.system.clients > FEW:
@@ -153,7 +153,7 @@ def client_rows(of: "Simulation", now: Prepared, told: Mapping[str, Losses]) -> 
         for r, seed in enumerate(of.seeds):
             row = {"policy": name, "seed": int(seed), "t": now.t, "admitted": admitted[r].tolist(), "held": held[r].tolist()}
             row["paid"] = None if paid is None else paid[r].tolist()
-            if name in told:
-                row |= {f"{which}_loss": getattr(told[name], which)[r].tolist() for which in ("new", "held")}
+            if name in heard:
+                row |= {f"{which}_loss": getattr(heard[name], which)[r].tolist() for which in ("new", "held")}
             rows.append(row)
     return rows

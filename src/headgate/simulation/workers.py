@@ -226,10 +226,10 @@ def serve(connection: Connection) -> None:
         while True:
             question = json.loads(connection.recv_bytes())
             try:
-                told = answer(*question), "", ""
+                reply = answer(*question), "", ""
             except (Exception, KeyboardInterrupt) as error:
-                told = None, *_named(error)
-            connection.send_bytes(json.dumps(told).encode())
+                reply = None, *_named(error)
+            connection.send_bytes(json.dumps(reply).encode())
 
 
 def _named(error: BaseException) -> tuple[str, str]:

@@ -99,7 +99,7 @@ const unbroken = (text) => text.replaceAll(" ± ", "\u00a0±\u00a0").replaceAll(
 
 put(document.querySelector("main"),
   h("h1", null, data.title),
-  data.said && h("p", { class: "lede" }, unbroken(data.said)),
+  data.sentence && h("p", { class: "lede" }, unbroken(data.sentence)),
   data.money && moneySection(data.money),
   shown.map((run) => [shown.length > 1 && h("h2", { class: "run" }, run.name), h("p", { class: "status-line" }, stateOf(run)), facts(run)]),
   h("section", { "aria-labelledby": "results" }, h("h2", { id: "results" }, "Results"),

@@ -218,7 +218,7 @@ class Loopback(ExitStack):
 
 
 def _line(out: Path) -> str:
-    return str(read_object(out / STATE).get("told", "")) if (out / STATE).is_file() else ""
+    return str(read_object(out / STATE).get("line", "")) if (out / STATE).is_file() else ""
 
 
 def free_port() -> int:

@@ -107,9 +107,9 @@ def heard(view: View, memory: Arrays) -> tuple[Floats, Floats, Arrays]:
     if view.losses is None:
         return np.zeros(view.debt.shape), np.zeros(view.debt.shape), after
     new, places = view.losses.new, view.system.buffer
-    told = ~np.isnan(new)
-    weight = (told * places).sum(axis=-1)
-    loss = (np.where(told, np.minimum(new, LOUDEST), 0.0) * places).sum(axis=-1) / np.maximum(weight, 1)
+    reported = ~np.isnan(new)
+    weight = (reported * places).sum(axis=-1)
+    loss = (np.where(reported, np.minimum(new, LOUDEST), 0.0) * places).sum(axis=-1) / np.maximum(weight, 1)
     return loss, np.minimum(view.admitted - memory["heard_until"], weight).astype(np.float64), after
 
 
@@ -122,16 +122,16 @@ def observe(view: View, memory: Arrays, settled: Bools) -> tuple[Arrays, Floats,
     ratio = np.divide(loss, usual, out=np.ones_like(loss), where=known)
     heard_of = np.where(known, count, 0.0)
     count, known = np.where(settled, count, 0.0), known & settled
-    told = count * MANY / (count + MANY)
+    counted = count * MANY / (count + MANY)
     scatter = (LEARNT * SCATTER + memory["scatter"]) / (LEARNT + memory["scatter_rounds"])
-    evidence = memory["evidence"] + np.where(known, told / scatter * (ratio * (1 - 1 / RISE) - np.log(RISE)), 0.0)
-    off = told * (np.minimum(ratio, RISE) - 1) ** 2
-    kept = samples * np.exp(-told / LASTING)
+    evidence = memory["evidence"] + np.where(known, counted / scatter * (ratio * (1 - 1 / RISE) - np.log(RISE)), 0.0)
+    off = counted * (np.minimum(ratio, RISE) - 1) ** 2
+    kept = samples * np.exp(-counted / LASTING)
     learnt = {
         "evidence": np.maximum(evidence, 0.0),
         "scatter": memory["scatter"] + np.where(known, off, 0.0),
         "scatter_rounds": memory["scatter_rounds"] + known,
-        "usual": np.divide(usual * kept + loss * told, kept + told, out=np.zeros_like(usual), where=kept + told > 0),
-        "usual_samples": kept + told,
+        "usual": np.divide(usual * kept + loss * counted, kept + counted, out=np.zeros_like(usual), where=kept + counted > 0),
+        "usual_samples": kept + counted,
     }
     return {**memory, **learnt}, ratio, heard_of

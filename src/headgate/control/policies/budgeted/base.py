@@ -71,8 +71,8 @@ class BudgetedPolicy(AdmissionPolicy):
 
     @np.errstate(over="ignore")  # at a price near zero the money buys infinitely many, which is right
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        said, memory = self.wanted(view, memory)
-        share, (runs, clients) = np.asarray(said, dtype=np.float64), view.kept_by_client.shape
+        wanted, memory = self.wanted(view, memory)
+        share, (runs, clients) = np.asarray(wanted, dtype=np.float64), view.kept_by_client.shape
         needed = dict.fromkeys([view.price.shape, (runs, clients)])
         if share.shape not in needed:
             shapes = " or ".join(map(str, needed))
