@@ -88,17 +88,17 @@ SELECTION = Slot("buying rule", selection.Selection, selection.KINDS)
 # make a part from a table
 
 
-def make(slot: Slot, described: Any, where: str, search: Search = OWN, usual: str | None = None) -> Any:
-    """Make the part that `described` describes: a kind, a table with `kind`, or the part itself.
+def make(slot: Slot, description: Any, where: str, search: Search = OWN, usual: str | None = None) -> Any:
+    """Make the part of this `description`: a kind, a table with `kind`, or the part itself.
 
     `where` is its key in the recipe; `usual` is the kind if the table does not name one.
     """
-    if isinstance(described, slot.base):
-        return described
-    if isinstance(described, str):
-        described = {"kind": described}
-    require(isinstance(described, Mapping), where, described, f"a {slot.name}: its kind, or a section with `kind`")
-    kind, settings = described.get("kind", usual), {key: value for key, value in described.items() if key != "kind"}
+    if isinstance(description, slot.base):
+        return description
+    if isinstance(description, str):
+        description = {"kind": description}
+    require(isinstance(description, Mapping), where, description, f"a {slot.name}: its kind, or a section with `kind`")
+    kind, settings = description.get("kind", usual), {key: value for key, value in description.items() if key != "kind"}
     if isinstance(kind, str) and kind in slot.kinds:
         return fill(slot.kinds[kind], settings, where, search)
     if not isinstance(kind, str) or ":" not in kind:
