@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from re import sub
 from typing import Any
@@ -22,7 +23,7 @@ from headgate.records.reader import RunFolder
 from studies.pages import SAID, StudyContent, compact, read_numbers, runs_of, wrapped_bullets
 from studies.paper.batches import NAMES, RELEASED, WHOLE, WRITTEN, about, batches
 from studies.paper.claims import ClaimRow, finding_of, judge_all, row_to_json
-from studies.paper.outcomes import curves_csv, policy_numbers, read_control, sides_of
+from studies.paper.outcomes import CURVES, curve_rows, policy_numbers, read_control, sides_of
 from studies.paper.theory_claims import THEORY, Findings, rules_id, theory_rows
 from studies.paper.verdicts import NOT_RUN, Finding
 from studies.theory.rates import AtHorizon, Fit, MeasuredRates, draw_rates, fit_lines
@@ -58,11 +59,10 @@ def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -
         "runs": [*kept["runs"], *({"batch": each.name, "rounds": each.rounds, **each.environment} for each in opened)],
     }
     text = compact(numbers).replace(',{"batch"', ',\n{"batch"') + "\n"
-    head, *lines = curves_csv(outcomes, quick).splitlines()
-    if kept["runs"]:
-        old = (results / f"{data}.csv").read_text("utf-8").splitlines()
-        lines = [*(line for line in old if line.split(",")[1] in other), *lines]
-    return write(results, {f"{data}.json": text, f"{data}.csv": "\n".join([head, *lines, ""])})
+    old = csv.reader((results / f"{data}.csv").read_text("utf-8").splitlines() if kept["runs"] else ())
+    rows = [CURVES, *(row for row in old if row[1] in other), *curve_rows(outcomes, quick)]
+    csv.writer(curves := StringIO(), lineterminator="\n").writerows(rows)
+    return write(results, {f"{data}.json": text, f"{data}.csv": curves.getvalue()})
 
 
 def keep_theory(rates: MeasuredRates, found: Findings, results: Path, quick: bool, took_s: float) -> list[Path]:
