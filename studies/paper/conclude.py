@@ -60,7 +60,7 @@ def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -
     }
     text = compact(numbers).replace(',{"batch"', ',\n{"batch"') + "\n"
     old = csv.reader((results / f"{data}.csv").read_text("utf-8").splitlines() if kept["runs"] else ())
-    rows = [CURVES, *(row for row in old if row[1] in other), *curve_rows(outcomes, quick)]
+    rows = [CURVES, *(row for row in old if row[0] in other), *curve_rows(outcomes)]
     csv.writer(curves := StringIO(), lineterminator="\n").writerows(rows)
     return write(results, {f"{data}.json": text, f"{data}.csv": curves.getvalue()})
 

@@ -23,7 +23,7 @@ from studies.paper.batches import EQUAL, HORIZON, OURS, QUICK, RELEASED, WRITTEN
 
 FILE = "control.json"
 RUNS, QUICK_RUNS = 4000, 4
-CURVES = ("kind", "batch", "policy", "round", "accuracy", "low", "high", "spent", "n", "debt")
+CURVES = ("batch", "policy", "round", "accuracy", "low", "high", "spent", "n", "debt")
 JUDGED = {WRITTEN: None, RELEASED: None, EQUAL: ("released_fair",)}
 """which policies of a run folder; None: all of them"""
 
@@ -219,14 +219,14 @@ def _plain(value: Estimate) -> list[float | None]:
     return [None if each is None else round(each, 5) for each in value.three]
 
 
-def curve_rows(outcomes: Sequence[Runs], quick: bool) -> list[list[str]]:
+def curve_rows(outcomes: Sequence[Runs]) -> list[list[str]]:
     """Mean and interval at the evaluated rounds of every policy, thinned evenly where there are many."""
-    rows, kind = [], "trial" if quick else "result"
+    rows = []
     for one in (one for one in outcomes if one.learnt):
         means = [values.mean(axis=0) for values in (one.spent, one.column("n"), one.column("debt"))]
         for place in thinned(len(one.t), POINTS):
             t, best = one.t[place], estimate(one.curve[:, place])
             values = [*best.three, *(float(each[t - 1]) for each in means)]
             numbers = ["" if value is None else f"{value:.6g}" for value in values]
-            rows.append([kind, one.folder, one.policy, str(t), *numbers])
+            rows.append([one.folder, one.policy, str(t), *numbers])
     return rows

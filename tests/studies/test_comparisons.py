@@ -56,7 +56,7 @@ def test_every_kind_of_price_is_compared_and_a_budget_is_a_tenth_of_full_buffers
         assert point.system.budget == pytest.approx(full / 10, rel=0.011)
 
 
-@pytest.mark.parametrize(("name", "count"), [("acdpp-logistic", 49), ("acdpp-lenet", 22)])
+@pytest.mark.parametrize(("name", "count"), [("acdpp-logistic", 49), ("acdpp-lenet", 27)])
 def test_the_best_setting_of_acdpp_is_inside_the_grid(name, count):
     rivals = [one for one in ROWS[name] if one["policy"].startswith("K")]
     tried = [tuple(int(part[1:]) for part in one["policy"].split("-")[:2]) for one in rivals]

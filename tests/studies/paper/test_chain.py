@@ -41,7 +41,7 @@ def test_every_page_is_written_and_marked_as_a_trial(out):
     assert all((out / f"{name}.svg").stat().st_size > 5000 for name in ("paper", "theory"))
     for name in NAMES:
         curves = (out / "results" / "paper" / f"{name}.csv").read_text("utf-8").splitlines()
-        assert curves[0].startswith("kind,batch,policy,round,accuracy")
+        assert curves[0].startswith("batch,policy,round,accuracy")
         assert len(curves) > 30
 
 
