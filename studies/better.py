@@ -37,6 +37,9 @@ def better_content(folder: Path) -> StudyContent:
     by_age = {name: gap(at(rows, "age-25"), at(rows, "headgate"), "last") for name, rows in rows_of(BY_AGE, folder).items()}
     less = {title(name).removesuffix(", limits by age"): by_age.get(name, "not run") for name in BY_AGE}
     numbers["by_age"] = ", ".join(f"{name} {points}" for name, points in less.items())
+    for rule in ("even", "smooth-50"):
+        wander = [gap(at(own, rule), at(own, "headgate"), "last") for own in rows_of(["wander-ercot-lenet"], folder).values()]
+        numbers[rule] = listed(wander) or "not run"
     return StudyContent(_closed_lines(shown, known), numbers, draw)
 
 
@@ -113,7 +116,6 @@ def _numbers(found: Found, shown: Found) -> dict[str, Any]:
     ours = [at(rows, "headgate") for rows in shown.values()]
     ends = sorted(round(100 * row["closed_last"][0]) for row in ours)
     parts = found["ablations"]
-    offers, ahead, behind = beside_constant(found)
     return {
         "studies": len(shown),
         "least_closed": ends[0],
@@ -125,9 +127,7 @@ def _numbers(found: Found, shown: Found) -> dict[str, Any]:
         "of_released": percent(least["spend"] / released["spend"]),
         "rivals": ", ".join(_best_rival(name, found) for name in GRIDS if name in found),
         "foresight": gap(at(parts, "headgate"), at(parts, "cheapest-first"), "last"),
-        "offers": offers,
-        "ahead": ahead,
-        "behind": behind,
+        **dict(zip(("offers", "ahead", "behind"), beside_constant(found), strict=True)),
     }
 
 
