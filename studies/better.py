@@ -13,7 +13,7 @@ from headgate.analysis.limits import holm
 from headgate.analysis.savings import Row, paired
 from headgate.escaping import code
 from headgate.escaping import markdown as escape
-from studies.comparisons import BETTER, BY_AGE, GRIDS, HINDSIGHT, MEASURES, Found, at, budget, gap, rows_of, said, title
+from studies.comparisons import BETTER, BY_AGE, GRIDS, HINDSIGHT, MEASURES, WANDER, Found, at, budget, gap, rows_of, said, title
 from studies.pages import SAID, StudyContent, intervals
 
 OF_MANY_PRICES = ("prices", "prices-lenet")
@@ -181,7 +181,7 @@ def ranked(rows: Mapping[str, Row]) -> tuple[list[str], dict[str, Difference | N
 def leaderboard_content(folder: Path) -> StudyContent:
     """Return the table of all tables in which at least two policies can be ranked."""
     lines, names, gaps = [], [], []
-    found = rows_of(BETTER, folder)
+    found = rows_of((*BETTER, *WANDER), folder)
     for study, all_rows in found.items():
         tables = grouped(all_rows, _offer)
         for offer, own_rows in tables.items():
