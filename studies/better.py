@@ -37,9 +37,9 @@ def better_content(folder: Path) -> StudyContent:
     by_age = {name: gap(at(rows, "age-25"), at(rows, "headgate"), "last") for name, rows in rows_of(BY_AGE, folder).items()}
     less = {title(name).removesuffix(", limits by age"): by_age.get(name, "not run") for name in BY_AGE}
     numbers["by_age"] = ", ".join(f"{name} {points}" for name, points in less.items())
+    electric = rows_of(["wander-ercot-lenet"], folder).values()
     for rule in ("even", "smooth-50"):
-        wander = [gap(at(own, rule), at(own, "headgate"), "last") for own in rows_of(["wander-ercot-lenet"], folder).values()]
-        numbers[rule] = listed(wander) or "not run"
+        numbers[rule] = listed([gap(at(own, rule), at(own, "headgate"), "last") for own in electric]) or "not run"
     return StudyContent(_closed_lines(shown, known), numbers, draw)
 
 
@@ -127,8 +127,7 @@ def _numbers(found: Found, shown: Found) -> dict[str, Any]:
         "of_released": percent(least["spend"] / released["spend"]),
         "rivals": ", ".join(_best_rival(name, found) for name in GRIDS if name in found),
         "foresight": gap(at(parts, "headgate"), at(parts, "cheapest-first"), "last"),
-        **dict(zip(("offers", "ahead", "behind"), beside_constant(found), strict=True)),
-    }
+    } | dict(zip(("offers", "ahead", "behind"), beside_constant(found), strict=True))
 
 
 def _best_rival(name: str, found: Found) -> str:

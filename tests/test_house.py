@@ -25,8 +25,8 @@ BUDGETS = {
     "src/headgate/analysis": 2_725,
     "src/headgate/web": 1_369,
     "src/headgate/cli": 1_077,
-    "studies": 4_500,
-    "tests": 26_916,
+    "studies": 4_499,
+    "tests": 26_915,
     "tools": 1_112,
 }
 """room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""
