@@ -26,7 +26,7 @@ BUDGETS = {
     "src/headgate/web": 1_369,
     "src/headgate/cli": 1_077,
     "studies": 4_499,
-    "tests": 26_916,
+    "tests": 26_910,
     "tools": 1_112,
 }
 """room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""
