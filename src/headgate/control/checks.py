@@ -1,13 +1,18 @@
 """Checks of settings. A check raises SettingError with the setting's name and value; `optional` allows None."""
 
 import hashlib
+import math
+import numbers
+import operator
+from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.errors import DataError, SettingError, require
-from headgate.escaping import shown
+from headgate.escaping import LONGEST, shown
 from headgate.limits import NUMBER, TINY
 
 
@@ -63,8 +68,8 @@ def _array(value: ArrayLike | None) -> NDArray[Any] | None:
     return array if array.dtype.kind in "iuf" or not array.size else None
 
 
-def _said(value: ArrayLike | None) -> str:
-    return shown(value.tolist() if isinstance(value, np.ndarray | np.generic) else value)
+def _said(value: object) -> str:
+    return shown(_plain(value))
 
 
 def checksum(named: object, known: str | None, *contents: bytes) -> str:
@@ -75,3 +80,62 @@ def checksum(named: object, known: str | None, *contents: bytes) -> str:
     if known not in (None, found.hexdigest()):
         raise DataError(f"file = {named}: was changed since the run began")
     return found.hexdigest()
+
+
+def whole_number(name: str, value: object, least: int = 0, most: int = int(NUMBER)) -> int:
+    """Return `value` as an int, or raise SettingError unless it is one whole number from `least` to `most`.
+
+    Integers of numpy are whole numbers. Floats, text and truth values are not, whatever their value.
+
+    >>> whole_number("settle: reports[0]", np.int64(8))
+    8
+    """
+    wanted = f"a whole number from {least:,} to {most:,}"
+    number = None
+    if not isinstance(value, bool | np.bool_):
+        with suppress(TypeError):  # it is no whole number
+            number = operator.index(value)  # type: ignore[arg-type]
+    if number is None or not least <= number <= most:
+        raise SettingError(f"{name} = {_quoted(value)}: must be {wanted}")
+    return number
+
+
+def amount(name: str, value: object, least: float = 0.0, most: float = NUMBER) -> float:
+    """Return `value` as a float, or raise SettingError unless it is one finite number from `least` to `most`.
+
+    >>> amount("adjust: amount", np.float32(0.5)), amount("adjust: amount", Decimal("4.45"))
+    (0.5, 4.45)
+    """
+    wanted = f"a finite number from {least:g} to {most:g}"
+    number = math.nan
+    if isinstance(value, Decimal | numbers.Real | np.number) and not isinstance(value, bool | np.bool_ | np.complexfloating):
+        try:
+            number = float(value)
+        except (OverflowError, ValueError):  # too large for a float, or Decimal's signalling NaN
+            number = math.nan
+    if not least <= number <= most:
+        raise SettingError(f"{name} = {_quoted(value)}: must be {wanted}")
+    return number
+
+
+def true_or_false(name: str, value: object) -> bool:
+    """Return `value` as a bool, or raise SettingError unless it is a truth value of Python or numpy."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingError(f"{name} = {_quoted(value)}: must be true or false")
+    return bool(value)
+
+
+def text(name: str, value: object, most: int) -> str:
+    """Return `value` as a str, or raise SettingError unless it is one line of at most `most` printable characters."""
+    if not isinstance(value, str) or len(value) > most or not value.isprintable():
+        raise SettingError(f"{name} = {_quoted(value)}: must be one line of text, at most {most} printable characters")
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _quoted(value: object) -> str:
+    """Return a value as short text, with text in quotes, so that '8' cannot be taken for 8."""
+    return shown(repr(value[:LONGEST]) if isinstance(value, str | bytes) else _plain(value))
