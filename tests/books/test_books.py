@@ -91,7 +91,7 @@ def test_an_order_without_an_answer_is_reserved_and_charged_at_its_own_price_lat
     ("report", "said"),
     [
         ({0: 9}, "client 0: admitted 9 samples in round 1, 8 of 8 ordered ones were left; nothing was settled"),
-        ({0: Delivery(2, ["a"])}, "client 0: 1 keys for 2 samples"),
+        ({0: Delivery(2, ["a"])}, r"settle: reports\[0\].keys: 1 keys for 2 samples"),
         ({0: Delivery(8, erased=9)}, "client 0: erased 9 samples, more than it was to hold"),
     ],
 )
@@ -185,7 +185,7 @@ def test_any_policy_is_held_to_the_money_and_the_buffers(tmp_path):
 
 def test_settings_that_cannot_be_are_refused(tmp_path):
     with books(tmp_path) as own:
-        with pytest.raises(SettingError, match=r"present = \[0, 3\]: clients are 0 to 2"):
+        with pytest.raises(SettingError, match=r"begin: present\[1\] = 3: must be a whole number from 0 to 2"):
             own.begin(3.0, present=[0, 3])
         with pytest.raises(SettingError, match="must be one number, or one for each of 3 clients"):
             own.begin([3.0, 4.0])

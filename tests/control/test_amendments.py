@@ -105,9 +105,9 @@ def test_a_cut_below_what_is_spent_stops_purchases_and_reclaims_nothing():
         ({"horizon": 1}, "horizon = 1: round 2 is over"),
         ({"budget": 5.0}, "budget = 5: can be amended where the end is open"),
         ({"leave": 2}, "leave = 2: is not a client"),
-        ({"weight": 2.0}, "weight = 2.0: must be above 0, for a client that joins"),
-        ({"join": 0}, "join = 0: must be from 1"),
-        ({"money": float("nan")}, "money = nan: must be a finite amount"),
+        ({"weight": 2.0}, "weight = 2: is for a client that joins; name its places with join"),
+        ({"join": 0}, "join = 0: must be a whole number from 1 to 1,000,000,000"),
+        ({"money": float("nan")}, "money = nan: must be a finite number"),
         ({"adjust": -21.0}, "adjust = -21: is more than the 20 that were spent"),
     ],
 )

@@ -121,7 +121,7 @@ def test_a_store_is_refused_by_a_controller_with_another_budget(tmp_path):
 
     for budget in (20.0, 20.0):
         with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
-            assert replay(store, controller(budget))[1].t == 0
+            assert replay(store, controller(budget)).ledger.t == 0
     with (
         closing(LedgerStore(tmp_path / "ledger.sqlite")) as store,
         pytest.raises(LedgerError, match=r"ledger.sqlite was opened with budget = 20.0, this controller has 40.0"),

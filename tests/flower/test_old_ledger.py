@@ -48,7 +48,7 @@ def test_a_ledger_older_than_the_rest_of_its_folder_is_refused(tmp_path):
     world.play(4)
     without_ledger(world)
     shutil.copy(tmp_path / "old", tmp_path / "run" / "ledger.sqlite")
-    with pytest.raises(DataError, match=r"ledger\.sqlite: knows 2 rounds, state\.json tells of 4"):
+    with pytest.raises(DataError, match=r"ledger\.sqlite: is an old copy: it knows 2 rounds begun, ledger\.last tells of 4"):
         world.play()
 
 

@@ -4,14 +4,17 @@ This file does not depend on Flower or on a model. The ledger in memory always e
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from headgate.books.ledger_store import ClientRow, Event, LedgerStore, Ordered, now
+from headgate.books.exact import NOTHING, exact, total
+from headgate.books.ledger_store import AmendmentRow, ClientRow, Event, LedgerStore, Ordered, RoundRow, month_of, now
 from headgate.books.messages import NO_LIMIT, Ahead, Order, Receipt
 from headgate.books.rules import stated, stated_choice
 from headgate.control.amendments import Amendment
@@ -22,9 +25,13 @@ from headgate.control.policy import AdmissionPolicy
 from headgate.control.prices import PriceProcess
 from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, Report, System
-from headgate.errors import DataError, LedgerError, SettingError
+from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
 from headgate.experiment import Experiment
 from headgate.registry import SELECTION, Unnamed, table_of
+
+SUSPECTS = 20
+"""the most amendments that are tried, the latest first, to find the one without which the accounts replay"""
+M = TypeVar("M", float, Decimal)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +44,8 @@ class OpenRound:
     limit: Ints | None
     outstanding: Mapping[int, Mapping[int, Ordered]]
     """orders without an answer, client → round → order, including those of this round"""
+    month: "Month"
+    """the calendar month in which the purchases of this round count"""
 
     @property
     def t(self) -> int:
@@ -102,6 +111,59 @@ class Answer:
     """the last round of which the client has done an order, if it is this round or a later one; otherwise 0"""
 
 
+@dataclass(frozen=True)
+class Month:
+    """The calendar month (UTC) in which purchases count. It never goes back, whatever the clock says."""
+
+    name: str = ""
+    """year and month, as in 2026-11; empty before the first round"""
+    base: float = 0.0
+    """money spent when the month began"""
+    limit: float | None = None
+    """the most money for a month; None or 0: no limit"""
+
+    def at(self, begun: str, spent: float) -> "Month":
+        """Return the month of a round begun at this time, when `spent` was spent: the later one of its date and this one."""
+        name = month_of(begun)
+        return replace(self, name=name, base=spent) if name > self.name else self
+
+    @property
+    def money(self) -> float:
+        """The most money that may be spent in all by the end of the month."""
+        return self.base + self.limit if self.limit else np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """The terms, the ledger and the exact sum of money after a round. The running accounts and the replay share its steps."""
+
+    controller: Controller
+    ledger: Ledger
+    paid: Decimal = NOTHING
+    """exact sum of all that was spent"""
+    month: Month = Month()
+    amended: int = 0
+    """id of the last amendment that was applied"""
+
+    def after_amendment(self, each: AmendmentRow) -> "Standing":
+        """Return the standing after an amendment."""
+        controller, ledger = self.controller.amend(self.ledger, each.change)
+        limit = self.month.limit if each.change.month is None else each.change.month
+        paid = total([self.paid, exact(each.change.adjust)])
+        return Standing(controller, ledger, paid, replace(self.month, limit=limit), each.id)
+
+    def month_at(self, begun: str) -> Month:
+        """Return the month of the next round if it is begun at this time."""
+        return self.month.at(begun, float(self.ledger.spent[0]))
+
+    def after_round(self, orders: Orders, learned: Iterable[Ordered], losses: Losses | None, month: Month) -> "Standing":
+        """Return the standing after a round that counts in this month, from what was learned in it."""
+        rows = list(learned)
+        ledger = self.controller.post(self.ledger, orders, report_of(orders, rows, losses))
+        paid = total([self.paid, *(row.exact_charge for row in rows)])
+        return replace(self, ledger=ledger, paid=paid, month=month)
+
+
 class Accounts:
     """The accounts of one policy and one seed, in one store. `fixed` holds the fields that are the same in all orders."""
 
@@ -118,12 +180,24 @@ class Accounts:
         self.store, self.seed, self.looks = store, seed, looks
         self.policy = name or type(policy).__name__.lower()
         self.fixed = {"seed": seed, **fixed}
-        first = Controller(system, policy, 1, np.array([seed]), looks=looks)
-        self.controller, self.ledger = replay(store, first)
-        store.remember_system(system, held(policy) is policy)
-        self.clients = store.clients()
-        self._amended = 0
+        self._first = Controller(system, policy, 1, np.array([seed]), looks=looks)
+        keeps = held(policy) is policy
+        with store.snapshot():
+            self.standing = replay(store, self._first)
+            self.clients = store.clients()
+        store.remember_system(system, keeps)
+        store.remember_paid(self.t, self.standing.paid)
         self.take_up()
+
+    @property
+    def controller(self) -> Controller:
+        """The controller under the terms of the next round."""
+        return self.standing.controller
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger after the last settled round."""
+        return self.standing.ledger
 
     @classmethod
     def of(cls, experiment: Experiment, store: LedgerStore) -> "Accounts":
@@ -163,51 +237,88 @@ class Accounts:
     # begin, judge and settle a round
 
     def begin(self, price: Floats, present: Collection[int], supply: Supply = EVERYTHING, when: str | None = None) -> OpenRound:
-        """Begin the next round and write its orders to the clients in `present`; after a crash, return the written round."""
-        begun, self.clients = self.store.begun(), self.store.clients()  # another process may have lifted a quarantine
+        """Begin the next round and write its orders to the clients in `present`; after a crash, return the written round.
+
+        Amendments are read, and the round decided and written, in one transaction: what another process amends is either
+        in the decision or holds from the round after this one.
+        """
+        begun = self.store.begun()
         if begun is None:
-            self.take_up()
-            reserved = self._reserved(price)
-            if len(present) < self.system.clients:
-                supply = supply._replace(present=np.isin(np.arange(self.system.clients), list(present)))
-            supply = self._within_month(supply, when := when or now())
-            orders = decided(self.controller, self.ledger, price, reserved, supply)
-            self.store.begin(orders.t, price, reserved, list(self._rows(orders, present)), supply, when)
+            with self.store.writing():
+                self._check_newest()
+                self.take_up()
+                self.clients = self.store.clients()  # another process may have lifted a quarantine
+                orders, month = self._decided_and_written(price, present, supply, when or now())
         elif begun.round != self.t + 1:
             raise LedgerError(f"round {begun.round}: was begun after round {self.t}; {self.store.path} is damaged")
         else:
+            self.clients = self.store.clients()
             orders = decided(self.controller, self.ledger, begun.price, begun.reserved, begun.supply)
             check_orders(orders, self.store.orders(begun.round))
+            month = self.standing.month_at(begun.begun)
         outstanding: dict[int, dict[int, Ordered]] = {}
         for row in self.store.outstanding():
             outstanding.setdefault(row.client, {})[row.round] = row
         buffers = self.controller.buffers
-        return OpenRound(orders, self.ledger, buffers.kept_from(self.ledger, orders.t), buffers.limit, outstanding)
+        return OpenRound(orders, self.ledger, buffers.kept_from(self.ledger, orders.t), buffers.limit, outstanding, month)
 
-    def amend(self, change: Amendment, by: str, why: str = "", order: tuple[int, int] | None = None) -> None:
-        """Write an amendment and apply it; refuse an invalid one, and any if the policy does not keep to its money."""
-        begun = self.store.begun()
-        self.controller.amend(self.ledger if begun is None else replace(self.ledger, t=begun.round), change)
-        self.store.amend(change, by, why, order)
-        if begun is None:
+    def _decided_and_written(self, price: Floats, present: Collection[int], supply: Supply, when: str) -> tuple[Orders, Month]:
+        """Decide the next round and write it, in a transaction of the caller."""
+        reserved = self._reserved(price)
+        if len(present) < self.system.clients:
+            supply = supply._replace(present=np.isin(np.arange(self.system.clients), list(present)))
+        month = self.standing.month_at(when)
+        supply = supply._replace(money=min(supply.money, month.money))
+        orders = decided(self.controller, self.ledger, price, reserved, supply)
+        self.store.begin(orders.t, price, reserved, list(self._rows(orders, present)), supply, when)
+        return orders, month
+
+    def _check_newest(self) -> None:
+        """Refuse to go on if rounds were settled on disk that this process does not know of."""
+        if (settled := self.store.settled) != self.t:
+            what = f"round {settled} is settled on disk, these accounts are at round {self.t}"
+            raise LedgerError(f"{self.store.path}: {what}; open them again")
+
+    def amend(
+        self, change: Amendment, by: str, why: str = "", order: tuple[int, int] | None = None, key: str | None = None
+    ) -> bool:
+        """Write an amendment, as `LedgerStore.amend`; it is applied at once unless a round is open."""
+        first = self._first
+
+        def accepts(system: System) -> object:
+            return Controller(system, first.policy, 1, first.buffers.streams.seeds, looks=self.looks)
+
+        written = self.store.amend(change, by, why, order, key, accepts)
+        if self.store.begun() is None:
             self.take_up()
+        return written
 
     def take_up(self) -> None:
         """Apply the amendments that are valid from the next round on, made by this process or by another one."""
-        for each in self.store.amendments(self._amended):
+        for each in self.store.amendments(self.standing.amended):
             if each.round > self.t:
                 break
-            if each.round == self.t:
-                self.controller, self.ledger = self.controller.amend(self.ledger, each.change)
-            self._amended = each.id
+            if each.round < self.t:
+                raise LedgerError(f"{self.store.path}: {each.named()} was written after round {each.round}; open them again")
+            self.standing = applied(self.store, self.standing, each)
 
-    def _within_month(self, supply: Supply, when: str) -> Supply:
-        """Return the supply of a round begun at time `when`, limited to the monthly budget if there is one."""
-        month = next((each.change.month for each in reversed(self.store.amendments()) if each.change.month is not None), None)
-        if not month:
-            return supply
-        before = max((past.spent for past in self.store.rounds() if past.begun[:7] < when[:7]), default=0.0)
-        return supply._replace(money=min(supply.money, before + month))
+    def audit(self) -> None:
+        """Raise LedgerError if the replay of the store differs from the ledger in memory, or a client holds too much."""
+        path = self.store.path
+        with self.store.snapshot():
+            if self.store.begun() is None:
+                self.take_up()
+            again = replay(self.store, self._first)
+            for each in self.store.amendments(again.amended):
+                if each.round == again.ledger.t:
+                    again = applied(self.store, again, each)
+        for name in ("spent", "admitted", "dropped"):
+            if not np.array_equal(getattr(again.ledger, name), getattr(self.ledger, name)):
+                raise LedgerError(f"{path}: {name} is not what the replay says")
+        if again.paid != self.standing.paid:
+            raise LedgerError(f"{path}: {self.standing.paid:f} was spent, the replay says {again.paid:f}")
+        if np.any(self.ledger.occupancy > self.system.buffer):
+            raise LedgerError(f"{path}: a client holds more than its buffer")
 
     def rest(self, prices: PriceProcess, rounds: int | None = None, runs: int = 100) -> dict[str, tuple[float, float, float]]:
         """Simulate the remaining rounds under `prices`; return the mean and the 5 % and 95 % quantiles over `runs` paths.
@@ -242,11 +353,9 @@ class Accounts:
     def _rows(self, orders: Orders, present: Collection[int]) -> Iterable[Ordered]:
         """Yield the orders to write: only those with samples to admit, because the others cost nothing."""
         for client in sorted(present):
-            ordered = int(orders.admitted[0, client])
+            ordered, free, price = order_to(orders, client)
             if ordered:
-                free = 0 if orders.free is None else min(int(orders.free[0, client]), ordered)
-                price = orders.price[0] if orders.price.ndim == 1 else orders.price[0, client]
-                yield Ordered(orders.t, client, ordered, free, float(price))
+                yield Ordered(orders.t, client, ordered, free, price)
 
     def order(self, now: OpenRound, client: int, train: bool = True) -> Order:
         """Return the order to one client; a client without a written order admits nothing and trains on what it holds."""
@@ -334,9 +443,9 @@ class Accounts:
             if rows:  # their money is available again
                 ordered, rounds = sum(row.ordered for row in rows), ", ".join(str(row.round) for row in rows)
                 events.append(Event(now.t, client, "released", f"{ordered} samples ordered in rounds {rounds}"))
-        ledger = self.controller.post(now.before, now.orders, report_of(now.orders, [*closed, *corrected], losses))
+        after = self.standing.after_round(now.orders, [*closed, *corrected], losses, now.month)
         known = {**self.clients, **{row.client: row for row in clients}}
-        return Settlement(now, ledger, closed, corrected, clients, events, known, losses)
+        return Settlement(now, after, closed, corrected, clients, events, known, losses)
 
     def commit(
         self,
@@ -348,8 +457,8 @@ class Accounts:
         events: Iterable[Event] = (),
     ) -> None:
         """Write a settled round and further events to disk, then update the ledger and the clients in memory."""
-        self.store.settle(done, [*done.events, *events], parameters, metrics, by_client, keys)
-        self.ledger = done.ledger
+        self.store.settle(done, [*done.events, *events], parameters, metrics, by_client, list(keys))
+        self.standing = done.after
         self.clients = done.known
 
 
@@ -358,7 +467,8 @@ class Settlement:
     """The result of a round and its answers, ready to be written."""
 
     now: OpenRound
-    ledger: Ledger
+    after: Standing
+    """the accounts after the round"""
     closed: list[Ordered]
     corrected: list[Ordered]
     clients: list[ClientRow]
@@ -366,6 +476,16 @@ class Settlement:
     known: dict[int, ClientRow]
     """all clients that have ever answered, with their state after the round"""
     losses: Losses | None = None
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger after the round."""
+        return self.after.ledger
+
+    @property
+    def paid(self) -> Decimal:
+        """The exact sum of all that is spent after the round."""
+        return self.after.paid
 
 
 def _late(t: int, closes: Closings) -> Iterable[Event]:
@@ -427,37 +547,83 @@ def check_held(receipt: Receipt, order: Order, expected: int) -> None:
 # compute the ledger from the store
 
 
-def replay(store: LedgerStore, controller: Controller) -> tuple[Controller, Ledger]:
-    """Return the controller under the terms of the last settled round, and the ledger after that round.
+def replay(store: LedgerStore, controller: Controller) -> Standing:
+    """Return the accounts after the last settled round, computed from all that is written.
 
-    Raise LedgerError if the recorded orders, debts or spending differ from those that control computes.
+    Raise LedgerError if the recorded orders, debts or spending differ from those that control computes. If they would not
+    differ without one of the amendments, the error names it.
     """
     store.check_terms(controller.terms)
-    ledger = controller.open()
-    learned: dict[int, list[Ordered]] = {}
-    sent: dict[int, list[Ordered]] = {}
-    orders = store.orders()
-    for row in orders:
-        sent.setdefault(row.round, []).append(row)
-    for row in (*orders, *store.corrections()):
-        if row.learned is not None:
-            learned.setdefault(row.learned, []).append(row)
+    amendments = store.amendments()
+    try:
+        return _replayed(store, controller, amendments)
+    except LedgerError as error:
+        for each in reversed(amendments[-SUSPECTS:]):
+            if _replays(store, controller, [other for other in amendments if other is not each]):
+                raise LedgerError(f"{error}; {store.remedy(each)}") from None
+        raise
+
+
+def _replays(store: LedgerStore, controller: Controller, amendments: list[AmendmentRow]) -> bool:
+    try:
+        _replayed(store, controller, amendments)
+    except LedgerError:
+        return False
+    return True
+
+
+def _replayed(store: LedgerStore, controller: Controller, amendments: Iterable[AmendmentRow]) -> Standing:
+    standing, waiting = Standing(controller, controller.open()), deque(amendments)
+    sent, learned = _by_round(store)
     policy = controller.policy
     heard = store.losses(3 if policy.selection and policy.selection.listens else 2) if policy.hears else {}
-    amendments = store.amendments()
     for past in store.rounds():
-        while amendments and amendments[0].round <= ledger.t:
-            controller, ledger = controller.amend(ledger, amendments.pop(0).change)
-        if past.round != ledger.t + 1:
-            raise LedgerError(f"round {ledger.t + 1}: is missing in {store.path}")
-        decision = decided(controller, ledger, past.price, past.reserved, past.supply)
-        check_orders(decision, sent.get(past.round, []))
-        report = report_of(decision, learned.get(past.round, []), heard.get(past.round))
-        ledger = controller.post(ledger, decision, report)
-        for name, live, recorded in (("Z", float(ledger.debt[0]), past.debt), ("spend", float(ledger.spent[0]), past.spent)):
-            if live != recorded:
-                raise LedgerError(f"round {past.round}: {name} is {live!r} by the replay, {recorded!r} in {store.path}")
-    return controller, ledger
+        while waiting and waiting[0].round <= standing.ledger.t:
+            standing = applied(store, standing, waiting.popleft())
+        if past.round != standing.ledger.t + 1:
+            raise LedgerError(f"round {standing.ledger.t + 1}: is missing in {store.path}")
+        orders = decided(standing.controller, standing.ledger, past.price, past.reserved, past.supply)
+        check_orders(orders, sent.get(past.round, []))
+        known = learned.get(past.round, [])
+        if any(row.client >= orders.admitted.shape[1] for row in known):
+            raise LedgerError(f"round {past.round}: has an order to a client that does not exist in {store.path}")
+        standing = standing.after_round(orders, known, heard.get(past.round), standing.month_at(past.begun))
+        _check_result(store, standing, past)
+    return standing
+
+
+def _check_result(store: LedgerStore, standing: Standing, past: RoundRow) -> None:
+    """Raise LedgerError if the result of a round differs from the one that was written."""
+    ledger = standing.ledger
+    pairs: list[tuple[str, Any, Any]] = [
+        ("Z", float(ledger.debt[0]), past.debt),
+        ("spend", float(ledger.spent[0]), past.spent),
+    ]
+    if past.paid is not None:
+        pairs.append(("the exact sum", standing.paid, past.paid))
+    for name, live, recorded in pairs:
+        if live != recorded:
+            raise LedgerError(f"round {past.round}: {name} is {live!r} by the replay, {recorded!r} in {store.path}")
+
+
+def _by_round(store: LedgerStore) -> tuple[dict[int, list[Ordered]], dict[int, list[Ordered]]]:
+    """Return the orders by the round in which they were sent, and by the one in which their answers came."""
+    sent, learned = defaultdict[int, list[Ordered]](list), defaultdict[int, list[Ordered]](list)
+    orders = store.orders()
+    for row in orders:
+        sent[row.round].append(row)
+    for row in (*orders, *store.corrections()):
+        if row.learned is not None:
+            learned[row.learned].append(row)
+    return sent, learned
+
+
+def applied(store: LedgerStore, standing: Standing, each: AmendmentRow) -> Standing:
+    """Return the accounts after an amendment; the error for one that cannot be applied names it."""
+    try:
+        return standing.after_amendment(each)
+    except HeadgateError as error:
+        raise store.cannot_apply(each, error) from None
 
 
 def decided(controller: Controller, ledger: Ledger, price: Floats, reserved: float, supply: Supply = EVERYTHING) -> Orders:
@@ -468,11 +634,25 @@ def decided(controller: Controller, ledger: Ledger, price: Floats, reserved: flo
 
 def check_orders(orders: Orders, recorded: Iterable[Ordered]) -> None:
     """Raise LedgerError if a recorded order differs from the one that control gives."""
+    clients = orders.admitted.shape[1]
     for row in recorded:
-        wanted = int(orders.admitted[0, row.client])
-        if row.ordered != wanted:
-            found = f"client {row.client} was ordered {row.ordered} samples, the replay orders {wanted}"
+        if row.client >= clients:
+            raise LedgerError(f"round {orders.t}: client {row.client} was ordered samples, there are {clients} clients")
+        ordered, free, price = order_to(orders, row.client)
+        if row.ordered != ordered:
+            found = f"client {row.client} was ordered {row.ordered} samples, the replay orders {ordered}"
             raise LedgerError(f"round {orders.t}: {found}")
+        if (row.free, row.price) != (free, price):
+            found = f"client {row.client} had {row.free} samples free and paid {row.price!r} for others"
+            raise LedgerError(f"round {orders.t}: {found}, by the replay {free} and {price!r}")
+
+
+def order_to(orders: Orders, client: int) -> tuple[int, int, float]:
+    """Return how many samples are ordered from a client, how many of them are free, and the price of the others."""
+    ordered = int(orders.admitted[0, client])
+    free = 0 if orders.free is None else min(int(orders.free[0, client]), ordered)
+    price = orders.price[0] if orders.price.ndim == 1 else orders.price[0, client]
+    return ordered, free, float(price)
 
 
 def report_of(orders: Orders, learned: Iterable[Ordered], losses: Losses | None = None) -> Report:
@@ -488,8 +668,8 @@ def report_of(orders: Orders, learned: Iterable[Ordered], losses: Losses | None 
     return Report(admitted, late, np.array([charge]), losses) if late.any() else Report(admitted, losses=losses)
 
 
-def reserve(outstanding: Iterable[Ordered]) -> float:
-    """Return the most that outstanding orders may have cost.
+def reserve(outstanding: Iterable[Ordered], money: Callable[[float], M] = float) -> M:  # type: ignore[assignment]
+    """Return the most that outstanding orders may have cost, as a float or as the type that `money` makes of a price.
 
     The orders to a client overlap, because each states a position up to which to admit, and a sample is bought on only one
     of them. In the worst case, each sample was bought on the most expensive order that includes it.
@@ -497,14 +677,14 @@ def reserve(outstanding: Iterable[Ordered]) -> float:
     >>> reserve([Ordered(1, 0, 5, 0, 2.0), Ordered(2, 0, 8, 0, 1.0), Ordered(2, 1, 1, 0, 1.0)])
     14.0
     """
-    total, by_client = 0.0, dict[int, list[Ordered]]()
+    cost, by_client = money(0.0), defaultdict[int, list[Ordered]](list)
     for row in outstanding:
-        by_client.setdefault(row.client, []).append(row)
+        by_client[row.client].append(row)
     for client in sorted(by_client):
         covered = 0
         for row in sorted(by_client[client], key=lambda row: (-row.price, row.round)):
             paid = row.ordered - row.free
             if paid > covered:
-                total += row.price * (paid - covered)
+                cost += money(row.price) * (paid - covered)
                 covered = paid
-    return total
+    return cost

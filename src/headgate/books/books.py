@@ -1,7 +1,9 @@
 """Durable accounts for any training loop: purchases, deliveries and costs."""
 
-import getpass
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from datetime import date
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
@@ -10,17 +12,33 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from headgate.books.accounts import Accounts, Answer, OpenRound
-from headgate.books.ledger_store import LEDGER, LedgerStore
-from headgate.books.messages import Receipt
-from headgate.books.statement import Statement, statement
+from headgate.books.border import (
+    Delivery,
+    clients_in,
+    counts_for,
+    delivery,
+    name_of,
+    prices_for,
+    reasons_of,
+    refund,
+    reports_of,
+    signed,
+)
+from headgate.books.ledger_store import LEDGER, LedgerStore, moment
+from headgate.books.messages import LARGEST, Receipt
+from headgate.books.statement import Statement, backup, statement
 from headgate.control.amendments import Amendment
+from headgate.control.checks import optional, whole_number
+from headgate.control.controller import Controller
 from headgate.control.policies.references import held
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.prices import PriceProcess
 from headgate.control.supply import Supply
-from headgate.control.types import Floats, Ledger, System
+from headgate.control.types import Ledger, System
 from headgate.errors import DataError, LedgerError, SettingError
-from headgate.writing import FolderLock
+from headgate.escaping import shown
+from headgate.limits import CLIENTS, ROUNDS, SAMPLES
+from headgate.writing import FolderLock, clear_partial
 
 NEVER = 2**31
 """number of offences before a quarantine, so large that these accounts never quarantine a client"""
@@ -51,20 +69,6 @@ class Purchase(NamedTuple):
         range(2, 12)
         """
         return range(max(self.oldest, self.first - (self.last - position)), position)
-
-
-class Delivery(NamedTuple):
-    """The report of a client on its purchases."""
-
-    admitted: int
-    """samples admitted on this round's purchase"""
-    keys: Sequence[str] = ()
-    """keys of these samples for the statement, one for each sample or none at all"""
-    earlier: Mapping[int, int] = MappingProxyType({})
-    """samples admitted on purchases of earlier rounds, by round; an open purchase that is left out counts as 0. A repeated
-    report is not charged again"""
-    erased: int = 0
-    """samples that the client should hold now but that were erased"""
 
 
 class Books:
@@ -98,13 +102,19 @@ class Books:
     """
 
     def __init__(self, folder: Path | str, system: System, policy: AdmissionPolicy, seed: int = 0) -> None:
-        path = Path(folder)
+        path = _folder(folder)
+        if not isinstance(system, System):
+            raise SettingError(f"Books: system = {shown(system)}: must be a headgate.System")
+        seed = whole_number("Books: seed", seed, 0, LARGEST)
+        limited = held(policy)
+        Controller(system, limited, 1, np.array([seed]))  # refuses what cannot be before anything is on disk
         self._held = FolderLock()
         try:
             self._store = LedgerStore(path / LEDGER)
             self._held.callback(self._store.close)
             self._held.take(path, path)
-            self._accounts = Accounts(self._store, system, held(policy), seed)
+            clear_partial(path)
+            self._accounts = Accounts(self._store, system, limited, seed)
         except BaseException:
             self._held.close()
             raise
@@ -128,11 +138,11 @@ class Books:
     def begin(
         self,
         price: ArrayLike,
-        present: Collection[int] | None = None,
+        present: Collection[int] | Collection[bool] | None = None,
         most: ArrayLike | None = None,
         in_all: int | None = None,
         lot: int = 1,
-        when: str | None = None,
+        when: str | date | None = None,
     ) -> list[Purchase]:
         """Begin the next round; a round that was begun and not settled is repeated with its recorded price and purchases.
 
@@ -140,33 +150,43 @@ class Books:
         ----------
         price : array_like
             Price of a sample in this round: one number, or one for each client.
-        present : collection of int, optional
-            The clients that take part; left out: all.
-        most : array_like, optional
+        present : collection of int or of bool, optional
+            The clients that take part, as their numbers or as a mask with a truth value for each client; left out: all.
+        most : array_like of int, optional
             The most samples that each client can deliver: one number, or one for each client.
         in_all : int, optional
             The most samples that all clients together can deliver.
         lot : int, optional
             Number of which every purchase is a multiple.
-        when : str, optional
-            Date of the round, as in 2026-11-18, or date and time; left out: now. It determines the month of a monthly budget.
+        when : str, date or datetime, optional
+            ISO date of the round, as in 2026-11-18, or date and time; left out: now. A time without an offset is in UTC. It
+            determines the month of a monthly budget, which never goes back: an earlier date counts in the latest month.
 
         Returns
         -------
         list of Purchase
             One purchase for each client that takes part.
+
+        Raises
+        ------
+        SettingError
+            If a value is not what it must be; nothing is written then.
         """
+        accounts = self._accounts
         if self._store.begun() is None:
-            self._accounts.take_up()
+            accounts.take_up()
         clients = self.system.clients
-        there = sorted(set(range(clients) if present is None else present) - self._accounts.left)
-        if not all(0 <= client < clients for client in there):
-            raise SettingError(f"present = {there}: clients are 0 to {clients - 1}")
-        paid: Floats = np.asarray(price, dtype=np.float64)
-        if paid.size not in (1, clients):
-            raise SettingError(f"price = {paid.tolist()}: must be one number, or one for each of {clients} clients")
-        self._now = now = self._accounts.begin(paid.ravel(), there, Supply(None, most, in_all, lot), when)
-        return [self._purchase(now, client) for client in there]
+        prices = prices_for("begin: price", price, clients)
+        listed = range(clients) if present is None else clients_in("begin: present", present, clients)
+        supply = Supply(
+            most=counts_for("begin: most", most, clients),
+            in_all=optional(whole_number, "begin: in_all", in_all, 0, SAMPLES * CLIENTS),
+            lot=whole_number("begin: lot", lot, 1, SAMPLES),
+        )
+        begun = None if when is None else moment("begin: when", when)
+        there = [client for client in listed if client not in accounts.left]
+        self._now = now = accounts.begin(prices, there, supply, begun)
+        return [self._purchase(now, client) for client in there if client not in accounts.left]
 
     def _purchase(self, now: OpenRound, client: int) -> Purchase:
         order = self._accounts.order(now, client)
@@ -187,16 +207,28 @@ class Books:
             Number of samples that each client admitted. Left out: every client admitted all that was ordered.
         refused : mapping of int to str, optional
             Reason why the report of each of these clients is rejected; it is recorded, and the purchases stay open.
+
+        Raises
+        ------
+        SettingError, LedgerError
+            If a report is not what it must be, or contradicts the purchases. The round stays open, and nothing is written.
         """
-        now = self._begun()
+        now = self._begun("settle")
         if reports is None:
-            reports = {row.client: row.ordered for row in self._store.orders(now.t)}
-        given = {client: each if isinstance(each, Delivery) else Delivery(each) for client, each in sorted(reports.items())}
+            given = {row.client: Delivery(row.ordered) for row in self._store.orders(now.t)}
+        else:
+            given = reports_of("settle: reports", reports)
+        rejected = reasons_of("settle: refused", refused)
+        for client in rejected:
+            self._check_client(now, client)
+            if reports is not None and client in given:
+                raise LedgerError(f"round {now.t}: client {client}: is in reports and in refused; nothing was settled")
+        given = {client: each for client, each in given.items() if client not in rejected}
         try:
             answers = [self._judged(now, client, each) for client, each in given.items()]
         except LedgerError as error:
             raise LedgerError(f"{error}; nothing was settled") from None
-        answers += [Answer(client, reason=why, offence=True) for client, why in refused.items()]
+        answers += [Answer(client, reason=why, offence=True) for client, why in rejected.items()]
         done = self._accounts.settled(now, answers, offences=NEVER)
         keys = [(now.t, client, key) for client, each in given.items() for key in each.keys]
         self._accounts.commit(done, ("", ""), {}, None, keys=keys)
@@ -217,31 +249,38 @@ class Books:
         LedgerError
             If `settle` would refuse the report.
         """
-        receipt = self._judged(self._begun(), client, report).receipt
+        now = self._begun("check")
+        number = whole_number("check: client", client, 0, CLIENTS)
+        receipt = self._judged(now, number, delivery("check: report", report)).receipt
         return 0 if receipt is None else receipt.occupancy
 
-    def _begun(self) -> OpenRound:
+    def _begun(self, call: str) -> OpenRound:
         if self._now is None:
-            raise SettingError("settle: no round was begun")
+            raise SettingError(f"{call}: no round was begun")
         return self._now
 
-    def _judged(self, now: OpenRound, client: int, delivery: Delivery) -> Answer:
-        if client in self._accounts.left or not 0 <= client < self.system.clients:
+    def _check_client(self, now: OpenRound, client: int) -> None:
+        if client in self._accounts.left or client >= self.system.clients:
             raise LedgerError(f"round {now.t}: client {client}: has left or is none")
+
+    def _judged(self, now: OpenRound, client: int, report: Delivery) -> Answer:
+        self._check_client(now, client)
         try:
-            return self._accounts.judge(now, self._accounts.order(now, client), self._receipt(now, client, delivery))
+            return self._accounts.judge(now, self._accounts.order(now, client), self._receipt(now, client, report))
         except DataError as error:
             raise LedgerError(f"round {now.t}: client {client}: {error}") from None
 
-    def _receipt(self, now: OpenRound, client: int, delivery: Delivery) -> Receipt:
-        if delivery.keys and len(delivery.keys) != delivery.admitted:
-            raise DataError(f"{len(delivery.keys)} keys for {delivery.admitted} samples")
-        reported = {**delivery.earlier, now.t: delivery.admitted}
-        known = self._store.closed(client, reported)  # repeated reports, as after a kill right after settling
+    def _receipt(self, now: OpenRound, client: int, report: Delivery) -> Receipt:
+        reported = {**report.earlier, now.t: report.admitted}
+        if now.t in report.earlier:
+            raise DataError(f"earlier has round {now.t}, which is this one")
+        open_ = now.outstanding.get(client, {})
+        before = [t for t in reported if t not in open_ and t < now.t]
+        known = self._store.closed(client, before)  # repeated reports, as after a kill right after settling
         admitted = sum(reported.values()) - sum(row.admitted or 0 for row in known.values())
-        held = now.expected(client, admitted) - delivery.erased
+        held = now.expected(client, admitted) - report.erased
         if held < 0:
-            raise DataError(f"erased {delivery.erased} samples, more than it was to hold")
+            raise DataError(f"erased {report.erased} samples, more than it was to hold")
         return Receipt(
             experiment=self._store.experiment,
             round=now.t,
@@ -253,11 +292,11 @@ class Books:
             n=held,
             trained=False,
             note="",
-            withdrawn=delivery.erased,
+            withdrawn=report.erased,
             **dict.fromkeys(("lost", "distinct", "uses", "squares"), 0),
         )
 
-    def amend(self, by: str | None = None, why: str = "", **changes: Any) -> None:
+    def amend(self, by: str | None = None, why: str = "", key: str | None = None, **changes: Any) -> None:
         """Change the terms from the next round on: money, budget, horizon, month, join, weight, leave, suspend.
 
         Parameters
@@ -266,13 +305,29 @@ class Books:
             Name of the person who makes the amendment; left out: the user of this process.
         why : str, optional
             Reason in one line, for the record.
+        key : str, optional
+            Name of this amendment. The same amendment with the same key counts once, so that it can safely be repeated.
         **changes
-            The fields of `headgate.control.Amendment`.
-        """
-        self._accounts.amend(Amendment(**changes), by or getpass.getuser(), why)
+            The fields of `headgate.control.Amendment`, without `adjust`.
 
-    def adjust(self, round: int, client: int, amount: float, by: str | None = None, why: str = "") -> None:
-        """Adjust the cost of an order to its invoice.
+        Raises
+        ------
+        SettingError, LedgerError
+            If the change does not fit the terms with all amendments so far; nothing is written then.
+        """
+        author, reason = signed("amend", by, why)
+        name = name_of("amend: key", key)
+        known = [field.name for field in fields(Amendment) if field.name != "adjust"]
+        for each in changes:
+            if each not in known:
+                raise SettingError(f"amend: {each}: is none of {', '.join(known)}")
+        with _named("amend"):
+            self._accounts.amend(Amendment(**changes), author, reason, key=name)
+
+    def adjust(
+        self, round: int, client: int, amount: float, by: str | None = None, why: str = "", key: str | None = None
+    ) -> None:
+        """Adjust the cost of an order to its invoice, also after the last round.
 
         Parameters
         ----------
@@ -280,10 +335,20 @@ class Books:
             Round and client of the order.
         amount : float
             Amount of the invoice less the amount charged; below 0: a refund, at most of all that was paid.
-        by, why : str, optional
-            As for `amend`.
+        by, why, key : str, optional
+            As for `amend`; the number of the invoice is a good key.
+
+        Raises
+        ------
+        SettingError, LedgerError
+            If there is no such order, or the refund is more than was paid on it; nothing is written then.
         """
-        self._accounts.amend(Amendment(adjust=amount), by or getpass.getuser(), why, (round, client))
+        order = (whole_number("adjust: round", round, 1, ROUNDS), whole_number("adjust: client", client, 0, CLIENTS))
+        change = Amendment(adjust=refund("adjust: amount", amount))
+        author, reason = signed("adjust", by, why)
+        name = name_of("adjust: key", key)
+        with _named("adjust"):
+            self._accounts.amend(change, author, reason, order, name)
 
     def rest(self, prices: PriceProcess, rounds: int | None = None) -> dict[str, tuple[float, float, float]]:
         """Return a forecast of the remaining rounds.
@@ -300,7 +365,9 @@ class Books:
         dict
             `spend`, `samples` and `left`, each with the mean and the 5 % and 95 % quantiles over 100 simulated paths.
         """
-        return self._accounts.rest(prices, rounds)
+        if not isinstance(prices, PriceProcess):
+            raise SettingError(f"rest: prices = {shown(prices)}: must be prices, as headgate.control.prices.Uniform")
+        return self._accounts.rest(prices, optional(whole_number, "rest: rounds", rounds, 1, ROUNDS))
 
     def statement(self) -> Statement:
         """Return the statement: one line for each order, the amendments and the totals, in exact decimal numbers."""
@@ -314,16 +381,23 @@ class Books:
         LedgerError
             If the replay, the ledger in memory and the statement differ, or a client holds more than its buffer.
         """
-        first = self._accounts
-        again = Accounts(self._store, self._store.system(), first.controller.policy, first.seed)
-        for name in ("spent", "admitted", "dropped"):
-            if not np.array_equal(getattr(again.ledger, name), getattr(first.ledger, name)):
-                raise LedgerError(f"{self._store.path}: {name} is not what the replay says")
-        if np.any(first.ledger.occupancy > self.system.buffer):
-            raise LedgerError(f"{self._store.path}: a client holds more than its buffer")
-        found = self.statement()
-        found.check(float(first.ledger.spent[0]))
+        with self._store.snapshot():
+            self._accounts.audit()
+            found = self.statement()
+            found.check(self._store.spent())
         return found
+
+    def backup(self, file: Path | str) -> Statement:
+        """Copy the accounts as they are now into one file, also while a round is open; return their statement.
+
+        A plain copy of the folder lacks what SQLite still holds in its log, at times all rounds.
+
+        Parameters
+        ----------
+        file : str or pathlib.Path
+            The copy. It becomes accounts again as `ledger.sqlite` in a folder of its own.
+        """
+        return backup(self._store, _folder(file, "backup: file"))
 
     def close(self) -> None:
         """Close the files, so that another process can run rounds."""
@@ -334,3 +408,20 @@ class Books:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+@contextmanager
+def _named(call: str) -> Iterator[None]:
+    """Name the call in the error for a setting."""
+    try:
+        yield
+    except SettingError as error:
+        raise SettingError(f"{call}: {error}") from None
+
+
+def _folder(value: Path | str, name: str = "Books: folder") -> Path:
+    if not isinstance(value, str | Path) or not str(value):
+        raise SettingError(f"{name} = {shown(value)}: must be a path")
+    if "\0" in str(value):
+        raise SettingError(f"{name} = {shown(value)}: is no name of a file")
+    return Path(value)

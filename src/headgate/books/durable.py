@@ -1,21 +1,36 @@
-"""The SQLite settings of both stores: a commit is on disk, and a killed process leaves only complete transactions."""
+"""The SQLite settings of both stores: a commit is on disk, and a killed process leaves only complete transactions.
+
+Tables are STRICT, so that the database itself refuses a value of a wrong type. Every error of SQLite becomes one line.
+"""
 
 import os
+import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
 
 from headgate.errors import DataError
+from headgate.escaping import one_line, shown
+from headgate.writing import NOFOLLOW, check_no_link
 
 SYNCHRONOUS = "FULL"
 """SQLite's mode in which a commit is on disk when it returns"""
 PATIENCE = 60.0
 """seconds to wait for another process that writes the same file"""
-
-
-FOREIGN = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_FORMAT")
-"""SQLite's errors for a file of another kind or a damaged file; all other errors come from the disk"""
+FOREIGN = ("SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FORMAT")
+"""SQLite's errors for a file of another kind"""
+DAMAGED = ("SQLITE_CORRUPT", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH")
+"""SQLite's errors for a damaged file, or for a value that the file's own rules refuse"""
+BESIDE = ("", "-wal")
+"""ends of the names of the files that hold the content; SQLite makes all others anew"""
+META = "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY NOT NULL, value ANY NOT NULL) STRICT"
+OLDEST = (3, 37)
+"""the first version of SQLite with STRICT tables"""
 
 
 @contextmanager
@@ -30,88 +45,254 @@ def on_disk(place: Path) -> Iterator[None]:
 
 
 class Durable:
-    """A SQLite file of a certain format, created if it does not exist."""
+    """A SQLite file of a certain format.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file.
+    writes : bool
+        True: the file is created if it does not exist, and tables of an older version are written anew as STRICT ones.
+        False: the content is read into memory at once, and nothing is ever written, also where nothing can be written.
+    """
 
     schema: tuple[str, ...]
-    """statements that create the tables; they have no effect if the tables exist"""
+    """statements that create the tables and indexes; they have no effect on those that exist"""
     format: str
+    older: tuple[str, ...] = ()
+    """formats whose tables have the same rows, which are written anew when such a file is opened"""
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path | str, writes: bool = True) -> None:
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise DataError(f"SQLite {sqlite3.sqlite_version}: is too old; headgate needs a Python with SQLite 3.37 or newer")
+        self.path, self.writes, self._process = Path(path), writes, os.getpid()
         try:
-            _private(self.path)
-            self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+            self._db = self._opened_for_writing() if writes else _in_memory(self.path)
         except (OSError, sqlite3.Error) as error:
             raise DataError(f"{self.path}: cannot be opened ({getattr(error, 'strerror', None) or error})") from None
         try:
-            with self._said():
-                self._db.execute("PRAGMA journal_mode = WAL")
-                self._db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
-                if self._db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone():
-                    raise DataError(f"{self.path}: holds triggers or views, which no file of headgate does")
-                if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is None:
-                    with self.transaction():  # two processes may open the file at once
-                        for statement in ("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value)", *self.schema):
-                            self._db.execute(statement)
-                        self._db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (self.format,))
-                found = self.meta("format")
-                if found != self.format:
-                    raise DataError(f"{self.path}: holds {found}, expected {self.format}")
-                self._opened()
+            if writes:
+                self._run("PRAGMA journal_mode = WAL")
+                self._run(f"PRAGMA synchronous = {SYNCHRONOUS}")
+            if self._rows("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')"):
+                raise DataError(f"{self.path}: holds triggers or views, which no file of headgate does")
+            self._prepare()
+            self._opened()
         except BaseException:
             self.close()
             raise
 
+    def _prepare(self) -> None:
+        """Create the tables of a new file, and check the format of an existing one."""
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'meta'"):
+            if not self.writes:
+                raise DataError(f"{self.path}: holds nothing")
+            self._check_new()
+            with self.transaction():  # two processes may open the file at once
+                self._create()
+                self._run("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (self.format,))
+        found = self.meta("format")
+        if found not in (self.format, *self.older):
+            raise DataError(f"{self.path}: holds {shown(found)}, expected {self.format}")
+        if self._loose_tables():
+            with self.transaction():
+                self._make_strict()
+                self._run("UPDATE meta SET value = ? WHERE key = 'format'", (self.format,))
+
+    def _check_new(self) -> None:
+        """Raise an error if the file should not be a new one."""
+
     def _opened(self) -> None:
         """Prepare the store after its file is open; if this fails, the file is closed."""
+
+    def _opened_for_writing(self) -> sqlite3.Connection:
+        _private(self.path)
+        return sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+
+    # statements
+
+    def _run(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """Execute a statement; return how many rows it changed."""
+        with self._one_line("written"):
+            return self._connection.execute(statement, values).rowcount
+
+    def _run_each(self, statement: str, rows: Collection[Sequence[Any]]) -> int:
+        """Execute a statement once for each row of values; return how many rows it changed in all."""
+        with self._one_line("written"):
+            return self._connection.executemany(statement, rows).rowcount if rows else 0
+
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Return all rows of a query."""
+        with self._one_line("read"):
+            return self._connection.execute(query, values).fetchall()
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        if os.getpid() != self._process:
+            raise DataError(f"{self.path}: was opened by process {self._process}; process {os.getpid()} must open it itself")
+        return self._db
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run the body as one transaction: all of it is written or nothing, and no other process writes meanwhile."""
-        with self._said():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
+        self._run("BEGIN IMMEDIATE")
+        try:
+            with self._one_line("written"):
                 yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:  # a full disk may have ended the transaction
-                    self._db.execute("ROLLBACK")
-                raise
+            self._run("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # a full disk may have ended the transaction
+                self._run("ROLLBACK")
+            raise
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
-        """Turn an error of SQLite into a DataError of one line."""
+    def snapshot(self) -> Iterator[None]:
+        """Let all queries of the body see the same content, whatever other processes write meanwhile."""
+        if self._db.in_transaction:
+            yield
+            return
+        self._run("BEGIN")
+        try:
+            yield
+        finally:
+            self._run("COMMIT")
+
+    @contextmanager
+    def _one_line(self, done: str) -> Iterator[None]:
+        """Turn an error of SQLite into a DataError of one line; `done` is what was tried, "read" or "written"."""
         try:
             yield
         except sqlite3.Error as error:
-            name = getattr(error, "sqlite_errorname", "")
-            if name.startswith(FOREIGN):
-                raise DataError(f"{self.path}: is not a file of {self.format} ({error})") from None
-            raise DataError(f"{self.path}: cannot be written ({error}); once it can, the run goes on") from None
+            raise DataError(f"{self.path}: {self._reason(error, done)}") from None
+
+    def _reason(self, error: sqlite3.Error, done: str) -> str:
+        name = getattr(error, "sqlite_errorname", None)
+        if isinstance(error, sqlite3.ProgrammingError):
+            return f"cannot be used here ({one_line(error, 200)})"
+        if name is None or name.startswith(DAMAGED):
+            return f"is damaged ({one_line(error, 200)})"
+        if name.startswith(FOREIGN):
+            return f"is not a file of {self.format} ({one_line(error, 200)})"
+        return f"cannot be {done} ({one_line(error, 200)}); once it can, the run goes on"
+
+    # settings of the file itself
 
     def meta(self, key: str) -> str | int | None:
-        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return None if row is None else row[0]
+        rows = self._rows("SELECT value FROM meta WHERE key = ?", (key,))
+        return rows[0][0] if rows else None
 
     def _fixed(self, key: str, value: str | int) -> str | int:
         """Return the stored value of `key`; if there is none, store and return `value`."""
         found = self.meta(key)
         if found is None:
-            with self.transaction():
-                self._db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (key, value))
+            self._run("INSERT OR IGNORE INTO meta VALUES (?, ?)", (key, value))
             found = self.meta(key)
         assert found is not None
         return found
 
+    def check(self) -> None:
+        """Raise DataError if the file is damaged, or holds a value that its own rules refuse."""
+        found = self._rows("PRAGMA quick_check(1)")
+        if found != [("ok",)]:
+            raise DataError(f"{self.path}: is damaged ({shown(found[0][0] if found else 'it holds nothing')})")
+
+    def backup(self, path: Path) -> None:
+        """Copy the whole content as it is now into a new file at `path`, also while this file is in use."""
+        with self._one_line("copied"), closing(sqlite3.connect(path, isolation_level=None)) as copy:
+            self._connection.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with no log beside it
+
     def close(self) -> None:
-        self._db.close()
+        if os.getpid() == self._process:
+            self._db.close()
+
+    # tables of older versions
+
+    def _create(self) -> None:
+        for statement in (META, *self.schema):
+            self._run(statement)
+
+    def _loose_tables(self) -> list[str]:
+        """Return the names of the tables that were created by other statements than those of the schema."""
+        wanted = {_name(statement): statement.replace("IF NOT EXISTS ", "") for statement in (META, *self.schema)}
+        found = dict(self._rows("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+        return [name for name, statement in wanted.items() if found.get(name) != statement]
+
+    def _make_strict(self) -> None:
+        """Create all tables and indexes anew by the schema, with the rows that they have."""
+        kept: dict[str, tuple[list[str], list[Any]]] = {}
+        for name in self._loose_tables():
+            kind = self._rows("SELECT type FROM sqlite_master WHERE name = ?", (name,))
+            if kind == [("table",)]:
+                columns = [row[1] for row in self._rows(f"PRAGMA table_info({name})")]
+                kept[name] = columns, self._rows(f"SELECT {', '.join(columns)} FROM {name}")
+                self._run(f"DROP TABLE {name}")
+            elif kind:
+                self._run(f"DROP INDEX IF EXISTS {name}")
+        self._create()
+        for name, (columns, rows) in kept.items():
+            self._refill(name, columns, rows)
+
+    def _refill(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Write the rows of an older table into the STRICT one."""
+        kinds = {row[1]: row[2] for row in self._rows(f"PRAGMA table_info({name})")}
+        known = [column for column in columns if column in kinds]
+        statement = f"INSERT INTO {name} ({', '.join(known)}) VALUES ({', '.join('?' * len(known))})"
+        for row in rows:
+            given = dict(zip(columns, row, strict=True))
+            values = [_plain(given[column], kinds[column]) for column in known]
+            try:
+                self._run(statement, values)
+            except DataError as error:
+                first = ", ".join(f"{column} {shown(given[column])}" for column in known[:3])
+                raise DataError(f"{error}: the row of {name} with {first}") from None
+
+
+def _name(statement: str) -> str:
+    """Return the name of the table or index that a statement creates."""
+    found = re.match(r"CREATE (?:UNIQUE )?(?:TABLE|INDEX) IF NOT EXISTS (\w+)", statement)
+    assert found is not None
+    return found[1]
+
+
+def _plain(value: Any, kind: str) -> Any:
+    """Return the number that an integer of numpy was when SQLite kept its bytes; all other values stay as they are."""
+    if kind == "INTEGER" and isinstance(value, bytes) and len(value) in (1, 2, 4, 8):
+        return int.from_bytes(value, "little", signed=True)
+    return value
+
+
+def _in_memory(path: Path) -> sqlite3.Connection:
+    """Return the content of a file, also of one in use and on a disk that cannot be written."""
+    check_no_link(path)
+    with closing(_read_only(path)) as file:
+        memory = sqlite3.connect(":memory:", isolation_level=None)
+        try:
+            file.backup(memory)
+        except sqlite3.OperationalError:  # SQLite's index of the log can neither be read nor written there
+            with TemporaryDirectory() as folder, closing(_copied(path, Path(folder))) as copy:
+                copy.backup(memory)
+    return memory
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", timeout=PATIENCE, uri=True)
+
+
+def _copied(path: Path, folder: Path) -> sqlite3.Connection:
+    """Return a connection to a copy of the file and its log in another folder."""
+    for end in BESIDE:
+        own = path.with_name(path.name + end)
+        if own.is_file():
+            copyfile(own, folder / f"copy{end}", follow_symlinks=False)
+    return sqlite3.connect(folder / "copy")
 
 
 def _private(path: Path) -> None:
     """Make the file readable by its owner only, and a new folder too; SQLite gives its own files the same permissions."""
     path.parent.parent.mkdir(parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o600)
     try:
         found = os.fstat(descriptor)
         if found.st_mode & 0o077 and found.st_uid == os.geteuid():  # as after a copy or a restore

@@ -9,27 +9,36 @@ that a client reports later are a row of `corrections`.
 import json
 import secrets
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from headgate.books.anchor import Anchor
 from headgate.books.durable import Durable
+from headgate.books.exact import exact, plainly, times, total
 from headgate.books.messages import TEXT
-from headgate.control.amendments import Amendment
+from headgate.control.amendments import Amendment, amended
 from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import Floats, Losses, System, Terms
-from headgate.errors import LedgerError, SettingError
-from headgate.escaping import one_line
+from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
+from headgate.escaping import one_line, shown
 
 if TYPE_CHECKING:
     from headgate.books.accounts import Settlement
 
 LEDGER = "ledger.sqlite"
 """name of the ledger's file in a run folder"""
+LARGEST_AMOUNT = 1e300
+"""an amount above all others, and below infinity"""
+DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, InvalidOperation, RecursionError, SettingError)
+"""errors from values that no ledger holds"""
 
 
 class Ordered(NamedTuple):
@@ -47,8 +56,16 @@ class Ordered(NamedTuple):
     """round in which the answer arrived; None: there is no answer yet"""
 
     @property
+    def paid_samples(self) -> int:
+        return max((self.admitted or 0) - self.free, 0)
+
+    @property
     def charge(self) -> float:
-        return self.price * max((self.admitted or 0) - self.free, 0)
+        return self.price * self.paid_samples
+
+    @property
+    def exact_charge(self) -> Decimal:
+        return times(self.price, self.paid_samples)
 
 
 class RoundRow(NamedTuple):
@@ -67,6 +84,8 @@ class RoundRow(NamedTuple):
     metrics: dict[str, Any]
     clients: dict[str, Any] | None
     """row of the round in the table of clients"""
+    paid: Decimal | None
+    """exact sum of all that was spent by then; None: the round was settled by an older version"""
 
 
 class AmendmentRow(NamedTuple):
@@ -82,6 +101,14 @@ class AmendmentRow(NamedTuple):
     change: Amendment
     order: tuple[int, int] | None
     """round and client of the order whose cost is adjusted to an invoice; None: no order is adjusted"""
+    key: str | None = None
+    """name under which the amendment counts once, for example the number of an invoice"""
+    voided: str | None = None
+    """when, by whom and why the amendment was taken out; None: it is in force"""
+
+    def named(self) -> str:
+        """Return the amendment as it is named in messages."""
+        return f"amendment {self.id} ({self.stated()}, by {self.by}, {self.made})"
 
     def stated(self) -> str:
         """Return the change in one line, as in `money 500`."""
@@ -125,38 +152,90 @@ class Node(NamedTuple):
 
 
 class LedgerStore(Durable):
-    format = "headgate ledger store 3"
+    """The ledger of one run.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file of the ledger. Beside it stands a small file that tells how far the accounts have come.
+    writes : bool
+        As for `Durable`.
+    """
+
+    format = "headgate ledger store 3.1"
+    older = ("headgate ledger store 3",)
     schema = (
-        "CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY, price BLOB NOT NULL, reserved REAL NOT NULL, "
-        "begun TEXT NOT NULL, supply TEXT NOT NULL, settled INTEGER NOT NULL, debt REAL, spent REAL, parameters TEXT, "
-        "sha256 TEXT, metrics TEXT, clients TEXT)",
-        "CREATE TABLE IF NOT EXISTS orders (round INTEGER, client INTEGER, ordered INTEGER NOT NULL, free INTEGER NOT NULL, "
-        "price REAL NOT NULL, admitted INTEGER, learned INTEGER, PRIMARY KEY (round, client))",
+        "CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY CHECK (round > 0), "
+        "price BLOB NOT NULL CHECK (length(price) > 0 AND length(price) % 8 = 0), "
+        f"reserved REAL NOT NULL CHECK (reserved BETWEEN 0 AND {LARGEST_AMOUNT}), begun TEXT NOT NULL, "
+        "supply TEXT NOT NULL, settled INTEGER NOT NULL CHECK (settled IN (0, 1)), "
+        f"debt REAL CHECK (debt BETWEEN 0 AND {LARGEST_AMOUNT}), "
+        f"spent REAL CHECK (spent BETWEEN 0 AND {LARGEST_AMOUNT}), parameters TEXT, sha256 TEXT, metrics TEXT, clients TEXT, "
+        "paid TEXT, CHECK ((settled = 1) = (spent IS NOT NULL)), CHECK ((debt IS NULL) = (spent IS NULL))) STRICT",
+        "CREATE TABLE IF NOT EXISTS orders (round INTEGER NOT NULL, client INTEGER NOT NULL CHECK (client >= 0), "
+        "ordered INTEGER NOT NULL CHECK (ordered > 0), free INTEGER NOT NULL CHECK (free BETWEEN 0 AND ordered), "
+        f"price REAL NOT NULL CHECK (price BETWEEN 0 AND {LARGEST_AMOUNT}), "
+        "admitted INTEGER CHECK (admitted BETWEEN 0 AND ordered), learned INTEGER CHECK (learned >= round), "
+        "PRIMARY KEY (round, client), CHECK ((admitted IS NULL) = (learned IS NULL))) STRICT",
         "CREATE INDEX IF NOT EXISTS outstanding ON orders (client, round) WHERE admitted IS NULL",
-        "CREATE TABLE IF NOT EXISTS clients (client INTEGER PRIMARY KEY, heard INTEGER NOT NULL, offences INTEGER NOT NULL, "
-        "quarantined INTEGER NOT NULL, lost INTEGER NOT NULL, distinct_used INTEGER NOT NULL, uses INTEGER NOT NULL, "
-        "squares INTEGER NOT NULL, withdrawn INTEGER NOT NULL, erased INTEGER NOT NULL)",
-        "CREATE TABLE IF NOT EXISTS nodes (node TEXT PRIMARY KEY, client INTEGER NOT NULL, since REAL NOT NULL)",
-        "CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, round INTEGER NOT NULL, client INTEGER NOT NULL, "
-        "kind TEXT NOT NULL, reason TEXT NOT NULL)",
-        "CREATE TABLE IF NOT EXISTS corrections (round INTEGER, client INTEGER, ordered INTEGER NOT NULL, "
-        "free INTEGER NOT NULL, price REAL NOT NULL, admitted INTEGER NOT NULL, learned INTEGER, "
-        "PRIMARY KEY (round, client, learned))",
-        "CREATE TABLE IF NOT EXISTS amendments (id INTEGER PRIMARY KEY, round INTEGER NOT NULL, made TEXT NOT NULL, "
-        "by TEXT NOT NULL, why TEXT NOT NULL, change TEXT NOT NULL, of_round INTEGER, of_client INTEGER)",
-        "CREATE TABLE IF NOT EXISTS samples (round INTEGER, client INTEGER, key TEXT, PRIMARY KEY (round, client, key))",
+        "CREATE INDEX IF NOT EXISTS by_client ON orders (client, round)",
+        "CREATE TABLE IF NOT EXISTS clients (client INTEGER PRIMARY KEY CHECK (client >= 0), "
+        "heard INTEGER NOT NULL CHECK (heard >= 0), offences INTEGER NOT NULL CHECK (offences >= 0), "
+        "quarantined INTEGER NOT NULL CHECK (quarantined IN (0, 1)), lost INTEGER NOT NULL CHECK (lost >= 0), "
+        "distinct_used INTEGER NOT NULL CHECK (distinct_used >= 0), uses INTEGER NOT NULL CHECK (uses >= 0), "
+        "squares INTEGER NOT NULL CHECK (squares >= 0), withdrawn INTEGER NOT NULL CHECK (withdrawn >= 0), "
+        "erased INTEGER NOT NULL CHECK (erased >= 0)) STRICT",
+        "CREATE TABLE IF NOT EXISTS nodes (node TEXT PRIMARY KEY NOT NULL, client INTEGER NOT NULL CHECK (client >= 0), "
+        "since REAL NOT NULL) STRICT",
+        "CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, round INTEGER NOT NULL CHECK (round >= 0), "
+        "client INTEGER NOT NULL CHECK (client >= -1), kind TEXT NOT NULL, reason TEXT NOT NULL) STRICT",
+        "CREATE TABLE IF NOT EXISTS corrections (round INTEGER NOT NULL, client INTEGER NOT NULL CHECK (client >= 0), "
+        "ordered INTEGER NOT NULL CHECK (ordered > 0), free INTEGER NOT NULL CHECK (free BETWEEN 0 AND ordered), "
+        f"price REAL NOT NULL CHECK (price BETWEEN 0 AND {LARGEST_AMOUNT}), "
+        "admitted INTEGER NOT NULL CHECK (admitted = ordered), learned INTEGER NOT NULL CHECK (learned > round), "
+        "PRIMARY KEY (round, client, learned)) STRICT",
+        "CREATE TABLE IF NOT EXISTS amendments (id INTEGER PRIMARY KEY, round INTEGER NOT NULL CHECK (round >= 0), "
+        "made TEXT NOT NULL, by TEXT NOT NULL, why TEXT NOT NULL, change TEXT NOT NULL, of_round INTEGER, of_client INTEGER, "
+        "key TEXT UNIQUE, voided TEXT, CHECK ((of_round IS NULL) = (of_client IS NULL))) STRICT",
+        "CREATE TABLE IF NOT EXISTS samples (round INTEGER NOT NULL, client INTEGER NOT NULL CHECK (client >= 0), "
+        f"key TEXT NOT NULL CHECK (length(key) BETWEEN 1 AND {TEXT}), PRIMARY KEY (round, client, key)) STRICT",
         # mean losses of each client's new samples, then of the samples held before
-        "CREATE TABLE IF NOT EXISTS losses (round INTEGER PRIMARY KEY, losses BLOB NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS losses (round INTEGER PRIMARY KEY, losses BLOB NOT NULL) STRICT",
     )
 
+    def __init__(self, path: Path | str, writes: bool = True) -> None:
+        path = Path(path)
+        self._anchor = Anchor.of(path.parent)  # read before the ledger, which may go on meanwhile
+        if self._anchor is not None and not path.exists():
+            raise self._anchor.missing(path, "missing")
+        super().__init__(path, writes)
+
+    def _check_new(self) -> None:
+        if self._anchor is not None:
+            raise self._anchor.missing(self.path, "empty")
+
     def _opened(self) -> None:
+        self.check()
         self.experiment = str(self._fixed("experiment", secrets.token_hex(8)))
         """random name of the run, with which the id of every admission begins"""
+        if self._anchor is not None:
+            self._anchor.check(self.path, self._reached())
+
+    def _reached(self) -> Anchor:
+        """Return how far the accounts have come."""
+        ((amendments,),) = self._rows("SELECT count(*) FROM amendments")
+        return Anchor(self.experiment, self.last_begun, self.settled, amendments)
+
+    def _write_anchor(self) -> None:
+        self._anchor = self._reached()
+        self._anchor.write(self.path.parent)
 
     def check_terms(self, terms: Terms) -> None:
         """Refuse a controller whose terms differ from those of the first one."""
         first = self._fixed("terms", json.dumps(terms._asdict()))
-        Terms(**json.loads(str(first))).check(terms, str(self.path))
+        with self._readable("meta"):
+            known = Terms(**json.loads(str(first)))
+        known.check(terms, str(self.path))
 
     def remember_system(self, system: System, keeps: bool) -> None:
         """Write the system at the beginning, and whether the policy keeps to its money; later changes are amendments."""
@@ -167,38 +246,96 @@ class LedgerStore(Durable):
 
     def system(self) -> System:
         """Return the system at the beginning, without amendments."""
-        return System(**json.loads(str(self.meta("system") or "{}")))
+        text = self.meta("system")
+        if text is None:
+            raise DataError(f"{self.path}: holds no accounts yet")
+        with self._readable("meta"):
+            return System(**json.loads(str(text)))
 
-    def spent(self) -> float:
-        """Return the money spent by the ledger, including adjustments to invoices since the last settled round."""
-        last = self._db.execute("SELECT round, spent FROM rounds WHERE settled = 1 ORDER BY round DESC LIMIT 1").fetchone()
-        t, spent = last or (0, 0.0)
-        return float(spent + sum(each.change.adjust for each in self.amendments() if each.round >= t))
+    def terms(self) -> System:
+        """Return the system with all amendments that were ever written, also those that hold from a later round on."""
+        return self._terms_and_spent()[0]
+
+    def _terms_and_spent(self) -> tuple[System, float]:
+        """Return the system with all amendments, and the money spent up to now, as the next amendment is to be applied to."""
+        system, amendments = self.system(), self.amendments()
+        last, adjusted = 0, 0.0
+        for each in amendments:
+            settled, spent = self._settled_by(each.round)
+            if settled != last:
+                last, adjusted = settled, 0.0
+            try:
+                system = amended(system, each.change, each.round, spent + adjusted)
+            except HeadgateError as error:
+                raise self.cannot_apply(each, error) from None
+            adjusted += each.change.adjust
+        settled, spent = self._settled_by(self.last_begun)
+        return system, spent + adjusted if settled == last else spent
+
+    def cannot_apply(self, each: AmendmentRow, error: HeadgateError) -> LedgerError:
+        """Return the error for an amendment that the accounts cannot be replayed with."""
+        command = f"`headgate ledger void {self.path.parent} {each.id}` takes it out, on a copy"
+        return LedgerError(f"{self.path}: {each.named()} cannot be applied: {error}; {command}")
+
+    def remedy(self, each: AmendmentRow) -> str:
+        """Return what to do about an amendment without which the accounts can be replayed."""
+        command = f"`headgate ledger void {self.path.parent} {each.id}` takes it out, on a copy"
+        return f"without {each.named()} it would replay; {command}"
+
+    def _settled_by(self, t: int) -> tuple[int, float]:
+        """Return the last round up to `t` that is settled, and the money spent by then; (0, 0) if there is none."""
+        query = "SELECT round, spent FROM rounds WHERE round <= ? AND settled = 1 ORDER BY round DESC LIMIT 1"
+        rows = self._rows(query, (t,))
+        return rows[0] if rows else (0, 0.0)
+
+    def spent(self) -> Decimal | None:
+        """Return the exact sum that the ledger says was spent, with invoices since the last settled round.
+
+        It is None for a ledger of an older version that no process has continued yet.
+        """
+        rows = self._rows("SELECT round, paid FROM rounds WHERE settled = 1 ORDER BY round DESC LIMIT 1")
+        t, paid = rows[0] if rows else (0, "0")
+        if paid is None:
+            return None
+        with self._readable("rounds"):
+            since = [exact(each.change.adjust) for each in self.amendments() if each.round >= t]
+            return total([Decimal(paid), *since])
+
+    def remember_paid(self, t: int, paid: Decimal) -> None:
+        """Write the exact sum after round t if an older version settled it, which wrote none."""
+        if self._rows("SELECT 1 FROM rounds WHERE round = ? AND paid IS NULL", (t,)):
+            self._run("UPDATE rounds SET paid = ? WHERE round = ?", (f"{paid:f}", t))
 
     def times(self) -> dict[int, str]:
         """Return the time in UTC at which the orders of each round were written."""
-        return dict(self._db.execute("SELECT round, begun FROM rounds").fetchall())
+        return dict(self._rows("SELECT round, begun FROM rounds"))
+
+    @contextmanager
+    def _readable(self, table: str) -> Iterator[None]:
+        """Turn errors from values that no ledger holds into a DataError of one line."""
+        try:
+            yield
+        except DATA_ERRORS as error:
+            raise DataError(f"{self.path}: is damaged ({table}: {one_line(error, TEXT)})") from None
 
     # writing
 
-    def begin(
-        self,
-        t: int,
-        price: Floats,
-        reserved: float,
-        orders: Sequence[Ordered],
-        supply: Supply = EVERYTHING,
-        begun: str | None = None,
-    ) -> None:
-        """Write the price, the supply and the orders of a round before any order is sent."""
+    def begin(self, t: int, price: Floats, reserved: float, orders: Sequence[Ordered], supply: Supply, begun: str) -> None:
+        """Write the price, the supply and the orders of a round, in the transaction in which the caller decided them."""
+        self._run(
+            "INSERT INTO rounds (round, price, reserved, begun, supply, settled) VALUES (?, ?, ?, ?, ?, 0)",
+            (t, np.asarray(price, np.float64).tobytes(), reserved, begun, _stated(supply)),
+        )
+        self._run_each(
+            "INSERT INTO orders (round, client, ordered, free, price) VALUES (?, ?, ?, ?, ?)", [row[:5] for row in orders]
+        )
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Run the body as one transaction, and then write how far the accounts have come."""
         with self.transaction():
-            self._db.execute(
-                "INSERT INTO rounds (round, price, reserved, begun, supply, settled) VALUES (?, ?, ?, ?, ?, 0)",
-                (t, np.asarray(price, np.float64).tobytes(), reserved, begun or now(), _stated(supply)),
-            )
-            self._db.executemany(
-                "INSERT INTO orders (round, client, ordered, free, price) VALUES (?, ?, ?, ?, ?)", [row[:5] for row in orders]
-            )
+            yield
+        self._write_anchor()
 
     def settle(
         self,
@@ -207,45 +344,38 @@ class LedgerStore(Durable):
         parameters: tuple[str, str],
         metrics: Mapping[str, Any],
         by_client: Mapping[str, Any] | None,
-        keys: Iterable[tuple[int, int, str]] = (),
+        keys: Sequence[tuple[int, int, str]] = (),
     ) -> None:
         """Write all results of a round in one transaction."""
         t, ledger = done.ledger.t, done.ledger
-        with self.transaction():
-            for row in done.closed:
-                written = self._db.execute(
-                    "UPDATE orders SET admitted = ?, learned = ? WHERE round = ? AND client = ? AND admitted IS NULL",
-                    (row.admitted, row.learned, row.round, row.client),
-                )
-                if written.rowcount != 1:
-                    raise LedgerError(f"round {t}: the order of round {row.round} to client {row.client} is closed already")
-            self._db.executemany("INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", list(done.corrected))
-            self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(done.clients))
-            self._note(events)
-            self._db.executemany("INSERT INTO samples VALUES (?, ?, ?)", list(keys))
-            written = self._db.execute(
-                "UPDATE rounds SET settled = 1, debt = ?, spent = ?, parameters = ?, sha256 = ?, metrics = ?, "
-                "clients = ? WHERE round = ? AND settled = 0",
-                (
-                    float(ledger.debt[0]),
-                    float(ledger.spent[0]),
-                    *parameters,
-                    json.dumps(dict(metrics)),
-                    None if by_client is None else json.dumps(dict(by_client)),
-                    t,
-                ),
+        row_of_clients = None if by_client is None else json.dumps(dict(by_client))
+        result = (float(ledger.debt[0]), float(ledger.spent[0]), *parameters, json.dumps(dict(metrics)), row_of_clients)
+        with self.writing():
+            closed = self._run_each(
+                "UPDATE orders SET admitted = ?, learned = ? WHERE round = ? AND client = ? AND admitted IS NULL",
+                [(row.admitted, row.learned, row.round, row.client) for row in done.closed],
             )
-            if written.rowcount != 1:
+            if closed != len(done.closed):
+                raise LedgerError(f"round {t}: {len(done.closed) - closed} of its {len(done.closed)} orders are closed already")
+            self._run_each("INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", done.corrected)
+            self._run_each("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", done.clients)
+            self._note(events)
+            self._run_each("INSERT INTO samples VALUES (?, ?, ?)", keys)
+            written = self._run(
+                "UPDATE rounds SET settled = 1, debt = ?, spent = ?, parameters = ?, sha256 = ?, metrics = ?, "
+                "clients = ?, paid = ? WHERE round = ? AND settled = 0",
+                (*result, f"{done.paid:f}", t),
+            )
+            if written != 1:
                 raise LedgerError(f"round {t}: is not open, so it cannot be settled")
             if ledger.losses is not None:
-                self._db.execute("INSERT INTO losses VALUES (?, ?)", (t, np.concatenate(ledger.losses.arrays).tobytes()))
+                self._run("INSERT INTO losses VALUES (?, ?)", (t, np.concatenate(ledger.losses.arrays).tobytes()))
 
     def remember_nodes(self, nodes: Iterable[Node]) -> None:
         """Write which clients these nodes are."""
         with self.transaction():
-            self._db.executemany(
-                "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?)", [(str(node.node), node.client, node.since) for node in nodes]
-            )
+            rows = [(str(node.node), node.client, node.since) for node in nodes]
+            self._run_each("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?)", rows)
 
     def note(self, events: Iterable[Event]) -> None:
         with self.transaction():
@@ -253,31 +383,81 @@ class LedgerStore(Durable):
 
     def _note(self, events: Iterable[Event]) -> None:
         rows = [event._replace(reason=one_line(event.reason, TEXT)) for event in events]
-        self._db.executemany("INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", rows)
+        self._run_each("INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", rows)
 
     def lift(self, client: int) -> bool:
         """End a client's quarantine and reset its offences; return False if it is in none. A running server sends it orders
         again from its next round on."""
         with self.transaction():
-            done = self._db.execute(
-                "UPDATE clients SET quarantined = 0, offences = 0 WHERE client = ? AND quarantined = 1", (client,)
-            )
-            if done.rowcount:
+            done = self._run("UPDATE clients SET quarantined = 0, offences = 0 WHERE client = ? AND quarantined = 1", (client,))
+            if done:
                 self._note([Event(self.settled, client, "lifted", "gets orders again")])
-        return bool(done.rowcount)
+        return bool(done)
 
-    def amend(self, change: Amendment, by: str, why: str, order: tuple[int, int] | None = None) -> None:
-        """Write an amendment, which is valid from the round after the last one begun."""
-        if not self.meta("keeps"):
-            raise SettingError("the policy does not keep to its money: terms can be amended with one that does, as headgate")
-        with self.transaction():
-            t = int(self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0])
+    def amend(
+        self,
+        change: Amendment,
+        by: str,
+        why: str,
+        order: tuple[int, int] | None = None,
+        key: str | None = None,
+        accepts: Callable[[System], object] = lambda system: None,
+    ) -> bool:
+        """Write an amendment, which holds from the round after the last one begun.
+
+        It is checked in the transaction that writes it, against the terms with all amendments written so far.
+
+        Parameters
+        ----------
+        change : Amendment
+            The change.
+        by, why : str
+            Who makes it, and the reason, in one line each.
+        order : tuple of int, optional
+            Round and client of the order whose cost is adjusted.
+        key : str, optional
+            A name for this amendment, for example the number of an invoice. Written again under the same key, it counts once.
+        accepts : callable, optional
+            Function that raises an error if it cannot work under the amended system.
+
+        Returns
+        -------
+        bool
+            False if the same amendment was written before under the same key; nothing is written then.
+
+        Raises
+        ------
+        SettingError, LedgerError
+            If the change does not fit. Nothing is written then.
+        """
+        with self.writing():
+            if key is not None and self._is_written(key, change, order):
+                return False
+            if not self.meta("keeps"):
+                raise SettingError(
+                    "the policy does not keep to its money: terms can be amended with one that does, as headgate"
+                )
             if order is not None:
                 self._check_adjusted(order, change.adjust)
-            row = (t, now(), one_line(by, TEXT), one_line(why, TEXT), json.dumps(changed(change)), *(order or (None, None)))
-            self._db.execute(
-                "INSERT INTO amendments (round, made, by, why, change, of_round, of_client) VALUES (?, ?, ?, ?, ?, ?, ?)", row
+            elif change.adjust:
+                raise SettingError(f"adjust = {change.adjust:g}: belongs to an order; name its round and its client")
+            t, (system, spent) = self.last_begun, self._terms_and_spent()
+            accepts(amended(system, change, t, spent))
+            self._run(
+                "INSERT INTO amendments (round, made, by, why, change, of_round, of_client, key) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (t, now(), by, why, json.dumps(changed(change)), *(order or (None, None)), key),
             )
+        return True
+
+    def _is_written(self, key: str, change: Amendment, order: tuple[int, int] | None) -> bool:
+        """Return whether this amendment was written under this key; raise LedgerError if another one was."""
+        for each in self.amendments(voided=True):
+            if each.key == key:
+                if (each.change, each.order) == (change, order) and not each.voided:
+                    return True
+                raise LedgerError(f"key = {shown(key)}: is that of {each.named()}; give this one another key")
+        return False
 
     def _check_adjusted(self, order: tuple[int, int], amount: float) -> None:
         t, client = order
@@ -285,29 +465,62 @@ class LedgerStore(Durable):
         if not rows:
             raise LedgerError(f"order = round {t}, client {client}: there is none")
         rows += [row for row in self.corrections() if row[:2] == order]
-        earlier = [each.change.adjust for each in self.amendments() if each.order == order]
-        if (paid := sum(row.charge for row in rows) + sum(earlier)) + amount < 0:
-            raise LedgerError(f"adjust = {amount:g}: is more than the {paid:g} that were paid on this order")
+        earlier = [exact(each.change.adjust) for each in self.amendments() if each.order == order]
+        paid = total([*(row.exact_charge for row in rows), *earlier])
+        if total([paid, exact(amount)]) < 0:
+            raise LedgerError(f"adjust = {amount:g}: is more than the {plainly(paid)} that were paid on this order")
 
-    def amendments(self, after: int = 0) -> list[AmendmentRow]:
-        """Return the amendments whose id is greater than `after`, the oldest first."""
-        rows = self._db.execute("SELECT * FROM amendments WHERE id > ? ORDER BY id", (after,))
-        return [
-            AmendmentRow(id, t, made, by, why, Amendment(**json.loads(change)), None if of is None else (of, client))
-            for id, t, made, by, why, change, of, client in rows
-        ]
+    def amendments(self, after: int = 0, voided: bool = False) -> list[AmendmentRow]:
+        """Return the amendments whose id is greater than `after`, the oldest first, without or with those taken out."""
+        rows = self._rows(
+            "SELECT id, round, made, by, why, change, of_round, of_client, key, voided FROM amendments "
+            "WHERE id > ? ORDER BY id",
+            (after,),
+        )
+        found = []
+        for id_, t, made, by, why, change, of, client, key, taken_out in rows:
+            with self._readable(f"amendment {id_}"):
+                order = None if of is None else (of, client)
+                found.append(AmendmentRow(id_, t, made, by, why, Amendment(**json.loads(change)), order, key, taken_out))
+        return [each for each in found if voided or not each.voided]
+
+    def void(self, id_: int, by: str, why: str) -> AmendmentRow:
+        """Take an amendment out of the accounts and return it. Its row stays, signed.
+
+        Raises
+        ------
+        LedgerError
+            If there is no such amendment, or the other amendments cannot be applied without it.
+        """
+        with self.writing():
+            found = [each for each in self.amendments() if each.id == id_]
+            if not found:
+                raise LedgerError(f"{self.path}: there is no amendment {id_} to take out")
+            applied_before = self.can_be_applied()
+            self._run("UPDATE amendments SET voided = ? WHERE id = ?", (f"{now()} by {by}: {why}", id_))
+            if applied_before:
+                self.terms()
+        return found[0]
+
+    def can_be_applied(self) -> bool:
+        """Return whether all amendments can be applied one after the other."""
+        try:
+            self.terms()
+        except HeadgateError:
+            return False
+        return True
 
     def keys(self) -> dict[tuple[int, int], list[str]]:
         """Return the keys of the delivered samples by round and client, for clients that report keys."""
         found = dict[tuple[int, int], list[str]]()
-        for t, client, key in self._db.execute("SELECT round, client, key FROM samples ORDER BY round, client, key"):
+        for t, client, key in self._rows("SELECT round, client, key FROM samples ORDER BY round, client, key"):
             found.setdefault((t, client), []).append(key)
         return found
 
     def remember_initial(self, parameters: str, sha256: str) -> None:
         """Write the name and the SHA-256 of the file that holds the parameters before round 1."""
         with self.transaction():
-            self._db.execute("INSERT INTO meta VALUES ('parameters', ?), ('sha256', ?)", (parameters, sha256))
+            self._run("INSERT INTO meta VALUES ('parameters', ?), ('sha256', ?)", (parameters, sha256))
 
     # reading
 
@@ -318,103 +531,133 @@ class LedgerStore(Durable):
     @property
     def settled(self) -> int:
         """The last settled round; 0 before the first one."""
-        return int(self._db.execute("SELECT coalesce(max(round), 0) FROM rounds WHERE settled = 1").fetchone()[0])
+        rows = self._rows("SELECT round FROM rounds WHERE settled = 1 ORDER BY round DESC LIMIT 1")
+        return int(rows[0][0]) if rows else 0
+
+    @property
+    def last_begun(self) -> int:
+        """The last round that was begun; 0 before the first one."""
+        ((t,),) = self._rows("SELECT coalesce(max(round), 0) FROM rounds")
+        return int(t)
 
     def begun(self) -> RoundRow | None:
         """Return the round that was begun and is not settled; None: there is none."""
-        return next(iter(self.rounds(settled=False)), None)
+        return next(iter(self.rounds(settled=False, after=self.settled)), None)
 
     def rounds(self, after: int = 0, settled: bool = True) -> list[RoundRow]:
-        rows = self._db.execute(
-            "SELECT round, price, reserved, begun, supply, debt, spent, parameters, sha256, metrics, clients "
+        rows = self._rows(
+            "SELECT round, price, reserved, begun, supply, debt, spent, parameters, sha256, metrics, clients, paid "
             "FROM rounds WHERE settled = ? AND round > ? ORDER BY round",
-            (settled, after),
+            (int(settled), after),
         )
-        return [
-            RoundRow(*row)._replace(
-                price=np.frombuffer(row[1]),
-                supply=_read(row[4]),
-                metrics=json.loads(row[9] or "null"),
-                clients=json.loads(row[10] or "null"),
-            )
-            for row in rows
-        ]
+        found = []
+        for row in rows:
+            with self._readable(f"round {row[0]}"):
+                texts = {"metrics": json.loads(row[9] or "null"), "clients": json.loads(row[10] or "null")}
+                paid = None if row[11] is None else Decimal(row[11])
+                found.append(RoundRow(*row)._replace(price=np.frombuffer(row[1]), supply=_read(row[4]), paid=paid, **texts))
+        return found
 
     def orders(self, t: int | None = None) -> list[Ordered]:
         """Return the orders of round t; None: of all rounds."""
         where, values = ("", ()) if t is None else ("WHERE round = ?", (t,))
-        rows = self._db.execute(
-            f"SELECT round, client, ordered, free, price, admitted, learned FROM orders {where} ORDER BY client, round", values
-        )
-        return [Ordered(*row) for row in rows]
+        query = f"SELECT round, client, ordered, free, price, admitted, learned FROM orders {where} ORDER BY client, round"
+        return [Ordered(*row) for row in self._rows(query, values)]
 
     def outstanding(self) -> list[Ordered]:
         """Return the orders that have no answer yet."""
-        rows = self._db.execute(
-            "SELECT round, client, ordered, free, price FROM orders WHERE admitted IS NULL ORDER BY client, round"
-        )
-        return [Ordered(*row) for row in rows]
+        query = "SELECT round, client, ordered, free, price FROM orders WHERE admitted IS NULL ORDER BY client, round"
+        return [Ordered(*row) for row in self._rows(query)]
 
     def closed(self, client: int, rounds: Collection[int]) -> dict[int, Ordered]:
         """Return a client's closed orders of these rounds, by round, with all samples known to be admitted on them."""
-        if not rounds:
-            return {}
-        rows = self._db.execute(
+        query = (
             "SELECT round, client, ordered, free, price, admitted + (SELECT coalesce(sum(admitted), 0) FROM corrections AS c "
             "WHERE c.round = orders.round AND c.client = orders.client), learned FROM orders "
-            "WHERE client = ? AND round BETWEEN ? AND ? AND admitted IS NOT NULL",
-            (client, min(rounds), max(rounds)),
+            "WHERE client = ? AND round = ? AND admitted IS NOT NULL"
         )
-        wanted = set(rounds)
-        return {row[0]: Ordered(*row) for row in rows if row[0] in wanted}
+        found = [row for t in rounds for row in self._rows(query, (client, t))]
+        return {row[0]: Ordered(*row) for row in found}
 
     def lasts(self, orders: Iterable[Ordered]) -> dict[int, int]:
         """Return the position up to which each of these orders to one client went, by round: known plus ordered samples."""
         orders = list(orders)
         if not orders:
             return {}
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT learned, admitted FROM orders WHERE client = ? AND learned IS NOT NULL "
             "UNION ALL SELECT learned, admitted FROM corrections WHERE client = ? ORDER BY learned",
             (orders[0].client, orders[0].client),
-        ).fetchall()
+        )
         known = [0, *accumulate(admitted for _, admitted in rows)]
         learned = [round for round, _ in rows]
         return {row.round: known[bisect_left(learned, row.round)] + row.ordered for row in orders}
 
     def corrections(self) -> list[Ordered]:
         """Return the samples that were reported after their orders were closed, as separate orders."""
-        return [Ordered(*row) for row in self._db.execute("SELECT * FROM corrections ORDER BY client, round, learned")]
+        query = "SELECT round, client, ordered, free, price, admitted, learned FROM corrections ORDER BY client, round, learned"
+        return [Ordered(*row) for row in self._rows(query)]
 
     def losses(self, each: int = 2) -> dict[int, Losses]:
         """Return the losses that clients reported in each round, `each` numbers for every client."""
-        rows = self._db.execute("SELECT round, losses FROM losses").fetchall()
+        rows = self._rows("SELECT round, losses FROM losses")
         if any(len(content) % (8 * each) for _, content in rows):
             raise LedgerError(f"{self.path}: losses of a round are not {each} for each client; it is damaged")
         return {t: Losses(*np.frombuffer(content).reshape(each, 1, -1)) for t, content in rows}
 
     def quarantined(self) -> set[int]:
-        return {client for (client,) in self._db.execute("SELECT client FROM clients WHERE quarantined = 1")}
+        return {client for (client,) in self._rows("SELECT client FROM clients WHERE quarantined = 1")}
 
     def refusals(self) -> dict[str, int]:
         """Return how many answers were rejected, and how many clients are in quarantine."""
-        refused = self._db.execute("SELECT count(*) FROM events WHERE kind = 'rejected'").fetchone()[0]
+        ((refused,),) = self._rows("SELECT count(*) FROM events WHERE kind = 'rejected'")
         return {"refused": int(refused), "quarantined": len(self.quarantined())}
 
     def clients(self) -> dict[int, ClientRow]:
-        rows = self._db.execute("SELECT * FROM clients")
-        return {row[0]: ClientRow(*row)._replace(quarantined=bool(row[3])) for row in rows}
+        query = (
+            "SELECT client, heard, offences, quarantined, lost, distinct_used, uses, squares, withdrawn, erased FROM clients"
+        )
+        return {row[0]: ClientRow(*row)._replace(quarantined=bool(row[3])) for row in self._rows(query)}
 
     def nodes(self) -> list[Node]:
-        return [Node(int(node), client, since) for node, client, since in self._db.execute("SELECT * FROM nodes")]
+        rows = self._rows("SELECT node, client, since FROM nodes")
+        with self._readable("nodes"):
+            return [Node(int(node), client, since) for node, client, since in rows]
 
     def events(self) -> list[Event]:
-        return [Event(*row) for row in self._db.execute("SELECT round, client, kind, reason FROM events ORDER BY id")]
+        return [Event(*row) for row in self._rows("SELECT round, client, kind, reason FROM events ORDER BY id")]
 
 
 def now() -> str:
     """Return the present time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def moment(name: str, when: object) -> str:
+    """Return a date, or a date and time, as its time in UTC; raise SettingError if it is none.
+
+    >>> moment("begin: when", "2026-11-30T23:00:00-12:00"), moment("begin: when", "2026-11-18")
+    ('2026-12-01T11:00:00+00:00', '2026-11-18T00:00:00+00:00')
+    """
+    try:
+        text = when.isoformat() if isinstance(when, date) else when
+        found = datetime.fromisoformat(text)  # type: ignore[arg-type]  # other types raise TypeError
+        utc = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        raise SettingError(f"{name} = {shown(when)}: must be an ISO date, as in 2026-11-18, or date and time") from None
+    return utc.isoformat(timespec="seconds")
+
+
+def month_of(time: str) -> str:
+    """Return year and month of a time in UTC; empty for a text of an older version that is no date.
+
+    >>> month_of("2026-11-18T09:00:00+00:00"), month_of("tomorrow")
+    ('2026-11', '')
+    """
+    try:
+        return moment("begun", time)[:7]
+    except SettingError:
+        return ""
 
 
 def changed(change: Amendment) -> dict[str, Any]:

@@ -1,20 +1,28 @@
 """The statement of the accounts: one line for each order, the amendments and the totals, in decimal numbers."""
 
 import csv
+import io
 import json
+import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from shutil import copytree, ignore_patterns, rmtree
+from typing import Any, NamedTuple, get_type_hints
 
 from headgate.books.accounts import reserve
+from headgate.books.anchor import ANCHOR, Anchor
+from headgate.books.border import name_of, signed
+from headgate.books.durable import on_disk
+from headgate.books.exact import exact, times, total
 from headgate.books.ledger_store import LEDGER, AmendmentRow, LedgerStore
-from headgate.control.amendments import Amendment, amended
+from headgate.control.amendments import Amendment
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError
-
-CENT = Decimal("0.01")
+from headgate.escaping import cell
+from headgate.writing import PARTIAL, check_no_link, partial_of, replace_file, sync
 
 
 class OrderLine(NamedTuple):
@@ -38,8 +46,8 @@ class OrderLine(NamedTuple):
     """sum of `charged` and `adjusted`"""
     answered: int | None
     """round in which the answer arrived; None: there is no answer yet, and the money is reserved"""
-    keys: str
-    """keys of the samples, separated by spaces; empty: the client reported none"""
+    keys: tuple[str, ...]
+    """keys of the samples; empty: the client reported none"""
 
 
 class Statement(NamedTuple):
@@ -60,95 +68,201 @@ class Statement(NamedTuple):
     @property
     def left(self) -> Decimal:
         """The approved money that is neither spent nor reserved; below 0 if a cut or an invoice came after it was spent."""
-        return self.approved - self.spent - self.reserved
+        return total([self.approved, -self.spent, -self.reserved])
 
-    def check(self, spent: float) -> None:
-        """Raise LedgerError if the total of the statement differs from the ledger's `spent` by half a cent or more."""
-        if abs(self.spent - Decimal(spent)) >= CENT / 2:
-            raise LedgerError(f"the orders come to {self.spent}, the ledger says {spent}")
+    def check(self, spent: Decimal | None) -> None:
+        """Raise LedgerError if the total of the statement is not exactly what the ledger says was spent.
+
+        A ledger that an older version wrote says nothing exact (None) until a process continues it.
+        """
+        if spent is not None and self.spent != spent:
+            raise LedgerError(f"the orders come to {self.spent:f}, the ledger says {spent:f}")
 
 
 def statement(store: LedgerStore) -> Statement:
-    """Return the statement of a store."""
-    keys, amendments, orders = store.keys(), store.amendments(), store.orders()
-    begun, more, adjusted = store.times(), dict[tuple[int, int], int](), dict[tuple[int, int], Decimal]()
+    """Return the statement of a store, as it is at one moment."""
+    with store.snapshot():
+        system, settled, amendments = store.terms(), store.settled, store.amendments(voided=True)
+        in_force = [each for each in amendments if not each.voided]
+        lines = _lines(store, in_force, system.currency)
+        reserved = reserve(store.outstanding(), exact)
+    loose = [exact(each.change.adjust) for each in in_force if each.order is None]
+    spent = total([*(line.paid for line in lines), *loose])
+    return Statement(lines, amendments, system, settled, exact(system.money(settled + 1)), spent, reserved)
+
+
+def _lines(store: LedgerStore, amendments: Iterable[AmendmentRow], currency: str) -> list[OrderLine]:
+    """Return one line for each order, by round and client."""
+    keys, begun = store.keys(), store.times()
+    late, adjusted = defaultdict[tuple[int, int], int](int), defaultdict[tuple[int, int], list[Decimal]](list)
     for row in store.corrections():
-        more[row[:2]] = more.get(row[:2], 0) + (row.admitted or 0)
+        late[row[:2]] += row.admitted or 0
     for each in amendments:
         if each.order is not None:
-            adjusted[each.order] = adjusted.get(each.order, Decimal(0)) + _exact(each.change.adjust)
-    currency, lines = store.system().currency, list[OrderLine]()
-    for row in sorted(orders):
-        own = row[:2]
-        delivered = (row.admitted or 0) + more.get(own, 0)
-        charged = _exact(row.price) * max(delivered - row.free, 0)
-        change = adjusted.get(own, Decimal(0))
-        free = min(row.free, delivered)
-        key_list = " ".join(keys.get(own, ()))
-        lines.append(
-            OrderLine(*own, begun[row.round], currency, _exact(row.price), row.ordered, delivered, free, charged, change,
-                 charged + change, row.learned, key_list)
-        )  # fmt: skip
-    loose = sum((_exact(each.change.adjust) for each in amendments if each.order is None), Decimal(0))
-    settled, spent = store.settled, sum((line.paid for line in lines), loose)
-    system = _now(store, amendments)
-    approved = _exact(system.money(settled + 1))
-    return Statement(lines, amendments, system, settled, approved, spent, _exact(reserve(store.outstanding())))
-
-
-def _now(store: LedgerStore, amendments: Iterable[AmendmentRow]) -> System:
-    """Return the system after all amendments."""
-    system, spent = store.system(), {past.round: past.spent for past in store.rounds()}
-    later = 0.0
-    for each in amendments:
-        t = min(each.round, store.settled)
-        system = amended(system, each.change, t, spent.get(t, 0.0) + later)
-        later = later + each.change.adjust if t == store.settled else 0.0
-    return system
-
-
-def _exact(amount: float) -> Decimal:
-    """Return the decimal number that a float is printed as: 0.1 is exactly one tenth."""
-    return Decimal(repr(float(amount)))
+            adjusted[each.order].append(exact(each.change.adjust))
+    lines = []
+    for row in sorted(store.orders()):
+        order = row[:2]
+        delivered = (row.admitted or 0) + late[order]
+        charged = times(row.price, max(delivered - row.free, 0))
+        change = total(adjusted[order])
+        line = OrderLine(
+            round=row.round,
+            client=row.client,
+            time=begun[row.round],
+            currency=currency,
+            price=exact(row.price),
+            asked=row.ordered,
+            delivered=delivered,
+            free=min(row.free, delivered),
+            charged=charged,
+            adjusted=change,
+            paid=total([charged, change]),
+            answered=row.learned,
+            keys=tuple(keys.get(order, ())),
+        )
+        lines.append(line)
+    return lines
 
 
 @contextmanager
-def opened(folder: Path | str) -> Iterator[LedgerStore]:
-    """Open the store of a folder that holds accounts, and close it afterwards."""
+def opened(folder: Path | str, writes: bool = False) -> Iterator[LedgerStore]:
+    """Open the store of a folder that holds accounts, and close it afterwards.
+
+    Without `writes` nothing is written, so that the folder may be on a disk that cannot be written.
+    """
     path = Path(folder) / LEDGER
-    if not path.is_file():
+    if not path.is_file() and Anchor.of(Path(folder)) is None:
         raise DataError(f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on Flower does")
-    with closing(LedgerStore(path)) as store:
+    with closing(LedgerStore(path, writes)) as store:
         yield store
 
 
-def amend(folder: Path | str, change: Amendment, by: str, why: str, order: tuple[int, int] | None = None) -> Statement:
+def amend(
+    folder: Path | str,
+    change: Amendment,
+    by: str,
+    why: str,
+    order: tuple[int, int] | None = None,
+    key: str | None = None,
+) -> Statement:
     """Write an amendment into the accounts of a folder, which may be in use, and return the new statement."""
-    with opened(folder) as store:
-        found = statement(store)
-        begun = store.begun()
-        amended(found.system, change, found.rounds if begun is None else begun.round, float(found.spent))
-        if float(found.spent) + change.adjust < 0:
-            raise LedgerError(f"adjust = {change.adjust:g}: is more than the {found.spent} that were spent")
-        store.amend(change, by, why, order)
+    author, reason = signed("amend", by, why)
+    with opened(folder, writes=True) as store:
+        store.amend(change, author, reason, order, name_of("amend: key", key))
         return statement(store)
 
 
-def export(found: Statement, path: Path, kind: str) -> None:
-    """Write the lines as csv, json or parquet; amounts are decimal text in csv and json, and floats in parquet."""
+def backup(store: LedgerStore, file: Path) -> Statement:
+    """Copy the accounts as they are now into one file, whole or not at all, and return the statement of the copy."""
+    _check_plain(file)
+    if file.exists() and file.samefile(store.path):
+        raise DataError(f"{file}: is the ledger itself; name another file for the copy")
+    partial = partial_of(file)
+    with on_disk(file):
+        try:
+            store.backup(partial)
+            partial.chmod(0o600)
+            sync(partial)
+            partial.replace(file)
+        finally:
+            partial.unlink(missing_ok=True)
+    with closing(LedgerStore(file, writes=False)) as copy:
+        return statement(copy)
+
+
+def void(folder: Path, id_: int, by: str, why: str, out: Path) -> tuple[AmendmentRow, Statement | None]:
+    """Copy the accounts of a folder to `out`, and take an amendment out of the copy.
+
+    Parameters
+    ----------
+    folder : Path
+        The accounts, which stay as they are.
+    id_ : int
+        Number of the amendment.
+    by, why : str
+        Who takes it out, and the reason.
+    out : Path
+        The new folder. Of a run on Flower it has all files.
+
+    Returns
+    -------
+    amendment, statement : tuple of AmendmentRow and Statement
+        The amendment, and the statement of the copy; None as long as another amendment cannot be applied either.
+    """
+    author, reason = signed("void", by, why)
+    if out.exists():
+        raise DataError(f"{out}: exists already; choose another folder for the copy")
+    partial = partial_of(out)
+    with on_disk(out), opened(folder) as store:
+        try:
+            copytree(folder, partial, symlinks=True, ignore=ignore_patterns(f"{LEDGER}*", ANCHOR, f".*{PARTIAL}"))
+            partial.chmod(0o700)
+            store.backup(partial / LEDGER)
+            with closing(LedgerStore(partial / LEDGER)) as copy:
+                found = copy.void(id_, author, reason)
+                after = statement(copy) if copy.can_be_applied() else None
+            partial.rename(out)
+        finally:
+            rmtree(partial, ignore_errors=True)
+    return found, after
+
+
+def export(found: Statement, path: Path | None, kind: str) -> None:
+    """Write the lines as csv, json or parquet, whole or not at all; None: to standard output.
+
+    Amounts are decimal text in csv and json, and floats in parquet. In csv the keys of an order are a JSON list.
+    """
+    content = _exported(found, kind)
+    if path is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    _check_plain(path)
+    with on_disk(path):
+        replace_file(path, content)
+
+
+def _exported(found: Statement, kind: str) -> bytes:
     rows: list[dict[str, Any]] = [line._asdict() for line in found.lines]
     if kind == "parquet":
-        import polars as pl
-
-        money = [name for name, hint in OrderLine.__annotations__.items() if hint is Decimal]
-        pl.DataFrame(rows, schema=list(OrderLine._fields)).with_columns(pl.col(money).cast(pl.Float64)).write_parquet(path)
-        return
+        return _parquet(rows)
     for row in rows:
         row |= {name: f"{value:f}" for name, value in row.items() if isinstance(value, Decimal)}
-    with path.open("w", newline="", encoding="utf-8") as file:
-        if kind == "json":
-            json.dump({"lines": rows, "spent": f"{found.spent:f}", "reserved": f"{found.reserved:f}"}, file, indent=1)
-        else:
-            table = csv.DictWriter(file, OrderLine._fields)
-            table.writeheader()
-            table.writerows(rows)
+    if kind == "json":
+        totals = {"spent": f"{found.spent:f}", "reserved": f"{found.reserved:f}"}
+        return json.dumps({"lines": rows, **totals}, indent=1).encode()
+    for row in rows:
+        row["keys"] = json.dumps(row["keys"], ensure_ascii=False) if row["keys"] else ""
+        row |= {name: cell(value) for name, value in row.items() if isinstance(value, str)}
+    file = io.StringIO(newline="")
+    table = csv.DictWriter(file, OrderLine._fields)
+    table.writeheader()
+    table.writerows(rows)
+    return file.getvalue().encode()
+
+
+def _parquet(rows: list[dict[str, Any]]) -> bytes:
+    import polars as pl
+
+    kinds: dict[Any, Any] = {
+        int: pl.Int64,
+        str: pl.String,
+        Decimal: pl.Float64,
+        int | None: pl.Int64,
+        tuple[str, ...]: pl.List(pl.String),
+    }
+    schema = {name: kinds[hint] for name, hint in get_type_hints(OrderLine).items()}
+    for row in rows:
+        row |= {name: float(value) for name, value in row.items() if isinstance(value, Decimal)}
+        row["keys"] = list(row["keys"])
+    file = io.BytesIO()
+    pl.DataFrame(rows, schema=schema).write_parquet(file)
+    return file.getvalue()
+
+
+def _check_plain(path: Path) -> None:
+    """Refuse to write through a link or into what is no plain file, as a device is."""
+    check_no_link(path)
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path}: is no plain file; nothing is written there")

@@ -218,7 +218,7 @@ def clients(
     from headgate.books.statement import opened
     from headgate.escaping import one_line
 
-    with opened(folder) as store:
+    with opened(folder, writes=lift is not None) as store:
         for client in lift or ():
             if not store.lift(client):
                 raise SettingError(f"client {client}: is not in quarantine in {folder}")

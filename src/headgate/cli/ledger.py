@@ -11,6 +11,7 @@ from headgate.cli.console import AsFormat, CommandGroup, Format, print_json, say
 from headgate.errors import SettingError
 
 if TYPE_CHECKING:
+    from headgate.books.ledger_store import AmendmentRow
     from headgate.books.statement import Statement
 
 commands = typer.Typer(
@@ -25,6 +26,10 @@ commands = typer.Typer(
 Folder = Annotated[Path, typer.Argument(metavar="DIR")]
 By = Annotated[str | None, typer.Option(help="Name of the author; default: the user's name.", show_default=False)]
 Why = Annotated[str, typer.Option(help="Reason in one line, for the record.")]
+Key = Annotated[
+    str | None,
+    typer.Option(help="Name, as the number of an invoice; repeated with the same key it counts once.", show_default=False),
+]
 
 
 class Kind(StrEnum):
@@ -55,6 +60,7 @@ def amend(
     suspend: Annotated[bool | None, typer.Option("--suspend/--resume", help="Buy nothing until resumed.")] = None,
     by: By = None,
     why: Why = "",
+    key: Key = None,
     format_: AsFormat = Format.table,
 ) -> None:
     """Change the terms of the accounts in DIR from the next round on.
@@ -68,7 +74,7 @@ def amend(
         raise SettingError(f"horizon = {horizon}: must be a round, or open")
     last = int(horizon) if horizon is not None and horizon != "open" else horizon
     change = Amendment(money, budget, last, join, weight, leave, suspend, month)  # type: ignore[arg-type]  # checked above
-    _show(amend_folder(folder, change, by or getpass.getuser(), why), format_)
+    _show(amend_folder(folder, change, by or getpass.getuser(), why, key=key), format_)
 
 
 @commands.command()
@@ -79,30 +85,84 @@ def adjust(
     amount: Annotated[float, typer.Option(help="Amount of the invoice less the amount charged; below 0: a refund.")],
     by: By = None,
     why: Why = "",
+    key: Key = None,
     format_: AsFormat = Format.table,
 ) -> None:
-    """Correct the cost of an order in DIR to its invoice, which may be more, less or nothing."""
+    """Correct the cost of an order in DIR to its invoice, which may be more, less or nothing; also after the last round."""
+    from headgate.books.border import refund
     from headgate.books.statement import amend as amend_folder
     from headgate.control.amendments import Amendment
 
-    _show(amend_folder(folder, Amendment(adjust=amount), by or getpass.getuser(), why, (round_, client)), format_)
+    change = Amendment(adjust=refund("amount", amount))
+    _show(amend_folder(folder, change, by or getpass.getuser(), why, (round_, client), key), format_)
 
 
 @commands.command()
 def export(
     folder: Folder,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Default: orders.csv and so on.", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Default: orders.csv and so on; -: standard output.", show_default=False)
+    ] = None,
     kind: Annotated[Kind, typer.Option("--format", help="Format of the file.")] = Kind.csv,
 ) -> None:
-    """Write one line for each order in DIR. The sum of the column `paid` is the money spent, to the cent."""
+    """Write one line for each order in DIR. The sum of the column `paid` is exactly the money spent.
+
+    The file is written whole or not at all. Column `keys` of a csv file is a JSON list.
+    """
     from headgate.books import statement as books
 
-    with books.opened(folder) as store:
+    with books.opened(folder) as store, store.snapshot():
         found = books.statement(store)
         found.check(store.spent())
     path = out or Path(f"orders.{kind}")
+    if str(path) == "-":
+        books.export(found, None, kind)
+        return
     books.export(found, path, kind)
     say(f"{path}: {len(found.lines)} orders, spent {found.spent:.2f}, reserved {found.reserved:.2f}")
+
+
+@commands.command()
+def backup(
+    folder: Folder,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The copy; a file that is there is replaced.")],
+) -> None:
+    """Copy the accounts in DIR, as they are now, into one FILE. They may be in use.
+
+    A plain copy lacks what SQLite holds in its log, at times all rounds. To go on from FILE, put it as ledger.sqlite into a
+    folder of its own.
+    """
+    from headgate.books import statement as books
+
+    with books.opened(folder) as store:
+        found = books.backup(store, file)
+    say(f"{file}: round {found.rounds}, {len(found.lines)} orders, spent {found.spent:.2f}, reserved {found.reserved:.2f}")
+
+
+@commands.command()
+def void(
+    folder: Folder,
+    id_: Annotated[int, typer.Argument(metavar="ID", help="Number of the amendment, as `show` and errors name it.")],
+    by: By = None,
+    why: Why = "",
+    out: Annotated[
+        Path | None, typer.Option(metavar="NEW", help="Folder of the copy; default: DIR-without-ID.", show_default=False)
+    ] = None,
+) -> None:
+    """Take amendment ID out of a copy of the accounts in DIR, which stay as they are.
+
+    This is for accounts that cannot be opened because of an amendment. The amendment stays in the copy, signed and without
+    effect. Open the copy in place of DIR if it replays.
+    """
+    from headgate.books import statement as books
+
+    path = out or folder.with_name(f"{folder.resolve().name}-without-{id_}")
+    found, after = books.void(folder, id_, by or getpass.getuser(), why, path)
+    say(f"{path}: without {found.named()}")
+    if after is None:
+        say("Another amendment cannot be applied either: `headgate ledger show` on the copy names it.")
+    else:
+        say(f"round {after.rounds}, spent {after.spent:.2f}, approved {after.approved:.2f}; open it in place of {folder}")
 
 
 def _show(found: "Statement", format_: Format) -> None:
@@ -110,12 +170,12 @@ def _show(found: "Statement", format_: Format) -> None:
 
     system, listed = found.system, found.lines[-20:]
     money = {name: f"{getattr(found, name):.2f}" for name in ("approved", "spent", "reserved", "left")}
-    changes = [
-        {"round": each.round, "made": each.made[:16].replace("T", " "), "by": each.by, "why": each.why, "change": each.stated()}
-        for each in found.amendments
-    ]
+    changes = [_change(each) for each in found.amendments]
     if format_ is Format.json:
-        lines = [{name: str(value) for name, value in line._asdict().items()} for line in found.lines]
+        lines = [
+            {name: list(value) if isinstance(value, tuple) else str(value) for name, value in line._asdict().items()}
+            for line in found.lines
+        ]
         end = {"rounds": found.rounds, "horizon": system.horizon, "clients": system.clients, "currency": system.currency}
         print_json({**money, **end, "amendments": changes, "orders": lines})
         return
@@ -125,10 +185,19 @@ def _show(found: "Statement", format_: Format) -> None:
     if found.left < 0:
         say("Nothing more is bought: more is spent than is approved.")
     if changes:
-        columns = ("round", "made", "by", "change", "why")
+        columns = ("id", "round", "made", "by", "change", "why")
         show(StackedTable("Amendments", columns, [[str(each[name]) for name in columns] for each in changes]))
     if listed:
         names = ("round", "client", "price", "asked", "delivered", "adjusted", "paid", "answered")
         title = "Orders" if len(listed) == len(found.lines) else f"Orders, the last {len(listed)} of {len(found.lines)}"
         rows = [["-" if getattr(line, name) is None else str(getattr(line, name)) for name in names] for line in listed]
         show(StackedTable(title, names, rows))
+
+
+def _change(each: "AmendmentRow") -> dict[str, str | int]:
+    """Return an amendment as it is shown; one that was taken out says so."""
+    change, made = each.stated(), each.made[:16].replace("T", " ")
+    why = each.why if each.key is None else f"{each.why} [{each.key}]".strip()
+    if each.voided:
+        change, why = f"void: {change}", f"{why}; taken out {each.voided}"
+    return {"id": each.id, "round": each.round, "made": made, "by": each.by, "why": why, "change": change}

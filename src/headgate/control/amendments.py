@@ -4,15 +4,18 @@ An amendment takes effect in the next round. It does not change earlier approval
 """
 
 from dataclasses import dataclass, fields, replace
-from math import inf, isfinite
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.control.checks import amount, optional, true_or_false, whole_number
 from headgate.control.types import LEDGER_ARRAYS, Amended, Contents, Ledger, System, Terms
-from headgate.errors import LedgerError, SettingError, require
-from headgate.limits import ROUNDS, SAMPLES
+from headgate.errors import LedgerError, SettingError
+from headgate.limits import CLIENTS, NUMBER, ROUNDS, SAMPLES, TINY
+
+ROUNDED = 1e-9
+"""share of the amounts by which a sum of floats may differ from the exact sum of the same amounts"""
 
 
 @dataclass(frozen=True)
@@ -40,59 +43,112 @@ class Amendment:
     """amount by which an invoice exceeds what was charged; below 0: a refund"""
 
     def __post_init__(self) -> None:
-        require(isfinite(self.money), "money", self.money, "a finite amount")
-        require(isfinite(self.adjust), "adjust", self.adjust, "a finite amount")
-        require(self.budget is None or 0 < self.budget < inf, "budget", self.budget, "a finite amount above 0")
-        require(self.month is None or 0 <= self.month < inf, "month", self.month, "a finite amount, 0 or more")
-        known = not isinstance(self.horizon, int) or 1 <= self.horizon <= ROUNDS
-        require(known, "horizon", self.horizon, f"from 1 to {ROUNDS:,}, or open")
-        require(self.join is None or 1 <= self.join <= SAMPLES, "join", self.join, f"from 1 to {SAMPLES:,} places")
-        joins = self.weight is None or (self.join is not None and 0 < self.weight < inf)
-        require(joins, "weight", self.weight, "above 0, for a client that joins")
+        checked = {
+            "money": amount("money", self.money, -NUMBER),
+            "budget": optional(amount, "budget", self.budget, TINY),
+            "horizon": "open" if self._opens_the_end else optional(whole_number, "horizon", self.horizon, 1, ROUNDS),
+            "join": optional(whole_number, "join", self.join, 1, SAMPLES),
+            "weight": optional(amount, "weight", self.weight, TINY),
+            "leave": optional(whole_number, "leave", self.leave, 0, CLIENTS),
+            "suspend": optional(true_or_false, "suspend", self.suspend),
+            "month": optional(amount, "month", self.month),
+            "adjust": amount("adjust", self.adjust, -NUMBER),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.weight is not None and self.join is None:
+            raise SettingError(f"weight = {self.weight:g}: is for a client that joins; name its places with join")
         if all(getattr(self, own.name) == own.default for own in fields(self)):
             raise SettingError("the amendment changes nothing")
 
+    @property
+    def _opens_the_end(self) -> bool:
+        return isinstance(self.horizon, str) and self.horizon == "open"
+
+    @property
+    def changes_the_money(self) -> bool:
+        """Whether it changes how much may be spent, or until when."""
+        return bool(self.money) or self.budget is not None or self.horizon is not None
+
 
 def amended(system: System, change: Amendment, t: int, spent: float) -> System:
-    """Return the system that holds from round t + 1 on. `spent` is the money spent in rounds 1 to t."""
+    """Return the system that holds from round t + 1 on.
+
+    Parameters
+    ----------
+    system : System
+        The system up to round t, with all earlier amendments.
+    change : Amendment
+        The change.
+    t : int
+        The last round under `system`.
+    spent : float
+        The money spent in rounds 1 to t.
+
+    Raises
+    ------
+    SettingError
+        If the change does not fit the system. More money spent never makes a change invalid that was valid before.
+    """
     before = system.amended or Amended(0.0, 0)
-    closed = system.horizon is not None
-    if change.budget is not None and (closed or change.horizon is not None):
-        raise SettingError(f"budget = {change.budget:g}: can be amended where the end is open; with a horizon, amend the money")
-    horizon = system.horizon if change.horizon is None else None if change.horizon == "open" else change.horizon
-    if horizon is not None and horizon <= t:
-        raise SettingError(f"horizon = {horizon}: round {t} is over; the last round must be a later one")
-    budget = change.budget or system.budget
-    money = system.money(t) + change.money  # with an open end, the money up to round t
-    if horizon is not None and not closed:
-        money += system.budget * (horizon - t)
-    elif horizon is None and closed:
-        money = spent + change.money
-    elif horizon is not None and (change.money or change.horizon is not None) and money > spent:
-        budget = (money - spent) / (horizon - t)
-    if money < 0:
-        raise SettingError(f"money = {change.money:g}: takes back more than the {money - change.money:g} that were approved")
-    left, leave, remaining = before.left, change.leave, system.clients - len(before.left)
-    if leave is not None:
-        if not 0 <= leave < system.clients or leave in left:
-            raise SettingError(f"leave = {leave}: is not a client; there are {remaining}")
-        if remaining == 1:
-            raise SettingError(f"leave = {leave}: is the last client")
-        left = tuple(sorted((*left, leave)))
+    budget, horizon, money = _money_amended(system, change, t, spent)
+    left = before.left if change.leave is None else _left(system, before.left, change.leave)
     suspended = before.suspended if change.suspend is None else change.suspend
     buffer, weight = system.buffer, np.where(np.isin(np.arange(system.clients), left), 0.0, system.weight)
+    if not weight.any():
+        raise SettingError(f"leave = {change.leave}: no other client has a weight above 0")
     if change.join is not None:
+        if system.clients >= CLIENTS:
+            raise SettingError(f"join = {change.join}: there are {system.clients:,} clients, the most that there can be")
         buffer = np.append(buffer, change.join)
         weight = np.append(weight, weight[weight > 0].mean() if change.weight is None else change.weight)
     news = Amended(money, t, left, suspended)
     return replace(system, buffer=buffer, weight=weight, budget=budget, horizon=horizon, amended=news)
 
 
+def _money_amended(system: System, change: Amendment, t: int, spent: float) -> tuple[float, int | None, float]:
+    """Return the budget of a round, the horizon and the approved money under the amended terms."""
+    closed = system.horizon is not None
+    if change.budget is not None and (closed or change.horizon is not None):
+        raise SettingError(f"budget = {change.budget:g}: can be amended where the end is open; with a horizon, amend the money")
+    if change.horizon == "open":
+        horizon = None
+    else:
+        horizon = system.horizon if change.horizon is None else change.horizon
+    over = horizon is not None and horizon <= t
+    if over and change.changes_the_money:
+        what = f"money = {change.money:g}" if change.horizon is None else f"horizon = {horizon}"
+        raise SettingError(f"{what}: round {t} is over; the last round must be a later one (horizon = {t + 1} or more)")
+    budget = change.budget or system.budget
+    money = system.money(t) + change.money  # with an open end, the money up to round t
+    if horizon is None:
+        if closed:
+            money = spent + change.money
+    elif not closed:
+        money += system.budget * (horizon - t)
+    elif change.changes_the_money and money > spent:
+        budget = max((money - spent) / (horizon - t), TINY)
+    if money < 0:
+        raise SettingError(f"money = {change.money:g}: takes back more than the {money - change.money:g} that were approved")
+    return budget, horizon, money
+
+
+def _left(system: System, left: tuple[int, ...], leave: int) -> tuple[int, ...]:
+    """Return the clients that have left after one more leaves."""
+    remaining = system.clients - len(left)
+    if not 0 <= leave < system.clients or leave in left:
+        raise SettingError(f"leave = {leave}: is not a client; there are {remaining}")
+    if remaining == 1:
+        raise SettingError(f"leave = {leave}: is the last client")
+    return tuple(sorted((*left, leave)))
+
+
 def carried_over(ledger: Ledger, change: Amendment, empty: Ledger, terms: Terms) -> Ledger:
     """Return the ledger under the amended terms; `empty` is the ledger with which a new run under them begins."""
     spent = ledger.spent + change.adjust
-    if np.any(spent < 0):
+    if np.any(spent < -ROUNDED * ledger.spent):
         raise LedgerError(f"adjust = {change.adjust:g}: is more than the {float(ledger.spent.min()):g} that were spent")
+    spent = np.maximum(spent, 0.0)  # a refund of all that was paid may leave a rounding error below 0
     own: dict[str, Any] = {name: _into(getattr(empty, name), getattr(ledger, name)) for name in LEDGER_ARRAYS}
     own["spent"] = spent
     memory = {name: _into(empty.memory[name], array) for name, array in ledger.memory.items()}

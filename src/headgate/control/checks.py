@@ -4,9 +4,10 @@ import hashlib
 import math
 import numbers
 import operator
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from headgate.errors import DataError, SettingError, require
 from headgate.escaping import LONGEST, shown
 from headgate.limits import NUMBER, TINY
+
+T = TypeVar("T")
 
 
 def positive(name: str, value: ArrayLike | None, most: float = NUMBER, optional: bool = False) -> None:
@@ -130,6 +133,14 @@ def text(name: str, value: object, most: int) -> str:
     if not isinstance(value, str) or len(value) > most or not value.isprintable():
         raise SettingError(f"{name} = {_quoted(value)}: must be one line of text, at most {most} printable characters")
     return str(value)
+
+
+def optional(check: Callable[..., T], name: str, value: object, *bounds: float) -> T | None:
+    """Return `check(name, value, *bounds)`, or None for None.
+
+    >>> optional(whole_number, "begin: in_all", None)
+    """
+    return None if value is None else check(name, value, *bounds)
 
 
 def _plain(value: Any) -> Any:

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import positive, whole_numbers
+from headgate.control.checks import optional, positive, text, whole_number, whole_numbers
 from headgate.control.scores import ScoresAt
 from headgate.errors import LedgerError, SettingError, require
-from headgate.escaping import shown
 from headgate.limits import SAMPLES
 
 Ints = NDArray[np.int64]
@@ -62,7 +61,7 @@ class System:
         for m in np.flatnonzero(buffer < 1)[:1]:
             raise SettingError(f"system.buffers[{m}] = {buffer[m]}: every client needs room for at least one sample")
         positive("system.budget", self.budget)
-        require(self.horizon is None or self.horizon >= 1, "horizon", self.horizon, "at least one round, or open")
+        horizon = optional(whole_number, "horizon", self.horizon, 1)
         weight = np.full(buffer.size, 1.0 / buffer.size) if self.weight is None else np.array(self.weight, dtype=np.float64)
         if weight.shape != buffer.shape:
             raise SettingError(f"system.weights has {weight.size} entries for {buffer.size} clients")
@@ -70,12 +69,12 @@ class System:
             raise SettingError("system.weights: must be finite, zero or more, and not all zero")
         if abs(weight.sum() - 1) > 1e-9:  # weights that are already normalised keep their bits
             weight = weight / weight.sum()
-        if len(self.currency) > 8 or not self.currency.isprintable():
-            raise SettingError(f'system.currency = "{shown(self.currency)}": must be at most 8 characters that can be printed')
         for array in (buffer, weight):
             array.setflags(write=False)
-        object.__setattr__(self, "buffer", buffer)
-        object.__setattr__(self, "weight", weight)
+        text("system.currency", self.currency, 8)
+        own = {"buffer": buffer, "budget": float(self.budget), "horizon": horizon, "weight": weight}
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
 
     @property
     def clients(self) -> int:

@@ -346,7 +346,7 @@ class BufferStore(Durable):
 
     def _overwrite(self) -> None:
         """Empty the log of SQLite, which has copies of the removed rows."""
-        with self._said():
+        with self._one_line("written"):
             busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise DataError(f"{self.path}: is in use; samples are removed, their bytes are not yet overwritten: try again")

@@ -6,7 +6,6 @@ The transaction that settles a round also writes its rows to the ledger, and the
 import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.metadata import version
 from logging import WARNING
 from pathlib import Path
@@ -19,7 +18,7 @@ from headgate.errors import DataError
 from headgate.experiment import Experiment
 from headgate.experiment.build import differing
 from headgate.reading import read_toml
-from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, RunFolder, read_state
+from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, RunFolder
 from headgate.records.tables import STATE, read_sealed
 from headgate.records.trackers import Watching
 from headgate.records.writer import RunWriter, clear_killed_start, commit, create, left_by_a_killed_start, write_tables
@@ -58,21 +57,8 @@ class RunRecord:
         if track:
             self._watching = held.enter_context(Watching(track))
             self._watching(folder, [])
-        self.store = self._ledger()
+        self.store = LedgerStore(folder / LEDGER)
         held.callback(self.store.close)
-
-    def _ledger(self) -> LedgerStore:
-        """Open the ledger. One that is missing, or older than the rest of the folder, is refused: the run would buy again."""
-        path, played = self.folder / LEDGER, 0
-        if not path.exists() and self.parameters.exists():  # parameters are written after the ledger
-            raise DataError(f"{path}: is missing, though the run has begun; put it back, or choose another folder")
-        with suppress(DataError):  # a damaged state file is replaced later
-            played = int(read_state(self.folder)["round"])
-        store = LedgerStore(path)
-        if (known := store.settled) < played:  # the ledger is written before the state file
-            store.close()
-            raise DataError(f"{path}: knows {known} rounds, {STATE} tells of {played}; put the newest copy in its place")
-        return store
 
     def rewrite(self) -> None:
         """Write the tables again from the ledger, because a crash may have come between writing the ledger and a table."""
