@@ -33,7 +33,7 @@ def test_everything_changes_and_ten_kills_later_ledger_stores_and_statement_agre
     run = tmp_path / "run"
     with opened(run) as store:
         found = statement(store)
-        found.check(store.spent())
+        assert found.spent == store.spent()
         ledger, rows = Accounts.of(scenario.made(), store).ledger, store.clients()
     assert found.rounds == scenario.ROUNDS
     assert found.approved == Decimal("509.75")

@@ -24,8 +24,8 @@ PATIENCE = 60.0
 """seconds to wait for another process that writes the same file"""
 FOREIGN = ("SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FORMAT")
 """SQLite's errors for a file of another kind"""
-DAMAGED = ("SQLITE_CORRUPT", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH")
-"""SQLite's errors for a damaged file, or for a value that the file's own rules refuse"""
+REFUSED = ("SQLITE_CONSTRAINT", "SQLITE_MISMATCH")
+"""SQLite's errors for a value that the rules of a table refuse"""
 BESIDE = ("", "-wal")
 """ends of the names of the files that hold the content; SQLite makes all others anew"""
 META = "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY NOT NULL, value ANY NOT NULL) STRICT"
@@ -164,16 +164,20 @@ class Durable:
             yield
         except sqlite3.Error as error:
             raise DataError(f"{self.path}: {self._reason(error, done)}") from None
+        except UnicodeDecodeError as error:  # raised by SQLite's module itself, for a text or an error about one
+            raise DataError(f"{self.path}: is damaged ({one_line(error, 200)})") from None
 
     def _reason(self, error: sqlite3.Error, done: str) -> str:
-        name = getattr(error, "sqlite_errorname", None)
+        name, said = getattr(error, "sqlite_errorname", None), one_line(error, 200)
         if isinstance(error, sqlite3.ProgrammingError):
-            return f"cannot be used here ({one_line(error, 200)})"
-        if name is None or name.startswith(DAMAGED):
-            return f"is damaged ({one_line(error, 200)})"
+            return f"cannot be used here ({said})"
+        if name is None or name.startswith("SQLITE_CORRUPT"):
+            return f"is damaged ({said})"
+        if name.startswith(REFUSED) or "cannot store" in said:  # Python 3.11 has no name for a wrong type
+            return f"refuses a value ({said}); nothing was written"
         if name.startswith(FOREIGN):
-            return f"is not a file of {self.format} ({one_line(error, 200)})"
-        return f"cannot be {done} ({one_line(error, 200)}); once it can, the run goes on"
+            return f"is not a file of {self.format} ({said})"
+        return f"cannot be {done} ({said}); once it can, the run goes on"
 
     # settings of the file itself
 
@@ -192,7 +196,7 @@ class Durable:
 
     def check(self) -> None:
         """Raise DataError if the file is damaged, or holds a value that its own rules refuse."""
-        found = self._rows("PRAGMA quick_check(1)")
+        found = self._rows("PRAGMA integrity_check(1)")
         if found != [("ok",)]:
             raise DataError(f"{self.path}: is damaged ({shown(found[0][0] if found else 'it holds nothing')})")
 

@@ -16,7 +16,7 @@ from headgate.books.accounts import reserve
 from headgate.books.anchor import ANCHOR, Anchor
 from headgate.books.border import name_of, signed
 from headgate.books.durable import on_disk
-from headgate.books.exact import exact, times, total
+from headgate.books.exact import exact, plainly, times, total
 from headgate.books.ledger_store import LEDGER, AmendmentRow, LedgerStore
 from headgate.control.amendments import Amendment
 from headgate.control.types import System
@@ -70,24 +70,24 @@ class Statement(NamedTuple):
         """The approved money that is neither spent nor reserved; below 0 if a cut or an invoice came after it was spent."""
         return total([self.approved, -self.spent, -self.reserved])
 
-    def check(self, spent: Decimal | None) -> None:
-        """Raise LedgerError if the total of the statement is not exactly what the ledger says was spent.
-
-        A ledger that an older version wrote says nothing exact (None) until a process continues it.
-        """
-        if spent is not None and self.spent != spent:
-            raise LedgerError(f"the orders come to {self.spent:f}, the ledger says {spent:f}")
-
 
 def statement(store: LedgerStore) -> Statement:
-    """Return the statement of a store, as it is at one moment."""
+    """Return the statement of a store, as it is at one moment.
+
+    Raises
+    ------
+    LedgerError
+        If the orders do not come to exactly what the ledger says was spent.
+    """
     with store.snapshot():
         system, settled, amendments = store.terms(), store.settled, store.amendments(voided=True)
         in_force = [each for each in amendments if not each.voided]
         lines = _lines(store, in_force, system.currency)
-        reserved = reserve(store.outstanding(), exact)
+        reserved, recorded = reserve(store.outstanding(), exact), store.spent()
     loose = [exact(each.change.adjust) for each in in_force if each.order is None]
     spent = total([*(line.paid for line in lines), *loose])
+    if recorded is not None and spent != recorded:  # an older version recorded no exact sum
+        raise LedgerError(f"{store.path}: the orders come to {plainly(spent)}, the ledger says {plainly(recorded)}")
     return Statement(lines, amendments, system, settled, exact(system.money(settled + 1)), spent, reserved)
 
 
