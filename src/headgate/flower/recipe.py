@@ -257,7 +257,10 @@ def recipe_server(
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         task, config = task_of(recipe, given), context.run_config
-        into = own_folder or path("run config out", config.get("out"))
+        stated = own_folder or config.get("out")
+        if not stated:
+            raise SettingError("run config out: must name the run folder")
+        into = path("run config out", stated)
         for policy in task.experiment.policies.values():
             for rule in (policy.retention(task.experiment.system), policy.selection):
                 task.last(task.model(), () if rule is None else rule.scores)
