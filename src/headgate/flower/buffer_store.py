@@ -6,11 +6,11 @@ source, and deletes what retention drops. An order that arrives again, also afte
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,38 @@ from headgate.books.durable import Durable
 from headgate.books.messages import NO_LIMIT, Order, Receipt
 from headgate.books.rules import StatedChoice, choice_of, rule_of
 from headgate.control.buffers import keeps_alone
+from headgate.control.checks import whole_number
 from headgate.control.randomness import Purpose
 from headgate.control.ranking import Candidates, chosen
 from headgate.control.retention import Retention
 from headgate.control.scores import WITHOUT_LABELS, Scores, checked_scores
 from headgate.control.selection import Selection
 from headgate.control.types import Ints
-from headgate.errors import DataError
-from headgate.flower.sources import HeldSample, Label, Sample, SampleScorer, Source
+from headgate.errors import DataError, SettingError
+from headgate.flower.border import instance, rule_classes, unseen, writable_text, writable_texts
+from headgate.flower.border import path as checked_path
+from headgate.flower.sources import (
+    Batch,
+    HeldSample,
+    Label,
+    Sample,
+    SampleScorer,
+    Source,
+    checked_batch,
+    checked_labels,
+)
+from headgate.limits import CLIENTS
 
 VARIABLE = "HEADGATE_STORE"
 """environment variable with the folder of the stores"""
+
+
+SAMPLES = (
+    "(experiment TEXT, position INTEGER CHECK (position >= 0), key TEXT NOT NULL, payload BLOB NOT NULL, "
+    "label ANY CHECK (typeof(label) IN ('integer', 'real', 'text', 'null')), round INTEGER NOT NULL CHECK (round >= 0), "
+    "PRIMARY KEY (experiment, position)) STRICT"
+)
+"""columns of a table of samples"""
 
 
 class Admission(NamedTuple):
@@ -70,25 +91,35 @@ class BufferStore(Durable):
 
     format = "headgate buffer 3"
     schema = (
-        "CREATE TABLE IF NOT EXISTS experiments (experiment TEXT PRIMARY KEY, position INTEGER NOT NULL, "
-        "first INTEGER NOT NULL, cursor INTEGER NOT NULL, lost INTEGER NOT NULL, erased INTEGER NOT NULL)",
-        "CREATE TABLE IF NOT EXISTS admissions (experiment TEXT, round INTEGER, client INTEGER, last INTEGER NOT NULL, "
-        "admitted INTEGER NOT NULL, trained INTEGER NOT NULL, note TEXT NOT NULL, PRIMARY KEY (experiment, round, client))",
-        "CREATE TABLE IF NOT EXISTS samples (experiment TEXT, position INTEGER, key TEXT NOT NULL, payload BLOB NOT NULL, "
-        "label, round INTEGER NOT NULL, PRIMARY KEY (experiment, position))",
+        "CREATE TABLE IF NOT EXISTS experiments (experiment TEXT PRIMARY KEY, position INTEGER NOT NULL CHECK (position >= 0), "
+        "first INTEGER NOT NULL CHECK (first >= 0), cursor INTEGER NOT NULL CHECK (cursor >= 0), "
+        "lost INTEGER NOT NULL CHECK (lost >= 0), erased INTEGER NOT NULL CHECK (erased >= 0)) STRICT",
+        "CREATE TABLE IF NOT EXISTS admissions (experiment TEXT, round INTEGER CHECK (round >= 0), "
+        "client INTEGER CHECK (client >= 0), last INTEGER NOT NULL CHECK (last >= 0), "
+        "admitted INTEGER NOT NULL CHECK (admitted >= 0), trained INTEGER NOT NULL CHECK (trained IN (0, 1)), "
+        "note TEXT NOT NULL, PRIMARY KEY (experiment, round, client)) STRICT",
+        f"CREATE TABLE IF NOT EXISTS samples {SAMPLES}",
         # a row stays when its sample is dropped: if a later pass of the stream returns the sample, it has the same key
-        "CREATE TABLE IF NOT EXISTS uses (experiment TEXT, key TEXT, uses INTEGER NOT NULL, PRIMARY KEY (experiment, key))",
+        "CREATE TABLE IF NOT EXISTS uses (experiment TEXT, key TEXT, uses INTEGER NOT NULL CHECK (uses >= 0), "
+        "PRIMARY KEY (experiment, key)) STRICT",
         # for buying rules: how many samples the client was offered, and those that it keeps without having bought them
-        "CREATE TABLE IF NOT EXISTS looked (experiment TEXT PRIMARY KEY, samples INTEGER NOT NULL)",
-        "CREATE TABLE IF NOT EXISTS spare (experiment TEXT, position INTEGER, key TEXT NOT NULL, payload BLOB NOT NULL, "
-        "label, round INTEGER NOT NULL, PRIMARY KEY (experiment, position))",
-        "CREATE TABLE IF NOT EXISTS erasures (key TEXT PRIMARY KEY, time TEXT NOT NULL, samples INTEGER NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS looked (experiment TEXT PRIMARY KEY, samples INTEGER NOT NULL CHECK (samples >= 0)) STRICT",
+        f"CREATE TABLE IF NOT EXISTS spare {SAMPLES}",
+        "CREATE TABLE IF NOT EXISTS erasures (key TEXT PRIMARY KEY, time TEXT NOT NULL, "
+        "samples INTEGER NOT NULL CHECK (samples >= 0)) STRICT",
     )
 
     def __init__(self, path: Path | str, client: int, rules: Collection[type] = ()) -> None:
         """Open the store of a client. `rules` are its own retention and buying rules, in addition to the shipped ones."""
-        self.client, self.rules = client, rules
-        super().__init__(path)
+        self.client = whole_number("BufferStore: client", client, most=CLIENTS - 1)
+        self.rules = rule_classes("BufferStore: rules", rules)
+        super().__init__(checked_path("BufferStore: path", path))
+
+    def _refill(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Write the rows of an older table, in which SQLite kept numbers of numpy as their bytes."""
+        changes = [FROM_OLDER.get(column, _unchanged) for column in columns]
+        mended = [[change(value) for change, value in zip(changes, row, strict=True)] for row in rows]
+        super()._refill(name, columns, mended)
 
     def _opened(self) -> None:
         self._db.execute("PRAGMA secure_delete = ON")  # overwrites the bytes of deleted rows
@@ -100,8 +131,10 @@ class BufferStore(Durable):
     def admit(self, order: Order, source: Source, scorer: SampleScorer | None = None) -> bool:
         """Carry out an order once. Return False, and ignore it, after a newer order or another order of the same round.
 
-        `scorer` returns the scores of samples under the model, for rules that need them.
+        `scorer` returns the scores of samples under the model, for rules that need them. What the source returns is checked
+        before anything is written.
         """
+        instance("admit: order", order, Order, "an Order")
         with self.transaction():
             newest, last = self.newest(order.experiment)
             if newest >= order.round:
@@ -112,16 +145,13 @@ class BufferStore(Durable):
             wanted = max(order.last - position, 0)
             choice = choice_of(order, self.rules)
             asked = wanted if choice is None else wanted * choice.window
-            batch = source.read(state.cursor, asked) if wanted else None
-            samples = [] if batch is None else batch.samples
-            if len(samples) > asked:
-                raise DataError(f"source of client {self.client}: gave {len(samples)} samples where {asked} were asked for")
+            batch = self._read(source, state.cursor, asked) if wanted else Batch([], state.cursor)
+            samples = batch.samples
             barred = {erasure.key for erasure in self.erasures()} if samples else set()
             samples = [sample for sample in samples if sample.key not in barred]
             if choice is not None and wanted:
                 samples = self._chosen(order, choice, samples, wanted, scorer)
             note = f"the source had {len(samples)} of {wanted} samples" if len(samples) < wanted else ""
-            cursor = state.cursor if batch is None else batch.cursor
             self._db.execute(
                 "INSERT INTO admissions VALUES (?, ?, ?, ?, ?, 0, ?)",
                 (order.experiment, order.round, self.client, order.last, len(samples), note),
@@ -134,9 +164,12 @@ class BufferStore(Durable):
             first = self._retain(order, state.first, position, last, scorer)
             self._db.execute(
                 "INSERT OR REPLACE INTO experiments VALUES (?, ?, ?, ?, ?, ?)",
-                (order.experiment, last, first, cursor, state.lost + gone, state.erased),
+                (order.experiment, last, first, batch.cursor, state.lost + gone, state.erased),
             )
         return True
+
+    def _read(self, source: Source, cursor: int, count: int) -> Batch:
+        return checked_batch(f"source of client {self.client}", source.read(cursor, count), count)
 
     def _chosen(
         self, order: Order, choice: StatedChoice, fresh: Sequence[Sample], wanted: int, scorer: SampleScorer | None
@@ -205,7 +238,7 @@ class BufferStore(Durable):
         """Store the labels that the source now has for samples that were admitted without one."""
         rows = self._db.execute("SELECT DISTINCT key FROM samples WHERE experiment = ? AND label IS NULL", (experiment,))
         missing = [key for (key,) in rows]
-        found = source.labels(missing) if missing else {}
+        found = checked_labels(f"source of client {self.client}", source.labels(missing)) if missing else {}
         if found:
             with self.transaction():
                 self._db.executemany(
@@ -215,6 +248,7 @@ class BufferStore(Durable):
 
     def count_uses(self, order: Order, keys: Sequence[str]) -> None:
         """Count one more use of each of these samples, once per order even if the client trains on it several times."""
+        keys = writable_texts("count_uses: keys", keys)
         with self.transaction():
             marked = self._db.execute(
                 "UPDATE admissions SET trained = 1 WHERE experiment = ? AND round = ? AND client = ? AND trained = 0",
@@ -228,6 +262,7 @@ class BufferStore(Durable):
 
     def receipt(self, order: Order, n: int) -> Receipt:
         """Return the receipt for an order that was carried out, and for the outstanding orders before it."""
+        n = whole_number("receipt: n", n)
         state, held = self.state(order.experiment), len(self.positions(order.experiment))
         first = state.first if order.limit == NO_LIMIT else max(state.first, state.position - order.limit)
         unreported = self._unreported(order, state.position)
@@ -307,6 +342,7 @@ class BufferStore(Durable):
 
     def forget(self, experiment: str) -> int:
         """Remove all samples and keys of an experiment; return how many samples. Counts stay, so no order is repeated."""
+        experiment = writable_text("forget: experiment", experiment)
         with self.transaction():
             removed = self._remove("experiment", experiment)
             self._db.execute("DELETE FROM uses WHERE experiment = ?", (experiment,))
@@ -318,6 +354,7 @@ class BufferStore(Durable):
 
         Return the receipts in the order of the keys. The store keeps them, and the next reply to each server has the count.
         """
+        keys = writable_texts("erase: keys", keys)
         time = datetime.now(UTC).isoformat(timespec="seconds")
         with self.transaction():
             for key in keys:
@@ -373,17 +410,23 @@ def erase(keys: Collection[str], store: Path | str | None = None) -> dict[Path, 
     -------
     Receipts in the order of the keys, by the path of the store.
     """
+    keys = writable_texts("erase: keys", keys)
     found = {}
-    for client, path in stores_in(store_folder(store)):
+    for client, path in stores_in(store_folder(store, "erase: store")):
         with closing(BufferStore(path, client)) as own:
             found[path] = own.erase(keys)
     return found
 
 
-def store_folder(folder: object = None) -> Path:
-    """Return the folder of the stores: `folder` if given, else $HEADGATE_STORE, else ~/.local/state/headgate."""
-    named = folder or os.environ.get(VARIABLE)
-    return Path(str(named)) if named else Path("~/.local/state/headgate").expanduser()
+def store_folder(folder: object = None, name: str = "store") -> Path:
+    """Return the folder of the stores: `folder` if given, else $HEADGATE_STORE, else ~/.local/state/headgate.
+
+    `name` is that of the argument or setting with the folder, for a message.
+    """
+    if folder is not None:
+        return checked_path(name, folder)
+    stated = os.environ.get(VARIABLE)
+    return Path(stated) if stated else Path("~/.local/state/headgate").expanduser()
 
 
 def store_name(client: int) -> str:
@@ -412,7 +455,12 @@ def _scores(
         hint = "headgate_client(..., scores=...) says how"
         raise DataError(f"order: {type(rule).__name__} looks at samples, which this client was not told to do: {hint}")
     found = scorer([sample for sample, one in zip(samples, known.flat, strict=True) if one], asked)
-    return checked_scores(found, asked, int(known.sum())).placed(known)
+    unseen("scores", found, Scores, "Scores, as scores_of() returns them")
+    try:
+        checked = checked_scores(found, asked, int(known.sum()))
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"scores: must be numbers ({type(error).__name__})") from None
+    return checked.placed(known)
 
 
 def _classes(labels: Sequence[Label | None]) -> Ints:
@@ -420,3 +468,37 @@ def _classes(labels: Sequence[Label | None]) -> Ints:
     if all(isinstance(label, int) for label in labels):
         return np.array(labels, dtype=np.int64)
     return np.unique([str(label) for label in labels], return_inverse=True)[1].astype(np.int64)
+
+
+# tables of older versions
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _number(value: Any) -> Any:
+    """Return the number of numpy that an older store kept as bytes; all other values stay as they are.
+
+    Four bytes are a whole number unless they are an ordinary real one: small whole numbers would be real ones below 1e-37.
+    """
+    if not isinstance(value, bytes) or len(value) not in (1, 2, 4, 8):
+        return value
+    whole = int.from_bytes(value, "little", signed=True)
+    if len(value) != 4:
+        return whole
+    real = float(np.frombuffer(value, "<f4")[0])
+    ordinary = np.isfinite(real) and abs(real) >= np.finfo(np.float32).tiny
+    return real if ordinary else whole
+
+
+def _key(value: Any) -> Any:
+    return str(_number(value)) if isinstance(value, bytes) else value
+
+
+def _payload(value: Any) -> Any:
+    return value.encode("utf-8") if isinstance(value, str) else value
+
+
+FROM_OLDER: Mapping[str, Callable[[Any], Any]] = {"key": _key, "payload": _payload, "label": _number}
+"""functions that turn a value of an older table into one that the column may hold, by column"""

@@ -22,15 +22,16 @@ from flwr.clientapp.typing import Mod
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, NEW_RIGHT, RECORD, Ahead, Ended, Identity, Order, from_wire, to_wire
-from headgate.control.retention import Retention
+from headgate.control.checks import whole_number
 from headgate.control.scores import Scores
-from headgate.control.selection import Selection
 from headgate.control.types import HALF
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError, SettingError, require
+from headgate.escaping import shown
+from headgate.flower.border import Rule, function, instance, items, path, rule_classes
 from headgate.flower.buffer_store import BufferStore, store_folder, store_name
 from headgate.flower.sources import HeldSample, Label, Source, unpack
+from headgate.limits import CLIENTS
 
-Rule = Retention | Selection
 Train = Callable[[Message, Context, "HeldSamples"], Message]
 Scorer = Callable[[Message, Context, "HeldSamples", tuple[str, ...]], Scores]
 Sources = Source | Callable[[Context], Source]
@@ -74,7 +75,13 @@ class HeldSamples(Sequence[HeldSample]):
         These are the mean loss of new samples, that of samples held before, and the share of new samples to whose class the
         model gave more than ½. `losses` has the loss of each sample under the received model. Means of no samples are left out.
         """
-        own, new = np.asarray(losses, dtype=np.float64), self.new
+        try:
+            stated = np.asarray(losses)
+        except Exception:  # objects of other packages turn into arrays by code of their own
+            stated = np.asarray(None)
+        known = stated.shape == (len(self),) and stated.dtype.kind in "iuf"
+        require(known, "loss_metrics: losses", losses, "one number for each sample")
+        own, new = stated.astype(np.float64), self.new
         chosen = {NEW_LOSS: own[new], HELD_LOSS: own[~new], NEW_RIGHT: np.where(np.isfinite(own), own < HALF, np.nan)[new]}
         return {name: max(float(each.mean()), 0.0) for name, each in chosen.items() if each.size and np.isfinite(each).all()}
 
@@ -116,16 +123,31 @@ def headgate_client(
         Mods of Flower that apply to the training only, such as `fixedclipping_mod`. They get the message without the order.
     """
 
-    def decorate(function: Train) -> Train:
+    call = "headgate_client"
+    instance(f"{call}: app", app, ClientApp, "a ClientApp")
+    if not _reads(source):
+        function(f"{call}: source", source, "a source, or a function that returns it for a context")
+    folder = None if store is None else path(f"{call}: store", store)
+    by_context = callable(rules) and not isinstance(rules, type)
+    own_rules: Rules = rules if by_context else rule_classes(f"{call}: rules", rules)
+    if scores is not None:
+        function(f"{call}: scores", scores)
+    own_mods: list[Mod] = items(f"{call}: mods", mods, "a list of mods")
+    for place, mod in enumerate(own_mods):
+        function(f"{call}: mods[{place}]", mod, "a mod of Flower")
+
+    def decorate(trains: Train) -> Train:
+        function(f"{call}: function", trains, "the function that trains")
+
         @app.query("identity")
         def identity(message: Message, context: Context) -> Message:
-            with closing(open_store(context, store)) as own:
+            with closing(open_store(context, folder)) as own:
                 return _identity(own, message)
 
         @app.query("end")
         def end(message: Message, context: Context) -> Message:
             ended = from_wire(Ended, dict(message.content.config_records[RECORD]))
-            with closing(open_store(context, store)) as own:
+            with closing(open_store(context, folder)) as own:
                 if not _keeps(context):
                     own.forget(ended.experiment)
                 return _identity(own, message)
@@ -133,13 +155,15 @@ def headgate_client(
         @app.train()
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
-            with closing(open_store(context, store, rules(context) if callable(rules) else rules)) as own:
+            with closing(open_store(context, folder, own_rules(context) if callable(own_rules) else own_rules)) as own:
                 return carry_out(order, own, message, context)
 
         def carry_out(order: Order, own: BufferStore, message: Message, context: Context) -> Message:
             if order.client != own.client:
                 raise DataError(f"order.client = {order.client}: this is client {own.client}")
-            samples: Source = source if hasattr(source, "read") else source(context)  # type: ignore[assignment]
+            samples: Source = source if _reads(source) else source(context)  # type: ignore[assignment, operator]
+            if not _reads(samples):
+                raise SettingError(f"source of client {own.client} = {shown(samples)}: must have the method read")
 
             def scorer(shown: Sequence[HeldSample], asked: tuple[str, ...]) -> Scores:
                 assert scores is not None
@@ -154,16 +178,21 @@ def headgate_client(
             reply = Message(RecordDict(), reply_to=message)
             if labelled and order.train:
                 held = HeldSamples(labelled, order)
-                reply = make_ffn(lambda inner, ctx: function(inner, ctx, held), list(mods))(_without_order(message), context)
+                reply = make_ffn(lambda inner, ctx: trains(inner, ctx, held), own_mods)(_without_order(message), context)
                 if reply.has_error():  # of a mod: the next reply reports what was admitted
                     return reply
                 own.count_uses(order, [each.key for each in labelled])
             reply.content[RECORD] = ConfigRecord(to_wire(own.receipt(order, len(labelled))))
             return reply
 
-        return function
+        return trains
 
     return decorate
+
+
+def _reads(source: object) -> bool:
+    """Return whether this is a source; a class of sources is a function that returns one."""
+    return hasattr(source, "read") and not isinstance(source, type)
 
 
 def _identity(own: BufferStore, message: Message) -> Message:
@@ -176,12 +205,11 @@ def _without_order(message: Message) -> Message:
     return Message(content=content, metadata=message.metadata)  # type: ignore[call-overload, no-any-return]
 
 
-def open_store(context: Context, folder: Path | str | None, rules: Collection[type[Rule]] = ()) -> BufferStore:
+def open_store(context: Context, folder: Path | None, rules: Collection[type[Rule]] = ()) -> BufferStore:
     """Open the store of the client that runs on this node."""
-    client = context.node_config.get("partition-id")
-    if isinstance(client, bool) or not isinstance(client, int) or client < 0:
-        raise SettingError(f"node_config partition-id = {client!r}: must be the client's number, from 0 on")
-    home = store_folder(folder or context.node_config.get("headgate-store"))
+    client = whole_number("node_config partition-id", context.node_config.get("partition-id"), most=CLIENTS - 1)
+    stated = context.node_config.get("headgate-store") or None
+    home = store_folder(stated, "node_config headgate-store") if folder is None else folder
     return BufferStore(home / store_name(client), client, rules)
 
 

@@ -17,7 +17,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
+from headgate.control.checks import true_or_false, whole_number
 from headgate.errors import DataError
+from headgate.limits import CLIENTS
 
 FILE = "clients.keys"
 """file of lines with a client's number and its public key as `ssh-keygen` writes it; the last line of a client counts"""
@@ -42,6 +44,8 @@ def bind_key(path: Path, client: int, public: Path, replace: bool = False) -> No
     """Record the key in the file `public` as the only key of a client. If `replace`, it may replace an earlier key."""
     import fcntl  # missing on Windows, where clients run but no SuperLink
 
+    client = whole_number("bind_key: client", client, most=CLIENTS - 1)
+    replace = true_or_false("bind_key: replace", replace)
     text = b" ".join(_content(public).split()[:2])
     key = _in_flower_format(text, str(public))
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

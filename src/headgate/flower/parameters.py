@@ -17,11 +17,15 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
-from headgate.errors import DataError
+from headgate.errors import DataError, SettingError
+from headgate.escaping import one_line, shown
+from headgate.flower.border import instance
 from headgate.flower.rounds import NamedArrays
 from headgate.writing import replace_file, sync
 
 NUMPY = np.ndarray | np.generic
+NO_NUMBERS = "SUOMm"
+"""kinds of dtype of text, objects and times"""
 Record = ArrayRecord | ConfigRecord | MetricRecord
 MEMORY, ORDER = "headgate strategy", "headgate order"
 """entries of the file: the memory of the strategy as Flower serialises records, and the names of the model's arrays as JSON"""
@@ -137,6 +141,19 @@ def keep_only(folder: Path, names: Sequence[str]) -> None:
 
 def numpy_of(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
     return {name: array.numpy() for name, array in arrays.items()}
+
+
+def model_of(name: str, arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a model that a user hands in, or raise SettingError unless all of them are arrays of numbers."""
+    model = {}
+    for key, packed in instance(name, arrays, ArrayRecord, "an ArrayRecord").items():
+        try:
+            model[key] = packed.numpy()
+        except (TypeError, ValueError) as error:
+            raise SettingError(f"{name}[{key}]: cannot be read as an array of numpy ({one_line(error)})") from None
+        if model[key].dtype.kind in NO_NUMBERS:
+            raise SettingError(f"{name}[{key}] = {shown(model[key])}: must be an array of numbers")
+    return model
 
 
 def record_of(model: NamedArrays) -> ArrayRecord:

@@ -27,6 +27,7 @@ from headgate.control.selection import Selection
 from headgate.control.types import Ints
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
+from headgate.flower.border import function, path, writable_texts
 from headgate.flower.client import HeldSamples, headgate_client
 from headgate.flower.rounds import Discipline
 from headgate.flower.sources import Batch, Sample, Source, pack, unpack
@@ -207,18 +208,22 @@ def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> RecipeTask:
 
 def recipe_client(recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None) -> ClientApp:
     """Return a ClientApp that admits samples and trains as the recipe specifies."""
+    path("recipe_client: recipe", recipe)
+    given = tuple(writable_texts("recipe_client: overrides", overrides))
+    if store is not None:
+        path("recipe_client: store", store)
     app = ClientApp()
 
     def own_task() -> RecipeTask:
-        return task_of(recipe, tuple(overrides))
+        return task_of(recipe, given)
 
     def own_source(context: Context) -> Source:
         return RecipeSource(own_task(), int(context.node_config["partition-id"]))
 
     def own_rules(context: Context) -> list[type[Retention | Selection]]:
-        given = own_task().experiment
-        buying = [type(policy.selection) for policy in given.policies.values() if policy.selection is not None]
-        return [*(type(policy.retention(given.system)) for policy in given.policies.values()), *buying]
+        experiment = own_task().experiment
+        buying = [type(policy.selection) for policy in experiment.policies.values() if policy.selection is not None]
+        return [*(type(policy.retention(experiment.system)) for policy in experiment.policies.values()), *buying]
 
     def own_scores(message: Message, context: Context, held: HeldSamples, asked: tuple[str, ...]) -> Scores:
         return own_task().scores(message.content.array_records["arrays"], held, asked)
@@ -242,25 +247,31 @@ def recipe_server(
 
     The run config may also have the fields of `Discipline`. `finished` is called with the run folder after the last round.
     """
+    path("recipe_server: recipe", recipe)
+    given = tuple(writable_texts("recipe_server: overrides", overrides))
+    own_folder = None if folder is None else path("recipe_server: folder", folder)
+    if finished is not None:
+        function("recipe_server: finished", finished, "a function of the run folder")
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        task, config = task_of(recipe, tuple(overrides)), context.run_config
-        into = folder or config.get("out")
-        if not into:
+        task, config = task_of(recipe, given), context.run_config
+        stated = own_folder or config.get("out")
+        if not stated:
             raise SettingError("run config out: must name the run folder")
+        into = path("run config out", stated)
         for policy in task.experiment.policies.values():
             for rule in (policy.retention(task.experiment.system), policy.selection):
                 task.last(task.model(), () if rule is None else rule.scores)
         names = {own.name: own.name.replace("_", "-") for own in fields(Discipline)}
         rules = Discipline(**{name: config[key] for name, key in names.items() if key in config})  # type: ignore[arg-type]
         track = re.findall(r"[^\s,]+", str(config.get("track") or ""))
-        strategy = AdmissionStrategy(task.experiment, str(into), discipline=rules, track=track)
+        strategy = AdmissionStrategy(task.experiment, into, discipline=rules, track=track)
         with closing(strategy):
             strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
         if finished is not None:
-            finished(Path(str(into)))
+            finished(into)
 
     return app
 

@@ -26,10 +26,11 @@ from headgate.books.messages import (
     Receipt,
     from_wire,
 )
-from headgate.control.checks import positive, zero_or_more
+from headgate.control.checks import amount, whole_number
 from headgate.control.types import Floats, Losses
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError
 from headgate.escaping import one_line
+from headgate.limits import TINY
 
 NamedArrays = Mapping[str, NDArray[Any]]
 """the parameters of a model, by name"""
@@ -61,14 +62,18 @@ class Discipline:
     """number of invalid replies after which a client gets no more orders"""
 
     def __post_init__(self) -> None:
-        positive("discipline.deadline", self.deadline)
-        zero_or_more("discipline.gather", self.gather)
-        zero_or_more("discipline.norm_multiple", self.norm_multiple)
+        """Turn all fields into plain numbers, as the state file holds them, and refuse what is no number."""
+        plain: dict[str, float | None] = {
+            "deadline": amount("discipline.deadline", self.deadline, TINY),
+            "quorum": whole_number("discipline.quorum", self.quorum, 1),
+            "gather": amount("discipline.gather", self.gather),
+            "norm_multiple": amount("discipline.norm_multiple", self.norm_multiple),
+            "offences": whole_number("discipline.offences", self.offences, 1),
+        }
         if self.norm_cap is not None:
-            positive("discipline.norm_cap", self.norm_cap)
-        for name in ("quorum", "offences"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"discipline.{name} = {getattr(self, name)}: must be at least 1")
+            plain["norm_cap"] = amount("discipline.norm_cap", self.norm_cap, TINY)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,6 +38,7 @@ class RunRecord:
     def __init__(
         self, folder: Path, experiment: Experiment, held: FolderLock, track: Sequence[str] = (), own_prices: bool = False
     ) -> None:
+        watching = Watching(track) if track else None  # refuses unknown names before anything is written
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         held.take(folder, folder)
@@ -51,12 +52,12 @@ class RunRecord:
         self.folder, self.parameters, self.rounds = folder, folder / PARAMETERS, experiment.rounds
         self._writer, self._experiment = RunWriter(folder), experiment
         self._began, self._line = time.monotonic(), ""
-        self._watching: Watching | None = None
+        self._watching = watching
         self.discipline: dict[str, Any] = {}
         """fields of the `Discipline` of the run, for the state file"""
-        if track:
-            self._watching = held.enter_context(Watching(track))
-            self._watching(folder, [])
+        if watching is not None:
+            held.enter_context(watching)
+            watching(folder, [])
         self.store = LedgerStore(folder / LEDGER)
         held.callback(self.store.close)
 

@@ -5,6 +5,8 @@ that were admitted are not read again, and no others are skipped. Labels may com
 """
 
 import io
+import numbers
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -14,18 +16,28 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.control.checks import amount, text, whole_number
 from headgate.control.scores import Scores
-from headgate.errors import DataError
+from headgate.errors import DataError, SettingError, require
+from headgate.escaping import shown
+from headgate.flower.border import function, unseen, writable_text
 
 Label = int | float | str
+KEY = 1_000
+"""the most characters of a sample's key"""
+STORED = 2**63 - 1
+"""the largest whole number that a store can hold"""
+REAL = sys.float_info.max
 
 
 class Sample(NamedTuple):
     """A sample from a source: its key, its bytes, and its label if that is known."""
 
     key: str
+    """one line of at most `KEY` printable characters"""
     payload: bytes
     label: Label | None = None
+    """a finite number, text, or None if it is not known yet; truth values are stored as 0 and 1"""
 
 
 class HeldSample(NamedTuple):
@@ -48,6 +60,7 @@ class Batch(NamedTuple):
 
     samples: list[Sample]
     cursor: int
+    """whole number from 0 on, in which the source finds its place again"""
 
 
 class Source(Protocol):
@@ -59,6 +72,56 @@ class Source(Protocol):
     def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
         """Return the labels by key of those samples, all admitted without a label, whose label is known now."""
         return {}
+
+
+# what a source returns
+
+
+def checked_batch(source: str, batch: Batch, asked: int) -> Batch:
+    """Return a batch of plain Python values, or raise an error with the source, the field and the value that is wrong."""
+    unseen(f"{source}: read", batch, Batch, "a Batch")
+    listed = unseen(f"{source}: samples", batch.samples, (list, tuple), "a list of samples")
+    if len(listed) > asked:
+        raise DataError(f"{source}: gave {len(listed)} samples where {asked} were asked for")
+    samples = [_checked_sample(f"{source}: samples[{place}]", each) for place, each in enumerate(listed)]
+    return Batch(samples, whole_number(f"{source}: cursor", batch.cursor, most=STORED))
+
+
+def _checked_sample(name: str, sample: Sample) -> Sample:
+    """Return a sample of plain Python values."""
+    unseen(name, sample, Sample, "a Sample")
+    key = text(f"{name}.key", sample.key, KEY)
+    payload = unseen(f"{name}.payload", sample.payload, (bytes, bytearray, memoryview), "bytes, as pack() returns them")
+    return Sample(key, bytes(payload), checked_label(f"{name}.label", sample.label))
+
+
+def checked_label(name: str, label: object) -> Label | None:
+    """Return a label as a plain number or text, or None if it is not known; numbers of numpy are numbers."""
+    if label is None:
+        return None
+    if isinstance(label, str):
+        return writable_text(name, label)
+    if isinstance(label, bool | np.bool_):
+        return int(label)
+    if isinstance(label, numbers.Integral):
+        return whole_number(name, label, -STORED, STORED)
+    return amount(name, label, -REAL, REAL)
+
+
+def checked_labels(source: str, found: Mapping[str, Label]) -> dict[str, Label]:
+    """Return the labels by key that a source knows now, without those that it still does not know."""
+    name = f"{source}: labels"
+    unseen(name, found, Mapping, "a dict of labels by key")
+    known: dict[str, Label] = {}
+    for stated, label in found.items():
+        key = writable_text(f"{name}: key", stated)
+        plain = checked_label(f"{name}[{shown(key)}]", label)
+        if plain is not None:
+            known[key] = plain
+    return known
+
+
+# payloads
 
 
 def pack(item: Any) -> bytes:
@@ -82,14 +145,19 @@ def pack(item: Any) -> bytes:
 
 
 def _array(value: Any) -> NDArray[Any]:
-    array = np.asarray(value)
+    refused = f"source: a value of {type(value).__name__} is no array, number or text"
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        raise DataError(refused) from None
     if array.dtype.hasobject:
-        raise DataError(f"source: a value of {type(value).__name__} is no array, number or text")
+        raise DataError(refused)
     return array
 
 
 def unpack(payload: bytes) -> Any:
     """Return the item that `pack` has packed."""
+    unseen("unpack: payload", payload, bytes, "bytes")
     try:
         loaded = np.load(io.BytesIO(payload), allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -119,9 +187,16 @@ class DatasetSource(Source):
     """
 
     def __init__(self, *columns: Any, label: str | int | Callable[[Any], Any] | None = None) -> None:
-        self._columns, self._label = columns, label
+        require(bool(columns), "DatasetSource: columns", columns, "at least one data set")
+        lengths = [_length(f"DatasetSource: columns[{place}]", column) for place, column in enumerate(columns)]
+        for place, length in enumerate(lengths):
+            if len(columns) > 1 and (length is None or length != lengths[0]):
+                raise SettingError(f"DatasetSource: columns[{place}] has length {length}: columns must have the same length")
+        self._columns, self._label = columns, _label_in("DatasetSource: label", label)
 
     def read(self, cursor: int, count: int) -> Batch:
+        cursor = whole_number("read: cursor", cursor, most=STORED)
+        count = whole_number("read: count", count)
         samples = [Sample(str(place), pack(item), self._of(item)) for place, item in self._items(cursor, cursor + count)]
         return Batch(samples, cursor + len(samples))
 
@@ -145,6 +220,25 @@ class DatasetSource(Source):
         return found
 
 
+def _length(name: str, column: Any) -> int | None:
+    """Return the length of a data set; None for a stream."""
+    readable = hasattr(column, "__getitem__") or hasattr(column, "__iter__")
+    require(readable and not isinstance(column, str | bytes | np.generic), name, column, "a data set or a stream of items")
+    if not hasattr(column, "__len__"):
+        return None
+    try:
+        return len(column)
+    except TypeError:  # an array without dimensions
+        raise SettingError(f"{name} = {shown(column)}: must be a data set or a stream of items") from None
+
+
+def _label_in(name: str, label: Any) -> Any:
+    """Return where the label is in an item: a key, an index, or a function."""
+    if label is None or isinstance(label, str) or callable(label):
+        return label
+    return whole_number(name, label, -STORED, STORED)
+
+
 @dataclass(frozen=True)
 class CallableSource(Source):
     """Samples 0, 1, 2, … from a function that returns None if there is none yet; `later` returns late labels by key."""
@@ -152,7 +246,14 @@ class CallableSource(Source):
     function: Callable[[int], Sample | None]
     later: Callable[[Sequence[str]], Mapping[str, Label]] | None = None
 
+    def __post_init__(self) -> None:
+        function("CallableSource: function", self.function)
+        if self.later is not None:
+            function("CallableSource: later", self.later)
+
     def read(self, cursor: int, count: int) -> Batch:
+        cursor = whole_number("read: cursor", cursor, most=STORED)
+        count = whole_number("read: count", count)
         samples: list[Sample] = []
         while len(samples) < count and (sample := self.function(cursor + len(samples))) is not None:
             samples.append(sample)

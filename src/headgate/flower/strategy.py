@@ -5,6 +5,7 @@ differences: it continues the run in the run folder, and every wait has a limit.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from logging import INFO, WARNING
@@ -22,13 +23,24 @@ from headgate.books.accounts import Accounts, OpenRound, Settlement, check_playa
 from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, NONCE, RECORD, Ended, Order, to_wire
+from headgate.control.checks import amount, true_or_false, whole_number
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.types import Floats, Ints, Ledger
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
+from headgate.escaping import one_line, shown
 from headgate.experiment import Experiment, load
 from headgate.flower.averaging import Averaging, in_type_of
+from headgate.flower.border import function, instance, items, path, stated_prices, writable_texts
 from headgate.flower.keys import VARIABLE
-from headgate.flower.parameters import StrategyMemory, keep_only, numpy_of, read_parameters, record_of, write_parameters
+from headgate.flower.parameters import (
+    StrategyMemory,
+    keep_only,
+    model_of,
+    numpy_of,
+    read_parameters,
+    record_of,
+    write_parameters,
+)
 from headgate.flower.roster import ANSWER_WITHIN, ClientGrid, Roster, TooFewNodes, guarded, nonce
 from headgate.flower.rounds import (
     CheckedReplies,
@@ -41,6 +53,7 @@ from headgate.flower.rounds import (
     mean_metrics,
 )
 from headgate.flower.run_folder import RunRecord
+from headgate.limits import TINY
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 from headgate.writing import FolderLock
@@ -95,18 +108,26 @@ class Gated(Strategy):
         fixed_shapes: bool | None = None,
         track: Sequence[str] = (),
     ) -> None:
-        experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
-        self.inner, self.experiment, self.discipline = inner, experiment, discipline or Discipline()
+        call = type(self).__name__
+        self.inner = instance(f"{call}: inner", inner, Strategy, "a strategy of Flower")
+        self.experiment = experiment = _experiment(call, experiment)
+        self.discipline = _discipline(call, discipline)
+        place = path(f"{call}: folder", folder)
+        trackers = writable_texts(f"{call}: track", track)
+        if prices is not None:
+            function(f"{call}: prices", prices, "a function of the round")
+        if fixed_shapes is not None:
+            fixed_shapes = true_or_false(f"{call}: fixed_shapes", fixed_shapes)
         check_playable(experiment)  # before anything is written
         if self.discipline.quorum > experiment.system.clients:
             raise SettingError(f"discipline.quorum = {self.discipline.quorum}: there are {experiment.system.clients} clients")
-        self._prices, self._everyone = prices, everyone
+        self._prices, self._everyone = prices, true_or_false(f"{call}: everyone", everyone)
         self._fixed_shapes = not _of_trees(inner) if fixed_shapes is None else fixed_shapes
         self._memory, self._weight = StrategyMemory(inner), getattr(inner, "weighted_by_key", "num-examples")
         self._held = FolderLock()
         try:
-            with on_disk(Path(folder)):
-                self._record = RunRecord(Path(folder), experiment, self._held, track, own_prices=prices is not None)
+            with on_disk(place):
+                self._record = RunRecord(place, experiment, self._held, trackers, own_prices=prices is not None)
             self.store = self._record.store
             self.accounts = Accounts.of(experiment, self.store)
         except BaseException:
@@ -145,23 +166,29 @@ class Gated(Strategy):
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
         """Run the remaining rounds, up to `num_rounds` if it is given. `timeout` is the deadline of a round, in seconds."""
-        rounds = self.experiment.rounds if num_rounds is None else num_rounds
+        grid = guarded(_grid("start", grid))
+        model_of("start: initial_arrays", initial_arrays)
+        rounds = self.experiment.rounds if num_rounds is None else whole_number("start: num_rounds", num_rounds)
         if rounds > self.experiment.rounds:
-            raise SettingError(f"num_rounds = {rounds}: the recipe plans for run.rounds = {self.experiment.rounds}")
-        if timeout is not None:
-            self.discipline = replace(self.discipline, deadline=timeout)
-        self._evaluate, self._started, result, grid = evaluate_fn, True, Result(), guarded(grid)
+            raise SettingError(f"start: num_rounds = {rounds}: the recipe plans for run.rounds = {self.experiment.rounds}")
+        deadline = self.discipline.deadline if timeout is None else amount("start: timeout", timeout, TINY)
+        train_config = _config("start: train_config", train_config)
+        evaluate_config = _config("start: evaluate_config", evaluate_config)
+        if evaluate_fn is not None:
+            function("start: evaluate_fn", evaluate_fn, "a function of the round and the arrays")
+        self.discipline = replace(self.discipline, deadline=deadline)
+        self._evaluate, self._started, result = evaluate_fn, True, Result()
         arrays = self.continue_from(initial_arrays)
         self.summary()
         while self.accounts.t < (self._up_to_date() if num_rounds is None else rounds):
             t = self.accounts.t + 1
-            messages = self.configure_train(t, arrays, train_config or ConfigRecord(), grid)
+            messages = self.configure_train(t, arrays, train_config, grid)
             replies = grid.send_and_receive(messages, timeout=self.discipline.deadline)
             moved, metrics = self.aggregate_train(t, replies)
             arrays = arrays if moved is None else moved
             if metrics is not None:
                 result.train_metrics_clientapp[t] = metrics
-            asked = list(self.configure_evaluate(t, self._judged_arrays(arrays), evaluate_config or ConfigRecord(), grid))
+            asked = list(self.configure_evaluate(t, self._judged_arrays(arrays), evaluate_config, grid))
             if asked:
                 judged = self.aggregate_evaluate(t, grid.send_and_receive(asked, timeout=self.discipline.deadline))
                 if judged is not None:
@@ -179,12 +206,13 @@ class Gated(Strategy):
         `start` calls this method. If another strategy wraps this one and has its own `start`, pass it the result as
         `initial_arrays`: it then begins with the model that clients received last, and counts its rounds from 1.
         """
+        initial = model_of("continue_from: initial_arrays", initial_arrays)
         self._record.discipline = asdict(self.discipline)
         with on_disk(self._record.folder):
             folder, settled = self._record.parameters, self.store.rounds(after=self.accounts.t - 1)
             self._file = (settled[0].parameters, settled[0].sha256) if settled else self.store.initial()
             if not self._file[0]:
-                self._file = write_parameters(folder, 0, numpy_of(initial_arrays))
+                self._file = write_parameters(folder, 0, initial)
                 self.store.remember_initial(*self._file)
             self._model, memory = read_parameters(folder, *self._file)
             self._memory.restore(memory)
@@ -195,6 +223,9 @@ class Gated(Strategy):
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         """Return the inner strategy's messages, each with the order to its client. Orders are on disk before they are sent."""
+        whole_number("configure_train: server_round", server_round)
+        model = model_of("configure_train: arrays", arrays)
+        config, grid = _config("configure_train: config", config), _grid("configure_train", grid)
         t, rules = self.accounts.t + 1, self.discipline
         self._sent, self._now = {}, None
         self._up_to_date()
@@ -206,8 +237,9 @@ class Gated(Strategy):
                 hint = "hand start() the arrays that Gated.continue_from() returns"
                 raise SettingError(f"initial_arrays: the run stands at round {self.accounts.t}; {hint}")
             self.continue_from(arrays)
-        self._model, self._grid = self._in_model_dtypes(numpy_of(arrays)), guarded(grid)
+        self._model, self._grid = self._in_model_dtypes(model), guarded(grid)
         there = self._roster.gather(grid, t, rules.quorum, rules.gather, rules.deadline)
+        price = self._price(t)  # before anything of the round is written
         excluded = self._excluded()
         gone = {client: node for client, node in there.items() if client in self.accounts.left - self._dismissed}
         self._dismiss(grid, gone.values())
@@ -220,7 +252,7 @@ class Gated(Strategy):
             drawn = {}
             self.store.note([Event(t, -1, "no training", str(error))])
         clients = {node: client for node, client in _by_client(view).items() if node in drawn or self._everyone}
-        self._now, messages = self.accounts.begin(self._price(t), set(clients.values())), list[Message]()
+        self._now, messages = self.accounts.begin(price, set(clients.values())), list[Message]()
         for node, client in clients.items():
             self._sent[node] = order = self.accounts.order(self._now, client, node in drawn)
             message = drawn.get(node) or Message(self._content_without_training(t, config), node, MessageType.TRAIN)
@@ -229,6 +261,8 @@ class Gated(Strategy):
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Settle the round: record the samples that each reply reports, and update the model if enough replies are valid."""
+        whole_number("aggregate_train: server_round", server_round)
+        replies = _messages("aggregate_train: replies", replies)
         now = self._now
         if now is None:
             if self.accounts.t < self.experiment.rounds:
@@ -246,13 +280,14 @@ class Gated(Strategy):
         if moved is None:
             self._memory.restore(read_parameters(self._record.parameters, *self._file)[1])
         model = self._model if moved is None else moved
-        metrics = self._metrics(done, checked, self._judged(now.t, self._judged_arrays(record_of(model))))
+        judged, unread = self._judged(now.t, self._judged_arrays(record_of(model)))
+        metrics = self._metrics(done, checked, judged)
         with on_disk(self._record.folder):
             file = self._file
             if moved is not None:  # a wrapping strategy may still change the model: save what clients received
                 kept = moved if self._started else self._model
                 file = write_parameters(self._record.parameters, now.t, kept, self._memory.now())
-            self.accounts.commit(done, file, metrics, self._clients(done), events=[*checked.events, *events])
+            self.accounts.commit(done, file, metrics, self._clients(done), events=[*checked.events, *events, *unread])
             self._file, self._model, self._now, self._sent = file, model, None, {}
             self._record.append(self.store.rounds(after=now.t - 1)[0])
             line = self._progress_line(checked, metrics)
@@ -267,6 +302,9 @@ class Gated(Strategy):
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         """Return the inner strategy's messages to clients in good standing."""
+        whole_number("configure_evaluate: server_round", server_round)
+        instance("configure_evaluate: arrays", arrays, ArrayRecord, "an ArrayRecord")
+        config, grid = _config("configure_evaluate: config", config), _grid("configure_evaluate", grid)
         t = self.accounts.t
         view = self._view(grid, t, None, self.discipline.gather)
         try:
@@ -280,6 +318,8 @@ class Gated(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Return the metrics that the inner strategy aggregates from the replies."""
+        whole_number("aggregate_evaluate: server_round", server_round)
+        replies = _messages("aggregate_evaluate: replies", replies)
         found, events = self._evaluated(evaluations(replies, self._asked, self._weight))
         if events:
             self.store.note(events)
@@ -384,19 +424,33 @@ class Gated(Strategy):
     def _price(self, t: int) -> Floats:
         if self._prices is None:
             return np.asarray(self.experiment.prices.path(self.experiment.seeds, t, t + 1)[0, 0] + self.accounts.looks)
-        price = np.asarray(self._prices(t), np.float64)
-        if price.size not in (1, self.experiment.system.clients):
-            raise SettingError(f"prices({t}) = {price.tolist()}: must be one number, or one for each client")
-        return price + self.accounts.looks
+        stated = stated_prices(f"prices({t})", self._prices(t), self.experiment.system.clients)
+        return np.asarray(stated + self.accounts.looks)
 
-    def _judged(self, t: int, arrays: ArrayRecord) -> dict[str, float | None]:
-        """Return accuracy and loss from the user's function, which may name them as headgate or as Flower's examples do."""
+    def _judged(self, t: int, arrays: ArrayRecord) -> tuple[dict[str, float | None], list[Event]]:
+        """Return accuracy and loss from the user's function, which may name them as headgate or as Flower's examples do.
+
+        What is no finite number is left out, with an event for the ledger, because the round must be settled in any case.
+        """
         due = t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
         found = self._evaluate(t, arrays) if self._evaluate is not None and due else None
-        measured = {} if found is None else found
-        given: dict[str, float | None] = {name: float(value) for name, value in measured.items() if np.isscalar(value)}  # type: ignore[arg-type]
-        given = {"test_accuracy": given.get("accuracy"), "test_loss": given.get("loss"), **given}
-        return {name: given.get(name) for name in JUDGED}
+        judged, events = dict[str, float | None].fromkeys(JUDGED), list[Event]()
+        if found is None:
+            return judged, events
+        call = f"evaluate_fn({t})"
+        try:
+            measured = instance(call, found, Mapping, "a MetricRecord or a dict")
+        except SettingError as error:
+            return judged, [Event(t, -1, "not evaluated", one_line(error))]
+        stated = {"test_accuracy": measured.get("accuracy"), "test_loss": measured.get("loss"), **measured}
+        for name in JUDGED:
+            if stated.get(name) is None:
+                continue
+            try:
+                judged[name] = amount(f"{call}: {name}", stated[name], -sys.float_info.max, sys.float_info.max)
+            except SettingError as error:
+                events.append(Event(t, -1, "not evaluated", one_line(error)))
+        return judged, events
 
     def _metrics(self, done: Settlement, checked: CheckedReplies, judged: dict[str, float | None]) -> dict[str, Any]:
         """Return the round's row of the metrics, as in the simulator. Clients report the counts for N and n_eff."""
@@ -494,8 +548,10 @@ class AdmissionStrategy(Gated):
         client_evaluation: bool = False,
         **more: Any,
     ) -> None:
-        experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
-        self._averaging = Averaging(experiment, (discipline or Discipline()).norm_multiple, client_evaluation)
+        call = type(self).__name__
+        experiment, discipline = _experiment(call, experiment), _discipline(call, discipline)
+        evaluates = true_or_false(f"{call}: client_evaluation", client_evaluation)
+        self._averaging = Averaging(experiment, discipline.norm_multiple, evaluates)
         super().__init__(self._averaging, experiment, folder, discipline=discipline, everyone=True, **more)
 
     def _by_inner(self, t: int, checked: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
@@ -520,3 +576,39 @@ def _of_trees(strategy: Any) -> bool:
     """Return whether the strategy, or one that it wraps, sends trees as bytes."""
     inside = getattr(strategy, "strategy", None)
     return isinstance(strategy, FedXgbBagging | FedXgbCyclic) or (inside is not None and _of_trees(inside))
+
+
+# what a user hands in
+
+
+def _experiment(call: str, given: object) -> Experiment:
+    if isinstance(given, Experiment):
+        return given
+    named = isinstance(given, str | os.PathLike | Mapping)
+    require(named, f"{call}: experiment", given, "a recipe's name, its file or its content")
+    return load(cast(str, given))
+
+
+def _discipline(call: str, given: Discipline | None) -> Discipline:
+    return Discipline() if given is None else instance(f"{call}: discipline", given, Discipline, "a Discipline")
+
+
+def _grid(call: str, given: Grid) -> Grid:
+    return instance(f"{call}: grid", given, Grid, "a grid of Flower")
+
+
+def _config(name: str, given: Mapping[str, Any] | None) -> ConfigRecord:
+    """Return a config as Flower sends it, with the numbers of numpy as plain ones."""
+    if given is None:
+        return ConfigRecord()
+    config = instance(name, given, Mapping, "a ConfigRecord or a dict")
+    plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in config.items()}
+    try:
+        return ConfigRecord(plain)
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"{name} = {shown(plain)}: must be a ConfigRecord ({one_line(error)})") from None
+
+
+def _messages(name: str, given: object) -> list[Message]:
+    listed = items(name, given, "a list of messages")
+    return [instance(f"{name}[{place}]", each, Message, "a Message") for place, each in enumerate(listed)]

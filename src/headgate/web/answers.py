@@ -70,7 +70,7 @@ class RunList:
     offset: int
     limit: int
     rows: list[dict[str, Any]]
-    """rows as `headgate list --format json` prints them"""
+    """rows as `headgate runs --format json` prints them"""
     unreadable: dict[str, str]
     """the reason for each folder that cannot be read, by name"""
 
