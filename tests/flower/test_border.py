@@ -572,7 +572,7 @@ def test_a_price_that_is_none_is_refused_before_anything_of_its_round_is_written
             price[0], before = value, world.on_disk()
             with pytest.raises(HeadgateError) as refused:
                 strategy.start(world.grid, start())
-            shown = {"nan of one": "nan", "text of one": "1.0", "negative of one": -3.0}.get(kind, value)
+            shown = {"nan of one": "nan", "text of one": "2", "negative of one": -3.0}.get(kind, value)
             found[kind] = misnamed(refused.value, "prices(2)", shown)
             assert world.on_disk() == before
     assert {kind: said for kind, said in found.items() if said} == {}

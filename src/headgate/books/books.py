@@ -29,6 +29,7 @@ from headgate.books.messages import LARGEST, Receipt
 from headgate.books.statement import Statement, backup, statement
 from headgate.control.amendments import Amendment
 from headgate.control.checks import optional, whole_number
+from headgate.control.checks import path as checked_path
 from headgate.control.controller import Controller
 from headgate.control.policies.references import held
 from headgate.control.policy import AdmissionPolicy, check_is_policy
@@ -102,7 +103,7 @@ class Books:
     """
 
     def __init__(self, folder: Path | str, system: System, policy: AdmissionPolicy, seed: int = 0) -> None:
-        path = _folder(folder)
+        path = checked_path("Books: folder", folder)
         if not isinstance(system, System):
             raise SettingError(f"Books: system = {shown(system)}: must be a headgate.System")
         seed = whole_number("Books: seed", seed, 0, LARGEST)
@@ -396,7 +397,7 @@ class Books:
         file : str or pathlib.Path
             The copy. It becomes accounts again as `ledger.sqlite` in a folder of its own.
         """
-        return backup(self._store, _folder(file, "backup: file"))
+        return backup(self._store, checked_path("backup: file", file))
 
     def close(self) -> None:
         """Close the files, so that another process can run rounds."""
@@ -416,11 +417,3 @@ def _named(call: str) -> Iterator[None]:
         yield
     except SettingError as error:
         raise SettingError(f"{call}: {error}") from None
-
-
-def _folder(value: Path | str, name: str = "Books: folder") -> Path:
-    if not isinstance(value, str | Path) or not str(value):
-        raise SettingError(f"{name} = {shown(value)}: must be a path")
-    if "\0" in str(value):
-        raise SettingError(f"{name} = {shown(value)}: is no name of a file")
-    return Path(value)

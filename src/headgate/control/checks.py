@@ -4,9 +4,11 @@ import hashlib
 import math
 import numbers
 import operator
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -133,6 +135,14 @@ def text(name: str, value: object, most: int) -> str:
     if not isinstance(value, str) or len(value) > most or not value.isprintable():
         raise SettingError(f"{name} = {_quoted(value)}: must be one line of text, at most {most} printable characters")
     return str(value)
+
+
+def path(name: str, value: object) -> Path:
+    """Return the path of a file or a folder, which may be text."""
+    named = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(named, str) or named == "" or "\0" in named:
+        raise SettingError(f"{name} = {_quoted(value)}: must be the path of a file or a folder")
+    return Path(named)
 
 
 def optional(check: Callable[..., T], name: str, value: object, *bounds: float) -> T | None:

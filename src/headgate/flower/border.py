@@ -3,18 +3,12 @@
 Each check returns the plain Python value, or raises SettingError in one line with the call, the field and the value.
 """
 
-import os
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
-from headgate.control.checks import amount
 from headgate.control.retention import Retention
 from headgate.control.selection import Selection
-from headgate.control.types import Floats
 from headgate.errors import SettingError, require
 from headgate.escaping import shown
 
@@ -56,14 +50,6 @@ def items(name: str, values: object, wanted: str) -> list[Any]:
     return listed
 
 
-def path(name: str, value: object) -> Path:
-    """Return the path of a file or a folder, which may be text."""
-    named = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    fits = isinstance(named, str) and named != "" and "\0" not in named
-    require(fits, name, value, "the path of a file or a folder")
-    return Path(str(named))
-
-
 def writable_text(name: str, value: Any) -> str:
     """Return text that a file can hold: any but with surrogates, which stand for bytes that are no text."""
     said: str = instance(name, value, str, "text")
@@ -87,17 +73,3 @@ def rule_classes(name: str, values: object) -> list[type[Rule]]:
     for place, each in enumerate(listed):
         require(isinstance(each, type) and issubclass(each, Rule), f"{name}[{place}]", each, wanted)
     return listed
-
-
-def stated_prices(name: str, value: object, clients: int) -> Floats:
-    """Return what a user's function of prices has returned, as one number, (), or as one for each client, (M,)."""
-    wanted = "one number, or one for each client"
-    try:
-        stated = np.asarray(value)
-    except Exception:  # objects of other packages turn into arrays by code of their own
-        raise SettingError(f"{name} = {shown(value)}: must be {wanted}") from None
-    require(stated.size in (1, clients) and stated.dtype.kind in "iufO", name, value, wanted)
-    each = stated.ravel().tolist()
-    if stated.ndim == 0 or stated.size < clients:
-        return np.asarray(amount(name, each[0]))
-    return np.array([amount(f"{name}[{client}]", price) for client, price in enumerate(each)])

@@ -19,6 +19,7 @@ from headgate.books.durable import Durable
 from headgate.books.messages import NO_LIMIT, Order, Receipt
 from headgate.books.rules import StatedChoice, choice_of, rule_of
 from headgate.control.buffers import keeps_alone
+from headgate.control.checks import path as checked_path
 from headgate.control.checks import whole_number
 from headgate.control.randomness import Purpose
 from headgate.control.ranking import Candidates, chosen
@@ -28,7 +29,6 @@ from headgate.control.selection import Selection
 from headgate.control.types import Ints
 from headgate.errors import DataError, SettingError
 from headgate.flower.border import instance, rule_classes, unseen, writable_text, writable_texts
-from headgate.flower.border import path as checked_path
 from headgate.flower.sources import (
     Batch,
     HeldSample,

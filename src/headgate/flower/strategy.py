@@ -20,17 +20,18 @@ from flwr.serverapp.strategy import FedXgbBagging, FedXgbCyclic, Result, Strateg
 from numpy.typing import ArrayLike
 
 from headgate.books.accounts import Accounts, OpenRound, Settlement, check_playable
+from headgate.books.border import prices_for
 from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, NONCE, RECORD, Ended, Order, to_wire
-from headgate.control.checks import amount, true_or_false, whole_number
+from headgate.control.checks import amount, path, true_or_false, whole_number
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.types import Floats, Ints, Ledger
 from headgate.errors import SettingError, require
 from headgate.escaping import one_line, shown
 from headgate.experiment import Experiment, load
 from headgate.flower.averaging import Averaging, in_type_of
-from headgate.flower.border import function, instance, items, path, stated_prices, writable_texts
+from headgate.flower.border import function, instance, items, writable_texts
 from headgate.flower.keys import VARIABLE
 from headgate.flower.parameters import (
     StrategyMemory,
@@ -424,7 +425,7 @@ class Gated(Strategy):
     def _price(self, t: int) -> Floats:
         if self._prices is None:
             return np.asarray(self.experiment.prices.path(self.experiment.seeds, t, t + 1)[0, 0] + self.accounts.looks)
-        stated = stated_prices(f"prices({t})", self._prices(t), self.experiment.system.clients)
+        stated = prices_for(f"prices({t})", self._prices(t), self.experiment.system.clients)
         return np.asarray(stated + self.accounts.looks)
 
     def _judged(self, t: int, arrays: ArrayRecord) -> tuple[dict[str, float | None], list[Event]]:
