@@ -54,6 +54,7 @@ class Anchor(NamedTuple):
             descriptor = os.open(folder / ANCHOR, os.O_WRONLY | os.O_CREAT | NOFOLLOW, 0o600)
             try:
                 os.write(descriptor, line)
+                os.ftruncate(descriptor, SIZE)
             finally:
                 os.close(descriptor)
 

@@ -71,23 +71,25 @@ class Durable:
         except (OSError, sqlite3.Error) as error:
             raise DataError(f"{self.path}: cannot be opened ({getattr(error, 'strerror', None) or error})") from None
         try:
+            new = not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'meta'")
+            if new and not writes:
+                raise DataError(f"{self.path}: holds nothing")
+            if new:
+                self._check_new()
             if writes:
                 self._run("PRAGMA journal_mode = WAL")
                 self._run(f"PRAGMA synchronous = {SYNCHRONOUS}")
             if self._rows("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')"):
                 raise DataError(f"{self.path}: holds triggers or views, which no file of headgate does")
-            self._prepare()
+            self._prepare(new)
             self._opened()
         except BaseException:
             self.close()
             raise
 
-    def _prepare(self) -> None:
+    def _prepare(self, new: bool) -> None:
         """Create the tables of a new file, and check the format of an existing one."""
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'meta'"):
-            if not self.writes:
-                raise DataError(f"{self.path}: holds nothing")
-            self._check_new()
+        if new:
             with self.transaction():  # two processes may open the file at once
                 self._create()
                 self._run("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (self.format,))
@@ -267,20 +269,36 @@ def _plain(value: Any, kind: str) -> Any:
 
 
 def _in_memory(path: Path) -> sqlite3.Connection:
-    """Return the content of a file, also of one in use and on a disk that cannot be written."""
+    """Return the content of a file, also of one in use and on a disk that cannot be written. Nothing is left beside it."""
     check_no_link(path)
-    with closing(_read_only(path)) as file:
-        memory = sqlite3.connect(":memory:", isolation_level=None)
-        try:
+    memory = sqlite3.connect(":memory:", isolation_level=None)
+    if _nobody_writes(path):
+        before = _mark(path)
+        with closing(_connected(path, "immutable=1")) as file:
             file.backup(memory)
-        except sqlite3.OperationalError:  # SQLite's index of the log can neither be read nor written there
-            with TemporaryDirectory() as folder, closing(_copied(path, Path(folder))) as copy:
-                copy.backup(memory)
+        if _nobody_writes(path) and _mark(path) == before:
+            return memory
+    try:
+        with closing(_connected(path, "mode=ro")) as file:
+            file.backup(memory)
+    except sqlite3.OperationalError:  # SQLite's index of the log can neither be read nor written there
+        with TemporaryDirectory() as folder, closing(_copied(path, Path(folder))) as copy:
+            copy.backup(memory)
     return memory
 
 
-def _read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", timeout=PATIENCE, uri=True)
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?{mode}", timeout=PATIENCE, uri=True)
+
+
+def _nobody_writes(path: Path) -> bool:
+    """Whether all content is in the file itself: who has it open for writing has a log beside it."""
+    return not path.with_name(f"{path.name}-wal").exists()
+
+
+def _mark(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
 
 
 def _copied(path: Path, folder: Path) -> sqlite3.Connection:

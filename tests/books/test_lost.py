@@ -1,0 +1,380 @@
+"""A ledger that is gone, emptied, old or damaged is noticed; copies are whole, and reading needs no right to write."""
+
+import csv
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+import pytest
+
+from headgate import Books, Delivery
+from headgate.books.anchor import ANCHOR, Anchor
+from headgate.books.ledger_store import LEDGER
+from headgate.books.statement import export, opened, statement
+from headgate.control.policies import Headgate
+from headgate.errors import DataError, HeadgateError
+
+from .kept import SYSTEM, books, rows
+
+
+def played(folder, rounds=12):
+    """Accounts of some rounds with absences, keys and amendments."""
+    draw = np.random.default_rng(0)
+    with books(folder) as own:
+        while own.ledger.t < rounds:
+            orders = own.begin(float(draw.uniform(1, 10)))
+            there = [each for each in orders if draw.random() < 0.8]
+            keys = {each.client: [f"{each.client}-{each.round}-{n}" for n in range(each.samples)] for each in there}
+            own.settle({client: Delivery(len(each), each) for client, each in keys.items()})
+            if own.ledger.t % 5 == 0:
+                own.amend(money=5.0, by="anna")
+        return own.statement()
+
+
+def refused(folder, said):
+    """Books and the commands refuse the accounts in one line, and nothing is bought."""
+    before = sorted(path.name for path in folder.iterdir())
+    for use in (lambda: books(folder).close(), lambda: shown(folder)):
+        with pytest.raises(DataError) as caught:
+            use()
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def shown(folder):
+    with opened(folder) as store:
+        return statement(store)
+
+
+# gone, emptied, old
+
+
+def test_a_ledger_that_was_deleted_is_missing(tmp_path):
+    played(tmp_path)
+    for path in tmp_path.glob(f"{LEDGER}*"):
+        path.unlink()
+    refused(tmp_path, f"{LEDGER}: is missing, though its accounts have begun: {ANCHOR} tells of round 12")
+
+
+def test_a_ledger_that_was_emptied_is_not_begun_again(tmp_path):
+    played(tmp_path)
+    (tmp_path / LEDGER).write_bytes(b"")
+    for use in (lambda: books(tmp_path), lambda: shown(tmp_path)):
+        with pytest.raises(DataError, match=f"{LEDGER}: (is empty, though its accounts have begun|holds nothing)"):
+            use()
+    assert not [path for path in tmp_path.glob(LEDGER) if path.stat().st_size]
+
+
+def test_an_older_copy_is_refused_until_somebody_means_it(tmp_path):
+    played(tmp_path, 5)
+    shutil.copy(tmp_path / LEDGER, tmp_path / "old")
+    played(tmp_path, 12)
+    for path in tmp_path.glob(f"{LEDGER}*"):
+        path.unlink()
+    (tmp_path / "old").rename(tmp_path / LEDGER)
+    refused(tmp_path, f"is an old copy: it knows 5 rounds begun, {ANCHOR} tells of 12; put the newest copy in its place")
+    (tmp_path / ANCHOR).unlink()
+    with books(tmp_path) as own:
+        assert own.ledger.t == 5
+
+
+def test_a_copy_without_the_last_amendment_is_old_too(tmp_path):
+    played(tmp_path)
+    shutil.copy(tmp_path / LEDGER, tmp_path / "old")
+    with books(tmp_path) as own:
+        own.amend(money=-100.0)
+    (tmp_path / "old").replace(tmp_path / LEDGER)
+    refused(tmp_path, f"is an old copy: it knows 2 amendments, {ANCHOR} tells of 3")
+
+
+def test_a_log_that_is_missing_after_a_kill_is_noticed(tmp_path):
+    program = (
+        "import os, sys; from headgate import Books, System; from headgate.control.policies import Headgate\n"
+        "own = Books(sys.argv[1], System([8, 9, 10], budget=20.0, horizon=100), Headgate())\n"
+        "for _ in range(3): own.begin(3.0); own.settle()\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", program, tmp_path], check=False)
+    (tmp_path / f"{LEDGER}-wal").unlink()
+    with pytest.raises(DataError, match=f"{LEDGER}: (is empty|is an old copy|holds nothing)"):
+        books(tmp_path)
+
+
+def test_other_accounts_in_its_place_are_refused(tmp_path):
+    played(tmp_path / "one")
+    played(tmp_path / "two")
+    shutil.copy(tmp_path / "two" / LEDGER, tmp_path / "one" / LEDGER)
+    refused(tmp_path / "one", f"holds other accounts than {ANCHOR} tells of")
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 512, b"{}\n00000000", b"[1]\n", b"x" * 10_000, None])
+def test_a_damaged_anchor_says_nothing_and_is_written_anew(tmp_path, content):
+    played(tmp_path, 3)
+    (tmp_path / ANCHOR).unlink()
+    if content is not None:
+        (tmp_path / ANCHOR).write_bytes(content)
+    assert Anchor.of(tmp_path) is None
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        assert Anchor.of(tmp_path) == (own.name, 4, 4, 0)
+
+
+def test_an_anchor_that_cannot_be_written_stops_nothing(tmp_path):
+    played(tmp_path, 3)
+    (tmp_path / ANCHOR).unlink()
+    (tmp_path / ANCHOR).symlink_to(tmp_path / "elsewhere")
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+# copies
+
+
+def test_a_backup_is_whole_where_a_plain_copy_is_empty(tmp_path, headgate):
+    with books(tmp_path / "accounts") as own:
+        for _ in range(3):
+            own.begin(3.0)
+            own.settle()
+        own.begin(2.0)
+        (tmp_path / "plain").mkdir()
+        shutil.copy(tmp_path / "accounts" / LEDGER, tmp_path / "plain" / LEDGER)
+        out, _ = headgate("ledger", "backup", tmp_path / "accounts", tmp_path / "copy.sqlite")
+        found = own.backup(str(tmp_path / "again.sqlite"))
+        assert found.rounds == own.ledger.t == 3
+        before = own.statement()
+    assert out.startswith(f"{tmp_path / 'copy.sqlite'}: round 3, 12 orders, spent {before.spent:.2f}")
+    with pytest.raises(DataError, match="holds nothing"):
+        shown(tmp_path / "plain")
+    for name in ("copy", "again"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (tmp_path / f"{name}.sqlite").rename(folder / LEDGER)
+        assert (folder / LEDGER).stat().st_mode & 0o777 == 0o600
+        with books(folder) as own:
+            assert own.audit()[:2] + own.audit()[3:] == before[:2] + before[3:]
+            assert own.begin(9.0)[0].price == 2.0, "the open round, at its own price"
+            own.settle()
+    assert not list(tmp_path.glob("*-wal"))
+
+
+def test_a_backup_is_written_whole_or_not_at_all(tmp_path):
+    played(tmp_path / "accounts", 3)
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    with books(tmp_path / "accounts") as own:
+        for file, said in (
+            (tmp_path / "link", "is a link; nothing is written through it"),
+            (tmp_path, "is no plain file; nothing is written there"),
+            (tmp_path / "accounts" / LEDGER, "is the ledger itself; name another file"),
+            (tmp_path / "no" / "folder", "cannot be"),
+        ):
+            with pytest.raises(DataError, match=said):
+                own.backup(file)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["accounts", "link"]
+
+
+# reading without a right to write
+
+
+READ_ONLY = """
+mount -t tmpfs tmpfs {folder} && cp -a {source} {folder}/accounts && mount -o remount,ro {folder} || exit 77
+{python} -m headgate.cli ledger show {folder}/accounts && {python} -m headgate.cli ledger export {folder}/accounts --out {out}
+"""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_accounts_on_a_disk_that_cannot_be_written_are_shown_and_exported(tmp_path, killed):
+    source, folder, out = tmp_path / "accounts", tmp_path / "mounted", tmp_path / "orders.csv"
+    folder.mkdir()
+    with books(source) as own:
+        own.begin(3.0)
+        own.settle()
+        spent = own.statement().spent
+        if killed:  # what is in the log alone
+            shutil.copytree(source, tmp_path / "killed")
+    given = {"folder": folder, "source": tmp_path / "killed" if killed else source, "python": sys.executable, "out": out}
+    try:
+        done = subprocess.run(
+            ["unshare", "--mount", "--map-root-user", "sh", "-c", READ_ONLY.format(**given)], capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        pytest.skip("no unshare here")
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("no file system can be mounted here")
+    assert done.returncode == 0, done.stderr
+    assert "round 1 of 100" in done.stdout
+    with out.open() as file:
+        assert sum(Decimal(row["paid"]) for row in csv.DictReader(file)) == spent
+
+
+def test_showing_writes_nothing(tmp_path, headgate):
+    played(tmp_path, 3)
+    before = {path.name: (path.stat().st_mtime_ns, path.stat().st_mode) for path in tmp_path.iterdir()}
+    headgate("ledger", "show", tmp_path)
+    headgate("ledger", "export", tmp_path, "--out", "-")
+    assert {path.name: (path.stat().st_mtime_ns, path.stat().st_mode) for path in tmp_path.iterdir()} == before
+
+
+# damage
+
+
+def damaged(content, draw):
+    """The bytes of a ledger after one accident."""
+    own, size = bytearray(content), len(content)
+    place, page = draw.randrange(size), draw.randrange(size // 4096) * 4096
+    kind = draw.choice(["cut", "bits", "bytes", "page", "zeros", "text"])
+    if kind == "cut":
+        del own[place:]
+    elif kind == "bits":
+        for _ in range(draw.choice([1, 3, 20])):
+            own[draw.randrange(size)] ^= 1 << draw.randrange(8)
+    elif kind == "bytes":
+        own[place : place + 100] = draw.randbytes(len(own[place : place + 100]))
+    elif kind == "page":
+        own[page : page + 4096] = own[:4096]
+    elif kind == "zeros":
+        own[page : page + 4096] = bytes(4096)
+    else:
+        found = own.find(draw.choice([b"amendments", b"headgate", b"{", b"202", b"CREATE", b"money"]), place)
+        own[max(found, 0)] ^= 0x55
+    return bytes(own)
+
+
+def test_a_damaged_ledger_is_one_line_and_never_another_sum(tmp_path):
+    spent = played(tmp_path / "whole", 40).spent
+    content, draw, told = (tmp_path / "whole" / LEDGER).read_bytes(), random.Random(45), []
+    for case in range(100):
+        folder = tmp_path / str(case)
+        folder.mkdir()
+        (folder / LEDGER).write_bytes(damaged(content, draw))
+        shutil.copy(tmp_path / "whole" / ANCHOR, folder)
+        try:
+            assert shown(folder).spent == spent
+        except HeadgateError as error:
+            told.append(str(error))
+        try:
+            with books(folder) as own:
+                assert own.audit().spent == spent
+        except HeadgateError as error:
+            told.append(str(error))
+        shutil.rmtree(folder)
+    assert not [line for line in told if "\n" in line or not line]
+    assert 70 < len(told) < 190, "some accidents are refused, some hit what is never read"
+
+
+def test_a_damaged_ledger_is_one_line_on_the_command_line(tmp_path, headgate):
+    played(tmp_path, 20)
+    content = bytearray((tmp_path / LEDGER).read_bytes())
+    content[4096 * 2 :] = os.urandom(len(content) - 4096 * 2)
+    (tmp_path / LEDGER).write_bytes(content)
+    for command in ("show", "export"):
+        _, err = headgate("ledger", command, tmp_path, code=4)
+        assert err.count("\n") == 1
+        assert "is damaged" in err
+
+
+# the export
+
+
+KEYS = ["=cmd|' /C calc'!A0", "a b", "a", "b", '"quoted"', "comma,", "+1", "@x"]
+
+
+def test_no_key_is_a_formula_and_two_keys_are_not_one(tmp_path):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle({0: Delivery(8, KEYS), 1: Delivery(2, ["a", "b"]), 2: 3})
+        found = own.statement()
+    for kind in ("csv", "json", "parquet"):
+        export(found, tmp_path / f"orders.{kind}", kind)
+    with (tmp_path / "orders.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [sorted(json.loads(line["keys"] or "[]")) for line in lines] == [sorted(KEYS), ["a", "b"], []]
+    assert not [cell for line in lines for cell in line.values() if cell[:1] in ("=", "+", "@")]
+    assert [line["keys"] for line in json.loads((tmp_path / "orders.json").read_text())["lines"]] == [
+        sorted(KEYS),
+        ["a", "b"],
+        [],
+    ]
+    assert pl.read_parquet(tmp_path / "orders.parquet")["keys"].to_list() == [sorted(KEYS), ["a", "b"], []]
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_an_export_is_written_whole_or_not_at_all(tmp_path, headgate, kind):
+    played(tmp_path / "accounts", 3)
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    for out, said in (
+        ("/dev/full", "is no plain file"),
+        (tmp_path / "link", "is a link"),
+        (tmp_path / "no" / "where", "cannot be"),
+    ):
+        _, err = headgate("ledger", "export", tmp_path / "accounts", "--format", kind, "--out", out, code=4)
+        assert said in err
+        assert err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["accounts", "link"]
+    headgate("ledger", "export", tmp_path / "accounts", "--format", kind, "--out", tmp_path / "orders")
+    assert (tmp_path / "orders").stat().st_size > 0
+
+
+def test_an_export_to_a_full_disk_leaves_the_last_one(tmp_path, monkeypatch):
+    played(tmp_path / "accounts", 3)
+    found, path = shown(tmp_path / "accounts"), tmp_path / "orders.csv"
+    path.write_text("the last one")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
+        export(found, path, "csv")
+    monkeypatch.undo()
+    assert path.read_text() == "the last one"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["accounts", "orders.csv"]
+
+
+def test_a_folder_that_holds_no_accounts_is_told_so(tmp_path, headgate):
+    for command in (("show",), ("export",), ("amend", "--money", 5), ("backup", tmp_path / "x"), ("void", 1)):
+        name, *more = command
+        _, err = headgate("ledger", name, tmp_path, *more, code=4)
+        assert "holds no ledger.sqlite" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_ledger_is_never_reached_through_a_link(tmp_path):
+    played(tmp_path / "accounts", 3)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / LEDGER).symlink_to(tmp_path / "accounts" / LEDGER)
+    before = rows(tmp_path / "accounts")
+    for use in (lambda: books(tmp_path / "other"), lambda: shown(tmp_path / "other")):
+        with pytest.raises(DataError, match=r"cannot be opened|is a link"):
+            use()
+    assert rows(tmp_path / "accounts") == before
+
+
+def test_a_commit_is_on_disk_when_it_returns(tmp_path):
+    """In a process of its own: tests of Flower switch it off."""
+    program = (
+        "import sys; from headgate import Books, System; from headgate.control.policies import Headgate\n"
+        "own = Books(sys.argv[1], System([8], budget=20.0, horizon=9), Headgate())\n"
+        "print([own._store._db.execute(f'PRAGMA {name}').fetchone()[0] for name in ('synchronous', 'journal_mode')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout == "[2, 'wal']\n", "2 is FULL"
+
+
+def test_a_file_of_another_kind_is_told_so(tmp_path):
+    with closing(sqlite3.connect(tmp_path / LEDGER)) as db, db:
+        db.execute("CREATE TABLE meta (key TEXT, value TEXT)")
+        db.execute("INSERT INTO meta VALUES ('format', 'something else')")
+    with pytest.raises(DataError, match="holds something else, expected headgate ledger store"):
+        Books(tmp_path, SYSTEM, Headgate())

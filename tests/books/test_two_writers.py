@@ -1,0 +1,248 @@
+"""Two writers at once: what one amends is in the other's next decision or holds from the round after it, and always replays."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from headgate import Books
+from headgate.books.ledger_store import LedgerStore
+from headgate.books.statement import amend, opened, statement
+from headgate.control import Amendment
+from headgate.control.policies import Headgate
+from headgate.errors import LedgerError, SettingError
+
+from .kept import SYSTEM, books, rows
+
+
+class Interrupted(Headgate):
+    """A policy during whose decision somebody else amends, once."""
+
+    amending = None
+
+    def admit(self, view, memory):
+        if view.t == 2 and Interrupted.amending is None:
+            Interrupted.amending = Thread(target=amend, args=(Interrupted.folder, Amendment(money=-1000.0), "anna", "board"))
+            Interrupted.amending.start()
+            Interrupted.amending.join(0.1)  # it waits for the end of the transaction
+        return super().admit(view, memory)
+
+
+def test_an_amendment_during_a_decision_holds_from_the_next_round_and_replays(tmp_path):
+    Interrupted.folder = tmp_path
+    with Books(tmp_path, SYSTEM, Interrupted()) as own:
+        for t in range(1, 5):
+            own.begin(3.0)
+            if t == 2:
+                Interrupted.amending.join()
+            own.settle()
+        found = own.audit()
+        assert (found.approved, [each.round for each in found.amendments]) == (1000, [2])
+        assert own.system.money(5) == 1000.0, "the running process knows it"
+    with books(tmp_path, Interrupted()) as again:
+        assert again.audit().spent == found.spent
+
+
+@contextmanager
+def amenders():
+    """Two processes that amend; a line that is written to both is read by both at once."""
+    command = [sys.executable, Path(__file__).parent / "amender.py"]
+    both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) for _ in "ab"]
+    try:
+        yield both
+    finally:
+        for each in both:
+            each.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("change", [{"leave": 1}, {"money": -1500.0}, {"join": 7}], ids=str)
+def test_two_people_who_amend_at_once_are_heard_one_after_the_other(tmp_path, change):
+    with amenders() as both:
+        for attempt in range(15):
+            folder = tmp_path / str(attempt)
+            books(folder).close()
+            for name, each in zip("ab", both, strict=True):
+                each.stdin.write(json.dumps({"folder": str(folder), "change": change, "by": name}) + "\n")
+            told = sorted(json.loads(each.stdout.readline()) for each in both)
+            accepted = 2 if "join" in change else 1
+            assert told.count("") == accepted
+            assert all(each.startswith(next(iter(change))) for each in told if each)
+            with books(folder) as own:
+                own.begin(3.0)
+                own.settle()
+                assert len(own.audit().amendments) == accepted
+
+
+def test_two_commands_at_once_leave_accounts_that_can_be_shown(tmp_path):
+    books(tmp_path).close()
+    command = [sys.executable, "-m", "headgate.cli", "ledger", "amend", tmp_path, "--leave", "1", "--by"]
+    both = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for name in "ab"]
+    errors = [each.communicate(timeout=120)[1] for each in both]
+    assert sorted(each.returncode for each in both) == [0, 2]
+    assert "leave = 1: is not a client; there are 2" in "".join(errors)
+    with books(tmp_path) as own:
+        assert own.audit().system.amended.left == (1,)
+
+
+def test_amendments_while_a_round_is_open_are_checked_against_those_that_wait(tmp_path):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.amend(leave=1)
+        with pytest.raises(SettingError, match="amend: leave = 1: is not a client; there are 2"):
+            own.amend(leave=1)
+        own.amend(leave=0)
+        with pytest.raises(SettingError, match="amend: leave = 2: is the last client"):
+            own.amend(leave=2)
+        own.amend(money=-1500.0)
+        with pytest.raises(SettingError, match="amend: money = -1500: takes back more than the 500 that were approved"):
+            own.amend(money=-1500.0)
+        own.amend(horizon="open")
+        own.amend(budget=5.0)
+        own.settle()
+        own.audit()
+    with books(tmp_path) as again:
+        assert again.system.amended.left == (0, 1)
+        assert again.audit().system.budget == 5.0
+
+
+def test_a_client_that_joins_while_a_round_is_open_can_leave_before_the_next(tmp_path):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.amend(join=5)
+        own.amend(leave=3)
+        own.settle()
+        assert [each.client for each in own.begin(3.0)] == [0, 1, 2]
+        own.settle()
+        own.audit()
+    with books(tmp_path) as again:
+        assert again.audit().system.clients == 4
+
+
+def test_an_open_end_after_a_refund_takes_back_no_more_than_is_left(tmp_path):
+    """What waits counts: after a refund of 60 of 81, an open end that takes back 30 would leave less than nothing."""
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        own.begin(3.0)
+        own.adjust(1, 0, -20.0)
+        own.adjust(1, 1, -20.0)
+        own.adjust(1, 2, -20.0)
+        with pytest.raises(SettingError, match="money = -30: takes back more than the 21 that were approved"):
+            own.amend(horizon="open", money=-30.0)
+        own.amend(horizon="open", money=-20.0)
+        own.settle()
+        own.audit()
+    books(tmp_path).close()
+
+
+@pytest.mark.parametrize("kind", ["join", "money", "adjust"])
+def test_audit_raises_no_alarm_while_an_amendment_waits(tmp_path, kind):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        own.begin(3.0)
+        if kind == "adjust":
+            own.adjust(1, 0, -5.0)
+        else:
+            own.amend(**{kind: 5})
+        own.audit()
+        own.settle()
+        found = own.audit()
+        assert len(found.amendments) == 1
+        own.begin(2.0)
+        own.settle()
+        own.audit()
+
+
+def test_a_forked_child_is_told_to_open_the_accounts_itself(tmp_path):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        before = rows(tmp_path)
+        reads, writes = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                own.begin(3.0)
+                said = "it began a round"
+            except BaseException as error:
+                said = str(error)
+            os.write(writes, said.encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert "was opened by process" in os.read(reads, 1000).decode()
+        assert rows(tmp_path) == before
+        own.begin(3.0)
+        own.settle()
+        own.audit()
+
+
+def test_accounts_that_another_process_has_continued_are_to_be_opened_again(tmp_path):
+    """The lock keeps two processes apart; where a file system has none, the second is refused before it writes."""
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        store = LedgerStore(tmp_path / "ledger.sqlite")
+        store._run("DELETE FROM orders")
+        store._run("DELETE FROM rounds")
+        store.close()
+        before = rows(tmp_path)
+        with pytest.raises(LedgerError, match=r"round 0 is settled on disk, these accounts are at round 1; open them again"):
+            own.begin(3.0)
+        assert rows(tmp_path) == before
+
+
+def test_a_key_makes_a_repeat_harmless(tmp_path):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        for _ in range(3):
+            own.adjust(1, 0, -4.5, by="anna", key="invoice 1182")
+            own.amend(money=500.0, key="board 7")
+        with pytest.raises(LedgerError, match=r"key = invoice 1182: is that of amendment 1 \(adjust -4.5 of round 1, client 0"):
+            own.adjust(1, 0, -5.5, key="invoice 1182")
+        with pytest.raises(LedgerError, match="key = board 7: is that of amendment 2"):
+            own.amend(money=501.0, key="board 7")
+        assert own.audit().spent == 76.5
+        assert own.system.money(2) == 2500.0
+    for _ in range(2):
+        found = amend(tmp_path, Amendment(adjust=-4.5), "ben", "", (1, 0), "invoice 1182")
+    assert [each.key for each in found.amendments] == ["invoice 1182", "board 7"]
+
+
+def test_an_adjustment_belongs_to_an_order(tmp_path):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        with pytest.raises(SettingError, match="adjust = 5: belongs to an order; name its round and its client"):
+            amend(tmp_path, Amendment(adjust=5.0), "anna", "")
+        assert own.audit().amendments == []
+
+
+def test_a_statement_is_of_one_moment(tmp_path, monkeypatch):
+    """A round that another process settles while a statement is read is in all of it or in nothing of it."""
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle({0: 8, 1: 9})
+        own.begin(2.0)
+        usual = LedgerStore.corrections
+
+        def slow(store):
+            if store.path.parent == tmp_path and not settled:
+                settled.append(True)
+                own.settle({2: 0})
+            return usual(store)
+
+        settled = []
+        with opened(tmp_path, writes=True) as store:
+            monkeypatch.setattr(LedgerStore, "corrections", slow)
+            found = statement(store)
+        assert settled
+        assert (found.rounds, found.spent) == (1, 51)
+        monkeypatch.undo()
+        assert statement(own._store).rounds == 2
