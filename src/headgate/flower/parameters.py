@@ -17,8 +17,8 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
+from headgate.books.updates import NamedArrays
 from headgate.errors import DataError
-from headgate.flower.rounds import NamedArrays
 from headgate.writing import replace_file, sync
 
 NUMPY = np.ndarray | np.generic

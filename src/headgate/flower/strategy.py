@@ -22,18 +22,18 @@ from headgate.books.accounts import Accounts, OpenRound, Settlement, check_playa
 from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, NONCE, RECORD, Ended, Order, to_wire
+from headgate.books.updates import NamedArrays, in_type_of
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.types import Floats, Ints, Ledger
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
-from headgate.flower.averaging import Averaging, in_type_of
+from headgate.flower.averaging import Averaging
 from headgate.flower.keys import VARIABLE
 from headgate.flower.parameters import StrategyMemory, keep_only, numpy_of, read_parameters, record_of, write_parameters
 from headgate.flower.roster import ANSWER_WITHIN, ClientGrid, Roster, TooFewNodes, guarded, nonce
 from headgate.flower.rounds import (
     CheckedReplies,
     Discipline,
-    NamedArrays,
     Update,
     check_replies,
     evaluations,
