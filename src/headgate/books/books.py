@@ -14,6 +14,7 @@ from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.books.messages import Receipt
 from headgate.books.statement import Statement, statement
 from headgate.control.amendments import Amendment
+from headgate.control.checks import whole_number
 from headgate.control.policies.references import held
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.prices import PriceProcess
@@ -23,7 +24,7 @@ from headgate.errors import DataError, LedgerError, SettingError
 from headgate.writing import FolderLock
 
 NEVER = 2**31
-"""number of offences before a quarantine, so large that these accounts never quarantine a client"""
+"""number of offences before a quarantine, so large that no client is ever in quarantine"""
 
 
 class Purchase(NamedTuple):
@@ -84,6 +85,8 @@ class Books:
         Policy that decides how many samples to admit.
     seed : int, optional
         Seed of policies and rules that choose at random.
+    offences : int, optional
+        Number of refused reports after which a client gets no more purchases and its open ones are released; left out: never.
 
     Examples
     --------
@@ -97,8 +100,11 @@ class Books:
     Decimal('45.0')
     """
 
-    def __init__(self, folder: Path | str, system: System, policy: AdmissionPolicy, seed: int = 0) -> None:
+    def __init__(
+        self, folder: Path | str, system: System, policy: AdmissionPolicy, seed: int = 0, offences: int | None = None
+    ) -> None:
         path = Path(folder)
+        self._offences = NEVER if offences is None else whole_number("Books: offences", offences, least=1)
         self._held = FolderLock()
         try:
             self._store = LedgerStore(path / LEDGER)
@@ -124,6 +130,11 @@ class Books:
     def system(self) -> System:
         """The system with all amendments so far."""
         return self._accounts.system
+
+    @property
+    def quarantined(self) -> set[int]:
+        """The clients that get no purchases after too many refused reports, until `headgate flower clients --lift`."""
+        return self._store.quarantined()
 
     def begin(
         self,
@@ -159,7 +170,7 @@ class Books:
         if self._store.begun() is None:
             self._accounts.take_up()
         clients = self.system.clients
-        there = sorted(set(range(clients) if present is None else present) - self._accounts.left)
+        there = sorted(set(range(clients) if present is None else present) - self._accounts.left - self.quarantined)
         if not all(0 <= client < clients for client in there):
             raise SettingError(f"present = {there}: clients are 0 to {clients - 1}")
         paid: Floats = np.asarray(price, dtype=np.float64)
@@ -197,7 +208,7 @@ class Books:
         except LedgerError as error:
             raise LedgerError(f"{error}; nothing was settled") from None
         answers += [Answer(client, reason=why, offence=True) for client, why in refused.items()]
-        done = self._accounts.settled(now, answers, offences=NEVER)
+        done = self._accounts.settled(now, answers, offences=self._offences)
         keys = [(now.t, client, key) for client, each in given.items() for key in each.keys]
         self._accounts.commit(done, ("", ""), {}, None, keys=keys)
         self._now = None
