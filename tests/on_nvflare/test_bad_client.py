@@ -9,9 +9,11 @@ from nvflare.app_common.abstract.fl_model import FLModel
 from nvflare.app_common.abstract.model import ModelLearnableKey
 from nvflare.app_common.app_constant import AppConstants
 from safetensors.numpy import load_file, save_file
+from typer.testing import CliRunner
 
 from headgate import Books, System
 from headgate.books.statement import opened, statement
+from headgate.cli.flower import commands
 from headgate.control.policies import Headgate
 from headgate.errors import DataError, SettingError
 
@@ -162,6 +164,19 @@ def test_a_client_whose_quarantine_is_lifted_gets_orders_and_pays_for_what_it_re
         assert books.ledger.admitted[0, 1] == counted > 0
     assert found.reserved == 0
     assert found.spent <= found.approved
+
+
+def test_a_quarantine_is_lifted_by_the_command_that_the_log_names_without_flower(tmp_path, monkeypatch):
+    controller = lied(tmp_path, filled(np.nan))
+    controller.run()
+    monkeypatch.setattr("headgate.cli.flower.find_spec", lambda name: None)
+    (said,) = (each.split("`")[1].split() for each in controller.said if "--lift" in each)
+    assert said[:3] == ["headgate", "flower", "clients"]
+    with Books(tmp_path / "server", System(**SYSTEM), Headgate()) as books:
+        assert books.quarantined == {1}
+        assert CliRunner().invoke(commands, said[2:]).exit_code == 0, "while another process has the accounts"
+        assert books.quarantined == set()
+    assert [event.client for event in events(tmp_path, "lifted")] == [1]
 
 
 def test_the_number_of_offences_is_a_setting(tmp_path):
