@@ -12,7 +12,7 @@ FLOOR = {
     "simulation": 3, "kernels": 3, "flower": 3, "nvflare": 3, "testing": 3, "progress": 3,
     "analysis": 4, "web": 5, "api": 5, "cli": 6,
 }  # fmt: skip
-SIBLINGS = {("simulation", "flower"), ("flower", "simulation")}
+SIBLINGS = {("simulation", "flower"), ("flower", "simulation"), ("nvflare", "flower"), ("flower", "nvflare")}
 
 
 def imported_names(path):

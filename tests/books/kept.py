@@ -9,9 +9,9 @@ from headgate.control.policies import Headgate
 SYSTEM = System([8, 9, 10], budget=20.0, horizon=100)
 
 
-def books(folder, policy=None, **given):
+def books(folder, policy=None, offences=None, **given):
     system = System([8, 9, 10], **{"budget": 20.0, "horizon": 100, **given}) if given else SYSTEM
-    return Books(folder, system, policy or Headgate())
+    return Books(folder, system, policy or Headgate(), offences=offences)
 
 
 def rows(folder):

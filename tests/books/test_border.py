@@ -295,9 +295,19 @@ def test_reasons_are_text_by_client(tmp_path, said, given):
     refused(tmp_path, ("settle", ({1: 9}, given), {}), f"settle: {said}", SettingError)
 
 
-@pytest.mark.parametrize(("given", "said"), [({99: "why"}, "client 99: has left or is none"), ({1: "why"}, "client 1: is in")])
-def test_a_client_is_reported_or_refused_and_exists(tmp_path, given, said):
-    refused(tmp_path, ("settle", ({1: 9}, given), {}), said, LedgerError)
+def test_a_client_that_is_refused_exists(tmp_path):
+    refused(tmp_path, ("settle", ({1: 9}, {99: "why"}), {}), "client 99: has left or is none; nothing was settled", LedgerError)
+
+
+def test_the_report_of_a_refused_answer_is_charged_when_the_client_comes_into_quarantine(tmp_path):
+    for offences, charged in ((2, 15), (None, 0)):
+        with books(tmp_path / str(offences), offences=offences) as own:
+            for _ in range(2):
+                own.begin(3.0, present=[0])
+                own.settle({0: 5}, {0: "its model is not finite"})
+            found = own.audit()
+            assert found.spent == charged
+            assert (found.reserved == 0) == bool(offences)
 
 
 @pytest.mark.parametrize(("said", "report"), [("client = '0'", ("0", 8)), ("report = 2.5", (0, 2.5))])

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import nvflare
 import psutil
 import pytest
 from safetensors.numpy import load_file
@@ -21,7 +20,8 @@ from headgate import Books, System
 from headgate.books.statement import export, opened, statement
 from headgate.control.policies import Headgate
 from headgate.errors import DataError
-from headgate.nvflare import META, Admissions, _delivery, _params
+from headgate.nvflare import META, Admissions
+from headgate.nvflare.answers import read_report, read_update
 
 from . import job
 from .client import ERASED, entries
@@ -209,7 +209,7 @@ def test_a_count_that_is_not_this_runs_is_refused(tmp_path, changed, said):
 )  # fmt: skip
 def test_what_is_no_report_is_refused(said):
     with pytest.raises(DataError):
-        _delivery(said, 3)
+        read_report(said, 3)
 
 
 @pytest.mark.parametrize(
@@ -220,10 +220,9 @@ def test_what_is_no_report_is_refused(said):
     ],
 )  # fmt: skip
 def test_parameters_that_are_not_the_models_are_refused(said):
-    with pytest.raises(DataError, match=r"^params"):
-        _params(SimpleNamespace(params=said, params_type="FULL"), {"w": np.zeros(2, np.float32)})
+    with pytest.raises(DataError, match=r"^params|^w holds numbers that are not finite"):
+        read_update(said, False, {"w": np.zeros(2, np.float32)})
 
 
 def test_differences_are_added_to_the_model():
-    answer = nvflare.client.FLModel(params={"w": np.ones(2)}, params_type="DIFF")
-    assert _params(answer, {"w": np.full(2, 3.0)})["w"].tolist() == [4.0, 4.0]
+    assert read_update({"w": np.ones(2)}, True, {"w": np.full(2, 3.0)})["w"].tolist() == [4.0, 4.0]

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import date
 from pathlib import Path
 from types import MappingProxyType
@@ -42,7 +42,7 @@ from headgate.limits import CLIENTS, ROUNDS, SAMPLES
 from headgate.writing import FolderLock, clear_partial
 
 NEVER = 2**31
-"""number of offences before a quarantine, so large that these accounts never quarantine a client"""
+"""number of offences before a quarantine, so large that no client is ever in quarantine"""
 
 
 class Purchase(NamedTuple):
@@ -89,6 +89,8 @@ class Books:
         Policy that decides how many samples to admit.
     seed : int, optional
         Seed of policies and rules that choose at random.
+    offences : int, optional
+        Number of refused reports after which a client gets no more purchases and its open ones are released; left out: never.
 
     Examples
     --------
@@ -102,10 +104,13 @@ class Books:
     Decimal('45.0')
     """
 
-    def __init__(self, folder: Path | str, system: System, policy: AdmissionPolicy, seed: int = 0) -> None:
+    def __init__(
+        self, folder: Path | str, system: System, policy: AdmissionPolicy, seed: int = 0, offences: int | None = None
+    ) -> None:
         path = checked_path("Books: folder", folder)
         if not isinstance(system, System):
             raise SettingError(f"Books: system = {shown(system)}: must be a headgate.System")
+        self._offences = NEVER if offences is None else whole_number("Books: offences", offences, least=1)
         seed = whole_number("Books: seed", seed, 0, LARGEST)
         check_is_policy(policy, "Books: policy")
         limited = held(policy)
@@ -136,6 +141,11 @@ class Books:
     def system(self) -> System:
         """The system with all amendments so far."""
         return self._accounts.system
+
+    @property
+    def quarantined(self) -> set[int]:
+        """The clients that get no purchases after too many refused reports, until `headgate flower clients --lift`."""
+        return self._store.quarantined()
 
     def begin(
         self,
@@ -186,7 +196,7 @@ class Books:
             lot=whole_number("begin: lot", lot, 1, SAMPLES),
         )
         begun = None if when is None else moment("begin: when", when)
-        there = [client for client in listed if client not in accounts.left]
+        there = [client for client in listed if client not in accounts.left | self.quarantined]
         self._now = now = accounts.begin(prices, there, supply, begun)
         return [self._purchase(now, client) for client in there if client not in accounts.left]
 
@@ -208,7 +218,8 @@ class Books:
         reports : mapping of int to int or Delivery, optional
             Number of samples that each client admitted. Left out: every client admitted all that was ordered.
         refused : mapping of int to str, optional
-            Reason why the report of each of these clients is rejected; it is recorded, and the purchases stay open.
+            Reason why the answer of each of these clients is rejected; it is recorded, and the purchases stay open. If the
+            client comes into quarantine with it, what its report says is charged, and the rest is released.
 
         Raises
         ------
@@ -221,18 +232,20 @@ class Books:
         else:
             given = reports_of("settle: reports", reports)
         rejected = reasons_of("settle: refused", refused)
-        for client in rejected:
-            self._check_client(now, client)
-            if reports is not None and client in given:
-                raise LedgerError(f"round {now.t}: client {client}: is in reports and in refused; nothing was settled")
-        given = {client: each for client, each in given.items() if client not in rejected}
+        if reports is None:
+            given = {client: each for client, each in given.items() if client not in rejected}
+        answers = {client: Answer(client) for client in rejected}
         try:
-            answers = [self._judged(now, client, each) for client, each in given.items()]
+            for client in rejected:
+                self._check_client(now, client)
+            answers |= {client: self._judged(now, client, each) for client, each in given.items()}
         except LedgerError as error:
             raise LedgerError(f"{error}; nothing was settled") from None
-        answers += [Answer(client, reason=why, offence=True) for client, why in rejected.items()]
-        done = self._accounts.settled(now, answers, offences=NEVER)
-        keys = [(now.t, client, key) for client, each in given.items() for key in each.keys]
+        for client, why in rejected.items():
+            answers[client] = replace(answers[client], reason=why, offence=True)
+        done = self._accounts.settled(now, [answers[client] for client in sorted(answers)], offences=self._offences)
+        believed = {client: each for client, each in given.items() if client not in rejected}
+        keys = [(now.t, client, key) for client, each in believed.items() for key in each.keys]
         self._accounts.commit(done, ("", ""), {}, None, keys=keys)
         self._now = None
 

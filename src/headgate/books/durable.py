@@ -90,14 +90,14 @@ class Durable:
     def _prepare(self, new: bool) -> None:
         """Create the tables of a new file, and check the format of an existing one."""
         if new:
-            with self.transaction():  # two processes may open the file at once
+            with self._whole():  # two processes may open the file at once
                 self._create()
                 self._run("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (self.format,))
         found = self.meta("format")
         if found not in (self.format, *self.older):
             raise DataError(f"{self.path}: holds {shown(found)}, expected {self.format}")
         if self._loose_tables():
-            with self.transaction():
+            with self._whole():
                 self._make_strict()
                 self._run("UPDATE meta SET value = ? WHERE key = 'format'", (self.format,))
 
@@ -137,6 +137,13 @@ class Durable:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run the body as one transaction: all of it is written or nothing, and no other process writes meanwhile."""
+        if not self.writes:
+            raise DataError(f"{self.path}: was opened for reading; nothing can be written")
+        with self._whole():
+            yield
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
         self._run("BEGIN IMMEDIATE")
         try:
             with self._one_line("written"):

@@ -26,8 +26,8 @@ commands = typer.Typer(
 
 
 @commands.callback()
-def _check_installed() -> None:
-    if find_spec("flwr") is None:
+def _check_installed(context: typer.Context) -> None:
+    if context.invoked_subcommand != "clients" and find_spec("flwr") is None:
         raise SettingError("headgate flower: Flower is not installed; pip install 'headgate[flower]'")
 
 
@@ -208,9 +208,10 @@ def clients(
 ) -> None:
     """Show the state of each client of a run, or end a quarantine.
 
-    DIR is a run folder of a run on Flower, which may be in progress. When a client comes into quarantine, its open orders are
-    settled: samples in valid reports are paid, the rest is released. With --lift it gets orders again from the next round on,
-    and samples admitted on released orders are paid when it reports them. `headgate ledger export DIR` has every order.
+    DIR is a run folder of a run on Flower, or the folder of the accounts of a job of NVFlare, for which Flower need not be
+    installed. The run may be in progress. When a client comes into quarantine, its open orders are settled: samples in
+    valid reports are paid, the rest is released. With --lift it gets orders again from the next round on, and samples
+    admitted on released orders are paid when it reports them. `headgate ledger export DIR` has every order.
     """
     from rich.text import Text
 

@@ -11,21 +11,15 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
 from headgate.books.ledger_store import Event
+from headgate.books.updates import UNKNOWN, NamedArrays, in_type_of, shorten
 from headgate.control.types import Floats
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.flower.parameters import numpy_of, record_of
 from headgate.flower.roster import ClientGrid
-from headgate.flower.rounds import NamedArrays, Update, distance
+from headgate.flower.rounds import Update
 from headgate.learning.server import ServerUpdate, State, aggregation_weights, between, draw_cohort, newest_share
 from headgate.theory.labels import paper
-
-UNKNOWN = -1.0
-"""a median that is not known yet"""
-KINDS = {"f": "its update", "iu": "its update of whole numbers"}
-"""kinds of dtype that are measured together, and their names in events: step counts change much more than parameters"""
-FEWEST = 3
-"""smallest number of updates whose median no single client decides"""
 
 
 class Averaging(FedAvg):
@@ -91,12 +85,6 @@ def average(model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats)
     return after
 
 
-def in_type_of(start: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
-    """Return `moved` in the dtype of `start`, rounded if that holds whole numbers."""
-    whole = start.dtype.kind in "iu" and moved.dtype.kind == "f"
-    return (np.rint(moved) if whole else moved).astype(start.dtype, copy=False)
-
-
 def server_step(
     rule: ServerUpdate, t: int, model: NamedArrays, mean: NamedArrays, state: State
 ) -> tuple[dict[str, NDArray[Any]], State]:
@@ -134,34 +122,9 @@ def _real(model: NamedArrays) -> list[str]:
 def capped(
     t: int, updates: Sequence[Update], model: NamedArrays, multiple: float, known: Sequence[float]
 ) -> tuple[list[Update], list[float], list[Event]]:
-    """Return the updates of round t, the largest medians so far, and events for the ledger.
-
-    An update longer than `multiple` times the median gets the length of the median, so that no client moves the model much
-    farther than others. The measure is the largest median of any round so far (`known`, for real and for whole numbers): once
-    most clients have learned what they hold, a client with new samples moves much farther than they do. As long as the median
-    of real numbers is 0, an update may have any length; as long as that of whole numbers is 0, they do not change.
-    """
-    after, medians, events = list(updates), list[float](), list[Event]()
-    for (kinds, what), median in zip(KINDS.items(), known, strict=True):
-        lengths = [distance(update.model, model, kinds) for update in updates]
-        if len(lengths) >= FEWEST:
-            median = max(median, float(np.median(lengths)))
-        medians.append(median)
-        if median == UNKNOWN or (median == 0 and kinds == "f"):
-            continue
-        for place, length in enumerate(lengths):
-            if length > multiple * median:
-                after[place] = _shortened(after[place], model, kinds, median / length)
-                why = f"has length {length:.6g}, more than {multiple:g} times the median {median:.6g}, and gets the median's"
-                events.append(Event(t, after[place].client, "shortened", f"{what} {why}"))
+    """Return the updates of round t, none much longer than the median, the medians, and events for the ledger."""
+    arrays = [update.model for update in updates]
+    kept, medians, notes = shorten(arrays, model, multiple, known)
+    after = [update if own is update.model else replace(update, model=own) for update, own in zip(updates, kept, strict=True)]
+    events = [Event(t, updates[note.place].client, "shortened", note.reason) for note in notes]
     return after, medians, events
-
-
-def _shortened(update: Update, model: NamedArrays, kinds: str, share: float) -> Update:
-    """Return the update with the change of its arrays of these kinds, relative to the model, multiplied by `share`."""
-    arrays = dict(update.model)
-    for name, base in model.items():
-        if base.dtype.kind in kinds:
-            start = base.astype(np.float64)
-            arrays[name] = in_type_of(base, start + share * (arrays[name].astype(np.float64) - start))
-    return replace(update, model=arrays)

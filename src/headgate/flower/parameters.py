@@ -17,10 +17,10 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
+from headgate.books.updates import NamedArrays
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line, shown
 from headgate.flower.border import instance
-from headgate.flower.rounds import NamedArrays
 from headgate.writing import replace_file, sync
 
 NUMPY = np.ndarray | np.generic

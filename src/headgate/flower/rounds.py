@@ -26,22 +26,19 @@ from headgate.books.messages import (
     Receipt,
     from_wire,
 )
+from headgate.books.updates import HUGE, NamedArrays, check_update
 from headgate.control.checks import amount, whole_number
 from headgate.control.types import Floats, Losses
 from headgate.errors import DataError
 from headgate.escaping import one_line
 from headgate.limits import TINY
 
-NamedArrays = Mapping[str, NDArray[Any]]
-"""the parameters of a model, by name"""
 HEADER = 4_096
 """largest header of an array, in bytes"""
 LONGEST = 2**28
 """largest array whose shape may differ from the model's, in bytes"""
 METRICS = 100
 """largest number of metrics in a reply"""
-HUGE = 1e100
-"""largest absolute value in an update, so that a mean of updates is finite; larger metrics are left out"""
 
 
 @dataclass(frozen=True)
@@ -282,19 +279,6 @@ def read_array(name: str, packed: Array, expected: NDArray[Any], fixed_shape: bo
     return flat.reshape(shape, order="F" if by_column else "C")
 
 
-def check_update(update: NamedArrays, model: NamedArrays, longest: float | None = None) -> None:
-    """Refuse an update that cannot be averaged into the model."""
-    for name, array in update.items():
-        if array.dtype.kind in "fc" and not float(np.abs(array).max(initial=0)) <= HUGE:
-            raise DataError(f"{name} holds numbers that are not finite, or beyond {HUGE:g}")
-        if array.dtype.kind in "iu" and distance({name: array}, model) > LARGEST:
-            raise DataError(f"{name} moves whole numbers by more than {LARGEST}")
-    if longest is not None:
-        length = distance(update, model)
-        if not length <= longest:
-            raise DataError(f"the update has length {length:.6g}, at most {longest:g} is accepted")
-
-
 def numbers(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Return the metrics of a reply that are single numbers of at most `HUGE`; other metrics are left out."""
     found: dict[str, float] = {}
@@ -307,9 +291,3 @@ def numbers(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
             if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= HUGE:
                 found[name] = float(value)
     return found
-
-
-def distance(update: NamedArrays, model: NamedArrays, kinds: str = "fiubc") -> float:
-    """Return ‖θ_m − θ‖ over the parameters with these kinds of dtype."""
-    both = ((array, model[name]) for name, array in update.items() if array.dtype.kind in kinds)
-    return float(np.sqrt(sum(np.square(array.astype(np.float64) - base.astype(np.float64)).sum() for array, base in both)))

@@ -24,13 +24,14 @@ from headgate.books.border import prices_for
 from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, NONCE, RECORD, Ended, Order, to_wire
+from headgate.books.updates import NamedArrays, in_type_of
 from headgate.control.checks import amount, path, true_or_false, whole_number
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.types import Floats, Ints, Ledger
 from headgate.errors import SettingError, require
 from headgate.escaping import one_line, shown
 from headgate.experiment import Experiment, load
-from headgate.flower.averaging import Averaging, in_type_of
+from headgate.flower.averaging import Averaging
 from headgate.flower.border import function, instance, items, writable_texts
 from headgate.flower.keys import VARIABLE
 from headgate.flower.parameters import (
@@ -46,7 +47,6 @@ from headgate.flower.roster import ANSWER_WITHIN, ClientGrid, Roster, TooFewNode
 from headgate.flower.rounds import (
     CheckedReplies,
     Discipline,
-    NamedArrays,
     Update,
     check_replies,
     evaluations,

@@ -1,0 +1,49 @@
+"""Books with `offences`: a client whose reports are refused too often gets no purchases, and holds no money."""
+
+import pytest
+
+from headgate import Books, Delivery, System
+from headgate.books.statement import opened
+from headgate.control.policies import Headgate
+from headgate.errors import SettingError
+
+
+def books(folder, **given):
+    return Books(folder, System([8, 9, 10], budget=20.0, horizon=100), Headgate(), **given)
+
+
+def test_after_so_many_offences_a_client_gets_no_purchases_until_it_is_lifted(tmp_path):
+    with books(tmp_path, offences=2) as own:
+        for t in (1, 2):
+            assert [each.client for each in own.begin(1.0)] == [0, 1, 2]
+            own.settle({0: 0, 2: 0}, {1: "lies"})
+            assert own.quarantined == ({1} if t == 2 else set())
+        assert own.statement().reserved == 0
+        assert [each.client for each in own.begin(1.0, present=[0, 1])] == [0]
+        own.settle()
+        own.audit()
+    with books(tmp_path, offences=2) as again:
+        assert [each.client for each in again.begin(1.0)] == [0, 2]
+        with opened(tmp_path, writes=True) as store:
+            assert store.lift(1)
+        again.settle()
+        (_, late, _) = again.begin(1.0)
+        again.settle({1: Delivery(late.samples - 3, earlier={1: 3})})
+        found = again.audit()
+    assert [line.delivered for line in found.lines if line.client == 1] == [3, 0, late.samples - 3]
+
+
+def test_without_it_no_client_is_ever_in_quarantine(tmp_path):
+    with books(tmp_path) as own:
+        for _ in range(10):
+            own.begin(1.0)
+            own.settle({0: 0, 2: 0}, {1: "lies"})
+        assert own.quarantined == set()
+        assert own.statement().reserved > 0
+
+
+@pytest.mark.parametrize("offences", [0, -1, 2.0, "3", True])
+def test_a_number_of_offences_that_is_none_is_refused_and_leaves_nothing(tmp_path, offences):
+    with pytest.raises(SettingError, match=r"^Books: offences = "):
+        books(tmp_path / "accounts", offences=offences)
+    assert not (tmp_path / "accounts").exists()
