@@ -73,6 +73,7 @@ bench: $(READY)   # each leaves its results in benchmarks/results; `make pages` 
 	$(BIN)/python benchmarks/scoring.py
 	$(BIN)/python benchmarks/study.py
 	$(BIN)/python benchmarks/control.py
+	$(BIN)/python benchmarks/books.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/million.py
 	$(BIN)/python benchmarks/soak.py

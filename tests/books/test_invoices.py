@@ -174,15 +174,15 @@ def test_sums_are_exact():
     assert plainly(exact(1e15)) == "1000000000000000"
 
 
-def test_settling_asks_the_ledger_no_more_for_many_clients(tmp_path):
-    """The statements of `settle`, without those that write a row each, do not grow with the clients."""
+def test_a_round_asks_the_ledger_no_more_for_many_clients(tmp_path):
+    """The queries of `begin` and `settle` do not grow with the clients, so their time grows no faster than these do."""
     counts = []
     for clients in (5, 50):
         folder = tmp_path / str(clients)
         with Books(folder, System([8] * clients, budget=4.0 * clients, horizon=100), Headgate()) as own:
-            orders = own.begin(3.0)
             found = []
             own._store._db.set_trace_callback(found.append)
+            orders = own.begin(3.0)
             own.settle({each.client: each.samples for each in orders})
             own._store._db.set_trace_callback(None)
         counts.append(len([statement for statement in found if statement.startswith("SELECT")]))

@@ -17,7 +17,8 @@ from .kept import books, rows
 TABLES = {
     "meta": "key TEXT PRIMARY KEY, value",
     "rounds": "round INTEGER PRIMARY KEY, price BLOB NOT NULL, reserved REAL NOT NULL, begun TEXT NOT NULL, "
-    "supply TEXT NOT NULL, settled INTEGER NOT NULL, debt REAL, spent REAL, parameters TEXT, sha256 TEXT, metrics TEXT, clients TEXT",
+    "supply TEXT NOT NULL, settled INTEGER NOT NULL, debt REAL, spent REAL, parameters TEXT, sha256 TEXT, "
+    "metrics TEXT, clients TEXT",
     "orders": "round INTEGER, client INTEGER, ordered INTEGER NOT NULL, free INTEGER NOT NULL, price REAL NOT NULL, "
     "admitted INTEGER, learned INTEGER, PRIMARY KEY (round, client)",
     "clients": "client INTEGER PRIMARY KEY, heard INTEGER NOT NULL, offences INTEGER NOT NULL, quarantined INTEGER NOT NULL, "

@@ -196,9 +196,11 @@ class Books:
             lot=whole_number("begin: lot", lot, 1, SAMPLES),
         )
         begun = None if when is None else moment("begin: when", when)
-        there = [client for client in listed if client not in accounts.left | self.quarantined]
+        away = accounts.left | self.quarantined
+        there = [client for client in listed if client not in away]
         self._now = now = accounts.begin(prices, there, supply, begun)
-        return [self._purchase(now, client) for client in there if client not in accounts.left]
+        left = accounts.left  # another process may have made one leave meanwhile
+        return [self._purchase(now, client) for client in there if client not in left]
 
     def _purchase(self, now: OpenRound, client: int) -> Purchase:
         order = self._accounts.order(now, client)
