@@ -462,3 +462,45 @@ def test_amendments_of_numpy_are_plain_values():
     )
     kinds = [type(value) for value in (made.money, made.horizon, made.join, made.weight, made.suspend)]
     assert kinds == [float, int, int, float, bool]
+
+
+# the commands
+
+
+COMMANDS = {
+    "money = nan": ("amend", "--money", "nan"),
+    "money = inf": ("amend", "--money", "inf"),
+    "money = 1e+18": ("amend", "--money", "1e18"),
+    "horizon = 5.5": ("amend", "--horizon", "5.5"),
+    "horizon = 0": ("amend", "--horizon", "0"),
+    "horizon = 99": ("amend", "--horizon", "99" * 20),
+    "join = 0": ("amend", "--join", "0"),
+    "weight = 2": ("amend", "--weight", "2"),
+    "leave = -1": ("amend", "--leave", "-1"),
+    "leave = 3": ("amend", "--leave", "3"),
+    "month = -5.0": ("amend", "--month", "-5"),
+    "key = ' '": ("amend", "--money", "1", "--key", " "),
+    "changes nothing": ("amend",),
+    "--join": ("amend", "--join", "five"),
+    "amount = nan": ("adjust", "--round", "1", "--client", "0", "--amount", "nan"),
+    "amount = 0": ("adjust", "--round", "1", "--client", "0", "--amount", "0"),
+    "order = round 9, client 0": ("adjust", "--round", "9", "--client", "0", "--amount", "1"),
+    "order = round -1, client 0": ("adjust", "--round", "-1", "--client", "0", "--amount", "1"),
+    "--round": ("adjust", "--round", "1.0", "--client", "0", "--amount", "1"),
+    "is more than the 12": ("adjust", "--round", "1", "--client", "0", "--amount", "-13"),
+}
+
+
+@pytest.mark.parametrize(("said", "words"), COMMANDS.items(), ids=shortly)
+def test_the_commands_refuse_in_one_line(tmp_path, headgate, said, words):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle({0: 4, 1: 9, 2: 10})
+    before = rows(tmp_path)
+    command, *more = words
+    code = 5 if said.startswith(("order", "is more")) else 2
+    _, err = headgate("ledger", command, tmp_path, *more, code=code)
+    assert said in err
+    assert err.count("\n") == 1
+    assert rows(tmp_path) == before
+    used_afterwards(tmp_path)
