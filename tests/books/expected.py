@@ -56,10 +56,12 @@ class Made:
 class Model:
     """The accounts as they must be."""
 
-    def __init__(self, buffers, budget, horizon):
+    def __init__(self, buffers, budget, horizon, overdraft=0.0):
         self.buffers, self.left, self.horizon = list(buffers), set(), horizon
         self.approved = None if horizon is None else money(budget) * horizon
         """money approved; None: the model does not know, because the end is or was open"""
+        self.in_advance, self.budgets = overdraft, [money(budget)]
+        """rounds' budgets that may be spent in advance where the end is open, and all budgets of a round so far"""
         self.begun = self.settled = 0
         self.clients, self.gone = len(buffers), set()
         """clients and those that have left, by the terms of the round that is or was last open"""
@@ -116,16 +118,15 @@ class Model:
         self.bought = (self.spent, self.month, self.base) if bought and self.month is not None else None
 
     def _order(self, purchases, given):
-        prices = np.broadcast_to(np.asarray(given["price"], dtype=np.float64).ravel(), self.clients)
-        most = given.get("most")
-        most = None if most is None else np.broadcast_to(np.asarray(most).ravel(), self.clients)
+        prices = np.asarray(given["price"], dtype=np.float64).ravel()
+        most = None if given.get("most") is None else np.asarray(given["most"]).ravel()
         lot = whole(given.get("lot", 1))
         for each in purchases:
-            price = money(prices[each.client])
+            price = money(prices[each.client % prices.size])
             must(each.round == self.begun, f"{each}: is not of round {self.begun}")
             must(money(each.price) == price, f"{each}: the price is {price}")
             must(each.samples >= 0 and each.samples % lot == 0, f"{each}: lots of {lot}")
-            must(most is None or each.samples <= most[each.client], f"{each}: at most {most}")
+            must(most is None or each.samples <= most[each.client % most.size], f"{each}: at most {most}")
             if each.samples:
                 self.orders[each.round, each.client] = Order(price, each.samples)
         if given.get("in_all") is not None:
@@ -187,6 +188,7 @@ class Model:
         if self.approved is not None:
             self.approved += more
             must(self.approved >= 0, f"{change}: takes back more than was approved")
+        self.budgets += [change["budget"]] if "budget" in change else []
         self._invoice(order, invoice)
         self.lowered += max(-more, 0) + max(invoice, 0)
         self.moved |= "horizon" in change or "budget" in change
@@ -264,7 +266,9 @@ class Model:
         must(found.reserved <= sum(most.values()) + NEGLIGIBLE, f"reserved {found.reserved}, open orders cost {dict(most)}")
         must(bool(found.reserved) <= bool(most), f"reserved {found.reserved} for nothing")
         over = found.spent + found.reserved - found.approved
-        explained = max(self.over, Decimal(0)) + self.lowered + NEGLIGIBLE
+        ever_open = self.approved is None
+        in_advance = money(self.in_advance) * max(self.budgets) if ever_open else Decimal(0)
+        explained = max(self.over, in_advance) + self.lowered + NEGLIGIBLE
         must(self.moved or over <= explained, f"{over} more is spent and reserved than approved, {explained} are explained")
         self.over, self.lowered = over, Decimal(0)
         if not self.open:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
@@ -41,8 +41,9 @@ from .expected import Model
 from .failpoints import Request, Second, Visit, Watch, connection_of, copied, dump, watched, watched_opening
 from .values import DATES, DAYS, KEYS, ODD, WrongError, whole
 
-STEPS = 50
-"""steps of one machine, in one folder"""
+STEPS, MACHINES = 50, 5
+"""rules of one machine, in one folder, and machines of one seed"""
+TAKEN = ("steps",)
 BUFFERS, BUDGET = (4, 3, 5), 12.0
 POLICIES = {"headgate": Headgate, "constant": lambda: Constant(rate=6.0, K=2)}
 COUNTS: Counter[tuple[str, ...]] = Counter()
@@ -75,7 +76,19 @@ OPERATIONS = {
     "begin": Operation(Books.begin, ("price", "present", "one present", "most", "in_all", "lot", "when")),
     "settle": Operation(
         Books.settle,
-        ("reports", "client", "count", "keys", "one key", "earlier", "round earlier", "count earlier", "erased", "refused", "why"),
+        (
+            "reports",
+            "client",
+            "count",
+            "keys",
+            "one key",
+            "earlier",
+            "round earlier",
+            "count earlier",
+            "erased",
+            "refused",
+            "why",
+        ),
     ),
     "check": Operation(Books.check, ("client", "count", "keys", "one key", "round earlier", "count earlier", "erased")),
     "amend": Operation(Books.amend, (*FIELDS, "by", "why")),  # and key, soon
@@ -174,7 +187,9 @@ class History(RuleBasedStateMachine):
     """Accounts of three clients, and two processes."""
 
     @initialize(
-        policy=st.sampled_from(sorted(POLICIES)), horizon=st.sampled_from([60, 60, 8, None]), month=st.sampled_from([None, 25.0])
+        policy=st.sampled_from(sorted(POLICIES)),
+        horizon=st.sampled_from([60, 60, 8, None]),
+        month=st.sampled_from([None, 25.0]),
     )
     def start(self, policy, horizon, month):
         self.patches = ExitStack()
@@ -186,8 +201,9 @@ class History(RuleBasedStateMachine):
         self.clock = datetime(2026, 10, 30, 12, tzinfo=UTC)
         self.policy, self.horizon = POLICIES[policy], horizon
         self.system = System(list(BUFFERS), budget=BUDGET, horizon=horizon)
-        self.model = Model(BUFFERS, BUDGET, horizon)
-        self.purchases, self.books = [], self.open(self.folder / "accounts")
+        self.model = Model(BUFFERS, BUDGET, horizon, getattr(self.policy(), "overdraft", 0.0))
+        self.purchases, self.ready = [], False  # what `begin` returned, and whether it did since the accounts were opened
+        self.books = self.open(self.folder / "accounts")
         if month:
             self.do_amend("amend", {"month": month}, None, [])
 
@@ -214,7 +230,9 @@ class History(RuleBasedStateMachine):
         visits=VISITS,
     )
     def begin(self, price, present, most, in_all, lot, when, spoil, visits):
-        self.do_begin({"price": price, "present": present, "most": most, "in_all": in_all, "lot": lot, "when": when}, spoil, visits)
+        self.do_begin(
+            {"price": price, "present": present, "most": most, "in_all": in_all, "lot": lot, "when": when}, spoil, visits
+        )
 
     @rule(price=st.sampled_from(PRICES), when=st.sampled_from(DAYS), visits=VISITS, more=VISITS, style=DELIVERED)
     def play(self, price, when, visits, more, style):
@@ -276,7 +294,7 @@ class History(RuleBasedStateMachine):
     @rule(days=st.sampled_from([-40, -31, -1, 1, 2, 31, 400]))
     def step(self, days):
         """The clock steps, also back."""
-        COUNTS["steps"] += 1
+        COUNTS[TAKEN] += 1
         COUNTS["clock", "forward" if days > 0 else "back"] += 1
         self.clock += timedelta(days=days)
 
@@ -310,7 +328,7 @@ class History(RuleBasedStateMachine):
         self.books = done.result
         before, after = watch.after()
         self.hear(before + after)
-        self.purchases = []
+        self.purchases, self.ready = [], False
         self.see()
 
     @rule(request=REQUEST)
@@ -347,11 +365,12 @@ class History(RuleBasedStateMachine):
 
         def note(purchases):
             self.model.begin(purchases, given, self.clock, exactly=not joined)
-            self.purchases = purchases
+            self.purchases, self.ready = purchases, True
 
         done = self.do("begin", (), given, visits, note)
         plain = not spoil and all(client < self.model.clients for client in given.get("present") or ())
-        if not done.accepted and (plain and not repeated and not joined) and np.size(given["price"]) == 1:
+        plain &= np.size(given["price"]) == 1 and np.size(given.get("most") or 1) == 1
+        if not done.accepted and plain and not repeated and not joined:
             raise WrongError(f"begin of {given} was refused: {done.message}")
 
     def odd_begin(self, given, slot, name):
@@ -383,8 +402,8 @@ class History(RuleBasedStateMachine):
             if isinstance(reports, dict) else None  # fmt: skip
         done = self.do("settle", (given, refused), {}, visits, lambda _: self.model.settle(plain, refused))
         if done.accepted:
-            self.purchases = []
-        elif sound and (reports is None or self.purchases):
+            self.purchases, self.ready = [], False
+        elif sound and self.ready:
             raise WrongError(f"settle({given}) was refused: {done.message}")
 
     def delivery(self, admitted, keys=(), earlier=None, erased=0):
@@ -538,7 +557,7 @@ class History(RuleBasedStateMachine):
 
     def see(self):
         """Open a copy, audit both, and compare the statements with the model."""
-        COUNTS["steps"] += 1
+        COUNTS[TAKEN] += 1
         self.copies += 1
         copy = self.folder / f"copy-{self.copies}"
         copy.mkdir()
@@ -605,26 +624,34 @@ def exported(spent, rows, loose):
 
 
 def several(examples, steps=STEPS, **more):
-    given = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck), **more}
+    given = {
+        "deadline": None,
+        "database": None,
+        "suppress_health_check": list(HealthCheck),
+        "report_multiple_bugs": False,
+        **more,
+    }
     return settings(max_examples=examples, stateful_step_count=steps, **given)
 
 
-def main(steps=10_000, seed=0, say=print):
-    """Play machines until so many steps are done; return the counts. The first machine that fails is shrunk and raised."""
+def main(steps=10_000, seed=0, say=print, shrink=False):
+    """Play machines until so many steps are done; return the counts.
+
+    The first machine that fails is raised as it was found, within seconds; with `shrink` the smallest one that fails alike.
+    """
     COUNTS.clear()
     began, machines, told = time.monotonic(), 0, 0
-    while COUNTS["steps"] < steps:
-        before = COUNTS["steps"]
+    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    while (done := COUNTS[TAKEN]) < steps:
+        if done // 1000 > told:
+            told = done // 1000
+            say(f"{done} steps, {time.monotonic() - began:.0f} s", flush=True)
         try:
-            run_state_machine_as_test(seeded(seed + machines)(History), settings=several(5))
-        except Exception as error:
-            say(f"seed {seed + machines}: fails after {before} steps and at most {time.monotonic() - began:.0f} s with shrinking")
-            say("\n".join(getattr(error, "__notes__", [])))
+            run_state_machine_as_test(seeded(seed + machines)(History), settings=several(MACHINES, phases=phases))
+        except Exception:
+            say(f"seed {seed + machines} fails after {COUNTS[TAKEN]} steps and {time.monotonic() - began:.1f} s")
             raise
         machines += 1
-        if COUNTS["steps"] // 1000 > told:
-            told = COUNTS["steps"] // 1000
-            say(f"{COUNTS['steps']} steps, {time.monotonic() - began:.0f} s")
     return dict(COUNTS)
 
 

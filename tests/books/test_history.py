@@ -1,0 +1,67 @@
+"""Two processes write one folder of accounts, and odd values come in everywhere: some hundred steps; 10,000 in the long run."""
+
+import pytest
+
+from .history import COUNTS, OPERATIONS, TheSecond, main
+from .values import DATES, KEYS, ODD
+
+STEPS = 1_500
+"""steps of the usual run: some 12 s on one core"""
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """What a run of some hundred steps did. The same in every run: it begins with the same seed."""
+    try:
+        yield main(STEPS, seed=1, say=lambda *line, **more: None)
+    finally:
+        TheSecond.end()
+
+
+def test_two_writers_and_odd_values_leave_accounts_that_open_again_and_say_what_was_done(counts):
+    assert counts["steps",] >= STEPS
+
+
+def test_every_call_of_both_processes_was_accepted_and_refused(counts):
+    never_refused = {"statement", "audit"}
+    for name in OPERATIONS:
+        assert counts["first", name, "accepted"] > 0
+        assert name in never_refused or counts["first", name, "refused"] > 0
+    for other in ("buffers", "budget"):
+        assert counts["first", f"open with another {other}", "refused"] > 0
+    assert counts["first", "open", "accepted"] > 0
+    assert counts["second", "amend", "accepted"] > 0
+    assert counts["second", "amend", "refused"] > 0
+    assert counts["second", "show", "accepted"] > 0
+    assert counts["second", "export", "accepted"] > 0
+    assert counts["second", "play", "refused"] > 0
+    assert counts["clock", "back"] > 0
+
+
+def test_the_second_process_was_let_in_outside_and_inside_transactions_and_after_calls(counts):
+    places = {what[1]: count for what, count in counts.items() if what[0] == "failpoint"}
+    assert set(places) == {"outside a transaction", "inside a transaction", "after the call"}
+    assert min(places.values()) > 20
+
+
+def test_every_odd_value_and_every_argument_was_tried(counts):
+    tried = {what[1] for what in counts if what[0] == "odd"}
+    assert tried == {*ODD, *KEYS, *DATES}
+    slots = {what[1] for what in counts if what[0] == "slot"}
+    assert slots == {f"{name}: {slot}" for name, slots in SLOTS.items() for slot in slots}
+
+
+SLOTS = {
+    name: [slot for slot in operation.slots if slot != "refused" or name != "check"]
+    for name, operation in OPERATIONS.items()
+    if operation.slots
+}
+
+
+@pytest.mark.long
+def test_so_do_ten_thousand_steps():
+    try:
+        assert main(10_000, seed=1_000)["steps",] >= 10_000
+        assert COUNTS.total() > 10_000
+    finally:
+        TheSecond.end()
