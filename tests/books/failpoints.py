@@ -121,9 +121,7 @@ class Watch:
     def let_in(self, request, where):
         self.second.send(request.name, *request.arguments)
         self.waiting.append((request, where))
-        if where != INSIDE:
-            self.hear()
-        elif len(self.waiting) == 1 and self.second.answers(A_MOMENT):
+        if where != INSIDE or (len(self.waiting) == 1 and self.second.answers(A_MOMENT)):
             self.hear()
 
     def hear(self):

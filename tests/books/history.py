@@ -31,7 +31,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from headgate import Books, Delivery, System
 from headgate.books import accounts, ledger_store
 from headgate.books.ledger_store import LEDGER
-from headgate.books.statement import amend, opened, statement
+from headgate.books.statement import amend
 from headgate.control import Amendment
 from headgate.control.policies import Constant, Headgate
 from headgate.control.prices import Uniform
@@ -39,7 +39,7 @@ from headgate.errors import HeadgateError
 
 from .expected import Model
 from .failpoints import Request, Second, Visit, Watch, connection_of, copied, dump, watched, watched_opening
-from .values import DATES, DAYS, KEYS, ODD, WrongError, whole
+from .values import DATES, DAYS, KEYS, ODD, WrongError
 
 STEPS, MACHINES = 50, 5
 """rules of one machine, in one folder, and machines of one seed"""

@@ -1,6 +1,6 @@
 """A process that is killed right before the n-th SQL statement of a call, for every n, in as many folders.
 
-    python killed.py FOLDER        leaves FOLDER/CALL/before, FOLDER/CALL/after and FOLDER/CALL/0, 1, 2, ... for each call
+    python -m tests.books.killed FOLDER        leaves FOLDER/CALL/before, FOLDER/CALL/after, FOLDER/CALL/0, 1, 2, ...
 
 `before` and `after` are the accounts before and after the call; each number is a copy of `before` in which a process died
 that had opened the accounts and run so many statements of the call. The largest number died after the call returned.
@@ -14,16 +14,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from failpoints import connection_of, watched, watched_opening
-
 import headgate.books.durable
 from headgate import Books, Delivery, System
 from headgate.books.statement import amend
 from headgate.control import Amendment
 from headgate.control.policies import Headgate
+
+from .failpoints import connection_of, watched, watched_opening
 
 SYSTEM = System([4, 3, 5], budget=12.0, horizon=20, currency="EUR")
 DAY = "2026-11-{:02}"

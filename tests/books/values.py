@@ -123,10 +123,8 @@ def truth(value):
 
 def month(value, clock):
     """Return the month, as in 2026-11 and in UTC, of an accepted `when`; `clock` is the time of rounds without one."""
-    if value is None or (isinstance(value, str) and not value):
-        moment = clock
-    else:
-        moment = _moment(value)
+    left_out = value is None or (isinstance(value, str) and not value)
+    moment = clock if left_out else _moment(value)
     if moment.tzinfo is not None:
         try:
             moment = moment.astimezone(UTC)
