@@ -135,12 +135,15 @@ class Model:
 
     def settle(self, reports, refused):
         """`reports`: client → (admitted, keys, earlier, erased), as they were handed in."""
+        rejected = {whole(client) for client in refused}
+        must(all(0 <= client < self.clients for client in rejected), f"{refused} were refused, and not all are clients")
         if reports is None:
-            reports = {m: (order.asked, (), {}, 0) for (t, m), order in self.orders.items() if t == self.begun}
+            ordered = {m: order.asked for (t, m), order in self.orders.items() if t == self.begun}
+            reports = {m: (asked, (), {}, 0) for m, asked in ordered.items() if m not in rejected}
         for client, delivery in reports.items():
             self._deliver(whole(client), *delivery)
-        for client in refused:
-            must(0 <= whole(client) < self.clients, f"the report of {client!r} was refused, and there is no such client")
+        both = rejected & {whole(client) for client in reports}
+        must(not both, f"the reports of {both} were accepted and refused")
         for client in self.gone:  # their money is available again
             for t in self.open_orders(client):
                 self.orders[t, client].delivered = 0

@@ -16,7 +16,7 @@ import warnings
 from collections import Counter
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
@@ -283,7 +283,7 @@ class History(RuleBasedStateMachine):
         (t, client), rest = sorted(paid.items())[place % len(paid)]
         if rest > self.model.spent:
             return
-        cuts = [(rest * tenths / 10).quantize(Decimal("0.01")) for tenths in parts]
+        cuts = [(rest * tenths / 10).quantize(Decimal("0.01"), ROUND_DOWN) for tenths in parts]
         for amount in [part for part in (*cuts, rest - sum(cuts)) if part > 0]:
             tag, given = self.tag(), {"round": t, "client": client, "amount": -float(amount), "by": "finance"}
             note = self.noting(tag, {"adjust": given["amount"]}, (t, client))

@@ -2,6 +2,12 @@
 
 import pytest
 
+from headgate import Books, System
+from headgate.books.statement import amend
+from headgate.control import Amendment
+from headgate.control.policies import Headgate
+from headgate.errors import DataError
+
 from .history import COUNTS, OPERATIONS, TheSecond, main
 from .values import DATES, KEYS, ODD
 
@@ -56,6 +62,23 @@ SLOTS = {
     for name, operation in OPERATIONS.items()
     if operation.slots
 }
+
+
+def test_accounts_that_one_process_opens_twice_keep_their_log(tmp_path):
+    """SQLite's locks on a file are those of a process: whoever closes any other descriptor of it gives them all back. The next
+    process that looks then takes itself for the only one, and removes the log that the first one goes on writing."""
+    system, second = System([4, 3, 5], budget=12.0, horizon=60), TheSecond.get()
+    with Books(tmp_path, system, Headgate()) as own:
+        own.begin(3.0)
+        own.settle()
+        with pytest.raises(DataError, match="in use"):
+            Books(tmp_path, system, Headgate())
+        amend(tmp_path, Amendment(money=5.0), "anna", "in the same process")
+        assert second.ask("show", str(tmp_path))[0] == "accepted"
+        own.begin(1.0)
+        own.settle()
+        outcome, (spent, _) = second.ask("show", str(tmp_path))
+        assert (outcome, spent) == ("accepted", own.audit().spent)
 
 
 @pytest.mark.long
