@@ -240,7 +240,10 @@ class Model:
             must(found.spent == self.spent, f"spent {self.spent}, the statement says {found.spent}")
         must(found.rounds == self.settled, f"{found.rounds} rounds, {self.settled} were settled")
         if self.approved is not None and not any("horizon" in each.change for each in self.made):
-            must(found.approved == self.approved, f"approved {self.approved}, the statement says {found.approved}")
+            must(
+                abs(found.approved - self.approved) <= NEGLIGIBLE,
+                f"approved {self.approved}, the statement says {found.approved}",
+            )
         self._agree_limits(found)
 
     def _agree_amendment(self, row, each):

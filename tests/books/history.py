@@ -237,7 +237,7 @@ class History(RuleBasedStateMachine):
     @rule(price=st.sampled_from(PRICES), when=st.sampled_from(DAYS), visits=VISITS, more=VISITS, style=DELIVERED)
     def play(self, price, when, visits, more, style):
         """A round of plain values."""
-        self.do_begin({"price": price, "when": when}, None, visits)
+        self.do_begin({"price": price, "present": None, "most": None, "when": when}, None, visits)
         self.do_settle(style, {}, None, more)
 
     @precondition(lambda self: self.model.open)
@@ -256,7 +256,7 @@ class History(RuleBasedStateMachine):
         reports = self.reports(style)
         client = sorted(reports)[place % len(reports)] if reports else place
         delivery = reports.get(client, self.delivery(0))
-        ((client, delivery),) = self.spoiled({client: delivery}, {}, spoil)[0].items()
+        ((client, delivery),) = self.spoiled({client: delivery}, {}, spoil, "check")[0].items()
         done = self.do("check", (client, Delivery(*delivery) if isinstance(delivery, tuple) else delivery), {})
         if done.accepted and (type(done.result) is not int or done.result < 0):
             raise WrongError(f"check says {done.result!r}")
@@ -368,8 +368,8 @@ class History(RuleBasedStateMachine):
             self.purchases, self.ready = purchases, True
 
         done = self.do("begin", (), given, visits, note)
-        plain = not spoil and all(client < self.model.clients for client in given.get("present") or ())
-        plain &= np.size(given["price"]) == 1 and np.size(given.get("most") or 1) == 1
+        plain = not spoil and all(client < self.model.clients for client in given["present"] or ())
+        plain = plain and not any(isinstance(given[name], list) for name in ("price", "most"))
         if not done.accepted and plain and not repeated and not joined:
             raise WrongError(f"begin of {given} was refused: {done.message}")
 
@@ -429,12 +429,12 @@ class History(RuleBasedStateMachine):
             reports[client] = self.delivery(admitted, keys, earlier)
         return reports
 
-    def spoiled(self, reports, refused, spoil):
+    def spoiled(self, reports, refused, spoil, name_of_call="settle"):
         """Put one odd value into reports, or into the reasons of refusals."""
         if spoil is None:
             return reports, refused
         slot, name = spoil
-        what = f"settle: {slot}"
+        what = f"{name_of_call}: {slot}"
         if slot == "reports":
             value = odd(what, name, 1)
             return ({} if value is None else value), refused

@@ -8,11 +8,13 @@ from headgate.control import Amendment
 from headgate.control.policies import Headgate
 from headgate.errors import DataError
 
-from .history import COUNTS, OPERATIONS, TheSecond, main
+from .history import OPERATIONS, TheSecond, main
 from .values import DATES, KEYS, ODD
 
-STEPS = 1_500
-"""steps of the usual run: some 12 s on one core"""
+STEPS = 600
+"""steps of the usual run: some 15 s on one core"""
+VALUES = {*ODD, *KEYS, *DATES}
+SLOTS = {f"{name}: {slot}" for name, operation in OPERATIONS.items() for slot in operation.slots}
 
 
 @pytest.fixture(scope="module")
@@ -50,18 +52,15 @@ def test_the_second_process_was_let_in_outside_and_inside_transactions_and_after
     assert min(places.values()) > 20
 
 
-def test_every_odd_value_and_every_argument_was_tried(counts):
-    tried = {what[1] for what in counts if what[0] == "odd"}
-    assert tried == {*ODD, *KEYS, *DATES}
-    slots = {what[1] for what in counts if what[0] == "slot"}
-    assert slots == {f"{name}: {slot}" for name, slots in SLOTS.items() for slot in slots}
+def test_most_odd_values_and_arguments_were_tried(counts):
+    values, slots = tried(counts)
+    assert len(values) > 0.8 * len(VALUES)
+    assert len(slots) > 0.8 * len(SLOTS)
 
 
-SLOTS = {
-    name: [slot for slot in operation.slots if slot != "refused" or name != "check"]
-    for name, operation in OPERATIONS.items()
-    if operation.slots
-}
+def tried(counts):
+    """Return the odd values and the arguments that a run has tried."""
+    return {what[1] for what in counts if what[0] == "odd"}, {what[1] for what in counts if what[0] == "slot"}
 
 
 def test_accounts_that_one_process_opens_twice_keep_their_log(tmp_path):
@@ -82,9 +81,12 @@ def test_accounts_that_one_process_opens_twice_keep_their_log(tmp_path):
 
 
 @pytest.mark.long
-def test_so_do_ten_thousand_steps():
+def test_ten_thousand_steps_try_every_odd_value_in_every_argument():
     try:
-        assert main(10_000, seed=1_000)["steps",] >= 10_000
-        assert COUNTS.total() > 10_000
+        found = main(10_000, seed=1_000)
     finally:
         TheSecond.end()
+    assert found["steps",] >= 10_000
+    values, slots = tried(found)
+    assert values == VALUES
+    assert slots == SLOTS
