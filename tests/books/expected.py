@@ -223,7 +223,7 @@ class Model:
 
     # whether they say it
 
-    def agree(self, found, when_settled=True):
+    def agree(self, found):
         """Compare a statement with the model."""
         tags = [(each.why if each.why.startswith("#") else each.by).split()[0] for each in found.amendments]
         must(tags == [each.tag for each in self.made], f"amendments {tags}, accepted were {[each.tag for each in self.made]}")
