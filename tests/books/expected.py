@@ -138,12 +138,10 @@ class Model:
         rejected = {whole(client) for client in refused}
         must(all(0 <= client < self.clients for client in rejected), f"{refused} were refused, and not all are clients")
         if reports is None:
-            ordered = {m: order.asked for (t, m), order in self.orders.items() if t == self.begun}
-            reports = {m: (asked, (), {}, 0) for m, asked in ordered.items() if m not in rejected}
+            reports = {m: (order.asked, (), {}, 0) for (t, m), order in self.orders.items() if t == self.begun}
+        reports = {client: each for client, each in reports.items() if whole(client) not in rejected}  # refusing wins
         for client, delivery in reports.items():
             self._deliver(whole(client), *delivery)
-        both = rejected & {whole(client) for client in reports}
-        must(not both, f"the reports of {both} were accepted and refused")
         for client in self.gone:  # their money is available again
             for t in self.open_orders(client):
                 self.orders[t, client].delivered = 0

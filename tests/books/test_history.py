@@ -76,7 +76,7 @@ def test_accounts_that_one_process_opens_twice_keep_their_log(tmp_path):
         with pytest.raises(DataError, match="in use"):
             Books(tmp_path, system, Headgate())
         amend(tmp_path, Amendment(money=5.0), "anna", "in the same process")
-        assert second.ask("show", str(tmp_path))[0] == "accepted"
+        assert second.ask("amend", str(tmp_path), {"money": 1.0}, "board", "looks, and writes") == ("accepted", None)
         own.begin(1.0)
         own.settle()
         outcome, (spent, _) = second.ask("show", str(tmp_path))
