@@ -1,0 +1,718 @@
+"""A history of two writers, as a state machine: what is done to accounts by two processes, and what is true afterwards.
+
+One process plays rounds, amends, adjusts, closes and opens accounts. A second, real one amends, adjusts, shows and exports
+them between any two SQL statements of the first one's calls. Every now and then an argument is a value that says nothing. A
+call is accepted, or it is refused in one line and nothing was written. After each step the accounts open again from a copy,
+the audit raises no alarm, and the statement says what the model says (`expected`).
+
+    python -m tests.books.history 10000 SEED
+"""
+
+import atexit
+import shutil
+import sys
+import time
+import warnings
+from collections import Counter
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_DOWN, Decimal
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import seed as seeded
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from headgate import Books, Delivery, System
+from headgate.books import accounts, ledger_store
+from headgate.books.ledger_store import LEDGER
+from headgate.books.statement import amend
+from headgate.control import Amendment
+from headgate.control.policies import Constant, Headgate
+from headgate.control.prices import Uniform
+from headgate.errors import HeadgateError
+
+from .expected import Model
+from .failpoints import Request, Second, Visit, Watch, connection_of, copied, dump, watched, watched_opening
+from .values import DATES, DAYS, KEYS, ODD, WrongError
+
+STEPS, MACHINES = 50, 2
+"""rules of one machine, in one folder, and machines of one seed"""
+TAKEN = ("steps",)
+BUFFERS, BUDGET = (4, 3, 5), 12.0
+POLICIES = {"headgate": Headgate, "constant": lambda: Constant(rate=6.0, K=2)}
+COUNTS: Counter[tuple[str, ...]] = Counter()
+"""what was done in this process: steps, calls by their outcome, visits by their place, odd values by argument and by name"""
+PRICES = [0.5, 1.0, 1.1, 2.0, 3.35, 7.0, [1.0, 2.25, 0.3]]
+CHANGES: list[dict[str, Any]] = [
+    {"money": 7.25}, {"money": -5.5}, {"money": -60.0}, {"money": 0.1}, {"suspend": True}, {"suspend": False},
+    {"suspend": False}, {"leave": 0}, {"leave": 1}, {"leave": 3}, {"join": 2}, {"join": 4, "weight": 0.5},
+    {"month": 20.0}, {"month": 35.5}, {"month": 0.0}, {"horizon": 12}, {"horizon": 40}, {"horizon": "open"},
+    {"budget": 9.0}, {"adjust": 1.25}, {"adjust": -0.75}, {"money": 3.0, "month": 15.0},
+]  # fmt: skip
+SHARES = [-1.0, -0.5, -0.1, 0.1, 0.35, 2.0]
+"""adjustments, as shares of what was paid on an order"""
+
+
+class Operation(NamedTuple):
+    """A call of the public face, and its arguments that may be odd."""
+
+    call: Any
+    slots: tuple[str, ...] = ()
+
+
+def by_command(folder, changes, by, why, order=None):
+    """Amend as `headgate ledger amend` does, in the first process."""
+    amend(folder, Amendment(**changes), by, why, order)
+
+
+FIELDS = ("money", "budget", "horizon", "join", "weight", "leave", "suspend", "month", "adjust")
+OPERATIONS = {
+    "begin": Operation(Books.begin, ("price", "present", "one present", "most", "in_all", "lot", "when")),
+    "settle": Operation(
+        Books.settle,
+        (
+            "reports",
+            "client",
+            "count",
+            "keys",
+            "one key",
+            "earlier",
+            "round earlier",
+            "count earlier",
+            "erased",
+            "refused",
+            "why",
+        ),
+    ),
+    "check": Operation(Books.check, ("client", "count", "keys", "one key", "round earlier", "count earlier", "erased")),
+    "amend": Operation(Books.amend, (*FIELDS, "by", "why")),  # and key, soon
+    "adjust": Operation(Books.adjust, ("round", "client", "amount", "by", "why")),  # and key, soon
+    "command": Operation(by_command, (*FIELDS, "by", "why")),  # and key, soon
+    "rest": Operation(Books.rest, ("rounds",)),
+    "statement": Operation(Books.statement),
+    "audit": Operation(Books.audit),
+    # "backup": Operation(Books.backup, ("file",)), soon
+}
+"""what the first process can do with open accounts"""
+
+
+class Outcome(NamedTuple):
+    accepted: bool
+    result: Any = None
+    message: str = ""
+
+
+def attempt(call, *given, **named):
+    """Return what a call gave, or the line by which it was refused. Warnings are errors here, as in all tests."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return Outcome(True, call(*given, **named))
+    except HeadgateError as error:
+        one_line(str(error))
+        return Outcome(False, message=str(error))
+    except Exception as error:
+        raise WrongError(f"{type(error).__name__}: {error}") from error
+
+
+def one_line(message):
+    if len(message.splitlines()) != 1:
+        raise WrongError(f"the message is not one line: {message!r}")
+
+
+# what is drawn
+
+PLACES = st.sampled_from([0, 0, *range(20)])  # all calls have a first statement, and it is outside a transaction
+CLIENT = st.integers(0, 2)
+CHANGE = st.sampled_from(CHANGES)
+INVOICE = st.tuples(st.integers(0, 7), st.sampled_from(SHARES))
+
+
+def some(slots):
+    """An odd value for one argument in three calls; else None."""
+    values = st.sampled_from(sorted(ODD))
+    keys, dates = st.sampled_from(sorted(KEYS)), st.sampled_from(sorted(DATES))
+    special = {"one key": keys, "when": dates}
+    one = st.sampled_from(slots).flatmap(lambda slot: st.tuples(st.just(slot), special.get(slot, values)))
+    return st.integers(0, 2).flatmap(lambda chance: st.none() if chance else one)
+
+
+REQUEST = st.one_of(
+    st.tuples(st.just("amend"), CHANGE, some(OPERATIONS["command"].slots)),
+    st.tuples(st.just("amend"), CHANGE, st.none()),
+    st.tuples(st.just("adjust"), INVOICE, some(("round", "client", "amount", "by", "why"))),
+    st.tuples(st.just("show")),
+    st.tuples(st.just("export"), st.sampled_from(["csv", "csv", "json"])),
+    st.tuples(st.just("play")),
+)
+VISITS = st.integers(0, 1).flatmap(
+    lambda chance: st.just([]) if chance else st.lists(st.tuples(PLACES, REQUEST), min_size=1, max_size=2)
+)
+DELIVERED = st.lists(st.sampled_from(["all", "all", "all", "short", "nothing", "silent", "late", "again", "more"]), min_size=4)
+
+
+def odd(slot, name, fits):
+    """Return the odd value of a name; `fits` is the whole number that would fit."""
+    COUNTS["slot", slot] += 1
+    COUNTS["odd", name] += 1
+    return KEYS[name] if name in KEYS else DATES[name] if name in DATES else ODD[name](fits)
+
+
+class TheSecond:
+    """The second process of this process, started when it is first needed."""
+
+    process: Second | None = None
+
+    @classmethod
+    def get(cls):
+        if cls.process is None:
+            cls.process = Second()
+            atexit.register(cls.end)
+        return cls.process
+
+    @classmethod
+    def end(cls):
+        if cls.process is not None:
+            cls.process.close()
+            cls.process = None
+
+
+class History(RuleBasedStateMachine):
+    """Accounts of three clients, and two processes."""
+
+    looks = True
+    """whether it is seen after each call what is true"""
+
+    @initialize(
+        policy=st.sampled_from(sorted(POLICIES)),
+        horizon=st.sampled_from([60, 60, 8, None]),
+        month=st.sampled_from([None, 25.0]),
+    )
+    def start(self, policy, horizon, month):
+        self.patches = ExitStack()
+        self.patches.enter_context(patch("headgate.books.durable.SYNCHRONOUS", "OFF"))
+        for module in (ledger_store, accounts):  # wherever the clock is read
+            if hasattr(module, "now"):
+                self.patches.enter_context(patch.object(module, "now", lambda: self.clock.isoformat(timespec="seconds")))
+        self.folder, self.copies, self.tags = Path(mkdtemp(prefix="history-")), 0, 0
+        self.clock = datetime(2026, 10, 30, 12, tzinfo=UTC)
+        self.policy, self.horizon = POLICIES[policy], horizon
+        self.system = System(list(BUFFERS), budget=BUDGET, horizon=horizon)
+        self.model = Model(BUFFERS, BUDGET, horizon, getattr(self.policy(), "overdraft", 0.0))
+        self.purchases, self.ready = [], False  # what `begin` returned, and whether it did since the accounts were opened
+        self.books = self.open(self.folder / "accounts")
+        if month:
+            self.do_amend("amend", {"month": month}, None, [])
+
+    def open(self, folder):
+        return Books(folder, self.system, self.policy())
+
+    def teardown(self):
+        if hasattr(self, "folder"):
+            if hasattr(self, "books"):
+                self.books.close()
+            self.patches.close()
+            shutil.rmtree(self.folder)
+
+    # what happens
+
+    @rule(
+        price=st.sampled_from(PRICES),
+        present=st.none() | st.sets(CLIENT).map(sorted),
+        most=st.sampled_from([None, None, 2, [1, 2, 3]]),
+        in_all=st.sampled_from([None, None, 0, 5]),
+        lot=st.sampled_from([1, 1, 2]),
+        when=st.sampled_from(DAYS),
+        spoil=some(OPERATIONS["begin"].slots),
+        visits=VISITS,
+    )
+    def begin(self, price, present, most, in_all, lot, when, spoil, visits):
+        self.do_begin(
+            {"price": price, "present": present, "most": most, "in_all": in_all, "lot": lot, "when": when}, spoil, visits
+        )
+
+    @rule(price=st.sampled_from(PRICES), when=st.sampled_from(DAYS), visits=VISITS, more=VISITS, style=DELIVERED)
+    def play(self, price, when, visits, more, style):
+        """A round of plain values."""
+        self.do_begin({"price": price, "present": None, "most": None, "when": when}, None, visits)
+        self.do_settle(style, {}, None, more)
+
+    @precondition(lambda self: self.model.open)
+    @rule(
+        style=st.none() | DELIVERED,
+        refused=st.dictionaries(CLIENT, st.sampled_from(["wrong", "of two\nlines", "=1+1"]), max_size=1),
+        spoil=some(OPERATIONS["settle"].slots),
+        visits=VISITS,
+    )
+    def settle(self, style, refused, spoil, visits):
+        self.do_settle(style, refused, spoil, visits)
+
+    @precondition(lambda self: self.ready)
+    @rule(place=st.integers(0, 3), style=DELIVERED, spoil=some(OPERATIONS["check"].slots))
+    def check(self, place, style, spoil):
+        """A report is checked, and nothing is written."""
+        reports = self.reports(style)
+        client = sorted(reports)[place % len(reports)] if reports else place
+        delivery = reports.get(client, self.delivery(0))
+        ((client, delivery),) = self.spoiled({client: delivery}, {}, spoil, "check")[0].items()
+        done = self.do("check", (client, Delivery(*delivery) if isinstance(delivery, tuple) else delivery), {})
+        if done.accepted and (type(done.result) is not int or done.result < 0):
+            raise WrongError(f"check says {done.result!r}")
+
+    @rule(change=CHANGE, spoil=some(OPERATIONS["amend"].slots), visits=VISITS)
+    def amend(self, change, spoil, visits):
+        self.do_amend("amend", change, spoil, visits)
+
+    @rule(change=CHANGE, spoil=some(OPERATIONS["command"].slots), visits=VISITS)
+    def command(self, change, spoil, visits):
+        self.do_amend("command", change, spoil, visits)
+
+    @rule(invoice=INVOICE, spoil=some(OPERATIONS["adjust"].slots), visits=VISITS)
+    def adjust(self, invoice, spoil, visits):
+        tag, (t, client, amount, by, why) = self.invoice(invoice, spoil)
+        given = {"round": t, "client": client, "amount": amount, "by": by, "why": why}
+        self.do("adjust", (), given, visits, lambda result: self.model.amend(tag, {"adjust": amount}, (t, client)))
+
+    @precondition(lambda self: any(order.paid > 0 for order in self.model.orders.values()) and self.going_on())
+    @rule(place=st.integers(0, 7), parts=st.sampled_from([(3, 3), (1, 9), (7, 2)]))
+    def refund(self, place, parts):
+        """What was paid on an order is given back in three parts, to the last cent."""
+        paid = {own: order.paid for own, order in self.model.orders.items() if order.paid > 0}
+        (t, client), rest = sorted(paid.items())[place % len(paid)]
+        if rest > self.model.spent:
+            return
+        cuts = [(rest * tenths / 10).quantize(Decimal("0.01"), ROUND_DOWN) for tenths in parts]
+        for amount in [part for part in (*cuts, rest - sum(cuts)) if part > 0]:
+            tag, given = self.tag(), {"round": t, "client": client, "amount": -float(amount), "by": "finance"}
+            note = self.noting(tag, {"adjust": given["amount"]}, (t, client))
+            done = self.do("adjust", (), {**given, "why": tag}, (), note)
+            if not done.accepted:
+                raise WrongError(f"a refund of {amount} of {paid[t, client]} paid was refused: {done.message}")
+
+    @rule(days=st.sampled_from([-40, -31, -1, 1, 2, 31, 400]))
+    def step(self, days):
+        """The clock steps, also back."""
+        COUNTS[TAKEN] += 1
+        COUNTS["clock", "forward" if days > 0 else "back"] += 1
+        self.clock += timedelta(days=days)
+
+    @rule(rounds=st.sampled_from([1, 2, 3]), spoil=some(("rounds",)), visits=VISITS)
+    def rest(self, rounds, spoil, visits):
+        rounds = odd("rest: rounds", spoil[1], rounds) if spoil else rounds
+        self.do("rest", (Uniform(1.0, 10.0), rounds), {}, visits)
+
+    @rule(name=st.sampled_from(["statement", "audit"]), visits=VISITS)
+    def look(self, name, visits):
+        self.do(name, (), {}, visits)
+
+    @rule(visits=VISITS, other=st.sampled_from([None, None, "buffers", "budget"]))
+    def close_and_open(self, visits, other):
+        """Other accounts of that name are refused; then the right ones open, and the second process is let in meanwhile."""
+        self.books.close()
+        if other:
+            system = System([9, 9, 9], budget=BUDGET) if other == "buffers" else System(list(BUFFERS), budget=5.0)
+            done = attempt(Books, self.folder / "accounts", system, self.policy())
+            COUNTS["first", f"open with another {other}", "accepted" if done.accepted else "refused"] += 1
+            if done.accepted:
+                done.result.close()
+                raise WrongError(f"the accounts opened with another {other}")
+        visits = [each for each in visits if each[1][0] != "play"]  # nobody holds the accounts while they are opened
+        watch = Watch(TheSecond.get(), self.resolved(visits))
+        with watched_opening(watch.before):
+            done = attempt(self.open, self.folder / "accounts")
+        COUNTS["first", "open", "accepted" if done.accepted else "refused"] += 1
+        if not done.accepted:
+            raise WrongError(f"the accounts do not open: {done.message}")
+        self.books = done.result
+        before, after = watch.after()
+        self.hear(before + after)
+        self.purchases, self.ready = [], False
+        self.see()
+
+    @rule(request=REQUEST)
+    def visit(self, request):
+        """The second process is let in between two calls."""
+        self.do("statement", (), {}, [(10**9, request)])
+
+    # how
+
+    def do(self, name, positional, given, visits=(), note=lambda result: None):
+        """Call an operation, let the second process in, tell the model what was accepted, and look at the accounts."""
+        path = self.folder / "accounts" / LEDGER
+        before = dump(path)
+        watch = Watch(TheSecond.get(), self.resolved(visits))
+        own = self.folder / "accounts" if name == "command" else self.books
+        watching = watched_opening(watch.before) if name == "command" else watched(connection_of(self.books), watch.before)
+        with watching:
+            done = attempt(OPERATIONS[name].call, own, *positional, **given)
+        COUNTS["first", name, "accepted" if done.accepted else "refused"] += 1
+        earlier, later = watch.after()
+        changes = self.hear(earlier)
+        if done.accepted:
+            note(done.result)
+        changes += self.hear(later)
+        if not done.accepted or name in ("check", "rest", "statement", "audit"):
+            unchanged(before, dump(path), changes)
+        self.see()
+        return done
+
+    def do_begin(self, given, spoil, visits):
+        given = self.odd_begin(dict(given), *spoil) if spoil else given
+        repeated = self.model.open
+        joined = any(request[0] == "amend" and {"join", "leave"} & request[1].keys() for _, request in visits)
+
+        def note(purchases):
+            self.model.begin(purchases, given, self.clock, exactly=not joined)
+            self.purchases, self.ready = purchases, True
+
+        done = self.do("begin", (), given, visits, note)
+        plain = not spoil and all(client < self.model.clients for client in given["present"] or ())
+        plain = plain and not any(isinstance(given[name], list) for name in ("price", "most"))
+        if not done.accepted and plain and not repeated and not joined:
+            raise WrongError(f"begin of {given} was refused: {done.message}")
+
+    def odd_begin(self, given, slot, name):
+        if slot == "one present":
+            given["present"] = [0, odd("begin: one present", name, 2)]
+        elif slot == "present":
+            given["present"] = odd("begin: present", name, 1)
+            if name == "numpy bool":  # a mask for each client
+                given["present"] = np.arange(self.model.clients) != 1
+            elif name == "bool":
+                given["present"] = [client != 1 for client in range(self.model.clients)]
+            elif name in ("int64", "uint8"):
+                given["present"] = np.array([0, 2], dtype=name)
+        else:
+            given[slot] = odd(f"begin: {slot}", name, 2)
+        return given
+
+    def do_settle(self, style, refused, spoil, visits):
+        if not self.model.open:
+            return
+        reports = None if style is None else self.reports(style)
+        sound = not spoil and not any(kind in ("again", "more") for kind in style or ()) and not refused
+        if spoil:
+            reports, refused = self.spoiled({} if reports is None else reports, refused, spoil)
+        given = reports
+        if isinstance(reports, dict):
+            given = {client: Delivery(*each) if isinstance(each, tuple) else each for client, each in reports.items()}
+        plain = {client: each if isinstance(each, tuple) else (each, (), {}, 0) for client, each in (reports or {}).items()} \
+            if isinstance(reports, dict) else None  # fmt: skip
+        done = self.do("settle", (given, refused), {}, visits, lambda _: self.model.settle(plain, refused))
+        if done.accepted:
+            self.purchases, self.ready = [], False
+        elif sound and self.ready:
+            raise WrongError(f"settle({given}) was refused: {done.message}")
+
+    def delivery(self, admitted, keys=(), earlier=None, erased=0):
+        return (admitted, list(keys), dict(earlier or {}), erased)
+
+    def reports(self, style):
+        """What the clients of the open round report, each in its style."""
+        reports = {}
+        for place, purchase in enumerate(self.purchases):
+            kind, client = style[place % len(style)], purchase.client
+            if kind == "silent" or client in self.model.gone:
+                continue
+            earlier = {t: 0 for t in self.model.open_orders(client) if t < purchase.round}
+            admitted = max(purchase.samples - (kind == "short"), 0) * (kind != "nothing")
+            if kind == "late" and earlier:
+                first = min(earlier)
+                earlier[first] = min(self.model.orders[first, client].asked, 2)
+                admitted = max(admitted - earlier[first], 0)
+            closed = [t for (t, m), order in sorted(self.model.orders.items()) if m == client and order.delivered is not None]
+            if kind in ("again", "more") and closed:
+                earlier[closed[-1]] = self.model.orders[closed[-1], client].delivered + (kind == "more")
+            keys = [f"{client}-{purchase.round}-{n}" for n in range(admitted)] if place % 2 else ()
+            reports[client] = self.delivery(admitted, keys, earlier)
+        return reports
+
+    def spoiled(self, reports, refused, spoil, name_of_call="settle"):
+        """Put one odd value into reports, or into the reasons of refusals."""
+        if spoil is None:
+            return reports, refused
+        slot, name = spoil
+        what = f"{name_of_call}: {slot}"
+        if slot == "reports":
+            value = odd(what, name, 1)
+            return ({} if value is None else value), refused
+        if slot in ("refused", "why"):
+            return reports, {odd(what, name, 1): "wrong"} if slot == "refused" and name not in UNHASHABLE else {
+                1: odd(what, name, 1)
+            }
+        if not reports:
+            reports = {0: self.delivery(0)}
+        client = min(reports)
+        count, keys, earlier, erased = reports.pop(client)
+        if slot == "client" and name not in UNHASHABLE:
+            client = odd(what, name, client)
+        elif slot == "count":
+            count = odd(what, name, count)
+            keys = []
+            if place_bare(name):
+                return {**reports, client: count}, refused
+        elif slot == "keys":
+            keys = odd(what, name, 1)
+        elif slot == "one key":
+            value = odd(what, name, 1)
+            keys = [value, *(f"key-{n}" for n in range(1, count))] if count else []
+        elif slot == "earlier":
+            earlier = odd(what, name, 1)
+        elif slot == "round earlier" and name not in UNHASHABLE:
+            earlier = {**earlier, odd(what, name, 1): 0}
+        elif slot == "count earlier":
+            earlier = {t: odd(what, name, count) for t, count in earlier.items()} or {1: odd(what, name, 0)}
+        elif slot == "erased":
+            erased = odd(what, name, 1)
+        return {**reports, client: (count, keys, earlier, erased)}, refused
+
+    def do_amend(self, name, change, spoil, visits):
+        tag, changes, by, why = self.change(change, spoil, name)
+        note = self.noting(tag, changes)
+        must_be = not spoil and not visits and self.model.can_be_made(change)
+        if name == "amend":
+            done = self.do("amend", (), {"by": by, "why": why, **changes}, visits, note)
+        else:
+            done = self.do("command", (changes, by, why), {}, visits, note)
+        if must_be and not done.accepted:
+            raise WrongError(f"{name}({changes}) was refused: {done.message}")
+
+    def noting(self, tag, changes, order=None):
+        return lambda result: self.model.amend(tag, changes, order)
+
+    def tag(self):
+        self.tags += 1
+        return f"#{self.tags}"
+
+    def change(self, change, spoil, name):
+        """Return an amendment as it is handed in: its tag, its fields, its author and its reason."""
+        tag, changes = self.tag(), dict(change)
+        by, why = "anna", tag
+        if spoil:
+            slot, odd_name = spoil
+            value = odd(f"{name}: {slot}", odd_name, 3)
+            if slot == "by":
+                by = value
+            elif slot == "why":
+                by, why = tag, value
+            else:
+                changes = {slot: value} | ({"join": 2} if slot == "weight" else {})
+        return tag, changes, by, why
+
+    def invoice(self, invoice, spoil):
+        """Return an adjustment as it is handed in: its tag, then round, client, amount, author and reason."""
+        place, share = invoice
+        orders = sorted(self.model.orders)
+        t, client = orders[place % len(orders)] if orders else (1, 0)
+        paid = self.model.orders[t, client].paid if orders else Decimal(1)
+        given = {"round": t, "client": client, "amount": float(paid * Decimal(str(share)) or Decimal("0.25")), "by": "anna"}
+        given["why"] = tag = self.tag()
+        if spoil:
+            slot, name = spoil
+            given["by"] = tag if slot == "why" else given["by"]
+            given[slot] = odd(f"adjust: {slot}", name, given[slot] if slot in ("round", "client") else 2)
+        return tag, tuple(given.values())
+
+    def resolved(self, visits):
+        """Return visits whose requests name the orders of now."""
+        return [Visit(at, self.request(*request)) for at, request in visits]
+
+    def request(self, name, *drawn):
+        """Return a request for the second process; the tag of what it amends comes last, and is not sent."""
+        folder = str(self.folder / "accounts")
+        if name == "amend":
+            tag, changes, by, why = self.change(*drawn, "command")
+            return Request("amend", (folder, changes, by, why, None), tag)
+        if name == "adjust":
+            tag, (t, client, amount, by, why) = self.invoice(*drawn)
+            return Request("amend", (folder, {"adjust": amount}, by, why, (t, client)), tag)
+        return Request(name, (folder, *drawn))
+
+    def hear(self, visited):
+        """Tell the model what the second process did; return how many amendments it made."""
+        made = 0
+        for each in visited:
+            COUNTS["second", each.request.name, each.outcome] += 1
+            COUNTS["failpoint", each.where] += 1
+            if each.outcome == "raw":
+                raise WrongError(f"second process, {each.request}: {each.result}")
+            if each.outcome == "refused":
+                one_line(each.result)
+            elif each.request.name == "amend":
+                _, changes, _, _, order = each.request.arguments
+                self.model.amend(each.request.tag, changes, order)
+                made += 1
+            elif each.request.name == "play":
+                raise WrongError("a second process may play rounds")
+            elif each.request.name == "export":
+                exported(*each.result, self.model.loose)
+        return made
+
+    def going_on(self):
+        return self.model.horizon is None or self.model.begun < self.model.horizon
+
+    # what is true
+
+    def see(self):
+        """Open a copy, audit both, and compare the statements with the model."""
+        if not self.looks:
+            return
+        COUNTS[TAKEN] += 1
+        self.copies += 1
+        copy = self.folder / f"copy-{self.copies}"
+        copy.mkdir()
+        copied(self.folder / "accounts" / LEDGER, copy / LEDGER)
+        try:
+            again = self.open(copy)
+        except Exception as error:
+            raise WrongError(f"the accounts do not open again: {type(error).__name__}: {error}") from error
+        with again:
+            found = self.audited(again, "opened again")
+        shutil.rmtree(copy)
+        own = self.audited(self.books, "open")
+        if own != found:
+            raise WrongError(f"the accounts say {own}, opened again they say {found}")
+        self.model.agree(own)
+        ledger = self.books.ledger
+        held = ledger.occupancy[0].tolist()
+        if any(count > places for count, places in zip(held, self.model.buffers, strict=False)):
+            raise WrongError(f"clients hold {held}, there are {self.model.buffers} places")
+
+    @staticmethod
+    def audited(books, which):
+        try:
+            found = books.audit()
+        except Exception as error:
+            raise WrongError(f"audit of accounts {which}: {type(error).__name__}: {error}") from error
+        return found._replace(system=plain_system(found.system))
+
+
+UNHASHABLE = ("list", "array", "array without axes", "empty array", "decimal NaN")
+
+
+def place_bare(name):
+    """Whether an odd count stands alone, without a `Delivery` around it: for every second name."""
+    return sorted(ODD).index(name) % 2 == 0
+
+
+def plain_system(system):
+    """Return a system as a tuple that can be compared."""
+    return (system.buffer.tolist(), system.weight.tolist(), system.budget, system.horizon, system.amended)
+
+
+def unchanged(before, after, amendments):
+    """Raise unless the tables are as they were, apart from so many new amendments."""
+    for name in before.keys() | after.keys():
+        old, new = before.get(name), after.get(name)
+        if name == "amendments" and old is not None and new is not None:
+            if len(new) != len(old) + amendments or [row for row in new if row in old] != old:
+                raise WrongError(f"amendments were {old}, {amendments} more were accepted, and now they are {new}")
+        elif old != new:
+            raise WrongError(f"nothing was to be written, but {name} was {old} and is {new}")
+
+
+def exported(spent, rows, loose):
+    """Raise unless the rows of an exported file come to what was spent, and no text in it is a formula."""
+    if rows is None:
+        return
+    paid = sum((Decimal(row["paid"]) for row in rows), Decimal(0))
+    if paid + loose != spent:
+        raise WrongError(f"the exported lines come to {paid}, invoices to {loose}, the statement says {spent}")
+    for row in rows:
+        if row["keys"].startswith(("=", "+", "-", "@")):
+            raise WrongError(f"an exported cell is a formula: {row['keys']!r}")
+
+
+def several(examples, steps=STEPS, **more):
+    given = {
+        "deadline": None,
+        "database": None,
+        "suppress_health_check": list(HealthCheck),
+        "report_multiple_bugs": False,
+        **more,
+    }
+    return settings(max_examples=examples, stateful_step_count=steps, **given)
+
+
+CASES = [
+    (name, slot, value)
+    for name, operation in OPERATIONS.items()
+    for slot in operation.slots
+    for value in sorted(KEYS if slot == "one key" else DATES if slot == "when" else ODD)
+]
+"""each odd value in each argument of each call"""
+SOME = [case for place, case in enumerate(CASES) if place % 9 == 0 or case[:2] in (("settle", "one key"), ("begin", "when"))]
+"""a ninth of them, with all odd keys and dates"""
+
+
+def sweep(cases, each=8):
+    """Hand in one odd value after another; play a round around each. Return the counts."""
+    COUNTS.clear()
+    for first in range(0, len(cases), each):
+        machine = History()
+        try:
+            machine.start(policy="headgate", horizon=60, month=None)
+            for case in cases[first : first + each]:
+                try:
+                    hand_in(machine, *case)
+                except Exception as error:
+                    error.add_note(f"{case}")
+                    raise
+        finally:
+            machine.teardown()
+    return dict(COUNTS)
+
+
+def hand_in(machine, name, slot, value):
+    """Hand in one odd value: before a round begins, while it is open, or when it is settled."""
+    plain = {"price": 1.0, "present": None, "most": None, "when": "2026-11-01"}
+    machine.looks = name == "begin"
+    if name == "begin":
+        machine.do_begin(plain, (slot, value), [])
+    if not machine.model.open:
+        machine.looks = False
+        machine.do_begin(plain, None, [])
+    machine.looks = True
+    if name == "settle":
+        machine.do_settle(["short"], {}, (slot, value), [])
+    elif name == "check":
+        machine.check(place=0, style=["all"], spoil=(slot, value))
+    elif name == "adjust":
+        machine.adjust(invoice=(0, 0.1), spoil=(slot, value), visits=[])
+    elif name == "rest":
+        machine.rest(rounds=1, spoil=(slot, value), visits=[])
+    elif name in ("amend", "command"):
+        machine.do_amend(name, {"money": 1.0}, (slot, value), [])
+    machine.do_settle(["all"], {}, None, [])
+
+
+def main(steps=10_000, seed=0, say=print, shrink=False):
+    """Play machines until so many steps are done; return the counts.
+
+    The first machine that fails is raised as it was found, within seconds; with `shrink` the smallest one that fails alike.
+    """
+    COUNTS.clear()
+    began, machines, told = time.monotonic(), 0, 0
+    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    while (done := COUNTS[TAKEN]) < steps:
+        if done // 1000 > told:
+            told = done // 1000
+            say(f"{done} steps, {time.monotonic() - began:.0f} s", flush=True)
+        try:
+            run_state_machine_as_test(seeded(seed + machines)(History), settings=several(MACHINES, phases=phases))
+        except Exception:
+            say(f"seed {seed + machines} fails after {COUNTS[TAKEN]} steps and {time.monotonic() - began:.1f} s")
+            raise
+        machines += 1
+    return dict(COUNTS)
+
+
+if __name__ == "__main__":
+    for what, count in sorted(main(*map(int, sys.argv[1:])).items(), key=str):
+        print(what, count)

@@ -1,0 +1,170 @@
+"""A process that is killed right before the n-th SQL statement of a call, for every n, in as many folders.
+
+    python -m tests.books.killed FOLDER        leaves FOLDER/CALL/before, FOLDER/CALL/after, FOLDER/CALL/0, 1, 2, ...
+
+`before` and `after` are the accounts before and after the call; each number is a copy of `before` in which a process died
+that had opened the accounts and run so many statements of the call. The largest number died after the call returned.
+"""
+
+import os
+import shutil
+import signal
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import headgate.books.durable
+from headgate import Books, Delivery, System
+from headgate.books.statement import amend
+from headgate.control import Amendment
+from headgate.control.policies import Headgate
+
+from .failpoints import connection_of, watched, watched_opening
+
+SYSTEM = System([4, 3, 5], budget=12.0, horizon=20, currency="EUR")
+DAY = "2026-11-{:02}"
+
+
+def opening(folder):
+    return Books(folder, SYSTEM, Headgate())
+
+
+def begins(books):
+    books.begin(2.0, when=DAY.format(books.ledger.t + 1))
+
+
+def first_round(books):
+    """Client 1 does not answer."""
+    begins(books)
+    books.settle({0: 4, 2: Delivery(2, ["2-1-0", "2-1-1"])})
+
+
+def open_round(books):
+    first_round(books)
+    begins(books)
+
+
+def settles(books):
+    """A report with keys, one with late samples, and one that is refused."""
+    if books._now is None:  # after a kill the round is begun again
+        begins(books)
+    first = books.begin(2.0)[0]
+    reports = {0: Delivery(min(first.samples, 2), [f"0-2-{n}" for n in range(min(first.samples, 2))])}
+    books.settle(reports | {1: Delivery(0, earlier={1: 2})}, {2: "more than it was to hold"})
+
+
+def amends(books):
+    books.amend("anna", "a client joins, and money is taken back", join=4, money=-5.5)
+
+
+def adjusts(books):
+    books.adjust(1, 0, -1.25, "anna", "returned")
+
+
+def by_command(folder):
+    amend(folder, Amendment(month=30.0, money=3.0), "board", "from outside")
+
+
+class Call(NamedTuple):
+    """A call that writes, and what is played before it. A call that begins or settles is only made where it was not done."""
+
+    prepare: Any
+    call: Any
+    on: str = "books"
+    """whether it is called with open accounts, with the folder, or opens the folder itself"""
+
+
+CALLS = {
+    "open": Call(None, opening, "opening"),
+    "begin": Call(first_round, begins),
+    "settle": Call(open_round, settles),
+    "amend": Call(open_round, amends),
+    "adjust": Call(first_round, adjusts),
+    "command": Call(open_round, by_command, "folder"),
+}
+
+
+def play_on(folder):
+    """Play two rounds to their ends, whatever state the accounts are in, and return the audited statement."""
+    with opening(folder) as books:
+        while books.ledger.t < 4:
+            begins(books)
+            books.settle()
+        return books.audit()
+
+
+def made(call, folder, before=None, after=lambda: None):
+    """Make a call; `before` sees each of its statements, and `after` is called when it returned."""
+    if call.on == "books":
+        with opening(folder) as books:
+            with watched(connection_of(books), before) if before else nullcontext():
+                call.call(books)
+            after()
+        return
+    with watched_opening(before) if before else nullcontext():
+        done = call.call(folder)
+    after()
+    if call.on == "opening":
+        done.close()
+
+
+def apart(do):
+    """Run a function in a process of its own; return how it ended, below 0: by a signal."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            do()
+            code = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def dies():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed(call, folder, at):
+    """Make a call in a process that dies before its statement `at`, or when it returned; return whether it died."""
+    count = 0
+
+    def before(connection, statement):
+        nonlocal count
+        if count == at:
+            dies()
+        count += 1
+
+    ended = apart(lambda: made(call, folder, before, lambda: dies() if count == at else None))
+    assert ended in (0, -signal.SIGKILL), f"{folder}: ended with {ended}"
+    return ended != 0
+
+
+def prepared(call, folder):
+    folder.mkdir(parents=True)
+    if call.prepare is None:
+        return
+    with opening(folder) as books:
+        call.prepare(books)
+
+
+def main(root):
+    headgate.books.durable.SYNCHRONOUS = "OFF"  # processes end here, machines do not
+    for name, call in CALLS.items():
+        before, after = root / name / "before", root / name / "after"
+        assert apart(lambda call=call, folder=before: prepared(call, folder)) == 0
+        shutil.copytree(before, after)
+        assert apart(lambda call=call, folder=after: made(call, folder)) == 0
+        at, died = 0, True
+        while died:
+            folder = root / name / str(at)
+            shutil.copytree(before, folder)
+            died = killed(call, folder, at)
+            at += 1
+        shutil.rmtree(folder)  # the last one was not killed
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,92 @@
+"""Two processes write one folder of accounts, and odd values come in everywhere: some hundred steps; 10,000 in the long run."""
+
+import pytest
+
+from headgate import Books, System
+from headgate.books.statement import amend
+from headgate.control import Amendment
+from headgate.control.policies import Headgate
+from headgate.errors import DataError
+
+from .history import CASES, OPERATIONS, SOME, TheSecond, main, sweep
+from .values import DATES, KEYS, ODD
+
+STEPS = 600
+"""steps of the usual run: some 10 s on one core"""
+VALUES = {*ODD, *KEYS, *DATES}
+SLOTS = {f"{name}: {slot}" for name, operation in OPERATIONS.items() for slot in operation.slots}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ends_the_second_process():
+    yield
+    TheSecond.end()
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """What a run of some hundred steps did. The same in every run: it begins with the same seed."""
+    return main(STEPS, seed=1, say=lambda *line, **more: None)
+
+
+def test_two_writers_and_odd_values_leave_accounts_that_open_again_and_say_what_was_done(counts):
+    assert counts["steps",] >= STEPS
+
+
+def test_every_call_of_both_processes_was_accepted_and_refused(counts):
+    done = {what[1:] for what in counts if what[0] == "first"}
+    assert {(name, "accepted") for name in OPERATIONS} <= done
+    assert {(name, "refused") for name in OPERATIONS if name not in ("statement", "audit")} <= done
+    for other in ("buffers", "budget"):
+        assert counts["first", f"open with another {other}", "refused"] > 0
+    assert counts["first", "open", "accepted"] > 0
+    assert counts["second", "amend", "accepted"] > 0
+    assert counts["second", "amend", "refused"] > 0
+    assert counts["second", "show", "accepted"] > 0
+    assert counts["second", "export", "accepted"] > 0
+    assert counts["second", "play", "refused"] > 0
+    assert counts["clock", "back"] > 0
+
+
+def test_the_second_process_was_let_in_outside_and_inside_transactions_and_after_calls(counts):
+    places = {what[1]: count for what, count in counts.items() if what[0] == "failpoint"}
+    assert set(places) == {"outside a transaction", "inside a transaction", "after the call"}
+    assert min(places.values()) >= 15
+
+
+@pytest.mark.parametrize("cases", [SOME, pytest.param(CASES, marks=pytest.mark.long)], ids=["some", "all"])
+def test_each_odd_value_in_each_argument_is_refused_in_one_line_or_understood(cases):
+    values, slots = tried(sweep(cases))
+    assert values == VALUES
+    assert slots == SLOTS
+
+
+def tried(counts):
+    """Return the odd values and the arguments that a run has tried."""
+    return {what[1] for what in counts if what[0] == "odd"}, {what[1] for what in counts if what[0] == "slot"}
+
+
+def test_accounts_that_one_process_opens_twice_keep_their_log(tmp_path):
+    """SQLite's locks on a file are those of a process: whoever closes any other descriptor of it gives them all back. The next
+    process that looks then takes itself for the only one, and removes the log that the first one goes on writing."""
+    system, second = System([4, 3, 5], budget=12.0, horizon=60), TheSecond.get()
+    with Books(tmp_path, system, Headgate()) as own:
+        own.begin(3.0)
+        own.settle()
+        with pytest.raises(DataError, match="in use"):
+            Books(tmp_path, system, Headgate())
+        amend(tmp_path, Amendment(money=5.0), "anna", "in the same process")
+        assert second.ask("amend", str(tmp_path), {"money": 1.0}, "board", "looks, and writes") == ("accepted", None)
+        own.begin(1.0)
+        own.settle()
+        outcome, (spent, _) = second.ask("show", str(tmp_path))
+        assert (outcome, spent) == ("accepted", own.audit().spent)
+
+
+@pytest.mark.long
+def test_ten_thousand_steps_try_every_argument():
+    found = main(10_000, seed=1_000)
+    assert found["steps",] >= 10_000
+    values, slots = tried(found)
+    assert len(values) > 0.7 * len(VALUES)  # the sweep tries all
+    assert slots == SLOTS
