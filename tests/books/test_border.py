@@ -481,12 +481,10 @@ COMMANDS = {
     "month = -5.0": ("amend", "--month", "-5"),
     "key = ' '": ("amend", "--money", "1", "--key", " "),
     "changes nothing": ("amend",),
-    "--join": ("amend", "--join", "five"),
     "amount = nan": ("adjust", "--round", "1", "--client", "0", "--amount", "nan"),
     "amount = 0": ("adjust", "--round", "1", "--client", "0", "--amount", "0"),
     "order = round 9, client 0": ("adjust", "--round", "9", "--client", "0", "--amount", "1"),
-    "order = round -1, client 0": ("adjust", "--round", "-1", "--client", "0", "--amount", "1"),
-    "--round": ("adjust", "--round", "1.0", "--client", "0", "--amount", "1"),
+    "round = -1": ("adjust", "--round", "-1", "--client", "0", "--amount", "1"),
     "is more than the 12": ("adjust", "--round", "1", "--client", "0", "--amount", "-13"),
 }
 

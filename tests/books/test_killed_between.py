@@ -36,6 +36,8 @@ def quick(monkeypatch):
 def tables(folder):
     """Return all tables without random names and times of now."""
     found = dump(folder / LEDGER) if (folder / LEDGER).exists() else {}
+    if not any(row[0] == "system" for row in found.get("meta", [])):
+        found = {}  # a file that holds no accounts yet, as `headgate ledger show` says
     found["meta"] = [row for row in found.get("meta", []) if row[0] != "experiment"]
     return {name: [tuple(MOMENT.sub("now", x) if isinstance(x, str) else x for x in row) for row in rows]
             for name, rows in found.items() if rows}  # fmt: skip

@@ -53,7 +53,7 @@ def test_a_file_that_others_may_read_is_closed_and_none_is_opened_through_a_link
     assert mode(path) == 0o600
     (tmp_path / "victim").write_bytes(b"")
     (tmp_path / "link.sqlite").symlink_to(tmp_path / "victim")
-    with pytest.raises(DataError, match="cannot be opened"):
+    with pytest.raises(DataError, match="is a link"):
         BufferStore(tmp_path / "link.sqlite", 0)
     assert (tmp_path / "victim").read_bytes() == b""
 
@@ -121,10 +121,10 @@ def test_what_sqlite_says_is_told_apart(name, tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no list of open files here")
 def test_a_store_that_cannot_be_opened_leaves_no_file_open(tmp_path, monkeypatch):
-    def fails(store, key, value):
+    def fails(store, key):
         raise DataError("there is no room")
 
-    monkeypatch.setattr("headgate.books.durable.Durable._fixed", fails)
+    monkeypatch.setattr("headgate.books.durable.Durable.meta", fails)
     kept = []
     for make in (LedgerStore, lambda path: BufferStore(path, 0)):
         try:

@@ -185,8 +185,9 @@ class Accounts:
         with store.snapshot():
             self.standing = replay(store, self._first)
             self.clients = store.clients()
-        store.remember_system(system, keeps)
-        store.remember_paid(self.t, self.standing.paid)
+        if store.writes:
+            store.remember(self._first.terms, system, keeps)
+            store.remember_paid(self.t, self.standing.paid)
         self.take_up()
 
     @property

@@ -18,6 +18,7 @@ from headgate.books.border import (
     counts_for,
     delivery,
     name_of,
+    order_of,
     prices_for,
     reasons_of,
     refund,
@@ -360,7 +361,7 @@ class Books:
         SettingError, LedgerError
             If there is no such order, or the refund is more than was paid on it; nothing is written then.
         """
-        order = (whole_number("adjust: round", round, 1, ROUNDS), whole_number("adjust: client", client, 0, CLIENTS))
+        order = order_of("adjust", round, client)
         change = Amendment(adjust=refund("adjust: amount", amount))
         author, reason = signed("adjust", by, why)
         name = name_of("adjust: key", key)

@@ -16,7 +16,7 @@ from headgate.control.checks import amount, text, whole_number
 from headgate.control.types import Floats
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import one_line, shown
-from headgate.limits import NUMBER, ROUNDS, SAMPLES, TINY
+from headgate.limits import CLIENTS, NUMBER, ROUNDS, SAMPLES, TINY
 
 COUNT = SAMPLES
 """the most samples that one report may name"""
@@ -127,6 +127,11 @@ def name_of(name: str, key: object) -> str | None:
     if not found.strip():
         raise SettingError(f"{name} = {shown(repr(found))}: must not be empty")
     return found
+
+
+def order_of(call: str, t: object, client: object) -> tuple[int, int]:
+    """Return the round and the client that name an order."""
+    return whole_number(f"{call}: round", t, 1, ROUNDS), whole_number(f"{call}: client", client, 0, CLIENTS)
 
 
 def refund(name: str, value: object) -> float:

@@ -6,6 +6,7 @@ Tables are STRICT, so that the database itself refuses a value of a wrong type. 
 import os
 import re
 import sqlite3
+import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from urllib.parse import quote
 
 from headgate.errors import DataError
 from headgate.escaping import one_line, shown
-from headgate.writing import NOFOLLOW, check_no_link
+from headgate.writing import check_no_link
 
 SYNCHRONOUS = "FULL"
 """SQLite's mode in which a commit is on disk when it returns"""
@@ -92,7 +93,6 @@ class Durable:
         if new:
             with self._whole():  # two processes may open the file at once
                 self._create()
-                self._run("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (self.format,))
         found = self.meta("format")
         if found not in (self.format, *self.older):
             raise DataError(f"{self.path}: holds {shown(found)}, expected {self.format}")
@@ -222,6 +222,11 @@ class Durable:
     # tables of older versions
 
     def _create(self) -> None:
+        """Write what a new file begins with."""
+        self._create_tables()
+        self._run("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (self.format,))
+
+    def _create_tables(self) -> None:
         for statement in (META, *self.schema):
             self._run(statement)
 
@@ -242,7 +247,7 @@ class Durable:
                 self._run(f"DROP TABLE {name}")
             elif kind:
                 self._run(f"DROP INDEX IF EXISTS {name}")
-        self._create()
+        self._create_tables()
         for name, (columns, rows) in kept.items():
             self._refill(name, columns, rows)
 
@@ -309,7 +314,10 @@ def _mark(path: Path) -> tuple[int, int]:
 
 
 def _copied(path: Path, folder: Path) -> sqlite3.Connection:
-    """Return a connection to a copy of the file and its log in another folder."""
+    """Return a connection to a copy of the file and its log in another folder.
+
+    This is only done where nothing can be written, so this process has no locks on the file that reading it would release.
+    """
     for end in BESIDE:
         own = path.with_name(path.name + end)
         if own.is_file():
@@ -318,13 +326,19 @@ def _copied(path: Path, folder: Path) -> sqlite3.Connection:
 
 
 def _private(path: Path) -> None:
-    """Make the file readable by its owner only, and a new folder too; SQLite gives its own files the same permissions."""
+    """Make the file readable by its owner only, and a new folder too; SQLite gives its own files the same permissions.
+
+    A file that exists is never opened here: closing it again would release all locks that this process has on it, and
+    another process would then remove the log of accounts that are in use.
+    """
     path.parent.parent.mkdir(parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o600)
     try:
-        found = os.fstat(descriptor)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        check_no_link(path)
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            raise DataError(f"{path}: cannot be opened (it is no plain file)") from None
         if found.st_mode & 0o077 and found.st_uid == os.geteuid():  # as after a copy or a restore
-            os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
+            path.chmod(0o600)

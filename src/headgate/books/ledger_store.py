@@ -214,9 +214,13 @@ class LedgerStore(Durable):
         if self._anchor is not None:
             raise self._anchor.missing(self.path, "empty")
 
+    def _create(self) -> None:
+        super()._create()
+        self._run("INSERT OR IGNORE INTO meta VALUES ('experiment', ?)", (secrets.token_hex(8),))
+
     def _opened(self) -> None:
         self.check()
-        self.experiment = str(self._fixed("experiment", secrets.token_hex(8)))
+        self.experiment = str(self.meta("experiment"))
         """random name of the run, with which the id of every admission begins"""
         if self._anchor is not None:
             self._anchor.check(self.path, self._reached())
@@ -232,17 +236,24 @@ class LedgerStore(Durable):
 
     def check_terms(self, terms: Terms) -> None:
         """Refuse a controller whose terms differ from those of the first one."""
-        first = self._fixed("terms", json.dumps(terms._asdict()))
-        with self._readable("meta"):
-            known = Terms(**json.loads(str(first)))
-        known.check(terms, str(self.path))
+        first = self.meta("terms")
+        if first is not None:
+            with self._readable("meta"):
+                known = Terms(**json.loads(str(first)))
+            known.check(terms, str(self.path))
 
-    def remember_system(self, system: System, keeps: bool) -> None:
-        """Write the system at the beginning, and whether the policy keeps to its money; later changes are amendments."""
-        self._fixed("keeps", int(keeps))
+    def remember(self, terms: Terms, system: System, keeps: bool) -> None:
+        """Write what the accounts begin with, once: later changes are amendments.
+
+        `keeps` is whether the policy keeps to its money. Before this is written the file holds no accounts.
+        """
+        if self.meta("system") is not None:
+            return
         table = {"buffer": system.buffer.tolist(), "weight": system.weight.tolist()}
         table |= {name: getattr(system, name) for name in ("budget", "horizon", "currency")}
-        self._fixed("system", json.dumps(table))
+        first = {"terms": json.dumps(terms._asdict()), "keeps": int(keeps), "system": json.dumps(table)}
+        with self.transaction():
+            self._run_each("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(first.items()))
 
     def system(self) -> System:
         """Return the system at the beginning, without amendments."""

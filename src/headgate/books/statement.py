@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from headgate.books.accounts import reserve
 from headgate.books.anchor import ANCHOR, Anchor
-from headgate.books.border import name_of, signed
+from headgate.books.border import name_of, order_of, signed
 from headgate.books.durable import on_disk
 from headgate.books.exact import exact, plainly, times, total
 from headgate.books.ledger_store import LEDGER, AmendmentRow, LedgerStore
@@ -148,8 +148,9 @@ def amend(
 ) -> Statement:
     """Write an amendment into the accounts of a folder, which may be in use, and return the new statement."""
     author, reason = signed("amend", by, why)
+    known = None if order is None else order_of("amend", *order)
     with opened(folder, writes=True) as store:
-        store.amend(change, author, reason, order, name_of("amend: key", key))
+        store.amend(change, author, reason, known, name_of("amend: key", key))
         return statement(store)
 
 
