@@ -284,15 +284,18 @@ class Accounts:
         self, change: Amendment, by: str, why: str = "", order: tuple[int, int] | None = None, key: str | None = None
     ) -> bool:
         """Write an amendment, as `LedgerStore.amend`; it is applied at once unless a round is open."""
-        first = self._first
-
-        def accepts(system: System) -> object:
-            return Controller(system, first.policy, 1, first.buffers.streams.seeds, looks=self.looks)
-
-        written = self.store.amend(change, by, why, order, key, accepts)
+        written = self.store.amend(change, by, why, order, key, accepts=lambda: self._try(change))
         if self.store.begun() is None:
             self.take_up()
         return written
+
+    def _try(self, change: Amendment) -> None:
+        """Raise an error if the policy cannot go on under the amended terms. Change nothing."""
+        ledger = replace(self.ledger, t=self.store.last_begun)
+        trial = replace(self.standing, ledger=ledger)
+        for each in self.store.amendments(trial.amended):
+            trial = applied(self.store, trial, each)
+        trial.controller.amend(trial.ledger, change)
 
     def take_up(self) -> None:
         """Apply the amendments that are valid from the next round on, made by this process or by another one."""
@@ -558,9 +561,9 @@ def replay(store: LedgerStore, controller: Controller) -> Standing:
     amendments = store.amendments()
     try:
         return _replayed(store, controller, amendments)
-    except LedgerError as error:
+    except HeadgateError as error:
         for each in reversed(amendments[-SUSPECTS:]):
-            if _replays(store, controller, [other for other in amendments if other is not each]):
+            if _replays(store, controller, [other for other in amendments if other.id != each.id]):
                 raise LedgerError(f"{error}; {store.remedy(each)}") from None
         raise
 
@@ -568,7 +571,7 @@ def replay(store: LedgerStore, controller: Controller) -> Standing:
 def _replays(store: LedgerStore, controller: Controller, amendments: list[AmendmentRow]) -> bool:
     try:
         _replayed(store, controller, amendments)
-    except LedgerError:
+    except HeadgateError:
         return False
     return True
 

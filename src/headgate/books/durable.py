@@ -211,6 +211,7 @@ class Durable:
 
     def backup(self, path: Path) -> None:
         """Copy the whole content as it is now into a new file at `path`, also while this file is in use."""
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         with self._one_line("copied"), closing(sqlite3.connect(path, isolation_level=None)) as copy:
             self._connection.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file, with no log beside it

@@ -220,7 +220,7 @@ class LedgerStore(Durable):
 
     def _opened(self) -> None:
         self.check()
-        self.experiment = str(self.meta("experiment"))
+        self.experiment = str(self._fixed("experiment", secrets.token_hex(8)))
         """random name of the run, with which the id of every admission begins"""
         if self._anchor is not None:
             self._anchor.check(self.path, self._reached())
@@ -229,10 +229,6 @@ class LedgerStore(Durable):
         """Return how far the accounts have come."""
         ((amendments,),) = self._rows("SELECT count(*) FROM amendments")
         return Anchor(self.experiment, self.last_begun, self.settled, amendments)
-
-    def _write_anchor(self) -> None:
-        self._anchor = self._reached()
-        self._anchor.write(self.path.parent)
 
     def check_terms(self, terms: Terms) -> None:
         """Refuse a controller whose terms differ from those of the first one."""
@@ -346,7 +342,8 @@ class LedgerStore(Durable):
         """Run the body as one transaction, and then write how far the accounts have come."""
         with self.transaction():
             yield
-        self._write_anchor()
+            reached = self._reached()
+        reached.write(self.path.parent)
 
     def settle(
         self,
@@ -412,7 +409,7 @@ class LedgerStore(Durable):
         why: str,
         order: tuple[int, int] | None = None,
         key: str | None = None,
-        accepts: Callable[[System], object] = lambda system: None,
+        accepts: Callable[[], object] = lambda: None,
     ) -> bool:
         """Write an amendment, which holds from the round after the last one begun.
 
@@ -429,7 +426,7 @@ class LedgerStore(Durable):
         key : str, optional
             A name for this amendment, for example the number of an invoice. Written again under the same key, it counts once.
         accepts : callable, optional
-            Function that raises an error if it cannot work under the amended system.
+            Function that raises an error if the policy cannot go on under the amended terms.
 
         Returns
         -------
@@ -453,7 +450,8 @@ class LedgerStore(Durable):
             elif change.adjust:
                 raise SettingError(f"adjust = {change.adjust:g}: belongs to an order; name its round and its client")
             t, (system, spent) = self.last_begun, self._terms_and_spent()
-            accepts(amended(system, change, t, spent))
+            amended(system, change, t, spent)
+            accepts()
             self._run(
                 "INSERT INTO amendments (round, made, by, why, change, of_round, of_client, key) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

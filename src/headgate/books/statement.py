@@ -163,7 +163,6 @@ def backup(store: LedgerStore, file: Path) -> Statement:
     with on_disk(file):
         try:
             store.backup(partial)
-            partial.chmod(0o600)
             sync(partial)
             partial.replace(file)
         finally:
