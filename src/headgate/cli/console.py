@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.status import Status
 from typer.core import TyperGroup
 
+from headgate.errors import SettingError
 from headgate.escaping import json_text, printable
 
 
@@ -72,8 +74,28 @@ CLICK = sys.modules[TyperGroup.__mro__[1].__module__]
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands that suggests the nearest command once: typer does so only if its click does not."""
+    """A group of commands. What cannot be understood of a command is one line, as every other error."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.suggest_commands = not hasattr(CLICK, "NoSuchCommand")
+        self.suggest_commands = not hasattr(CLICK, "NoSuchCommand")  # the nearest one is suggested once
+
+    def make_context(self, *given: Any, **more: Any) -> Any:
+        with _one_line():
+            return super().make_context(*given, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _one_line():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Turn an error about the words of a command into a SettingError, but not a call for help."""
+    try:
+        yield
+    except CLICK.UsageError as error:
+        if isinstance(error, getattr(CLICK, "NoArgsIsHelpError", ())):
+            raise
+        command = "headgate" if error.ctx is None else error.ctx.command_path
+        raise SettingError(f"{error.format_message()} See `{command} --help`.") from None
