@@ -77,11 +77,11 @@ class Durable:
                 raise DataError(f"{self.path}: holds nothing")
             if new:
                 self._check_new()
+            else:
+                self._check_kind()
             if writes:
                 self._run("PRAGMA journal_mode = WAL")
                 self._run(f"PRAGMA synchronous = {SYNCHRONOUS}")
-            if self._rows("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')"):
-                raise DataError(f"{self.path}: holds triggers or views, which no file of headgate does")
             self._prepare(new)
             self._opened()
         except BaseException:
@@ -89,13 +89,10 @@ class Durable:
             raise
 
     def _prepare(self, new: bool) -> None:
-        """Create the tables of a new file, and check the format of an existing one."""
+        """Create the tables of a new file, and make those of an older version STRICT."""
         if new:
             with self._whole():  # two processes may open the file at once
                 self._create()
-        found = self.meta("format")
-        if found not in (self.format, *self.older):
-            raise DataError(f"{self.path}: holds {shown(found)}, expected {self.format}")
         if self._loose_tables():
             with self._whole():
                 self._make_strict()
@@ -103,6 +100,14 @@ class Durable:
 
     def _check_new(self) -> None:
         """Raise an error if the file should not be a new one."""
+
+    def _check_kind(self) -> None:
+        """Raise an error if the file is not one of these, before anything in it is changed."""
+        if self._rows("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')"):
+            raise DataError(f"{self.path}: holds triggers or views, which no file of headgate does")
+        found = self.meta("format")
+        if found not in (self.format, *self.older):
+            raise DataError(f"{self.path}: holds {shown(found)}, expected {self.format}")
 
     def _opened(self) -> None:
         """Prepare the store after its file is open; if this fails, the file is closed."""
@@ -144,27 +149,34 @@ class Durable:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        self._run("BEGIN IMMEDIATE")
+        if self._is_open():
+            raise DataError(f"{self.path}: a transaction is open already")
         try:
+            self._run("BEGIN IMMEDIATE")
             with self._one_line("written"):
                 yield
             self._run("COMMIT")
         except BaseException:
-            if self._db.in_transaction:  # a full disk may have ended the transaction
+            if self._is_open():  # a full disk may have ended the transaction
                 self._run("ROLLBACK")
             raise
+
+    def _is_open(self) -> bool:
+        """Whether a transaction is open."""
+        return bool(self._connection.in_transaction)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Let all queries of the body see the same content, whatever other processes write meanwhile."""
-        if self._db.in_transaction:
+        if self._is_open():
             yield
             return
-        self._run("BEGIN")
         try:
+            self._run("BEGIN")
             yield
         finally:
-            self._run("COMMIT")
+            if self._is_open():
+                self._run("COMMIT")
 
     @contextmanager
     def _one_line(self, done: str) -> Iterator[None]:
