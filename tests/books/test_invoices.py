@@ -11,7 +11,8 @@ from headgate import Books, Delivery, System
 from headgate.books.accounts import Accounts
 from headgate.books.exact import exact, plainly, times, total
 from headgate.books.ledger_store import LedgerStore
-from headgate.books.statement import export, opened, statement
+from headgate.books.statement import amend, export, opened, statement
+from headgate.control import Amendment
 from headgate.control.policies import Headgate
 from headgate.errors import LedgerError, SettingError
 
@@ -191,3 +192,51 @@ def test_a_round_asks_the_ledger_no_more_for_many_clients(tmp_path):
     (plan,) = store._rows("EXPLAIN QUERY PLAN SELECT * FROM orders WHERE client = 1 AND round = 1 AND admitted IS NOT NULL")
     store.close()
     assert "(client=? AND round=?)" in plan[3] or "(round=? AND client=?)" in plan[3]
+
+
+def test_refunds_of_all_that_was_paid_replay_whatever_their_order(tmp_path, headgate):
+    """A sum of floats that has held 10,000 has no room for the last digits of 0.0001."""
+    with books(tmp_path, budget=1e5) as own:
+        own.begin(1e4, in_all=1)
+        own.settle()
+        own.begin(1e-4, in_all=1)
+        own.settle()
+    lines = statement_of(tmp_path).lines
+    for line in lines:
+        headgate("ledger", "adjust", tmp_path, "--round", line.round, "--client", line.client, "--amount", f"-{line.paid:f}")
+    with books(tmp_path, budget=1e5) as again:
+        assert again.audit().spent == 0
+        again.begin(3.0)
+        again.settle()
+        again.audit()
+
+
+def test_an_open_end_after_refunds_of_all_that_was_paid_begins_with_nothing(tmp_path):
+    with books(tmp_path) as own:
+        for price in (1.1, 2.2, 3.3):
+            own.begin(price, in_all=3)
+            own.settle()
+        for line in own.statement().lines:
+            own.adjust(line.round, line.client, -float(line.paid))
+        own.amend(horizon="open")
+        own.audit()
+    books(tmp_path).close()
+
+
+def test_money_taken_back_after_invoices_replays(tmp_path):
+    """What is approved with an open end is what was spent, to the last bit of the sum that the replay forms."""
+    with books(tmp_path) as own:
+        own.begin(3.07, in_all=3)
+        own.settle()
+        line = own.statement().lines[0]
+        for amount in (15.83, -3.3, 0.1, -0.3):
+            own.adjust(line.round, line.client, amount)
+        amend(tmp_path, Amendment(horizon="open"), "anna", "")
+        amend(tmp_path, Amendment(money=-float(own.statement().spent)), "anna", "")
+    with books(tmp_path) as again:
+        assert again.audit().approved == 20, "the budget of the next round"
+
+
+def statement_of(folder):
+    with opened(folder) as store:
+        return statement(store)

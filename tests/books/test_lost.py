@@ -18,7 +18,7 @@ import pytest
 from headgate import Books, Delivery
 from headgate.books.anchor import ANCHOR, Anchor
 from headgate.books.ledger_store import LEDGER
-from headgate.books.statement import export, opened, statement
+from headgate.books.statement import backup, export, opened, statement
 from headgate.control.policies import Headgate
 from headgate.errors import DataError, HeadgateError
 
@@ -378,3 +378,40 @@ def test_a_file_of_another_kind_is_told_so(tmp_path):
         db.execute("INSERT INTO meta VALUES ('format', 'something else')")
     with pytest.raises(DataError, match="holds something else, expected headgate ledger store"):
         Books(tmp_path, SYSTEM, Headgate())
+
+
+def test_a_backup_is_judged_by_itself_wherever_it_is_written(tmp_path, headgate):
+    """Into the accounts' own folder while a run goes on, and beside other accounts."""
+    played(tmp_path / "other", 9)
+    with books(tmp_path / "accounts") as own:
+        own.begin(3.0)
+        own.settle()
+        with opened(tmp_path / "accounts") as store:
+            own.begin(2.0)
+            own.settle()
+            assert backup(store, tmp_path / "accounts" / "copy.sqlite").rounds == 1
+        headgate("ledger", "backup", tmp_path / "accounts", tmp_path / "other" / "copy.sqlite")
+    assert not list(tmp_path.glob("*/*.partial"))
+
+
+@pytest.mark.parametrize("name", ["with space", "a?b#c%20d", "ünïcode", "-dash"])
+def test_a_folder_may_have_any_name(tmp_path, headgate, name):
+    folder = tmp_path / name
+    spent = played(folder, 2).spent
+    assert shown(folder).spent == spent
+    headgate("ledger", "backup", folder, tmp_path / "copy.sqlite")
+
+
+def test_a_folder_whose_name_is_no_text_is_shown(tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    spent = played(folder, 2).spent
+    assert shown(folder).spent == spent
+
+
+def test_an_anchor_that_is_a_pipe_stops_nothing(tmp_path):
+    played(tmp_path, 2)
+    (tmp_path / ANCHOR).unlink()
+    os.mkfifo(tmp_path / ANCHOR)
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from headgate import Books, Delivery, System
 from headgate.books import ledger_store
 from headgate.control.policies import Headgate
+from headgate.errors import SettingError
 
 MONTH = 100.0
 DATES = [f"2026-{month:02}-{day:02}" for month in (10, 11, 12) for day in (1, 15, 28)]
@@ -78,7 +79,7 @@ def test_a_month_goes_on_after_the_accounts_are_opened_again(tmp_path):
                 own.amend(month=MONTH)
             own.begin(3.0, when=when)
         with Books(tmp_path, system, Headgate()) as own:  # as after a kill between the two
-            own.begin(9.0, when="2030-01-01")
+            own.begin(9.0, when="2027-06-01")
             own.settle()
             assert own.audit().spent <= (2 if when > "2026-11-01" else 1) * MONTH
 
@@ -126,3 +127,15 @@ def test_begin_reads_no_past_round_to_find_the_month(tmp_path):
             asked.append([statement for statement in found if "FROM rounds" in statement])
     assert len(asked[2]) == len(asked[29])
     assert not [statement for statement in asked[29] if "round > 0" in statement], "no statement reads all rounds"
+
+
+def test_a_wrong_year_does_not_end_a_monthly_budget(tmp_path):
+    with Books(tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()) as own:
+        own.amend(month=50.0)
+        own.begin(3.0, when="2026-11-01")
+        own.settle()
+        with pytest.raises(SettingError, match=r"begin: when = 2926-11-01.*: is more than a year after the latest round"):
+            own.begin(3.0, when="2926-11-01")
+        own.begin(3.0, when="2026-12-01")
+        own.settle()
+        assert 50 < own.audit().spent <= 100

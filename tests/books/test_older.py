@@ -8,6 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+from headgate.books.accounts import Standing
 from headgate.books.ledger_store import LEDGER
 from headgate.books.statement import opened, statement, void
 from headgate.errors import DataError, LedgerError
@@ -78,7 +79,7 @@ def test_an_older_ledger_goes_on_and_its_tables_become_strict(tmp_path):
         made = dict(db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"))
         assert [name for name, sql in made.items() if not sql.endswith("STRICT")] == []
         assert db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone() == ("headgate ledger store 3.1",)
-        assert [paid for (paid,) in db.execute("SELECT paid FROM rounds")][:3] == [None] * 3
+        assert [paid for (paid,) in db.execute("SELECT paid FROM rounds")][:4] == [None] * 4
     books(tmp_path).close()
 
 
@@ -214,3 +215,53 @@ def test_a_copy_without_an_amendment_has_all_files_of_a_run(tmp_path):
     ]  # fmt: skip
     assert (tmp_path / "copy" / "link").is_symlink()
     shutil.rmtree(tmp_path / "copy")
+
+
+def test_an_older_ledger_with_invoices_replays_as_it_was_summed(tmp_path, monkeypatch):
+    """The older version added invoices to a sum of floats: 0.30000000000000004 where the exact sum is 0.3."""
+    of_older = (*Standing.__init__.__defaults__[:-1], True)
+    monkeypatch.setattr(Standing.__init__, "__defaults__", of_older)
+    with books(tmp_path) as own:
+        own.begin(0.1, in_all=3)
+        own.settle()
+        line = own._store.orders()[0]
+        own.adjust(line.round, line.client, 0.3)
+        own.adjust(line.round, line.client, -0.1)
+        assert own.ledger.spent[0] == 0.5000000000000001
+        own.begin(0.1, in_all=2)
+        own.settle()
+        spent = own.ledger.spent[0]
+    monkeypatch.undo()
+    made_older(tmp_path)
+    with books(tmp_path) as again:
+        found = again.audit()
+        assert again.ledger.spent[0] == spent
+        again.adjust(line.round, line.client, -0.2)
+        again.begin(0.3, in_all=2)
+        again.settle()
+        again.adjust(line.round, line.client, -0.2)
+        assert again.ledger.spent[0] == float(again.audit().spent), "summed exactly from now on"
+    with books(tmp_path) as again:
+        assert again.audit().spent == found.spent + Decimal("0.2")
+
+
+def test_an_invoice_that_was_settled_is_not_taken_out(tmp_path, headgate):
+    folder = tmp_path / "accounts"
+    with books(folder) as own:
+        own.begin(3.0)
+        own.settle()
+        own.adjust(1, 0, 2.0)
+        own.begin(2.0)
+        own.settle()
+    _, err = headgate("ledger", "void", folder, 1, code=5)
+    assert "is in the sums of the rounds settled since; adjust the order by the opposite amount instead" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["accounts"]
+
+
+def test_a_copy_of_the_folder_one_stands_in_is_made_beside_it(tmp_path, headgate, monkeypatch):
+    folder = tmp_path / "accounts"
+    with books(folder) as own:
+        own.amend(money=5.0)
+    monkeypatch.chdir(folder)
+    headgate("ledger", "void", ".", 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["accounts", "accounts-without-1"]

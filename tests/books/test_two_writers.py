@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -10,12 +11,13 @@ from threading import Thread
 
 import pytest
 
-from headgate import Books
+from headgate import Books, System
 from headgate.books.ledger_store import LedgerStore
 from headgate.books.statement import amend, opened, statement
 from headgate.control import Amendment
-from headgate.control.policies import Headgate
-from headgate.errors import LedgerError, SettingError
+from headgate.control.policies import Constant, Headgate
+from headgate.control.retention import Fifo
+from headgate.errors import HeadgateError, LedgerError, SettingError
 
 from .kept import SYSTEM, books, rows
 
@@ -246,3 +248,91 @@ def test_a_statement_is_of_one_moment(tmp_path, monkeypatch):
         assert (found.rounds, found.spent) == (1, 51)
         monkeypatch.undo()
         assert statement(own._store).rounds == 2
+
+
+# what a policy cannot work with
+
+
+@pytest.mark.parametrize("policy", [Headgate(rule=Fifo(capacity=(3, 3))), Constant(rate=2.0, K=2, capacity=(3, 3))])
+def test_a_command_refuses_what_the_policy_of_the_accounts_cannot_work_with(tmp_path, headgate, policy):
+    """The command does not know the policy: the accounts remember what it refuses."""
+    system = System([8, 8], 20.0, 50)
+    with Books(tmp_path, system, policy) as own:
+        own.begin(2.0)
+        own.settle()
+        before = rows(tmp_path)
+        _, err = headgate("ledger", "amend", tmp_path, "--join", 4, code=2)
+        assert "join = 4: the policy of these accounts cannot work with it: " in err
+        with pytest.raises(HeadgateError):
+            own.amend(join=4)
+        assert rows(tmp_path) == before
+        own.amend(money=5.0)
+    with Books(tmp_path, system, policy) as again:
+        again.begin(2.0)
+        again.settle()
+        again.audit()
+
+
+HOLDS = """
+import sqlite3, sys, time
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+time.sleep(1.0)
+db.execute("ROLLBACK")
+"""
+
+
+def test_ctrl_c_while_a_call_waits_for_another_process_leaves_no_transaction_open(tmp_path):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        command = [sys.executable, "-c", HOLDS, tmp_path / "ledger.sqlite"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdout.readline() == "held\n"
+            before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(KeyboardInterrupt):
+                own.begin(2.0)
+            signal.signal(signal.SIGALRM, before)
+        own.begin(2.0)
+        own.settle()
+        own.audit()
+
+
+def test_a_settlement_that_memory_does_not_know_of_is_no_alarm_but_to_be_opened_again(tmp_path, monkeypatch):
+    """Ctrl-C right after the commit: the round is settled on disk."""
+
+    def interrupted(anchor, folder):
+        raise KeyboardInterrupt
+
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        monkeypatch.setattr("headgate.books.anchor.Anchor.write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            own.settle()
+        monkeypatch.undo()
+        for call in (own.audit, own.settle, lambda: own.begin(2.0)):
+            with pytest.raises(LedgerError, match="round 1 is settled on disk, these accounts are at round 0; open them again"):
+                call()
+    with books(tmp_path) as again:
+        assert again.audit().spent == 81
+
+
+def test_another_thread_is_told_so_and_may_close(tmp_path):
+    own, said = books(tmp_path), []
+
+    def use():
+        try:
+            own.begin(3.0)
+        except HeadgateError as error:
+            said.append(str(error))
+        own.close()
+
+    thread = Thread(target=use)
+    thread.start()
+    thread.join()
+    assert "it was opened in another thread, which alone may use it" in said[0]
+    with books(tmp_path) as again:
+        again.begin(3.0)
+        again.settle()

@@ -123,7 +123,7 @@ def test_a_store_is_refused_by_a_controller_with_another_budget(tmp_path):
     for _ in range(2):
         with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
             assert replay(store, first).ledger.t == 0
-            store.remember(first.terms, first.system, keeps=True)
+            store.remember(first.terms, first.system, keeps=True, refusals={})
     with (
         closing(LedgerStore(tmp_path / "ledger.sqlite")) as store,
         pytest.raises(LedgerError, match=r"ledger.sqlite was opened with budget = 20.0, this controller has 40.0"),

@@ -14,7 +14,17 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from headgate.books.exact import NOTHING, exact, total
-from headgate.books.ledger_store import AmendmentRow, ClientRow, Event, LedgerStore, Ordered, RoundRow, month_of, now
+from headgate.books.ledger_store import (
+    AmendmentRow,
+    ClientRow,
+    Event,
+    LedgerStore,
+    Ordered,
+    RoundRow,
+    month_of,
+    months_between,
+    now,
+)
 from headgate.books.messages import NO_LIMIT, Ahead, Order, Receipt
 from headgate.books.rules import stated, stated_choice
 from headgate.control.amendments import Amendment
@@ -29,6 +39,8 @@ from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
 from headgate.experiment import Experiment
 from headgate.registry import SELECTION, Unnamed, table_of
 
+MONTHS_AHEAD = 12
+"""the most months that the date of a round may be after the latest one"""
 SUSPECTS = 20
 """the most amendments that are tried, the latest first, to find the one without which the accounts replay"""
 M = TypeVar("M", float, Decimal)
@@ -144,13 +156,17 @@ class Standing:
     month: Month = Month()
     amended: int = 0
     """id of the last amendment that was applied"""
+    by_older: bool = False
+    """whether an older version settled the last round; it added invoices to a sum of floats"""
 
     def after_amendment(self, each: AmendmentRow) -> "Standing":
-        """Return the standing after an amendment."""
+        """Return the standing after an amendment. After an invoice, what is spent is the exact sum, rounded once."""
         controller, ledger = self.controller.amend(self.ledger, each.change)
         limit = self.month.limit if each.change.month is None else each.change.month
         paid = total([self.paid, exact(each.change.adjust)])
-        return Standing(controller, ledger, paid, replace(self.month, limit=limit), each.id)
+        if each.change.adjust and not self.by_older:
+            ledger = replace(ledger, spent=np.array([float(paid)]))
+        return Standing(controller, ledger, paid, replace(self.month, limit=limit), each.id, self.by_older)
 
     def month_at(self, begun: str) -> Month:
         """Return the month of the next round if it is begun at this time."""
@@ -161,7 +177,7 @@ class Standing:
         rows = list(learned)
         ledger = self.controller.post(self.ledger, orders, report_of(orders, rows, losses))
         paid = total([self.paid, *(row.exact_charge for row in rows)])
-        return replace(self, ledger=ledger, paid=paid, month=month)
+        return replace(self, ledger=ledger, paid=paid, month=month, by_older=False)
 
 
 class Accounts:
@@ -186,9 +202,25 @@ class Accounts:
             self.standing = replay(store, self._first)
             self.clients = store.clients()
         if store.writes:
-            store.remember(self._first.terms, system, keeps)
-            store.remember_paid(self.t, self.standing.paid)
+            store.remember(self._first.terms, system, keeps, self._refusals())
         self.take_up()
+
+    def _refusals(self) -> dict[str, str]:
+        """Return the fields of an amendment that the policy cannot work with, each with its reason."""
+        system, found = self._first.system, {}
+        tries = {
+            "join": Amendment(join=1),
+            "open end": Amendment(horizon="open"),
+            "horizon": Amendment(horizon=(system.horizon or 1) + 1),
+        }
+        if system.clients > 1:
+            tries["leave"] = Amendment(leave=system.clients - 1)
+        for name, change in tries.items():
+            try:
+                self._first.amend(self._first.open(), change)
+            except HeadgateError as error:
+                found[name] = str(error)
+        return found
 
     @property
     def controller(self) -> Controller:
@@ -246,8 +278,10 @@ class Accounts:
         begun = self.store.begun()
         if begun is None:
             with self.store.writing():
-                self._check_newest()
+                self.check_newest()
                 self.take_up()
+                if when is not None:
+                    self._check_date(when)
                 self.clients = self.store.clients()  # another process may have lifted a quarantine
                 orders, month = self._decided_and_written(price, present, supply, when or now())
         elif begun.round != self.t + 1:
@@ -274,7 +308,14 @@ class Accounts:
         self.store.begin(orders.t, price, reserved, list(self._rows(orders, present)), supply, when)
         return orders, month
 
-    def _check_newest(self) -> None:
+    def _check_date(self, when: str) -> None:
+        """Refuse a date far ahead: a month never goes back, so one wrong year would end a monthly budget for good."""
+        latest = self.standing.month.name
+        if latest and min(months_between(latest, when), months_between(now(), when)) > MONTHS_AHEAD:
+            where = f"more than a year after the latest round ({latest}) and after the clock"
+            raise SettingError(f"begin: when = {when}: is {where}; a month never goes back")
+
+    def check_newest(self) -> None:
         """Refuse to go on if rounds were settled on disk that this process does not know of."""
         if (settled := self.store.settled) != self.t:
             what = f"round {settled} is settled on disk, these accounts are at round {self.t}"
@@ -310,6 +351,7 @@ class Accounts:
         """Raise LedgerError if the replay of the store differs from the ledger in memory, or a client holds too much."""
         path = self.store.path
         with self.store.snapshot():
+            self.check_newest()
             if self.store.begun() is None:
                 self.take_up()
             again = replay(self.store, self._first)
@@ -461,6 +503,7 @@ class Accounts:
         events: Iterable[Event] = (),
     ) -> None:
         """Write a settled round and further events to disk, then update the ledger and the clients in memory."""
+        self.check_newest()
         self.store.settle(done, [*done.events, *events], parameters, metrics, by_client, list(keys))
         self.standing = done.after
         self.clients = done.known
@@ -592,6 +635,7 @@ def _replayed(store: LedgerStore, controller: Controller, amendments: Iterable[A
         if any(row.client >= orders.admitted.shape[1] for row in known):
             raise LedgerError(f"round {past.round}: has an order to a client that does not exist in {store.path}")
         standing = standing.after_round(orders, known, heard.get(past.round), standing.month_at(past.begun))
+        standing = replace(standing, by_older=past.paid is None)
         _check_result(store, standing, past)
     return standing
 

@@ -51,7 +51,7 @@ class Anchor(NamedTuple):
         content = json.dumps(self._asdict())
         line = f"{content}\n{_checksum(content)}\n".ljust(SIZE).encode()
         with suppress(OSError):
-            descriptor = os.open(folder / ANCHOR, os.O_WRONLY | os.O_CREAT | NOFOLLOW, 0o600)
+            descriptor = os.open(folder / ANCHOR, os.O_WRONLY | os.O_CREAT | NOFOLLOW | os.O_NONBLOCK, 0o600)
             try:
                 os.write(descriptor, line)
                 os.ftruncate(descriptor, SIZE)
@@ -60,7 +60,8 @@ class Anchor(NamedTuple):
 
     def check(self, path: Path, found: "Anchor") -> None:
         """Raise DataError if the ledger at `path`, which has come as far as `found`, is not the newest one."""
-        hint = f"put the newest copy in its place; to go on from this one on purpose, remove {ANCHOR} first"
+        log = f"without the old {path.name}-wal and {path.name}-shm"
+        hint = f"put the newest copy in its place, {log}; to go on from this one on purpose, remove {ANCHOR} first"
         if found.accounts != self.accounts:
             raise DataError(f"{path}: holds other accounts than {ANCHOR} tells of; {hint}")
         for name, own in found._asdict().items():

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
+from threading import get_ident
 from typing import Any
 from urllib.parse import quote
 
@@ -66,7 +67,8 @@ class Durable:
     def __init__(self, path: Path | str, writes: bool = True) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
             raise DataError(f"SQLite {sqlite3.sqlite_version}: is too old; headgate needs a Python with SQLite 3.37 or newer")
-        self.path, self.writes, self._process = Path(path), writes, os.getpid()
+        self.path, self.writes = Path(path), writes
+        self._process, self._thread = os.getpid(), get_ident()
         try:
             self._db = self._opened_for_writing() if writes else _in_memory(self.path)
         except (OSError, sqlite3.Error) as error:
@@ -114,7 +116,8 @@ class Durable:
 
     def _opened_for_writing(self) -> sqlite3.Connection:
         _private(self.path)
-        return sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+        # another thread may only close it, which `_connection` sees to
+        return sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
 
     # statements
 
@@ -137,6 +140,8 @@ class Durable:
     def _connection(self) -> sqlite3.Connection:
         if os.getpid() != self._process:
             raise DataError(f"{self.path}: was opened by process {self._process}; process {os.getpid()} must open it itself")
+        if get_ident() != self._thread:
+            raise DataError(f"{self.path}: cannot be used here: it was opened in another thread, which alone may use it")
         return self._db
 
     @contextmanager
@@ -296,7 +301,7 @@ def _plain(value: Any, kind: str) -> Any:
 def _in_memory(path: Path) -> sqlite3.Connection:
     """Return the content of a file, also of one in use and on a disk that cannot be written. Nothing is left beside it."""
     check_no_link(path)
-    memory = sqlite3.connect(":memory:", isolation_level=None)
+    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     if _nobody_writes(path):
         before = _mark(path)
         with closing(_connected(path, "immutable=1")) as file:
@@ -313,7 +318,8 @@ def _in_memory(path: Path) -> sqlite3.Connection:
 
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?{mode}", timeout=PATIENCE, uri=True)
+    name = quote(os.fsencode("/" + str(path.absolute()).lstrip("/")))
+    return sqlite3.connect(f"file:{name}?{mode}", timeout=PATIENCE, uri=True)
 
 
 def _nobody_writes(path: Path) -> bool:

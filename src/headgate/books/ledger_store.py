@@ -22,7 +22,7 @@ import numpy as np
 
 from headgate.books.anchor import Anchor
 from headgate.books.durable import Durable
-from headgate.books.exact import exact, plainly, times, total
+from headgate.books.exact import NOTHING, exact, plainly, times, total
 from headgate.books.messages import TEXT
 from headgate.control.amendments import Amendment, amended
 from headgate.control.supply import EVERYTHING, Supply
@@ -117,6 +117,27 @@ class AmendmentRow(NamedTuple):
         return text if self.order is None else f"{text} of round {self.order[0]}, client {self.order[1]}"
 
 
+class Money(NamedTuple):
+    """The money spent when an amendment is applied, formed as the running accounts form it."""
+
+    asked: int = 0
+    """the round after which the amendment is applied"""
+    settled: int = 0
+    """the last settled round by then"""
+    spent: float = 0.0
+    paid: Decimal | None = NOTHING
+    """the exact sum; None: an older version settled the round, and summed floats"""
+
+    def adjusted(self, amount: float) -> "Money":
+        """Return the money after an invoice or a refund."""
+        if amount == 0:
+            return self
+        if self.paid is None:
+            return self._replace(spent=max(self.spent + amount, 0.0))
+        paid = total([self.paid, exact(amount)])
+        return self._replace(spent=float(paid), paid=paid)
+
+
 class Event(NamedTuple):
     """An event for the record: for example a rejection, a quarantine, or late or lost samples."""
 
@@ -205,7 +226,8 @@ class LedgerStore(Durable):
 
     def __init__(self, path: Path | str, writes: bool = True) -> None:
         path = Path(path)
-        self._anchor = Anchor.of(path.parent)  # read before the ledger, which may go on meanwhile
+        self._has_anchor = path.name == LEDGER  # a backup has none
+        self._anchor = Anchor.of(path.parent) if self._has_anchor else None  # read first: the ledger may go on meanwhile
         if self._anchor is not None and not path.exists():
             raise self._anchor.missing(path, "missing")
         super().__init__(path, writes)
@@ -238,18 +260,35 @@ class LedgerStore(Durable):
                 known = Terms(**json.loads(str(first)))
             known.check(terms, str(self.path))
 
-    def remember(self, terms: Terms, system: System, keeps: bool) -> None:
+    def _check_not_refused(self, change: Amendment) -> None:
+        with self._readable("meta"):
+            refusals = dict(json.loads(str(self.meta("refusals") or "{}")))
+        for name, value in changed(change).items():
+            if (why := refusals.get(refused_as(name, value))) is not None:
+                raise SettingError(f"{name} = {value}: the policy of these accounts cannot work with it: {why}")
+
+    def remember(self, terms: Terms, system: System, keeps: bool, refusals: Mapping[str, str]) -> None:
         """Write what the accounts begin with, once: later changes are amendments.
 
-        `keeps` is whether the policy keeps to its money. Before this is written the file holds no accounts.
+        Parameters
+        ----------
+        terms, system : Terms and System
+            Of the first controller. Before this is written the file holds no accounts.
+        keeps : bool
+            Whether the policy keeps to its money.
+        refusals : mapping of str to str
+            Which fields of an amendment the policy cannot work with, and why, for processes that do not know the policy.
         """
-        if self.meta("system") is not None:
-            return
+        refused = json.dumps(dict(refusals))
         table = {"buffer": system.buffer.tolist(), "weight": system.weight.tolist()}
         table |= {name: getattr(system, name) for name in ("budget", "horizon", "currency")}
         first = {"terms": json.dumps(terms._asdict()), "keeps": int(keeps), "system": json.dumps(table)}
-        with self.transaction():
-            self._run_each("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(first.items()))
+        if self.meta("system") is not None:
+            first = {}
+        if first or self.meta("refusals") != refused:
+            with self.transaction():
+                rows = list({**first, "refusals": refused}.items())
+                self._run_each("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
 
     def system(self) -> System:
         """Return the system at the beginning, without amendments."""
@@ -266,18 +305,15 @@ class LedgerStore(Durable):
     def _terms_and_spent(self) -> tuple[System, float]:
         """Return the system with all amendments, and the money spent up to now, as the next amendment is to be applied to."""
         system, amendments = self.system(), self.amendments()
-        last, adjusted = 0, 0.0
+        money = Money()
         for each in amendments:
-            settled, spent = self._settled_by(each.round)
-            if settled != last:
-                last, adjusted = settled, 0.0
+            money = self._settled_by(each.round, money)
             try:
-                system = amended(system, each.change, each.round, spent + adjusted)
+                system = amended(system, each.change, each.round, money.spent)
             except HeadgateError as error:
                 raise self.cannot_apply(each, error) from None
-            adjusted += each.change.adjust
-        settled, spent = self._settled_by(self.last_begun)
-        return system, spent + adjusted if settled == last else spent
+            money = money.adjusted(each.change.adjust)
+        return system, self._settled_by(self.last_begun, money).spent
 
     def cannot_apply(self, each: AmendmentRow, error: HeadgateError) -> LedgerError:
         """Return the error for an amendment that the accounts cannot be replayed with."""
@@ -289,16 +325,22 @@ class LedgerStore(Durable):
         command = f"`headgate ledger void {self.path.parent} {each.id}` takes it out, on a copy"
         return f"without {each.named()} it would replay; {command}"
 
-    def _settled_by(self, t: int) -> tuple[int, float]:
-        """Return the last round up to `t` that is settled, and the money spent by then; (0, 0) if there is none."""
-        query = "SELECT round, spent FROM rounds WHERE round <= ? AND settled = 1 ORDER BY round DESC LIMIT 1"
+    def _settled_by(self, t: int, known: "Money") -> "Money":
+        """Return the money spent by the last settled round up to `t`; `known` is that at an earlier amendment."""
+        if known.asked == t:
+            return known
+        query = "SELECT round, spent, paid FROM rounds WHERE round <= ? AND settled = 1 ORDER BY round DESC LIMIT 1"
         rows = self._rows(query, (t,))
-        return rows[0] if rows else (0, 0.0)
+        settled, spent, paid = rows[0] if rows else (0, 0.0, "0")
+        if settled == known.settled:
+            return known._replace(asked=t)
+        with self._readable("rounds"):
+            return Money(t, settled, spent, None if paid is None else Decimal(paid))
 
     def spent(self) -> Decimal | None:
         """Return the exact sum that the ledger says was spent, with invoices since the last settled round.
 
-        It is None for a ledger of an older version that no process has continued yet.
+        It is None as long as the last settled round was settled by an older version, which wrote no exact sum.
         """
         rows = self._rows("SELECT round, paid FROM rounds WHERE settled = 1 ORDER BY round DESC LIMIT 1")
         t, paid = rows[0] if rows else (0, "0")
@@ -307,11 +349,6 @@ class LedgerStore(Durable):
         with self._readable("rounds"):
             since = [exact(each.change.adjust) for each in self.amendments() if each.round >= t]
             return total([Decimal(paid), *since])
-
-    def remember_paid(self, t: int, paid: Decimal) -> None:
-        """Write the exact sum after round t if an older version settled it, which wrote none."""
-        if self._rows("SELECT 1 FROM rounds WHERE round = ? AND paid IS NULL", (t,)):
-            self._run("UPDATE rounds SET paid = ? WHERE round = ?", (f"{paid:f}", t))
 
     def times(self) -> dict[int, str]:
         """Return the time in UTC at which the orders of each round were written."""
@@ -343,7 +380,8 @@ class LedgerStore(Durable):
         with self.transaction():
             yield
             reached = self._reached()
-        reached.write(self.path.parent)
+        if self._has_anchor:
+            reached.write(self.path.parent)
 
     def settle(
         self,
@@ -445,6 +483,7 @@ class LedgerStore(Durable):
                 raise SettingError(
                     "the policy does not keep to its money: terms can be amended with one that does, as headgate"
                 )
+            self._check_not_refused(change)
             if order is not None:
                 self._check_adjusted(order, change.adjust)
             elif change.adjust:
@@ -461,12 +500,13 @@ class LedgerStore(Durable):
 
     def _is_written(self, key: str, change: Amendment, order: tuple[int, int] | None) -> bool:
         """Return whether this amendment was written under this key; raise LedgerError if another one was."""
-        for each in self.amendments(voided=True):
-            if each.key == key:
-                if (each.change, each.order) == (change, order) and not each.voided:
-                    return True
-                raise LedgerError(f"key = {shown(key)}: is that of {each.named()}; give this one another key")
-        return False
+        rows = self._rows("SELECT id FROM amendments WHERE key = ?", (key,))
+        if not rows:
+            return False
+        each = self.amendments(after=rows[0][0] - 1, voided=True)[0]
+        if (each.change, each.order) == (change, order) and not each.voided:
+            return True
+        raise LedgerError(f"key = {shown(key)}: is that of {each.named()}; give this one another key")
 
     def _check_adjusted(self, order: tuple[int, int], amount: float) -> None:
         t, client = order
@@ -505,6 +545,9 @@ class LedgerStore(Durable):
             found = [each for each in self.amendments() if each.id == id_]
             if not found:
                 raise LedgerError(f"{self.path}: there is no amendment {id_} to take out")
+            if found[0].change.adjust and found[0].round < self.settled:
+                remedy = "adjust the order by the opposite amount instead"
+                raise LedgerError(f"{found[0].named()}: is in the sums of the rounds settled since; {remedy}")
             applied_before = self.can_be_applied()
             self._run("UPDATE amendments SET voided = ? WHERE id = ?", (f"{now()} by {by}: {why}", id_))
             if applied_before:
@@ -667,6 +710,21 @@ def month_of(time: str) -> str:
         return moment("begun", time)[:7]
     except SettingError:
         return ""
+
+
+def months_between(earlier: str, later: str) -> int:
+    """Return how many months a time or a month is after another one.
+
+    >>> months_between("2026-11", "2027-01-15T00:00:00+00:00")
+    2
+    """
+    (year, month), (other, another) = ((int(text[:4]), int(text[5:7])) for text in (earlier, later))
+    return 12 * (other - year) + another - month
+
+
+def refused_as(name: str, value: object) -> str:
+    """Return the name under which it is written that a policy cannot work with a field of an amendment."""
+    return "open end" if (name, value) == ("horizon", "open") else name
 
 
 def changed(change: Amendment) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from headgate.books.durable import on_disk
 from headgate.books.exact import exact, plainly, times, total
 from headgate.books.ledger_store import LEDGER, AmendmentRow, LedgerStore
 from headgate.control.amendments import Amendment
+from headgate.control.checks import path as checked_path
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError
 from headgate.escaping import cell
@@ -131,8 +132,8 @@ def opened(folder: Path | str, writes: bool = False) -> Iterator[LedgerStore]:
 
     Without `writes` nothing is written, so that the folder may be on a disk that cannot be written.
     """
-    path = Path(folder) / LEDGER
-    if not path.is_file() and Anchor.of(Path(folder)) is None:
+    path = checked_path("folder", folder) / LEDGER
+    if not path.is_file() and Anchor.of(path.parent) is None:
         raise DataError(f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on Flower does")
     with closing(LedgerStore(path, writes)) as store:
         yield store
@@ -163,12 +164,13 @@ def backup(store: LedgerStore, file: Path) -> Statement:
     with on_disk(file):
         try:
             store.backup(partial)
+            with closing(LedgerStore(partial, writes=False)) as copy:
+                found = statement(copy)
             sync(partial)
             partial.replace(file)
         finally:
             partial.unlink(missing_ok=True)
-    with closing(LedgerStore(file, writes=False)) as copy:
-        return statement(copy)
+    return found
 
 
 def void(folder: Path, id_: int, by: str, why: str, out: Path) -> tuple[AmendmentRow, Statement | None]:
@@ -200,12 +202,20 @@ def void(folder: Path, id_: int, by: str, why: str, out: Path) -> tuple[Amendmen
             partial.chmod(0o700)
             store.backup(partial / LEDGER)
             with closing(LedgerStore(partial / LEDGER)) as copy:
-                found = copy.void(id_, author, reason)
+                found = _voided(copy, id_, author, reason, out)
                 after = statement(copy) if copy.can_be_applied() else None
             partial.rename(out)
         finally:
             rmtree(partial, ignore_errors=True)
     return found, after
+
+
+def _voided(copy: LedgerStore, id_: int, by: str, why: str, out: Path) -> AmendmentRow:
+    """Take an amendment out of a copy that is not in its place yet; errors name the place."""
+    try:
+        return copy.void(id_, by, why)
+    except LedgerError as error:
+        raise LedgerError(str(error).replace(str(copy.path.parent), str(out))) from None
 
 
 def export(found: Statement, path: Path | None, kind: str) -> None:

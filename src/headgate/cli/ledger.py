@@ -9,6 +9,7 @@ import typer
 
 from headgate.cli.console import AsFormat, CommandGroup, Format, print_json, say
 from headgate.errors import SettingError
+from headgate.escaping import shown
 
 if TYPE_CHECKING:
     from headgate.books.ledger_store import AmendmentRow
@@ -70,8 +71,8 @@ def amend(
     from headgate.books.statement import amend as amend_folder
     from headgate.control.amendments import Amendment
 
-    if horizon is not None and horizon != "open" and not horizon.isdecimal():
-        raise SettingError(f"horizon = {horizon}: must be a round, or open")
+    if horizon is not None and horizon != "open" and not (horizon.isdecimal() and len(horizon) < 20):
+        raise SettingError(f"horizon = {shown(horizon)}: must be a round, or open")
     last = int(horizon) if horizon is not None and horizon != "open" else horizon
     change = Amendment(money, budget, last, join, weight, leave, suspend, month)  # type: ignore[arg-type]  # checked above
     _show(amend_folder(folder, change, by or getpass.getuser(), why, key=key), format_)
@@ -155,13 +156,15 @@ def void(
     """
     from headgate.books import statement as books
 
-    path = out or folder.with_name(f"{folder.resolve().name}-without-{id_}")
+    whole = folder.resolve()
+    path = out or whole.with_name(f"{whole.name or 'accounts'}-without-{id_}")
     found, after = books.void(folder, id_, by or getpass.getuser(), why, path)
     say(f"{path}: without {found.named()}")
     if after is None:
         say("Another amendment cannot be applied either: `headgate ledger show` on the copy names it.")
     else:
-        say(f"round {after.rounds}, spent {after.spent:.2f}, approved {after.approved:.2f}; open it in place of {folder}")
+        say(f"round {after.rounds}, spent {after.spent:.2f}, approved {after.approved:.2f}")
+        say(f"Opening it replays it; if it opens, use it in place of {folder}.")
 
 
 def _show(found: "Statement", format_: Format) -> None:

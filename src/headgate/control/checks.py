@@ -140,7 +140,7 @@ def text(name: str, value: object, most: int) -> str:
 def path(name: str, value: object) -> Path:
     """Return the path of a file or a folder, which may be text."""
     named = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(named, str) or named == "" or "\0" in named:
+    if not isinstance(named, str) or named == "" or any(each < " " for each in named):
         raise SettingError(f"{name} = {_quoted(value)}: must be the path of a file or a folder")
     return Path(named)
 
