@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -219,8 +220,8 @@ def test_a_copy_without_an_amendment_has_all_files_of_a_run(tmp_path):
 
 def test_an_older_ledger_with_invoices_replays_as_it_was_summed(tmp_path, monkeypatch):
     """The older version added invoices to a sum of floats: 0.30000000000000004 where the exact sum is 0.3."""
-    of_older = (*Standing.__init__.__defaults__[:-1], True)
-    monkeypatch.setattr(Standing.__init__, "__defaults__", of_older)
+    usual = Standing.after_amendment
+    monkeypatch.setattr(Standing, "after_amendment", lambda before, each: usual(replace(before, by_older=True), each))
     with books(tmp_path) as own:
         own.begin(0.1, in_all=3)
         own.settle()
