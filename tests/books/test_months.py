@@ -126,3 +126,13 @@ def test_begin_reads_no_past_round_to_find_the_month(tmp_path):
             asked.append([statement for statement in found if "FROM rounds" in statement])
     assert len(asked[2]) == len(asked[29])
     assert not [statement for statement in asked[29] if "round > 0" in statement], "no statement reads all rounds"
+
+
+def test_other_amendments_leave_the_limit_of_a_month_as_it_is(tmp_path):
+    with Books(tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()) as own:
+        own.amend(month=50.0)
+        own.amend(money=100.0)
+        for _ in range(5):
+            own.begin(1.0, when="2026-11-01")
+            own.settle()
+        assert own.audit().spent <= 50
