@@ -11,6 +11,7 @@ import pytest
 
 from headgate import Books, Delivery, System
 from headgate.books.ledger_store import LedgerStore
+from headgate.books.messages import TEXT
 from headgate.books.statement import opened
 from headgate.control import Amendment
 from headgate.control.policies import Headgate
@@ -394,6 +395,27 @@ def test_who_and_why_are_kept_in_one_line_that_can_be_printed(tmp_path):
     assert len(made.why.splitlines()) == 1
 
 
+def test_a_long_reason_is_shortened_and_a_key_is_never_empty(tmp_path):
+    with books(tmp_path) as own:
+        own.amend(by="anna" * 1000, why="because " * 1000, money=1.0)
+        (made,) = own.statement().amendments
+        assert len(made.by) == len(made.why) == TEXT
+        own.begin(3.0)
+        with pytest.raises(SettingError, match=r"settle: reports\[0\]\.keys: a key is empty; give every sample a key, or none"):
+            own.settle({0: Delivery(2, ["a", ""])})
+
+
+def test_a_round_is_settled_once(tmp_path):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        before = rows(tmp_path)
+        for call in (own.settle, lambda: own.check(0, Delivery(8))):
+            with pytest.raises(SettingError, match="no round was begun"):
+                call()
+        assert rows(tmp_path) == before
+
+
 # the second line: the database itself
 
 
@@ -412,6 +434,8 @@ def test_who_and_why_are_kept_in_one_line_that_can_be_printed(tmp_path):
         "UPDATE orders SET client = -1",
         "UPDATE rounds SET spent = 'much'",
         "UPDATE rounds SET spent = NULL",
+        "UPDATE rounds SET debt = NULL",
+        "UPDATE rounds SET spent = NULL, debt = NULL",
         "UPDATE rounds SET price = x'00'",
         "UPDATE rounds SET settled = 2",
         "UPDATE clients SET withdrawn = x'0100000000000000'",
@@ -421,6 +445,8 @@ def test_who_and_why_are_kept_in_one_line_that_can_be_printed(tmp_path):
         "INSERT INTO samples VALUES (1, 0, x'61')",
         "INSERT INTO samples VALUES (1, 0, '')",
         "INSERT INTO corrections VALUES (1, 0, 2, 0, 3.0, 1, 2)",
+        "INSERT INTO corrections VALUES (1, 0, 2, 0, 3.0, 2, 1)",
+        "INSERT INTO amendments (round, made, by, why, change, key) VALUES (1, '', '', '', '', 'k'), (1, '', '', '', '', 'k')",
     ],
 )
 def test_the_database_refuses_a_value_that_no_ledger_holds(tmp_path, statement):

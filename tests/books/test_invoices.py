@@ -1,22 +1,24 @@
 """Invoices and refunds: after the last round, in parts, once under a key, and exact whatever the sums."""
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate import Books, Delivery, System
+from headgate import Books, Controller, Delivery, System
 from headgate.books.accounts import Accounts
 from headgate.books.exact import exact, plainly, times, total
-from headgate.books.ledger_store import LedgerStore
+from headgate.books.ledger_store import Event, LedgerStore
 from headgate.books.statement import amend, export, opened, statement
 from headgate.control import Amendment
 from headgate.control.policies import Headgate
 from headgate.errors import LedgerError, SettingError
 
-from .kept import books, change
+from .kept import books, change, rows
 
 
 def test_a_refund_and_an_invoice_are_taken_after_the_last_round(tmp_path, headgate):
@@ -240,3 +242,89 @@ def test_money_taken_back_after_invoices_replays(tmp_path):
 def statement_of(folder):
     with opened(folder) as store:
         return statement(store)
+
+
+def test_a_round_without_answers_is_not_settled_twice_either(tmp_path):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        done = own._accounts.settled(own._now, [], offences=9)
+        own.settle({})
+        before = rows(tmp_path)
+        with pytest.raises(LedgerError, match="round 1: is not open, so it cannot be settled"):
+            own._store.settle(done, [Event(1, 0, "late", "twice")], ("", ""), {}, None)
+        assert rows(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE rounds SET debt = debt + 1 WHERE round = 2", "round 2: Z is"),
+        ("UPDATE rounds SET spent = spent + 1 WHERE round = 2", "round 2: spend is"),
+        ("UPDATE orders SET free = 1 WHERE client = 2 AND round = 1", "round 1: client 2 had 1 samples free and paid 3.0"),
+    ],
+)
+def test_what_the_replay_computes_is_what_is_written(tmp_path, statement, said):
+    """Client 2 does not answer, so nothing was charged for its samples yet."""
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle({0: 8, 1: 9})
+        own.begin(2.0)
+        own.settle({0: 1, 1: 1})
+    change(tmp_path, statement)
+    with pytest.raises(LedgerError, match=said):
+        books(tmp_path)
+
+
+def test_audit_compares_all_that_is_in_memory(tmp_path):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        accounts, standing = own._accounts, own._accounts.standing
+        for name in ("spent", "admitted", "dropped"):
+            ledger = replace(standing.ledger, **{name: getattr(standing.ledger, name) + 1})
+            accounts.standing = replace(standing, ledger=ledger)
+            with pytest.raises(LedgerError, match=f"{name} is not what the replay says"):
+                own.audit()
+        accounts.standing = replace(standing, paid=standing.paid + 1)
+        with pytest.raises(LedgerError, match=r"82\.0 was spent, the replay says 81\.0"):
+            own.audit()
+        smaller = Controller(System([8, 9, 9], 20.0, 100), standing.controller.policy, 1, np.array([0]))
+        accounts.standing = replace(standing, controller=smaller)
+        with pytest.raises(LedgerError, match="a client holds more than its buffer"):
+            own.audit()
+        accounts.standing = standing
+        own.audit()
+
+
+def test_what_is_reserved_is_exact(tmp_path):
+    with books(tmp_path) as own:
+        own.begin(0.1, in_all=3, present=[0])
+        own.settle({})
+        assert own.statement().reserved == Decimal("0.3"), "as floats it is 0.30000000000000004"
+
+
+class WithGifts(Headgate):
+    """Each client gives two samples in every round."""
+
+    def admit(self, view, memory):
+        ask, after = super().admit(view, memory)
+        return ask._replace(free=np.full(view.kept_by_client.shape, 2)), after
+
+
+def test_of_samples_that_cost_nothing_only_delivered_ones_are_stated(tmp_path):
+    with books(tmp_path, WithGifts()) as own:
+        own.begin(3.0)
+        own.settle({0: 1, 1: 2, 2: 3})
+        assert [(line.delivered, line.free, line.paid) for line in own.audit().lines] == [(1, 1, 0), (2, 2, 0), (3, 2, 3)]
+
+
+def test_after_a_refund_of_all_a_round_may_cost_nothing(tmp_path):
+    """0.03 less three times 0.01 is below 0 as floats, and no ledger holds that."""
+    with books(tmp_path) as own:
+        own.begin(0.01, present=[0])
+        own.settle({0: 3})
+        for _ in range(3):
+            own.adjust(1, 0, -0.01)
+        own.begin(1.0)
+        own.settle({0: 0, 1: 0, 2: 0})
+        assert own.audit().spent == own.ledger.spent[0] == 0

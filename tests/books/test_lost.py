@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from decimal import Decimal
 
 import numpy as np
@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from headgate import Books, Delivery
+from headgate.books import durable
 from headgate.books.anchor import ANCHOR, Anchor
 from headgate.books.ledger_store import LEDGER
 from headgate.books.statement import backup, export, opened, statement
@@ -193,7 +194,7 @@ mount -t tmpfs tmpfs {folder} && cp -a {source} {folder}/accounts && mount -o re
 """
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", ["", "killed", "killed, and copied without SQLite's index"])
 def test_accounts_on_a_disk_that_cannot_be_written_are_shown_and_exported(tmp_path, killed):
     source, folder, out = tmp_path / "accounts", tmp_path / "mounted", tmp_path / "orders.csv"
     folder.mkdir()
@@ -203,6 +204,8 @@ def test_accounts_on_a_disk_that_cannot_be_written_are_shown_and_exported(tmp_pa
         spent = own.statement().spent
         if killed:  # what is in the log alone
             shutil.copytree(source, tmp_path / "killed")
+    if "without" in killed:
+        (tmp_path / "killed" / f"{LEDGER}-shm").unlink()
     given = {"folder": folder, "source": tmp_path / "killed" if killed else source, "python": sys.executable, "out": out}
     try:
         done = subprocess.run(
@@ -415,3 +418,124 @@ def test_an_anchor_that_is_a_pipe_stops_nothing(tmp_path):
     with books(tmp_path) as own:
         own.begin(3.0)
         own.settle()
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["still open", "closed again"])
+def test_what_is_written_while_a_file_is_read_without_locks_is_read_again(tmp_path, monkeypatch, closed):
+    played(tmp_path, 3)
+    usual, writer = durable._connected, ExitStack()
+
+    class Slow:
+        """A connection during whose use somebody plays a round."""
+
+        def __init__(self, path, mode):
+            self.file, self.close = (file := usual(path, mode)), file.close
+
+        def backup(self, memory):
+            self.file.backup(memory)
+            monkeypatch.undo()
+            own = writer.enter_context(books(tmp_path))
+            own.begin(3.0)
+            own.settle()
+            if closed:
+                writer.close()
+
+    monkeypatch.setattr(durable, "_connected", Slow)
+    with writer:
+        assert shown(tmp_path).rounds == 4
+
+
+def test_accounts_that_go_on_while_they_are_read_are_no_old_copy(tmp_path, monkeypatch):
+    played(tmp_path, 3)
+    usual = durable._in_memory
+
+    def slow(path):
+        found = usual(path)
+        with books(tmp_path) as own:
+            own.begin(3.0)
+            own.settle()
+        return found
+
+    monkeypatch.setattr(durable, "_in_memory", slow)
+    assert shown(tmp_path).rounds == 3
+    monkeypatch.undo()
+    assert shown(tmp_path).rounds == 4
+
+
+def test_what_was_opened_for_reading_is_not_written(tmp_path):
+    played(tmp_path, 3)
+    with opened(tmp_path) as store:
+        for write in (lambda: store.lift(0), lambda: store.void(1, "anna", ""), lambda: store.note([])):
+            with pytest.raises(DataError, match=r"was opened for reading; nothing can be written"):
+                write()
+
+
+def test_a_file_with_a_trigger_is_refused(tmp_path):
+    """It would change rows behind the accounts' back."""
+    played(tmp_path, 3)
+    with closing(sqlite3.connect(tmp_path / LEDGER)) as db, db:
+        db.execute("CREATE TRIGGER cheaper AFTER INSERT ON orders BEGIN UPDATE orders SET price = 0; END")
+    refused(tmp_path, "holds triggers or views, which no file of headgate does")
+
+
+def test_a_ledger_that_others_may_read_becomes_its_owners_alone(tmp_path):
+    played(tmp_path, 3)
+    (tmp_path / LEDGER).chmod(0o644)
+    books(tmp_path).close()
+    assert (tmp_path / LEDGER).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_copy_from_before_the_last_round_was_settled_is_old_too(tmp_path):
+    with books(tmp_path / "accounts") as own:
+        own.begin(3.0)
+        own.backup(tmp_path / "old")
+        own.settle()
+    for path in (tmp_path / "accounts").glob(f"{LEDGER}*"):
+        path.unlink()
+    (tmp_path / "old").rename(tmp_path / "accounts" / LEDGER)
+    refused(tmp_path / "accounts", f"is an old copy: it knows 0 rounds settled, {ANCHOR} tells of 1")
+
+
+def test_an_anchor_of_which_a_digit_changed_says_nothing(tmp_path):
+    played(tmp_path, 3)
+    content = (tmp_path / ANCHOR).read_text()
+    (tmp_path / ANCHOR).write_text(content.replace('"begun": 3', '"begun": 7'))
+    assert Anchor.of(tmp_path) is None
+    books(tmp_path).close()
+
+
+def test_a_backup_on_a_full_disk_leaves_the_last_one(tmp_path, monkeypatch):
+    played(tmp_path / "accounts", 3)
+    file = tmp_path / "copy.sqlite"
+    file.write_text("the last one")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with books(tmp_path / "accounts") as own:
+        monkeypatch.setattr("os.fsync", full)
+        with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
+            own.backup(file)
+        monkeypatch.undo()
+        assert file.read_text() == "the last one"
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["accounts", "copy.sqlite"]
+        own.backup(file)
+    assert file.read_bytes()[18:20] == b"\1\1", "by SQLite's format: one that needs no log, also where nothing can be written"
+
+
+def test_no_text_of_an_export_is_a_formula(tmp_path):
+    with books(tmp_path, currency="=1+1") as own:
+        own.begin(3.0)
+        own.settle()
+        export(own.statement(), tmp_path / "orders.csv", "csv")
+    with (tmp_path / "orders.csv").open(newline="") as file:
+        assert {line["currency"] for line in csv.DictReader(file)} == {"'=1+1"}
+
+
+def test_what_a_killed_process_left_unfinished_is_removed(tmp_path):
+    played(tmp_path, 3)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    (tmp_path / ".orders.csv.12345678.partial").write_text("half")
+    (tmp_path / ".copy.12345678.partial").mkdir()
+    books(tmp_path).close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == before

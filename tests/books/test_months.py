@@ -139,3 +139,13 @@ def test_a_wrong_year_does_not_end_a_monthly_budget(tmp_path):
         own.begin(3.0, when="2026-12-01")
         own.settle()
         assert 50 < own.audit().spent <= 100
+
+
+def test_other_amendments_leave_the_limit_of_a_month_as_it_is(tmp_path):
+    with Books(tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()) as own:
+        own.amend(month=50.0)
+        own.amend(money=100.0)
+        for _ in range(5):
+            own.begin(1.0, when="2026-11-01")
+            own.settle()
+        assert own.audit().spent <= 50

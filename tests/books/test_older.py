@@ -11,7 +11,8 @@ import pytest
 
 from headgate.books.accounts import Standing
 from headgate.books.ledger_store import LEDGER
-from headgate.books.statement import opened, statement, void
+from headgate.books.statement import amend, opened, statement, void
+from headgate.control import Amendment
 from headgate.errors import DataError, LedgerError
 
 from .kept import books, rows
@@ -209,6 +210,7 @@ def test_a_copy_without_an_amendment_has_all_files_of_a_run(tmp_path):
     (folder / "parameters" / "model").write_bytes(b"model")
     (folder / "config.toml").write_text("[run]")
     (folder / "link").symlink_to("/etc/passwd")
+    (folder / ".model.12345678.partial").write_bytes(b"mod")
     found, after = void(folder, 1, "anna", "", tmp_path / "copy")
     assert (found.id, after.approved) == (1, Decimal("2000.0"))
     assert sorted(path.name for path in (tmp_path / "copy").iterdir()) == [
@@ -266,3 +268,54 @@ def test_a_copy_of_the_folder_one_stands_in_is_made_beside_it(tmp_path, headgate
     monkeypatch.chdir(folder)
     headgate("ledger", "void", ".", 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["accounts", "accounts-without-1"]
+
+
+def test_the_key_of_an_amendment_that_was_taken_out_is_not_used_again(tmp_path):
+    """Its row stays, so a repeat under this key is neither the same amendment nor a new one."""
+    with books(tmp_path / "accounts") as own:
+        own.amend(money=5.0, key="board 7")
+    copy = tmp_path / "copy"
+    void(tmp_path / "accounts", 1, "anna", "", copy)
+    with pytest.raises(LedgerError, match=r"key = board 7: is that of amendment 1 \(money 5, .*; give this one another key"):
+        amend(copy, Amendment(money=5.0), "ben", "", key="board 7")
+    assert amend(copy, Amendment(money=5.0), "ben", "", key="board 7, again").approved == 2005
+
+
+def test_exact_sums_are_written_from_the_first_round_that_this_version_settles(tmp_path):
+    spent = played(tmp_path)
+    made_older(tmp_path)
+    with opened(tmp_path) as store:
+        assert store.spent() is None
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle({0: 2})
+    with opened(tmp_path) as store:
+        assert store.spent() == statement(store).spent == spent + 6
+
+
+def test_a_refund_that_was_taken_out_counts_no_more(tmp_path):
+    with books(tmp_path / "accounts") as own:
+        own.begin(3.0)
+        own.settle()
+        own.adjust(1, 0, -4.5)
+        assert own.statement().spent == Decimal("76.5")
+    _, after = void(tmp_path / "accounts", 1, "anna", "", tmp_path / "copy")
+    assert after.spent == 81
+    with books(tmp_path / "copy") as own:
+        assert own.audit().spent == 81
+
+
+def test_accounts_that_go_on_while_they_are_copied_leave_a_copy_that_is_not_old(tmp_path, monkeypatch):
+    folder = tmp_path / "accounts"
+    with books(folder) as own:
+        own.amend(money=5.0)
+        own.begin(3.0)
+
+        def slow(*given, **named):
+            own.settle()
+            return shutil.copytree(*given, **named)
+
+        monkeypatch.setattr("headgate.books.statement.copytree", slow)
+        _, after = void(folder, 1, "anna", "", tmp_path / "copy")
+        assert after.rounds == 0
+    books(tmp_path / "copy").close()

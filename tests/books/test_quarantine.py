@@ -47,3 +47,28 @@ def test_a_number_of_offences_that_is_none_is_refused_and_leaves_nothing(tmp_pat
     with pytest.raises(SettingError, match=r"^Books: offences = "):
         books(tmp_path / "accounts", offences=offences)
     assert not (tmp_path / "accounts").exists()
+
+
+@pytest.mark.parametrize("open_", [False, True], ids=["between rounds", "in an open round"])
+def test_after_a_quarantine_was_lifted_offences_count_from_the_beginning(tmp_path, open_):
+    with books(tmp_path, offences=2) as own:
+        for _ in range(2):
+            own.begin(1.0)
+            own.settle({0: 0, 2: 0}, {1: "lies"})
+        if open_:
+            own.begin(1.0)
+        with opened(tmp_path, writes=True) as store:
+            assert store.lift(1)
+        for t in (1, 2):
+            own.begin(1.0)
+            own.settle({0: 0, 2: 0}, {1: "lies"})
+            assert own.quarantined == ({1} if t == 2 else set())
+
+
+@pytest.mark.parametrize("offences", [1, None])
+def test_keys_in_an_answer_that_is_refused_are_not_kept(tmp_path, offences):
+    with books(tmp_path, offences=offences) as own:
+        own.begin(3.0, present=[0])
+        own.settle({0: Delivery(2, ["a", "b"])}, {0: "lies"})
+        (line,) = own.audit().lines
+        assert (line.delivered, line.keys) == (2 if offences else 0, ())

@@ -5,17 +5,19 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from headgate import Books, System
+from headgate.books import accounts
 from headgate.books.ledger_store import LedgerStore
 from headgate.books.statement import amend, opened, statement
 from headgate.control import Amendment
 from headgate.control.policies import Constant, Headgate
+from headgate.control.policies.references import held
 from headgate.control.retention import Fifo
 from headgate.errors import HeadgateError, LedgerError, SettingError
 
@@ -210,6 +212,8 @@ def test_a_key_makes_a_repeat_harmless(tmp_path):
             own.adjust(1, 0, -5.5, key="invoice 1182")
         with pytest.raises(LedgerError, match="key = board 7: is that of amendment 2"):
             own.amend(money=501.0, key="board 7")
+        with pytest.raises(LedgerError, match="key = invoice 1182: is that of amendment 1"):
+            own.adjust(1, 1, -4.5, key="invoice 1182")
         assert own.audit().spent == 76.5
         assert own.system.money(2) == 2500.0
     for _ in range(2):
@@ -237,7 +241,7 @@ def test_a_statement_is_of_one_moment(tmp_path, monkeypatch):
         def slow(store):
             if store.path.parent == tmp_path and not settled:
                 settled.append(True)
-                own.settle({2: 0})
+                own.settle({2: 1})
             return usual(store)
 
         settled = []
@@ -336,3 +340,144 @@ def test_another_thread_is_told_so_and_may_close(tmp_path):
     with books(tmp_path) as again:
         again.begin(3.0)
         again.settle()
+
+
+@pytest.mark.parametrize("change", [{"leave": 1}, {"money": -1500.0}, {"join": 5}], ids=str)
+def test_an_amendment_of_an_open_round_waits_also_when_the_accounts_are_opened_again(tmp_path, change):
+    with books(tmp_path) as own:
+        orders = own.begin(3.0)
+        own.amend(**change)
+    with books(tmp_path) as again:
+        assert again.begin(9.0) == orders
+        again.settle()
+        again.begin(3.0)
+        again.settle()
+        assert len(again.audit().amendments) == 1
+
+
+def test_an_amendment_right_before_the_transaction_of_a_decision_is_in_it(tmp_path, monkeypatch):
+    """`begin` has read the amendments already, to check what it is given."""
+    usual = LedgerStore.transaction
+
+    def late(store):
+        monkeypatch.undo()
+        amend(tmp_path, Amendment(leave=1), "anna", "board")
+        return usual(store)
+
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        monkeypatch.setattr(LedgerStore, "transaction", late)
+        assert [each.client for each in own.begin(3.0)] == [0, 2]
+        own.settle()
+        own.begin(3.0)
+        own.settle()
+        own.audit()
+    books(tmp_path).close()
+
+
+def test_an_amendment_that_came_too_late_is_refused_and_not_applied_late(tmp_path):
+    """Only a process of an older version writes such a row. A replay would apply it before round 2."""
+    with books(tmp_path) as own:
+        for _ in range(2):
+            own.begin(3.0)
+            own.settle()
+        own._store._run(
+            "INSERT INTO amendments (round, made, by, why, change) VALUES (1, '2026-11-19', 'ben', '', '{\"money\": 5.0}')"
+        )
+        with pytest.raises(LedgerError, match=r"amendment 1 \(money 5, .*\) was written after round 1; open them again"):
+            own.begin(3.0)
+
+
+class OfFour(Headgate):
+    """A policy that can work with at most four clients."""
+
+    def retention(self, system):
+        if system.clients > 4:
+            raise SettingError("system.buffers: at most four clients")
+        return super().retention(system)
+
+
+@pytest.mark.parametrize("open_", [False, True], ids=["idle", "open"])
+def test_terms_under_which_the_policy_cannot_work_are_refused_before_they_are_written(tmp_path, open_):
+    """The first client may join, and the second may not: the amendment is tried with those that wait."""
+    with books(tmp_path, OfFour()) as own:
+        if open_:
+            own.begin(3.0)
+        own.amend(join=5)
+        before = rows(tmp_path)
+        with pytest.raises(SettingError, match=r"amend: .*system\.buffers: at most four clients"):
+            own.amend(join=5)
+        assert rows(tmp_path) == before
+    books(tmp_path, OfFour()).close()
+
+
+def test_an_audit_is_of_one_moment(tmp_path, monkeypatch):
+    """What another process amends while an audit runs is in all of it or in nothing of it."""
+    usual, audit = accounts.replay, accounts.Accounts.audit
+
+    def slow(store, controller):
+        monkeypatch.setattr(accounts, "replay", usual)
+        amend(tmp_path, Amendment(adjust=-5.0), "anna", "while it begins", (1, 0))
+        return usual(store, controller)
+
+    def then_amended(own):
+        audit(own)
+        amend(tmp_path, Amendment(adjust=-5.0), "anna", "before the statement", (1, 1))
+
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        monkeypatch.setattr(accounts, "replay", slow)
+        own._accounts.audit()
+        assert own.audit().spent == 76
+        monkeypatch.setattr(accounts.Accounts, "audit", then_amended)
+        assert own.audit().spent == 76
+        monkeypatch.undo()
+        assert own.audit().spent == 71
+
+
+def test_accounts_that_go_on_while_they_are_opened_are_read_as_of_one_moment(tmp_path, monkeypatch):
+    """Two processes where a file system has no locks: one settles while the other reads what it has done so far."""
+    usual = LedgerStore.rounds
+
+    def slow(store, *given, **named):
+        if store is not own._store and own._now is not None:
+            own.settle()
+        return usual(store, *given, **named)
+
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        monkeypatch.setattr(LedgerStore, "rounds", slow)
+        with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
+            assert accounts.Accounts(store, SYSTEM, held(Headgate())).t == 0
+        assert own.ledger.t == 1
+
+
+def test_what_a_forked_child_closes_stays_open_for_its_parent(tmp_path):
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        reads, writes = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                own._store.close()
+                said = str(own._store._db.execute("SELECT 1").fetchone())
+            except BaseException as error:
+                said = str(error)
+            os.write(writes, said.encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(reads, 1000).decode() == "(1,)", "SQLite's connections belong to the process that opened them"
+        own.settle()
+        own.audit()
+
+
+def test_terms_of_a_policy_that_does_not_keep_to_its_money_are_not_amended(tmp_path):
+    """Books limits every policy. A run on Flower may have one that spends what it wants."""
+    with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
+        accounts.Accounts(store, SYSTEM, Constant(rate=3.0, K=5))
+    before = rows(tmp_path)
+    with pytest.raises(SettingError, match="the policy does not keep to its money: terms can be amended with one that does"):
+        amend(tmp_path, Amendment(money=5.0), "anna", "")
+    assert rows(tmp_path) == before

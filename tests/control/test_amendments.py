@@ -1,5 +1,7 @@
 """Terms that change and clients that come and go: money, memory and supply are kept in any order of events."""
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -130,3 +132,23 @@ def test_a_supply_that_cannot_be_is_refused(supply, said):
     controller = two_clients()
     with pytest.raises(SettingError, match=said):
         controller.decide(controller.open(), 1.0, supply=supply)
+
+
+def test_the_samples_of_a_client_that_left_are_counted_no_more():
+    """Their uses are counted one by one: one in each round from the admission on."""
+    controller = Controller(System([10, 4], budget=10.0, horizon=100), Below(quantile=1.0, fill=0))
+    ledger, uses = controller.open(), [defaultdict(int), defaultdict(int)]
+
+    def in_memory(client):
+        held = range(ledger.dropped[0, client], ledger.admitted[0, client])
+        return sum(uses[client][sample] for sample in held)
+
+    for orders, after_it in goes_on(controller, [1.0, 3.0, 2.0, 1.0], ledger):
+        ledger = after_it
+        for own, first, last in zip(uses, orders.first[0], orders.last[0], strict=True):
+            for sample in range(first, last):
+                own[sample] += 1
+    assert ledger.uses_in_memory[0] == in_memory(0) + in_memory(1)
+    assert in_memory(0) > 0 < in_memory(1)
+    _, ledger = controller.amend(ledger, Amendment(leave=0))
+    assert ledger.uses_in_memory[0] == in_memory(1)

@@ -16,6 +16,7 @@ from headgate.books.statement import opened, statement
 from headgate.cli.flower import commands
 from headgate.control.policies import Headgate
 from headgate.errors import DataError, SettingError
+from headgate.nvflare.stored import read_model
 
 from .faked import SITES, SYSTEM, Client, Faked, Killed
 
@@ -243,6 +244,30 @@ def test_other_components_and_updates_in_place_do_not_see_such_a_model_either(tm
     controller.run()
     assert last_model(tmp_path)["w"].tolist() == [1, 1, 1]
     assert controller.fl_ctx.get_prop(AppConstants.GLOBAL_MODEL)[ModelLearnableKey.WEIGHTS]["w"].tolist() == [1, 1, 1]
+
+
+class DivergingAtOnce(Faked):
+    def aggregate(self, results):
+        found = super().aggregate(results)
+        found.params["w"] = found.params["w"] * np.nan
+        return found
+
+
+def test_a_round_whose_model_is_not_finite_still_tells_how_long_updates_are(tmp_path):
+    """The next update is measured by it, also after a kill."""
+    DivergingAtOnce(tmp_path, system={**SYSTEM, "horizon": 1}).run()
+    (path,) = (tmp_path / "server").glob("model-*.safetensors")
+    assert read_model(path).medians[0] == pytest.approx(np.sqrt(3))
+
+
+def test_where_all_clients_are_in_quarantine_no_round_goes_by(tmp_path, monkeypatch):
+    clients = {"site-2": Client(tmp_path / "site-2", filled(np.nan))}
+    controller = Faked(tmp_path, clients, offences=1)
+    monkeypatch.setattr("headgate.nvflare.controller.time.sleep", lambda seconds: controller.abort_signal.trigger(True))
+    controller.run()
+    assert clients["site-2"].rounds == [1]
+    with opened(tmp_path / "server") as store:
+        assert (store.settled, store.begun()) == (1, None)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")

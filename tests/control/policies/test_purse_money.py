@@ -66,6 +66,16 @@ def test_what_the_money_buys(price, spent, wanted, most, bought):
     assert affordable(view(price, spent), np.array([wanted]), np.array([most]))[0] == bought
 
 
+@pytest.mark.parametrize("prices", [[0.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
+def test_whoever_has_overspent_buys_nothing_not_even_for_nothing(prices):
+    """As after a cut below what is spent. At one price for all it is the same."""
+    bought, _ = affordable_by_client(
+        view([prices], 9.0), np.array([[3.0, 1.0, 7.0]]), np.zeros((1, 3)), np.array([3, 1, 7]), np.array([8.0])
+    )
+    assert not bought.any()
+    assert affordable(view(0.0, 9.0), np.array([5.0]), np.array([8.0]))[0] == 0
+
+
 def test_a_total_within_the_purse_is_left_as_it_is_and_a_larger_one_cut_to_what_can_be_paid():
     assert within_purse(view(1.0, 5490.0), np.array([9.25]))[0] == 9.25
     assert within_purse(view(1.0, 5490.0), np.array([12.5]))[0] == 10
