@@ -108,7 +108,7 @@ class Closings(NamedTuple):
         return sum(row.admitted or 0 for row in (*self.closed, *self.corrected))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The judgement of a client's answer, which is either accepted as a whole or rejected as a whole for a reason."""
 

@@ -26,7 +26,7 @@ from headgate.books.border import (
     signed,
 )
 from headgate.books.ledger_store import LEDGER, LedgerStore, moment
-from headgate.books.messages import LARGEST, Receipt
+from headgate.books.messages import LARGEST, Order, Receipt
 from headgate.books.statement import Statement, backup, statement
 from headgate.control.amendments import Amendment
 from headgate.control.checks import optional, whole_number
@@ -127,6 +127,7 @@ class Books:
             self._held.close()
             raise
         self._now: OpenRound | None = None
+        self._orders: dict[int, Order] = {}
 
     @property
     def ledger(self) -> Ledger:
@@ -199,12 +200,13 @@ class Books:
         begun = None if when is None else moment("begin: when", when)
         away = accounts.left | self.quarantined
         there = [client for client in listed if client not in away]
+        self._now, self._orders = None, {}
         self._now = now = accounts.begin(prices, there, supply, begun)
         left = accounts.left  # another process may have made one leave meanwhile
         return [self._purchase(now, client) for client in there if client not in left]
 
     def _purchase(self, now: OpenRound, client: int) -> Purchase:
-        order = self._accounts.order(now, client)
+        self._orders[client] = order = self._accounts.order(now, client)
         price = now.orders.price[0] if now.orders.price.ndim == 1 else now.orders.price[0, client]
         ordered = now.ordered(client)
         first = order.last - now.expected(client, ordered)
@@ -240,7 +242,7 @@ class Books:
         answers = {client: Answer(client) for client in rejected}
         try:
             for client in rejected:
-                self._check_client(now, client)
+                self._order(now, client)
             answers |= {client: self._judged(now, client, each) for client, each in given.items()}
         except LedgerError as error:
             raise LedgerError(f"{error}; nothing was settled") from None
@@ -277,24 +279,29 @@ class Books:
             raise SettingError(f"{call}: no round was begun")
         return self._now
 
-    def _check_client(self, now: OpenRound, client: int) -> None:
+    def _order(self, now: OpenRound, client: int) -> Order:
+        """Return the order to a client, also to one that does not take part; refuse a client that there is not."""
+        if client in self._orders:
+            return self._orders[client]
         if client in self._accounts.left or client >= self.system.clients:
             raise LedgerError(f"round {now.t}: client {client}: has left or is none")
+        return self._accounts.order(now, client)
 
     def _judged(self, now: OpenRound, client: int, report: Delivery) -> Answer:
-        self._check_client(now, client)
+        order = self._order(now, client)
         try:
-            return self._accounts.judge(now, self._accounts.order(now, client), self._receipt(now, client, report))
+            return self._accounts.judge(now, order, self._receipt(now, client, report))
         except DataError as error:
             raise LedgerError(f"round {now.t}: client {client}: {error}") from None
 
     def _receipt(self, now: OpenRound, client: int, report: Delivery) -> Receipt:
-        reported = {**report.earlier, now.t: report.admitted}
         if now.t in report.earlier:
             raise DataError(f"earlier has round {now.t}, which is this one")
+        reported = {**report.earlier, now.t: report.admitted}
+        rounds = sorted(reported)
         open_ = now.outstanding.get(client, {})
-        before = [t for t in reported if t not in open_ and t < now.t]
-        known = self._store.closed(client, before)  # repeated reports, as after a kill right after settling
+        closed = [t for t in report.earlier if t not in open_ and t < now.t]
+        known = self._store.closed(client, closed)  # repeated reports, as after a kill right after settling
         admitted = sum(reported.values()) - sum(row.admitted or 0 for row in known.values())
         held = now.expected(client, admitted) - report.erased
         if held < 0:
@@ -303,15 +310,18 @@ class Books:
             experiment=self._store.experiment,
             round=now.t,
             client=client,
-            rounds=tuple(sorted(reported)),
-            admitted=tuple(reported[t] for t in sorted(reported)),
+            rounds=tuple(rounds),
+            admitted=tuple([reported[t] for t in rounds]),
             position=now.known(client) + admitted,
             occupancy=held,
             n=held,
             trained=False,
             note="",
             withdrawn=report.erased,
-            **dict.fromkeys(("lost", "distinct", "uses", "squares"), 0),
+            lost=0,
+            distinct=0,
+            uses=0,
+            squares=0,
         )
 
     def amend(self, by: str | None = None, why: str = "", key: str | None = None, **changes: Any) -> None:

@@ -31,7 +31,7 @@ LISTED = 2**16
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Order:
     """The order of a round: admit until you have ever admitted `last` samples, then train. A repeat admits nothing twice."""
 
@@ -67,7 +67,7 @@ class Order:
             raise DataError(f"order.last = {self.last}: less than order.known = {self.known}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """A client's answer: what it did on this order and on the earlier ones that are still open."""
 

@@ -95,13 +95,14 @@ def whole_number(name: str, value: object, least: int = 0, most: int = int(NUMBE
     >>> whole_number("settle: reports[0]", np.int64(8))
     8
     """
-    wanted = f"a whole number from {least:,} to {most:,}"
+    if type(value) is int and least <= value <= most:
+        return value
     number = None
     if not isinstance(value, bool | np.bool_):
         with suppress(TypeError):  # it is no whole number
             number = operator.index(value)  # type: ignore[arg-type]
     if number is None or not least <= number <= most:
-        raise SettingError(f"{name} = {_quoted(value)}: must be {wanted}")
+        raise SettingError(f"{name} = {_quoted(value)}: must be a whole number from {least:,} to {most:,}")
     return number
 
 
