@@ -17,6 +17,8 @@ from headgate.reading import read_text
 from headgate.writing import NOFOLLOW
 
 ANCHOR = "ledger.last"
+NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+"""a pipe in place of the file is not waited for"""
 SIZE = 512
 """bytes of the file, always as many, so that it is written over in one piece"""
 
@@ -51,7 +53,7 @@ class Anchor(NamedTuple):
         content = json.dumps(self._asdict())
         line = f"{content}\n{_checksum(content)}\n".ljust(SIZE).encode()
         with suppress(OSError):
-            descriptor = os.open(folder / ANCHOR, os.O_WRONLY | os.O_CREAT | NOFOLLOW | os.O_NONBLOCK, 0o600)
+            descriptor = os.open(folder / ANCHOR, os.O_WRONLY | os.O_CREAT | NOFOLLOW | NONBLOCK, 0o600)
             try:
                 os.write(descriptor, line)
                 os.ftruncate(descriptor, SIZE)
