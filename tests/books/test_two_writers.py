@@ -481,3 +481,21 @@ def test_terms_of_a_policy_that_does_not_keep_to_its_money_are_not_amended(tmp_p
     with pytest.raises(SettingError, match="the policy does not keep to its money: terms can be amended with one that does"):
         amend(tmp_path, Amendment(money=5.0), "anna", "")
     assert rows(tmp_path) == before
+
+
+def test_a_client_that_joins_right_before_a_round_is_written_is_asked_in_it(tmp_path):
+    """Left out, `present` means all clients that there are when the round is written."""
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+
+        def joins(statement):
+            if statement.startswith("BEGIN IMMEDIATE"):
+                own._store._db.set_trace_callback(None)
+                amend(tmp_path, Amendment(join=5), "anna", "")
+
+        own._store._db.set_trace_callback(joins)
+        assert [each.client for each in own.begin(0.1)] == [0, 1, 2, 3]
+        own.settle()
+        assert own.audit().system.clients == 4
+        assert own.ledger.admitted[0, 3] == 5

@@ -269,8 +269,12 @@ class Accounts:
 
     # begin, judge and settle a round
 
-    def begin(self, price: Floats, present: Collection[int], supply: Supply = EVERYTHING, when: str | None = None) -> OpenRound:
+    def begin(
+        self, price: Floats, present: Collection[int] | None, supply: Supply = EVERYTHING, when: str | None = None
+    ) -> OpenRound:
         """Begin the next round and write its orders to the clients in `present`; after a crash, return the written round.
+
+        None: all clients that there are when the round is written, also those that another process made join meanwhile.
 
         Amendments are read, and the round decided and written, in one transaction: what another process amends is either
         in the decision or holds from the round after this one.
@@ -283,7 +287,7 @@ class Accounts:
                 if when is not None:
                     self._check_date(when)
                 self.clients = self.store.clients()  # another process may have lifted a quarantine
-                orders, month = self._decided_and_written(price, present, supply, when or now())
+                orders, month = self._decided_and_written(price, self.there(present), supply, when or now())
         elif begun.round != self.t + 1:
             raise LedgerError(f"round {begun.round}: was begun after round {self.t}; {self.store.path} is damaged")
         else:
@@ -307,6 +311,12 @@ class Accounts:
         orders = decided(self.controller, self.ledger, price, reserved, supply)
         self.store.begin(orders.t, price, reserved, list(self._rows(orders, present)), supply, when)
         return orders, month
+
+    def there(self, present: Collection[int] | None) -> list[int]:
+        """Return the clients in `present` (None: all) that have not left and are not in quarantine."""
+        away = self.left | {row.client for row in self.clients.values() if row.quarantined}
+        named = range(self.system.clients) if present is None else sorted(present)
+        return [client for client in named if client not in away]
 
     def _check_date(self, when: str) -> None:
         """Refuse a date far ahead: a month never goes back, so one wrong year would end a monthly budget for good."""

@@ -191,19 +191,16 @@ class Books:
             accounts.take_up()
         clients = self.system.clients
         prices = prices_for("begin: price", price, clients)
-        listed = range(clients) if present is None else clients_in("begin: present", present, clients)
+        named = None if present is None else clients_in("begin: present", present, clients)
         supply = Supply(
             most=counts_for("begin: most", most, clients),
             in_all=optional(whole_number, "begin: in_all", in_all, 0, SAMPLES * CLIENTS),
             lot=whole_number("begin: lot", lot, 1, SAMPLES),
         )
         begun = None if when is None else moment("begin: when", when)
-        away = accounts.left | self.quarantined
-        there = [client for client in listed if client not in away]
         self._now, self._orders = None, {}
-        self._now = now = accounts.begin(prices, there, supply, begun)
-        left = accounts.left  # another process may have made one leave meanwhile
-        return [self._purchase(now, client) for client in there if client not in left]
+        self._now = now = accounts.begin(prices, named, supply, begun)
+        return [self._purchase(now, client) for client in accounts.there(named)]
 
     def _purchase(self, now: OpenRound, client: int) -> Purchase:
         self._orders[client] = order = self._accounts.order(now, client)
