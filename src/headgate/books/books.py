@@ -1,5 +1,6 @@
 """Durable accounts for any training loop: purchases, deliveries and costs."""
 
+import gc
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -240,7 +241,8 @@ class Books:
         try:
             for client in rejected:
                 self._order(now, client)
-            answers |= {client: self._judged(now, client, each) for client, each in given.items()}
+            with _garbage_left_alone():
+                answers |= {client: self._judged(now, client, each) for client, each in given.items()}
         except LedgerError as error:
             raise LedgerError(f"{error}; nothing was settled") from None
         for client, why in rejected.items():
@@ -431,6 +433,19 @@ class Books:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+@contextmanager
+def _garbage_left_alone() -> Iterator[None]:
+    """Do not search for garbage meanwhile: among the answers of thousands of clients there is none, and it takes a third of
+    the time."""
+    searched = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searched:
+            gc.enable()
 
 
 @contextmanager
