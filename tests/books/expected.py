@@ -259,7 +259,7 @@ class Model:
         must(stated == wanted, f"{line}: must say {wanted}")
         must(all(type(value) is int for value in (line.asked, line.delivered)), f"{line}: not all counts are whole numbers")
         told = line.keys
-        if isinstance(told, str):  # keys with spaces cannot be told apart there
+        if isinstance(told, str):  # text does not say where a key with a space ends
             told = told.split() if not any(len(key.split()) != 1 for key in order.keys) else order.keys
         must(sorted(told) == sorted(order.keys), f"{line}: the keys were {order.keys}")
 

@@ -67,7 +67,7 @@ def tried(counts):
 
 
 def test_accounts_that_one_process_opens_twice_keep_their_log(tmp_path):
-    """SQLite's locks on a file are those of a process: whoever closes any other descriptor of it gives them all back. The next
+    """SQLite's locks on a file belong to a process: closing any other descriptor of the file releases all of them. The next
     process that looks then takes itself for the only one, and removes the log that the first one goes on writing."""
     system, second = System([4, 3, 5], budget=12.0, horizon=60), TheSecond.get()
     with Books(tmp_path, system, Headgate()) as own:

@@ -19,7 +19,7 @@ from headgate.control import Amendment
 from headgate.control.policies import Constant, Headgate
 from headgate.control.policies.references import held
 from headgate.control.retention import Fifo
-from headgate.errors import HeadgateError, LedgerError, SettingError
+from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
 
 from .kept import SYSTEM, books, rows
 
@@ -499,3 +499,40 @@ def test_a_client_that_joins_right_before_a_round_is_written_is_asked_in_it(tmp_
         own.settle()
         assert own.audit().system.clients == 4
         assert own.ledger.admitted[0, 3] == 5
+
+
+class OfThree(Headgate):
+    """A policy of one's own that knows three clients and fails in its own way for others."""
+
+    def retention(self, system):
+        return {3: super().retention(system)}[system.clients]
+
+
+def test_a_policy_that_fails_for_other_clients_can_be_opened_and_no_client_joins(tmp_path, headgate):
+    with books(tmp_path, OfThree()) as own:
+        own.begin(3.0)
+        own.settle()
+        before = rows(tmp_path)
+        with pytest.raises(SettingError, match=r"amend: join = 5: the policy .* cannot work with it: KeyError\(4\)"):
+            own.amend(join=5)
+        _, err = headgate("ledger", "amend", tmp_path, "--join", 5, code=2)
+        assert err.count("\n") == 1
+        assert rows(tmp_path) == before
+        own.begin(2.0)
+        own.settle()
+    with books(tmp_path, OfThree()) as again:
+        again.audit()
+
+
+def test_a_round_stays_open_where_its_repeat_fails(tmp_path, monkeypatch):
+    def fails(store):
+        raise DataError("the disk is gone")
+
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        monkeypatch.setattr(LedgerStore, "outstanding", fails)
+        with pytest.raises(DataError):
+            own.begin(3.0)
+        monkeypatch.undo()
+        own.settle()
+        assert own.audit().spent == 81

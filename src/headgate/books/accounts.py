@@ -36,6 +36,7 @@ from headgate.control.prices import PriceProcess
 from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, Report, System
 from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
+from headgate.escaping import one_line
 from headgate.experiment import Experiment
 from headgate.registry import SELECTION, Unnamed, table_of
 
@@ -218,8 +219,8 @@ class Accounts:
         for name, change in tries.items():
             try:
                 self._first.amend(self._first.open(), change)
-            except HeadgateError as error:
-                found[name] = str(error)
+            except Exception as error:  # a policy of one's own can fail in any way
+                found[name] = one_line(error) if isinstance(error, HeadgateError) else one_line(repr(error))
         return found
 
     @property

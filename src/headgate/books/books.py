@@ -175,7 +175,8 @@ class Books:
             Number of which every purchase is a multiple.
         when : str, date or datetime, optional
             ISO date of the round, as in 2026-11-18, or date and time; left out: now. A time without an offset is in UTC. It
-            determines the month of a monthly budget, which never goes back: an earlier date counts in the latest month.
+            determines the month of a monthly budget, which never goes back: an earlier date counts in the latest month. A
+            date more than a year after both the latest round and the clock is refused.
 
         Returns
         -------
@@ -199,8 +200,8 @@ class Books:
             lot=whole_number("begin: lot", lot, 1, SAMPLES),
         )
         begun = None if when is None else moment("begin: when", when)
-        self._now, self._orders = None, {}
-        self._now = now = accounts.begin(prices, named, supply, begun)
+        now = accounts.begin(prices, named, supply, begun)
+        self._now, self._orders = now, {}
         return [self._purchase(now, client) for client in accounts.there(named)]
 
     def _purchase(self, now: OpenRound, client: int) -> Purchase:
@@ -230,13 +231,12 @@ class Books:
             If a report is not what it must be, or contradicts the purchases. The round stays open, and nothing is written.
         """
         now = self._begun("settle")
-        if reports is None:
-            given = {row.client: Delivery(row.ordered) for row in self._store.orders(now.t)}
-        else:
-            given = reports_of("settle: reports", reports)
         rejected = reasons_of("settle: refused", refused)
         if reports is None:
-            given = {client: each for client, each in given.items() if client not in rejected}
+            orders = [row for row in self._store.orders(now.t) if row.client not in rejected]
+            given = {row.client: Delivery(row.ordered) for row in orders}
+        else:
+            given = reports_of("settle: reports", reports)
         answers = {client: Answer(client) for client in rejected}
         try:
             for client in rejected:

@@ -4,10 +4,10 @@ A count of numpy is a whole number like any other. Whatever passes here can be w
 """
 
 import getpass
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from headgate.limits import CLIENTS, NUMBER, ROUNDS, SAMPLES, TINY
 
 COUNT = SAMPLES
 """the most samples that one report may name"""
+T = TypeVar("T")
 
 
 class Delivery(NamedTuple):
@@ -48,60 +49,65 @@ def clients_in(name: str, value: object, clients: int) -> list[int]:
 
 def prices_for(name: str, value: object, clients: int) -> Floats:
     """Return the price of a sample, (1,), or that of each client, (M,)."""
-    if _is_one(value):
-        return np.array([_price(name, _item(value))])
-    listed = _listed(name, value, clients)
-    if len(listed) not in (1, clients):
-        raise SettingError(f"{name} = {shown(listed)}: must be one number, or one for each of {clients} clients")
-    return np.array([_price(f"{name}[{place}]", each) for place, each in enumerate(listed)])
+    prices = _one_or_each(name, value, clients, _price)
+    return np.array(prices if isinstance(prices, list) else [prices])
 
 
 def counts_for(name: str, value: object, clients: int) -> int | list[int] | None:
     """Return one count, or one for each client; None for none."""
     if value is None:
         return None
-    if _is_one(value):
-        return whole_number(name, value, 0, COUNT)
+    return _one_or_each(name, value, clients, _count)
+
+
+def _one_or_each(name: str, value: object, clients: int, check: Callable[[str, object], T]) -> T | list[T]:
+    """Return one checked value, or a list with one for each client."""
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes):
+        return check(name, value)
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return check(name, value.item())
     listed = _listed(name, value, clients)
     if len(listed) not in (1, clients):
         raise SettingError(f"{name} = {shown(listed)}: must be one number, or one for each of {clients} clients")
-    return [whole_number(f"{name}[{place}]", each, 0, COUNT) for place, each in enumerate(listed)]
+    return [check(f"{name}[{place}]", each) for place, each in enumerate(listed)]
 
 
 def reports_of(name: str, value: object) -> dict[int, Delivery]:
     """Return the report of each client, sorted by client."""
-    found = {}
-    for client, each in _pairs(name, value):
-        number = whole_number(f"{name}: client", client)
-        found[number] = delivery(f"{name}[{number}]", each)
-    return dict(sorted(found.items()))
+    return _by_client(name, value, delivery)
 
 
 def reasons_of(name: str, value: object) -> dict[int, str]:
     """Return the reason for each refused client, sorted by client."""
+    return _by_client(name, value, _line)
+
+
+def _by_client(name: str, value: object, check: Callable[[str, object], T]) -> dict[int, T]:
+    """Return a checked value for each client that a dict has, sorted by client."""
     found = {}
     for client, each in _pairs(name, value):
         number = whole_number(f"{name}: client", client)
-        found[number] = _line(f"{name}[{number}]", each)
+        found[number] = check(f"{name}[{number}]", each)
     return dict(sorted(found.items()))
 
 
 def delivery(name: str, value: object) -> Delivery:
     """Return a report; a plain number is a report of that many samples."""
     if not isinstance(value, Delivery):
-        return Delivery(whole_number(name, value, 0, COUNT))
-    admitted = whole_number(f"{name}.admitted", value.admitted, 0, COUNT)
-    earlier = {
-        whole_number(f"{name}.earlier: round", t, 1, ROUNDS): whole_number(f"{name}.earlier[{shown(t)}]", each, 0, COUNT)
-        for t, each in _pairs(f"{name}.earlier", value.earlier)
-    }
+        return Delivery(_count(name, value))
+    admitted = _count(f"{name}.admitted", value.admitted)
+    earlier = {}
+    for t, each in _pairs(f"{name}.earlier", value.earlier):
+        number = whole_number(f"{name}.earlier: round", t, 1, ROUNDS)
+        earlier[number] = _count(f"{name}.earlier[{number}]", each)
     keys = _keys(f"{name}.keys", value.keys, admitted)
-    return Delivery(admitted, keys, earlier, whole_number(f"{name}.erased", value.erased, 0, COUNT))
+    return Delivery(admitted, keys, earlier, _count(f"{name}.erased", value.erased))
 
 
 def _keys(name: str, value: object, admitted: int) -> tuple[str, ...]:
     """Return the keys of the samples of one report, of which no two are the same."""
-    found = tuple(text(f"{name}[{place}]", each, TEXT) for place, each in enumerate(_listed(name, value, admitted)))
+    listed = _listed(name, value, admitted)
+    found = tuple(text(f"{name}[{place}]", each, TEXT) for place, each in enumerate(listed))
     if found and len(found) != admitted:
         raise LedgerError(f"{name}: {len(found)} keys for {admitted} samples")
     seen = set[str]()
@@ -116,7 +122,8 @@ def _keys(name: str, value: object, admitted: int) -> tuple[str, ...]:
 
 def signed(name: str, by: object, why: object) -> tuple[str, str]:
     """Return who makes an amendment and why, in one line each; left out: the user of this process."""
-    return _line(f"{name}: by", getpass.getuser() if by is None else by), _line(f"{name}: why", why)
+    author = getpass.getuser() if by is None else by
+    return _line(f"{name}: by", author), _line(f"{name}: why", why)
 
 
 def name_of(name: str, key: object) -> str | None:
@@ -149,21 +156,15 @@ def _line(name: str, value: object) -> str:
     return one_line(value.encode("utf-8", "backslashreplace").decode("utf-8"), TEXT)
 
 
+def _count(name: str, value: object) -> int:
+    return whole_number(name, value, 0, COUNT)
+
+
 def _price(name: str, value: object) -> float:
     price = amount(name, value)
     if 0 < price < TINY:
         raise SettingError(f"{name} = {price:g}: must be 0, or at least {TINY:g}")
     return price
-
-
-def _is_one(value: object) -> bool:
-    """Whether a value is one value and no list of them."""
-    listed = isinstance(value, Iterable) and not isinstance(value, str | bytes)
-    return not listed or (isinstance(value, np.ndarray) and value.ndim == 0)
-
-
-def _item(value: Any) -> Any:
-    return value.item() if isinstance(value, np.ndarray) else value
 
 
 def _listed(name: str, value: object, most: int) -> list[Any]:

@@ -29,7 +29,7 @@ FOREIGN = ("SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FORMAT")
 REFUSED = ("SQLITE_CONSTRAINT", "SQLITE_MISMATCH")
 """SQLite's errors for a value that the rules of a table refuse"""
 BESIDE = ("", "-wal")
-"""ends of the names of the files that hold the content; SQLite makes all others anew"""
+"""ends of the names of the files that hold the content; SQLite recreates all others"""
 META = "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY NOT NULL, value ANY NOT NULL) STRICT"
 OLDEST = (3, 37)
 """the first version of SQLite with STRICT tables"""
@@ -54,7 +54,7 @@ class Durable:
     path : Path or str
         The file.
     writes : bool
-        True: the file is created if it does not exist, and tables of an older version are written anew as STRICT ones.
+        True: the file is created if it does not exist, and tables of an older version are rewritten as STRICT ones.
         False: the content is read into memory at once, and nothing is ever written, also where nothing can be written.
     """
 
@@ -62,7 +62,7 @@ class Durable:
     """statements that create the tables and indexes; they have no effect on those that exist"""
     format: str
     older: tuple[str, ...] = ()
-    """formats whose tables have the same rows, which are written anew when such a file is opened"""
+    """formats whose tables have the same rows, which are rewritten when such a file is opened"""
 
     def __init__(self, path: Path | str, writes: bool = True) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
@@ -255,7 +255,7 @@ class Durable:
         return [name for name, statement in wanted.items() if found.get(name) != statement]
 
     def _make_strict(self) -> None:
-        """Create all tables and indexes anew by the schema, with the rows that they have."""
+        """Recreate all tables and indexes by the schema, with the rows that they have."""
         kept: dict[str, tuple[list[str], list[Any]]] = {}
         for name in self._loose_tables():
             kind = self._rows("SELECT type FROM sqlite_master WHERE name = ?", (name,))

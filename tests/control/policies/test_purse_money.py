@@ -67,7 +67,7 @@ def test_what_the_money_buys(price, spent, wanted, most, bought):
 
 
 @pytest.mark.parametrize("prices", [[0.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
-def test_whoever_has_overspent_buys_nothing_not_even_for_nothing(prices):
+def test_after_overspending_nothing_is_bought_even_at_a_price_of_0(prices):
     """As after a cut below what is spent. At one price for all it is the same."""
     bought, _ = affordable_by_client(
         view([prices], 9.0), np.array([[3.0, 1.0, 7.0]]), np.zeros((1, 3)), np.array([3, 1, 7]), np.array([8.0])
