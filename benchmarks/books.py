@@ -21,10 +21,18 @@ from headgate.control.policies import Headgate
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clients", type=int, nargs="+", default=[10, 100, 1_000, 10_000])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--clients", type=int, nargs="+", default=[10, 100, 1_000, 10_000]
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", type=Path, help="where the accounts are written; default: the folder of temporary files")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where the accounts are written; default: the folder of temporary files",
+    )
     given = parser.parse_args()
     print(f"{'clients':>8} {'begin ms':>16} {'settle ms':>16} {'us a client':>12}")
     for clients in given.clients:

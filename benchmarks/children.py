@@ -47,9 +47,14 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         began = time.perf_counter()
-        while not self.stopped.wait(max(0.3, (time.perf_counter() - began) / 20)):  # to look takes time from the watched
+        while not self.stopped.wait(
+            max(0.3, (time.perf_counter() - began) / 20)
+        ):  # to look takes time from the watched
             self.family |= descendants(self.pid)
-            self.peak_mib = max(self.peak_mib, sum(held_mib(each.pid) for each in self.family if alive(each)))
+            self.peak_mib = max(
+                self.peak_mib,
+                sum(held_mib(each.pid) for each in self.family if alive(each)),
+            )
 
     def stop(self) -> None:
         self.stopped.set()
@@ -60,7 +65,13 @@ class Watch(threading.Thread):
 def run(command: Sequence[str], env: Mapping[str, str], timeout: float) -> Done:
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         began, start = time.time(), time.perf_counter()
-        child = subprocess.Popen(command, env={**os.environ, **env}, stdout=output, stderr=errors, start_new_session=True)
+        child = subprocess.Popen(
+            command,
+            env={**os.environ, **env},
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+        )
         watch, late = Watch(child.pid), threading.Timer(timeout, child.kill)
         try:
             watch.start()
@@ -74,7 +85,9 @@ def run(command: Sequence[str], env: Mapping[str, str], timeout: float) -> Done:
             child.wait()
         if code:
             errors.seek(0)
-            raise Failed(f"{' '.join(command)}: {code} after {seconds:.0f} s (at most {timeout:.0f})\n{errors.read()[-2000:]}")
+            raise Failed(
+                f"{' '.join(command)}: {code} after {seconds:.0f} s (at most {timeout:.0f})\n{errors.read()[-2000:]}"
+            )
         output.seek(0)
         return Done(began, seconds, watch.peak_mib, output.read())
 
@@ -86,7 +99,14 @@ def descendants(pid: int) -> set[Process]:
         if entry.name.isdecimal() and (told := stat(int(entry.name))):
             parents[Process(int(entry.name), told[19])] = int(told[1])
     found = {each for each in parents if each.pid == pid}
-    while more := {each for each, parent in parents.items() if parent in {one.pid for one in found}} - found:
+    while (
+        more := {
+            each
+            for each, parent in parents.items()
+            if parent in {one.pid for one in found}
+        }
+        - found
+    ):
         found |= more
     return found
 

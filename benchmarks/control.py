@@ -39,7 +39,9 @@ class Stopwatch:
             self.seconds += time.perf_counter() - start
 
 
-def timed(system: System, policy: AdmissionPolicy, runs: int, rounds: int) -> dict[str, list[float]]:
+def timed(
+    system: System, policy: AdmissionPolicy, runs: int, rounds: int
+) -> dict[str, list[float]]:
     """Seconds per round, split into parts."""
     watch = Stopwatch(apportion)
     setattr(controller, "apportion", watch)  # noqa: B010
@@ -63,22 +65,51 @@ def timed(system: System, policy: AdmissionPolicy, runs: int, rounds: int) -> di
 def entry(name: str, parts: dict[str, list[float]]) -> dict[str, Any]:
     """A policy, and what a round and its parts take."""
     whole = [sum(values) for values in zip(*parts.values(), strict=True)]
-    return way(name, whole, **{f"{part}_ms": rounded(1e3 * median(values)) for part, values in parts.items()})
+    return way(
+        name,
+        whole,
+        **{
+            f"{part}_ms": rounded(1e3 * median(values))
+            for part, values in parts.items()
+        },
+    )
 
 
 def show(title: str, entries: list[dict[str, Any]], more: str | None = None) -> None:
-    keys = [key for key in ("median_ms", "min_ms", "max_ms", *(f"{part}_ms" for part in PARTS), more) if key]
+    keys = [
+        key
+        for key in (
+            "median_ms",
+            "min_ms",
+            "max_ms",
+            *(f"{part}_ms" for part in PARTS),
+            more,
+        )
+        if key
+    ]
     print(f"\n{title}")
     print(" " * 32 + "".join(f"{key:>16}" for key in keys))
     for each in entries:
-        print(f"{each['way']:32}" + "".join(f"{each[key]:16.4g}" for key in keys), flush=True)
+        print(
+            f"{each['way']:32}" + "".join(f"{each[key]:16.4g}" for key in keys),
+            flush=True,
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=10_000)
-    parser.add_argument("--clients", type=int, nargs="*", default=[1_000, 10_000, 100_000, 1_000_000])
-    parser.add_argument("--out", type=Path, default=RESULTS / "control.json", help="where to leave the results as JSON")
+    parser.add_argument(
+        "--clients", type=int, nargs="*", default=[1_000, 10_000, 100_000, 1_000_000]
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=RESULTS / "control.json",
+        help="where to leave the results as JSON",
+    )
     given = parser.parse_args()
 
     mnist = load("mnist").system
@@ -103,23 +134,46 @@ def main() -> None:
         big = System(np.resize(mnist.buffer, clients), mnist.budget * clients / 10, 100)
         rich = System(big.buffer, 10.0 * big.memory, 100)
         for name, (own, policy) in {
-            "acdpp, burst buffer": (big, Acdpp(rate=float(clients), K=10, burst="buffer")),
-            "acdpp, capacity": (big, Acdpp(rate=float(clients), K=10, capacity="buffer")),
+            "acdpp, burst buffer": (
+                big,
+                Acdpp(rate=float(clients), K=10, burst="buffer"),
+            ),
+            "acdpp, capacity": (
+                big,
+                Acdpp(rate=float(clients), K=10, capacity="buffer"),
+            ),
             "constant": (big, Constant(rate=clients * 0.93, K=10)),
-            "headgate, two fifths of the places renewed": (rich, Headgate(turnover=0.4)),
+            "headgate, two fifths of the places renewed": (
+                rich,
+                Headgate(turnover=0.4),
+            ),
         }.items():
             say(f"{clients} clients: {name}")
-            last = {part: values[-10:] for part, values in timed(own, policy, 1, 25).items()}
+            last = {
+                part: values[-10:] for part, values in timed(own, policy, 1, 25).items()
+            }
             row = entry(f"{name}, {clients:,} clients", last)
-            large.append({**row, "ns_a_client": rounded(1e6 * row["median_ms"] / clients)})
+            large.append(
+                {**row, "ns_a_client": rounded(1e6 * row["median_ms"] / clients)}
+            )
     title_large = "control of a round, one run, after the buffers have filled"
     show(title_large, large, "ns_a_client")
     columns = [f"{part}_ms" for part in PARTS]
     cases = [
         {"name": "control/40", "title": title, "columns": columns, "ways": small},
-        {"name": "control/clients", "title": title_large, "columns": [*columns, "ns_a_client"], "ways": large},
+        {
+            "name": "control/clients",
+            "title": title_large,
+            "columns": [*columns, "ns_a_client"],
+            "ways": large,
+        },
     ]
-    write(given.out, "control", {"rounds": given.rounds, "peak_memory_mib": rounded(peak_memory_mib())}, cases)
+    write(
+        given.out,
+        "control",
+        {"rounds": given.rounds, "peak_memory_mib": rounded(peak_memory_mib())},
+        cases,
+    )
 
 
 if __name__ == "__main__":

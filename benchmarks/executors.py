@@ -21,7 +21,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from machine import RESULTS, bandwidth, gemm_peak, peak_memory_mib, ratios, rounded, say, seconds, target, way, write
+from machine import (
+    RESULTS,
+    bandwidth,
+    gemm_peak,
+    peak_memory_mib,
+    ratios,
+    rounded,
+    say,
+    seconds,
+    target,
+    way,
+    write,
+)
 
 CASES = ("logistic/1", "logistic/40", "decayed/10", "mlp/10", "lenet/1", "lenet/1@2")
 MODELS = {
@@ -59,7 +71,11 @@ def prepared(case: str, name: str) -> tuple[Any, Any, Any]:
     model, runs, _ = split(case)
     work = loops.make(model, runs)
     part = work.part(min(runs, SLOW.get(name, runs)))
-    own: dict[str, Any] = {"research style": loops.research_style, "lean loop": loops.lean_loop, "gram": loops.gram}
+    own: dict[str, Any] = {
+        "research style": loops.research_style,
+        "lean loop": loops.lean_loop,
+        "gram": loops.gram,
+    }
     make = own.get(name) or loops.executor(name)
     return work, part, make(part)
 
@@ -92,13 +108,19 @@ def measure(case: str, repeats: int) -> dict[str, Any]:
         flops = work.gram_flops() if name == "gram" else work.flops()
         entry["share_of_peak"] = rounded(1e3 * flops / entry["median_ms"] / peak)
         if work.flops(name) < work.flops():
-            entry["really_of_peak"] = rounded(1e3 * work.flops(name) / entry["median_ms"] / peak)
+            entry["really_of_peak"] = rounded(
+                1e3 * work.flops(name) / entry["median_ms"] / peak
+            )
         if name == "gram":
-            entry["share_of_floor"] = rounded(1e3 * (flops / peak + work.least_bytes() / speed) / entry["median_ms"])
+            entry["share_of_floor"] = rounded(
+                1e3 * (flops / peak + work.least_bytes() / speed) / entry["median_ms"]
+            )
         least = min(len(results[name]), len(judged))
         update = judged[:least] - work.theta[:least]
         if name != "reference":
-            entry["off"] = rounded(float((results[name][:least] - judged[:least]).norm() / update.norm()))
+            entry["off"] = rounded(
+                float((results[name][:least] - judged[:least]).norm() / update.norm())
+            )
         if part.runs < runs:
             entry["note"] = f"timed on {part.runs} runs and scaled up"
         ways.append(entry)
@@ -111,8 +133,17 @@ def measure(case: str, repeats: int) -> dict[str, Any]:
         "copy_gb_per_s": rounded(speed / 1e9),
     }
     title = f"{MODELS[model]}, {runs} run{'s together' if runs > 1 else ''}, {threads} thread{'s' if threads > 1 else ''}"
-    columns = ["ms_a_run", *(["really_of_peak"] if any("really_of_peak" in each for each in ways) else [])]
-    return {"name": case, "title": title, "settings": settings, "columns": columns, "ways": ways}
+    columns = [
+        "ms_a_run",
+        *(["really_of_peak"] if any("really_of_peak" in each for each in ways) else []),
+    ]
+    return {
+        "name": case,
+        "title": title,
+        "settings": settings,
+        "columns": columns,
+        "ways": ways,
+    }
 
 
 def memory(case: str, name: str) -> float:
@@ -132,9 +163,18 @@ def memory(case: str, name: str) -> float:
 def child(case: str, *words: str) -> Any:
     """What this script says about a case in a process of its own."""
     threads = str(split(case)[2])
-    limits = {f"{library}_NUM_THREADS": threads for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
+    limits = {
+        f"{library}_NUM_THREADS": threads
+        for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")
+    }
     command = [sys.executable, __file__, "--only", case, *words]
-    done = subprocess.run(command, env={**os.environ, **limits}, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        command,
+        env={**os.environ, **limits},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     return json.loads(done.stdout)
 
 
@@ -144,26 +184,53 @@ def table(case: dict[str, Any]) -> None:
         f"\n{case['title']}, {told['samples']} samples; "
         f"GEMM peak {told['peak_gflops']:.1f} GFLOP/s, copy {told['copy_gb_per_s']:.1f} GB/s"
     )
-    heads = ("ms a round", "least", "most", "ms a run", "x research", "x lean", "of peak", "of floor", "MiB", "off")
+    heads = (
+        "ms a round",
+        "least",
+        "most",
+        "ms a run",
+        "x research",
+        "x lean",
+        "of peak",
+        "of floor",
+        "MiB",
+        "off",
+    )
     print(" " * 18 + "".join(f"{head:>11}" for head in heads))
     for each in case["ways"]:
-        floor = f"{each['share_of_floor']:11.1%}" if "share_of_floor" in each else " " * 11
+        floor = (
+            f"{each['share_of_floor']:11.1%}" if "share_of_floor" in each else " " * 11
+        )
         print(
             f"{each['way'] + (' *' if 'note' in each else ''):18}"
-            + "".join(f"{each[key]:11.2f}" for key in ("median_ms", "min_ms", "max_ms", "ms_a_run"))
+            + "".join(
+                f"{each[key]:11.2f}"
+                for key in ("median_ms", "min_ms", "max_ms", "ms_a_run")
+            )
             + "".join(f"{each['ratio_to'][loop]:11.1f}" for loop in LOOPS)
             + f"{each['share_of_peak']:11.1%}{floor}{each['peak_memory_mib']:11.0f}{each.get('off', 0.0):11.1e}"
-            + (f"   really {each['really_of_peak']:.1%} of peak" if "really_of_peak" in each else "")
+            + (
+                f"   really {each['really_of_peak']:.1%} of peak"
+                if "really_of_peak" in each
+                else ""
+            )
         )
-    for note in sorted({f"* {each['way']}: {each['note']}" for each in case["ways"] if "note" in each}):
+    for note in sorted(
+        {f"* {each['way']}: {each['note']}" for each in case["ways"] if "note" in each}
+    ):
         print(note)
 
 
 def targets(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the project asks of the CPU, for the cases that were measured."""
-    found = {(case["name"], each["way"]): each for case in cases for each in case["ways"]}
+    found = {
+        (case["name"], each["way"]): each for case in cases for each in case["ways"]
+    }
     rows = []
-    for case, runs, required, most in (("logistic/1", "1 run", 150, 0.7), ("logistic/40", "40 runs together", 300, 0.45)):
+    for case, runs, required, most in (
+        ("logistic/1", "1 run", 150, 0.7),
+        ("logistic/40", "40 runs together", 300, 0.45),
+    ):
         if gram := found.get((case, "gram")):
             text = f"logistic regression on one thread, {runs}: times as fast as the research-style loop"
             rows.append(target(text, required, gram["ratio_to"]["research style"]))
@@ -176,22 +243,46 @@ def targets(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if compiled := found.get((case, "compiled")):
             text = f"LeNet, {threads} each: times as fast as the research-style loop"
             rows.append(target(text, 12, compiled["ratio_to"]["research style"]))
-            rows.append(target(f"LeNet, {threads}: nominal share of the GEMM peak", 60, 100 * compiled["share_of_peak"], "%"))
+            rows.append(
+                target(
+                    f"LeNet, {threads}: nominal share of the GEMM peak",
+                    60,
+                    100 * compiled["share_of_peak"],
+                    "%",
+                )
+            )
     return rows
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="three repeats")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--case", nargs="*", default=list(CASES), help="model/runs or model/runs@threads")
-    parser.add_argument("--out", type=Path, help="where to leave the results as JSON; a quick run leaves none without it")
+    parser.add_argument(
+        "--case",
+        nargs="*",
+        default=list(CASES),
+        help="model/runs or model/runs@threads",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="where to leave the results as JSON; a quick run leaves none without it",
+    )
     parser.add_argument("--only", help=argparse.SUPPRESS)
     parser.add_argument("--memory", help=argparse.SUPPRESS)
     given = parser.parse_args()
     repeats = 3 if given.quick else given.repeats
     if given.only:
-        print(json.dumps(memory(given.only, given.memory) if given.memory else measure(given.only, repeats)))
+        print(
+            json.dumps(
+                memory(given.only, given.memory)
+                if given.memory
+                else measure(given.only, repeats)
+            )
+        )
         return
     print("off: distance from the reference (float64), relative to the update")
     cases = []

@@ -26,7 +26,11 @@ def experiment(clients: int, rounds: int, **more: Any) -> Any:
     from headgate.experiment import build
 
     recipe = {
-        "system": {"buffers": [20, 30, 50], "clients": clients, "budget": 10.0 * clients},
+        "system": {
+            "buffers": [20, 30, 50],
+            "clients": clients,
+            "budget": 10.0 * clients,
+        },
         "prices": {"kind": "uniform", "low": 1.0, "high": 10.0},
         "run": {"rounds": rounds, "seeds": 1, "policies": ["headgate"]},
         **more,
@@ -35,7 +39,10 @@ def experiment(clients: int, rounds: int, **more: Any) -> Any:
 
 
 def zeros() -> dict[str, Any]:
-    return {"weight": np.zeros((CLASSES, FEATURES), np.float32), "bias": np.zeros(CLASSES, np.float32)}
+    return {
+        "weight": np.zeros((CLASSES, FEATURES), np.float32),
+        "bias": np.zeros(CLASSES, np.float32),
+    }
 
 
 def grid_of(clients: int) -> Any:
@@ -43,7 +50,11 @@ def grid_of(clients: int) -> Any:
     from flwr.serverapp import Grid
     from flwr.supercore.task_identity import TaskIdentity
 
-    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1  # messages want to know who sends them
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = (
+        1,
+        1,
+        1,
+    )  # messages want to know who sends them
 
     class InProcess(Grid):
         def set_run(self, run: Any) -> None: ...

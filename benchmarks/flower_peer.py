@@ -26,12 +26,22 @@ os.environ |= {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "PYTHONPATH": os.pathsep.join([str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]),
+    "PYTHONPATH": os.pathsep.join(
+        [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
+    ),
 }
 
 import numpy as np
 import same_work
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
@@ -49,7 +59,9 @@ def worker(name: str) -> tuple[Any, ...]:
     torch.set_num_threads(1)
     pool = same_work.images()
     pixels, labels = torch.from_numpy(pool.pixels), torch.from_numpy(pool.labels)
-    model = loops.build_model(loops.MODEL.kinds[name](), same_work.SHAPE, same_work.CLASSES)
+    model = loops.build_model(
+        loops.MODEL.kinds[name](), same_work.SHAPE, same_work.CLASSES
+    )
     normalised = pixels.float().div_(255).sub_(same_work.MEAN).div_(same_work.STD)
     return model, normalised, loops.Images(pixels, labels), labels
 
@@ -64,14 +76,21 @@ def train(message: Message, context: Context) -> Message:
     config = message.content["config"]
     name, lean = str(config["model"]), config["style"] == "lean"
     model, normalised, one_by_one, labels = worker(name)
-    rows = same_work.rows(int(config["server-round"]), int(context.node_config["partition-id"]))
+    rows = same_work.rows(
+        int(config["server-round"]), int(context.node_config["partition-id"])
+    )
     if lean:
         own = torch.from_numpy(rows)
         batches: Any = [(normalised[own], labels[own])]
     else:
         model = copy.deepcopy(model)
-        batches = DataLoader(Subset(one_by_one, rows.tolist()), batch_size=len(rows), shuffle=True)
-    vector_to_parameters(torch.from_numpy(message.content["arrays"]["model"].numpy().copy()), model.parameters())
+        batches = DataLoader(
+            Subset(one_by_one, rows.tolist()), batch_size=len(rows), shuffle=True
+        )
+    vector_to_parameters(
+        torch.from_numpy(message.content["arrays"]["model"].numpy().copy()),
+        model.parameters(),
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=same_work.LR[name])
     for _ in range(same_work.STEPS):
         for x, y in batches:
@@ -79,7 +98,9 @@ def train(message: Message, context: Context) -> Message:
             cross_entropy(model(x), y).backward()
             optimizer.step()
     after = parameters_to_vector(model.parameters()).detach().numpy()
-    reply = RecordDict({"arrays": _model(after), "metrics": MetricRecord({"num-examples": len(rows)})})
+    reply = RecordDict(
+        {"arrays": _model(after), "metrics": MetricRecord({"num-examples": len(rows)})}
+    )
     return Message(content=reply, reply_to=message)
 
 
@@ -92,7 +113,12 @@ class Timed(FedAvg):
 
     def __init__(self) -> None:
         nodes = same_work.CLIENTS
-        super().__init__(fraction_evaluate=0.0, min_train_nodes=nodes, min_evaluate_nodes=0, min_available_nodes=nodes)
+        super().__init__(
+            fraction_evaluate=0.0,
+            min_train_nodes=nodes,
+            min_evaluate_nodes=0,
+            min_available_nodes=nodes,
+        )
         self.ends: list[float] = []
         self.first: Any = None
 
@@ -100,10 +126,14 @@ class Timed(FedAvg):
         replies = list(replies)
         failed = [reply for reply in replies if reply.has_error()]
         if failed or len(replies) < same_work.CLIENTS:
-            raise RuntimeError(f"round {server_round}: {len(replies)} replies, {len(failed)} of them errors")
+            raise RuntimeError(
+                f"round {server_round}: {len(replies)} replies, {len(failed)} of them errors"
+            )
         result = super().aggregate_train(server_round, replies)
         self.ends.append(time.time())
-        self.first = self.first if self.first is not None else result[0]["model"].numpy()
+        self.first = (
+            self.first if self.first is not None else result[0]["model"].numpy()
+        )
         return result
 
 
@@ -123,7 +153,13 @@ def main(name: str, rounds: int, result: str, style: str) -> None:
             train_config=ConfigRecord({"model": name, "style": style}),
         )
         final_model = final.arrays["model"].numpy()
-        np.savez(result, model=final_model, first=strategy.first, began=began, ends=strategy.ends)
+        np.savez(
+            result,
+            model=final_model,
+            first=strategy.first,
+            began=began,
+            ends=strategy.ends,
+        )
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is a slower way to start it
@@ -136,4 +172,9 @@ def main(name: str, rounds: int, result: str, style: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4] if len(sys.argv) > 4 else "lean")
+    main(
+        sys.argv[1],
+        int(sys.argv[2]),
+        sys.argv[3],
+        sys.argv[4] if len(sys.argv) > 4 else "lean",
+    )

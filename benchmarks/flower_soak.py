@@ -19,7 +19,16 @@ from typing import Any
 
 import numpy as np
 from flower_grid import FIRST_NODE, experiment, grid_of, quiet_flower, zeros
-from machine import RESULTS, peak_memory_mib, resident_mib, rounded, say, target, way, write
+from machine import (
+    RESULTS,
+    peak_memory_mib,
+    resident_mib,
+    rounded,
+    say,
+    target,
+    way,
+    write,
+)
 
 COHORT = 500
 LOST, SILENT, LYING = 0.01, 0.02, 0.002
@@ -29,7 +38,9 @@ MOST_MIB = 32.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--clients", type=int, default=10_000)
     parser.add_argument("--minutes", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
@@ -38,7 +49,11 @@ def main() -> None:
     found = soak(given.clients, given.minutes, given.seed)
     minutes, held = np.arange(1, given.minutes + 1), np.array(found["mib"])
     settled = slice(given.minutes // 10, None)
-    slope = 60 * float(np.polyfit(minutes[settled], held[settled], 1)[0]) if given.minutes > 10 else 0.0
+    slope = (
+        60 * float(np.polyfit(minutes[settled], held[settled], 1)[0])
+        if given.minutes > 10
+        else 0.0
+    )
     one = way(
         f"{given.clients} clients",
         found["seconds"][1:],
@@ -51,13 +66,30 @@ def main() -> None:
     case = {
         "name": "flower_soak",
         "title": f"{given.minutes} minutes of {given.clients} clients, a round a minute",
-        "columns": ["mib_at_a_tenth", "mib_at_the_end", "mib_per_hour", *found["books"]],
+        "columns": [
+            "mib_at_a_tenth",
+            "mib_at_the_end",
+            "mib_per_hour",
+            *found["books"],
+        ],
         "ways": [one],
         "memory": {"minute": minutes.tolist(), "mib": [rounded(each) for each in held]},
     }
-    asked = target("memory gained in an hour of ten thousand clients", MOST_MIB, slope, unit="MiB", at_most=True)
+    asked = target(
+        "memory gained in an hour of ten thousand clients",
+        MOST_MIB,
+        slope,
+        unit="MiB",
+        at_most=True,
+    )
     shares = {"lost": LOST, "silent": SILENT, "lying": LYING, "cohort": COHORT}
-    write(given.out, "flower_soak", {"policy": "headgate", "seed": given.seed, **shares}, [case], [asked])
+    write(
+        given.out,
+        "flower_soak",
+        {"policy": "headgate", "seed": given.seed, **shares},
+        [case],
+        [asked],
+    )
 
 
 def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
@@ -76,18 +108,34 @@ def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
             Path(folder) / "run",
             discipline=Discipline(gather=0.0),
         )
-        strategy.start(grid, ArrayRecord({name: Array(array) for name, array in model.items()}))
+        strategy.start(
+            grid, ArrayRecord({name: Array(array) for name, array in model.items()})
+        )
         admitted = strategy.ledger.admitted[0].tolist()
         for one in strategy.store.clients().values():
-            if not one.quarantined and one.heard == minutes and admitted[one.client] != grid.position[one.client]:
-                sys.exit(f"client {one.client} has admitted {grid.position[one.client]} samples, paid {admitted[one.client]}")
-        blamed = {event.client for event in strategy.store.events() if event.kind in ("rejected", "quarantined")}
+            if (
+                not one.quarantined
+                and one.heard == minutes
+                and admitted[one.client] != grid.position[one.client]
+            ):
+                sys.exit(
+                    f"client {one.client} has admitted {grid.position[one.client]} samples, paid {admitted[one.client]}"
+                )
+        blamed = {
+            event.client
+            for event in strategy.store.events()
+            if event.kind in ("rejected", "quarantined")
+        }
         if blamed - grid.liars:
             sys.exit(f"honest clients were blamed: {sorted(blamed - grid.liars)[:5]}")
         books = {
             "samples_paid": sum(admitted),
-            "late_answers": sum(event.kind == "late" for event in strategy.store.events()),
-            "rejected_answers": sum(event.kind == "rejected" for event in strategy.store.events()),
+            "late_answers": sum(
+                event.kind == "late" for event in strategy.store.events()
+            ),
+            "rejected_answers": sum(
+                event.kind == "rejected" for event in strategy.store.events()
+            ),
         }
         strategy.close()
     return {"mib": grid.mib, "seconds": grid.seconds, "books": books}
@@ -95,9 +143,23 @@ def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
 
 def counting_grid(clients: int, minutes: int, seed: int, model: dict[str, Any]) -> Any:
     """A grid whose clients keep count, and some of which are out of reach or lie."""
-    from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+    from flwr.app import (
+        Array,
+        ArrayRecord,
+        ConfigRecord,
+        Message,
+        MetricRecord,
+        RecordDict,
+    )
 
-    from headgate.books.messages import RECORD, Identity, Order, Receipt, from_wire, to_wire
+    from headgate.books.messages import (
+        RECORD,
+        Identity,
+        Order,
+        Receipt,
+        from_wire,
+        to_wire,
+    )
 
     trained = {name: Array(array + np.float32(1e-3)) for name, array in model.items()}
 
@@ -121,26 +183,49 @@ def counting_grid(clients: int, minutes: int, seed: int, model: dict[str, Any]) 
             self.seconds.append(now - self.began)
             self.began = now
             if len(self.mib) % 10 == 0:
-                say(f"minute {len(self.mib)}: {self.mib[-1]:.1f} MiB, {self.seconds[-1]:.2f} s a round")
+                say(
+                    f"minute {len(self.mib)}: {self.mib[-1]:.1f} MiB, {self.seconds[-1]:.2f} s a round"
+                )
 
-        def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
+        def send_and_receive(
+            self, messages: Any, *, timeout: float | None = None
+        ) -> list[Message]:
             replies = []
             for message in messages:
                 if message.metadata.message_type != "train":
-                    content = RecordDict({RECORD: ConfigRecord(to_wire(Identity(message.metadata.dst_node_id - FIRST_NODE)))})
+                    content = RecordDict(
+                        {
+                            RECORD: ConfigRecord(
+                                to_wire(
+                                    Identity(message.metadata.dst_node_id - FIRST_NODE)
+                                )
+                            )
+                        }
+                    )
                     replies.append(Message(content, reply_to=message))
                 elif (chance := self.pick.random()) >= LOST:
-                    told = self.obey(from_wire(Order, dict(message.content.config_records[RECORD])))
+                    told = self.obey(
+                        from_wire(Order, dict(message.content.config_records[RECORD]))
+                    )
                     if chance >= LOST + SILENT:
-                        replies.append(Message(self.reply(told, chance < LOST + SILENT + LYING), reply_to=message))
+                        replies.append(
+                            Message(
+                                self.reply(told, chance < LOST + SILENT + LYING),
+                                reply_to=message,
+                            )
+                        )
             return replies
 
         def obey(self, order: Order) -> Receipt:
             m = order.client
             admitted = max(order.last - self.position[m], 0)
-            self.unheard[m] = [one for one in self.unheard[m] if one[0] > order.acknowledged] + [(order.round, admitted)]
+            self.unheard[m] = [
+                one for one in self.unheard[m] if one[0] > order.acknowledged
+            ] + [(order.round, admitted)]
             self.position[m] += admitted
-            self.first[m] = max(self.first[m], order.kept_from, self.position[m] - order.limit)
+            self.first[m] = max(
+                self.first[m], order.kept_from, self.position[m] - order.limit
+            )
             held = self.position[m] - self.first[m]
             rounds, counts = zip(*self.unheard[m], strict=True)
             trains = order.train and held > 0
@@ -157,7 +242,10 @@ def counting_grid(clients: int, minutes: int, seed: int, model: dict[str, Any]) 
                 wire["position"] += 1
             content = RecordDict({RECORD: ConfigRecord(wire)})
             if told.trained:
-                content["arrays"], content["metrics"] = ArrayRecord(dict(trained)), MetricRecord({"train_loss": 1.0})
+                content["arrays"], content["metrics"] = (
+                    ArrayRecord(dict(trained)),
+                    MetricRecord({"train_loss": 1.0}),
+                )
             return content
 
     return Counting()

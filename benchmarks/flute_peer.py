@@ -34,9 +34,13 @@ def mnist() -> Dataset:
         rng = np.random.default_rng(0)
         arrays = {}
         for split, count in (("train", 60_000), ("test", 10_000)):
-            arrays[f"{split}_images"] = rng.integers(0, 256, (count, 1, 28, 28), dtype=np.uint8)
+            arrays[f"{split}_images"] = rng.integers(
+                0, 256, (count, 1, 28, 28), dtype=np.uint8
+            )
             arrays[f"{split}_labels"] = rng.integers(0, 10, count)
-        return Dataset("made up", **arrays, classes=tuple("0123456789"), mean=(0.0,), std=(1.0,))
+        return Dataset(
+            "made up", **arrays, classes=tuple("0123456789"), mean=(0.0,), std=(1.0,)
+        )
 
 
 def users(labels: np.ndarray) -> list[np.ndarray]:
@@ -48,9 +52,14 @@ def users(labels: np.ndarray) -> list[np.ndarray]:
     owned, taken = [], [0] * 10
     for user, size in enumerate(sizes):
         parts = []
-        for digit, count in ((user % 10, size // 2), ((user + 1) % 10, size - size // 2)):
+        for digit, count in (
+            (user % 10, size // 2),
+            ((user + 1) % 10, size - size // 2),
+        ):
             pool = by_digit[digit]
-            parts.append(np.take(pool, range(taken[digit], taken[digit] + count), mode="wrap"))
+            parts.append(
+                np.take(pool, range(taken[digit], taken[digit] + count), mode="wrap")
+            )
             taken[digit] += count
         owned.append(rng.permutation(np.concatenate(parts)))
     return owned
@@ -59,24 +68,44 @@ def users(labels: np.ndarray) -> list[np.ndarray]:
 def main(rounds: int) -> None:
     data = mnist()
     owned = users(data.train_labels)
-    images, labels = torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels)
+    images, labels = (
+        torch.from_numpy(data.train_images),
+        torch.from_numpy(data.train_labels),
+    )
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.Sigmoid())
     task = Task(model, data.shape, len(data.classes), (0.0,), (1.0,))
     executor = choose(task, TRAINING)
-    judge = Evaluator(task, torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels))
-    theta, samples, accuracy = nn.utils.parameters_to_vector(model.parameters()).detach()[None], 0, []
+    judge = Evaluator(
+        task, torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels)
+    )
+    theta, samples, accuracy = (
+        nn.utils.parameters_to_vector(model.parameters()).detach()[None],
+        0,
+        [],
+    )
     for t in range(1, rounds + 1):
         own = [owned[user] for user in draw_cohort(0, t, USERS, COHORT)]
         sizes = np.array([len(rows) for rows in own])
         rows = torch.from_numpy(np.concatenate(own))
-        packed = RaggedBatch(images[rows], labels[rows], np.concatenate([[0], np.cumsum(sizes)]))
+        packed = RaggedBatch(
+            images[rows], labels[rows], np.concatenate([[0], np.cumsum(sizes)])
+        )
         weights = torch.from_numpy(sizes / sizes.sum()).float()[None]
         theta, _ = executor.advance(theta, packed, weights, TRAINING, [0], t)
         samples += int(sizes.sum())
         if t % EVERY == 0:
             accuracy.append(float(judge(theta)[0][0]))
-    print(json.dumps({"data": data.name, "executor": executor.name, "samples_a_round": samples / rounds, "accuracy": accuracy}))
+    print(
+        json.dumps(
+            {
+                "data": data.name,
+                "executor": executor.name,
+                "samples_a_round": samples / rounds,
+                "accuracy": accuracy,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

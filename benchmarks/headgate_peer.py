@@ -24,7 +24,9 @@ def linear() -> tuple[Advance, Callable[[Any], Any]]:
     """How models are advanced, and how arrays are handed over."""
     from headgate.simulation.executors.gram import Gram, LinearTask, one_thread
 
-    gram = Gram(LinearTask(same_work.SHAPE, same_work.CLASSES, MEAN, STD, np.dtype(np.float32)))
+    gram = Gram(
+        LinearTask(same_work.SHAPE, same_work.CLASSES, MEAN, STD, np.dtype(np.float32))
+    )
     return one_thread()(gram.advance), np.asarray
 
 
@@ -57,8 +59,19 @@ def main(name: str, rounds: int, result: str, runs: int) -> None:
         theta, _ = advance(theta, packed, weights, training, range(runs), t)
         ends.append(time.time())
         first = theta if t == 1 else first
-    np.savez(result, model=np.asarray(theta[0]), first=np.asarray(first[0]), began=began, ends=ends)
+    np.savez(
+        result,
+        model=np.asarray(theta[0]),
+        first=np.asarray(first[0]),
+        began=began,
+        ends=ends,
+    )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else 1)
+    main(
+        sys.argv[1],
+        int(sys.argv[2]),
+        sys.argv[3],
+        int(sys.argv[4]) if len(sys.argv) > 4 else 1,
+    )

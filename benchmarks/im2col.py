@@ -26,7 +26,9 @@ def normalise(images: Array, scale: Array, shift: Array, pad: int, out: Array) -
         for y in range(height):
             for x in range(width):
                 for s in range(n):
-                    out[c, y + pad, x + pad, s] = np.float32(images[s, c, y, x]) * scale[c] + shift[c]
+                    out[c, y + pad, x + pad, s] = (
+                        np.float32(images[s, c, y, x]) * scale[c] + shift[c]
+                    )
 
 
 @_fast
@@ -36,11 +38,24 @@ def pool(x: Array, bias: Array, pad: int, out: Array, chosen: Array) -> None:
     for c in range(channels):
         for i in range(high):
             for j in range(wide):
-                a, b, d, e = x[c, 2 * i, 2 * j], x[c, 2 * i, 2 * j + 1], x[c, 2 * i + 1, 2 * j], x[c, 2 * i + 1, 2 * j + 1]
+                a, b, d, e = (
+                    x[c, 2 * i, 2 * j],
+                    x[c, 2 * i, 2 * j + 1],
+                    x[c, 2 * i + 1, 2 * j],
+                    x[c, 2 * i + 1, 2 * j + 1],
+                )
                 to, which = out[c, i + pad, j + pad], chosen[c, i, j]
                 for s in range(n):
                     best = max(max(a[s], b[s]), max(d[s], e[s]))
-                    which[s] = 0 if best == a[s] else 1 if best == b[s] else 2 if best == d[s] else 3
+                    which[s] = (
+                        0
+                        if best == a[s]
+                        else 1
+                        if best == b[s]
+                        else 2
+                        if best == d[s]
+                        else 3
+                    )
                     to[s] = max(best + bias[c], np.float32(0))
 
 
@@ -55,7 +70,9 @@ def unpool(slope: Array, value: Array, chosen: Array, pad: int, out: Array) -> N
                 for s in range(n):
                     if value[c, i + pad, j + pad, s] > 0:
                         p = np.int64(chosen[c, i, j, s])
-                        out[c, 2 * i + p // 2, 2 * j + p % 2, s] = slope[c, i + pad, j + pad, s]
+                        out[c, 2 * i + p // 2, 2 * j + p % 2, s] = slope[
+                            c, i + pad, j + pad, s
+                        ]
 
 
 @_fast
@@ -78,14 +95,23 @@ def cross_entropy(logits: Array, labels: Array, slope: Array) -> float:
 class Convolution:
     """With a max-pool of 2 x 2 and a ReLU."""
 
-    def __init__(self, layer: nn.Conv2d, shape: tuple[int, int, int], pad: int, n: int) -> None:
-        (channels, height, width), self.k, self.n, self.pad = shape, layer.kernel_size[0], n, pad
+    def __init__(
+        self, layer: nn.Conv2d, shape: tuple[int, int, int], pad: int, n: int
+    ) -> None:
+        (channels, height, width), self.k, self.n, self.pad = (
+            shape,
+            layer.kernel_size[0],
+            n,
+            pad,
+        )
         frame, outputs = layer.padding[0], layer.out_channels
         wide = width + 2 * frame
         high = height + 2 * frame - self.k + 1
         self.x = np.zeros((channels, height + 2 * frame, wide, n), np.float32)
         self.made, self.slope = np.zeros((2, outputs, high, wide, n), np.float32)
-        self.length = high * wide * n - (self.k - 1) * n  # behind the last pixel there is nothing
+        self.length = (
+            high * wide * n - (self.k - 1) * n
+        )  # behind the last pixel there is nothing
         self.columns = np.zeros((channels * self.k**2, self.length), np.float32)
         self.shape = outputs, high // 2, (wide - self.k + 1) // 2
         self.chosen = np.zeros((*self.shape, n), np.uint8)
@@ -94,7 +120,9 @@ class Convolution:
         """Slices of framed images, one for each input channel and each pixel of the kernel."""
         flat, wide = array.reshape(len(array), -1), array.shape[2] * self.n
         starts = [i * wide + j * self.n for i in range(self.k) for j in range(self.k)]
-        return [flat[c, at : at + self.length] for c in range(len(flat)) for at in starts]
+        return [
+            flat[c, at : at + self.length] for c in range(len(flat)) for at in starts
+        ]
 
     def forward(self, weight: Array, bias: Array, after: Array, fresh: bool) -> None:
         if fresh:  # of the images themselves they stay what they are from step to step
@@ -104,7 +132,14 @@ class Convolution:
         np.matmul(weight.reshape(len(weight), -1), self.columns, flat)
         pool(self.made, bias, self.pad, after, self.chosen)
 
-    def backward(self, weight: Array, slopes: tuple[Array, Array], value: Array, slope: Array, wanted: bool) -> Array:
+    def backward(
+        self,
+        weight: Array,
+        slopes: tuple[Array, Array],
+        value: Array,
+        slope: Array,
+        wanted: bool,
+    ) -> Array:
         unpool(slope, value, self.chosen, self.pad, self.slope)
         flat = self.slope.reshape(len(weight), -1)[:, : self.length]
         np.matmul(flat, self.columns.T, slopes[0].reshape(len(weight), -1))
@@ -112,7 +147,9 @@ class Convolution:
         if not wanted:
             return None
         before = np.zeros_like(self.x)
-        for row, part in zip(weight.reshape(len(weight), -1).T @ flat, self.shifts(before), strict=True):
+        for row, part in zip(
+            weight.reshape(len(weight), -1).T @ flat, self.shifts(before), strict=True
+        ):
             part += row
         return before
 
@@ -129,18 +166,30 @@ class Im2col:
         """Weights and biases, as torch has them."""
         flat = self.task.flat
         parts = zip(flat.starts, flat.sizes, flat.shapes.values(), strict=False)
-        return [vector[start : start + size].reshape(shape) for start, size, shape in parts]
+        return [
+            vector[start : start + size].reshape(shape) for start, size, shape in parts
+        ]
 
     def layers(self, n: int) -> tuple[list[Convolution], list[Array]]:
         """Convolutions for n samples, and what goes into each of them and out of the last."""
         shape, made = self.task.shape, list[Convolution]()
         for i, layer in enumerate(self.convolutions):
-            pad = self.convolutions[i + 1].padding[0] if i + 1 < len(self.convolutions) else 0
+            pad = (
+                self.convolutions[i + 1].padding[0]
+                if i + 1 < len(self.convolutions)
+                else 0
+            )
             made.append(Convolution(layer, shape, pad, n))
             shape = made[-1].shape
         return made, [*(each.x for each in made), np.zeros((*shape, n), np.float32)]
 
-    def forward(self, layers: list[Convolution], places: list[Array], theta: list[Array], fresh: bool) -> list[Array]:
+    def forward(
+        self,
+        layers: list[Convolution],
+        places: list[Array],
+        theta: list[Array],
+        fresh: bool,
+    ) -> list[Array]:
         """What goes into the linear layers, (features, n), and the logits."""
         for i, layer in enumerate(layers):
             layer.forward(theta[2 * i], theta[2 * i + 1], places[i + 1], fresh or i > 0)
@@ -156,7 +205,9 @@ class Im2col:
         vector, down = start.copy(), np.empty_like(start)
         theta, slopes = self.views(vector), self.views(down)
         layers, places = self.layers(len(labels))
-        normalise(images, self.scale, self.shift, self.convolutions[0].padding[0], places[0])
+        normalise(
+            images, self.scale, self.shift, self.convolutions[0].padding[0], places[0]
+        )
         for step in range(training.steps):
             values = self.forward(layers, places, theta, step == 0)
             slope = np.empty_like(values[-1])
@@ -171,17 +222,30 @@ class Im2col:
             slope = slope.reshape(places[-1].shape)
             for i in range(len(layers) - 1, -1, -1):
                 own = slopes[2 * i], slopes[2 * i + 1]
-                slope = layers[i].backward(theta[2 * i], own, places[i + 1], slope, i > 0)
+                slope = layers[i].backward(
+                    theta[2 * i], own, places[i + 1], slope, i > 0
+                )
             vector -= training.lr * down
         return vector
 
     def round(self, theta: Array, batch: Any, weights: Array, training: Any) -> Array:
         """The models after a round."""
-        images, labels, offsets, after = batch.images.numpy(), batch.labels.numpy(), batch.offsets, theta.copy()
+        images, labels, offsets, after = (
+            batch.images.numpy(),
+            batch.labels.numpy(),
+            batch.offsets,
+            theta.copy(),
+        )
         for segment, share in enumerate(weights.reshape(-1).tolist()):
-            own, run = slice(offsets[segment], offsets[segment + 1]), segment // weights.shape[1]
+            own, run = (
+                slice(offsets[segment], offsets[segment + 1]),
+                segment // weights.shape[1],
+            )
             if own.stop > own.start:
-                after[run] += np.float32(share) * (self.train(theta[run], images[own], labels[own], training) - theta[run])
+                after[run] += np.float32(share) * (
+                    self.train(theta[run], images[own], labels[own], training)
+                    - theta[run]
+                )
         return after
 
     def logits(self, theta: Array, images: NDArray[np.uint8]) -> Array:
@@ -193,7 +257,11 @@ class Im2col:
             if len(some) != n:
                 n = len(some)
                 layers, places = self.layers(n)
-            normalise(some, self.scale, self.shift, self.convolutions[0].padding[0], places[0])
+            normalise(
+                some, self.scale, self.shift, self.convolutions[0].padding[0], places[0]
+            )
             for r, parameters in enumerate(models):
-                given[r, start : start + n] = self.forward(layers, places, parameters, r == 0)[-1].T
+                given[r, start : start + n] = self.forward(
+                    layers, places, parameters, r == 0
+                )[-1].T
         return given

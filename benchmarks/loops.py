@@ -55,22 +55,40 @@ class Work:
     def part(self, runs: int) -> "Work":
         """Only the first runs."""
         offsets = self.packed.offsets[: runs * CLIENTS + 1]
-        packed = RaggedBatch(self.packed.images[: offsets[-1]], self.packed.labels[: offsets[-1]], offsets)
-        return Work(self.name, self.task, self.theta[:runs], packed, self.weights[:runs])
+        packed = RaggedBatch(
+            self.packed.images[: offsets[-1]],
+            self.packed.labels[: offsets[-1]],
+            offsets,
+        )
+        return Work(
+            self.name, self.task, self.theta[:runs], packed, self.weights[:runs]
+        )
 
     @cached_property
-    def training(self) -> LocalTraining:  # made once: to check its numbers takes a third of a round of the fastest way
+    def training(
+        self,
+    ) -> (
+        LocalTraining
+    ):  # made once: to check its numbers takes a third of a round of the fastest way
         return replace(TRAINING, weight_decay=DECAY.get(self.name, 0.0))
 
     def flops(self, way: str = "") -> float:
         """Nominal, or what the way really does."""
-        return REAL_FLOPS.get((self.name, way), FLOPS[self.name]) * TRAINING.steps * float(self.packed.offsets[-1])
+        return (
+            REAL_FLOPS.get((self.name, way), FLOPS[self.name])
+            * TRAINING.steps
+            * float(self.packed.offsets[-1])
+        )
 
     def gram_flops(self) -> float:
         """Logits and update with all features, the Gram matrices, and steps in the space of samples."""
         sizes = np.diff(self.packed.offsets).astype(float)
         samples, squares, features = float(sizes.sum()), float((sizes**2).sum()), 784
-        return 4 * samples * features * CLASSES + 2 * features * squares + 2 * CLASSES * squares * (TRAINING.steps - 1)
+        return (
+            4 * samples * features * CLASSES
+            + 2 * features * squares
+            + 2 * CLASSES * squares * (TRAINING.steps - 1)
+        )
 
     def least_bytes(self) -> float:
         """What any way has to read and write: every image once, every model once in and once out."""
@@ -87,22 +105,30 @@ def ragged(rng: np.random.Generator) -> np.ndarray:
 
 def module(name: str) -> nn.Module:
     if name == "mlp":
-        return nn.Sequential(nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, CLASSES))
-    return build_model(MODEL.kinds["logistic" if name == "decayed" else name](), SHAPE, CLASSES)
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, CLASSES)
+        )
+    return build_model(
+        MODEL.kinds["logistic" if name == "decayed" else name](), SHAPE, CLASSES
+    )
 
 
 def begun(name: str, seed: int) -> Tensor:
     if name == "mlp":
         torch.manual_seed(seed)
         return nn.utils.parameters_to_vector(module(name).parameters()).detach()
-    return initial_parameters(MODEL.kinds["logistic" if name == "decayed" else name](), SHAPE, CLASSES, seed)
+    return initial_parameters(
+        MODEL.kinds["logistic" if name == "decayed" else name](), SHAPE, CLASSES, seed
+    )
 
 
 def make(name: str, runs: int) -> Work:
     rng = np.random.default_rng(runs)
     sizes = np.array([ragged(rng) for _ in range(runs)])
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    images = torch.from_numpy(rng.integers(0, 256, (int(offsets[-1]), *SHAPE), dtype=np.uint8))
+    images = torch.from_numpy(
+        rng.integers(0, 256, (int(offsets[-1]), *SHAPE), dtype=np.uint8)
+    )
     labels = torch.from_numpy(rng.integers(0, CLASSES, int(offsets[-1])))
     task = Task(module(name), SHAPE, CLASSES, (MEAN,), (STD,))
     theta = torch.stack([begun(name, seed) for seed in range(runs)])
@@ -128,11 +154,22 @@ class Images(Dataset[tuple[Tensor, int]]):
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         picture = Image.fromarray(self.images[index])
         pixels = torch.from_numpy(np.array(picture, np.uint8, copy=True))
-        pixels = pixels.view(picture.size[1], picture.size[0], 1).permute(2, 0, 1).contiguous().to(torch.float32).div(255)
-        mean, std = torch.as_tensor((MEAN,), dtype=torch.float32), torch.as_tensor((STD,), dtype=torch.float32)
+        pixels = (
+            pixels.view(picture.size[1], picture.size[0], 1)
+            .permute(2, 0, 1)
+            .contiguous()
+            .to(torch.float32)
+            .div(255)
+        )
+        mean, std = (
+            torch.as_tensor((MEAN,), dtype=torch.float32),
+            torch.as_tensor((STD,), dtype=torch.float32),
+        )
         if (std == 0).any():
             raise ValueError("std is zero")
-        return pixels.clone().sub_(mean.view(-1, 1, 1)).div_(std.view(-1, 1, 1)), int(self.labels[index])
+        return pixels.clone().sub_(mean.view(-1, 1, 1)).div_(std.view(-1, 1, 1)), int(
+            self.labels[index]
+        )
 
 
 def averaged(work: Work, train: Callable[[nn.Module, int, int], None]) -> Tensor:
@@ -142,7 +179,9 @@ def averaged(work: Work, train: Callable[[nn.Module, int, int], None]) -> Tensor
         server = copy.deepcopy(work.task.model)
         nn.utils.vector_to_parameters(work.theta[r].clone(), server.parameters())
         for m in range(CLIENTS):
-            first, last = (int(work.packed.offsets[r * CLIENTS + m + end]) for end in (0, 1))
+            first, last = (
+                int(work.packed.offsets[r * CLIENTS + m + end]) for end in (0, 1)
+            )
             if first == last:
                 continue
             model = copy.deepcopy(server)
@@ -153,14 +192,18 @@ def averaged(work: Work, train: Callable[[nn.Module, int, int], None]) -> Tensor
 
 
 def descent(work: Work, model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=TRAINING.lr, weight_decay=work.training.weight_decay)
+    return torch.optim.SGD(
+        model.parameters(), lr=TRAINING.lr, weight_decay=work.training.weight_decay
+    )
 
 
 def research_style(work: Work) -> Callable[[], Tensor]:
     images = Images(work.packed.images, work.packed.labels)
 
     def train(model: nn.Module, first: int, last: int) -> None:
-        loader = DataLoader(Subset(images, range(first, last)), batch_size=last - first, shuffle=True)
+        loader = DataLoader(
+            Subset(images, range(first, last)), batch_size=last - first, shuffle=True
+        )
         optimizer, criterion = descent(work, model), nn.CrossEntropyLoss()
         model.train()
         for _ in range(TRAINING.steps):
@@ -188,14 +231,22 @@ def lean_loop(work: Work) -> Callable[[], Tensor]:
 def gram(work: Work) -> Callable[[], NDArray[np.float32]]:
     """As in a run: on numpy's arrays, without torch."""
     ours = Gram(LinearTask(SHAPE, CLASSES, (MEAN,), (STD,), np.dtype(np.float32)))
-    packed = RaggedBatch(work.packed.images.numpy(), work.packed.labels.numpy(), work.packed.offsets)
+    packed = RaggedBatch(
+        work.packed.images.numpy(), work.packed.labels.numpy(), work.packed.offsets
+    )
     theta, weights = work.theta.numpy(), work.weights.numpy()
-    return one_thread()(lambda: ours.advance(theta, packed, weights, work.training, range(work.runs), 1)[0])
+    return one_thread()(
+        lambda: ours.advance(
+            theta, packed, weights, work.training, range(work.runs), 1
+        )[0]
+    )
 
 
 def executor(name: str) -> Callable[[Work], Callable[[], Tensor]]:
     def prepare(work: Work) -> Callable[[], Tensor]:
         ours = choose(work.task, work.training, name)
-        return lambda: ours.advance(work.theta, work.packed, work.weights, work.training, range(work.runs), 1)[0]
+        return lambda: ours.advance(
+            work.theta, work.packed, work.weights, work.training, range(work.runs), 1
+        )[0]
 
     return prepare

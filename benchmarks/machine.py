@@ -37,7 +37,9 @@ def facts(**more: Any) -> dict[str, Any]:
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "memory_gib": round(
+            os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1
+        ),
         "os": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": platform.python_version(),
         **{name: found for name, found in packages.items() if found},
@@ -55,10 +57,20 @@ def _version(package: str) -> str | None:
 def _cpu() -> str:
     """The name by which lscpu knows it: /proc/cpuinfo has none on ARM."""
     try:
-        told = subprocess.run(["lscpu"], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}).stdout
+        told = subprocess.run(
+            ["lscpu"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "LC_ALL": "C"},
+        ).stdout
     except (OSError, subprocess.CalledProcessError):
         return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in told.splitlines() if line.startswith("Model name:")]
+    names = [
+        line.partition(":")[2].strip()
+        for line in told.splitlines()
+        if line.startswith("Model name:")
+    ]
     return names[0] if names else platform.machine()
 
 
@@ -73,7 +85,9 @@ def commit() -> str:
 
 
 def _git(*args: str) -> str:
-    return subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", *args], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 # how fast
@@ -129,13 +143,23 @@ def say(text: str) -> None:
 def way(name: str, times: Sequence[float], **more: Any) -> dict[str, Any]:
     """A way to do it and its times, given in seconds."""
     spread = {"median_ms": median(times), "min_ms": min(times), "max_ms": max(times)}
-    return {"way": name, **{key: rounded(1e3 * value) for key, value in spread.items()}, **more}
+    return {
+        "way": name,
+        **{key: rounded(1e3 * value) for key, value in spread.items()},
+        **more,
+    }
 
 
-def ratios(ways: Sequence[Mapping[str, Any]], judged: Mapping[str, Any], against: Iterable[str]) -> dict[str, float]:
+def ratios(
+    ways: Sequence[Mapping[str, Any]], judged: Mapping[str, Any], against: Iterable[str]
+) -> dict[str, float]:
     """How many times as fast as each of the named ways."""
     middle = {each["way"]: each["median_ms"] for each in ways}
-    return {name: rounded(middle[name] / judged["median_ms"]) for name in against if name in middle}
+    return {
+        name: rounded(middle[name] / judged["median_ms"])
+        for name in against
+        if name in middle
+    }
 
 
 def rounded(value: float) -> float:
@@ -143,8 +167,16 @@ def rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def target(text: str, required: float, measured: float, unit: str = "x", at_most: bool = False) -> dict[str, Any]:
-    return {"target": text, "required": required, "measured": rounded(measured), "unit": unit, "at_most": at_most}
+def target(
+    text: str, required: float, measured: float, unit: str = "x", at_most: bool = False
+) -> dict[str, Any]:
+    return {
+        "target": text,
+        "required": required,
+        "measured": rounded(measured),
+        "unit": unit,
+        "at_most": at_most,
+    }
 
 
 def command(words: Sequence[str]) -> str:
@@ -153,7 +185,11 @@ def command(words: Sequence[str]) -> str:
     >>> command(["/home/me/benchmarks/gpu.py", "--quick", "--out", "/home/me/gpu.json"])
     'python benchmarks/gpu.py --quick'
     """
-    kept = [word for place, word in enumerate(words[1:]) if "--out" not in words[place : place + 2]]
+    kept = [
+        word
+        for place, word in enumerate(words[1:])
+        if "--out" not in words[place : place + 2]
+    ]
     return " ".join(["python", f"benchmarks/{Path(words[0]).name}", *kept])
 
 

@@ -44,11 +44,20 @@ class Way(NamedTuple):
 # one LeNet run on the CPU
 
 
-def by_executor(work: Any, name: str, images: Tensor, labels: Tensor, own: Any = None) -> Way:
+def by_executor(
+    work: Any, name: str, images: Tensor, labels: Tensor, own: Any = None
+) -> Way:
     executor = own or choose(work.task, work.training, name)
     judge = Evaluator(work.task, images, labels, executor)
     return Way(
-        lambda: executor.advance(work.theta, work.packed, work.weights, work.training, range(len(work.theta)), 1)[0],
+        lambda: executor.advance(
+            work.theta,
+            work.packed,
+            work.weights,
+            work.training,
+            range(len(work.theta)),
+            1,
+        )[0],
         lambda: judge(work.theta),
     )
 
@@ -59,13 +68,19 @@ def im2col(work: Any, images: Tensor, labels: Tensor) -> Way:
     from headgate.simulation.executors.gram import one_thread
 
     ours, theta, weights = Im2col(work.task), work.theta.numpy(), work.weights.numpy()
-    train = one_thread()(lambda: torch.from_numpy(ours.round(theta, work.packed, weights, work.training)))
+    train = one_thread()(
+        lambda: torch.from_numpy(ours.round(theta, work.packed, weights, work.training))
+    )
     return Way(train, one_thread()(lambda: ours.logits(theta, images.numpy())))
 
 
 def compiled_loop(work: Any, images: Tensor, labels: Tensor) -> Way:
     """Client by client: the loss is compiled once for any number of samples, and so is its gradient."""
-    model, flat, training = copy.deepcopy(work.task.model), work.task.flat, work.training
+    model, flat, training = (
+        copy.deepcopy(work.task.model),
+        work.task.flat,
+        work.training,
+    )
 
     def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         return cross_entropy(functional_call(model, parameters, (x,)), y)
@@ -73,11 +88,17 @@ def compiled_loop(work: Any, images: Tensor, labels: Tensor) -> Way:
     fast = torch.compile(loss, dynamic=True)
 
     def step(vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        parameters = {name: view.detach().requires_grad_() for name, view in flat.views(vector).items()}
+        parameters = {
+            name: view.detach().requires_grad_()
+            for name, view in flat.views(vector).items()
+        }
         change = torch.autograd.grad(fast(parameters, x, y), list(parameters.values()))
         return vector - training.lr * torch.cat([each.reshape(-1) for each in change])
 
-    answer = torch.compile(lambda vector, x: functional_call(model, flat.views(vector), (x,)), dynamic=False)
+    answer = torch.compile(
+        lambda vector, x: functional_call(model, flat.views(vector), (x,)),
+        dynamic=False,
+    )
     offsets, clients = work.packed.offsets.tolist(), work.weights.shape[1]
 
     def train() -> Tensor:
@@ -94,7 +115,12 @@ def compiled_loop(work: Any, images: Tensor, labels: Tensor) -> Way:
     def judge() -> list[Tensor]:
         with torch.no_grad():
             pieces = torch.split(images, 1_000)
-            return [torch.cat([answer(vector, work.task.normalised(some)) for some in pieces]) for vector in work.theta]
+            return [
+                torch.cat(
+                    [answer(vector, work.task.normalised(some)) for some in pieces]
+                )
+                for vector in work.theta
+            ]
 
     return Way(train, judge)
 
@@ -104,7 +130,9 @@ def cpu_cases(images: int) -> dict[str, dict[str, Callable[[], Way]]]:
 
     torch.set_num_threads(1)
     work, random = loops.make("lenet", 1), torch.Generator().manual_seed(0)
-    pictures = torch.randint(0, 256, (images, *loops.SHAPE), dtype=torch.uint8, generator=random)
+    pictures = torch.randint(
+        0, 256, (images, *loops.SHAPE), dtype=torch.uint8, generator=random
+    )
     given = pictures, torch.randint(0, loops.CLASSES, (images,), generator=random)
     return {
         "lenet": {
@@ -128,18 +156,32 @@ def compiled_vmap(work: Any, images: Tensor, labels: Tensor) -> Way:
     object.__setattr__(task, "bfloat16", False)
     ours = Batched(task)
 
-    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor, share: Tensor) -> Tensor:
+    def loss(
+        parameters: dict[str, Tensor], x: Tensor, y: Tensor, share: Tensor
+    ) -> Tensor:
         with torch.autocast("cuda", torch.bfloat16, enabled=coarse):
             logits = functional_call(ours.model, parameters, (x,))
         return (cross_entropy(logits.float(), y, reduction="none") * share).sum()
 
     ours.gradients = torch.compile(vmap(grad_and_value(loss)), dynamic=False)
-    return Way(by_executor(work, "batched", images, labels, ours).train, grouped_judge(work, images))
+    return Way(
+        by_executor(work, "batched", images, labels, ours).train,
+        grouped_judge(work, images),
+    )
 
 
-def grouped(module: nn.Module, parameters: dict[str, Tensor], x: Tensor, clients: int, prefix: str = "") -> Tensor:
+def grouped(
+    module: nn.Module,
+    parameters: dict[str, Tensor],
+    x: Tensor,
+    clients: int,
+    prefix: str = "",
+) -> Tensor:
     """A module for many clients: x is (n, clients·channels, H, W) and each parameter has clients in front."""
-    own = {name: parameters[prefix + name] for name, _ in module.named_parameters(recurse=False)}
+    own = {
+        name: parameters[prefix + name]
+        for name, _ in module.named_parameters(recurse=False)
+    }
     if isinstance(module, nn.Sequential):
         for name, part in module.named_children():
             x = grouped(part, parameters, x, clients, f"{prefix}{name}.")
@@ -148,15 +190,29 @@ def grouped(module: nn.Module, parameters: dict[str, Tensor], x: Tensor, clients
         return x + grouped(module.f, parameters, x, clients, f"{prefix}f.")
     if isinstance(module, nn.Conv2d):
         bias = own["bias"].flatten().to(x.dtype) if "bias" in own else None
-        return conv2d(x, own["weight"].flatten(0, 1).to(x.dtype), bias, padding=module.padding, groups=clients)
-    if isinstance(module, nn.GroupNorm):
-        return group_norm(x, clients * module.num_groups, own["weight"].flatten(), own["bias"].flatten(), module.eps).to(
-            x.dtype
+        return conv2d(
+            x,
+            own["weight"].flatten(0, 1).to(x.dtype),
+            bias,
+            padding=module.padding,
+            groups=clients,
         )
+    if isinstance(module, nn.GroupNorm):
+        return group_norm(
+            x,
+            clients * module.num_groups,
+            own["weight"].flatten(),
+            own["bias"].flatten(),
+            module.eps,
+        ).to(x.dtype)
     if isinstance(module, nn.Flatten):
         return x.reshape(len(x), clients, -1).transpose(0, 1)
     if isinstance(module, nn.Linear):
-        return torch.baddbmm(own["bias"][:, None].to(x.dtype), x, own["weight"].transpose(1, 2).to(x.dtype))
+        return torch.baddbmm(
+            own["bias"][:, None].to(x.dtype),
+            x,
+            own["weight"].transpose(1, 2).to(x.dtype),
+        )
     return module(x)
 
 
@@ -166,23 +222,35 @@ def grouped_convolutions(work: Any, images: Tensor, labels: Tensor) -> Way:
     clients, sizes = work.weights.shape[1], offsets[1:] - offsets[:-1]
     busy = sizes.nonzero()[0]
     most = int(sizes.max())
-    rows = torch.tensor([[offsets[m] + min(i, sizes[m] - 1) for m in busy] for i in range(most)], device=task.device)
-    share = torch.tensor([[(i < sizes[m]) / sizes[m] for m in busy] for i in range(most)], device=task.device).float()
+    rows = torch.tensor(
+        [[offsets[m] + min(i, sizes[m] - 1) for m in busy] for i in range(most)],
+        device=task.device,
+    )
+    share = torch.tensor(
+        [[(i < sizes[m]) / sizes[m] for m in busy] for i in range(most)],
+        device=task.device,
+    ).float()
     run = torch.as_tensor(busy // clients, device=task.device)
     names, many = list(task.flat.shapes), len(busy)
 
     def loss(parameters: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
         logits = grouped(task.model, dict(zip(names, parameters, strict=True)), x, many)
-        each = cross_entropy(logits.float().flatten(0, 1), y.T.flatten(), reduction="none")
+        each = cross_entropy(
+            logits.float().flatten(0, 1), y.T.flatten(), reduction="none"
+        )
         return (each.view(many, -1).T * share).sum()
 
     fast = torch.compile(loss, mode="reduce-overhead", dynamic=False)
 
     def train() -> Tensor:
-        pixels = task.normalised(work.packed.images[rows.flatten()]).view(most, -1, *task.shape[1:])
+        pixels = task.normalised(work.packed.images[rows.flatten()]).view(
+            most, -1, *task.shape[1:]
+        )
         x = pixels.to(task.arithmetic, memory_format=torch.channels_last)
         y, start = work.packed.labels[rows], work.theta[run]
-        local = [each.clone().requires_grad_() for each in task.flat.views(start).values()]
+        local = [
+            each.clone().requires_grad_() for each in task.flat.views(start).values()
+        ]
         for _ in range(training.steps):
             torch.compiler.cudagraph_mark_step_begin()
             change = torch.autograd.grad(fast(local, x, y), local)
@@ -195,12 +263,18 @@ def grouped_convolutions(work: Any, images: Tensor, labels: Tensor) -> Way:
     return Way(train, grouped_judge(work, images))
 
 
-def grouped_judge(work: Any, images: Tensor, together: int = 500) -> Callable[[], Tensor]:
+def grouped_judge(
+    work: Any, images: Tensor, together: int = 500
+) -> Callable[[], Tensor]:
     """All models as the groups of one net, on some images at a time, compiled and recorded."""
     task, runs = work.task, len(work.theta)
 
     def answer(parameters: dict[str, Tensor], pixels: Tensor) -> Tensor:
-        x = task.normalised(pixels).repeat(1, runs, 1, 1).to(task.arithmetic, memory_format=torch.channels_last)
+        x = (
+            task.normalised(pixels)
+            .repeat(1, runs, 1, 1)
+            .to(task.arithmetic, memory_format=torch.channels_last)
+        )
         return grouped(task.model, parameters, x, runs)
 
     fast = torch.compile(answer, mode="reduce-overhead", dynamic=False)
@@ -222,15 +296,22 @@ def cuda_cases(images: int) -> dict[str, dict[str, Callable[[], Way]]]:
 
     torch.backends.cudnn.allow_tf32 = False
     made = {}
-    for model, coarse, simple in (("resnet9", True, "streams"), ("lenet", False, "batched")):
+    for model, coarse, simple in (
+        ("resnet9", True, "streams"),
+        ("lenet", False, "batched"),
+    ):
         work = gpu.make(model, 10, bfloat16=coarse)
-        pictures = torch.randint(0, 256, (images, *gpu.SHAPES[model]), dtype=torch.uint8, device=gpu.DEVICE)
+        pictures = torch.randint(
+            0, 256, (images, *gpu.SHAPES[model]), dtype=torch.uint8, device=gpu.DEVICE
+        )
         given = pictures, torch.randint(0, gpu.CLASSES, (images,), device=gpu.DEVICE)
         made[model] = {
             "triton": partial(by_executor, work, "triton", *given),
             simple: partial(by_executor, work, simple, *given),
             "vmap, torch.compile, CUDA graphs": partial(compiled_vmap, work, *given),
-            "grouped convolutions, torch.compile, CUDA graphs": partial(grouped_convolutions, work, *given),
+            "grouped convolutions, torch.compile, CUDA graphs": partial(
+                grouped_convolutions, work, *given
+            ),
         }
     return made
 
@@ -238,9 +319,14 @@ def cuda_cases(images: int) -> dict[str, dict[str, Callable[[], Way]]]:
 # measuring
 
 
-def measure(name: str, make: Callable[[], Way], repeats: int, device: str) -> dict[str, Any]:
+def measure(
+    name: str, make: Callable[[], Way], repeats: int, device: str
+) -> dict[str, Any]:
     """The times of a way, or its error."""
-    began, wait = time.perf_counter(), torch.cuda.synchronize if device == "cuda" else lambda: None
+    began, wait = (
+        time.perf_counter(),
+        torch.cuda.synchronize if device == "cuda" else lambda: None,
+    )
     clock = time.perf_counter if device == "cuda" else time.process_time
 
     def timed(do: Callable[[], Any]) -> list[float]:
@@ -262,7 +348,10 @@ def measure(name: str, make: Callable[[], Way], repeats: int, device: str) -> di
         trained, judged = timed(way.train), timed(way.judge)
     except Exception as error:  # a compiler may fail in any way, and the others are still to be measured
         say(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
-        return {"way": name, "note": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+        return {
+            "way": name,
+            "note": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+        }
     whole = [one + other for one, other in zip(trained, judged, strict=True)]
     entry = {"way": name} | {
         key: rounded(1e3 * value)
@@ -279,7 +368,9 @@ def measure(name: str, make: Callable[[], Way], repeats: int, device: str) -> di
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--images", type=int, default=10_000)
@@ -288,7 +379,9 @@ def main() -> None:
     parser.add_argument("--commit", help="what was measured, on machines without git")
     given = parser.parse_args()
     cases = []
-    for case, ways in (cuda_cases if given.device == "cuda" else cpu_cases)(given.images).items():
+    for case, ways in (cuda_cases if given.device == "cuda" else cpu_cases)(
+        given.images
+    ).items():
         if given.case and case not in given.case:
             continue
         entries = list[dict[str, Any]]()
@@ -296,9 +389,19 @@ def main() -> None:
             entry = measure(name, make, given.repeats, given.device)
             entries.append(entry)
             if "median_ms" in entry and "median_ms" in entries[0]:
-                entry["ratio_to"] = {entries[0]["way"]: rounded(entries[0]["median_ms"] / entry["median_ms"])}
+                entry["ratio_to"] = {
+                    entries[0]["way"]: rounded(
+                        entries[0]["median_ms"] / entry["median_ms"]
+                    )
+                }
             print(f"{case}: {entry}", flush=True)
-        cases.append({"name": case, "columns": ["train_ms", "judge_ms", "cold_s"], "ways": entries})
+        cases.append(
+            {
+                "name": case,
+                "columns": ["train_ms", "judge_ms", "cold_s"],
+                "ways": entries,
+            }
+        )
     machine = {"gpu": torch.cuda.get_device_name()} if given.device == "cuda" else {}
     out = given.out or RESULTS / f"next_simpler_{given.device}.json"
     settings = {"repeats": given.repeats, "images": given.images}

@@ -40,7 +40,12 @@ class Playing:
     def __init__(self, folder: Path, rounds: int) -> None:
         run = {"rounds": rounds, "seeds": SEEDS, "policies": list(POLICIES)}
         made = build("soak", {"system": SYSTEM, "prices": PRICES, "run": run}, Path())
-        create(folder, made.tables(), {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "executor": "none"}, [])
+        create(
+            folder,
+            made.tables(),
+            {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "executor": "none"},
+            [],
+        )
         self.writer, self.rounds, self.t = RunWriter(folder), rounds, 0
         self.draws = np.random.default_rng(0)
 
@@ -48,17 +53,43 @@ class Playing:
         self.t += 1
         runs = [(policy, seed) for policy in POLICIES for seed in range(SEEDS)]
         drawn = self.draws.random((len(runs), 11))
-        names = ("test_accuracy", "test_loss", "train_loss", "n", "N", "n_eff", "admitted", "price", "spend", "debt", "bound")
+        names = (
+            "test_accuracy",
+            "test_loss",
+            "train_loss",
+            "n",
+            "N",
+            "n_eff",
+            "admitted",
+            "price",
+            "spend",
+            "debt",
+            "bound",
+        )
         rows = [
-            {"policy": policy, "seed": seed, "t": self.t, **dict(zip(names, own, strict=True)), "N": 10 * self.t}
+            {
+                "policy": policy,
+                "seed": seed,
+                "t": self.t,
+                **dict(zip(names, own, strict=True)),
+                "N": 10 * self.t,
+            }
             for (policy, seed), own in zip(runs, drawn.tolist(), strict=True)
         ]
         both = dict.fromkeys(("admitted", "held"), SYSTEM["buffers"])
-        held = [{"policy": policy, "seed": seed, "t": self.t, **both} for policy, seed in runs]
+        held = [
+            {"policy": policy, "seed": seed, "t": self.t, **both}
+            for policy, seed in runs
+        ]
         self.writer.append("metrics", rows)
         self.writer.append("clients", held)
         if self.t % 15 == 0 or self.t == self.rounds:  # as often as checkpoints
-            told = {"policies": list(POLICIES), "seeds": list(range(SEEDS)), "diverged": [], "elapsed_s": 2.0 * self.t}
+            told = {
+                "policies": list(POLICIES),
+                "seeds": list(range(SEEDS)),
+                "diverged": [],
+                "elapsed_s": 2.0 * self.t,
+            }
             self.writer.state("running", self.t, self.rounds, **told)
 
 
@@ -70,7 +101,12 @@ class Browser:
 
     def ask(self, path: str, body: Any = None) -> Any:
         headers = {} if body is None else {"Content-Type": "application/json"}
-        self._connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), headers)
+        self._connection.request(
+            "GET" if body is None else "POST",
+            path,
+            None if body is None else json.dumps(body),
+            headers,
+        )
         answer = self._connection.getresponse()
         content = answer.read()
         if answer.status != 200:
@@ -79,19 +115,29 @@ class Browser:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=1800)
     parser.add_argument("--out", type=Path, default=RESULTS / "page_soak.json")
     given = parser.parse_args()
     place = Path(tempfile.mkdtemp())
     process = None
     try:
-        runs = [Playing(place / f"run-{number:02d}", given.rounds) for number in range(RUNS)]
+        runs = [
+            Playing(place / f"run-{number:02d}", given.rounds) for number in range(RUNS)
+        ]
         process = subprocess.Popen(
-            [sys.executable, "-m", "headgate.cli", "serve", str(place), "--port", "0"], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "headgate.cli", "serve", str(place), "--port", "0"],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert process.stdout is not None
-        port = next(int(found.group(1)) for line in process.stdout if (found := re.search(r"127\.0\.0\.1:(\d+)/", line)))
+        port = next(
+            int(found.group(1))
+            for line in process.stdout
+            if (found := re.search(r"127\.0\.0\.1:(\d+)/", line))
+        )
         at, held, blocks = soak(process.pid, port, runs, given.rounds)
     finally:
         if process is not None:
@@ -101,9 +147,16 @@ def main() -> None:
     conclude(given, at, held, blocks)
 
 
-def soak(pid: int, port: int, runs: list[Playing], rounds: int) -> tuple[list[int], list[float], list[float]]:
+def soak(
+    pid: int, port: int, runs: list[Playing], rounds: int
+) -> tuple[list[int], list[float], list[float]]:
     browsers = [Browser(port) for _ in range(WATCHED + 1)]
-    every, at, held, blocks = max(1, rounds // 100), list[int](), list[float](), list[float]()
+    every, at, held, blocks = (
+        max(1, rounds // 100),
+        list[int](),
+        list[float](),
+        list[float](),
+    )
     began = time.perf_counter()
     for t in range(1, rounds + 1):
         for run in runs:
@@ -116,7 +169,14 @@ def soak(pid: int, port: int, runs: list[Playing], rounds: int) -> tuple[list[in
                 browser.ask(f"/api/runs/{name}")
         browsers[-1].ask("/api/runs")
         if t % 30 == 0:  # a minute
-            browsers[-1].ask("/api/plan", {"system": {**SYSTEM, "budget": 40.0 + t % 50}, "prices": PRICES, "rounds": 100})
+            browsers[-1].ask(
+                "/api/plan",
+                {
+                    "system": {**SYSTEM, "budget": 40.0 + t % 50},
+                    "prices": PRICES,
+                    "rounds": 100,
+                },
+            )
         if t % every == 0:
             at.append(t)
             held.append(resident_mib(pid))
@@ -124,11 +184,15 @@ def soak(pid: int, port: int, runs: list[Playing], rounds: int) -> tuple[list[in
             blocks.append((now - began) / every)
             began = now
             if len(at) % 10 == 0:
-                say(f"round {t}: {held[-1]:.1f} MiB, {1e3 * blocks[-1]:.0f} ms for a round of the hour")
+                say(
+                    f"round {t}: {held[-1]:.1f} MiB, {1e3 * blocks[-1]:.0f} ms for a round of the hour"
+                )
     return at, held, blocks
 
 
-def conclude(given: argparse.Namespace, at: list[int], held: list[float], blocks: list[float]) -> None:
+def conclude(
+    given: argparse.Namespace, at: list[int], held: list[float], blocks: list[float]
+) -> None:
     settled = slice(len(at) // 10, None)
     slope = float(np.polyfit(np.array(at[settled]) / given.rounds, held[settled], 1)[0])
     rows = given.rounds * len(POLICIES) * SEEDS
@@ -151,13 +215,28 @@ def conclude(given: argparse.Namespace, at: list[int], held: list[float], blocks
     case = {
         "name": "page-soak",
         "title": f"{given.rounds} rounds of {RUNS} runs with {WATCHED} watched, the list open and a slider dragged",
-        "columns": ["mib_at_a_tenth", "mib_at_the_end", "mib_over_the_hour", "mib_of_rows"],
+        "columns": [
+            "mib_at_a_tenth",
+            "mib_at_the_end",
+            "mib_over_the_hour",
+            "mib_of_rows",
+        ],
         "ways": [one],
         "memory": {"round": at, "mib": [rounded(each) for each in held]},
     }
-    asked = target("memory gained in an hour of live updates", MOST_MIB, slope, unit="MiB", at_most=True)
+    asked = target(
+        "memory gained in an hour of live updates",
+        MOST_MIB,
+        slope,
+        unit="MiB",
+        at_most=True,
+    )
     write(
-        given.out, "page_soak", {"rounds": given.rounds, "runs": RUNS, "rows_a_round": len(POLICIES) * SEEDS}, [case], [asked]
+        given.out,
+        "page_soak",
+        {"rounds": given.rounds, "runs": RUNS, "rows_a_round": len(POLICIES) * SEEDS},
+        [case],
+        [asked],
     )
 
 

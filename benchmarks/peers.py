@@ -30,13 +30,20 @@ CASES = ("flower/logistic", "flower/lenet", "pfl/1", "pfl/2", "flute")
 MODELS = {"logistic": "logistic regression", "lenet": "LeNet"}
 TOGETHER = {"logistic": 40, "lenet": 10}
 """runs that headgate does at once: the policies and seeds of a study"""
-REQUIRED = {("logistic", 1): (60, None), ("logistic", 40): (150, 150), ("lenet", 1): (20, 20), ("lenet", 10): (30, 20)}
+REQUIRED = {
+    ("logistic", 1): (60, None),
+    ("logistic", 40): (150, 150),
+    ("lenet", 1): (20, 20),
+    ("lenet", 10): (30, 20),
+}
 """times as fast as Flower, with its usual client and with a lean one; None: nothing is asked"""
 PUBLISHED = {"FLUTE, GPUs": 95.0, "FLUTE, CPU": 200.0, "Flower 1.0, CPU": 1814.0}
 """seconds, from the benchmarks in FLUTE's README; other machines, years ago"""
 
 
-def python(script: str, *words: object, threads: int | None = None, timeout: float = 3600) -> Done:
+def python(
+    script: str, *words: object, threads: int | None = None, timeout: float = 3600
+) -> Done:
     """A script of this folder in a fresh process."""
     names = ("OMP", "OPENBLAS", "MKL", "NUMBA") if threads else ()
     limits = {f"{library}_NUM_THREADS": str(threads) for library in names}
@@ -64,7 +71,9 @@ def flower(model: str, rounds: int, repeats: int) -> dict[str, Any]:
                 done[name].append(python(script, model, rounds, result, word))
                 with np.load(result) as arrays:
                     left[name] = dict(arrays)
-                say(f"flower/{model}, {repeat + 1} of {repeats}: {name} {done[name][-1].seconds:.1f} s")
+                say(
+                    f"flower/{model}, {repeat + 1} of {repeats}: {name} {done[name][-1].seconds:.1f} s"
+                )
     start, ours = same_work.start(model), left["headgate"]
     ways = []
     for name in sides:
@@ -73,15 +82,23 @@ def flower(model: str, rounds: int, repeats: int) -> dict[str, Any]:
         entry = way(name, [each.seconds / runs for each in done[name]])
         entry["start_s"] = rounded(left[name]["began"] - began)
         entry["first_round_s"] = rounded(ends[0] - left[name]["began"])
-        entry["ms_a_later_round"] = rounded(1e3 * float(np.median(np.diff(ends))) / runs)
-        entry["peak_memory_mib"] = rounded(max(each.peak_memory_mib for each in done[name]))
+        entry["ms_a_later_round"] = rounded(
+            1e3 * float(np.median(np.diff(ends))) / runs
+        )
+        entry["peak_memory_mib"] = rounded(
+            max(each.peak_memory_mib for each in done[name])
+        )
         if name.startswith("Flower"):
             for key, after in (("off", "first"), ("off_at_the_end", "model")):
                 update = np.linalg.norm(ours[after] - start)
-                entry[key] = rounded(float(np.linalg.norm(left[name][after] - ours[after]) / update))
+                entry[key] = rounded(
+                    float(np.linalg.norm(left[name][after] - ours[after]) / update)
+                )
         ways.append(entry)
     for entry in ways:
-        entry["ratio_to"] = ratios(ways, entry, [name for name in sides if name.startswith("Flower")])
+        entry["ratio_to"] = ratios(
+            ways, entry, [name for name in sides if name.startswith("Flower")]
+        )
     return {
         "name": f"flower/{model}",
         "title": f"{MODELS[model]}, {rounds} rounds in a fresh process, start-up included",
@@ -97,7 +114,9 @@ def flower_targets(case: dict[str, Any]) -> list[dict[str, Any]]:
     for each in case["ways"]:
         if each["way"].startswith("headgate"):
             asked = REQUIRED[model, TOGETHER[model] if "together" in each["way"] else 1]
-            for (peer, ratio), required in zip(each["ratio_to"].items(), asked, strict=True):
+            for (peer, ratio), required in zip(
+                each["ratio_to"].items(), asked, strict=True
+            ):
                 text = f"{MODELS[model]}, 100 rounds with start-up, {each['way']}: times as fast as {peer}"
                 rows += [target(text, required, ratio)] if required else []
     return rows
@@ -109,7 +128,9 @@ def flower_targets(case: dict[str, Any]) -> list[dict[str, Any]]:
 def pfl(threads: int, cohort: int, iterations: int) -> dict[str, Any]:
     words = ("--threads", threads, "--cohort", cohort, "--iterations", iterations)
     say(f"pfl/{threads}: {iterations} iterations of {cohort} users")
-    case: dict[str, Any] = json.loads(python("pfl_peer.py", *words, threads=threads).output)
+    case: dict[str, Any] = json.loads(
+        python("pfl_peer.py", *words, threads=threads).output
+    )
     case["settings"]["pfl"] = version("pfl")
     return case
 
@@ -127,9 +148,16 @@ def flute(rounds: int, repeats: int) -> dict[str, Any]:
     ours = way("headgate", [each.seconds for each in done], peak_memory_mib=memory)
     ways = [ours]
     if rounds == 100:
-        ways += [way(name, [seconds], note="published, another machine") for name, seconds in PUBLISHED.items()]
+        ways += [
+            way(name, [seconds], note="published, another machine")
+            for name, seconds in PUBLISHED.items()
+        ]
     ours["ratio_to"] = ratios(ways, ours, PUBLISHED)
-    settings = {"data": told["data"], "samples_a_round": told["samples_a_round"], "executor": told["executor"]}
+    settings = {
+        "data": told["data"],
+        "samples_a_round": told["samples_a_round"],
+        "executor": told["executor"],
+    }
     if told["data"] == "mnist" and told["accuracy"]:
         settings["test_accuracy"] = told["accuracy"][-1]
     title = f"FLUTE's LR-MNIST configuration, {rounds} rounds in a fresh process, start-up and evaluation included"
@@ -140,22 +168,48 @@ def flute(rounds: int, repeats: int) -> dict[str, Any]:
 
 
 def table(case: dict[str, Any]) -> None:
-    print(f"\n{case['title']}; {', '.join(f'{key} {value}' for key, value in case['settings'].items())}")
+    print(
+        f"\n{case['title']}; {', '.join(f'{key} {value}' for key, value in case['settings'].items())}"
+    )
     for each in case["ways"]:
-        seconds = " ".join(f"{each[key] / 1e3:10.3f}" for key in ("median_ms", "min_ms", "max_ms"))
-        told = [f"{ratio:.1f} x {peer}" for peer, ratio in each.get("ratio_to", {}).items() if peer != each["way"]]
-        more = [f"{key} {each[key]}" for key in (*case.get("columns", ()), "peak_memory_mib", "off") if key in each]
-        print(f"  {each['way']:38}{seconds} s   {'; '.join([*told, *more])}", flush=True)
+        seconds = " ".join(
+            f"{each[key] / 1e3:10.3f}" for key in ("median_ms", "min_ms", "max_ms")
+        )
+        told = [
+            f"{ratio:.1f} x {peer}"
+            for peer, ratio in each.get("ratio_to", {}).items()
+            if peer != each["way"]
+        ]
+        more = [
+            f"{key} {each[key]}"
+            for key in (*case.get("columns", ()), "peak_memory_mib", "off")
+            if key in each
+        ]
+        print(
+            f"  {each['way']:38}{seconds} s   {'; '.join([*told, *more])}", flush=True
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="once each, with a tenth of the rounds and users")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="once each, with a tenth of the rounds and users",
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--case", nargs="*", default=list(CASES), choices=CASES)
-    parser.add_argument("--out", type=Path, help="where to leave the results as JSON; a quick run leaves none without it")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="where to leave the results as JSON; a quick run leaves none without it",
+    )
     given = parser.parse_args()
-    rounds, repeats, cohort, iterations = (10, 1, 5, 3) if given.quick else (100, given.repeats, 50, 5)
+    rounds, repeats, cohort, iterations = (
+        (10, 1, 5, 3) if given.quick else (100, given.repeats, 50, 5)
+    )
     cases, targets = [], []
     with tempfile.TemporaryDirectory() as home:
         os.environ["FLWR_HOME"] = home  # not to write into anybody's
@@ -172,7 +226,13 @@ def main() -> None:
             table(case)
             cases.append(case)
     if out := given.out or (None if given.quick else RESULTS / "peers.json"):
-        write(out, "peers", {"repeats": repeats, "rounds": rounds}, cases, [] if given.quick else targets)
+        write(
+            out,
+            "peers",
+            {"repeats": repeats, "rounds": rounds},
+            cases,
+            [] if given.quick else targets,
+        )
 
 
 if __name__ == "__main__":

@@ -41,11 +41,24 @@ PHASES = ("import", "data", "compile", "control", "train", "evaluate", "record",
 
 def words(recipe: str, *own: str) -> list[str]:
     """What the command line is given."""
-    return ["run", recipe, "--seeds=1", "--policies=headgate", "--processes=1", "--device=cpu", "--progress=none", *own]
+    return [
+        "run",
+        recipe,
+        "--seeds=1",
+        "--policies=headgate",
+        "--processes=1",
+        "--device=cpu",
+        "--progress=none",
+        *own,
+    ]
 
 
 def own(model: str, few: bool) -> list[str]:
-    return [f"--set=model.kind={model}", f"--set=training.lr={LR[model]}", f"--rounds={5 if few else ROUNDS[model]}"]
+    return [
+        f"--set=model.kind={model}",
+        f"--set=training.lr={LR[model]}",
+        f"--rounds={5 if few else ROUNDS[model]}",
+    ]
 
 
 # in the process that is looked at
@@ -55,7 +68,11 @@ class Clock:
     """Seconds by phase; the time of an inner phase is not that of the outer one."""
 
     def __init__(self) -> None:
-        self.spent, self._open, self._since = dict.fromkeys(PHASES, 0.0), ["rest"], time.perf_counter()
+        self.spent, self._open, self._since = (
+            dict.fromkeys(PHASES, 0.0),
+            ["rest"],
+            time.perf_counter(),
+        )
 
     def turn(self) -> None:
         now = time.perf_counter()
@@ -117,7 +134,11 @@ def measure(models: list[str], few: bool, repeats: int) -> list[dict[str, Any]]:
     sides = {
         "import torch": ["-c", "import torch"],
         "headgate run digits": ["-m", "headgate.cli", *words("digits")],
-        "headgate run mnist": ["-m", "headgate.cli", *words("mnist", *own("logistic", few))],
+        "headgate run mnist": [
+            "-m",
+            "headgate.cli",
+            *words("mnist", *own("logistic", few)),
+        ],
     }
     for model in models:
         sides[model] = [__file__, "--only", model, *words("mnist", *own(model, few))]
@@ -128,15 +149,26 @@ def measure(models: list[str], few: bool, repeats: int) -> list[dict[str, Any]]:
             for side, given in sides.items():
                 with tempfile.TemporaryDirectory() as folder:
                     out = [] if side == "import torch" else ["--out", f"{folder}/run"]
-                    done[side].append(run([sys.executable, *given, *out], env, timeout=3600))
+                    done[side].append(
+                        run([sys.executable, *given, *out], env, timeout=3600)
+                    )
                 say(f"{side}, {repeat} of {repeats}: {done[side][-1].seconds:.2f} s")
     counted = {side: each[1:] for side, each in done.items()}  # the first fills caches
     title = "runs of logistic regression beside what others start with"
     ways = [_whole(side, each) for side, each in counted.items() if side not in models]
-    cases: list[dict[str, Any]] = [{"name": "phases/start", "title": title, "ways": ways}]
+    cases: list[dict[str, Any]] = [
+        {"name": "phases/start", "title": title, "ways": ways}
+    ]
     for model in models:
         title = f"{MODELS[model]}, 1 run of {5 if few else ROUNDS[model]} rounds: where the time goes"
-        cases.append({"name": f"phases/{model}", "title": title, "columns": ["share_%"], "ways": _phases(counted[model])})
+        cases.append(
+            {
+                "name": f"phases/{model}",
+                "title": title,
+                "columns": ["share_%"],
+                "ways": _phases(counted[model]),
+            }
+        )
     return cases
 
 
@@ -144,9 +176,17 @@ def _phases(done: list[Done]) -> list[dict[str, Any]]:
     """Those of a process that was looked at; the rest is all that is no other phase."""
     told = [json.loads(each.output.splitlines()[-1]) for each in done]
     for each, spent in zip(done, told, strict=True):
-        spent["rest"] = each.seconds - sum(spent[phase] for phase in PHASES if phase != "rest")
-    ways = [*(way(phase, [spent[phase] for spent in told]) for phase in PHASES), _whole("all of it", done)]
-    return [{**each, "share_%": rounded(100 * each["median_ms"] / ways[-1]["median_ms"])} for each in ways]
+        spent["rest"] = each.seconds - sum(
+            spent[phase] for phase in PHASES if phase != "rest"
+        )
+    ways = [
+        *(way(phase, [spent[phase] for spent in told]) for phase in PHASES),
+        _whole("all of it", done),
+    ]
+    return [
+        {**each, "share_%": rounded(100 * each["median_ms"] / ways[-1]["median_ms"])}
+        for each in ways
+    ]
 
 
 def _whole(name: str, done: list[Done]) -> dict[str, Any]:
@@ -158,18 +198,33 @@ def targets(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the project asks of whole commands."""
     seconds = {each["way"]: each["median_ms"] / 1e3 for each in cases[0]["ways"]}
     asked = {
-        "headgate run mnist": ("one logistic run of 100 rounds on MNIST, at most import torch + 0.5 s", 0.5),
+        "headgate run mnist": (
+            "one logistic run of 100 rounds on MNIST, at most import torch + 0.5 s",
+            0.5,
+        ),
         "headgate run digits": ("one run of digits, at most import torch", 0.0),
     }
     return [
-        target(f"{text}: seconds", rounded(seconds["import torch"] + more), seconds[name], "s", at_most=True)
+        target(
+            f"{text}: seconds",
+            rounded(seconds["import torch"] + more),
+            seconds[name],
+            "s",
+            at_most=True,
+        )
         for name, (text, more) in asked.items()
     ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="five rounds, once; nothing is written without --out")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="five rounds, once; nothing is written without --out",
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--case", nargs="*", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--out", type=Path, help="where to leave the results as JSON")
@@ -181,7 +236,13 @@ def main() -> None:
         for each in case["ways"]:
             print(f"  {each['way']:42}{each['median_ms'] / 1e3:8.2f} s")
     if out := given.out or (None if given.quick else RESULTS / "phases.json"):
-        write(out, "phases", {"repeats": repeats}, cases, [] if given.quick else targets(cases))
+        write(
+            out,
+            "phases",
+            {"repeats": repeats},
+            cases,
+            [] if given.quick else targets(cases),
+        )
 
 
 if __name__ == "__main__":

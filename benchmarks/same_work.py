@@ -28,22 +28,32 @@ def images() -> Images:
     rng = np.random.default_rng(0)
     patterns = rng.integers(0, 128, (CLASSES, *SHAPE), dtype=np.uint8)
     labels = rng.integers(0, CLASSES, CLIENTS * POOL)
-    return Images(patterns[labels] + rng.integers(0, 128, (len(labels), *SHAPE), dtype=np.uint8), labels)
+    return Images(
+        patterns[labels] + rng.integers(0, 128, (len(labels), *SHAPE), dtype=np.uint8),
+        labels,
+    )
 
 
 @cache
 def sizes(t: int) -> NDArray[np.int64]:
     """How many samples each client trains on in round t."""
     rng = np.random.default_rng([1, t])
-    return np.asarray(1 + rng.multinomial(SAMPLES - CLIENTS, rng.dirichlet(np.ones(CLIENTS))), dtype=np.int64)
+    return np.asarray(
+        1 + rng.multinomial(SAMPLES - CLIENTS, rng.dirichlet(np.ones(CLIENTS))),
+        dtype=np.int64,
+    )
 
 
 def rows(t: int, client: int) -> NDArray[np.int64]:
     """Which images client `client` trains on in round t."""
-    own = np.random.default_rng([2, t, client]).choice(POOL, int(sizes(t)[client]), replace=False)
+    own = np.random.default_rng([2, t, client]).choice(
+        POOL, int(sizes(t)[client]), replace=False
+    )
     return np.asarray(client * POOL + own, dtype=np.int64)
 
 
 def start(model: str) -> NDArray[np.float32]:
     """The model before the first round, as one vector."""
-    return np.random.default_rng(3).normal(0, 0.05, PARAMETERS[model]).astype(np.float32)
+    return (
+        np.random.default_rng(3).normal(0, 0.05, PARAMETERS[model]).astype(np.float32)
+    )

@@ -32,8 +32,12 @@ COHORT = 1_000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clients", type=int, nargs="+", default=[1_000, 10_000, 100_000, 1_000_000])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--clients", type=int, nargs="+", default=[1_000, 10_000, 100_000, 1_000_000]
+    )
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULTS / "scale.json")
@@ -43,7 +47,9 @@ def main() -> None:
         print(json.dumps(measured(given.child, given.rounds)))
         return
     if len(given.clients) < 3 or sorted(given.clients) != given.clients:
-        parser.error("--clients: at least three numbers, ascending, or nothing can be said about growth")
+        parser.error(
+            "--clients: at least three numbers, ascending, or nothing can be said about growth"
+        )
     found: dict[int, list[dict[str, Any]]] = {clients: [] for clients in given.clients}
     for turn in range(given.repeat):
         for clients in given.clients:
@@ -53,7 +59,9 @@ def main() -> None:
     fits = {
         "cpu_ms": line(given.clients, [each["cpu_ms"] for each in ways]),
         "control_ms": line(given.clients, [each["control_ms"] for each in ways]),
-        "peak_memory_mib": line(given.clients, [each["peak_memory_mib"] for each in ways]),
+        "peak_memory_mib": line(
+            given.clients, [each["peak_memory_mib"] for each in ways]
+        ),
     }
     show(ways, fits)
     cases = [
@@ -66,22 +74,43 @@ def main() -> None:
         }
     ]
     targets = [
-        target(f"{what}: exponent of what clients add to it", 1.1, fits[key]["exponent"], unit="", at_most=True)
-        for what, key in (("time of a round", "cpu_ms"), ("peak memory", "peak_memory_mib"))
+        target(
+            f"{what}: exponent of what clients add to it",
+            1.1,
+            fits[key]["exponent"],
+            unit="",
+            at_most=True,
+        )
+        for what, key in (
+            ("time of a round", "cpu_ms"),
+            ("peak memory", "peak_memory_mib"),
+        )
     ]
     targets += [
         target(
-            f"control of a round of {given.clients[-1]:,} clients, {name}", 50, ways[-1][f"{name}_ms"], unit="ms", at_most=True
+            f"control of a round of {given.clients[-1]:,} clients, {name}",
+            50,
+            ways[-1][f"{name}_ms"],
+            unit="ms",
+            at_most=True,
         )
         for name in POLICIES
     ]
-    settings = {"recipe": "million", "rounds": given.rounds, "repeat": given.repeat, "cohort": COHORT, "threads": 1}
+    settings = {
+        "recipe": "million",
+        "rounds": given.rounds,
+        "repeat": given.repeat,
+        "cohort": COHORT,
+        "threads": 1,
+    }
     write(given.out, "scale", settings, cases, targets)
 
 
 def in_a_process_of_its_own(clients: int, rounds: int) -> dict[str, Any]:
     words = [sys.executable, __file__, "--child", str(clients), "--rounds", str(rounds)]
-    done = subprocess.run(words, env=os.environ | ONE_THREAD, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, env=os.environ | ONE_THREAD, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"{command(words[1:])} failed:\n{done.stderr}")
     return dict(json.loads(done.stdout))
@@ -94,10 +123,19 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
     from headgate.simulation import engine
     from headgate.simulation import rounds as rows
 
-    engine.FEW = rows.FEW = 0  # what is written down for few clients is worked out for them too: all sizes do the same
+    engine.FEW = rows.FEW = (
+        0  # what is written down for few clients is worked out for them too: all sizes do the same
+    )
     budget = load("million").system.budget * clients / 1_000_000
-    settings = [f"system.clients={clients}", f"system.budget={budget}", f"training.cohort={min(COHORT, clients)}"]
-    experiment = load("million", [*settings, f"run.rounds={rounds}", f"training.evaluate_every={rounds}"])
+    settings = [
+        f"system.clients={clients}",
+        f"system.budget={budget}",
+        f"training.cohort={min(COHORT, clients)}",
+    ]
+    experiment = load(
+        "million",
+        [*settings, f"run.rounds={rounds}", f"training.evaluate_every={rounds}"],
+    )
     data, before = load_dataset(experiment.data.kind), peak_memory_mib()
     start = time.perf_counter()
     simulation = engine.Simulation(experiment, data, "cpu")
@@ -133,15 +171,32 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
             times["packing"].append(clock["prepare"] - times["control"][-1])
             times["training"].append(clock["training"])
             times["rest"].append(whole - clock["prepare"] - clock["training"])
-    return {"times": times, "setup_s": setup, "peak_memory_mib": peak_memory_mib(), "before_mib": before}
+    return {
+        "times": times,
+        "setup_s": setup,
+        "peak_memory_mib": peak_memory_mib(),
+        "before_mib": before,
+    }
 
 
 def summed_up(clients: int, results: list[dict[str, Any]]) -> dict[str, Any]:
     rounds = [each for result in results for each in result["times"]["round"]]
-    parts = {f"{part}_ms": 1e3 * median(x for result in results for x in result["times"][part]) for part in (*PARTS, *POLICIES)}
+    parts = {
+        f"{part}_ms": 1e3
+        * median(x for result in results for x in result["times"][part])
+        for part in (*PARTS, *POLICIES)
+    }
     memory = max(result["peak_memory_mib"] for result in results)
-    more = {**parts, "peak_memory_mib": memory, "setup_s": median(result["setup_s"] for result in results)}
-    return way(f"{clients:,} clients", rounds, **{key: rounded(value) for key, value in more.items()})
+    more = {
+        **parts,
+        "peak_memory_mib": memory,
+        "setup_s": median(result["setup_s"] for result in results),
+    }
+    return way(
+        f"{clients:,} clients",
+        rounds,
+        **{key: rounded(value) for key, value in more.items()},
+    )
 
 
 def line(clients: list[int], values: list[float]) -> dict[str, float]:
@@ -156,7 +211,13 @@ def line(clients: list[int], values: list[float]) -> dict[str, float]:
 
 
 def show(ways: list[dict[str, Any]], fits: dict[str, dict[str, float]]) -> None:
-    keys = ["median_ms", "min_ms", *(f"{part}_ms" for part in (*PARTS, *POLICIES)), "setup_s", "peak_memory_mib"]
+    keys = [
+        "median_ms",
+        "min_ms",
+        *(f"{part}_ms" for part in (*PARTS, *POLICIES)),
+        "setup_s",
+        "peak_memory_mib",
+    ]
     print(f"{'':18}" + "".join(f"{key:>16}" for key in keys))
     for each in ways:
         print(f"{each['way']:18}" + "".join(f"{each[key]:16.5g}" for key in keys))

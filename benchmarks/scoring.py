@@ -21,8 +21,16 @@ from headgate.simulation.engine import Simulation
 
 MODELS = {"logistic": "logistic regression", "lenet": "LeNet"}
 LR = {"logistic": 0.5, "lenet": 0.1}
-RULES = {"fifo": "fifo", "reservoir": "reservoir", "cbrs": "studies.zoo.cbrs:CBRS", "gss": "studies.zoo.gss:GSS"}
-RULES |= {"balancer": "studies.zoo.fedbalancer:FedBalancer", "ode": "studies.zoo.ode:ODE"}
+RULES = {
+    "fifo": "fifo",
+    "reservoir": "reservoir",
+    "cbrs": "studies.zoo.cbrs:CBRS",
+    "gss": "studies.zoo.gss:GSS",
+}
+RULES |= {
+    "balancer": "studies.zoo.fedbalancer:FedBalancer",
+    "ode": "studies.zoo.ode:ODE",
+}
 SEEDS, ROUNDS, FEW = 4, 10, 3
 """runs in a batch; rounds of a turn, and with --quick"""
 MOST = 1.5
@@ -32,10 +40,20 @@ MOST = 1.5
 class Turns:
     """One rule's simulation, played some rounds at a time."""
 
-    def __init__(self, model: str, rule: str, rounds: int, dataset: Dataset | None) -> None:
-        settings = [f"model.kind={model}", f"training.lr={LR[model]}", f"run.rounds={rounds}", f"run.seeds={SEEDS}"]
+    def __init__(
+        self, model: str, rule: str, rounds: int, dataset: Dataset | None
+    ) -> None:
+        settings = [
+            f"model.kind={model}",
+            f"training.lr={LR[model]}",
+            f"run.rounds={rounds}",
+            f"run.seeds={SEEDS}",
+        ]
         settings += [f"training.evaluate_every={rounds}", 'run.policies=["headgate"]']
-        experiment = load("mnist", [*settings, f"policies.headgate={{kind='headgate', rule='{RULES[rule]}'}}"])
+        experiment = load(
+            "mnist",
+            [*settings, f"policies.headgate={{kind='headgate', rule='{RULES[rule]}'}}"],
+        )
         self.dataset = experiment.data.load() if dataset is None else dataset
         self.simulation = Simulation(experiment, self.dataset, "cpu")
         self.times: list[float] = []
@@ -47,7 +65,10 @@ class Turns:
         def watched(models: Any, asked: Any, runs: Any, rows: Any) -> Any:
             began = time.perf_counter()
             found = scores(models, asked, runs, rows)
-            self.samples, self.seconds = self.samples + len(rows), self.seconds + time.perf_counter() - began
+            self.samples, self.seconds = (
+                self.samples + len(rows),
+                self.seconds + time.perf_counter() - began,
+            )
             return found
 
         learner.scores = watched
@@ -62,10 +83,17 @@ class Turns:
 
     def told(self, rule: str) -> dict[str, Any]:
         share = 100 * sum(self.looked[1:]) / sum(self.times[1:])
-        return way(rule, self.times[1:], scored=rounded(self.samples / self.simulation.t), **{"share_%": rounded(share)})
+        return way(
+            rule,
+            self.times[1:],
+            scored=rounded(self.samples / self.simulation.t),
+            **{"share_%": rounded(share)},
+        )
 
 
-def measure(model: str, rounds: int, repeats: int, dataset: Dataset | None) -> tuple[dict[str, Any], Dataset]:
+def measure(
+    model: str, rounds: int, repeats: int, dataset: Dataset | None
+) -> tuple[dict[str, Any], Dataset]:
     sides: dict[str, Turns] = {}
     for rule in RULES:
         sides[rule] = Turns(
@@ -75,13 +103,20 @@ def measure(model: str, rounds: int, repeats: int, dataset: Dataset | None) -> t
     for repeat in range(repeats + 1):
         for rule, side in sides.items():
             side.play(rounds)
-            say(f"{model}, {rule}, {repeat} of {repeats}: {1e3 * side.times[-1]:.1f} ms a round")
+            say(
+                f"{model}, {rule}, {repeat} of {repeats}: {1e3 * side.times[-1]:.1f} ms a round"
+            )
     ways = [side.told(rule) for rule, side in sides.items()]
     for each in ways:
         each["ratio_to"] = ratios(ways, each, ["fifo"])
     title = f"{MODELS[model]}, a round of {SEEDS} runs without evaluation, by retention rule"
     assert dataset is not None
-    return {"name": f"scoring/{model}", "title": title, "columns": ["scored", "share_%"], "ways": ways}, dataset
+    return {
+        "name": f"scoring/{model}",
+        "title": title,
+        "columns": ["scored", "share_%"],
+        "ways": ways,
+    }, dataset
 
 
 def targets(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -91,13 +126,21 @@ def targets(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         middle = {each["way"]: each["median_ms"] for each in case["ways"]}
         for rule in ("gss", "ode"):
             text = f"a round of LeNet under {rule}, which asks for gradients: times that of fifo"
-            found.append(target(text, MOST, middle[rule] / middle["fifo"], at_most=True))
+            found.append(
+                target(text, MOST, middle[rule] / middle["fifo"], at_most=True)
+            )
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a few rounds, once; nothing is written without --out")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a few rounds, once; nothing is written without --out",
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--case", nargs="*", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--out", type=Path, help="where to leave the results as JSON")
@@ -109,7 +152,9 @@ def main() -> None:
         cases.append(case)
         print(f"\n{case['title']}")
         for each in case["ways"]:
-            print(f"  {each['way']:12}{each['median_ms']:9.1f} ms {each['scored']:8.1f} scored, {each['share_%']:.1f} %")
+            print(
+                f"  {each['way']:12}{each['median_ms']:9.1f} ms {each['scored']:8.1f} scored, {each['share_%']:.1f} %"
+            )
     if out := given.out or (None if given.quick else RESULTS / "scoring.json"):
         settings = {"repeats": repeats, "rounds": rounds, "seeds": SEEDS}
         write(out, "scoring", settings, cases, [] if given.quick else targets(cases))

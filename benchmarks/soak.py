@@ -14,7 +14,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from machine import RESULTS, peak_memory_mib, resident_mib, rounded, say, target, way, write
+from machine import (
+    RESULTS,
+    peak_memory_mib,
+    resident_mib,
+    rounded,
+    say,
+    target,
+    way,
+    write,
+)
 
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
@@ -25,7 +34,9 @@ MOST_MIB = 1.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=100_000)
     parser.add_argument("--out", type=Path, default=RESULTS / "soak.json")
     given = parser.parse_args()
@@ -50,7 +61,9 @@ def main() -> None:
             blocks.append((now - start) / every)
             start, accuracy = now, done.metrics[0]["test_accuracy"]
             if len(at) % 10 == 0:
-                say(f"round {t}: {held[-1]:.1f} MiB, {1e3 * blocks[-1]:.2f} ms a round, accuracy {accuracy:.3f}")
+                say(
+                    f"round {t}: {held[-1]:.1f} MiB, {1e3 * blocks[-1]:.2f} ms a round, accuracy {accuracy:.3f}"
+                )
     settled = slice(len(at) // 10, None)
     slope = float(np.polyfit(np.array(at[settled]) / 1e4, held[settled], 1)[0])
     print(
@@ -72,7 +85,13 @@ def main() -> None:
         "ways": [one],
         "memory": {"round": at, "mib": [rounded(each) for each in held]},
     }
-    asked = target("memory gained in ten thousand rounds", MOST_MIB, slope, unit="MiB", at_most=True)
+    asked = target(
+        "memory gained in ten thousand rounds",
+        MOST_MIB,
+        slope,
+        unit="MiB",
+        at_most=True,
+    )
     write(given.out, "soak", {"settings": settings, "threads": 1}, [case], [asked])
 
 

@@ -10,14 +10,24 @@ import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-gc.set_threshold(100_000, 20, 50)  # hardly anything is garbage before the end: a tenth of the time went into looking for it
+gc.set_threshold(
+    100_000, 20, 50
+)  # hardly anything is garbage before the end: a tenth of the time went into looking for it
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE / "_extensions"), str(HERE / "tutorials"), str(HERE.parent / "src")]
+sys.path[:0] = [
+    str(HERE / "_extensions"),
+    str(HERE / "tutorials"),
+    str(HERE.parent / "src"),
+]
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")]
 )  # of tutorials' children
 
-project, author, copyright = "headgate", "The headgate authors", "2026, the headgate authors. Apache-2.0"
+project, author, copyright = (
+    "headgate",
+    "The headgate authors",
+    "2026, the headgate authors. Apache-2.0",
+)
 release = version = version_of("headgate")
 extensions = [
     "myst_parser",
@@ -36,7 +46,11 @@ language, smartquotes = "en", False  # two dashes are an option, not a dash
 html_theme, html_title, html_favicon = "furo", "headgate", "_static/mark.svg"
 html_static_path, html_css_files = ["_static"], ["site.css"]
 html_show_sourcelink, html_copy_source = False, False
-html_theme_options = {"sidebar_hide_name": False, "light_logo": "mark.svg", "dark_logo": "mark.svg"}
+html_theme_options = {
+    "sidebar_hide_name": False,
+    "light_logo": "mark.svg",
+    "dark_logo": "mark.svg",
+}
 pygments_style, pygments_dark_style = "friendly", "github-dark"
 html_math_renderer = "mathml"
 
@@ -48,7 +62,11 @@ default_role = "code"  # docstrings are plain: what stands between backticks is 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
-autodoc_default_options = {"members": True, "undoc-members": True, "show-inheritance": True}
+autodoc_default_options = {
+    "members": True,
+    "undoc-members": True,
+    "show-inheritance": True,
+}
 python_use_unqualified_type_names = True
 suppress_warnings = ["config.cache"]  # functions among the settings of the gallery
 

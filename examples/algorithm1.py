@@ -19,7 +19,11 @@ def p(n, N, k):
     """eq:penalty-dpp, to the letter; B is the bound on the loss."""
     uneven = 1 / n - 1 / N
     of_class = 10 * k.loss * np.sqrt(k.pdim / N) * np.sqrt(1 + np.log(N / k.pdim))
-    return k.D * k.sigma * np.sqrt(uneven) + k.penalty_step * k.sigma**2 * uneven + of_class
+    return (
+        k.D * k.sigma * np.sqrt(uneven)
+        + k.penalty_step * k.sigma**2 * uneven
+        + of_class
+    )
 
 
 def argmin(J, lo, hi):
@@ -62,14 +66,18 @@ def gradient(theta, x, y):
     return p.T @ x1 / len(x)
 
 
-def algorithm1(stream, c, B, C, K, V, rho, Lambda_bar, k, eta, E, alpha, theta, N0, n0=0):
+def algorithm1(
+    stream, c, B, C, K, V, rho, Lambda_bar, k, eta, E, alpha, theta, N0, n0=0
+):
     """ACDPP over T = len(c) rounds. `stream(m, i)` is the i-th sample (x, y) of client m. Yields (t, λ(t), Z(t+1), θ^(t+1)).
 
     N0 and n0 are N(0) and n(0): samples counted before round 1; n0 of them as admitted in round 0, so until round K − 1.
     """
     M, Z, carry = len(B), 0.0, 0.0
     owed = [Fraction(0)] * M
-    Q = [[] for _ in range(M)]  # Q[m]: (index, age) of every sample in client m's buffer
+    Q = [
+        [] for _ in range(M)
+    ]  # Q[m]: (index, age) of every sample in client m's buffer
     generated, N = [0] * M, N0
     for t in range(1, len(c) + 1):
         # The server observes c(t) and what is left in the buffers, and solves eq:dpp-policy.
@@ -90,12 +98,17 @@ def algorithm1(stream, c, B, C, K, V, rho, Lambda_bar, k, eta, E, alpha, theta, 
         # Each client admits, trains on its whole buffer and returns its change.
         Delta, n = [None] * M, np.zeros(M)
         for m in range(M):
-            Q[m] = [(i, A + 1) for i, A in Q[m]] + [(generated[m] + j, 1) for j in range(lam[m])]  # eq:age-evolution
+            Q[m] = [(i, A + 1) for i, A in Q[m]] + [
+                (generated[m] + j, 1) for j in range(lam[m])
+            ]  # eq:age-evolution
             generated[m] += lam[m]
             n[m] = len(Q[m])
             if not Q[m]:
                 continue
-            x, y = (np.array(part) for part in zip(*(stream(m, i) for i, _ in Q[m]), strict=True))
+            x, y = (
+                np.array(part)
+                for part in zip(*(stream(m, i) for i, _ in Q[m]), strict=True)
+            )
             theta_m = theta.copy()
             for _ in range(E):
                 theta_m = theta_m - eta * gradient(theta_m, x, y)  # eq:local-gd
@@ -105,7 +118,9 @@ def algorithm1(stream, c, B, C, K, V, rho, Lambda_bar, k, eta, E, alpha, theta, 
         total = (alpha * n).sum()
         for m in range(M):
             if Delta[m] is not None:
-                theta = theta + alpha[m] * n[m] / total * Delta[m]  # eq:global-aggregation, eq:memory-proportional-weight
+                theta = (
+                    theta + alpha[m] * n[m] / total * Delta[m]
+                )  # eq:global-aggregation, eq:memory-proportional-weight
         yield t, lam, Z, theta
 
 
@@ -137,6 +152,25 @@ if __name__ == "__main__":
     stream, test_x, test_y = digits(seed=0)
     c = Uniform(1, 10).path(np.array([0]), 1, T + 1)[0]
     start, alpha, k = np.zeros((10, 65)), np.full(10, 0.1), BoundConstants()
-    for t, lam, Z, theta in algorithm1(stream, c, B, 55.0, 10, T**0.5, 1 - T**-0.5, 10.0, k, 0.5, 10, alpha, start, N0=k.pdim):
-        accuracy = np.mean(np.argmax(test_x @ theta[:, :-1].T + theta[:, -1], axis=1) == test_y)
-        print(f"t = {t:2}  c = {c[t - 1]:5.2f}  Λ = {lam.sum():3}  Z = {Z:7.2f}  accuracy {accuracy:.3f}")
+    for t, lam, Z, theta in algorithm1(
+        stream,
+        c,
+        B,
+        55.0,
+        10,
+        T**0.5,
+        1 - T**-0.5,
+        10.0,
+        k,
+        0.5,
+        10,
+        alpha,
+        start,
+        N0=k.pdim,
+    ):
+        accuracy = np.mean(
+            np.argmax(test_x @ theta[:, :-1].T + theta[:, -1], axis=1) == test_y
+        )
+        print(
+            f"t = {t:2}  c = {c[t - 1]:5.2f}  Λ = {lam.sum():3}  Z = {Z:7.2f}  accuracy {accuracy:.3f}"
+        )

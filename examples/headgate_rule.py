@@ -66,10 +66,15 @@ class Prices:
         at = sum(cost for felt, cost in seen if felt == theta)
         edge = within(0.0, (money - below) / at, 1.0) if at else 1.0
         if near:
-            if not any(known(price) for price in prices if seen_as(price, self.bits) == theta):
+            if not any(
+                known(price) for price in prices if seen_as(price, self.bits) == theta
+            ):
                 near = 0.5
             edge = 1.0 if edge >= 1 - near else 0.0 if edge < near and ahead else edge
-        return [1.0 if price < theta else edge if price == theta else 0.0 for price in (seen_as(c, self.bits) for c in prices)]
+        return [
+            1.0 if price < theta else edge if price == theta else 0.0
+            for price in (seen_as(c, self.bits) for c in prices)
+        ]
 
 
 def fair(w, h, b, fairness):
@@ -79,7 +84,9 @@ def fair(w, h, b, fairness):
     for m in range(len(b)):
         u, ahead = w[m] - W * d[m], h[m] - H * d[m]
         if u != 0:
-            x = min(x, (fairness * d[m] * (H + W) - (ahead if u > 0 else -ahead)) / abs(u))
+            x = min(
+                x, (fairness * d[m] * (H + W) - (ahead if u > 0 else -ahead)) / abs(u)
+            )
     return [W * d[m] + max(x, 0.0) * (w[m] - W * d[m]) for m in range(len(b))]
 
 
@@ -91,8 +98,12 @@ def headgate(
 
     `path` are the prices, b the clients' places, C the budget of a round and T the number of rounds, None where it is open.
     """
-    parts = [(i + 0.5) / 10 for i in range(10)]  # j, the share of the places before each part
-    prices = Prices(None if remember == "all" else remember * (10 if smooth else 1), bins)
+    parts = [
+        (i + 0.5) / 10 for i in range(10)
+    ]  # j, the share of the places before each part
+    prices = Prices(
+        None if remember == "all" else remember * (10 if smooth else 1), bins
+    )
     clients, places, renewable = range(len(b)), sum(b), turnover * sum(b)
     S, N, E, F, totals = 0.0, 0, 0.0, 0.0, []
     o, o_m, h = 0.0, [0.0] * len(b), [0] * len(b)
@@ -117,7 +128,9 @@ def headgate(
             today = [(felt_as(c[m], a_m[m]), c[m]) for m in clients]
             ordered, kept = sorted(today, key=lambda each: each[0]), min(len(b), 5)
             for i in range(kept):
-                prices.add(*ordered[round(i * (len(b) - 1) / (kept - 1)) if kept > 1 else 0])
+                prices.add(
+                    *ordered[round(i * (len(b) - 1) / (kept - 1)) if kept > 1 else 0]
+                )
         elif smooth:
             today = []
             for j in parts:
@@ -137,7 +150,9 @@ def headgate(
             r = float(max(t, 20))
             m_t = max(C * (t + overdraft) - S, 0.0) / r + C * (1 - 1 / r)
         else:
-            m_t = ((P(t) - P(t - 1)) / (1 - P(t - 1)) if P(t - 1) < 1 else 1.0) * max(C * T - S, 0.0)
+            m_t = ((P(t) - P(t - 1)) / (1 - P(t - 1)) if P(t - 1) < 1 else 1.0) * max(
+                C * T - S, 0.0
+            )
 
         # 2. Limit, 3. floor, 4. turnover
         mean = c if one else sum(c[m] * b[m] for m in clients) / places
@@ -145,7 +160,13 @@ def headgate(
         rounds = min(t, max(t, 20) if T is None else max(T - t + 1, 1))
         whole = not smooth and (T or t) > short
         near = min(0.5, 2 * rounds**-0.25) if whole else 0.0
-        shares = prices.deserve([felt for felt, _ in today], m_t / renewable, near, (N - E) / renewable >= 1, known)
+        shares = prices.deserve(
+            [felt for felt, _ in today],
+            m_t / renewable,
+            near,
+            (N - E) / renewable >= 1,
+            known,
+        )
         floor = 1.0 if near and T and t >= T else within(0.0, (E - N) / renewable, 1.0)
         if one:
             shares = [sum(shares) / len(shares)]
@@ -164,7 +185,9 @@ def headgate(
         # Whole samples
         if one:
             D = min(shares[0] * places + o, float(places))
-            bought = math.floor(min(D + EPSILON, max(L - S, 0.0) / c if c > 0 else math.inf))
+            bought = math.floor(
+                min(D + EPSILON, max(L - S, 0.0) / c if c > 0 else math.inf)
+            )
             for fewer in (bought - 1, 0):
                 bought = max(fewer, 0) if S + c * bought > L else bought
             o = max(D - math.floor(D + EPSILON), 0.0)
@@ -188,5 +211,8 @@ def headgate(
 if __name__ == "__main__":
     chance = random.Random(0)
     path = [chance.uniform(1, 10) for _ in range(100)]
-    for t, (c, bought) in enumerate(zip(path, headgate(path, [8, 9, 10, 11, 12] * 2, 55.0, 100), strict=True), start=1):
+    for t, (c, bought) in enumerate(
+        zip(path, headgate(path, [8, 9, 10, 11, 12] * 2, 55.0, 100), strict=True),
+        start=1,
+    ):
         print(f"t = {t:3}  c = {c:5.2f}  bought {bought:3}")

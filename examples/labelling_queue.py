@@ -11,14 +11,24 @@ from pathlib import Path
 import headgate
 
 LATE = 2
-PATIENT = {"kind": "headgate", "turnover": 1 / (LATE + 1)}  # whoever is bought stays until its label has come
+PATIENT = {
+    "kind": "headgate",
+    "turnover": 1 / (LATE + 1),
+}  # whoever is bought stays until its label has come
 QUEUES = {
     "headgate": PATIENT,  # the next customers, when labels are cheap
     "by-lot": {**PATIENT, "selection": "random"},
-    "unsure": {**PATIENT, "selection": "margin"},  # those between whose classes the model hesitates
+    "unsure": {
+        **PATIENT,
+        "selection": "margin",
+    },  # those between whose classes the model hesitates
     "every-hour": {"kind": "constant", "purse": True},
 }
-CUSTOMERS = {"kind": "table", "file": str(Path(__file__).with_name("customers.csv")), "label": "stays"}
+CUSTOMERS = {
+    "kind": "table",
+    "file": str(Path(__file__).with_name("customers.csv")),
+    "label": "stays",
+}
 RECIPE = {
     "system": {"buffers": [6, 8, 10, 12, 14] * 2, "budget": 20.0},
     "prices": {"kind": "ercot", "scale": 0.1},

@@ -15,5 +15,7 @@ class TwoSteps(BudgetedPolicy):
     high: float = 5.0
 
     def wanted(self, view, memory):
-        share = np.where(view.price <= self.low, 1.0, np.where(view.price <= self.high, 0.5, 0.0))
+        share = np.where(
+            view.price <= self.low, 1.0, np.where(view.price <= self.high, 0.5, 0.0)
+        )
         return share, memory

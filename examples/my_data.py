@@ -15,7 +15,9 @@ class Stripes(DataSource):
 
     def load(self):
         labels, test = np.arange(self.count) % 3, self.count // 5
-        images = np.random.default_rng(0).integers(0, 216, (self.count, 8, 8), dtype=np.uint8)
+        images = np.random.default_rng(0).integers(
+            0, 216, (self.count, 8, 8), dtype=np.uint8
+        )
         images[labels == 0, ::2, :] += 40
         images[labels == 1, :, ::2] += 40
         return images[test:], labels[test:], images[:test], labels[:test]

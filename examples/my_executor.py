@@ -16,10 +16,16 @@ class PlainDescent(Executor):
         return None if more or not training.plain else 3.0
 
     def train(self, work):
-        after, losses, clients = work.theta.clone(), torch.zeros(len(work.theta)), work.weights.shape[1]
+        after, losses, clients = (
+            work.theta.clone(),
+            torch.zeros(len(work.theta)),
+            work.weights.shape[1],
+        )
         images, labels = self.task.normalised(work.batch.images), work.batch.labels
         sizes = torch.from_numpy(work.batch.offsets).diff().tolist()
-        for segment, (x, y) in enumerate(zip(images.split(sizes), labels.split(sizes), strict=True)):
+        for segment, (x, y) in enumerate(
+            zip(images.split(sizes), labels.split(sizes), strict=True)
+        ):
             run, client = divmod(segment, clients)
             local = start = work.theta[run]
             for step in range(work.training.steps if len(y) else 0):
@@ -30,4 +36,6 @@ class PlainDescent(Executor):
         return after, losses / torch.tensor(sizes).view(-1, clients).sum(dim=1)
 
     def loss(self, vector, x, y):
-        return cross_entropy(functional_call(self.task.model, self.task.flat.views(vector), (x,)), y)
+        return cross_entropy(
+            functional_call(self.task.model, self.task.flat.views(vector), (x,)), y
+        )

@@ -16,7 +16,11 @@ class Weekends(PriceProcess):
 
     def path(self, seeds, start, stop):
         seed, t = rounds_of(seeds, start, stop)
-        return self.weekday * np.where(t % 7 >= 5, 0.5, 1.0) * (0.5 + uniform(seed, Purpose.PRICE, t))
+        return (
+            self.weekday
+            * np.where(t % 7 >= 5, 0.5, 1.0)
+            * (0.5 + uniform(seed, Purpose.PRICE, t))
+        )
 
     def mean(self, rounds):
         t = np.arange(1, 8 if rounds is None else rounds + 1)

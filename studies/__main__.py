@@ -10,7 +10,9 @@ from typing import Annotated
 try:
     import torch
 except ModuleNotFoundError:
-    raise SystemExit("python -m studies needs torch: pip install 'headgate[sim]'") from None
+    raise SystemExit(
+        "python -m studies needs torch: pip install 'headgate[sim]'"
+    ) from None
 import typer
 
 from headgate.cli.commands import play
@@ -42,10 +44,32 @@ COMPARED = {
     "selection": ((*SELECTION, *CHOOSING), selection_content),
 }
 """the comparisons of each study, and the query that makes its page of their results"""
-PAPERS = {"paper": conclude.paper_content, "theory": conclude.theory_content, "claims": conclude.claims_content}
-What = StrEnum("What", ["mnist", "cifar10", "imagenette", "theory", "claims", "all", "better", "savings", "drift", "selection"])
+PAPERS = {
+    "paper": conclude.paper_content,
+    "theory": conclude.theory_content,
+    "claims": conclude.claims_content,
+}
+What = StrEnum(
+    "What",
+    [
+        "mnist",
+        "cifar10",
+        "imagenette",
+        "theory",
+        "claims",
+        "all",
+        "better",
+        "savings",
+        "drift",
+        "selection",
+    ],
+)
 app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False
+    cls=CommandGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
 )
 
 
@@ -70,21 +94,48 @@ class _Options:
     def play(self, points: Sequence[tuple[str, Experiment]], runs: Path) -> list[Path]:
         try:
             with counted(f"{runs.name}: {len(points)} run folders", self.quiet) as tick:
-                return [run.path for run in perform(points, runs, device=self.device, processes=self.processes, tick=tick)]
+                return [
+                    run.path
+                    for run in perform(
+                        points,
+                        runs,
+                        device=self.device,
+                        processes=self.processes,
+                        tick=tick,
+                    )
+                ]
         except Interrupted as stop:
-            raise Interrupted(stop.what, "nothing is lost, the same command resumes") from None
+            raise Interrupted(
+                stop.what, "nothing is lost, the same command resumes"
+            ) from None
 
 
 @app.command()
 def reproduce(
     what: Annotated[What, typer.Argument(metavar="WHAT")],
-    quick: Annotated[bool, typer.Option(help="A trial of the whole chain on embedded data; its numbers mean nothing.")] = False,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Runs, results and pages; default: reproduced.")] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            help="A trial of the whole chain on embedded data; its numbers mean nothing."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Runs, results and pages; default: reproduced."
+        ),
+    ] = None,
     results: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where results are kept and looked for; default: in --out.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where results are kept and looked for; default: in --out.",
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    processes: Annotated[int | None, typer.Option(help="Processes to run in; default: one per core.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Processes to run in; default: one per core.")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a study, keep its results and write its page.
@@ -111,14 +162,20 @@ def _paper(what: What, asked: _Options) -> list[Path]:
         of_one_sort(asked.results / f"{name}.json", asked.quick)
     for name in (name for name in NAMES if what in (name, What.all)):
         runs = asked.out / "runs" / name
-        done = {each["batch"] for each in read_numbers(asked.results / f"{name}.json").get("runs", [])}
+        done = {
+            each["batch"]
+            for each in read_numbers(asked.results / f"{name}.json").get("runs", [])
+        }
         points = [
             (run.name, run.experiment)
             for run in batches(name, asked.quick)
-            if (runs / run.name).is_dir() or (run.name not in done and (asked.gpu or not run.needs_gpu))
+            if (runs / run.name).is_dir()
+            or (run.name not in done and (asked.gpu or not run.needs_gpu))
         ]
         if points:
-            conclude.keep_study(name, asked.play(points, runs), asked.results, asked.quick)
+            conclude.keep_study(
+                name, asked.play(points, runs), asked.results, asked.quick
+            )
     if what in (What.theory, What.all):
         _measure_theory(asked)
     known = [name for name in NAMES if (asked.results / f"{name}.json").is_file()]
@@ -126,7 +183,11 @@ def _paper(what: What, asked: _Options) -> list[Path]:
         with counted(f"{name}: control", asked.quiet, unit="rehearsals") as tick:
             rehearse_study(name, asked.results, asked.quick, tick)
     made = conclude.keep_claims(asked.results)
-    there = {"claims": True, "paper": bool(known), "theory": (asked.results / "theory.json").is_file()}
+    there = {
+        "claims": True,
+        "paper": bool(known),
+        "theory": (asked.results / "theory.json").is_file(),
+    }
     for page in (page for page in there if there[page]):
         made += write_page(page, PAPERS[page](asked.results), asked.out, asked.quick)
     return made
@@ -139,12 +200,31 @@ def _measure_theory(asked: _Options) -> None:
         rates = measure(*claims.rehearsed(2 if quick else 10), Ts, 0.5, 0.5, tick=tick)
     others = (len(claims.OTHER) + 2) * sum(claims.other_horizons(quick))
     with ticked("other settings of V, rho and K", others, asked.quiet) as tick:
-        found = {**claims.of_rates(rates), **claims.of_other_settings(rates, quick, tick), **claims.of_formulas()}
+        found = {
+            **claims.of_rates(rates),
+            **claims.of_other_settings(rates, quick, tick),
+            **claims.of_formulas(),
+        }
     risks = []
     for name in ("digits",) if quick else ("digits", "mnist"):
-        with counted(f"excess risk on {name}", asked.quiet, unit="experiments") as count:
-            risks.append(measure_risk(recipe(f"theory/{name}"), load_dataset(name), quick=quick, tick=count))
-    conclude.keep_theory(rates, {**found, **claims.of_runs(risks)}, asked.results, quick, time.monotonic() - began)
+        with counted(
+            f"excess risk on {name}", asked.quiet, unit="experiments"
+        ) as count:
+            risks.append(
+                measure_risk(
+                    recipe(f"theory/{name}"),
+                    load_dataset(name),
+                    quick=quick,
+                    tick=count,
+                )
+            )
+    conclude.keep_theory(
+        rates,
+        {**found, **claims.of_runs(risks)},
+        asked.results,
+        quick,
+        time.monotonic() - began,
+    )
 
 
 def _comparisons(what: What, asked: _Options) -> list[Path]:
@@ -153,7 +233,10 @@ def _comparisons(what: What, asked: _Options) -> list[Path]:
     for name in not_run(names, asked.results, asked.quick):
         said, runs = about(name), asked.out / "runs" / "better" / name
         if asked.gpu or asked.quick or not said.get("needs_gpu") or runs.is_dir():
-            points = sweep_points(recipe(f"better/{name}"), (*QUICK, *said.get("quick", ())) if asked.quick else ())
+            points = sweep_points(
+                recipe(f"better/{name}"),
+                (*QUICK, *said.get("quick", ())) if asked.quick else (),
+            )
             folders = asked.play(points, runs)
             keep_rows(folders, asked.results, name, command(name, points), asked.quick)
     return write_page(what.value, query(asked.results), asked.out, asked.quick)
@@ -161,14 +244,25 @@ def _comparisons(what: What, asked: _Options) -> list[Path]:
 
 @app.command()
 def pages(
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Results; default: those of the checkout.")] = RESULTS,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where pages go; default: docs/studies.")] = PAGES,
+    results: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Results; default: those of the checkout."),
+    ] = RESULTS,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where pages go; default: docs/studies.")
+    ] = PAGES,
 ) -> None:
     """Write the page of every study from its results, without any run."""
     compared = {name: query for name, (_, query) in COMPARED.items()}
-    for name, query in {**compared, "leaderboard": leaderboard_content, **PAPERS}.items():
+    for name, query in {
+        **compared,
+        "leaderboard": leaderboard_content,
+        **PAPERS,
+    }.items():
         home = HOME / "paper" if name == "claims" and out == PAGES else out
-        for path in write_page(name, query(results / ("paper" if name in PAPERS else "better")), home):
+        for path in write_page(
+            name, query(results / ("paper" if name in PAPERS else "better")), home
+        ):
             say(path)
 
 

@@ -23,7 +23,11 @@ GRIDS = ("acdpp-logistic", "acdpp-lenet", "acdpp-cifar10", "acdpp-imagenette")
 """headgate beside ACDPP with a grid of its settings"""
 BETTER: tuple[str, ...] = tuple(SAID["better"]["comparisons"])
 """policies at equal spend"""
-HINDSIGHT = tuple(f"hindsight-{name}" for name in BETTER if (HOME / f"recipes/better/hindsight-{name}.toml").is_file())
+HINDSIGHT = tuple(
+    f"hindsight-{name}"
+    for name in BETTER
+    if (HOME / f"recipes/better/hindsight-{name}.toml").is_file()
+)
 """schedules with all prices known, and price limits, beside one of these each"""
 BY_AGE = ("age-mnist", "age-lenet", "age-cifar10", "age-imagenette")
 WANDER = ("wander-ercot", "wander-brent", "wander-ercot-lenet", "wander-brent-lenet")
@@ -50,8 +54,15 @@ def budget(name: str) -> float:
 
 def command(name: str, points: Sequence[tuple[str, Experiment]]) -> str:
     """The command that makes its numbers again, by themselves."""
-    one_price = len({prices_text(experiment.tables()["prices"]) for _, experiment in points}) == 1
-    money = ",".join(f"{experiment.system.budget:g}" for _, experiment in points) if one_price else "recipe"
+    one_price = (
+        len({prices_text(experiment.tables()["prices"]) for _, experiment in points})
+        == 1
+    )
+    money = (
+        ",".join(f"{experiment.system.budget:g}" for _, experiment in points)
+        if one_price
+        else "recipe"
+    )
     return f"headgate compare studies/recipes/better/{name}.toml --budgets {money} --policies recipe --as-printed"
 
 
@@ -60,18 +71,37 @@ def not_run(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
     return [name for name in names if not of_one_sort(folder / f"{name}.json", quick)]
 
 
-def keep_rows(runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False) -> Path:
+def keep_rows(
+    runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False
+) -> Path:
     """Write NAME.json, a row for each budget and policy with the scores of every seed; rows of other policies are kept."""
-    rows = [{key: _rounded(value) for key, value in row.items() if key != "paid"} for row in compared_rows(read_finished(runs))]
-    facts, before = facts_of(command, [RunFolder.open(run) for run in runs], quick), read_numbers(folder / f"{name}.json")
+    rows = [
+        {key: _rounded(value) for key, value in row.items() if key != "paid"}
+        for row in compared_rows(read_finished(runs))
+    ]
+    facts, before = (
+        facts_of(command, [RunFolder.open(run) for run in runs], quick),
+        read_numbers(folder / f"{name}.json"),
+    )
     ran = [(row["prices"], row["budget"], row["policy"]) for row in rows]
-    if others := [row for row in rows_in(before) if (row["prices"], row["budget"], row["policy"]) not in ran]:
+    if others := [
+        row
+        for row in rows_in(before)
+        if (row["prices"], row["budget"], row["policy"]) not in ran
+    ]:
         rows = [*map(dict, others), *rows]
-        facts |= {key: sorted({*before[key], *facts[key]}) for key in ("commits", "dates", "devices")}
+        facts |= {
+            key: sorted({*before[key], *facts[key]})
+            for key in ("commits", "dates", "devices")
+        }
     first = min((min(row["learnt"]) for row in rows if row["learnt"]), default=0)
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for row in rows:
-        row["learnt"] = None if row["learnt"] == list(range(first, first + row["seeds"])) else row["learnt"]
+        row["learnt"] = (
+            None
+            if row["learnt"] == list(range(first, first + row["seeds"]))
+            else row["learnt"]
+        )
     lines = ",\n".join(compact([row.get(key) for key in columns]) for row in rows)
     head = compact({**facts, "first_seed": first, "columns": columns})
     return write(folder, {f"{name}.json": f'{head[:-1]},"rows":[\n{lines}\n]}}\n'})[0]
@@ -85,32 +115,51 @@ def _rounded(value: Any) -> Any:
 
 def rows_in(numbers: Mapping[str, Any]) -> Sequence[Row]:
     """Return the rows that `keep_rows` wrote; none where there are none."""
-    made = [dict(zip(numbers["columns"], values, strict=True)) for values in numbers.get("rows", ())]
+    made = [
+        dict(zip(numbers["columns"], values, strict=True))
+        for values in numbers.get("rows", ())
+    ]
     for row in made:
         row["unit"] = row.get("unit") or ""
         if row["learnt"] is None:
-            row["learnt"] = list(range(numbers["first_seed"], numbers["first_seed"] + row["seeds"]))
+            row["learnt"] = list(
+                range(numbers["first_seed"], numbers["first_seed"] + row["seeds"])
+            )
     return made
 
 
 def rows_of(names: Sequence[str], folder: Path) -> dict[str, Sequence[Row]]:
     """Return the rows of each comparison; refused where one that needs no GPU was not run."""
     found = {name: rows_in(read_numbers(folder / f"{name}.json")) for name in names}
-    if absent := [name for name, rows in found.items() if not rows and not about(name).get("needs_gpu")]:
+    if absent := [
+        name
+        for name, rows in found.items()
+        if not rows and not about(name).get("needs_gpu")
+    ]:
         raise DataError(f"{folder}: has no numbers of {listed(absent)}")
     return {name: rows for name, rows in found.items() if rows}
 
 
 def at(rows: Sequence[Row], policy: str, budget: float | None = None) -> Row:
-    return next(row for row in rows if row["policy"] == policy and budget in (None, row["budget"]))
+    return next(
+        row
+        for row in rows
+        if row["policy"] == policy and budget in (None, row["budget"])
+    )
 
 
 def gap(one: Row, other: Row, key: str) -> str:
     """Seed by seed, in points, with its 95 % interval; nothing where all runs of a side were lost."""
-    return said(paired(one, other, key) if one[f"{key}_by_seed"] and other[f"{key}_by_seed"] else None)
+    return said(
+        paired(one, other, key)
+        if one[f"{key}_by_seed"] and other[f"{key}_by_seed"]
+        else None
+    )
 
 
-def said(gap: Difference | None, digits: int = 2, with_p: bool = False, bold: bool = False) -> str:
+def said(
+    gap: Difference | None, digits: int = 2, with_p: bool = False, bold: bool = False
+) -> str:
     if gap is None:
         return DASH
     p, mark = "", "**" if bold else ""
@@ -121,5 +170,7 @@ def said(gap: Difference | None, digits: int = 2, with_p: bool = False, bold: bo
 
 def clear(difference: Difference | None) -> int:
     """1 where the 95 % interval is above zero, −1 where it is below, else 0."""
-    low, high = (None, None) if difference is None else (difference.low, difference.high)
+    low, high = (
+        (None, None) if difference is None else (difference.low, difference.high)
+    )
     return int((low or 0) > 0) - int((high or 0) < 0)

@@ -37,7 +37,9 @@ class StudyContent(NamedTuple):
     """Markdown at the end, for a page that was asked for in full"""
 
 
-def write_page(name: str, found: StudyContent, folder: Path, quick: bool = False) -> list[Path]:
+def write_page(
+    name: str, found: StudyContent, folder: Path, quick: bool = False
+) -> list[Path]:
     """Write NAME.md, and NAME.svg where the study has a figure; return the files."""
     said, drawn = SAID[name], folder / f"{name}.svg"
     parts = [
@@ -86,19 +88,32 @@ Series = Mapping[str, Sequence[Estimate | None]]
 
 
 def intervals(
-    names: Sequence[str], series: Series, shows: str, line: float = 0.0, most: float = 100.0
+    names: Sequence[str],
+    series: Series,
+    shows: str,
+    line: float = 0.0,
+    most: float = 100.0,
 ) -> Callable[[Path], None]:
     """Return what draws a line for each name with a mark and its interval for each series; nothing is gained at `line`."""
 
     def draw(path: Path) -> None:
         with plt.rc_context(STYLE):
-            drawn, axes = plt.subplots(figsize=(10.5, 0.34 * len(names) + 1.6), layout="constrained")
+            drawn, axes = plt.subplots(
+                figsize=(10.5, 0.34 * len(names) + 1.6), layout="constrained"
+            )
             for i, (label, values) in enumerate(series.items()):
-                for place, one in ((place, one) for place, one in enumerate(values) if one is not None):
+                for place, one in (
+                    (place, one) for place, one in enumerate(values) if one is not None
+                ):
                     y = place + 0.22 * (i - (len(series) - 1) / 2)
                     if one.low is not None and one.high is not None:
                         width = 0.8 if isnan(one.mean) else 1.5
-                        axes.plot([min(one.low, most), min(one.high, most)], [y, y], color=COLOURS[i], linewidth=width)
+                        axes.plot(
+                            [min(one.low, most), min(one.high, most)],
+                            [y, y],
+                            color=COLOURS[i],
+                            linewidth=width,
+                        )
                     if not isnan(one.mean):
                         axes.plot(one.mean, y, "o", color=COLOURS[i], markersize=5)
                 axes.plot([], [], "o", color=COLOURS[i], label=label)
@@ -106,7 +121,11 @@ def intervals(
             axes.set_yticks(range(len(names)), names, fontsize=9)
             axes.invert_yaxis()
             axes.set_xlabel(shows)
-            drawn.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(series))
+            drawn.legend(
+                *axes.get_legend_handles_labels(),
+                loc="outside upper center",
+                ncols=len(series),
+            )
             save_figure(drawn, path)
 
     return draw
@@ -127,11 +146,16 @@ def of_one_sort(path: Path, quick: bool) -> dict[str, Any]:
     known = read_numbers(path)
     if known and bool(known.get("quick")) != quick:
         kinds = "real results, a trial run" if quick else "a trial run, real results"
-        raise DataError(f"{path.parent}: holds {kinds} would be mixed with them; choose another --out or --pages")
+        raise DataError(
+            f"{path.parent}: holds {kinds} would be mixed with them; choose another --out or --pages"
+        )
     return known
 
 
 def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """Return a table of Markdown, whose cells may hold Markdown."""
-    text = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (header, *lines)]
+    text = [
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+        for row in (header, *lines)
+    ]
     return "\n".join([text[0], "|" + "---|" * len(header), *text[1:]])

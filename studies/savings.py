@@ -12,8 +12,14 @@ from headgate.escaping import markdown as escape
 from studies.comparisons import budget, rows_of, title
 from studies.pages import SAID, StudyContent, intervals, read_numbers, runs_of
 
-_BOTH = [f"{prices}{net}" for prices in ("ercot", "brent", "night", "tariff") for net in ("", "-lenet")]
-SAVINGS = tuple(f"savings-{each}" for each in ("logistic", "lenet", "cifar10", "imagenette", *_BOTH))
+_BOTH = [
+    f"{prices}{net}"
+    for prices in ("ercot", "brent", "night", "tariff")
+    for net in ("", "-lenet")
+]
+SAVINGS = tuple(
+    f"savings-{each}" for each in ("logistic", "lenet", "cifar10", "imagenette", *_BOTH)
+)
 """the comparisons, each a recipe better/NAME; they are shown at the recipe's own budget of constant admission"""
 RIVALS = ("constant", "even", "median")
 MOST = 170.0
@@ -33,7 +39,14 @@ class PricedModel(NamedTuple):
     @property
     def called(self) -> str:
         known = SAID["savings"]["prices"].items()
-        return next((name for kind, name in known if self.study.startswith(kind) or self.prices.startswith(kind)), self.prices)
+        return next(
+            (
+                name
+                for kind, name in known
+                if self.study.startswith(kind) or self.prices.startswith(kind)
+            ),
+            self.prices,
+        )
 
 
 def places(found: Mapping[str, Sequence[Row]]) -> list[PricedModel]:
@@ -41,8 +54,22 @@ def places(found: Mapping[str, Sequence[Row]]) -> list[PricedModel]:
     for name, rows in found.items():
         wanted = OURS, budget(name)
         for prices, own in grouped(rows, lambda row: str(row["prices"])).items():
-            saved = {rival: [one for one in savings(own, rival) if (one.policy, one.budget) == wanted] for rival in RIVALS}
-            made.append(PricedModel(name, prices, own, {rival: next(iter(found), None) for rival, found in saved.items()}))
+            saved = {
+                rival: [
+                    one
+                    for one in savings(own, rival)
+                    if (one.policy, one.budget) == wanted
+                ]
+                for rival in RIVALS
+            }
+            made.append(
+                PricedModel(
+                    name,
+                    prices,
+                    own,
+                    {rival: next(iter(found), None) for rival, found in saved.items()},
+                )
+            )
     return made
 
 
@@ -51,9 +78,16 @@ def savings_content(folder: Path) -> StudyContent:
     made = []
     for name in SAVINGS:
         numbers = read_numbers(folder / f"{name}.json")
-        made.append(escape(f"{title(name)} ({name}): {runs_of(numbers)}; {'; '.join(numbers['devices'])}"))
+        made.append(
+            escape(
+                f"{title(name)} ({name}): {runs_of(numbers)}; {'; '.join(numbers['devices'])}"
+            )
+        )
     names = [f"{title(each.study)}: {each.called}" for each in found]
-    series = {f"of {rival}'s money": [_marked(each.beside[rival]) for each in found] for rival in RIVALS}
+    series = {
+        f"of {rival}'s money": [_marked(each.beside[rival]) for each in found]
+        for rival in RIVALS
+    }
     draw = intervals(names, series, SAID["savings"]["shows"], line=100.0, most=MOST)
     return StudyContent(_lines(found), _numbers(found), draw, made)
 
@@ -77,13 +111,21 @@ def judged(one: Saving | None) -> str:
 
 def _numbers(found: Sequence[PricedModel]) -> dict[str, Any]:
     clear = [place for place in found if judged(place.beside["constant"]) == "saves"]
-    shares = [one.share.mean for place in clear if (one := place.beside["constant"]) and one.share]
+    shares = [
+        one.share.mean
+        for place in clear
+        if (one := place.beside["constant"]) and one.share
+    ]
     median = [judged(place.beside["median"]) for place in found]
     return {
         "rows": len(found),
         "saves": len(clear),
         "ends": f"{percent(min(shares))} to {percent(max(shares))}" if shares else DASH,
-        "others": "; ".join(f"{title(one.study)}, prices: {one.called}" for one in found if one not in clear),
+        "others": "; ".join(
+            f"{title(one.study)}, prices: {one.called}"
+            for one in found
+            if one not in clear
+        ),
         "less": median.count("saves"),
         "more": median.count("costs"),
     }
@@ -103,7 +145,19 @@ def _lines(found: Sequence[PricedModel]) -> list[list[str]]:
         first = place.beside["constant"]
         spent = "" if first is None else escape(amount(first.unit, first.rival_money))
         reached = DASH if first is None else f"{percent(first.accuracy, 1)} for {spent}"
-        seeds, lost = max(row["seeds"] + row["diverged"] for row in place.rows), sum(row["diverged"] for row in place.rows)
+        seeds, lost = (
+            max(row["seeds"] + row["diverged"] for row in place.rows),
+            sum(row["diverged"] for row in place.rows),
+        )
         shares = [share(one) for one in place.beside.values()]
-        lines.append([escape(place.called), title(place.study), str(seeds), reached, *shares, str(lost)])
+        lines.append(
+            [
+                escape(place.called),
+                title(place.study),
+                str(seeds),
+                reached,
+                *shares,
+                str(lost),
+            ]
+        )
     return lines

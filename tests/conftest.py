@@ -18,8 +18,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("headgate", derandomize=True, deadline=None, database=None, print_blob=True)
-settings.register_profile("fuzz", settings.get_profile("headgate"), derandomize=False, max_examples=5000)
+settings.register_profile(
+    "headgate", derandomize=True, deadline=None, database=None, print_blob=True
+)
+settings.register_profile(
+    "fuzz", settings.get_profile("headgate"), derandomize=False, max_examples=5000
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "headgate"))
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +38,11 @@ MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
 
 def roomy(folder):
     """Whether there is room, and programs may be started from there, as some tests do."""
-    return folder.is_dir() and not os.statvfs(folder).f_flag & os.ST_NOEXEC and shutil.disk_usage(folder).free > ROOM
+    return (
+        folder.is_dir()
+        and not os.statvfs(folder).f_flag & os.ST_NOEXEC
+        and shutil.disk_usage(folder).free > ROOM
+    )
 
 
 gc.disable()
@@ -52,7 +60,12 @@ def pytest_xdist_auto_num_workers(config):
 def pytest_collection_modifyitems(items):
     """Tests in a browser come last: it leaves an event loop running in its worker, and then no other can be run there."""
     rank = {ROOT / name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: (item.path.parent.name == "browser", rank.get(item.path, len(rank))))
+    items.sort(
+        key=lambda item: (
+            item.path.parent.name == "browser",
+            rank.get(item.path, len(rank)),
+        )
+    )
 
 
 def pytest_collection_finish():
@@ -68,7 +81,11 @@ def pytest_make_collect_report(collector):
     cause = excinfo.value.__cause__ if excinfo else None
     if isinstance(cause, ModuleNotFoundError) and cause.name in EXTRAS:
         report.outcome = "skipped"
-        report.longrepr = str(collector.path), 0, f"Skipped: needs {cause.name}: pip install 'headgate[{EXTRAS[cause.name]}]'"
+        report.longrepr = (
+            str(collector.path),
+            0,
+            f"Skipped: needs {cause.name}: pip install 'headgate[{EXTRAS[cause.name]}]'",
+        )
     return report
 
 
@@ -107,7 +124,13 @@ def python():
     """Both streams of a Python of its own, given these words; it must end with `code`."""
 
     def call(*words, code=0, **more):
-        done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, check=False, **more)
+        done = subprocess.run(
+            [sys.executable, *map(str, words)],
+            capture_output=True,
+            text=True,
+            check=False,
+            **more,
+        )
         assert done.returncode == code, done.stderr
         return done.stdout, done.stderr
 

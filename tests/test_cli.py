@@ -38,34 +38,82 @@ def test_help_says_what_every_argument_and_option_is(name):
 
 
 def test_plan_is_for_headgate_unless_another_policy_is_named(headgate):
-    made = json.loads(headgate("plan", "mnist", "--set", 'run.policies=["oracle"]', "--format", "json")[0])
-    assert (made["policy"], made["K"], made["V"], made["warning"]) == ("headgate", None, None, "")
+    made = json.loads(
+        headgate(
+            "plan", "mnist", "--set", 'run.policies=["oracle"]', "--format", "json"
+        )[0]
+    )
+    assert (made["policy"], made["K"], made["V"], made["warning"]) == (
+        "headgate",
+        None,
+        None,
+        "",
+    )
     assert "Keeps the budget and every buffer" in headgate("plan", "mnist")[0]
 
 
-def test_a_policy_of_ones_own_is_named_by_module_and_class(headgate, tmp_path, monkeypatch):
-    (tmp_path / "bought_here.py").write_text((EXAMPLES / "my_buyer.py").read_text("utf-8"), "utf-8")
+def test_a_policy_of_ones_own_is_named_by_module_and_class(
+    headgate, tmp_path, monkeypatch
+):
+    (tmp_path / "bought_here.py").write_text(
+        (EXAMPLES / "my_buyer.py").read_text("utf-8"), "utf-8"
+    )
     monkeypatch.chdir(tmp_path)
     few = ("--rounds", "20", "--seeds", "2", "--format", "json", "-q")
-    both = json.loads(headgate("rehearse", "digits", *few, "--policies", "bought_here:TwoSteps,headgate")[0])
+    both = json.loads(
+        headgate(
+            "rehearse", "digits", *few, "--policies", "bought_here:TwoSteps,headgate"
+        )[0]
+    )
     assert [row["policy"] for row in both] == ["TwoSteps", "headgate"]
-    assert json.loads(headgate("plan", "digits", "--policy", "bought_here:TwoSteps", "--format", "json")[0])["warning"] == ""
+    assert (
+        json.loads(
+            headgate(
+                "plan", "digits", "--policy", "bought_here:TwoSteps", "--format", "json"
+            )[0]
+        )["warning"]
+        == ""
+    )
     _, err = headgate("rehearse", "digits", "--policies", "bought_here:Nobody", code=2)
-    assert "policies.Nobody.kind = bought_here:Nobody: module bought_here has no Nobody; known: TwoSteps" in err
-    _, err = headgate("rehearse", "digits", "--set", 'run.policies=["bought_here:TwoSteps"]', code=2)
-    assert 'a section [policies.NAME] with kind = "bought_here:TwoSteps" names your own' in err
+    assert (
+        "policies.Nobody.kind = bought_here:Nobody: module bought_here has no Nobody; known: TwoSteps"
+        in err
+    )
+    _, err = headgate(
+        "rehearse", "digits", "--set", 'run.policies=["bought_here:TwoSteps"]', code=2
+    )
+    assert (
+        'a section [policies.NAME] with kind = "bought_here:TwoSteps" names your own'
+        in err
+    )
     assert str(tmp_path) not in sys.path
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
 def test_rehearse_writes_its_rows(headgate, tmp_path, suffix):
     path = tmp_path / f"rows.{suffix}"
-    headgate("rehearse", "mnist", "--rounds", "30", "--seeds", "3", "--policies", "acdpp,hybrid", "--out", str(path), "-q")
-    read = {"parquet": pl.read_parquet, "csv": pl.read_csv, "jsonl": pl.read_ndjson}[suffix]
+    headgate(
+        "rehearse",
+        "mnist",
+        "--rounds",
+        "30",
+        "--seeds",
+        "3",
+        "--policies",
+        "acdpp,hybrid",
+        "--out",
+        str(path),
+        "-q",
+    )
+    read = {"parquet": pl.read_parquet, "csv": pl.read_csv, "jsonl": pl.read_ndjson}[
+        suffix
+    ]
     frame = read(path)
     assert tuple(frame.columns) == COLUMNS
     assert frame.height == 2 * 3 * 30
-    acdpp = frame.filter((pl.col("policy") == "acdpp") & (pl.col("seed") == 1)).sort("t")
+    acdpp = frame.filter((pl.col("policy") == "acdpp") & (pl.col("seed") == 1)).sort(
+        "t"
+    )
     assert np.allclose(acdpp["spend"], acdpp["price"] * acdpp["admitted"])
     assert acdpp["N"].to_list() == acdpp["admitted"].cum_sum().to_list()
     assert np.allclose(acdpp["n_eff"], acdpp["N"] * acdpp["uniformity"])
@@ -86,20 +134,44 @@ def test_replay_prints_a_sentence_and_json_and_writes_its_rows(headgate, tmp_pat
     frame = pl.read_csv(rows)
     assert frame.columns == list(told["rounds"][0])
     for key, prefix in (("you", ""), ("as_much", "as_much_"), ("as_many", "as_many_")):
-        assert told[key] == {"samples": frame[f"{prefix}bought"].sum(), "paid": pytest.approx(frame[f"{prefix}paid"].sum())}
-    wider = json.loads(headgate("replay", purchases, "--capacity", "200", "--format", "json")[0])
+        assert told[key] == {
+            "samples": frame[f"{prefix}bought"].sum(),
+            "paid": pytest.approx(frame[f"{prefix}paid"].sum()),
+        }
+    wider = json.loads(
+        headgate("replay", purchases, "--capacity", "200", "--format", "json")[0]
+    )
     assert wider["capacity"] == [200]
     assert wider["cheapest"] < told["cheapest"] < told["as_many"]["paid"]
-    assert "--capacity" not in headgate("replay", purchases, "--capacity", "0", code=2)[1]
+    assert (
+        "--capacity" not in headgate("replay", purchases, "--capacity", "0", code=2)[1]
+    )
     assert "none.csv: cannot be read" in headgate("replay", "none.csv", code=4)[1]
 
 
 def test_empty_rounds_are_infinite_in_the_table_and_null_in_json(headgate):
-    words = ("rehearse", "mnist", "--rounds", "5", "--seeds", "1", "--policies", "constant", "-q")
+    words = (
+        "rehearse",
+        "mnist",
+        "--rounds",
+        "5",
+        "--seeds",
+        "1",
+        "--policies",
+        "constant",
+        "-q",
+    )
     small = ("--set", "policies.constant.rate=0.1")
     assert "∞" in headgate(*words, *small)[0]
-    assert "∞" in headgate("plan", "digits", "--policy", "acdpp", "--set", "system.budget=0.5")[0]
-    assert json.loads(headgate(*words, *small, "--format", "json")[0])[0]["bound"] is None
+    assert (
+        "∞"
+        in headgate(
+            "plan", "digits", "--policy", "acdpp", "--set", "system.budget=0.5"
+        )[0]
+    )
+    assert (
+        json.loads(headgate(*words, *small, "--format", "json")[0])[0]["bound"] is None
+    )
 
 
 def test_another_ctrl_c_does_not_hide_what_the_first_led_to(capsys):
@@ -149,13 +221,19 @@ main()
     ids=["commands", "typer", "numpy", "reader", "options"],
 )
 def test_ctrl_c_before_a_command_begins_is_one_line(python, tmp_path, code, words):
-    assert python("-c", code, *words.split(), cwd=tmp_path, code=130) == ("", "interrupted\n")
+    assert python("-c", code, *words.split(), cwd=tmp_path, code=130) == (
+        "",
+        "interrupted\n",
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_who_ignores_ctrl_c_is_not_stopped_by_it(python, tmp_path):
     """As nohup and a shell's background jobs do."""
-    code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + STRUCK.replace("MODULE", "typer")
+    code = (
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        + STRUCK.replace("MODULE", "typer")
+    )
     out, err = python("-c", code, "--version", cwd=tmp_path)
     assert out.startswith("headgate ")
     assert err == ""

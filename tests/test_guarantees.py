@@ -12,8 +12,14 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 def promises():
     """(promise, mechanism, tests) of each row of the tables."""
-    lines = (ROOT / "docs" / "understand" / "guarantees.md").read_text("utf-8").splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    lines = (
+        (ROOT / "docs" / "understand" / "guarantees.md").read_text("utf-8").splitlines()
+    )
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines
+        if line.startswith("| ")
+    ]
     assert len(rows) > 15
     return [row for row in rows if row[0] != "promise"]
 
@@ -27,5 +33,13 @@ def test_a_promise_has_a_mechanism_and_a_test_that_is_there(row):
     assert named, f"{tests}: names no test"
     for file, function in named:
         tree = ast.parse((ROOT / file).read_text("utf-8"))
-        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        assert function in functions if function else any(name.startswith("test_") for name in functions), f"{file}::{function}"
+        functions = {
+            node.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        }
+        assert (
+            function in functions
+            if function
+            else any(name.startswith("test_") for name in functions)
+        ), f"{file}::{function}"

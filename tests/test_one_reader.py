@@ -36,10 +36,20 @@ NAMES = ["finished", "flower", "foreign", "lost", "running", "study~K=2", "study
 def made(tmp_path_factory):
     """The folder of all of them, and the one that goes on."""
     runs = tmp_path_factory.mktemp("one") / "runs"
-    MadeUp(runs / "finished", ("oracle", "constant", "acdpp", "headgate"), seeds=3).finish()
-    running = MadeUp(runs / "running", ("constant", "headgate"), seeds=3, parts=True).play(4).play(3, ["constant"])
-    MadeUp(runs / "lost", ("constant", "headgate"), seeds=3).finish().say("finished", diverged=[("headgate", 1)])
-    for point in sweep(runs / "study", ("K=2", "K=3"), policies=("acdpp", "headgate"), rounds=5):
+    MadeUp(
+        runs / "finished", ("oracle", "constant", "acdpp", "headgate"), seeds=3
+    ).finish()
+    running = (
+        MadeUp(runs / "running", ("constant", "headgate"), seeds=3, parts=True)
+        .play(4)
+        .play(3, ["constant"])
+    )
+    MadeUp(runs / "lost", ("constant", "headgate"), seeds=3).finish().say(
+        "finished", diverged=[("headgate", 1)]
+    )
+    for point in sweep(
+        runs / "study", ("K=2", "K=3"), policies=("acdpp", "headgate"), rounds=5
+    ):
         point.finish()
     _foreign(runs / "foreign")
     _flower(runs / "flower", tmp_path_factory.mktemp("world"))
@@ -49,7 +59,10 @@ def made(tmp_path_factory):
 def _foreign(folder):
     MadeUp(folder, ("constant", "headgate")).finish()
     config = tomllib.loads((folder / "config.toml").read_text())
-    config["policies"] = {**config.get("policies", {}), "constant": {"kind": "not_there:Policy"}}
+    config["policies"] = {
+        **config.get("policies", {}),
+        "constant": {"kind": "not_there:Policy"},
+    }
     config["prices"] = {"kind": "not_there:Prices"}
     config["data"] = {"kind": "not_there:data"}
     (folder / "config.toml").write_text(tomli_w.dumps(config))
@@ -65,7 +78,11 @@ def _flower(folder, place):
     from worlds import World, an_experiment
 
     world = World(place, an_experiment("fifo", 4))
-    world.play(evaluate_fn=lambda t, arrays: MetricRecord({"accuracy": t / 10, "loss": 1.0 / t}))
+    world.play(
+        evaluate_fn=lambda t, arrays: MetricRecord(
+            {"accuracy": t / 10, "loss": 1.0 / t}
+        )
+    )
     shutil.copytree(place / "run", folder)
 
 
@@ -92,7 +109,10 @@ def by_reader(folder):
 @pytest.fixture
 def listed(made, headgate):
     """listed() are the lines of `headgate runs`, by name."""
-    return lambda: {row["name"]: row for row in json.loads(headgate("runs", made[0], "--format", "json")[0])}
+    return lambda: {
+        row["name"]: row
+        for row in json.loads(headgate("runs", made[0], "--format", "json")[0])
+    }
 
 
 def test_the_command_line_and_the_page_list_the_same_runs(made, page, listed):
@@ -105,38 +125,72 @@ def test_the_command_line_and_the_page_list_the_same_runs(made, page, listed):
 
 def test_the_command_line_shows_what_the_best_spent(made, listed, headgate):
     row = listed()["finished"]
-    (line,) = (each for each in headgate("runs", made[0])[0].splitlines() if each.startswith("  finished "))
-    shown = (row["best_policy"], percent(row["best_accuracy"], 1), percent(row["spend_share"]))
+    (line,) = (
+        each
+        for each in headgate("runs", made[0])[0].splitlines()
+        if each.startswith("  finished ")
+    )
+    shown = (
+        row["best_policy"],
+        percent(row["best_accuracy"], 1),
+        percent(row["spend_share"]),
+    )
     assert line.split()[-5:] == "{} {} {}".format(*shown).split()
     assert row["over_budget"]  # others' spending is not shown beside it
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_line_of_the_list_is_what_the_reader_says(made, listed, name):
-    found, row = {each["policy"]: each for each in by_reader(path_of(made[0], name))}, listed()[name]
+    found, row = (
+        {each["policy"]: each for each in by_reader(path_of(made[0], name))},
+        listed()[name],
+    )
     assert row["policies"] == list(found)
-    assert row["spend_per_round"] == {policy: each["spend_per_round"] for policy, each in found.items()}
-    assert row["spend_shares"] == {policy: each["spend_share"] for policy, each in found.items()}
+    assert row["spend_per_round"] == {
+        policy: each["spend_per_round"] for policy, each in found.items()
+    }
+    assert row["spend_shares"] == {
+        policy: each["spend_share"] for policy, each in found.items()
+    }
     ranked = [each for each in found.values() if not each["reference"]]
     assert row["lost"] == sum(each["lost"] for each in found.values())
-    best = max((each for each in ranked if each["kept_limits"]), key=lambda each: each["best_accuracy"]["mean"], default=None)
-    assert (row["best_policy"], row["best_accuracy"]) == (best["policy"], best["best_accuracy"]["mean"])
-    assert (row["spend_policy"], row["spend_share"], row["broken"]) == (best["policy"], best["spend_share"], "")
-    assert row["over_budget"] == [each["policy"] for each in ranked if each["runs_over_budget"]]
+    best = max(
+        (each for each in ranked if each["kept_limits"]),
+        key=lambda each: each["best_accuracy"]["mean"],
+        default=None,
+    )
+    assert (row["best_policy"], row["best_accuracy"]) == (
+        best["policy"],
+        best["best_accuracy"]["mean"],
+    )
+    assert (row["spend_policy"], row["spend_share"], row["broken"]) == (
+        best["policy"],
+        best["spend_share"],
+        "",
+    )
+    assert row["over_budget"] == [
+        each["policy"] for each in ranked if each["runs_over_budget"]
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_page_python_and_report_say_what_the_reader_says(made, page, headgate, tmp_path, name):
+def test_page_python_and_report_say_what_the_reader_says(
+    made, page, headgate, tmp_path, name
+):
     run = RunFolder.open(path_of(made[0], name))
     found, said = read_runs([run]), by_reader(run.path)
     shown = columns(run.target, [summarise(one, run.target) for one in found])
-    texts = [[TEXTS[name](summarise(one, run.target)) for name in shown] for one in found]
+    texts = [
+        [TEXTS[name](summarise(one, run.target)) for name in shown] for one in found
+    ]
     detail = page.get(f"/api/runs/{name}").json
     assert detail["summary"] == said
     assert detail["conclusion"] == conclusion(found) != ""
     assert [[cell["text"] for cell in row] for row in detail["table"]["rows"]] == texts
     curves = page.get(f"/api/runs/{name}/curves").json["policies"]
-    assert curves == json.loads(Json([policy_curves(one, points=400) for one in found]).body)
+    assert curves == json.loads(
+        Json([policy_curves(one, points=400) for one in found]).body
+    )
     own = package.open(run.path)
     assert as_json(own.summary.to_dicts()) == said
     assert own.frame.height == sum(int(one.reached.sum()) for one in found)
@@ -152,7 +206,9 @@ def test_page_python_and_report_say_what_the_reader_says(made, page, headgate, t
 def test_the_comparison_says_what_the_reader_says(made, name):
     """From any working folder: nothing is imported that the settings name."""
     folder = path_of(made[0], name)
-    for row, own in zip(compared_rows(read_finished([folder])), by_reader(folder), strict=True):
+    for row, own in zip(
+        compared_rows(read_finished([folder])), by_reader(folder), strict=True
+    ):
         assert row["policy"] == own["policy"]
         assert row["seeds"] + row["diverged"] == own["runs"]
         for theirs, ours in (
@@ -169,6 +225,10 @@ def test_a_run_that_grows_is_told_alike_in_every_round(made, page, listed):
     for _ in range(3):
         before = by_reader(runs / "running")
         assert page.get("/api/runs/running").json["summary"] == before
-        assert listed()["running"] == next(r for r in page.get("/api/runs").json["rows"] if r["name"] == "running")
+        assert listed()["running"] == next(
+            r for r in page.get("/api/runs").json["rows"] if r["name"] == "running"
+        )
         running.play(1)
-        assert [each["rounds"] for each in by_reader(runs / "running")] == [each["rounds"] + 1 for each in before]
+        assert [each["rounds"] for each in by_reader(runs / "running")] == [
+            each["rounds"] + 1 for each in before
+        ]

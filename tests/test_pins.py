@@ -26,18 +26,24 @@ del GROUPS["hub"]  # not among what the tests install: they put a stand-in in it
 
 def unmet(requirement, pins):
     pin = pins.get(canonicalize_name(requirement.name))
-    return pin is None or not requirement.specifier.contains(pin.version, prereleases=True)
+    return pin is None or not requirement.specifier.contains(
+        pin.version, prereleases=True
+    )
 
 
 def test_the_files_are_as_the_tool_writes_them_with_hashes_and_without_torch_for_the_main_job():
     files = TOOL["written"](TOOL["committed"](), MAIN)
-    assert {file: (ROOT / file).read_text("utf-8") for file in files} == files, "run python tools/pins.py"
+    assert {file: (ROOT / file).read_text("utf-8") for file in files} == files, (
+        "run python tools/pins.py"
+    )
     assert len(PINS) == len(TOOL["committed"]()) > 100
     assert [pin.name for pin in PINS.values() if not pin.hashes] == []
     assert not {"torch", "numba", "scikit-learn", "scipy", "flwr"} & MAIN.keys()
 
 
-@pytest.mark.parametrize(("groups", "pins", "least"), [(["headgate"], MAIN, 25), (GROUPS, PINS, 100)])
+@pytest.mark.parametrize(
+    ("groups", "pins", "least"), [(["headgate"], MAIN, 25), (GROUPS, PINS, 100)]
+)
 def test_nothing_that_the_pins_need_is_missing(groups, pins, least):
     """They are installed without what they ask for: it must be among them. Seen as it is installed here."""
     asked = [(Requirement(text), "") for group in groups for text in GROUPS[group]]
@@ -48,26 +54,45 @@ def test_nothing_that_the_pins_need_is_missing(groups, pins, least):
             continue
         if unmet(requirement, pins):
             missing.append(str(requirement))
-        for wanted in {"", *requirement.extras} - {extra for name, extra in seen if name == requirement.name}:
+        for wanted in {"", *requirement.extras} - {
+            extra for name, extra in seen if name == requirement.name
+        }:
             seen.add((requirement.name, wanted))
-            asked += [(Requirement(text), wanted) for text in importlib.metadata.requires(requirement.name) or []]
+            asked += [
+                (Requirement(text), wanted)
+                for text in importlib.metadata.requires(requirement.name) or []
+            ]
     assert missing == []
     assert len(seen) > least
 
 
 def test_torch_keeps_the_hashes_of_its_other_builds_with_its_version(monkeypatch):
     pin = PINS["torch"]._replace(hashes=frozenset("i"))
-    report = {"install": [{"download_info": {"archive_info": {"hashes": {"sha256": "l"}}}}]}
-    monkeypatch.setitem(TOOL["with_other_builds"].__globals__, "pip", lambda *_: json.dumps(report))
-    assert TOOL["with_other_builds"](pin, [pin._replace(hashes={"k"})]).hashes == set("ilk")
-    assert TOOL["with_other_builds"](pin, [pin._replace(version="1.0", hashes={"k"})]).hashes == set("il")
+    report = {
+        "install": [{"download_info": {"archive_info": {"hashes": {"sha256": "l"}}}}]
+    }
+    monkeypatch.setitem(
+        TOOL["with_other_builds"].__globals__, "pip", lambda *_: json.dumps(report)
+    )
+    assert TOOL["with_other_builds"](pin, [pin._replace(hashes={"k"})]).hashes == set(
+        "ilk"
+    )
+    assert TOOL["with_other_builds"](
+        pin, [pin._replace(version="1.0", hashes={"k"})]
+    ).hashes == set("il")
     monkeypatch.setitem(TOOL["with_other_builds"].__globals__, "pip", lambda *_: "")
     assert TOOL["with_other_builds"](pin, []).hashes == {"i"}
 
 
 def test_make_installs_nothing_without_its_hash_but_headgate():
-    made = re.search(r"^\$\(MAIN\):.*^run:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE | re.DOTALL)[0]
-    assert re.findall(r"pip install|\$\(INSTALL\).*?(?= &&|$)", made) == ["$(INSTALL) --no-build-isolation -e ."]
+    made = re.search(
+        r"^\$\(MAIN\):.*^run:",
+        (ROOT / "Makefile").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )[0]
+    assert re.findall(r"pip install|\$\(INSTALL\).*?(?= &&|$)", made) == [
+        "$(INSTALL) --no-build-isolation -e ."
+    ]
     assert re.findall(r"\$\(HASHED\)[^\\\n]*", made) == [
         "$(HASHED) -r pins/run.txt ",
         "$(HASHED) -r pins/rest.txt",

@@ -18,17 +18,24 @@ def hurried(monkeypatch):
     monkeypatch.setattr(progress, "NEXT", 2.0)
 
 
-def test_lines_say_what_is_done_and_what_is_left_and_a_name_commands_no_terminal(hurried, capsys):
+def test_lines_say_what_is_done_and_what_is_left_and_a_name_commands_no_terminal(
+    hurried, capsys
+):
     with progress.counted("learning \x1b[31mred\n") as tick:
         for done in range(1, 9):
             tick(done, 8)
     lines = capsys.readouterr().err.splitlines()
     assert 2 <= len(lines) <= 5
     for line in lines:
-        assert re.fullmatch(r"learning \\x1b\[31mred\\n: \d of 8 rounds, \d:\d\d:\d\d, about \d:\d\d:\d\d left", line)
+        assert re.fullmatch(
+            r"learning \\x1b\[31mred\\n: \d of 8 rounds, \d:\d\d:\d\d, about \d:\d\d:\d\d left",
+            line,
+        )
 
 
-def test_nothing_is_said_before_the_first_seconds_are_over_or_where_one_is_quiet(hurried, capsys, monkeypatch):
+def test_nothing_is_said_before_the_first_seconds_are_over_or_where_one_is_quiet(
+    hurried, capsys, monkeypatch
+):
     with progress.counted("learning", quiet=True) as tick:
         for done in range(8):
             tick(done, 8)

@@ -24,17 +24,25 @@ ELSEWHERE = {"flower", "page", "million"}
 SLOW = {"scale", "which-policy", "changes", "run", "ten-minutes"}
 """pages whose commands take longer than those of README: `make test-all`"""
 RUN = [
-    pytest.param(page, marks=[pytest.mark.long] if page.stem in SLOW else [], id=page.stem)
+    pytest.param(
+        page, marks=[pytest.mark.long] if page.stem in SLOW else [], id=page.stem
+    )
     for page in PAGES
     if SH.search(page.read_text("utf-8")) and page.stem not in ELSEWHERE
 ]
-WITH_PYTHON = [page for page in (ROOT / "README.md", *PAGES) if PYTHON.search(page.read_text("utf-8"))]
+WITH_PYTHON = [
+    page
+    for page in (ROOT / "README.md", *PAGES)
+    if PYTHON.search(page.read_text("utf-8"))
+]
 
 
 def put_files(page, folder):
     """A block that is to be put `into NAME` is put there, and tables of the examples beside it, as a reader would."""
     text = page.read_text("utf-8")
-    for name, block in re.findall(r"into `(\w+\.\w+)`[^`]*:\n\n```\w+\n(.*?)```", text, re.DOTALL):
+    for name, block in re.findall(
+        r"into `(\w+\.\w+)`[^`]*:\n\n```\w+\n(.*?)```", text, re.DOTALL
+    ):
         (folder / name).write_text(block, "utf-8")
     for name in re.findall(r"examples/(\w+\.csv)\)", text):
         shutil.copy(ROOT / "examples" / name, folder)
@@ -42,38 +50,61 @@ def put_files(page, folder):
 
 def make_accounts(folder):
     """Books of a few rounds, such as the page on accounts speaks of."""
-    with headgate.Books(folder, headgate.System([9] * 5, budget=100.0, horizon=100), Headgate()) as books:
+    with headgate.Books(
+        folder, headgate.System([9] * 5, budget=100.0, horizon=100), Headgate()
+    ) as books:
         for _ in range(8):
             books.begin(4.0)
             books.settle()
 
 
 def test_command_blocks_run_in_the_order_of_the_page(tmp_path):
-    env = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    env = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }
     shutil.copy(ROOT / "examples" / "purchases.csv", tmp_path)  # a reader's own
     (block,) = COMMANDS
     for line in block.splitlines():
-        done = subprocess.run(line, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            line,
+            shell=True,
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, f"{line}\n{done.stderr}"
     assert {file.name for file in tmp_path.iterdir()} == {"purchases.csv", "compared"}
 
 
 @pytest.mark.parametrize("page", RUN)
-def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, typed, forgets_modules):
+def test_command_blocks_of_a_page_run_one_after_the_other(
+    page, tmp_path, monkeypatch, typed, forgets_modules
+):
     monkeypatch.chdir(tmp_path)
     put_files(page, tmp_path)
     if page.stem == "books":
         make_accounts(tmp_path / "accounts")
-    lines = [line for block in SH.findall(page.read_text("utf-8")) for line in block.splitlines()]
+    lines = [
+        line
+        for block in SH.findall(page.read_text("utf-8"))
+        for line in block.splitlines()
+    ]
     assert lines
     for line in lines:
         typed(*shlex.split(line))
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
-def test_python_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, forgets_modules):
+def test_python_blocks_of_a_page_run_one_after_the_other(
+    page, tmp_path, monkeypatch, forgets_modules
+):
     """In a folder where a recipe lies that a Flower app could have: one policy, one seed."""
-    (tmp_path / "recipe.toml").write_text('base = "digits"\n[run]\npolicies = ["headgate"]\nseeds = 1\n')
+    (tmp_path / "recipe.toml").write_text(
+        'base = "digits"\n[run]\npolicies = ["headgate"]\nseeds = 1\n'
+    )
     put_files(page, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -82,13 +113,31 @@ def test_python_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeyp
 
 def test_the_parts_in_the_docs_are_those_of_the_examples():
     blocks = PYTHON.findall((ROOT / "docs" / "do" / "parts.md").read_text("utf-8"))
-    files = ["policy", "buyer", "rule", "prices", "data", "model", "server", "objective", "executor"]
+    files = [
+        "policy",
+        "buyer",
+        "rule",
+        "prices",
+        "data",
+        "model",
+        "server",
+        "objective",
+        "executor",
+    ]
     assert len(blocks) == len(files) + 1
     for name, block in zip(files, blocks, strict=False):
-        assert (ROOT / "examples" / f"my_{name}.py").read_text("utf-8").endswith(f'"""\n\n{block}')
+        assert (
+            (ROOT / "examples" / f"my_{name}.py")
+            .read_text("utf-8")
+            .endswith(f'"""\n\n{block}')
+        )
 
 
-@pytest.mark.parametrize("more", ["--rounds 10 --seeds 2", pytest.param("", marks=pytest.mark.long)], ids=["short", "whole"])
+@pytest.mark.parametrize(
+    "more",
+    ["--rounds 10 --seeds 2", pytest.param("", marks=pytest.mark.long)],
+    ids=["short", "whole"],
+)
 def test_make_run_is_the_main_job(tmp_path, more):
     """`make test` is what runs this test; `make run` is run for real, in the environment that is set up already."""
     assert "```sh\nmake run\n```" in TEXT
@@ -110,21 +159,39 @@ def test_links_lead_somewhere():
 
 def test_results_are_those_of_the_studies_by_the_last_models_market_prices_included():
     page = (ROOT / "docs" / "studies" / "savings.md").read_text("utf-8").splitlines()
-    shares = {tuple(cells[1:3]): cells[5:8] for line in page if (cells := line.split("|"))[3:4] == [" 40 "] or len(cells) == 10}
-    said = [line.split("|") for line in TEXT.splitlines() if line.startswith("| ") and "MNIST" in line]
+    shares = {
+        tuple(cells[1:3]): cells[5:8]
+        for line in page
+        if (cells := line.split("|"))[3:4] == [" 40 "] or len(cells) == 10
+    }
+    said = [
+        line.split("|")
+        for line in TEXT.splitlines()
+        if line.startswith("| ") and "MNIST" in line
+    ]
     assert len(said) >= 10
     assert {tuple(cells[1:3]): cells[4:7] for cells in said}.items() <= shares.items()
     assert len(TEXT.splitlines()) <= 120
 
 
 def test_the_drafts_references_are_there():
-    draft, entries = ((ROOT / "paper" / name).read_text("utf-8") for name in ("paper.md", "paper.bib"))
-    assert set(re.findall(r"@(\w+\d{4}\w+)", draft)) == set(re.findall(r"^@\w+\{(\w+),", entries, re.MULTILINE))
+    draft, entries = (
+        (ROOT / "paper" / name).read_text("utf-8") for name in ("paper.md", "paper.bib")
+    )
+    assert set(re.findall(r"@(\w+\d{4}\w+)", draft)) == set(
+        re.findall(r"^@\w+\{(\w+),", entries, re.MULTILINE)
+    )
 
 
 def test_exit_codes_in_docs_and_help_are_those_of_the_code():
     from headgate import errors
 
-    codes = {e.exit_code for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.HeadgateError)}
+    codes = {
+        e.exit_code
+        for e in vars(errors).values()
+        if isinstance(e, type) and issubclass(e, errors.HeadgateError)
+    }
     table = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8")
-    assert codes == {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} - {0}
+    assert codes == {
+        int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)
+    } - {0}

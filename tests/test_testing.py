@@ -8,10 +8,22 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from headgate.control import AdmissionPolicy, AdmissionRequest, KStep, Reservoir, Retention, Selection
+from headgate.control import (
+    AdmissionPolicy,
+    AdmissionRequest,
+    KStep,
+    Reservoir,
+    Retention,
+    Selection,
+)
 from headgate.control.prices import Uniform
 from headgate.errors import SettingError
-from headgate.testing import check_policy, check_prices, check_retention, check_selection
+from headgate.testing import (
+    check_policy,
+    check_prices,
+    check_retention,
+    check_selection,
+)
 
 
 class Honest(AdmissionPolicy):
@@ -22,7 +34,9 @@ class Honest(AdmissionPolicy):
         return {"seen": np.zeros(runs)}
 
     def admit(self, view, memory):
-        return AdmissionRequest(np.full(view.debt.shape, 2.5)), {"seen": memory["seen"] + view.price}
+        return AdmissionRequest(np.full(view.debt.shape, 2.5)), {
+            "seen": memory["seen"] + view.price
+        }
 
 
 class Forgetful(Honest):
@@ -32,7 +46,9 @@ class Forgetful(Honest):
 
     def admit(self, view, memory):
         self.rounds += 1
-        return AdmissionRequest(np.full(view.debt.shape, float(self.rounds % 5))), memory
+        return AdmissionRequest(
+            np.full(view.debt.shape, float(self.rounds % 5))
+        ), memory
 
 
 class Vandal(Honest):
@@ -41,30 +57,81 @@ class Vandal(Honest):
         return AdmissionRequest(np.full(view.debt.shape, 2.5)), memory
 
 
-def faulty(name, asks=lambda view: np.full(view.debt.shape, 2.5), after=lambda view, memory: memory):
+def faulty(
+    name,
+    asks=lambda view: np.full(view.debt.shape, 2.5),
+    after=lambda view, memory: memory,
+):
     """An honest policy but for what it asks for, or what it makes of its memory."""
-    return type(name, (Honest,), {"admit": lambda self, view, memory: (AdmissionRequest(asks(view)), after(view, memory))})()
+    return type(
+        name,
+        (Honest,),
+        {
+            "admit": lambda self, view, memory: (
+                AdmissionRequest(asks(view)),
+                after(view, memory),
+            )
+        },
+    )()
 
 
 def remembers(name, after):
-    return faulty(name, after=lambda view, memory: after(memory["seen"]) if "seen" in memory else memory)
+    return faulty(
+        name,
+        after=lambda view, memory: (
+            after(memory["seen"]) if "seen" in memory else memory
+        ),
+    )
 
 
-NO_ARRAY = type("NoArray", (Honest,), {"start": lambda self, system, runs: {"seen": []}})()
+NO_ARRAY = type(
+    "NoArray", (Honest,), {"start": lambda self, system, runs: {"seen": []}}
+)()
 FOUND = [
     (Forgetful(), "decide is not repeatable"),
     (Vandal(), "decide changed memory of the ledger"),
-    (faulty("Gossip", lambda view: np.full(view.debt.shape, float(view.price.mean()))), "run 0 decides differently alone"),
-    (faulty("Unstable", lambda view: np.random.default_rng().random(view.debt.shape) * 9), "decide is not repeatable"),
-    (remembers("NotFinite", lambda seen: {"seen": np.full_like(seen, np.nan)}), "round 1: .*seen.* not finite"),
+    (
+        faulty(
+            "Gossip", lambda view: np.full(view.debt.shape, float(view.price.mean()))
+        ),
+        "run 0 decides differently alone",
+    ),
+    (
+        faulty(
+            "Unstable", lambda view: np.random.default_rng().random(view.debt.shape) * 9
+        ),
+        "decide is not repeatable",
+    ),
+    (
+        remembers("NotFinite", lambda seen: {"seen": np.full_like(seen, np.nan)}),
+        "round 1: .*seen.* not finite",
+    ),
 ]
 REFUSED = [
-    (remembers("Names", lambda seen: {"saw": seen}), r"Names: the memory has the names \['saw'\], `start` gave \['seen'\]"),
-    (faulty("Adds", after=lambda view, memory: {**memory, "extra": view.price}), "round 1: .*names"),
-    (remembers("Grows", lambda seen: {"seen": np.append(seen, 0.0)}), r"seen.* is float64\[4\], `start` gave float64\[3\]"),
-    (remembers("Type", lambda seen: {"seen": seen.astype("f4")}), r"seen.* is float32\[3\], `start` gave float64\[3\]"),
-    (remembers("Lists", lambda seen: {"seen": list(seen)}), r"round 1: Lists: memory\['seen'\] must be an array, is list"),
-    (remembers("NoDict", lambda seen: None), "round 1: NoDict: the memory must be a dict of arrays, is NoneType"),
+    (
+        remembers("Names", lambda seen: {"saw": seen}),
+        r"Names: the memory has the names \['saw'\], `start` gave \['seen'\]",
+    ),
+    (
+        faulty("Adds", after=lambda view, memory: {**memory, "extra": view.price}),
+        "round 1: .*names",
+    ),
+    (
+        remembers("Grows", lambda seen: {"seen": np.append(seen, 0.0)}),
+        r"seen.* is float64\[4\], `start` gave float64\[3\]",
+    ),
+    (
+        remembers("Type", lambda seen: {"seen": seen.astype("f4")}),
+        r"seen.* is float32\[3\], `start` gave float64\[3\]",
+    ),
+    (
+        remembers("Lists", lambda seen: {"seen": list(seen)}),
+        r"round 1: Lists: memory\['seen'\] must be an array, is list",
+    ),
+    (
+        remembers("NoDict", lambda seen: None),
+        "round 1: NoDict: the memory must be a dict of arrays, is NoneType",
+    ),
     (NO_ARRAY, r"NoArray.start: memory\['seen'\] must be an array, is list"),
 ]
 """what no controller can use is refused at once"""
@@ -72,7 +139,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(
     ("kind", "policy", "message"),
-    [*((AssertionError, *each) for each in FOUND), *((SettingError, *each) for each in REFUSED)],
+    [
+        *((AssertionError, *each) for each in FOUND),
+        *((SettingError, *each) for each in REFUSED),
+    ],
     ids=lambda part: type(part).__name__ if isinstance(part, Honest) else "",
 )
 def test_faulty_policies_are_found(kind, policy, message):
@@ -83,8 +153,15 @@ def test_faulty_policies_are_found(kind, policy, message):
 
 def test_what_a_policy_raises_is_its_own_with_a_note_beside_it():
     with pytest.raises(ValueError, match="ambiguous") as raised:
-        check_policy(faulty("TakesARunForAll", lambda view: view.debt if view.price < 4 else view.price))
-    assert raised.value.__notes__ == ["in round 1, in TakesARunForAll.admit: arrays of view and memory hold all 3 runs"]
+        check_policy(
+            faulty(
+                "TakesARunForAll",
+                lambda view: view.debt if view.price < 4 else view.price,
+            )
+        )
+    assert raised.value.__notes__ == [
+        "in round 1, in TakesARunForAll.admit: arrays of view and memory hold all 3 runs"
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +177,31 @@ class Rule(Retention):
 @pytest.mark.parametrize(
     ("kind", "fault", "message"),
     [
-        (SettingError, lambda rank, given: rank[:, :-1], r"Rule.rank: must return a number for each of \(\d+, \d+\), .* int64"),
-        (SettingError, lambda rank, given: rank * np.nan, "Rule.rank: must return a number .*with some that are not a number"),
-        (SettingError, lambda rank, given: rank.astype(str), "Rule.rank: must return a number for each of .*, returned <U"),
-        (AssertionError, lambda rank, given: -rank if np.ptp(given.seed) else rank, "run 0 keeps other samples alone"),
-        (AssertionError, lambda rank, given: np.random.default_rng().random(rank.shape), "asked twice, the rule keeps other"),
+        (
+            SettingError,
+            lambda rank, given: rank[:, :-1],
+            r"Rule.rank: must return a number for each of \(\d+, \d+\), .* int64",
+        ),
+        (
+            SettingError,
+            lambda rank, given: rank * np.nan,
+            "Rule.rank: must return a number .*with some that are not a number",
+        ),
+        (
+            SettingError,
+            lambda rank, given: rank.astype(str),
+            "Rule.rank: must return a number for each of .*, returned <U",
+        ),
+        (
+            AssertionError,
+            lambda rank, given: -rank if np.ptp(given.seed) else rank,
+            "run 0 keeps other samples alone",
+        ),
+        (
+            AssertionError,
+            lambda rank, given: np.random.default_rng().random(rank.shape),
+            "asked twice, the rule keeps other",
+        ),
     ],
     ids=["wrong shape", "not a number", "text", "depends on other runs", "unstable"],
 )
@@ -130,9 +227,18 @@ ASKED = count(1)
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (lambda value, offered: np.add(value, 1.0, out=value), "changed what it was given"),
-        (lambda value, offered: value + next(ASKED) * offered.draw() % 0.3, "asked twice, the rule chooses other samples"),
-        (lambda value, offered: value * (offered.position - offered.position.mean()), "chooses other samples alone"),
+        (
+            lambda value, offered: np.add(value, 1.0, out=value),
+            "changed what it was given",
+        ),
+        (
+            lambda value, offered: value + next(ASKED) * offered.draw() % 0.3,
+            "asked twice, the rule chooses other samples",
+        ),
+        (
+            lambda value, offered: value * (offered.position - offered.position.mean()),
+            "chooses other samples alone",
+        ),
     ],
     ids=["changes", "unstable", "others"],
 )

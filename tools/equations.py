@@ -35,8 +35,14 @@ def code_by_label() -> dict[str, list[str]]:
         module = importlib.import_module(info.name)
         for thing in vars(module).values():
             if getattr(thing, "__module__", None) == info.name:
-                for label in vars(thing).get("__paper__", ()) if hasattr(thing, "__dict__") else ():
-                    found[label].add(f"{info.name.removeprefix('headgate.')}.{thing.__qualname__}")
+                for label in (
+                    vars(thing).get("__paper__", ())
+                    if hasattr(thing, "__dict__")
+                    else ()
+                ):
+                    found[label].add(
+                        f"{info.name.removeprefix('headgate.')}.{thing.__qualname__}"
+                    )
     return {label: sorted(names) for label, names in found.items()}
 
 
@@ -48,20 +54,36 @@ def tests_by_label() -> dict[str, list[str]]:
         for node in ast.walk(ast.parse(text)) if "pytest.mark.paper" in text else ():
             if isinstance(node, ast.FunctionDef):
                 for mark in node.decorator_list:
-                    if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.paper":
+                    if (
+                        isinstance(mark, ast.Call)
+                        and ast.unparse(mark.func) == "pytest.mark.paper"
+                    ):
                         for label in mark.args:
-                            found[ast.literal_eval(label)].add(f"{path.relative_to(ROOT / 'tests').as_posix()}::{node.name}")
+                            found[ast.literal_eval(label)].add(
+                                f"{path.relative_to(ROOT / 'tests').as_posix()}::{node.name}"
+                            )
     return {label: sorted(names) for label, names in found.items()}
 
 
 def called() -> set[str]:
     """Names that code under src uses beyond defining and importing them."""
     found = set()
-    for path in [*(ROOT / "src" / "headgate").rglob("*.py"), *(ROOT / "studies").rglob("*.py")]:
+    for path in [
+        *(ROOT / "src" / "headgate").rglob("*.py"),
+        *(ROOT / "studies").rglob("*.py"),
+    ]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            found |= {node.id} if isinstance(node, ast.Name) else {node.attr} if isinstance(node, ast.Attribute) else set()
+            found |= (
+                {node.id}
+                if isinstance(node, ast.Name)
+                else {node.attr}
+                if isinstance(node, ast.Attribute)
+                else set()
+            )
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.add(node.value.rpartition(":")[2])  # kinds are named as "module:Class", executors as "Class"
+                found.add(
+                    node.value.rpartition(":")[2]
+                )  # kinds are named as "module:Class", executors as "Class"
     return found
 
 
@@ -76,9 +98,20 @@ def complaints() -> list[str]:
             for label in paper["labels"]
             if label not in code and label not in excused
         ),
-        *(f"{label}: in the code but no test names it" for label in code if label not in tests),
-        *(f"{label}: excused although the code has it" for label in excused if label in code),
-        *(f"{label}: not a label of the paper" for label in sorted((set(code) | set(tests) | excused) - known)),
+        *(
+            f"{label}: in the code but no test names it"
+            for label in code
+            if label not in tests
+        ),
+        *(
+            f"{label}: excused although the code has it"
+            for label in excused
+            if label in code
+        ),
+        *(
+            f"{label}: not a label of the paper"
+            for label in sorted((set(code) | set(tests) | excused) - known)
+        ),
     ]
 
 
@@ -99,12 +132,23 @@ def page() -> str:
     ]
     for label in paper["labels"]:
         if label in code:
-            own = "<br>".join(f"`{name}`{'' if name.rpartition('.')[2] in used else ' †'}" for name in code[label])
-            lines.append(f"| `{label}` | {own} | {'<br>'.join(f'`{name}`' for name in tests.get(label, []))} |")
+            own = "<br>".join(
+                f"`{name}`{'' if name.rpartition('.')[2] in used else ' †'}"
+                for name in code[label]
+            )
+            lines.append(
+                f"| `{label}` | {own} | {'<br>'.join(f'`{name}`' for name in tests.get(label, []))} |"
+            )
     lines += ["", "## Labels that need no code", ""]
     for group in paper["no_code"]:
         told = f"- {group['reason']}: {', '.join(f'`{label}`' for label in group['labels'])}"
-        lines += textwrap.wrap(told, 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        lines += textwrap.wrap(
+            told,
+            118,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -46,17 +46,40 @@ PARTS = ("processes", "statements", "random", "simulator")
 
 
 def main(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=PARTS, action="append", help="may be given several times; all where it is not")
-    parser.add_argument("--kills", type=int, default=500, help="how many at random moments; of the simulator: in all")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--part",
+        choices=PARTS,
+        action="append",
+        help="may be given several times; all where it is not",
+    )
+    parser.add_argument(
+        "--kills",
+        type=int,
+        default=500,
+        help="how many at random moments; of the simulator: in all",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the random moments")
-    parser.add_argument("--page", action="store_true", help="try nothing, write the page")
+    parser.add_argument(
+        "--page", action="store_true", help="try nothing, write the page"
+    )
     given = parser.parse_args(words)
-    rows: dict[str, list[Row]] = json.loads(ROWS.read_text("utf-8")) if ROWS.exists() else {}
+    rows: dict[str, list[Row]] = (
+        json.loads(ROWS.read_text("utf-8")) if ROWS.exists() else {}
+    )
     for part in () if given.page else given.part or PARTS:
-        found = processes() if part == "processes" else killed(part, given.kills, given.seed)
+        found = (
+            processes()
+            if part == "processes"
+            else killed(part, given.kills, given.seed)
+        )
         rows[part] = found if part == "processes" else grouped(found)
-        ROWS.write_text(json.dumps({name: rows.get(name, []) for name in PARTS}, indent=1) + "\n", "utf-8")
+        ROWS.write_text(
+            json.dumps({name: rows.get(name, []) for name in PARTS}, indent=1) + "\n",
+            "utf-8",
+        )
     PAGE.write_text(page(rows), "utf-8")
     return 0
 
@@ -64,8 +87,17 @@ def main(words: Sequence[str]) -> int:
 def processes() -> list[Row]:
     """Rows of the deployment test."""
     with tempfile.TemporaryDirectory() as folder:
-        test = [sys.executable, "-m", "pytest", "-p", "no:xdist", str(ROOT / "tests" / "flower" / "test_deploy.py")]
-        subprocess.run(test, cwd=ROOT, env={**os.environ, "HEADGATE_FAULTS": folder}, check=True)
+        test = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:xdist",
+            str(ROOT / "tests" / "flower" / "test_deploy.py"),
+        ]
+        subprocess.run(
+            test, cwd=ROOT, env={**os.environ, "HEADGATE_FAULTS": folder}, check=True
+        )
         lines = (Path(folder) / "deployment.jsonl").read_text("utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
@@ -77,7 +109,13 @@ def killed(part: str, kills: int, seed: int) -> list[Row]:
         where, more = ("flower", ["--part", part])
         if part == "simulator":
             where, more = ("simulation", [str(Path(folder) / "runs"), "--every"])
-        test = [sys.executable, str(ROOT / "tests" / where / "killed.py"), "--out", str(out), *more]
+        test = [
+            sys.executable,
+            str(ROOT / "tests" / where / "killed.py"),
+            "--out",
+            str(out),
+            *more,
+        ]
         test += ["--kills", str(kills), "--seed", str(seed)]
         subprocess.run(test, cwd=ROOT, check=True)
         found: list[Row] = json.loads(out.read_text("utf-8"))
@@ -90,8 +128,13 @@ def page(rows: dict[str, list[Row]]) -> str:
     return "\n".join(
         [
             *(HEAD, "## Processes of a deployment", ""),
-            *("TLS, node authentication, four SuperNodes; each row is one SIGKILL (or none) in the midst of a run.", ""),
-            *table(("component", "kill_point", "expected", "outcome"), rows["processes"]),
+            *(
+                "TLS, node authentication, four SuperNodes; each row is one SIGKILL (or none) in the midst of a run.",
+                "",
+            ),
+            *table(
+                ("component", "kill_point", "expected", "outcome"), rows["processes"]
+            ),
             *("", "## Inside a process", ""),
             INSIDE,
             "",
@@ -105,13 +148,19 @@ def grouped(rows: Sequence[Row]) -> list[Row]:
     """Return one row for each component and outcome, with the number of kills."""
     heads = ("component", "expected", "outcome")
     kinds = Counter(tuple(row[head] for head in heads) for row in rows)
-    return [{**dict(zip(heads, kind, strict=True)), "times": str(times)} for kind, times in kinds.items()]
+    return [
+        {**dict(zip(heads, kind, strict=True)), "times": str(times)}
+        for kind, times in kinds.items()
+    ]
 
 
 def table(heads: Sequence[str], rows: Sequence[Row]) -> list[str]:
     names = {"kill_point": "killed", "outcome": "what happened", "times": "kills"}
     lines = [[names.get(head, head) for head in heads], ["---"] * len(heads)]
-    lines += [[row[head].replace("|", "\\|").replace("\n", " ") for head in heads] for row in rows]
+    lines += [
+        [row[head].replace("|", "\\|").replace("\n", " ") for head in heads]
+        for row in rows
+    ]
     return [f"| {' | '.join(line)} |" for line in lines]
 
 

@@ -35,12 +35,26 @@ SMOKE = (
     ["recipes"],
     ["plan", "digits", "--set", "run.seeds=2"],
     ["rehearse", "digits", "--rounds", "5", "--policies", "headgate,acdpp"],
-    ["run", "digits", "--rounds", "3", "--seeds", "2", "--policies", "headgate,constant", "--out", "tried"],
+    [
+        "run",
+        "digits",
+        "--rounds",
+        "3",
+        "--seeds",
+        "2",
+        "--policies",
+        "headgate,constant",
+        "--out",
+        "tried",
+    ],
     ["report", "tried"],
 )
 SHORT = ["--rounds", "3", "--seeds", "2", "--policies", "headgate", "--out"]
 EXTRAS = {
-    "sim": tuple(["run", "digits", "--executor", name, *SHORT, name] for name in ("compiled", "flat", "batched")),
+    "sim": tuple(
+        ["run", "digits", "--executor", name, *SHORT, name]
+        for name in ("compiled", "flat", "batched")
+    ),
     "flower": (["flower", "new", "app", "--clients", "2"],),
     "nvflare": (),
     "web": (),
@@ -52,36 +66,75 @@ EXTRAS = {
 
 def build(into: Path) -> list[Path]:
     """The wheel and the sdist that it is made from, with the build backend of this environment."""
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(into), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--outdir",
+        str(into),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return sorted([*into.glob("*.whl"), *into.glob("*.tar.gz")], key=lambda path: path.suffix, reverse=True)
+    return sorted(
+        [*into.glob("*.whl"), *into.glob("*.tar.gz")],
+        key=lambda path: path.suffix,
+        reverse=True,
+    )
 
 
 def oldest(extra: str = "", project: Path = ROOT / "pyproject.toml") -> list[str]:
     """What headgate needs, without extras or with one, each in the oldest version that is allowed."""
     said = tomllib.loads(project.read_text("utf-8"))["project"]
     bounds: dict[str, Version] = {}
-    for each in map(Requirement, [*said["dependencies"], *(said["optional-dependencies"][extra] if extra else ())]):
+    for each in map(
+        Requirement,
+        [
+            *said["dependencies"],
+            *(said["optional-dependencies"][extra] if extra else ()),
+        ],
+    ):
         for bound in (bound for bound in each.specifier if bound.operator == ">="):
-            bounds[each.name] = max(bounds.get(each.name, Version("0")), Version(bound.version))
+            bounds[each.name] = max(
+                bounds.get(each.name, Version("0")), Version(bound.version)
+            )
     return [f"{name}=={version}" for name, version in bounds.items()]
 
 
-def attempt(python: str, package: Path, more: Sequence[str] = (), extra: str = "") -> None:
+def attempt(
+    python: str, package: Path, more: Sequence[str] = (), extra: str = ""
+) -> None:
     """Installs a package, and more, into a new environment and runs the smoke test there."""
     wanted = f"{package}[{extra}]" if extra else str(package)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         subprocess.run([python, "-m", "venv", str(home / "venv")], check=True)
         bin_ = home / "venv" / "bin"
-        subprocess.run([str(bin_ / "pip"), "install", "--quiet", "--disable-pip-version-check", wanted, *more], check=True)
+        subprocess.run(
+            [
+                str(bin_ / "pip"),
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                wanted,
+                *more,
+            ],
+            check=True,
+        )
         env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         for words in (*SMOKE, *EXTRAS.get(extra, ())):
             done = subprocess.run(
-                [str(bin_ / "headgate"), *words], cwd=home, env=env, capture_output=True, text=True, check=False
+                [str(bin_ / "headgate"), *words],
+                cwd=home,
+                env=env,
+                capture_output=True,
+                text=True,
+                check=False,
             )
             if done.returncode:
-                sys.exit(f"{wanted}, {python}: headgate {' '.join(words)} ended with {done.returncode}\n{done.stderr}")
+                sys.exit(
+                    f"{wanted}, {python}: headgate {' '.join(words)} ended with {done.returncode}\n{done.stderr}"
+                )
         if extra == "web":
             serve(bin_ / "headgate", home, env)
 
@@ -89,10 +142,18 @@ def attempt(python: str, package: Path, more: Sequence[str] = (), extra: str = "
 def serve(headgate: Path, home: Path, env: Mapping[str, str]) -> None:
     """The page over the run of the smoke test has to tell of it."""
     with subprocess.Popen(
-        [headgate, "serve", ".", "--port", "0"], cwd=home, env=env, stdout=subprocess.PIPE, text=True
+        [headgate, "serve", ".", "--port", "0"],
+        cwd=home,
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as page:
         try:
-            address = next(found[0] for line in page.stdout or () if (found := re.search(r"http://[\d.:]+", line)))
+            address = next(
+                found[0]
+                for line in page.stdout or ()
+                if (found := re.search(r"http://[\d.:]+", line))
+            )
             with urllib.request.urlopen(f"{address}/api/runs", timeout=60) as answer:
                 told = json.load(answer)
         finally:
@@ -113,7 +174,12 @@ def found() -> list[str]:
 
 def works(python: str) -> bool:
     """A name on the path may be a stand-in for what is not there."""
-    return shutil.which(python) is not None and not subprocess.run([python, "-V"], capture_output=True, check=False).returncode
+    return (
+        shutil.which(python) is not None
+        and not subprocess.run(
+            [python, "-V"], capture_output=True, check=False
+        ).returncode
+    )
 
 
 def each_extra(package: Path, words: Sequence[str]) -> None:
@@ -122,10 +188,16 @@ def each_extra(package: Path, words: Sequence[str]) -> None:
     for extra in [word for word in words if word in EXTRAS] or EXTRAS:
         lowest = {Requirement(each).name: each for each in oldest(extra)}
         held = {name: word for name, word in named.items() if name in lowest}
-        for said, more in (("newest", [*held.values()]), ("oldest", [*(lowest | held).values()])):
+        for said, more in (
+            ("newest", [*held.values()]),
+            ("oldest", [*(lowest | held).values()]),
+        ):
             print(f"{package.name}[{extra}]: {said} versions …", flush=True)
             attempt(sys.executable, package, more, extra)
-            print(f"{package.name}[{extra}]: tried with {', '.join(more) or 'the newest'}", flush=True)
+            print(
+                f"{package.name}[{extra}]: tried with {', '.join(more) or 'the newest'}",
+                flush=True,
+            )
 
 
 def main(words: Sequence[str]) -> None:

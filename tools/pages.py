@@ -23,20 +23,32 @@ COMMANDS = (
 
 def make(folder: Path) -> None:
     for command in COMMANDS:
-        subprocess.run([sys.executable, *command.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, *command.split()],
+            cwd=folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
 
 
 def differing() -> list[str]:
     """Return the differences of Markdown pages, as a diff; pictures hold no text to compare."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
     with tempfile.TemporaryDirectory() as folder:
         for name in (name for name in listed if (ROOT / name).is_file()):
             (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, Path(folder) / name)
         make(Path(folder))
         found: list[str] = []
-        for name in (name for name in listed if name.endswith(".md") and (ROOT / name).is_file()):
-            texts = [(home / name).read_text("utf-8").splitlines() for home in (ROOT, Path(folder))]
+        for name in (
+            name for name in listed if name.endswith(".md") and (ROOT / name).is_file()
+        ):
+            texts = [
+                (home / name).read_text("utf-8").splitlines()
+                for home in (ROOT, Path(folder))
+            ]
             found += unified_diff(*texts, name, "made now", lineterm="", n=0)
     return found
 

@@ -35,17 +35,26 @@ class Pin(NamedTuple):
     hashes: frozenset[str]
 
     def __str__(self) -> str:
-        first = f"{self.name}=={self.version}" + (f" ; {self.marker}" if self.marker else "")
-        return " \\\n    ".join([first, *(f"--hash=sha256:{value}" for value in sorted(self.hashes))])
+        first = f"{self.name}=={self.version}" + (
+            f" ; {self.marker}" if self.marker else ""
+        )
+        return " \\\n    ".join(
+            [first, *(f"--hash=sha256:{value}" for value in sorted(self.hashes))]
+        )
 
 
 def read(text: str) -> list[Pin]:
     """The pins of a requirements file."""
     found = []
     for entry in re.split(r"\n(?=\S)", text):
-        if match := re.match(r"(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>[^\\\n]*[^\\\n ]))?", entry):
+        if match := re.match(
+            r"(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>[^\\\n]*[^\\\n ]))?",
+            entry,
+        ):
             hashes = frozenset(re.findall(r"--hash=sha256:([0-9a-f]{64})", entry))
-            found.append(Pin(match["name"], match["version"], match["marker"] or "", hashes))
+            found.append(
+                Pin(match["name"], match["version"], match["marker"] or "", hashes)
+            )
     return found
 
 
@@ -60,7 +69,9 @@ def file_of(name: str, main: Container[str]) -> str:
 
 def written(pins: Iterable[Pin], main: Container[str]) -> dict[str, str]:
     """The files, by their paths."""
-    lines: dict[str, list[str]] = {file: [f"# {head}", "# Made by tools/pins.py."] for file, head in HEADS.items()}
+    lines: dict[str, list[str]] = {
+        file: [f"# {head}", "# Made by tools/pins.py."] for file, head in HEADS.items()
+    }
     for pin in sorted(pins):
         lines["constraints.txt"].append(f"{pin.name}=={pin.version}")
         lines[file_of(pin.name, main)].append(str(pin))
@@ -73,20 +84,40 @@ def committed(files: Iterable[str] = tuple(HEADS)[1:]) -> list[Pin]:
 
 def pip(*arguments: str) -> str:
     """What pip answers; nothing where it cannot."""
-    return subprocess.run([sys.executable, "-m", "pip", *arguments], stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run(
+        [sys.executable, "-m", "pip", *arguments], stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
 def resolved(before: Iterable[Pin], *options: str) -> list[Pin]:
     """What uv makes of pyproject.toml; it keeps the versions from before that fit."""
-    index = re.findall(r"^[^=]*\.index-url='(.+)'$", pip("config", "list"), re.MULTILINE)[:1]
-    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    index = re.findall(
+        r"^[^=]*\.index-url='(.+)'$", pip("config", "list"), re.MULTILINE
+    )[:1]
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"][
+        "requires"
+    ]
     with tempfile.NamedTemporaryFile("w+", suffix=".txt") as file:
         file.write("\n".join(map(str, before)))
         file.flush()
         subprocess.run(
             [
-                *(sys.executable, "-m", "uv", "pip", "compile", "--quiet", "-", "pyproject.toml"),
-                *("--universal", "--python-version=3.11", "--fork-strategy=fewest", "--generate-hashes"),
+                *(
+                    sys.executable,
+                    "-m",
+                    "uv",
+                    "pip",
+                    "compile",
+                    "--quiet",
+                    "-",
+                    "pyproject.toml",
+                ),
+                *(
+                    "--universal",
+                    "--python-version=3.11",
+                    "--fork-strategy=fewest",
+                    "--generate-hashes",
+                ),
                 *("--no-annotate", "--no-header", f"--output-file={file.name}"),
                 *(f"--default-index={url}" for url in index),
                 *options,
@@ -103,18 +134,31 @@ def with_other_builds(pin: Pin, before: Iterable[Pin]) -> Pin:
     """torch for processors alone is on no usual index: its wheels are those that pip is told to find beside it
     (find-links), and those known before."""
     known = [old.hashes for old in before if old[:2] == pin[:2]]
-    local = ("--dry-run", "--ignore-installed", "--no-deps", "--no-index", "--report", "-")
+    local = (
+        "--dry-run",
+        "--ignore-installed",
+        "--no-deps",
+        "--no-index",
+        "--report",
+        "-",
+    )
     report = pip("install", "--quiet", *local, f"torch=={pin.version}")
     items = json.loads(report)["install"] if report else []
-    found = [item["download_info"]["archive_info"]["hashes"]["sha256"] for item in items]
+    found = [
+        item["download_info"]["archive_info"]["hashes"]["sha256"] for item in items
+    ]
     return pin._replace(hashes=pin.hashes.union(found, *known))
 
 
 if __name__ == "__main__":
     before = committed()
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
     extras.pop("hub")  # nothing that `make` runs needs it
     found = resolved(before, *(f"--extra={name}" for name in extras), *sys.argv[1:])
-    pins = [with_other_builds(pin, before) if pin.name == "torch" else pin for pin in found]
+    pins = [
+        with_other_builds(pin, before) if pin.name == "torch" else pin for pin in found
+    ]
     for file, text in written(pins, {pin.name for pin in resolved(pins)}).items():
         (ROOT / file).write_text(text, "utf-8")

@@ -17,13 +17,28 @@ from studies.pages import read_numbers, table
 from studies.savings import RIVALS, SAVINGS, PricedModel, places, share
 
 ROOT = Path(__file__).parent.parent
-RESULTS, PICTURE = ROOT / "studies" / "results" / "better", ROOT / "docs" / "figures" / "front.svg"
+RESULTS, PICTURE = (
+    ROOT / "studies" / "results" / "better",
+    ROOT / "docs" / "figures" / "front.svg",
+)
 MAIN = ("mnist", "lenet", "cifar10", "imagenette")
 BUDGET = {"mnist": 55.0}
 """of several, the paper's"""
 NOTED = {
-    "better": ["study", "closed, last", "hindsight closes, last", "of what hindsight closes, last"],
-    "savings": ["prices", "data and model", "seeds", "of `constant`", "of `even`", "of `median`"],
+    "better": [
+        "study",
+        "closed, last",
+        "hindsight closes, last",
+        "of what hindsight closes, last",
+    ],
+    "savings": [
+        "prices",
+        "data and model",
+        "seeds",
+        "of `constant`",
+        "of `even`",
+        "of `median`",
+    ],
 }
 """page of docs/studies: the columns that paper/note.md has of its first table"""
 MADE_UP = ("uniform", "constant")
@@ -44,16 +59,37 @@ def front_table(found: list[PricedModel]) -> str:
     lines = []
     for place in found:
         first = place.beside["constant"]
-        reached = f"{percent(first.accuracy, 1)} for {amount(first.unit, first.rival_money)}"
-        lines.append([place.called, title(place.study), reached, *(share(place.beside[each]) for each in RIVALS)])
-    return table(["prices", "data and model", "constant", *(f"of {rival}'s money" for rival in RIVALS)], lines)
+        reached = (
+            f"{percent(first.accuracy, 1)} for {amount(first.unit, first.rival_money)}"
+        )
+        lines.append(
+            [
+                place.called,
+                title(place.study),
+                reached,
+                *(share(place.beside[each]) for each in RIVALS),
+            ]
+        )
+    return table(
+        [
+            "prices",
+            "data and model",
+            "constant",
+            *(f"of {rival}'s money" for rival in RIVALS),
+        ],
+        lines,
+    )
 
 
 def front_sentence(found: list[PricedModel]) -> str:
     """What headgate needs where prices jump: the four models under the paper's prices."""
     paper = [place for place in found if place.prices.startswith("uniform")]
     first, *said = [
-        (needed(place.beside["constant"])[1], f"with {title(place.study).replace(', ', ' and ')}") for place in paper
+        (
+            needed(place.beside["constant"])[1],
+            f"with {title(place.study).replace(', ', ' and ')}",
+        )
+        for place in paper
     ]
     shares = [f"{first[0]} of the money {first[1]}", *(" ".join(each) for each in said)]
     text = (
@@ -77,10 +113,21 @@ def with_closed(text: str, between: str) -> str:
 def with_tables(note: str) -> str:
     """The note with the columns of today's pages."""
     for page, names in NOTED.items():
-        rows = re.findall(r"^\|(.*)\|$", (ROOT / "docs" / "studies" / f"{page}.md").read_text("utf-8"), flags=re.MULTILINE)
+        rows = re.findall(
+            r"^\|(.*)\|$",
+            (ROOT / "docs" / "studies" / f"{page}.md").read_text("utf-8"),
+            flags=re.MULTILINE,
+        )
         head, _, *cells = [[cell.strip() for cell in row.split("|")] for row in rows]
-        renewed = table(names, [[row[head.index(name)] for name in names] for row in cells]) + "\n"
-        note = re.sub(re.escape(renewed.split("\n")[0]) + r"\n(\|[^\n]*\n)+", lambda _, new=renewed: new, note)
+        renewed = (
+            table(names, [[row[head.index(name)] for name in names] for row in cells])
+            + "\n"
+        )
+        note = re.sub(
+            re.escape(renewed.split("\n")[0]) + r"\n(\|[^\n]*\n)+",
+            lambda _, new=renewed: new,
+            note,
+        )
     return note
 
 
@@ -90,22 +137,39 @@ def renewed() -> dict[Path, str]:
     draft, note = ROOT / "paper" / "paper.md", ROOT / "paper" / "note.md"
     pages = {path: path.read_text("utf-8") for path in (readme, which, draft, note)}
     found = [place for place in all_places() if _asked(place)]
-    text = re.sub(r"\*\*Under the paper's prices.*?limits\)\.", lambda _: front_sentence(found), pages[readme], flags=re.DOTALL)
-    pages[readme] = re.sub(r"\| prices \|[^\n]*\n(\|[^\n]*\n)+", lambda _: front_table(found) + "\n", text)
+    text = re.sub(
+        r"\*\*Under the paper's prices.*?limits\)\.",
+        lambda _: front_sentence(found),
+        pages[readme],
+        flags=re.DOTALL,
+    )
+    pages[readme] = re.sub(
+        r"\| prices \|[^\n]*\n(\|[^\n]*\n)+", lambda _: front_table(found) + "\n", text
+    )
     ends = sorted(round(closed(name).mean) for name in MAIN)
-    pages[which] = re.sub(r"closes \d+ to \d+ %", f"closes {ends[0]} to {ends[-1]} %", pages[which])
+    pages[which] = re.sub(
+        r"closes \d+ to \d+ %", f"closes {ends[0]} to {ends[-1]} %", pages[which]
+    )
     pages[note] = with_tables(pages[note])
-    pages[which], pages[draft] = with_closed(pages[which], "…"), with_closed(pages[draft], "to")
+    pages[which], pages[draft] = (
+        with_closed(pages[which], "…"),
+        with_closed(pages[draft], "to"),
+    )
     return pages
 
 
 def _asked(place: PricedModel) -> bool:
-    return place.study not in ("savings-logistic", "savings-lenet") or place.prices.startswith(MADE_UP)
+    return place.study not in (
+        "savings-logistic",
+        "savings-lenet",
+    ) or place.prices.startswith(MADE_UP)
 
 
 def draw_front(path: Path = PICTURE) -> None:
     """MNIST, logistic regression, under the paper's prices: what is saved against constant admission."""
-    rows = next(place.rows for place in all_places() if place.prices.startswith("uniform"))
+    rows = next(
+        place.rows for place in all_places() if place.prices.startswith("uniform")
+    )
     saved = chosen_budget(savings(rows), 55.0)
     draw(
         rows,

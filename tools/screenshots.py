@@ -31,9 +31,18 @@ PAGES = {
     "gate": "/gate/digits-paper?policy=released&round=10.62",
     "rehearsal": "/gate?round=5.6",
 }
-IN_DOCS = {"run-light-wide": ("page-run", 1.14), "rehearsal-dark-wide": ("page-gate", 0.9)}
+IN_DOCS = {
+    "run-light-wide": ("page-run", 1.14),
+    "rehearsal-dark-wide": ("page-gate", 0.9),
+}
 """with how much of them, as height over width"""
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+]
 QUIET += ["--disable-component-update", "--disable-sync"]
 
 
@@ -43,7 +52,9 @@ def headgate(*arguments: str) -> list[str]:
 
 @contextmanager
 def started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         yield process
     finally:
@@ -54,7 +65,11 @@ def started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 def play(runs: Path) -> None:
     """Two finished runs, to look at and to compare."""
     quiet = ["--progress", "none", "--format", "json"]
-    subprocess.run(headgate("run", "digits", "--out", str(runs / "digits-paper"), *quiet), check=True, capture_output=True)
+    subprocess.run(
+        headgate("run", "digits", "--out", str(runs / "digits-paper"), *quiet),
+        check=True,
+        capture_output=True,
+    )
     richer = [
         "--policies",
         "acdpp,constant",
@@ -65,7 +80,9 @@ def play(runs: Path) -> None:
         "--out",
         str(runs / "digits-richer"),
     ]
-    subprocess.run(headgate("run", "digits", *richer, *quiet), check=True, capture_output=True)
+    subprocess.run(
+        headgate("run", "digits", *richer, *quiet), check=True, capture_output=True
+    )
 
 
 def wait_for(address: str) -> None:
@@ -113,26 +130,53 @@ def for_docs(out: Path) -> None:
 
     for name, (target, ratio) in IN_DOCS.items():
         with Image.open(out / f"{name}.png") as picture:
-            top = picture.convert("RGB").crop((0, 0, picture.width, min(picture.height, round(picture.width * ratio))))
+            top = picture.convert("RGB").crop(
+                (0, 0, picture.width, min(picture.height, round(picture.width * ratio)))
+            )
             top.save(ROOT / "docs" / "figures" / f"{target}.png", optimize=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("--docs", action="store_true")
     asked = parser.parse_args()
     expect.set_options(timeout=30_000)
     asked.out.mkdir(parents=True, exist_ok=True)
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    chromium = (
+        os.environ.get("CHROMIUM")
+        or shutil.which("chromium")
+        or shutil.which("chromium-browser")
+    )
     if chromium is None:
         sys.exit("no chromium: apt-get install chromium, or name one in $CHROMIUM")
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder)
         play(runs)
-        live = ["--rounds", "4000", "--seeds", "3", "--policies", "acdpp,headgate,constant", "--processes", "1"]
+        live = [
+            "--rounds",
+            "4000",
+            "--seeds",
+            "3",
+            "--policies",
+            "acdpp,headgate,constant",
+            "--processes",
+            "1",
+        ]
         with (
-            started(headgate("run", "digits", *live, "--out", str(runs / "digits-live"), "--progress", "none")),
+            started(
+                headgate(
+                    "run",
+                    "digits",
+                    *live,
+                    "--out",
+                    str(runs / "digits-live"),
+                    "--progress",
+                    "none",
+                )
+            ),
             started(headgate("serve", str(runs), "--port", str(PORT))),
             sync_playwright() as playwright,
         ):

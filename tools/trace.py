@@ -12,7 +12,18 @@ from types import CodeType, FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1] / "src" / "headgate"
-RUN = ["run", "digits", "--rounds", "4", "--seeds", "1", "--policies", "headgate", "--progress", "none"]
+RUN = [
+    "run",
+    "digits",
+    "--rounds",
+    "4",
+    "--seeds",
+    "1",
+    "--policies",
+    "headgate",
+    "--progress",
+    "none",
+]
 BUILT = {"Simulation": "Simulation.__init__", "Experiment": "Experiment.__post_init__"}
 OPENED = "read_table"
 """the one function that opens a file of a table"""
@@ -47,7 +58,11 @@ def trace(arguments: Sequence[str]) -> Counter[tuple[str, str]]:
     ours: Counter[tuple[str, str]] = Counter()
     for code, count in calls.items():
         path = Path(code.co_filename)
-        if path.is_relative_to(ROOT) and not code.co_name.startswith("<") and code.co_flags & CO_NEWLOCALS:
+        if (
+            path.is_relative_to(ROOT)
+            and not code.co_name.startswith("<")
+            and code.co_flags & CO_NEWLOCALS
+        ):
             ours[str(path.relative_to(ROOT)), code.co_qualname] += count
     return ours
 

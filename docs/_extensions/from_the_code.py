@@ -15,7 +15,13 @@ from docutils import nodes
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 
-WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): ""}
+WORDS = {
+    int: "whole number",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+    type(None): "",
+}
 SLOTS = {
     "policy": "headgate.registry:POLICY",
     "rule": "headgate.registry:RETENTION",
@@ -43,11 +49,16 @@ def words(hint: Any) -> str:
     if hint in WORDS:
         return WORDS[hint]
     if origin is Literal:
-        return ", ".join(f"`{each!r}`" if not isinstance(each, str) else f'`"{each}"`' for each in args)
+        return ", ".join(
+            f"`{each!r}`" if not isinstance(each, str) else f'`"{each}"`'
+            for each in args
+        )
     if origin in (Union, UnionType):
         return " or ".join(dict.fromkeys(filter(None, map(words, args))))
     if origin is tuple:
-        return f"list of {words(args[0])}s".replace("texts", "names").replace("falses", "false")
+        return f"list of {words(args[0])}s".replace("texts", "names").replace(
+            "falses", "false"
+        )
     if origin is np.ndarray:
         return "list"
     return "section"
@@ -65,14 +76,22 @@ def default(own: Any) -> str:
         return f'`"{value}"`'
     if isinstance(value, tuple):
         return f"`{list(value)}`".replace("'", '"')
-    return f"`{value}`" if isinstance(value, int | float) else f"`{type(value).__name__}()`"
+    return (
+        f"`{value}`"
+        if isinstance(value, int | float)
+        else f"`{type(value).__name__}()`"
+    )
 
 
 def meaning(kind: type, name: str) -> str:
     """The words under a field, in its class or in one above it."""
     for each in kind.__mro__:
         if each.__module__.startswith("headgate"):
-            said = ModuleAnalyzer.for_module(each.__module__).find_attr_docs().get((each.__qualname__, name))
+            said = (
+                ModuleAnalyzer.for_module(each.__module__)
+                .find_attr_docs()
+                .get((each.__qualname__, name))
+            )
             if said:
                 return " ".join(said).strip().replace("|", "\\|")
     return ""
@@ -80,14 +99,26 @@ def meaning(kind: type, name: str) -> str:
 
 def keys(kind: type) -> list[str]:
     hints = get_type_hints(kind)
-    own = [each for each in fields(kind) if each.init and each.metadata.get("setting", True)]
+    own = [
+        each
+        for each in fields(kind)
+        if each.init and each.metadata.get("setting", True)
+    ]
     if not own:
         return ["No settings.", ""]
     said = [meaning(kind, each.name) for each in own]
-    rows = [f"| `{each.name}` | {words(hints[each.name])} | {default(each)} |" for each in own]
+    rows = [
+        f"| `{each.name}` | {words(hints[each.name])} | {default(each)} |"
+        for each in own
+    ]
     if not any(said):
         return ["| key | takes | if left out |", "|---|---|---|", *rows, ""]
-    return ["| key | takes | if left out | |", "|---|---|---|---|", *map("{} {} |".format, rows, said), ""]
+    return [
+        "| key | takes | if left out | |",
+        "|---|---|---|---|",
+        *map("{} {} |".format, rows, said),
+        "",
+    ]
 
 
 def prose(kind: type) -> str:
@@ -105,7 +136,9 @@ class FromTheCode(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         self.env.note_dependency(__file__)
-        return self.parse_text_to_nodes("\n".join(self.text()), allow_section_headings=True)
+        return self.parse_text_to_nodes(
+            "\n".join(self.text()), allow_section_headings=True
+        )
 
 
 class Kinds(FromTheCode):
@@ -132,15 +165,40 @@ class Commands(FromTheCode):
 
         def walk(command: click.Command, path: str) -> None:
             with click.Context(command, info_name=path.split()[-1]) as context:
-                taken = [each.make_metavar(context) for each in command.params if isinstance(each, click.Argument)]
-                lines.extend([f"## `{path}`", "", prose(command.callback) if command.callback else command.help or "", ""])
+                taken = [
+                    each.make_metavar(context)
+                    for each in command.params
+                    if isinstance(each, click.Argument)
+                ]
+                lines.extend(
+                    [
+                        f"## `{path}`",
+                        "",
+                        prose(command.callback)
+                        if command.callback
+                        else command.help or "",
+                        "",
+                    ]
+                )
                 if not isinstance(command, click.Group):
-                    lines.extend(["```text", " ".join([path, "[OPTIONS]", *taken]), "```", ""])
-                    records = [each.get_help_record(context) for each in command.params if isinstance(each, click.Option)]
-                    rows = [row for row in records if row and not row[0].startswith("--help")]
+                    lines.extend(
+                        ["```text", " ".join([path, "[OPTIONS]", *taken]), "```", ""]
+                    )
+                    records = [
+                        each.get_help_record(context)
+                        for each in command.params
+                        if isinstance(each, click.Option)
+                    ]
+                    rows = [
+                        row
+                        for row in records
+                        if row and not row[0].startswith("--help")
+                    ]
                     if rows:
                         lines.extend(["| option | |", "|---|---|"])
-                        lines.extend(f"| `{cell(name)}` | {cell(text)} |" for name, text in rows)
+                        lines.extend(
+                            f"| `{cell(name)}` | {cell(text)} |" for name, text in rows
+                        )
                         lines.append("")
                     return
                 for name in command.list_commands(context):

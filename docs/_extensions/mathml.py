@@ -10,10 +10,14 @@ def inline(writer, node):
 
 
 def block(writer, node):
-    writer.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    writer.body.append(
+        f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>'
+    )
     raise nodes.SkipNode
 
 
 def setup(app):
-    app.add_html_math_renderer("mathml", inline_renderers=(inline, None), block_renderers=(block, None))
+    app.add_html_math_renderer(
+        "mathml", inline_renderers=(inline, None), block_renderers=(block, None)
+    )
     return {"parallel_read_safe": True, "parallel_write_safe": True}

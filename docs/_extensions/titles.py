@@ -19,7 +19,9 @@ class Titles(dict):
 
     def __missing__(self, page: str) -> nodes.bullet_list:
         cut = self.whole[page]
-        if next(iter(cut.findall(only)), None) is None:  # whether those are kept is said later
+        if (
+            next(iter(cut.findall(only)), None) is None
+        ):  # whether those are kept is said later
             cut = cut.deepcopy()
             for top in cut.children:
                 if len(top) > 1:

@@ -9,7 +9,13 @@ PLAIN = {"attribute", "data", "property", "module"}
 
 def look(app, what, name, obj, options, lines):
     if what not in PLAIN and not any(line.strip() for line in lines):
-        log.warning("%s: a public %s without a docstring", name, what, type="headgate", subtype="undocumented")
+        log.warning(
+            "%s: a public %s without a docstring",
+            name,
+            what,
+            type="headgate",
+            subtype="undocumented",
+        )
 
 
 def front_door(app, env):
@@ -19,7 +25,12 @@ def front_door(app, env):
     shown = {each.rsplit(".", 1)[-1] for each in env.get_domain("py").objects}
     for name, home in homes.items():
         if name not in shown:
-            log.warning("%s: is offered by the package and on no page", home, type="headgate", subtype="undocumented")
+            log.warning(
+                "%s: is offered by the package and on no page",
+                home,
+                type="headgate",
+                subtype="undocumented",
+            )
 
 
 def setup(app):

@@ -32,7 +32,9 @@ e = headgate.load(
     "run.seeds=10",
     'run.policies=["headgate", "acdpp", "constant", "oracle"]',
 )
-print(e.system.clients, "clients,", e.system.memory, "places,", e.system.budget, "a round")
+print(
+    e.system.clients, "clients,", e.system.memory, "places,", e.system.budget, "a round"
+)
 
 # %%
 # Plan
@@ -52,7 +54,9 @@ print("warning:", headgate.plan(e, "acdpp").warning)
 # renews everything at any price, so it is left out of the picture of the money.
 
 rows = headgate.rehearse(e).frame
-by_round = rows.group_by("policy", "t", maintain_order=True).agg(pl.col("spend", "n", "N").mean())
+by_round = rows.group_by("policy", "t", maintain_order=True).agg(
+    pl.col("spend", "n", "N").mean()
+)
 
 figure, (money, memory) = panels("Money spent so far", "Samples in memory")
 for name in ("headgate", "acdpp", "constant"):
@@ -86,14 +90,20 @@ figure, (by_money,) = panels("Best test accuracy so far (%)", width=6.5, height=
 for name in ("constant", "acdpp", "headgate"):
     own = (
         metrics.filter(pl.col("policy") == name)
-        .with_columns(pl.col("test_accuracy").cum_max().over("seed"), spent=pl.col("spend").cum_sum().over("seed"))
+        .with_columns(
+            pl.col("test_accuracy").cum_max().over("seed"),
+            spent=pl.col("spend").cum_sum().over("seed"),
+        )
         .group_by("t", maintain_order=True)
         .agg(pl.col("test_accuracy", "spent").mean())
     )
     line(by_money, own["spent"].to_numpy(), 100 * own["test_accuracy"].to_numpy(), name)
 best = (
     100
-    * metrics.filter(pl.col("policy") == "oracle").group_by("seed").agg(pl.col("test_accuracy").max())["test_accuracy"].mean()
+    * metrics.filter(pl.col("policy") == "oracle")
+    .group_by("seed")
+    .agg(pl.col("test_accuracy").max())["test_accuracy"]
+    .mean()
 )
 level(by_money, best, "oracle: everything new in every round, at any price")
 by_money.set(xlabel="money spent", ylim=(60, None))

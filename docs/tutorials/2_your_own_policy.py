@@ -59,7 +59,9 @@ class Forgetful(BelowAverage):
     """The same with a mistake: its memory grows."""
 
     def admit(self, view, memory):
-        ask, _ = super().admit(view, {"prices": memory["prices"][:1] * np.ones(view.price.shape)})
+        ask, _ = super().admit(
+            view, {"prices": memory["prices"][:1] * np.ones(view.price.shape)}
+        )
         return ask, {"prices": np.append(memory["prices"], 0.0)}
 
 
@@ -87,7 +89,10 @@ class BelowAverageBuyer(BudgetedPolicy):
 
     def wanted(self, view, memory):
         seen = memory["prices"] + view.price
-        return np.where(view.price <= self.part * seen / view.t, 1.0, 0.0), {**memory, "prices": seen}
+        return np.where(view.price <= self.part * seen / view.t, 1.0, 0.0), {
+            **memory,
+            "prices": seen,
+        }
 
 
 check_policy(BelowAverageBuyer())
@@ -98,14 +103,26 @@ check_policy(BelowAverageBuyer())
 #
 # A rehearsal takes policy objects. In a second it shows what each does with the money.
 
-e = headgate.load("digits", "run.rounds=20", "run.seeds=10", 'run.policies=["headgate"]')
-e = e.with_policy("below average", BelowAverage()).with_policy("mine", BelowAverageBuyer())
+e = headgate.load(
+    "digits", "run.rounds=20", "run.seeds=10", 'run.policies=["headgate"]'
+)
+e = e.with_policy("below average", BelowAverage()).with_policy(
+    "mine", BelowAverageBuyer()
+)
 rows = headgate.rehearse(e).frame
-figure, (money, distinct) = panels("Money spent so far, of the budget so far (%)", "Distinct samples")
+figure, (money, distinct) = panels(
+    "Money spent so far, of the budget so far (%)", "Distinct samples"
+)
 for name in e.policies:
-    own = rows.filter(pl.col("policy") == name).group_by("t", maintain_order=True).agg(pl.col("spend", "N").mean())
+    own = (
+        rows.filter(pl.col("policy") == name)
+        .group_by("t", maintain_order=True)
+        .agg(pl.col("spend", "N").mean())
+    )
     t = own["t"].to_numpy()
-    line(money, t, 100 * np.cumsum(own["spend"].to_numpy()) / (e.system.budget * t), name)
+    line(
+        money, t, 100 * np.cumsum(own["spend"].to_numpy()) / (e.system.budget * t), name
+    )
     line(distinct, t, own["N"].to_numpy(), name)
 for axes in (money, distinct):
     axes.set(xlabel="round", xlim=(0, 29))
@@ -118,10 +135,25 @@ spread(money, distinct)
 #
 # Accuracy decides. ``compare`` gives each policy the same budgets and reports what was really spent.
 
-yardsticks = headgate.load("digits", "run.rounds=20", "run.seeds=10", 'run.policies=["headgate", "constant", "oracle"]')
-compared = headgate.compare(yardsticks.with_policy("mine", BelowAverageBuyer()), [20, 55], folder / "compared", quiet=True)
+yardsticks = headgate.load(
+    "digits",
+    "run.rounds=20",
+    "run.seeds=10",
+    'run.policies=["headgate", "constant", "oracle"]',
+)
+compared = headgate.compare(
+    yardsticks.with_policy("mine", BelowAverageBuyer()),
+    [20, 55],
+    folder / "compared",
+    quiet=True,
+)
 found = pl.DataFrame(compared.rows).select(
-    "budget", "policy", "spend", "overspent_runs", "kept_limits", pl.col("best").list.first()
+    "budget",
+    "policy",
+    "spend",
+    "overspent_runs",
+    "kept_limits",
+    pl.col("best").list.first(),
 )
 with pl.Config(tbl_rows=20, tbl_hide_column_data_types=True):
     print(found)

@@ -65,7 +65,9 @@ class TwoLayers(Model):
 # Prices that were recorded are a file with a column ``price``: one row a round.
 
 t = np.arange(48)
-recorded = 5 + 3 * np.sin(t / 24 * 2 * np.pi) + np.random.default_rng(1).uniform(-1, 1, t.size)
+recorded = (
+    5 + 3 * np.sin(t / 24 * 2 * np.pi) + np.random.default_rng(1).uniform(-1, 1, t.size)
+)
 pl.DataFrame({"price": recorded.round(2)}).write_csv(folder / "prices.csv")
 
 (folder / "shop.toml").write_text("""
@@ -114,7 +116,9 @@ print(run)
 #
 # The recorded prices have a cheap half of the day. ``headgate`` buys there, ``constant`` pays what is asked.
 
-rows = run.frame.group_by("policy", "t", maintain_order=True).agg(pl.col("price", "admitted").mean())
+rows = run.frame.group_by("policy", "t", maintain_order=True).agg(
+    pl.col("price", "admitted").mean()
+)
 figure, (prices, bought) = panels("Price of a sample", "Samples bought so far")
 own = rows.filter(pl.col("policy") == "headgate")
 line(prices, own["t"].to_numpy(), own["price"].to_numpy(), "price", color="#7c8794")

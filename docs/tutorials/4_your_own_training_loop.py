@@ -27,7 +27,9 @@ from headgate.learning.datasets import load_dataset
 # which its samples arrive.
 
 rounds, clients = 60, 10
-system = System(buffer=np.resize([8, 9, 10, 11, 12], clients), budget=55.0, horizon=rounds)
+system = System(
+    buffer=np.resize([8, 9, 10, 11, 12], clients), budget=55.0, horizon=rounds
+)
 data = load_dataset("digits")
 pixels = data.train_images.reshape(-1, 64) / 127.5 - 1
 test = data.test_images.reshape(-1, 64) / 127.5 - 1
@@ -62,22 +64,33 @@ def train(policy):
     for price in prices:
         orders = controller.decide(ledger, price)
         updates, weights = [], []
-        for stream, first, last in zip(streams, orders.first[0], orders.last[0], strict=True):
+        for stream, first, last in zip(
+            streams, orders.first[0], orders.last[0], strict=True
+        ):
             held = stream[np.arange(first, last) % len(stream)]
             if len(held):
-                updates.append(local_steps(model, pixels[held], data.train_labels[held]))
+                updates.append(
+                    local_steps(model, pixels[held], data.train_labels[held])
+                )
                 weights.append(len(held))
         if updates:
             model = np.average(updates, axis=0, weights=weights)
         ledger = controller.post(ledger, orders)
-        accuracy.append(100 * np.mean((test @ model).argmax(axis=1) == data.test_labels))
+        accuracy.append(
+            100 * np.mean((test @ model).argmax(axis=1) == data.test_labels)
+        )
     return np.maximum.accumulate(accuracy), ledger
 
 
 figure, (axes,) = panels("Best test accuracy so far (%)", width=6.5, height=3.4)
-for name, policy in {"constant": Constant(K=10, rate=10.0), "headgate": Headgate()}.items():
+for name, policy in {
+    "constant": Constant(K=10, rate=10.0),
+    "headgate": Headgate(),
+}.items():
     accuracy, ledger = train(policy)
-    print(f"{name}: {accuracy[-1]:.1f} %, spent {ledger.spent[0]:.0f} of {system.budget * rounds:.0f}")
+    print(
+        f"{name}: {accuracy[-1]:.1f} %, spent {ledger.spent[0]:.0f} of {system.budget * rounds:.0f}"
+    )
     line(axes, np.arange(1, rounds + 1), accuracy, name)
 axes.set(xlabel="round", xlim=(0, 70), ylim=(50, None))
 spread(axes)
@@ -94,7 +107,9 @@ orders = controller.decide(ledger, 4.0)
 reported = orders.admitted.copy()
 reported[0, 3] = 0  # client 3 did not answer
 after = controller.post(ledger, orders, Report(reported))
-print("ordered", orders.admitted[0], "charged for", after.admitted[0], "=", after.spent[0])
+print(
+    "ordered", orders.admitted[0], "charged for", after.admitted[0], "=", after.spent[0]
+)
 
 # %%
 # Keep the ledger
@@ -106,7 +121,9 @@ print("ordered", orders.admitted[0], "charged for", after.admitted[0], "=", afte
 path = Path(tempfile.mkdtemp()) / "ledger.npz"
 save_ledger(after, path)
 again = load_ledger(path, controller)
-same = np.array_equal(controller.decide(again, 2.0).admitted, controller.decide(after, 2.0).admitted)
+same = np.array_equal(
+    controller.decide(again, 2.0).admitted, controller.decide(after, 2.0).admitted
+)
 print("the same orders:", same)
 
 # %%

@@ -73,7 +73,12 @@ client = recipe_client("digits", list(settings), store=Path("stores").absolute()
 run_simulation(server, client, num_supernodes=3, backend_config={{"init_args": {{"num_cpus": 2}}}})
 """)
 done = subprocess.run(
-    [sys.executable, "simulate.py"], cwd=folder, env={**os.environ}, capture_output=True, text=True, check=False
+    [sys.executable, "simulate.py"],
+    cwd=folder,
+    env={**os.environ},
+    capture_output=True,
+    text=True,
+    check=False,
 )
 assert done.returncode == 0, done.stderr[-3000:]
 print(*re.findall(r"round \d of 6: .*", done.stderr), sep="\n")
@@ -89,13 +94,23 @@ ours, theirs = simulated.clients, on_flower.clients
 assert ours["admitted"].to_list() == theirs["admitted"].to_list()
 print("spent:", simulated.frame["spend"].sum(), "and", on_flower.frame["spend"].sum())
 
-figure, axes = panels("Samples admitted in the simulator", "Samples admitted on Flower", height=2.4)
+figure, axes = panels(
+    "Samples admitted in the simulator", "Samples admitted on Flower", height=2.4
+)
 for own, rows in zip(axes, (ours, theirs), strict=True):
     admitted = np.array(rows.sort("t")["admitted"].to_list())
     below = np.zeros(len(admitted))
     for client, colour in enumerate(("#0d9488", "#d97706", "#6366f1")):
-        own.bar(np.arange(1, 7), admitted[:, client], bottom=below, color=colour, width=0.7)
-        own.annotate(f"client {client}", (6.5, 6 + 6 * client), color=colour, fontsize=9, annotation_clip=False)
+        own.bar(
+            np.arange(1, 7), admitted[:, client], bottom=below, color=colour, width=0.7
+        )
+        own.annotate(
+            f"client {client}",
+            (6.5, 6 + 6 * client),
+            color=colour,
+            fontsize=9,
+            annotation_clip=False,
+        )
         below += admitted[:, client]
     own.set(xlabel="round", xlim=(0.4, 8.2), ylim=(0, 32), xticks=range(1, 7))
     own.axhline(30, color=GREY, linestyle="--", linewidth=1)
@@ -116,4 +131,8 @@ for own, rows in zip(axes, (ours, theirs), strict=True):
 # twice. On real machines each client makes a key, the server gets a certificate, and ``headgate flower superlink`` and
 # ``headgate flower supernode`` write what nginx and systemd need: :doc:`/do/flower` has every step.
 
-print(pl.read_parquet(folder / "simulated" / "metrics.parquet").select("t", "price", "admitted", "spend", "n"))
+print(
+    pl.read_parquet(folder / "simulated" / "metrics.parquet").select(
+        "t", "price", "admitted", "spend", "n"
+    )
+)

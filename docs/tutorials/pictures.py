@@ -39,7 +39,9 @@ STYLE = {
 def panels(*titles, width=9.0, height=3.2):
     """A figure with a panel for each title."""
     plt.rcParams.update(STYLE)
-    figure, axes = plt.subplots(1, len(titles), figsize=(width, height), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(titles), figsize=(width, height), layout="constrained", squeeze=False
+    )
     for own, title in zip(axes.flat, titles, strict=True):
         own.set_title(title, fontsize=11)
     return figure, list(axes.flat)
@@ -48,8 +50,20 @@ def panels(*titles, width=9.0, height=3.2):
 def line(axes, x, y, name, **how):
     """A line with its name at its end, in its colour."""
     colour = how.pop("color", COLOURS.get(name, "#6366f1"))
-    axes.plot(x, y, color=colour, linewidth=2.2 if name in ("headgate", "mine") else 1.4, **how)
-    end = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 10, "annotation_clip": False}
+    axes.plot(
+        x,
+        y,
+        color=colour,
+        linewidth=2.2 if name in ("headgate", "mine") else 1.4,
+        **how,
+    )
+    end = {
+        "xytext": (4, 0),
+        "textcoords": "offset points",
+        "va": "center",
+        "fontsize": 10,
+        "annotation_clip": False,
+    }
     axes.annotate(name, (x[-1], y[-1]), color=colour, gid="end", **end)
 
 
@@ -58,14 +72,20 @@ def spread(*panels, gap=13):
     for axes in panels:
         axes.figure.canvas.draw()  # only then are places known
         points = 72 / axes.figure.dpi
-        names = sorted((own for own in axes.texts if own.get_gid() == "end"), key=lambda own: own.xy[1])
+        names = sorted(
+            (own for own in axes.texts if own.get_gid() == "end"),
+            key=lambda own: own.xy[1],
+        )
         places = [points * axes.transData.transform(own.xy)[1] for own in names]
         moved = list(places)
         for _ in range(100):  # neighbours push each other
             for i in range(1, len(moved)):
                 short = gap - (moved[i] - moved[i - 1])
                 if short > 0:
-                    moved[i - 1], moved[i] = moved[i - 1] - short / 2, moved[i] + short / 2
+                    moved[i - 1], moved[i] = (
+                        moved[i - 1] - short / 2,
+                        moved[i] + short / 2,
+                    )
         for own, place, new in zip(names, places, moved, strict=True):
             own.set_position((4, new - place))
 
@@ -73,7 +93,9 @@ def spread(*panels, gap=13):
 def level(axes, y, text):
     """A dashed line with its name above its left end."""
     axes.axhline(y, xmax=0.79, color=GREY, linewidth=1, linestyle="--")
-    axes.annotate(text, (0.02, y), xycoords=("axes fraction", "data"), va="bottom", fontsize=9)
+    axes.annotate(
+        text, (0.02, y), xycoords=("axes fraction", "data"), va="bottom", fontsize=9
+    )
 
 
 @atexit.register

@@ -23,14 +23,20 @@ def train(w, images, labels):
 
 def main(folder, site):
     data = load_dataset("digits")
-    images = np.column_stack([data.train_images.reshape(-1, 64) / 255, np.ones(len(data.train_labels))])
-    stream = np.array_split(np.random.default_rng(0).permutation(len(images)), 3)[int(site[-1]) - 1]
+    images = np.column_stack(
+        [data.train_images.reshape(-1, 64) / 255, np.ones(len(data.train_labels))]
+    )
+    stream = np.array_split(np.random.default_rng(0).permutation(len(images)), 3)[
+        int(site[-1]) - 1
+    ]
     flare.init()
     admissions = Admissions(Path(folder) / site)
     while flare.is_running():
         if (model := flare.receive()) is None:
             break
-        held = admissions.admit(model, most=8 if site == "site-2" else None)  # its annotator labels at most eight a day
+        held = admissions.admit(
+            model, most=8 if site == "site-2" else None
+        )  # its annotator labels at most eight a day
         own = stream[np.array(held, dtype=int) % len(stream)]
         w = train(model.params["w"], images[own], data.train_labels[own])
         flare.send(flare.FLModel(params={"w": w}, meta=admissions.report))

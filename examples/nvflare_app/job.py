@@ -31,12 +31,24 @@ class Digits(AdmissionController):
 
 def main(folder, rounds=8):
     folder = Path(folder).resolve()
-    system = {"buffer": [20, 20, 20], "budget": 60.0, "horizon": rounds, "currency": "EUR"}
+    system = {
+        "buffer": [20, 20, 20],
+        "budget": 60.0,
+        "horizon": rounds,
+        "currency": "EUR",
+    }
     job = FedJob(name="digits", min_clients=len(SITES))
     job.to_server(Digits(f"{folder}/server", SITES, system, timeout=60))
     script = str(Path(__file__).with_name("client.py"))
     for site in SITES:
-        job.to(ScriptRunner(script=script, script_args=f"{folder} {site}", framework=FrameworkType.NUMPY), site)
+        job.to(
+            ScriptRunner(
+                script=script,
+                script_args=f"{folder} {site}",
+                framework=FrameworkType.NUMPY,
+            ),
+            site,
+        )
     return job.simulator_run(f"{folder}/workspace")
 
 

@@ -56,7 +56,19 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from headgate.analysis.replay import ReplayResult, ShadowResult, replay, shadow
-    from headgate.api import Comparison, PlanResult, RehearsalResult, Run, compare, load, open, plan, rehearse, run, sweep
+    from headgate.api import (
+        Comparison,
+        PlanResult,
+        RehearsalResult,
+        Run,
+        compare,
+        load,
+        open,
+        plan,
+        rehearse,
+        run,
+        sweep,
+    )
     from headgate.books.books import Books, Delivery, Purchase
     from headgate.control import (
         AdmissionPolicy,

@@ -7,8 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headgate.analysis.display import Displayed
-from headgate.analysis.rehearsal import plan_json, plan_tables, rehearsal_tables, rows, summarise_rehearsal
-from headgate.analysis.report import Comparison, conclude, conclude_comparison, summary_rows, write_report
+from headgate.analysis.rehearsal import (
+    plan_json,
+    plan_tables,
+    rehearsal_tables,
+    rows,
+    summarise_rehearsal,
+)
+from headgate.analysis.report import (
+    Comparison,
+    conclude,
+    conclude_comparison,
+    summary_rows,
+    write_report,
+)
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.summary import PolicySummary
 from headgate.analysis.tables import runs_tables
@@ -60,10 +72,14 @@ def load(recipe: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
 
 def _check_loaded(experiment: object) -> None:
     if isinstance(experiment, str | Path | Mapping):
-        raise SettingError(f"experiment = {shown(experiment)}: is a recipe; headgate.load makes an experiment of it")
+        raise SettingError(
+            f"experiment = {shown(experiment)}: is a recipe; headgate.load makes an experiment of it"
+        )
 
 
-def sweep(recipe: str | Path | Mapping[str, Any], *overrides: str) -> list[tuple[str, Experiment]]:
+def sweep(
+    recipe: str | Path | Mapping[str, Any], *overrides: str
+) -> list[tuple[str, Experiment]]:
     """Load all points of a recipe with a `[sweep]`.
 
     Parameters
@@ -114,7 +130,9 @@ class PlanResult(Displayed):
         return plan_tables(self.experiment, self.name, self.plan)
 
 
-def plan(experiment: Experiment, policy: str | AdmissionPolicy = "headgate") -> PlanResult:
+def plan(
+    experiment: Experiment, policy: str | AdmissionPolicy = "headgate"
+) -> PlanResult:
     """Work out a policy's settings, rehearse it, and report what to expect.
 
     Parameters
@@ -141,7 +159,9 @@ def plan(experiment: Experiment, policy: str | AdmissionPolicy = "headgate") -> 
         if policy not in experiment.policies:
             if policy not in KINDS:
                 others = nearest(policy, [*experiment.policies, *KINDS])
-                raise SettingError(f"policy = {policy}: neither a policy of the experiment nor a kind{others}")
+                raise SettingError(
+                    f"policy = {policy}: neither a policy of the experiment nor a kind{others}"
+                )
             experiment = experiment.with_policy(policy, KINDS[policy]())
     else:
         name = type(policy).__name__
@@ -166,7 +186,10 @@ class RehearsalResult(Displayed):
     @cached_property
     def summary(self) -> list[PolicySummary]:
         """The summaries of the policies, one for each."""
-        return [summarise_rehearsal(self.experiment, name, result) for name, result in self.results.items()]
+        return [
+            summarise_rehearsal(self.experiment, name, result)
+            for name, result in self.results.items()
+        ]
 
     def render(self) -> "Sequence[RenderableType]":
         return rehearsal_tables(self.experiment, self.summary)
@@ -197,7 +220,9 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
     results, e = dict[str, Rehearsal](), experiment
     for name, policy in e.policies.items():
         with ticked(f"{name}, {len(e.seeds)} seeds", e.rounds, quiet) as tick:
-            results[name] = rehearse_policy(e.system, policy, e.given_for(policy).prices, e.seeds, e.rounds, tick)
+            results[name] = rehearse_policy(
+                e.system, policy, e.given_for(policy).prices, e.seeds, e.rounds, tick
+            )
     return RehearsalResult(experiment, results)
 
 
@@ -218,7 +243,11 @@ class Run(Displayed):
     def status(self) -> str:
         """The state: running, interrupted, finished or diverged; for a sweep, the first of these that applies to any point."""
         states = {folder.status for folder in self.folders}
-        return next(state for state in ("running", "interrupted", "finished", "diverged") if state in states)
+        return next(
+            state
+            for state in ("running", "interrupted", "finished", "diverged")
+            if state in states
+        )
 
     @property
     def frame(self) -> "pl.DataFrame":
@@ -235,8 +264,13 @@ class Run(Displayed):
 
         if len(self.folders) == 1:
             return table(self.folders[0])
-        named = [table(each).select(pl.lit(each.name).alias("point"), pl.all()) for each in self.folders]
-        return pl.concat(named, how="diagonal")  # points may differ in columns, for example if only some change concepts
+        named = [
+            table(each).select(pl.lit(each.name).alias("point"), pl.all())
+            for each in self.folders
+        ]
+        return pl.concat(
+            named, how="diagonal"
+        )  # points may differ in columns, for example if only some change concepts
 
     @property
     def runs(self) -> list[Runs]:
@@ -248,7 +282,10 @@ class Run(Displayed):
         """One row per policy: accuracy with spend, limits and memory beside it."""
         import polars as pl
 
-        return pl.DataFrame([row for folder in self.folders for row in summary_rows(folder)], infer_schema_length=None)
+        return pl.DataFrame(
+            [row for folder in self.folders for row in summary_rows(folder)],
+            infer_schema_length=None,
+        )
 
     def report(self, out: str | Path | None = None) -> Path:
         """Write a self-contained page.
@@ -263,7 +300,9 @@ class Run(Displayed):
         pathlib.Path
             The file that was written.
         """
-        return write_report(self.folders, Path(out or self.path / "report.html"), self.folders[0].target)
+        return write_report(
+            self.folders, Path(out or self.path / "report.html"), self.folders[0].target
+        )
 
     def render(self) -> "Sequence[RenderableType]":
         return runs_tables(self.folders)
@@ -308,14 +347,27 @@ def run(
     _check_loaded(experiment)
     if out is None:
         if experiment is None:
-            raise SettingError("out = None: without an experiment a run folder is needed")
+            raise SettingError(
+                "out = None: without an experiment a run folder is needed"
+            )
         out = new_folder(experiment)
     whole = Path(out)
     with counted("learning", quiet) as tick:
         try:
-            runs = perform(experiment, whole, device=device, executor=executor, processes=processes, trust=trust, tick=tick)
+            runs = perform(
+                experiment,
+                whole,
+                device=device,
+                executor=executor,
+                processes=processes,
+                trust=trust,
+                tick=tick,
+            )
         except Interrupted as stop:
-            raise Interrupted(stop.what, f"nothing is lost, headgate.run(experiment, {str(whole)!r}) resumes") from None
+            raise Interrupted(
+                stop.what,
+                f"nothing is lost, headgate.run(experiment, {str(whole)!r}) resumes",
+            ) from None
     if len(runs) < len(points_of(whole)):  # only some points of the sweep were run
         runs = [RunFolder.open(each) for each in points_of(whole)]
     conclude(runs, whole)
@@ -380,23 +432,44 @@ def compare(
     from headgate.simulation.schedule import perform
 
     _check_loaded(experiment)
-    points = _at_budgets(experiment, budgets) if isinstance(experiment, Experiment) else list(experiment)
-    points = points if as_printed else [(label, point.held()) for label, point in points]
+    points = (
+        _at_budgets(experiment, budgets)
+        if isinstance(experiment, Experiment)
+        else list(experiment)
+    )
+    points = (
+        points if as_printed else [(label, point.held()) for label, point in points]
+    )
     folder = Path(out) if out is not None else Path("compared") / points[0][1].name
     with counted("learning", quiet) as tick:
         try:
-            runs = perform(points, folder, device=device, processes=processes, tick=tick)
+            runs = perform(
+                points, folder, device=device, processes=processes, tick=tick
+            )
         except Interrupted as stop:
-            raise Interrupted(stop.what, "nothing is lost, the same command resumes") from None
-    return conclude_comparison(runs, folder, command, experiment.system.budget if isinstance(experiment, Experiment) else None)
+            raise Interrupted(
+                stop.what, "nothing is lost, the same command resumes"
+            ) from None
+    return conclude_comparison(
+        runs,
+        folder,
+        command,
+        experiment.system.budget if isinstance(experiment, Experiment) else None,
+    )
 
 
 def _at_budgets(experiment: Experiment, budgets: Sequence[float] | None) -> Points:
     if not isinstance(budgets, Iterable | None):
         raise SettingError(f"budgets = {budgets}: must be a list, as in [20, 55]")
-    money = [round(share * experiment.system.budget, 6) for share in SHARES] if budgets is None else list(map(float, budgets))
+    money = (
+        [round(share * experiment.system.budget, 6) for share in SHARES]
+        if budgets is None
+        else list(map(float, budgets))
+    )
     if not money:
         raise SettingError("budgets = []: at least one is needed")
     if len(set(money)) < len(money):
         raise SettingError(f"budgets = {money}: each must be named once")
-    return [(f"system.budget={budget}", experiment.with_budget(budget)) for budget in money]
+    return [
+        (f"system.budget={budget}", experiment.with_budget(budget)) for budget in money
+    ]

@@ -25,7 +25,10 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c.encode("unicode_escape").decode("ascii") if category(c) in _UNSEEN else c for c in text)
+    return "".join(
+        c.encode("unicode_escape").decode("ascii") if category(c) in _UNSEEN else c
+        for c in text
+    )
 
 
 def one_line(text: object, most: int = LINE) -> str:
@@ -44,7 +47,11 @@ def shown(value: Any, most: int = LONGEST) -> str:
 
 
 def _brief(value: Any, depth: int) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value).bit_length() > 1000:
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and abs(value).bit_length() > 1000
+    ):
         return f"a whole number of about {round(value.bit_length() * 0.30103)} digits"
     if isinstance(value, str | bytes):
         return value[: 4 * LINE] if depth == 0 else repr(value[:LONGEST])
@@ -54,7 +61,10 @@ def _brief(value: Any, depth: int) -> Any:
         return "..."
     more = ["..."] if len(value) > 8 else []
     if isinstance(value, dict):
-        parts = [f"{_brief(key, 1)}: {_brief(each, depth + 1)}" for key, each in islice(value.items(), 8)]
+        parts = [
+            f"{_brief(key, 1)}: {_brief(each, depth + 1)}"
+            for key, each in islice(value.items(), 8)
+        ]
         return f"{{{', '.join(parts + more)}}}"
     return f"[{', '.join([str(_brief(each, depth + 1)) for each in value[:8]] + more)}]"
 
@@ -77,7 +87,11 @@ def cell(text: str) -> str:
     ("'=1+1", 'a', '-3.5')
     """
     escaped = printable(text)
-    return f"'{escaped}" if escaped.startswith(("=", "+", "-", "@")) and not _NUMBER.fullmatch(escaped) else escaped
+    return (
+        f"'{escaped}"
+        if escaped.startswith(("=", "+", "-", "@")) and not _NUMBER.fullmatch(escaped)
+        else escaped
+    )
 
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]inf|[+-]nan")
@@ -105,7 +119,10 @@ def code(text: str) -> str:
 def json_text(text: str) -> str:
     """Escape JSON for a terminal: write control characters that JSON allows in the way in which it escapes others."""
     seen = (each == "\n" or category(each) not in _UNSEEN for each in text)
-    return "".join(each if fine else json.dumps(each)[1:-1] for each, fine in zip(text, seen, strict=True))
+    return "".join(
+        each if fine else json.dumps(each)[1:-1]
+        for each, fine in zip(text, seen, strict=True)
+    )
 
 
 def markdown(text: str) -> str:
@@ -114,5 +131,7 @@ def markdown(text: str) -> str:
     >>> markdown("a|b <i>")
     'a\\\\|b &lt;i&gt;'
     """
-    escaped = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = (
+        printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    )
     return re.sub(r"([\\\\`*_\[\]|$])", r"\\\1", escaped)

@@ -61,11 +61,15 @@ def memory() -> float:
     except ValueError:
         gib = -1.0
     if not 0 < gib <= 2**20:
-        raise SettingError(f"HEADGATE_MEMORY = {shown(stated)}: must be a number of GiB")
+        raise SettingError(
+            f"HEADGATE_MEMORY = {shown(stated)}: must be a number of GiB"
+        )
     return gib * 2**30
 
 
 def check_memory(what: str, wanted: float) -> None:
     """Raise SettingError if so many bytes may not be taken; `what` names the setting, its value and what needs the memory."""
     if wanted > memory():
-        raise SettingError(f"{what} about {wanted / 2**30:,.1f} GiB of memory; at most {memory() / 2**30:g} (HEADGATE_MEMORY)")
+        raise SettingError(
+            f"{what} about {wanted / 2**30:,.1f} GiB of memory; at most {memory() / 2**30:g} (HEADGATE_MEMORY)"
+        )

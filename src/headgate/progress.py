@@ -8,7 +8,15 @@ from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from headgate.escaping import printable
 
@@ -58,7 +66,9 @@ def _clock(seconds: float) -> str:
 
 
 @contextmanager
-def ticked(text: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+def ticked(
+    text: str, total: int, quiet: bool = False
+) -> Iterator[Callable[[int], None]]:
     """Show a bar over `total` rounds; yield a function to call with each finished round. To save time, it draws every 25th."""
     with progress_bar(quiet) as bar:
         task = bar.add_task(printable(text), total=total)
@@ -71,7 +81,9 @@ def ticked(text: str, total: int, quiet: bool = False) -> Iterator[Callable[[int
 
 
 @contextmanager
-def counted(text: str, quiet: bool = False, unit: str = "rounds") -> Iterator[Callable[[int, int], None]]:
+def counted(
+    text: str, quiet: bool = False, unit: str = "rounds"
+) -> Iterator[Callable[[int, int], None]]:
     """Show a bar; yield a function to call with the amount of work that is done and the total."""
     with progress_bar(quiet, unit) as bar:
         task = bar.add_task(printable(text), total=None)

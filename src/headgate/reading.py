@@ -24,7 +24,10 @@ from headgate.limits import JSON, RECIPE, check_memory
 def opened(path: Path) -> Iterator[io.BufferedReader]:
     """Open a plain file for reading, without following a link or waiting for a pipe."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(
+            path,
+            os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0),
+        )
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise DataError(f"{path}: cannot be read (it is no plain file)")
@@ -42,7 +45,9 @@ def read_bytes(path: Path, most: int = RECIPE) -> bytes:
     with opened(path) as file:
         content = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
     if len(content) > most:
-        raise DataError(f"{path}: is larger than {most / 2**20:,.0f} MiB, the most that is read of it here")
+        raise DataError(
+            f"{path}: is larger than {most / 2**20:,.0f} MiB, the most that is read of it here"
+        )
     return content
 
 
@@ -62,7 +67,10 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
     """Return the tables of a TOML text; `name` is its name in error messages."""
     try:
         return tomli.loads(text)
-    except (ValueError, RecursionError) as error:  # a number with thousands of digits raises a plain ValueError
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # a number with thousands of digits raises a plain ValueError
         raise DataError(f"{name}: not valid TOML ({one_line(error, 200)})") from None
 
 
@@ -78,7 +86,9 @@ def read_object(path: Path, most: int = JSON) -> dict[str, Any]:
     return value
 
 
-def check_parquet(path: Path, content: bytes | None = None, most: int | None = None) -> int:
+def check_parquet(
+    path: Path, content: bytes | None = None, most: int | None = None
+) -> int:
     """Return the number of rows in a parquet file's footer; raise an error for more than `most` or than memory allows.
 
     The memory is estimated at 8 bytes a value: the unpacked size of texts and lists is unknown. `content`: that of the file.
@@ -87,12 +97,22 @@ def check_parquet(path: Path, content: bytes | None = None, most: int | None = N
 
     try:
         size = path.stat().st_size if content is None else len(content)
-        scan = pl.scan_parquet(path if content is None else io.BytesIO(content), glob=False, hive_partitioning=False)
-        columns, rows = len(scan.collect_schema()), int(scan.select(pl.len()).collect().item())
+        scan = pl.scan_parquet(
+            path if content is None else io.BytesIO(content),
+            glob=False,
+            hive_partitioning=False,
+        )
+        columns, rows = (
+            len(scan.collect_schema()),
+            int(scan.select(pl.len()).collect().item()),
+        )
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise DataError(f"{path}: is damaged ({one_line(error, 200)})") from None
     if most is None:
-        check_memory(f"{path}: {rows:,} rows of {columns:,} columns take", size + rows * columns * 8)
+        check_memory(
+            f"{path}: {rows:,} rows of {columns:,} columns take",
+            size + rows * columns * 8,
+        )
     elif rows > most:
         raise DataError(f"{path}: {rows:,} rows; at most {most:,}")
     return rows

@@ -24,10 +24,14 @@ PARTIAL = ".partial"
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
-def replace_file(path: Path, content: bytes | Callable[[BinaryIO], object], durable: bool = True) -> None:
+def replace_file(
+    path: Path, content: bytes | Callable[[BinaryIO], object], durable: bool = True
+) -> None:
     """Replace a file whole or not at all. `content` is its bytes or a function that writes them; `durable` syncs them first."""
     partial = partial_of(path)
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW, 0o666)
+    descriptor = os.open(
+        partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW, 0o666
+    )
     try:
         with open(descriptor, "wb") as file:
             if isinstance(content, bytes):
@@ -103,14 +107,18 @@ class FolderLock(ExitStack):
         if path in self._paths or sys.platform == "win32":
             return
         try:
-            descriptor = os.open(path, os.O_RDONLY | (NOFOLLOW if path != folder else 0))
+            descriptor = os.open(
+                path, os.O_RDONLY | (NOFOLLOW if path != folder else 0)
+            )
         except OSError as error:
             raise DataError(f"{path}: cannot be opened ({error.strerror})") from None
         self.callback(os.close, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DataError(f"{folder}: is in use by another process; wait for it to end") from None
+            raise DataError(
+                f"{folder}: is in use by another process; wait for it to end"
+            ) from None
         except OSError:  # the file system has no locks
             pass
         self._paths.add(path)

@@ -42,14 +42,28 @@ def batches(data: str, quick: bool = False) -> list[StudyRun]:
     for part, file in recipes_of(data):
         gpu = bool(study_table(file).get("needs_gpu")) and not quick
         for label, experiment in sweep_points(file, QUICK if quick else ()):
-            found.append(StudyRun(f"{part}-{label.replace('training.', '')}" if label else part, experiment, gpu))
+            found.append(
+                StudyRun(
+                    f"{part}-{label.replace('training.', '')}" if label else part,
+                    experiment,
+                    gpu,
+                )
+            )
     return found
 
 
 def recipes_of(data: str) -> list[tuple[str, str]]:
     """(part with its value, recipe) of a data set, in the order of `PARTS`."""
-    found = [(path.stem, str(path)) for path in sorted((HOME / "recipes" / "paper" / data).glob("*.toml"))]
-    return sorted(found, key=lambda each: next(place for place, part in enumerate(PARTS) if each[0].startswith(part)))
+    found = [
+        (path.stem, str(path))
+        for path in sorted((HOME / "recipes" / "paper" / data).glob("*.toml"))
+    ]
+    return sorted(
+        found,
+        key=lambda each: next(
+            place for place, part in enumerate(PARTS) if each[0].startswith(part)
+        ),
+    )
 
 
 @cache

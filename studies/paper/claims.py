@@ -8,9 +8,27 @@ from headgate.analysis.formatting import percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words
 from studies.paper import verdicts
-from studies.paper.batches import EQUAL, HORIZON, NAMES, OURS, RELEASED, SHARED_ORACLE, WRITTEN, about
+from studies.paper.batches import (
+    EQUAL,
+    HORIZON,
+    NAMES,
+    OURS,
+    RELEASED,
+    SHARED_ORACLE,
+    WRITTEN,
+    about,
+)
 from studies.paper.outcomes import Side, Sides
-from studies.paper.verdicts import ALPHA, FAR, REACH, UNTESTABLE, Finding, Judge, corrected, missing
+from studies.paper.verdicts import (
+    ALPHA,
+    FAR,
+    REACH,
+    UNTESTABLE,
+    Finding,
+    Judge,
+    corrected,
+    missing,
+)
 
 FAIR = {WRITTEN: (WRITTEN, "acdpp_capped"), RELEASED: (EQUAL, "released_fair")}
 """the same rule within budget and buffers; in longer runs: acdpp_tuned"""
@@ -48,7 +66,11 @@ class Claim:
         ours, other = self.sides(found, flavour, batch)
         judge: Judge = getattr(verdicts, self.rule)
         if self.rule in ALONE:
-            return judge(ours.control, alpha=alpha) if ours is not None and ours.control else missing()
+            return (
+                judge(ours.control, alpha=alpha)
+                if ours is not None and ours.control
+                else missing()
+            )
         if ours is None or other is None:
             return missing()
         asked: dict[str, tuple[Any, ...]] = {
@@ -60,34 +82,60 @@ class Claim:
         made = judge(ours, other, *asked.get(self.rule, ()), alpha=alpha)
         oracle = self._of(found, flavour, batch, "oracle")
         if batch != flavour:
-            made = replace(made, note="; ".join(filter(None, (f"T = {ours.rounds}, {batch}", made.note))))
-        if made.verdict == UNTESTABLE or oracle is None or not oracle.best or self._reaches(oracle):
+            made = replace(
+                made,
+                note="; ".join(
+                    filter(None, (f"T = {ours.rounds}, {batch}", made.note))
+                ),
+            )
+        if (
+            made.verdict == UNTESTABLE
+            or oracle is None
+            or not oracle.best
+            or self._reaches(oracle)
+        ):
             return made
         note = f"the oracle ends at {percent(oracle.mean, 1)}, the paper's target is {percent(self.target)}"
         return replace(made, verdict=FAR, note=note, tests=())
 
     def judged_in(self, found: Sides, flavour: str) -> str:
         """The flavour's own run folder, or a longer one that comes within reach of the paper's accuracy where that does not."""
-        longer = sorted({batch for batch, _ in found if batch.startswith(HORIZON)}) if flavour == WRITTEN else []
+        longer = (
+            sorted({batch for batch, _ in found if batch.startswith(HORIZON)})
+            if flavour == WRITTEN
+            else []
+        )
         for batch in (flavour, *longer) if self.rule not in ALONE else ():
-            if self._reaches(self._of(found, flavour, batch, "oracle")) and None not in self.sides(found, flavour, batch):
+            if self._reaches(
+                self._of(found, flavour, batch, "oracle")
+            ) and None not in self.sides(found, flavour, batch):
                 return batch
         return flavour
 
     def _reaches(self, oracle: Side | None) -> bool:
-        return oracle is not None and bool(oracle.best) and oracle.mean >= REACH * self.target
+        return (
+            oracle is not None
+            and bool(oracle.best)
+            and oracle.mean >= REACH * self.target
+        )
 
-    def sides(self, found: Sides, flavour: str, batch: str) -> tuple[Side | None, Side | None]:
+    def sides(
+        self, found: Sides, flavour: str, batch: str
+    ) -> tuple[Side | None, Side | None]:
         """Whom it is about and whom they are compared with, of what is known by run folder and policy."""
         fair = FAIR[flavour] if batch == flavour else (batch, "acdpp_tuned")
         ours = found.get(fair if self.fair else (batch, self.subject or OURS[flavour]))
-        if self.fair and flavour == RELEASED:  # at equal means, with what that borrows from the flavour it is run in
+        if (
+            self.fair and flavour == RELEASED
+        ):  # at equal means, with what that borrows from the flavour it is run in
             home = WRITTEN if (EQUAL, "released") in found else RELEASED
             return ours, found.get((EQUAL, self.other)) or found.get((home, self.other))
         return ours, self._of(found, flavour, batch, self.other)
 
     def _of(self, found: Sides, flavour: str, batch: str, policy: str) -> Side | None:
-        shared = policy == "oracle" and flavour == RELEASED and self.study in SHARED_ORACLE
+        shared = (
+            policy == "oracle" and flavour == RELEASED and self.study in SHARED_ORACLE
+        )
         return found.get((WRITTEN if shared else batch, policy))
 
 
@@ -120,7 +168,9 @@ def claims() -> list[Claim]:
     ]
 
 
-def _asked(said: Mapping[str, Any], raw: Mapping[str, Any]) -> list[tuple[str, float | None]]:
+def _asked(
+    said: Mapping[str, Any], raw: Mapping[str, Any]
+) -> list[tuple[str, float | None]]:
     """Of whom it is asked, and what is claimed."""
     if "each" in raw:
         return list(said[raw["each"]].items())
@@ -128,32 +178,73 @@ def _asked(said: Mapping[str, Any], raw: Mapping[str, Any]) -> list[tuple[str, f
     return [(other, said[claimed][other] if isinstance(claimed, str) else claimed)]
 
 
-def _claim(study: str, raw: Mapping[str, Any], other: str, claimed: float | None) -> Claim:
+def _claim(
+    study: str, raw: Mapping[str, Any], other: str, claimed: float | None
+) -> Claim:
     said, place = about(study), raw["place"]
-    numbers = {**said, "target": percent(said["target"]), "other": other, "called": CALLED.get(other), "claimed": claimed}
+    numbers = {
+        **said,
+        "target": percent(said["target"]),
+        "other": other,
+        "called": CALLED.get(other),
+        "claimed": claimed,
+    }
     place = place if isinstance(place, str) else place.get(study, place["others"])
-    texts = {"key": f"{study}-{raw['key']}", "text": f"{said['title']}: {raw['text']}", "place": place, "paper": raw["paper"]}
+    texts = {
+        "key": f"{study}-{raw['key']}",
+        "text": f"{said['title']}: {raw['text']}",
+        "place": place,
+        "paper": raw["paper"],
+    }
     told = {name: text.format(**numbers) for name, text in texts.items()}
     rest = {name: raw[name] for name in ("rule", "subject", "fair") if name in raw}
-    return Claim(study=study, claimed=claimed, target=said["target"], other=other, **told, **rest)
+    return Claim(
+        study=study, claimed=claimed, target=said["target"], other=other, **told, **rest
+    )
 
 
-def study_rows(study: str, found: Sides, command: str, alpha: float = ALPHA) -> list[ClaimRow]:
+def study_rows(
+    study: str, found: Sides, command: str, alpha: float = ALPHA
+) -> list[ClaimRow]:
     """The claims about one data set, judged; what was not run is marked so."""
     rows = []
     for one in (claim for claim in claims() if claim.study == study):
-        written, released = (one.finding(found, flavour, alpha) for flavour in (WRITTEN, RELEASED))
-        rows.append(ClaimRow(one.key, study, one.text, one.place, one.paper, written, released, command))
+        written, released = (
+            one.finding(found, flavour, alpha) for flavour in (WRITTEN, RELEASED)
+        )
+        rows.append(
+            ClaimRow(
+                one.key,
+                study,
+                one.text,
+                one.place,
+                one.paper,
+                written,
+                released,
+                command,
+            )
+        )
     return rows
 
 
-def judge_all(studies: Mapping[str, Sides], command: Callable[[str], str]) -> tuple[list[ClaimRow], int, float]:
+def judge_all(
+    studies: Mapping[str, Sides], command: Callable[[str], str]
+) -> tuple[list[ClaimRow], int, float]:
     """The claims of all data sets; how many tests they rest on, corrected together, and the largest p that counts."""
 
     def rows(alpha: float) -> list[ClaimRow]:
-        return [row for name in NAMES for row in study_rows(name, studies.get(name, {}), command(name), alpha)]
+        return [
+            row
+            for name in NAMES
+            for row in study_rows(name, studies.get(name, {}), command(name), alpha)
+        ]
 
-    tests = [p for row in rows(ALPHA) for side in (row.written, row.released) for p in side.tests]
+    tests = [
+        p
+        for row in rows(ALPHA)
+        for side in (row.written, row.released)
+        for p in side.tests
+    ]
     alpha = corrected(tests)
     return rows(alpha), len(tests), alpha
 
@@ -170,4 +261,6 @@ def row_to_json(row: ClaimRow) -> dict[str, Any]:
 
 
 def finding_of(raw: Mapping[str, Any]) -> Finding:
-    return Finding(**{**raw, "value": None if raw["value"] is None else Estimate(*raw["value"])})
+    return Finding(
+        **{**raw, "value": None if raw["value"] is None else Estimate(*raw["value"])}
+    )

@@ -13,13 +13,27 @@ from typing import Any
 import numpy as np
 
 from headgate.analysis.curves import thinned
-from headgate.analysis.intervals import Difference, Estimate, Floats, estimate, from_error
+from headgate.analysis.intervals import (
+    Difference,
+    Estimate,
+    Floats,
+    estimate,
+    from_error,
+)
 from headgate.analysis.pages import write
 from headgate.analysis.runs import Runs
 from headgate.control.rehearse import rehearse
 from headgate.experiment import Experiment, sweep_points
 from studies.pages import compact, read_numbers
-from studies.paper.batches import EQUAL, HORIZON, OURS, QUICK, RELEASED, WRITTEN, recipes_of
+from studies.paper.batches import (
+    EQUAL,
+    HORIZON,
+    OURS,
+    QUICK,
+    RELEASED,
+    WRITTEN,
+    recipes_of,
+)
 
 FILE = "control.json"
 RUNS, QUICK_RUNS = 4000, 4
@@ -62,14 +76,19 @@ Controls = Mapping[tuple[str, str], Sequence[Control]]
 """by run folder and policy, the shortest horizon first"""
 
 
-def rehearse_study(data: str, pages: Path, quick: bool, tick: Callable[[int, int], None]) -> None:
+def rehearse_study(
+    data: str, pages: Path, quick: bool, tick: Callable[[int, int], None]
+) -> None:
     """Rehearse what control.json does not know yet, or knows with other settings, and write it there."""
     known = read_numbers(pages / FILE)
     before = {each["settings"]: each for each in known.get(data, [])}
     wanted, runs, made = list(_wanted(data, quick)), QUICK_RUNS if quick else RUNS, []
     for batch, policy, experiment in wanted:
         settings = _settings(batch, policy, experiment, runs)
-        made.append(before.get(settings) or asdict(_rehearsed(batch, policy, experiment, runs, settings)))
+        made.append(
+            before.get(settings)
+            or asdict(_rehearsed(batch, policy, experiment, runs, settings))
+        )
         tick(len(made), len(wanted))
     write(pages, {FILE: compact({**known, data: made})})
 
@@ -84,25 +103,46 @@ def read_control(pages: Path, data: str) -> dict[tuple[str, str], list[Control]]
 
 def _wanted(data: str, quick: bool) -> Iterator[tuple[str, str, Experiment]]:
     trial = QUICK if quick else ()
-    for batch, recipe in ((part, recipe) for part, recipe in recipes_of(data) if part in JUDGED):
+    for batch, recipe in (
+        (part, recipe) for part, recipe in recipes_of(data) if part in JUDGED
+    ):
         ((_, experiment),) = sweep_points(recipe, trial)
         for policy in JUDGED[batch] or experiment.policies:
             yield batch, policy, experiment
             for times in (2, 4) if policy == OURS.get(batch) else ():
-                ((_, longer),) = sweep_points(recipe, [*trial, f"run.rounds={times * experiment.rounds}"])
+                ((_, longer),) = sweep_points(
+                    recipe, [*trial, f"run.rounds={times * experiment.rounds}"]
+                )
                 yield batch, policy, longer
 
 
 def _settings(batch: str, policy: str, experiment: Experiment, runs: int) -> str:
     tables = experiment.tables()
-    told = [batch, policy, tables["policies"].get(policy), *(tables[name] for name in ("system", "prices", "bound"))]
-    return sha256(json.dumps([*told, experiment.rounds, runs], sort_keys=True).encode()).hexdigest()[:12]
+    told = [
+        batch,
+        policy,
+        tables["policies"].get(policy),
+        *(tables[name] for name in ("system", "prices", "bound")),
+    ]
+    return sha256(
+        json.dumps([*told, experiment.rounds, runs], sort_keys=True).encode()
+    ).hexdigest()[:12]
 
 
-def _rehearsed(batch: str, policy: str, experiment: Experiment, runs: int, settings: str) -> Control:
+def _rehearsed(
+    batch: str, policy: str, experiment: Experiment, runs: int, settings: str
+) -> Control:
     system, T = experiment.system, experiment.rounds
-    found, quarter = rehearse(system, experiment.policies[policy], experiment.prices, np.arange(runs), T), max(T // 4, 1)
-    third, last = (found.debt[:, T - k * quarter : T - (k - 1) * quarter].mean(axis=1) for k in (2, 1))
+    found, quarter = (
+        rehearse(
+            system, experiment.policies[policy], experiment.prices, np.arange(runs), T
+        ),
+        max(T // 4, 1),
+    )
+    third, last = (
+        found.debt[:, T - k * quarter : T - (k - 1) * quarter].mean(axis=1)
+        for k in (2, 1)
+    )
     shares = found.occupancy / T / system.buffer
     return Control(
         batch=batch,
@@ -122,7 +162,9 @@ def _rehearsed(batch: str, policy: str, experiment: Experiment, runs: int, setti
 
 
 def _pair(values: Floats) -> tuple[float, float]:
-    return round(float(values.mean()), 6), round(float(values.std(ddof=1) / np.sqrt(values.size)), 6)
+    return round(float(values.mean()), 6), round(
+        float(values.std(ddof=1) / np.sqrt(values.size)), 6
+    )
 
 
 # what was learnt
@@ -154,7 +196,13 @@ class Side:
 
     def reached(self, target: int, seeds: Iterable[int]) -> Floats:
         """Rounds up to the target in %, by seed; NaN where it never gets there."""
-        rounds = dict(zip(self.best, (self.first or {}).get(target, [None] * len(self.best)), strict=True))
+        rounds = dict(
+            zip(
+                self.best,
+                (self.first or {}).get(target, [None] * len(self.best)),
+                strict=True,
+            )
+        )
         return np.array([rounds[seed] for seed in seeds], dtype=np.float64)
 
 
@@ -162,21 +210,34 @@ Sides = Mapping[tuple[str, str], Side]
 """by (run folder's own name, policy)"""
 
 
-def sides_of(numbers: Mapping[str, Any], control: Controls) -> dict[tuple[str, str], Side]:
+def sides_of(
+    numbers: Mapping[str, Any], control: Controls
+) -> dict[tuple[str, str], Side]:
     """From the numbers of a study and what was rehearsed for it."""
-    return {(raw["batch"], raw["policy"]): side_of(raw, control) for raw in numbers.get("policies", [])}
+    return {
+        (raw["batch"], raw["policy"]): side_of(raw, control)
+        for raw in numbers.get("policies", [])
+    }
 
 
 def side_of(raw: Mapping[str, Any], control: Controls) -> Side:
     first = raw.get("rounds_by_seed")
-    longer = control.get((WRITTEN, raw["policy"]), ()) if raw["batch"].startswith(HORIZON) else ()  # the same rule for longer
-    known = control.get((raw["batch"], raw["policy"])) or sorted(longer, key=lambda one: one.rounds != raw["rounds"])
+    longer = (
+        control.get((WRITTEN, raw["policy"]), ())
+        if raw["batch"].startswith(HORIZON)
+        else ()
+    )  # the same rule for longer
+    known = control.get((raw["batch"], raw["policy"])) or sorted(
+        longer, key=lambda one: one.rounds != raw["rounds"]
+    )
     return Side(
         policy=raw["policy"],
         rounds=raw["rounds"],
         lost=raw["diverged"],
         best=dict(zip(raw["learnt"], raw["final_by_seed"], strict=True)),
-        first=None if first is None else {int(target): rounds for target, rounds in first.items()},
+        first=None
+        if first is None
+        else {int(target): rounds for target, rounds in first.items()},
         control=known,
     )
 
@@ -211,7 +272,9 @@ def _first_rounds(one: Runs) -> dict[str, list[int | None]]:
         there = one.curve >= target / 100 - 1e-9
         if not there.any():
             break
-        found[str(target)] = [int(one.t[row.argmax()]) if row.any() else None for row in there]
+        found[str(target)] = [
+            int(one.t[row.argmax()]) if row.any() else None for row in there
+        ]
     return found
 
 
@@ -223,7 +286,10 @@ def curve_rows(outcomes: Sequence[Runs]) -> list[list[str]]:
     """Mean and interval at the evaluated rounds of every policy, thinned evenly where there are many."""
     rows = []
     for one in (one for one in outcomes if one.learnt):
-        means = [values.mean(axis=0) for values in (one.spent, one.column("n"), one.column("debt"))]
+        means = [
+            values.mean(axis=0)
+            for values in (one.spent, one.column("n"), one.column("debt"))
+        ]
         for place in thinned(len(one.t), POINTS):
             t, best = one.t[place], estimate(one.curve[:, place])
             values = [*best.three, *(float(each[t - 1]) for each in means)]

@@ -12,11 +12,24 @@ from typing import Any
 import numpy as np
 
 from headgate.analysis.formatting import interval, percent
-from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, ratio, student
+from headgate.analysis.intervals import (
+    DECIDED,
+    Difference,
+    Estimate,
+    Floats,
+    ratio,
+    student,
+)
 from headgate.analysis.limits import holm
 from studies.paper.outcomes import Control, Side
 
-HOLDS, FAILS, UNDECIDED, UNTESTABLE, NOT_RUN = "holds", "does not hold", "not decided", "not testable", "not run here"
+HOLDS, FAILS, UNDECIDED, UNTESTABLE, NOT_RUN = (
+    "holds",
+    "does not hold",
+    "not decided",
+    "not testable",
+    "not run here",
+)
 DIRECTION = "holds in direction, not in size"
 SIZE = "does not hold in size, direction not decided"
 FAR = "not testable at the paper's accuracy"
@@ -68,7 +81,14 @@ def corrected(tests: Sequence[float]) -> float:
     (0.04, 0.03)
     """
     found = holm({place: Difference(0.0, p=p) for place, p in enumerate(tests)})
-    return max((p for p, one in zip(tests, found.values(), strict=True) if one and (one.p or 0.0) <= ALPHA), default=0.0)
+    return max(
+        (
+            p
+            for p, one in zip(tests, found.values(), strict=True)
+            if one and (one.p or 0.0) <= ALPHA
+        ),
+        default=0.0,
+    )
 
 
 def decide(value: Estimate, line: float, above: bool = True) -> str:
@@ -93,7 +113,9 @@ def _below(line: Difference, alpha: float) -> str:
     return UNDECIDED if line.p > alpha else FAILS if line.mean > 0 else HOLDS
 
 
-def _above(least: float, found: Difference, claimed: Difference | None, alpha: float) -> tuple[str, str, tuple[float, ...]]:
+def _above(
+    least: float, found: Difference, claimed: Difference | None, alpha: float
+) -> tuple[str, str, tuple[float, ...]]:
     """Whether a difference is clear and at least so large, and whether it may be as large as is claimed: verdict, note, tests.
     `claimed` is what was measured less what is claimed."""
     if found.p is None:
@@ -108,9 +130,17 @@ def _above(least: float, found: Difference, claimed: Difference | None, alpha: f
     return SIZE if too_small else UNDECIDED, "", tests
 
 
-def _at_most(value: Difference, line: Difference, unit: str, note: str, alpha: float) -> Finding:
+def _at_most(
+    value: Difference, line: Difference, unit: str, note: str, alpha: float
+) -> Finding:
     """Whether a value is at most at a line; `line` is the value less that line."""
-    return Finding(_below(line, alpha), value, unit, note, tests=() if line.p is None else (line.p,))
+    return Finding(
+        _below(line, alpha),
+        value,
+        unit,
+        note,
+        tests=() if line.p is None else (line.p,),
+    )
 
 
 # Learning
@@ -123,13 +153,20 @@ def _of_learning(judge: Judge) -> Judge:
     def judged(ours: Side, other: Side, *asked: Any, alpha: float = ALPHA) -> Finding:
         for side, verdict in ((ours, FAILS), (other, UNTESTABLE)):
             if not side.best:
-                return Finding(verdict, note=f"{side.lost} of {side.lost} runs of {side.policy} diverged")
+                return Finding(
+                    verdict,
+                    note=f"{side.lost} of {side.lost} runs of {side.policy} diverged",
+                )
         both = _common(ours, other)
         if not both:
             return Finding(UNTESTABLE, note="no seed is left on both sides")
         found = judge(ours, other, *asked, alpha=alpha)
         lost = [f"{side.lost} of {side.policy}" for side in (ours, other) if side.lost]
-        count = f"{len(both)} of {len(ours.best) + ours.lost} seeds: {' and '.join(lost)} diverged" if lost else ""
+        count = (
+            f"{len(both)} of {len(ours.best) + ours.lost} seeds: {' and '.join(lost)} diverged"
+            if lost
+            else ""
+        )
         return replace(found, note=joined(found.note, count))
 
     return judged
@@ -141,20 +178,30 @@ def _common(ours: Side, other: Side) -> list[int]:
 
 def _gaps(ours: Side, other: Side) -> Floats:
     """In percentage points, seed by seed."""
-    return 100 * np.array([ours.best[seed] - other.best[seed] for seed in _common(ours, other)])
+    return 100 * np.array(
+        [ours.best[seed] - other.best[seed] for seed in _common(ours, other)]
+    )
 
 
 @_of_learning
-def gain(ours: Side, other: Side, claimed: float | None, alpha: float = ALPHA) -> Finding:
+def gain(
+    ours: Side, other: Side, claimed: float | None, alpha: float = ALPHA
+) -> Finding:
     """More accuracy at the end, in percentage points; without a number any gain will do."""
     gaps = _gaps(ours, other)
     found = student(gaps)
-    verdict, note, tests = _above(SMALLEST, found, None if claimed is None else student(gaps - claimed), alpha)
-    return _with_money(Finding(verdict, found, "points", note, tests=tests), ours, other, alpha)
+    verdict, note, tests = _above(
+        SMALLEST, found, None if claimed is None else student(gaps - claimed), alpha
+    )
+    return _with_money(
+        Finding(verdict, found, "points", note, tests=tests), ours, other, alpha
+    )
 
 
 @_of_learning
-def faster(ours: Side, other: Side, claimed: float | None, target: float, alpha: float = ALPHA) -> Finding:
+def faster(
+    ours: Side, other: Side, claimed: float | None, target: float, alpha: float = ALPHA
+) -> Finding:
     """Earlier at the target, as a ratio of mean first rounds."""
     return _speed(ours, other, round(100 * target), claimed, alpha)
 
@@ -164,18 +211,29 @@ def sooner(ours: Side, other: Side, alpha: float = ALPHA) -> Finding:
     """Earlier at the highest target that every run of both reaches."""
     if ours.first is None or other.first is None:
         return missing("the rounds of single seeds are not published")
-    shared = [at for at in ours.first if at in other.first and None not in (*ours.first[at], *other.first[at])]
+    shared = [
+        at
+        for at in ours.first
+        if at in other.first and None not in (*ours.first[at], *other.first[at])
+    ]
     if not shared or max(shared) <= 10:
         return Finding(UNTESTABLE, note="the two share no target above guessing")
     found = _speed(ours, other, max(shared), None, alpha)
     return replace(found, note=joined(f"at {max(shared)} %", found.note))
 
 
-def _speed(ours: Side, other: Side, target: int, claimed: float | None, alpha: float) -> Finding:
+def _speed(
+    ours: Side, other: Side, target: int, claimed: float | None, alpha: float
+) -> Finding:
     seeds, late = _common(ours, other), float(ours.rounds + 1)
     if max(100 * side.best[seed] for side in (ours, other) for seed in seeds) < target:
-        ends = " and ".join(f"{side.policy} ends at {percent(side.mean, 1)}" for side in (ours, other))
-        return Finding(UNTESTABLE, note=f"no run reaches {target} % in {ours.rounds} rounds; {ends}")
+        ends = " and ".join(
+            f"{side.policy} ends at {percent(side.mean, 1)}" for side in (ours, other)
+        )
+        return Finding(
+            UNTESTABLE,
+            note=f"no run reaches {target} % in {ours.rounds} rounds; {ends}",
+        )
     if ours.first is None or other.first is None:
         return missing("the rounds of single seeds are not published")
     reached = [side.reached(target, seeds) for side in (ours, other)]
@@ -185,84 +243,179 @@ def _speed(ours: Side, other: Side, target: int, claimed: float | None, alpha: f
     size = None if claimed is None or bound else student(theirs - claimed * mine)
     verdict, why, tests = _above(SMALLEST_ROUNDS, student(theirs - mine), size, alpha)
     sides = zip((ours, other), never, strict=True)
-    missed = [f"{count} of {len(seeds)} runs of {side.policy} never get there" for side, count in sides if count]
+    missed = [
+        f"{count} of {len(seeds)} runs of {side.policy} never get there"
+        for side, count in sides
+        if count
+    ]
     note = joined(f"rounds {mine.mean():.1f} and {theirs.mean():.1f}", *missed, why)
     value = replace(found, high=None) if bound else found
-    return _with_money(Finding(verdict, value, "×", note, at_least=bound, tests=tests), ours, other, alpha)
+    return _with_money(
+        Finding(verdict, value, "×", note, at_least=bound, tests=tests),
+        ours,
+        other,
+        alpha,
+    )
 
 
 @_of_learning
-def never_reaches(ours: Side, other: Side, target: float, alpha: float = ALPHA) -> Finding:
+def never_reaches(
+    ours: Side, other: Side, target: float, alpha: float = ALPHA
+) -> Finding:
     """Our side reaches the target, the other does not."""
     best = 100 * np.array(list(other.best.values()))
-    line, note = student(best - 100 * target), f"{ours.policy} ends at {percent(ours.mean, 1)}"
+    line, note = (
+        student(best - 100 * target),
+        f"{ours.policy} ends at {percent(ours.mean, 1)}",
+    )
     if line.mean < 0 and ours.mean < target:
         return Finding(UNTESTABLE, student(best), "% at the end", note)
-    return _with_money(_at_most(student(best), line, "% at the end", note, alpha), ours, other, alpha)
+    return _with_money(
+        _at_most(student(best), line, "% at the end", note, alpha), ours, other, alpha
+    )
 
 
 @_of_learning
-def below_oracle(ours: Side, oracle: Side, constant: Side | None = None, alpha: float = ALPHA) -> Finding:
+def below_oracle(
+    ours: Side, oracle: Side, constant: Side | None = None, alpha: float = ALPHA
+) -> Finding:
     """How far, and how much of the way from constant admission to the oracle is made; the paper draws no line."""
     notes = ["the paper gives no number"]
-    seeds = [seed for seed in _common(ours, oracle) if constant is not None and seed in constant.best]
+    seeds = [
+        seed
+        for seed in _common(ours, oracle)
+        if constant is not None and seed in constant.best
+    ]
     if constant is not None and len(seeds) > 1:
-        mine, low, high = (np.array([side.best[seed] for seed in seeds]) for side in (ours, constant, oracle))
+        mine, low, high = (
+            np.array([side.best[seed] for seed in seeds])
+            for side in (ours, constant, oracle)
+        )
         made = ratio(mine - low, high - low, DECIDED).scaled(100)
         sure = made if made.low is not None else None
-        notes.append(f"{interval(sure, 0)} % of the way from constant admission to the oracle")
-    return _with_money(Finding(UNTESTABLE, student(_gaps(oracle, ours)), "points below", joined(*notes)), ours, oracle, alpha)
+        notes.append(
+            f"{interval(sure, 0)} % of the way from constant admission to the oracle"
+        )
+    return _with_money(
+        Finding(
+            UNTESTABLE, student(_gaps(oracle, ours)), "points below", joined(*notes)
+        ),
+        ours,
+        oracle,
+        alpha,
+    )
 
 
 @_of_learning
 def close_to_oracle(ours: Side, oracle: Side, alpha: float = ALPHA) -> Finding:
     """Close as we read it."""
     gap = _gaps(oracle, ours)
-    found = _at_most(student(gap), student(gap - 100 * CLOSE), "points below", "", alpha)
-    return _with_money(found, ours, oracle, alpha, compare=ours.control[0].budget if ours.control else None)
+    found = _at_most(
+        student(gap), student(gap - 100 * CLOSE), "points below", "", alpha
+    )
+    return _with_money(
+        found,
+        ours,
+        oracle,
+        alpha,
+        compare=ours.control[0].budget if ours.control else None,
+    )
 
 
 # Constraints, on rehearsed runs
 
 
-def _limit(one: Control, name: str, scale: float, line: float, unit: str, note: str, alpha: float) -> Finding:
+def _limit(
+    one: Control,
+    name: str,
+    scale: float,
+    line: float,
+    unit: str,
+    note: str,
+    alpha: float,
+) -> Finding:
     """Whether a mean in % is at most at the line."""
-    return _at_most(one.above(name, scale=scale), one.above(name, line, scale), unit, note, alpha)
+    return _at_most(
+        one.above(name, scale=scale), one.above(name, line, scale), unit, note, alpha
+    )
 
 
 def keeps_budget(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
     """Money as expected; longer horizons are shown beside."""
     one, *longer = found
     share = 100 / one.budget
-    notes = [f"T = {one.rounds}", *(f"{interval(each.above('spend', scale=share))} % at T = {each.rounds}" for each in longer)]
-    told = _limit(one, "spend", share, 100 * (1 + LEEWAY), "% of the budget", joined(*notes), alpha)
+    notes = [
+        f"T = {one.rounds}",
+        *(
+            f"{interval(each.above('spend', scale=share))} % at T = {each.rounds}"
+            for each in longer
+        ),
+    ]
+    told = _limit(
+        one,
+        "spend",
+        share,
+        100 * (1 + LEEWAY),
+        "% of the budget",
+        joined(*notes),
+        alpha,
+    )
     return replace(told, spend=(one.spend[0],), budget=one.budget)
 
 
 def keeps_buffers(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
     """On average over rounds, of the client that is fullest on average: the constraint is on expectations."""
-    return _limit(found[0], "fullest", 100.0, 100 * (1 + LEEWAY), "% of B_m, mean over rounds, fullest client", "", alpha)
+    return _limit(
+        found[0],
+        "fullest",
+        100.0,
+        100 * (1 + LEEWAY),
+        "% of B_m, mean over rounds, fullest client",
+        "",
+        alpha,
+    )
 
 
 def never_above_buffers(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
     """A single round above B_m breaks it, so here the largest number decides, not a test."""
     one = found[0]
     note = f"largest of {one.runs} runs; peak n {one.peak_n} of {one.memory}"
-    return Finding(HOLDS if one.peak_share <= 1 else FAILS, Estimate(100 * one.peak_share), "% of B_m at the peak", note)
+    return Finding(
+        HOLDS if one.peak_share <= 1 else FAILS,
+        Estimate(100 * one.peak_share),
+        "% of B_m at the peak",
+        note,
+    )
 
 
 def debt_is_stable(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
     one = found[0]
     if one.growth is None:
         return Finding(UNTESTABLE, note=f"{one.rounds} rounds are too few")
-    note = f"debt {one.debts[0]:.0f} in the third quarter, {one.debts[1]:.0f} in the last"
-    return _limit(one, "growth", 100 / one.budget, 100 * GROWTH, "% of C a round, growth", note, alpha)
+    note = (
+        f"debt {one.debts[0]:.0f} in the third quarter, {one.debts[1]:.0f} in the last"
+    )
+    return _limit(
+        one,
+        "growth",
+        100 / one.budget,
+        100 * GROWTH,
+        "% of C a round, growth",
+        note,
+        alpha,
+    )
 
 
 # Money beside learning
 
 
-def _with_money(finding: Finding, ours: Side, other: Side, alpha: float, compare: float | None = None) -> Finding:
+def _with_money(
+    finding: Finding,
+    ours: Side,
+    other: Side,
+    alpha: float,
+    compare: float | None = None,
+) -> Finding:
     """The same with the money that both sides are expected to spend; the verdict names an overspend."""
     if not ours.control or not other.control:
         return finding
@@ -274,9 +427,14 @@ def _with_money(finding: Finding, ours: Side, other: Side, alpha: float, compare
     allowed = max(budget, spend[1]) if compare is None else compare
     if _over(mine, allowed, alpha):
         how = " only" if finding.verdict == HOLDS else ", only"
-        return replace(said, verdict=f"{finding.verdict}{how} with overspend of {percent(spend[0] / allowed - 1)}")
+        return replace(
+            said,
+            verdict=f"{finding.verdict}{how} with overspend of {percent(spend[0] / allowed - 1)}",
+        )
     shares = (percent(each / budget) for each in spend)
-    return replace(said, verdict=f"{finding.verdict}, both over budget ({' and '.join(shares)})")
+    return replace(
+        said, verdict=f"{finding.verdict}, both over budget ({' and '.join(shares)})"
+    )
 
 
 def _over(one: Control, allowed: float, alpha: float) -> bool:

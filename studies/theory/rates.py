@@ -63,7 +63,11 @@ class Fit:
     @property
     def value(self) -> Estimate | None:
         """The exponent with its range."""
-        return None if self.exponent is None else Estimate(self.exponent, self.low, self.high)
+        return (
+            None
+            if self.exponent is None
+            else Estimate(self.exponent, self.low, self.high)
+        )
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,14 @@ def horizons(least: int, most: int) -> list[int]:
     return [round(T) for T in np.geomspace(least, most, count)]
 
 
-@paper("lem:omega1-order", "eq:omega1-order", "lem:omega2-order", "eq:omega2-order", "lem:omega3-order", "eq:omega3-order")
+@paper(
+    "lem:omega1-order",
+    "eq:omega1-order",
+    "lem:omega2-order",
+    "eq:omega2-order",
+    "lem:omega3-order",
+    "eq:omega3-order",
+)
 def measure(
     experiment: Experiment,
     policy: Acdpp,
@@ -94,13 +105,23 @@ def measure(
     claims = c.claimed_rates(gamma, phi)
 
     def choose(system: System, T: int) -> Acdpp:
-        K, rate = better_of_corollary(system, experiment.prices.mean(T), experiment.bound)
-        return replace(policy, K=K, rate=rate, V=float(T**gamma), rho=float(1 - T**-phi))
+        K, rate = better_of_corollary(
+            system, experiment.prices.mean(T), experiment.bound
+        )
+        return replace(
+            policy, K=K, rate=rate, V=float(T**gamma), rho=float(1 - T**-phi)
+        )
 
     points = measure_points(experiment, Ts, choose, tick, grain)
     wanted: dict[str, tuple[str, Callable[[Floats], Floats]]] = {
-        "regret": (f"O(T^{1 - gamma:g}) + O(T^{phi:g}) + O(log T)", lambda T: T**claims.regret),
-        "cost_violation": (f"O(T^{claims.cost_violation:g})", lambda T: T**claims.cost_violation),
+        "regret": (
+            f"O(T^{1 - gamma:g}) + O(T^{phi:g}) + O(log T)",
+            lambda T: T**claims.regret,
+        ),
+        "cost_violation": (
+            f"O(T^{claims.cost_violation:g})",
+            lambda T: T**claims.cost_violation,
+        ),
         "buffer_violation": ("O(1)", np.ones_like),
         "omega1": ("O(1)", np.ones_like),
         "omega2": (f"O(1/(1-rho)) = O(T^{phi:g})", lambda T: T**phi),
@@ -122,10 +143,20 @@ def measure_points(
     fine, points = finer(experiment, grain), []
     for T in Ts:
         own = choose(replace(experiment.system, horizon=T), T)
-        own = replace(own, rate=grain * own.required("rate"), V=grain**2 * own.required("V"), bound=fine.bound)
-        result = rehearse(replace(fine.system, horizon=T), own, fine.prices, fine.seeds, T, tick)
+        own = replace(
+            own,
+            rate=grain * own.required("rate"),
+            V=grain**2 * own.required("V"),
+            bound=fine.bound,
+        )
+        result = rehearse(
+            replace(fine.system, horizon=T), own, fine.prices, fine.seeds, T, tick
+        )
         found = _point(fine, own, result)
-        over = {name: getattr(found, name) / grain for name in ("cost_violation", "buffer_violation")}
+        over = {
+            name: getattr(found, name) / grain
+            for name in ("cost_violation", "buffer_violation")
+        }
         points.append(replace(found, V=found.V / grain**2, **over))
     return points
 
@@ -133,9 +164,17 @@ def measure_points(
 def finer(experiment: Experiment, grain: int) -> Experiment:
     """The same system counted in parts of a sample: with n, N and Pdim times g and σ times √g every penalty is what it was;
     with V times g² the drift-plus-penalty rule then decides alike, and money and debt are g times as much."""
-    system = replace(experiment.system, buffer=grain * experiment.system.buffer, budget=grain * experiment.system.budget)
+    system = replace(
+        experiment.system,
+        buffer=grain * experiment.system.buffer,
+        budget=grain * experiment.system.budget,
+    )
     k = experiment.bound
-    return replace(experiment, system=system, bound=replace(k, sigma=k.sigma * np.sqrt(grain), pdim=k.pdim * grain))
+    return replace(
+        experiment,
+        system=system,
+        bound=replace(k, sigma=k.sigma * np.sqrt(grain), pdim=k.pdim * grain),
+    )
 
 
 def _point(experiment: Experiment, policy: Acdpp, result: Rehearsal) -> AtHorizon:
@@ -149,13 +188,18 @@ def _point(experiment: Experiment, policy: Acdpp, result: Rehearsal) -> AtHorizo
     drift = c.drift_constant(float(result.price.max()) * highest, system.budget)
     debt = result.ledger.debt  # Z(T + 1)
     left = float((debt**2).mean()) / 2 + V * float(penalties.sum(axis=-1).mean())
-    right = float(drift.sum()) + V * float(c.ck_penalty_ceiling(K, rate, rho, T, k).sum())
+    right = float(drift.sum()) + V * float(
+        c.ck_penalty_ceiling(K, rate, rho, T, k).sum()
+    )
     return AtHorizon(
         T,
         V,
         rho,
         float(result.regret(k).mean()),
-        c.cost_violation(result.spend - rate * (result.price - experiment.prices.mean(T)), system.budget),
+        c.cost_violation(
+            result.spend - rate * (result.price - experiment.prices.mean(T)),
+            system.budget,
+        ),
         result.buffer_violation(),
         *terms,
         ceiling=float(c.omega_master(*terms, constant=drift.mean(), T=T, V=V)),
@@ -169,25 +213,44 @@ FITTED = 4
 """horizons at least, where there are so many"""
 
 
-def fit_points(points: Sequence[AtHorizon], name: str, claim: str, shape: Callable[[Floats], Floats]) -> Fit:
+def fit_points(
+    points: Sequence[AtHorizon],
+    name: str,
+    claim: str,
+    shape: Callable[[Floats], Floats],
+) -> Fit:
     values = np.array([getattr(point, name) for point in points])
-    return _fit(name, np.array([point.T for point in points], dtype=np.float64), values, claim, shape)
+    return _fit(
+        name,
+        np.array([point.T for point in points], dtype=np.float64),
+        values,
+        claim,
+        shape,
+    )
 
 
-def _fit(name: str, T: Floats, value: Floats, claim: str, shape: Callable[[Floats], Floats]) -> Fit:
+def _fit(
+    name: str, T: Floats, value: Floats, claim: str, shape: Callable[[Floats], Floats]
+) -> Fit:
     """Least squares of log|value| on log T."""
     tail = slice(max(min(len(T) // 2, len(T) - FITTED), 0), None)
     claimed = round(_slope(T[tail], shape(T[tail])), 3)
     y = np.abs(value[tail])
     none = Fit(name, None, None, None, claim, claimed, None)
     if not np.all(np.isfinite(y)):
-        return replace(none, why="infinite at some horizon: memory was empty in a round")
+        return replace(
+            none, why="infinite at some horizon: memory was empty in a round"
+        )
     if not np.any(y):
         return replace(none, holds=True, why="zero at every horizon")
     if claimed == 0 and not np.any(y[-2:]):
-        return replace(none, holds=True, why="zero at the two longest horizons: it does not grow")
+        return replace(
+            none, holds=True, why="zero at the two longest horizons: it does not grow"
+        )
     if not np.all(y > 0):
-        return replace(none, why=f"none: zero at {int((y == 0).sum())} of {len(y)} horizons")
+        return replace(
+            none, why=f"none: zero at {int((y == 0).sum())} of {len(y)} horizons"
+        )
     local = np.diff(np.log(y)) / np.diff(np.log(T[tail]))
     low, high, line = float(local.min()), float(local.max()), claimed + LEEWAY
     holds = True if high <= line else False if low > line else None
@@ -226,18 +289,32 @@ def draw_rates(rates: MeasuredRates, path: Path) -> None:
             values = np.abs([getattr(point, fit.quantity) for point in rates.points])
             seen = values > 0
             axes.set(title=SHOWN[fit.quantity], xlabel="T", xscale="log")
-            measured = "measured" if fit.exponent is None else f"measured, T^{fit.exponent:.2f}"
+            measured = (
+                "measured"
+                if fit.exponent is None
+                else f"measured, T^{fit.exponent:.2f}"
+            )
             axes.plot(T[seen], values[seen], "o-", color=colour, label=measured)
             if seen.any():
                 axes.set(yscale="log")
                 anchor = np.flatnonzero(seen)[-1]
-                shape = np.log(T) if fit.claim == "O(log T)" else T**fit.claimed_exponent
+                shape = (
+                    np.log(T) if fit.claim == "O(log T)" else T**fit.claimed_exponent
+                )
                 claim = values[anchor] * shape / shape[anchor]
                 axes.plot(T, claim, "--", color="grey", label=f"claimed {fit.claim}")
             else:
-                axes.annotate("zero at every T", (0.5, 0.5), xycoords="axes fraction", ha="center")
+                axes.annotate(
+                    "zero at every T", (0.5, 0.5), xycoords="axes fraction", ha="center"
+                )
             if fit.quantity == "regret":
-                axes.plot(T, [point.ceiling for point in rates.points], ":", color="black", label="ceiling, eq:omega-master")
+                axes.plot(
+                    T,
+                    [point.ceiling for point in rates.points],
+                    ":",
+                    color="black",
+                    label="ceiling, eq:omega-master",
+                )
             if axes.get_legend_handles_labels()[0]:
                 axes.legend(fontsize=8)
         save_figure(figure, path)

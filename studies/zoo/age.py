@@ -13,7 +13,12 @@ import numpy as np
 from headgate.control.checks import positive
 from headgate.control.policies.budgeted import wear
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.latest_prices import remember, remembered, seen_prices, unseen
+from headgate.control.policies.budgeted.latest_prices import (
+    remember,
+    remembered,
+    seen_prices,
+    unseen,
+)
 from headgate.control.policies.budgeted.price_limit import spread
 from headgate.control.policies.budgeted.purse import pace
 from headgate.control.types import Arrays, Floats, System, View
@@ -37,25 +42,59 @@ class Age(BudgetedPolicy):
     def start(self, system: System, runs: int) -> Arrays:
         worn = wear.unused(runs, system.clients)
         used = {name: worn[name] for name in ("renewed", "admitted_before")}
-        return {**super().start(system, runs), **unseen(runs), **used, "age_price": np.zeros(runs)}
+        return {
+            **super().start(system, runs),
+            **unseen(runs),
+            **used,
+            "age_price": np.zeros(runs),
+        }
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         price, places = view.one_price(), self.places(view.system)
         memory = wear.observe(remember(memory, spread(view.price)[0]), view, places)
-        spend = np.maximum(pace(view, self.overdraft) / places.sum(), np.finfo(np.float64).tiny)
-        mean = np.maximum(memory["prices"].sum(axis=-1) / remembered(memory), np.finfo(np.float64).tiny)
+        spend = np.maximum(
+            pace(view, self.overdraft) / places.sum(), np.finfo(np.float64).tiny
+        )
+        mean = np.maximum(
+            memory["prices"].sum(axis=-1) / remembered(memory),
+            np.finfo(np.float64).tiny,
+        )
         guess = mean / np.maximum(mean / spend, 1.0) ** (1 + self.power)
-        kappa = np.where(memory["age_price"] > 0, memory["age_price"], guess)[:, None] * STEPS
-        place = ((np.arange(QUANTILES) + 0.5) / QUANTILES * remembered(memory)[:, None]).astype(np.int64)
-        quantiles = np.take_along_axis(np.sort(seen_prices(memory), axis=-1), place, axis=-1)
+        kappa = (
+            np.where(memory["age_price"] > 0, memory["age_price"], guess)[:, None]
+            * STEPS
+        )
+        place = (
+            (np.arange(QUANTILES) + 0.5) / QUANTILES * remembered(memory)[:, None]
+        ).astype(np.int64)
+        quantiles = np.take_along_axis(
+            np.sort(seen_prices(memory), axis=-1), place, axis=-1
+        )
         tried = age_limits(quantiles, kappa, self.power)
-        at, up = np.arange(len(price)), np.clip((tried.spend < spend[:, None]).sum(axis=-1), 1, STEPS.size - 1)
+        at, up = (
+            np.arange(len(price)),
+            np.clip((tried.spend < spend[:, None]).sum(axis=-1), 1, STEPS.size - 1),
+        )
         low, high = tried.spend[at, up - 1], tried.spend[at, up]
-        part = np.clip(np.divide(spend - low, high - low, out=np.ones_like(spend), where=high > low), 0.0, 1.0)
-        limit = tried.limit[at, up - 1] ** (1 - part[:, None]) * tried.limit[at, up] ** part[:, None]
+        part = np.clip(
+            np.divide(
+                spend - low, high - low, out=np.ones_like(spend), where=high > low
+            ),
+            0.0,
+            1.0,
+        )
+        limit = (
+            tried.limit[at, up - 1] ** (1 - part[:, None])
+            * tried.limit[at, up] ** part[:, None]
+        )
         ages = np.minimum(wear.ages(memory["renewed"], view.t), wear.LONGEST) - 1
-        share = (price[:, None] <= np.take_along_axis(limit, ages, axis=-1)).mean(axis=-1)
-        return share, {**memory, "age_price": kappa[at, up - 1] ** (1 - part) * kappa[at, up] ** part}
+        share = (price[:, None] <= np.take_along_axis(limit, ages, axis=-1)).mean(
+            axis=-1
+        )
+        return share, {
+            **memory,
+            "age_price": kappa[at, up - 1] ** (1 - part) * kappa[at, up] ** part,
+        }
 
 
 class AgeLimits(NamedTuple):
@@ -75,9 +114,16 @@ def age_limits(prices: Floats, kappa: Floats, power: float = 1.0) -> AgeLimits:
     A place that is `wear.LONGEST` rounds old is renewed at any price.
     """
     (runs, count), tried, last = prices.shape, kappa.shape[-1], wear.LONGEST
-    sums = np.concatenate([np.zeros((runs, 1)), prices.cumsum(axis=-1)], axis=-1) / count
-    scale, run = 2 * np.maximum(prices[:, -1:], np.finfo(np.float64).tiny), np.arange(runs)[:, None]
-    ordered = (run + prices / scale).ravel()  # of all runs, so that one search serves them all
+    sums = (
+        np.concatenate([np.zeros((runs, 1)), prices.cumsum(axis=-1)], axis=-1) / count
+    )
+    scale, run = (
+        2 * np.maximum(prices[:, -1:], np.finfo(np.float64).tiny),
+        np.arange(runs)[:, None],
+    )
+    ordered = (
+        run + prices / scale
+    ).ravel()  # of all runs, so that one search serves them all
     worth = np.arange(1, last + 1.0) ** power
     limit = np.full((runs, tried, last), np.median(prices, axis=-1)[:, None, None])
     limit[..., -1] = np.inf
@@ -87,13 +133,25 @@ def age_limits(prices: Floats, kappa: Floats, power: float = 1.0) -> AgeLimits:
         paid = kappa * age + spend  # a round, on average
         for a in range(last - 1, -1, -1):
             if spend.any() and a < last - 1:
-                missed = np.where(chance[..., a + 1] < 1, limit[..., a + 1], 0.0) * (1.0 - chance[..., a + 1])
-                limit[..., a] = np.maximum(kappa * worth[a] - paid + cost[..., a + 1] + missed, 0.0)
-            below = ordered.searchsorted((run + np.minimum(limit[..., a] / scale, 0.75)).ravel(), side="right")
+                missed = np.where(chance[..., a + 1] < 1, limit[..., a + 1], 0.0) * (
+                    1.0 - chance[..., a + 1]
+                )
+                limit[..., a] = np.maximum(
+                    kappa * worth[a] - paid + cost[..., a + 1] + missed, 0.0
+                )
+            below = ordered.searchsorted(
+                (run + np.minimum(limit[..., a] / scale, 0.75)).ravel(), side="right"
+            )
             below = below.reshape(runs, tried) - run * count
-            chance[..., a], cost[..., a] = below / count, np.take_along_axis(sums, below, axis=-1)
+            chance[..., a], cost[..., a] = (
+                below / count,
+                np.take_along_axis(sums, below, axis=-1),
+            )
         stays = np.cumprod(1.0 - chance, axis=-1)
         alive = np.concatenate([np.ones((runs, tried, 1)), stays[..., :-1]], axis=-1)
         length = alive.sum(axis=-1)
-        spend, age = (alive * cost).sum(axis=-1) / length, (stays * worth).sum(axis=-1) / length
+        spend, age = (
+            (alive * cost).sum(axis=-1) / length,
+            (stays * worth).sum(axis=-1) / length,
+        )
     return AgeLimits(limit, spend, age)

@@ -49,5 +49,7 @@ class FedBalancer(Retention):
         group = np.where(there, hard, 2)
         place = rank_within(group, np.zeros_like(group), draw)
         of_easy = np.floor(candidates.room * self.easy).astype(np.int64)
-        beyond = place >= np.where(hard, candidates.room - of_easy, of_easy)  # they stay only where places are free
+        beyond = place >= np.where(
+            hard, candidates.room - of_easy, of_easy
+        )  # they stay only where places are free
         return ordered(beyond, draw)

@@ -44,31 +44,48 @@ class GSS(Retention):
 
     def limit(self, system: System) -> Ints | None:
         room = super().limit(system)
-        if room is not None:  # a run at a time: all that each client holds and has admitted, each with each
+        if (
+            room is not None
+        ):  # a run at a time: all that each client holds and has admitted, each with each
             most = int(room.max())
             pairs = system.clients * (2.0 * most) ** 2
-            check_memory(f"capacity = {most}: the cosines of so many samples take", BY_PAIR * pairs)
+            check_memory(
+                f"capacity = {most}: the cosines of so many samples take",
+                BY_PAIR * pairs,
+            )
         return room
 
     def rank(self, candidates: Candidates) -> Bools | Floats:
         if candidates.scores is None:
             return candidates.draw()
         cosine = gradient_cosines(candidates.scores.error, candidates.scores.features)
-        inside, comes = candidates.there & ~candidates.new, np.flatnonzero((candidates.there & candidates.new).any(axis=0))
+        inside, comes = (
+            candidates.there & ~candidates.new,
+            np.flatnonzero((candidates.there & candidates.new).any(axis=0)),
+        )
         at = candidates.position[:, comes]
         challenged, duel = candidates.draw(at), candidates.draw(at, again=1)
         lots = candidates.draw(
-            candidates.position[:, None], np.concatenate([2 * candidates.end + 1, 2 * at + 2], axis=1)[..., None]
+            candidates.position[:, None],
+            np.concatenate([2 * candidates.end + 1, 2 * at + 2], axis=1)[..., None],
         )
         among = self._batch(inside, lots[:, 0])
         score = _scores(cosine, among[:, None] & ~np.eye(inside.shape[1], dtype=bool))
         for nth, j in enumerate(comes):
-            score[:, j] = own = _scores(cosine[:, j], self._batch(inside, lots[:, nth + 1]))
+            score[:, j] = own = _scores(
+                cosine[:, j], self._batch(inside, lots[:, nth + 1])
+            )
             free = inside.sum(axis=1) < candidates.room[:, 0]
-            victim = _drawn(np.where(inside, score, 0.0), inside, challenged[:, nth : nth + 1])
+            victim = _drawn(
+                np.where(inside, score, 0.0), inside, challenged[:, nth : nth + 1]
+            )
             theirs = score[np.arange(len(victim)), victim]
             wins = duel[:, nth] * (theirs + own) < theirs
-            enters = candidates.there[:, j] & candidates.new[:, j] & (free | ((own < 1) & wins))
+            enters = (
+                candidates.there[:, j]
+                & candidates.new[:, j]
+                & (free | ((own < 1) & wins))
+            )
             leaves = np.flatnonzero(enters & ~free)
             inside[leaves, victim[leaves]] = False
             inside[enters, j] = True
@@ -84,10 +101,16 @@ def gradient_cosines(error: Floats | None, features: Floats | None) -> Floats:
     """Return the cosines of the gradients, error ⊗ features, of each client's samples, (C, W, W); 0 with one of no length."""
     assert error is not None
     assert features is not None
-    products = (error @ error.transpose(0, 2, 1)) * (features @ features.transpose(0, 2, 1))
+    products = (error @ error.transpose(0, 2, 1)) * (
+        features @ features.transpose(0, 2, 1)
+    )
     squared = np.diagonal(products, axis1=1, axis2=2)
     lengths = np.sqrt(squared[:, :, None] * squared[:, None])
-    return np.clip(np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0), -1.0, 1.0)
+    return np.clip(
+        np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0),
+        -1.0,
+        1.0,
+    )
 
 
 def _scores(cosine: Floats, among: Bools) -> Floats:
@@ -101,4 +124,6 @@ def _drawn(weights: Floats, inside: Bools, draw: Floats) -> Ints:
     weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, inside)
     sums = np.cumsum(weights, axis=1)
     total = sums[:, -1:]
-    return np.asarray(np.argmax(sums > np.minimum(draw * total, np.nextafter(total, 0.0)), axis=1))
+    return np.asarray(
+        np.argmax(sums > np.minimum(draw * total, np.nextafter(total, 0.0)), axis=1)
+    )

@@ -39,7 +39,9 @@ class Hindsight(Clairvoyant):
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         runs = len(view.price)
-        if view.t > self.known.rounds or not np.array_equal(self.path[:runs, view.t - 1], view.price):
+        if view.t > self.known.rounds or not np.array_equal(
+            self.path[:runs, view.t - 1], view.price
+        ):
             raise SettingError(f"round {view.t}: the plan was made for other prices")
         return self.plan[:runs, view.t - 1], memory
 
@@ -47,9 +49,16 @@ class Hindsight(Clairvoyant):
     def plan(self) -> Floats:
         """The share of the places to renew, (seeds, rounds), or (seeds, rounds, M) with a price per client; round 1 fills."""
         system, prices = self.known.system, self.path
-        places = self.places(system) if prices.ndim == 3 else np.array([self.all_places(system)])
+        places = (
+            self.places(system)
+            if prices.ndim == 3
+            else np.array([self.all_places(system)])
+        )
         prices = prices.reshape(*prices.shape[:2], -1).swapaxes(1, 2)  # (R, M or 1, T)
-        first = np.minimum((prices[..., 0] * places).sum(axis=-1), self.money_to_fill(system) or system.budget)
+        first = np.minimum(
+            (prices[..., 0] * places).sum(axis=-1),
+            self.money_to_fill(system) or system.budget,
+        )
         money = system.budget * prices.shape[-1] - first
         waiting = waits(prices.shape[-1], self.power)
         high = np.full(len(prices), waiting.max() / max(float(prices.min()), 1e-6))
@@ -61,10 +70,21 @@ class Hindsight(Clairvoyant):
             dear = spend > money
             low, high = np.where(dear, nu, low), np.where(dear, high, nu)
             for name, own in (("lavish", dear), ("thrifty", ~dear)):
-                before, cost = enclosed.get(name, (np.zeros_like(shares), np.zeros_like(spend)))
-                enclosed[name] = np.where(own[:, None, None], shares, before), np.where(own, spend, cost)
+                before, cost = enclosed.get(
+                    name, (np.zeros_like(shares), np.zeros_like(spend))
+                )
+                enclosed[name] = (
+                    np.where(own[:, None, None], shares, before),
+                    np.where(own, spend, cost),
+                )
         (lavish, most), (thrifty, least) = enclosed["lavish"], enclosed["thrifty"]
-        part = np.clip(np.divide(money - least, most - least, out=np.zeros_like(most), where=most > least), 0.0, 1.0)
+        part = np.clip(
+            np.divide(
+                money - least, most - least, out=np.zeros_like(most), where=most > least
+            ),
+            0.0,
+            1.0,
+        )
         mixed = thrifty + part[:, None, None] * (lavish - thrifty)
         return np.asarray(mixed.swapaxes(1, 2).reshape(self.path.shape))
 
@@ -94,7 +114,9 @@ def shortest(waiting: Floats, costs: Floats) -> Bools:
     for i in range(rounds - 1, -1, -1):
         ways = waiting[i, i + 1 :] + to_go[:, i + 1 :]
         then[:, i] = ways.argmin(axis=-1)
-        to_go[:, i] = np.take_along_axis(ways, then[:, i, None], axis=-1)[:, 0] + costs[:, i]
+        to_go[:, i] = (
+            np.take_along_axis(ways, then[:, i, None], axis=-1)[:, 0] + costs[:, i]
+        )
     then += np.arange(1, rounds + 1)
     renewed, due = np.zeros(costs.shape, dtype=np.bool_), then[:, 0]
     for t in range(1, rounds):

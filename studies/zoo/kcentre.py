@@ -35,13 +35,21 @@ class KCentre(Selection):
         if candidates.held is not None and candidates.held_there is not None:
             for place in range(candidates.held.shape[1]):
                 away = _distance(features, candidates.held[:, place])
-                nearest = np.where(candidates.held_there[:, place, None], np.minimum(nearest, away), nearest)
+                nearest = np.where(
+                    candidates.held_there[:, place, None],
+                    np.minimum(nearest, away),
+                    nearest,
+                )
         for nth in range(int(candidates.room.max(initial=0))):
             open_to = there & ~takes
             far = np.where(open_to, nearest, -1.0).argmax(axis=1)
             wanted = nth < candidates.room[:, 0]
             takes[clients, far] |= wanted
-            nearest = np.where(wanted[:, None], np.minimum(nearest, _distance(features, features[clients, far])), nearest)
+            nearest = np.where(
+                wanted[:, None],
+                np.minimum(nearest, _distance(features, features[clients, far])),
+                nearest,
+            )
         return ~takes
 
 

@@ -30,6 +30,10 @@ class ODE(Retention):
         assert error is not None
         assert features is not None
         together = error.transpose(0, 2, 1) @ features  # a gradient is error ⊗ features
-        value = ((error @ together) * features).sum(axis=-1)  # along their mean it is an n-th of that
-        turn = ordered(-value, -candidates.position)  # by worth; of equal ones the newer first
+        value = ((error @ together) * features).sum(
+            axis=-1
+        )  # along their mean it is an n-th of that
+        turn = ordered(
+            -value, -candidates.position
+        )  # by worth; of equal ones the newer first
         return ordered(rank_within(candidates.group, turn, turn), turn)

@@ -44,22 +44,43 @@ class Rccda(BudgetedPolicy):
     def resolved(self, given: PolicyContext) -> Self:
         if self.rate is not None:
             return self
-        bought = given.system.budget / (given.mean_price * float(self.places(given.system).sum()))
-        return replace(self, rate=min(max((bought - self.probe) / (1 - self.probe), 0.0), 1.0))
+        bought = given.system.budget / (
+            given.mean_price * float(self.places(given.system).sum())
+        )
+        return replace(
+            self, rate=min(max((bought - self.probe) / (1 - self.probe), 0.0), 1.0)
+        )
 
     def start(self, system: System, runs: int) -> Arrays:
-        own = {"queue": np.zeros(runs), "loss": np.full(runs, UNHEARD), "least_loss": np.full(runs, UNHEARD)}
-        return {**super().start(system, runs), **own, "heard_until": np.zeros(runs, dtype=np.int64)}
+        own = {
+            "queue": np.zeros(runs),
+            "loss": np.full(runs, UNHEARD),
+            "least_loss": np.full(runs, UNHEARD),
+        }
+        return {
+            **super().start(system, runs),
+            **own,
+            "heard_until": np.zeros(runs, dtype=np.int64),
+        }
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        rate, before, least, queue = self.required("rate"), memory["loss"], memory["least_loss"], memory["queue"]
+        rate, before, least, queue = (
+            self.required("rate"),
+            memory["loss"],
+            memory["least_loss"],
+            memory["queue"],
+        )
         heard, count, memory = alert.heard(view, memory)
         first = before == UNHEARD
         loss = np.where(count > 0, heard, before)
         before = np.where(first, loss, before)
         least = np.where(first, loss, np.minimum(least, loss))
-        risen = self.V * (self.proportional * (loss - least) + self.derivative * (loss - before))
-        renew = (risen > queue + 0.5 - rate) | (view.t == 1 and self.money_to_fill(view.system) > 0)
+        risen = self.V * (
+            self.proportional * (loss - least) + self.derivative * (loss - before)
+        )
+        renew = (risen > queue + 0.5 - rate) | (
+            view.t == 1 and self.money_to_fill(view.system) > 0
+        )
         queue = np.maximum(queue + renew - rate, 0.0)
         share = np.where(renew, 1.0, self.probe)
         if view.price.ndim == 2:

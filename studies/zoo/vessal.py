@@ -52,18 +52,34 @@ class VeSSAL(Selection):
         assert candidates.scores.guess is not None
         assert candidates.scores.features is not None
         there, count = candidates.there[own], candidates.room[own, 0]
-        a = _inner(candidates.scores.guess[own]) * _inner(candidates.scores.features[own]) / self.ridge
+        a = (
+            _inner(candidates.scores.guess[own])
+            * _inner(candidates.scores.features[own])
+            / self.ridge
+        )
         takes = np.zeros(there.shape, dtype=bool)
-        left, bought, seen = there.sum(axis=1), np.zeros(len(there), np.int64), np.zeros(len(there), np.int64)
+        left, bought, seen = (
+            there.sum(axis=1),
+            np.zeros(len(there), np.int64),
+            np.zeros(len(there), np.int64),
+        )
         for i in range(there.shape[1]):
             here = there[:, i]
             seen += here
             own_share = a[:, i, i]
-            so_far = np.where(there[:, : i + 1], np.diagonal(a, axis1=1, axis2=2)[:, : i + 1], 0.0)
+            so_far = np.where(
+                there[:, : i + 1], np.diagonal(a, axis1=1, axis2=2)[:, : i + 1], 0.0
+            )
             mean = so_far.sum(axis=1) / np.maximum(seen, 1)
             rate = (count - bought) / np.maximum(left, 1)
-            chance = np.where(mean > 0, rate * own_share / np.where(mean > 0, mean, 1.0), rate)
-            take = here & (bought < count) & ((draw[:, i] < chance) | (count - bought >= left))
+            chance = np.where(
+                mean > 0, rate * own_share / np.where(mean > 0, mean, 1.0), rate
+            )
+            take = (
+                here
+                & (bought < count)
+                & ((draw[:, i] < chance) | (count - bought >= left))
+            )
             takes[:, i] = take
             bought += take
             left -= here

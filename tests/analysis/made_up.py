@@ -11,14 +11,26 @@ BUFFERS = np.array([4, 6])
 BUDGET = 10.0
 
 
-def outcome(policy, curves, spend=BUDGET, held=(1.0,), batch="written", seeds=None, every=1, lost=(), price=1.0):
+def outcome(
+    policy,
+    curves,
+    spend=BUDGET,
+    held=(1.0,),
+    batch="written",
+    seeds=None,
+    every=1,
+    lost=(),
+    price=1.0,
+):
     """`curves` (seeds, evaluations) of accuracy; `held` are shares of the buffers, repeated over the rounds; `lost` are places
     of seeds that diverged, whose curves are left out; `price` is that of every round."""
     curves = np.atleast_2d(np.asarray(curves, dtype=np.float64))
     S, E = curves.shape
     T = E * every
     shares = np.resize(np.asarray(held, dtype=np.float64), T)
-    occupancy = np.broadcast_to(np.rint(shares[:, None] * BUFFERS).astype(np.int64), (S, T, 2))
+    occupancy = np.broadcast_to(
+        np.rint(shares[:, None] * BUFFERS).astype(np.int64), (S, T, 2)
+    )
     accuracy = np.full((S, T), np.nan)
     accuracy[:, every - 1 :: every] = curves
     gone = np.isin(np.arange(S), lost)
@@ -34,7 +46,10 @@ def outcome(policy, curves, spend=BUDGET, held=(1.0,), batch="written", seeds=No
         lost=gone,
         reached=np.full(S, T),
         values={
-            **dict.fromkeys(("debt", "n_eff", "bound", "train_loss", "test_loss", "admitted"), np.zeros((S, T))),
+            **dict.fromkeys(
+                ("debt", "n_eff", "bound", "train_loss", "test_loss", "admitted"),
+                np.zeros((S, T)),
+            ),
             "test_accuracy": accuracy,
             "price": price,
             "spend": spend * price,

@@ -35,30 +35,63 @@ def row(policy, seed, t, **given):
 def rows(policy, seed, **given):
     """One run's metrics from lists over rounds."""
     rounds = range(len(given["spend"]))
-    return [row(policy, seed, t + 1, **{key: values[t] for key, values in given.items()}) for t in rounds]
+    return [
+        row(policy, seed, t + 1, **{key: values[t] for key, values in given.items()})
+        for t in rounds
+    ]
 
 
 def held(policy, seed, occupancy):
-    return [{"policy": policy, "seed": seed, "t": t + 1, "held": n} for t, n in enumerate(occupancy)]
+    return [
+        {"policy": policy, "seed": seed, "t": t + 1, "held": n}
+        for t, n in enumerate(occupancy)
+    ]
 
 
 def policy_summaries(run, target=None):
     return [summarise(one, target) for one in read_runs([run])]
 
 
-def write(folder, metrics, occupancy, *, rounds, policies, seeds, state="finished", diverged=(), config=CONFIG, **more):
+def write(
+    folder,
+    metrics,
+    occupancy,
+    *,
+    rounds,
+    policies,
+    seeds,
+    state="finished",
+    diverged=(),
+    config=CONFIG,
+    **more,
+):
     """A run folder: one file a table when finished, else one part. `more` says when it was started, and its process."""
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(config)
-    told = {"headgate": "0.1.0", "device": "cpu", "started": more.get("started", "2026-08-01T10:00:00Z")}
+    told = {
+        "headgate": "0.1.0",
+        "device": "cpu",
+        "started": more.get("started", "2026-08-01T10:00:00Z"),
+    }
     (folder / "environment.json").write_text(json.dumps(told))
-    told = {"state": state, "round": rounds, "rounds": rounds, "policies": policies, "seeds": seeds, "elapsed_s": 75.0}
+    told = {
+        "state": state,
+        "round": rounds,
+        "rounds": rounds,
+        "policies": policies,
+        "seeds": seeds,
+        "elapsed_s": 75.0,
+    }
     lost = [{"policy": policy, "seed": seed, "t": 2} for policy, seed in diverged]
-    (folder / "state.json").write_text(json.dumps({**told, "pid": more.get("pid", 0), "diverged": lost}))
+    (folder / "state.json").write_text(
+        json.dumps({**told, "pid": more.get("pid", 0), "diverged": lost})
+    )
     for name, table in (("metrics", metrics), ("clients", occupancy)):
         if state == "finished":
             kinds = METRICS if name == "metrics" else None
-            pl.DataFrame(table, schema_overrides=kinds, infer_schema_length=None).write_parquet(folder / f"{name}.parquet")
+            pl.DataFrame(
+                table, schema_overrides=kinds, infer_schema_length=None
+            ).write_parquet(folder / f"{name}.parquet")
         else:
             RunWriter(folder).append(name, table)
     return folder
@@ -93,8 +126,23 @@ def small(folder, **more):
             n_eff=[10.0, 13.0, 16.0, 19.0],
             bound=[2.0, 3.0, 4.0, 5.0],
         ),
-        *rows("a", 2, test_accuracy=[0.1, None, None, None], spend=[900.0] * 4, excess=[246] * 4, n=[500] * 4),
-        *rows(WICKED, 0, test_accuracy=[None, 0.3, None, None], spend=[5.0] * 4, n=[3] * 4, N=[3] * 4, excess=[-3] * 4),
+        *rows(
+            "a",
+            2,
+            test_accuracy=[0.1, None, None, None],
+            spend=[900.0] * 4,
+            excess=[246] * 4,
+            n=[500] * 4,
+        ),
+        *rows(
+            WICKED,
+            0,
+            test_accuracy=[None, 0.3, None, None],
+            spend=[5.0] * 4,
+            n=[3] * 4,
+            N=[3] * 4,
+            excess=[-3] * 4,
+        ),
         *rows("lost", 0, spend=[1.0] * 4),
     ]
     occupancy = [
@@ -103,7 +151,12 @@ def small(folder, **more):
         *held("a", 2, [[250, 250]] * 4),
         *held(WICKED, 0, [[1, 2]] * 4),
     ]
-    given = {"rounds": 4, "policies": ["a", WICKED, "lost"], "seeds": [0, 1, 2], "diverged": [("a", 2), ("lost", 0)]}
+    given = {
+        "rounds": 4,
+        "policies": ["a", WICKED, "lost"],
+        "seeds": [0, 1, 2],
+        "diverged": [("a", 2), ("lost", 0)],
+    }
     return RunFolder.open(write(folder, metrics, occupancy, **given | more))
 
 
@@ -112,13 +165,25 @@ def long(folder, policies=2, seeds=2, rounds=1000, clients=2):
     metrics, occupancy = [], []
     for policy in range(policies):
         for seed in range(seeds):
-            values = {key: rng.uniform(1, 2, rounds).tolist() for key in list(METRICS)[3:]}
+            values = {
+                key: rng.uniform(1, 2, rounds).tolist() for key in list(METRICS)[3:]
+            }
             values |= {key: list(range(rounds)) for key in ("n", "N", "admitted")}
             metrics += rows(f"policy {policy}", seed, **values)
-            occupancy += held(f"policy {policy}", seed, rng.integers(0, 9, (rounds, clients)).tolist())
+            occupancy += held(
+                f"policy {policy}", seed, rng.integers(0, 9, (rounds, clients)).tolist()
+            )
     config = CONFIG.replace("[4, 6]", str([4] * clients))
     names = [f"policy {policy}" for policy in range(policies)]
-    path = write(folder, metrics, occupancy, rounds=rounds, policies=names, seeds=list(range(seeds)), config=config)
+    path = write(
+        folder,
+        metrics,
+        occupancy,
+        rounds=rounds,
+        policies=names,
+        seeds=list(range(seeds)),
+        config=config,
+    )
     return RunFolder.open(path)
 
 
@@ -145,4 +210,7 @@ class Page(HTMLParser):
 
     @property
     def data(self):
-        return json.loads(next(each for each in self.scripts if each.startswith('{"title"')), parse_constant=pytest.fail)
+        return json.loads(
+            next(each for each in self.scripts if each.startswith('{"title"')),
+            parse_constant=pytest.fail,
+        )

@@ -26,7 +26,16 @@ def call(*words):
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared") / "digits"
-    words = ["digits", *BUDGETS, *POLICIES, *SMALL, "--out", str(folder), "--processes", "1"]
+    words = [
+        "digits",
+        *BUDGETS,
+        *POLICIES,
+        *SMALL,
+        "--out",
+        str(folder),
+        "--processes",
+        "1",
+    ]
     result = call(*words)
     assert result.exit_code == 0, result.output
     return folder, words, result.output
@@ -39,16 +48,27 @@ def test_the_page_says_what_the_runs_say(compared):
     rows = told["rows"]
     assert told["command"] == again
     assert [(row["budget"], row["policy"]) for row in rows] == [
-        (budget, policy) for budget in (20.0, 55.0) for policy in ("oracle", "constant", "headgate", "released")
+        (budget, policy)
+        for budget in (20.0, 55.0)
+        for policy in ("oracle", "constant", "headgate", "released")
     ]
     for run in points_of(folder):
         for one in read_finished([run]):
-            row = next(row for row in rows if (row["budget"], row["policy"]) == (one.budget, one.policy))
+            row = next(
+                row
+                for row in rows
+                if (row["budget"], row["policy"]) == (one.budget, one.policy)
+            )
             assert row["best"][0] == pytest.approx(one.best.mean())
             assert row["spend"] == pytest.approx(one.spend.mean())
             assert row["best_by_seed"] == pytest.approx(one.best.tolist(), abs=1e-6)
     held = [row for row in rows if row["policy"] != "oracle"]
-    assert all(row["kept_limits"] and row["worst_excess"] <= 0 and row["worst_spend"] <= row["budget"] for row in held)
+    assert all(
+        row["kept_limits"]
+        and row["worst_excess"] <= 0
+        and row["worst_spend"] <= row["budget"]
+        for row in held
+    )
     assert "Every policy kept its money and its buffers in every run." in output
     assert (folder / "compare.svg").read_text("utf-8").count("<svg") == 1
     money = Page((folder / "report.html").read_text("utf-8")).data["money"]
@@ -57,10 +77,20 @@ def test_the_page_says_what_the_runs_say(compared):
 
 
 def test_as_printed_policies_break_their_limits_and_that_is_said(tmp_path):
-    words = ["digits", "--budgets", "20", "--policies", "constant,headgate,released", "--as-printed", *SMALL]
+    words = [
+        "digits",
+        "--budgets",
+        "20",
+        "--policies",
+        "constant,headgate,released",
+        "--as-printed",
+        *SMALL,
+    ]
     output = call(*words, "--out", str(tmp_path / "out")).output
     told = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))
-    assert [row["policy"] for row in told["rows"] if not row["kept_limits"]][-1] == "released"
+    assert [row["policy"] for row in told["rows"] if not row["kept_limits"]][
+        -1
+    ] == "released"
     assert "Over its money or its buffers in some run: " in output
     assert "--as-printed" in told["command"]
 
@@ -70,14 +100,21 @@ def test_what_was_paid_is_told_beside_what_was_offered(compared):
     folder, words, _ = compared
     rows = json.loads((folder / "compare.json").read_text("utf-8"))["rows"]
     for run in points_of(folder):
-        metrics, budget = headgate.open(run).frame, headgate.open(run).folders[0].system.budget
+        metrics, budget = (
+            headgate.open(run).frame,
+            headgate.open(run).folders[0].system.budget,
+        )
         for row in (row for row in rows if row["budget"] == budget):
             own = metrics.filter(policy=row["policy"])
             assert row["paid"] == pytest.approx(own["spend"].sum() / 3)
-            assert row["price_paid"] == pytest.approx(own["spend"].sum() / own["admitted"].sum())
+            assert row["price_paid"] == pytest.approx(
+                own["spend"].sum() / own["admitted"].sum()
+            )
             assert row["price_offered"] == pytest.approx(own["price"].mean())
     offered = rows[0]["price_offered"]
-    (ours,) = (row for row in rows if (row["policy"], row["budget"]) == ("headgate", 20.0))
+    (ours,) = (
+        row for row in rows if (row["policy"], row["budget"]) == ("headgate", 20.0)
+    )
     assert ours["price_paid"] < 0.9 * offered  # it waits for low prices
     wide = call(*words, "--wide").output
     assert f" {ours['paid']:.2f} " in wide
@@ -90,9 +127,21 @@ def test_the_points_of_a_sweep_are_compared_each_under_its_own_prices(tmp_path):
         'base = "digits"\n[run]\nrounds = 4\nseeds = 2\npolicies = ["headgate", "oracle", "constant"]\n[sweep]\nmode = "zip"\n'
         'prices = [{ kind = "brent" }, { kind = "constant", value = 5.5 }]\nsystem.budget = [46.0, 46.0]\n'
     )
-    words = ["--budgets", "recipe", "--policies", "recipe", "--quiet", "--processes", "1"]
-    output = call(str(tmp_path / "priced.toml"), *words, "--out", str(tmp_path / "out")).output
-    assert not (tmp_path / "out" / "compare.svg").exists()  # money means something else in each of them
+    words = [
+        "--budgets",
+        "recipe",
+        "--policies",
+        "recipe",
+        "--quiet",
+        "--processes",
+        "1",
+    ]
+    output = call(
+        str(tmp_path / "priced.toml"), *words, "--out", str(tmp_path / "out")
+    ).output
+    assert not (
+        tmp_path / "out" / "compare.svg"
+    ).exists()  # money means something else in each of them
     assert "at $ 46.0 a round, brent, scale 0.1" in output
     assert "at 46.0 a round, constant, value 5.5" in output
     rows = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))["rows"]
@@ -108,29 +157,47 @@ def test_what_is_finished_is_not_run_again(compared):
     folder, words, _ = compared
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("metrics.parquet")}
     again = call(*words, "--format", "json")
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("metrics.parquet")} == before
-    told = json.loads(again.stdout[again.stdout.index("{") : again.stdout.rindex("}") + 1])
+    assert {
+        path: path.stat().st_mtime_ns for path in folder.rglob("metrics.parquet")
+    } == before
+    told = json.loads(
+        again.stdout[again.stdout.index("{") : again.stdout.rindex("}") + 1]
+    )
     assert (len(told["rows"]), len(told["savings"])) == (8, 4)
 
 
 def test_budgets_are_added_later_and_nothing_to_what_was_run_otherwise(tmp_path):
-    e = headgate.load("digits", "run.rounds=3", "run.seeds=2", 'run.policies=["constant", "headgate"]')
+    e = headgate.load(
+        "digits", "run.rounds=3", "run.seeds=2", 'run.policies=["constant", "headgate"]'
+    )
     headgate.compare(e, [20], tmp_path / "grown", quiet=True)
-    whole, grown = (headgate.compare(e, [20, 55], tmp_path / name, quiet=True) for name in ("whole", "grown"))
+    whole, grown = (
+        headgate.compare(e, [20, 55], tmp_path / name, quiet=True)
+        for name in ("whole", "grown")
+    )
     assert grown.rows == whole.rows
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for other in (e.only(["constant"]), headgate.load("digits", "run.rounds=4")):
-        with pytest.raises(DataError, match=r"was begun with other settings \(.*choose another folder"):
+        with pytest.raises(
+            DataError, match=r"was begun with other settings \(.*choose another folder"
+        ):
             headgate.compare(other, [20], tmp_path / "grown", quiet=True)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
+    } == before
 
 
 def test_a_stop_says_that_the_same_command_goes_on(tmp_path, monkeypatch):
     def stopped(*given, **more):
-        raise Interrupted("interrupted after 3 of 12 rounds", "continue with: headgate run --resume x")
+        raise Interrupted(
+            "interrupted after 3 of 12 rounds", "continue with: headgate run --resume x"
+        )
 
     monkeypatch.setattr("headgate.simulation.schedule.perform", stopped)
-    with pytest.raises(Interrupted, match="after 3 of 12 rounds; nothing is lost, the same command resumes"):
+    with pytest.raises(
+        Interrupted,
+        match="after 3 of 12 rounds; nothing is lost, the same command resumes",
+    ):
         call("digits", *BUDGETS, *SMALL, "--out", str(tmp_path / "out"))
 
 
@@ -147,17 +214,50 @@ def test_a_file_of_ones_own_is_compared_with_its_own_policies(tmp_path, monkeypa
     (tmp_path / "mine.toml").write_text(
         'base = "digits"\nrun = {rounds = 2, seeds = 1, policies = ["bare", "headgate"]}\n[policies.bare]\nkind = "constant"\n'
     )
-    own = call("mine.toml", "--budgets", "20", "--quiet", "--out", "own", "--processes", "1")
-    assert own.stderr.splitlines()[0] == "comparing bare, headgate, each held to the money and the buffers"
+    own = call(
+        "mine.toml", "--budgets", "20", "--quiet", "--out", "own", "--processes", "1"
+    )
+    assert (
+        own.stderr.splitlines()[0]
+        == "comparing bare, headgate, each held to the money and the buffers"
+    )
     rows = json.loads((tmp_path / "own" / "compare.json").read_text("utf-8"))["rows"]
     assert {row["policy"] for row in rows} == {"bare", "headgate"}
-    shipped = call("digits", "--budgets", "20", "--rounds", "2", "--seeds", "1", "-q", "--out", "shipped", "--processes", "1")
-    assert shipped.stderr.startswith("comparing headgate, constant, acdpp, below, oracle, each held")
+    shipped = call(
+        "digits",
+        "--budgets",
+        "20",
+        "--rounds",
+        "2",
+        "--seeds",
+        "1",
+        "-q",
+        "--out",
+        "shipped",
+        "--processes",
+        "1",
+    )
+    assert shipped.stderr.startswith(
+        "comparing headgate, constant, acdpp, below, oracle, each held"
+    )
 
 
 def test_a_price_for_each_client_leaves_out_who_needs_one_price(tmp_path):
-    words = ["ercot", "--budgets", "60,110", "--rounds", "3", "--seeds", "2", "--quiet", "--processes", "1"]
+    words = [
+        "ercot",
+        "--budgets",
+        "60,110",
+        "--rounds",
+        "3",
+        "--seeds",
+        "2",
+        "--quiet",
+        "--processes",
+        "1",
+    ]
     said = call(*words, "--out", str(tmp_path / "out"))
-    assert said.stderr.startswith("comparing headgate, constant, below, oracle, each held")
+    assert said.stderr.startswith(
+        "comparing headgate, constant, below, oracle, each held"
+    )
     rows = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))["rows"]
     assert all(row["kept_limits"] for row in rows if row["policy"] != "oracle")

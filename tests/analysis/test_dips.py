@@ -29,15 +29,45 @@ def dip(change, depth, length, money, recovered):
     ("accuracy", "spend", "changed", "found"),
     [
         (FALLS, SPEND, CHANGED, [dip(3, 0.4, 3, 3 + 4 + 5, True)]),
-        ([0.8, 0.8, 0.4, *[0.5] * 5], SPEND, CHANGED, [dip(3, 0.4, 6, 33, False)]),  # never recovered: until the end
+        (
+            [0.8, 0.8, 0.4, *[0.5] * 5],
+            SPEND,
+            CHANGED,
+            [dip(3, 0.4, 6, 33, False)],
+        ),  # never recovered: until the end
         # or until the next change; and then it falls from 40 %, not from 80 %
-        ([0.8, 0.8, *[0.4] * 7, 0.1, 0.3, 0.4], np.ones(12), TWO, [dip(3, 0.4, 7, 7.0, False), dip(10, 0.3, 2, 2.0, True)]),
-        ([0.5, 0.6, 0.6, 0.7], np.ones(4), CHANGED[:4], [dip(3, 0.0, 0, 0.0, True)]),  # it harms nobody
+        (
+            [0.8, 0.8, *[0.4] * 7, 0.1, 0.3, 0.4],
+            np.ones(12),
+            TWO,
+            [dip(3, 0.4, 7, 7.0, False), dip(10, 0.3, 2, 2.0, True)],
+        ),
+        (
+            [0.5, 0.6, 0.6, 0.7],
+            np.ones(4),
+            CHANGED[:4],
+            [dip(3, 0.0, 0, 0.0, True)],
+        ),  # it harms nobody
         # above the mark on its way down: the dip ends after the least
-        ([0.8, 0.8, 0.79, 0.5, 0.6, 0.78, 0.8, 0.8], SPEND, CHANGED, [dip(3, 0.3, 3, 12.0, True)]),
-        ([NAN, 0.8, NAN, NAN, 0.4, NAN, NAN, 0.8], SPEND, CHANGED, [dip(3, 0.4, 5, 3 + 4 + 5 + 6 + 7, True)]),
+        (
+            [0.8, 0.8, 0.79, 0.5, 0.6, 0.78, 0.8, 0.8],
+            SPEND,
+            CHANGED,
+            [dip(3, 0.3, 3, 12.0, True)],
+        ),
+        (
+            [NAN, 0.8, NAN, NAN, 0.4, NAN, NAN, 0.8],
+            SPEND,
+            CHANGED,
+            [dip(3, 0.4, 5, 3 + 4 + 5 + 6 + 7, True)],
+        ),
         ([NAN] * 8, SPEND, CHANGED, []),
-        ([NAN, NAN, 0.4, 0.5, 0.7, 0.76, 0.9, 0.9], SPEND, CHANGED, []),  # nobody knows how good it was before
+        (
+            [NAN, NAN, 0.4, 0.5, 0.7, 0.76, 0.9, 0.9],
+            SPEND,
+            CHANGED,
+            [],
+        ),  # nobody knows how good it was before
     ],
 )
 def test_depth_length_and_money_by_hand(accuracy, spend, changed, found):
@@ -53,7 +83,9 @@ def test_changes_one_after_the_other_are_one():
 
 def moving(policy, *curves, changed=CHANGED):
     one = outcome(policy, curves)
-    return replace(one, values={**one.values, "changed": np.tile(changed, (len(one.seeds), 1))})
+    return replace(
+        one, values={**one.values, "changed": np.tile(changed, (len(one.seeds), 1))}
+    )
 
 
 def test_a_policy_is_told_in_summary_table_and_figure():
@@ -61,7 +93,9 @@ def test_a_policy_is_told_in_summary_table_and_figure():
     found = summary_of_dips(one)
     assert (found.count, found.recovered) == (2, 2)
     summary = summarise(one)
-    told = [each.mean for each in (summary.dip_depth, summary.dip_length, summary.dip_money)]
+    told = [
+        each.mean for each in (summary.dip_depth, summary.dip_length, summary.dip_money)
+    ]
     assert told == pytest.approx([0.3, 2.0, 20.0])
     assert summary.daily_accuracy.mean == pytest.approx((np.mean(FALLS) + 6.2 / 8) / 2)
     titles = columns(None, [summary]).values()
@@ -75,15 +109,25 @@ def test_a_policy_is_told_in_summary_table_and_figure():
     assert summary.to_dict()["dip_depth"]["mean"] == pytest.approx(0.3)
     drawn = policy_curves(one)
     assert drawn.changes == [3]
-    assert drawn.judged["accuracy"].mean == pytest.approx(one.column("test_accuracy").mean(axis=0).tolist())
+    assert drawn.judged["accuracy"].mean == pytest.approx(
+        one.column("test_accuracy").mean(axis=0).tolist()
+    )
 
 
 def test_a_world_that_stands_still_is_told_as_before():
     one = outcome("headgate", [FALLS])
     assert summary_of_dips(one) is None
     summary = summarise(one)
-    assert not [title for title in columns(None, [summary]).values() if title.startswith(("Daily", "Dip"))]
-    assert {value for name, value in summary.to_dict().items() if "dip" in name or "daily" in name} == {None}
+    assert not [
+        title
+        for title in columns(None, [summary]).values()
+        if title.startswith(("Daily", "Dip"))
+    ]
+    assert {
+        value
+        for name, value in summary.to_dict().items()
+        if "dip" in name or "daily" in name
+    } == {None}
     assert policy_curves(one).changes == []
     assert "dips" not in rows([one])[0]
     calm = moving("headgate", FALLS, changed=np.zeros(8))
@@ -91,11 +135,18 @@ def test_a_world_that_stands_still_is_told_as_before():
 
 
 def test_the_comparison_tells_it_where_the_world_changed():
-    found = [moving(name, curve, curve) for name, curve in (("headgate", FALLS), ("constant", [0.8] * 8))]
+    found = [
+        moving(name, curve, curve)
+        for name, curve in (("headgate", FALLS), ("constant", [0.8] * 8))
+    ]
     made = rows(found)
     assert [row["dips"] for row in made] == [2, 2]
     assert [row["depth"][0] for row in made] == pytest.approx([0.4, 0.0])
-    (line,) = (line for line in printed(*comparison_tables(found, made), width=200) if "3.0 ± 0.0 (2 of 2)" in line)
+    (line,) = (
+        line
+        for line in printed(*comparison_tables(found, made), width=200)
+        if "3.0 ± 0.0 (2 of 2)" in line
+    )
     assert line.split()[0] == "headgate"
     assert "40.0 ± 0.0 %" in line
     assert line.split()[-1] == "30.00"

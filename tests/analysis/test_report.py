@@ -29,12 +29,18 @@ def test_the_page_fetches_nothing_and_escapes_everything(tmp_path):
     page = Page(text)
     for tag, attrs in page.tags:
         for name in ("src", "href", "srcset", "data", "action", "poster"):
-            assert not re.match(r"(https?:)?//", attrs.get(name) or ""), f"{tag} would fetch {attrs[name]}"
+            assert not re.match(r"(https?:)?//", attrs.get(name) or ""), (
+                f"{tag} would fetch {attrs[name]}"
+            )
         assert tag not in ("link", "img", "iframe", "object")
         assert not [name for name in attrs if name.startswith("on")]
     assert "@import" not in own(text)
     assert "url(" not in own(text)
-    policy = next(attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        attrs["content"]
+        for tag, attrs in page.tags
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
     assert policy.startswith("default-src 'none'")
     assert WICKED not in own(text)
     assert "<script>alert" not in text
@@ -43,27 +49,53 @@ def test_the_page_fetches_nothing_and_escapes_everything(tmp_path):
     (run,), table = page.data["runs"], page.data["table"]
     assert (run["data"], run["model"], run["elapsed"]) == ("digits", "logistic", 75.0)
     assert "a remark with <script>" in run["toml"]
-    titles, cells = ([each[key] for each in row] for key, row in (("title", table["columns"]), ("text", table["rows"][0])))
-    assert (cells[titles.index("Best")], cells[titles.index("Round at 65\u00a0%")]) == ("70.0 ± 30.8 %", "2.0 (1 of 3)")
+    titles, cells = (
+        [each[key] for each in row]
+        for key, row in (("title", table["columns"]), ("text", table["rows"][0]))
+    )
+    assert (cells[titles.index("Best")], cells[titles.index("Round at 65\u00a0%")]) == (
+        "70.0 ± 30.8 %",
+        "2.0 (1 of 3)",
+    )
 
 
 def test_the_page_s_numbers(tmp_path):
-    data = Page(write_report([small(tmp_path / "run")], tmp_path / "r.html").read_text()).data
+    data = Page(
+        write_report([small(tmp_path / "run")], tmp_path / "r.html").read_text()
+    ).data
     a, wicked, _ = (line["curves"] for line in data["drawn"])
     best = a["judged"]["best_accuracy"]
-    assert (a["evaluated"], best["mean"]) == ([2, 3, 4], [0.6, 0.65, 0.7])  # best so far, from the first evaluation on
+    assert (a["evaluated"], best["mean"]) == (
+        [2, 3, 4],
+        [0.6, 0.65, 0.7],
+    )  # best so far, from the first evaluation on
     assert best["half"] == pytest.approx([0.30777, 0.46165, 0.30777], rel=1e-4)
-    assert (wicked["evaluated"], wicked["judged"]["best_accuracy"]["half"]) == ([2], [None])
+    assert (wicked["evaluated"], wicked["judged"]["best_accuracy"]["half"]) == (
+        [2],
+        [None],
+    )
     assert a["series"]["debt"]["mean"] == [0, 1, 2, 3]
-    assert a["series"]["spent"]["mean"] == pytest.approx([(10 + 12 + 900) / 3 * t for t in (1, 2, 3, 4)])
+    assert a["series"]["spent"]["mean"] == pytest.approx(
+        [(10 + 12 + 900) / 3 * t for t in (1, 2, 3, 4)]
+    )
     heat = data["heats"][0]
-    assert (heat["clients"], heat["t"], heat["buffers"]) == (["0", "1"], [1, 2, 3, 4], [4, 6])
-    assert heat["ratio"][0] == pytest.approx([(8 + 250) / 12, (10 + 250) / 12, (12 + 250) / 12, (8 + 250) / 12], rel=1e-3)
+    assert (heat["clients"], heat["t"], heat["buffers"]) == (
+        ["0", "1"],
+        [1, 2, 3, 4],
+        [4, 6],
+    )
+    assert heat["ratio"][0] == pytest.approx(
+        [(8 + 250) / 12, (10 + 250) / 12, (12 + 250) / 12, (8 + 250) / 12], rel=1e-3
+    )
     assert [one["policy"] for one in data["heats"]] == ["a", WICKED]
 
 
 def test_several_runs_are_told_apart(tmp_path):
-    runs = [small(tmp_path / "first"), small(tmp_path / "second"), small(tmp_path / "elsewhere" / "second")]
+    runs = [
+        small(tmp_path / "first"),
+        small(tmp_path / "second"),
+        small(tmp_path / "elsewhere" / "second"),
+    ]
     page = Page(write_report(runs, tmp_path / "r.html").read_text())
     names = [line["name"] for line in page.data["drawn"]]
     assert names[::3] == ["first: a", "second (1): a", "second (2): a"]
@@ -71,9 +103,15 @@ def test_several_runs_are_told_apart(tmp_path):
 
 
 def test_a_long_run_is_thinned(tmp_path):
-    data = Page(write_report([long(tmp_path / "run")], tmp_path / "r.html").read_text()).data
+    data = Page(
+        write_report([long(tmp_path / "run")], tmp_path / "r.html").read_text()
+    ).data
     for curves in (line["curves"] for line in data["drawn"]):
-        assert (curves["t"][0], curves["t"][-1]) == (curves["evaluated"][0], curves["evaluated"][-1]) == (1, 1000)
+        assert (
+            (curves["t"][0], curves["t"][-1])
+            == (curves["evaluated"][0], curves["evaluated"][-1])
+            == (1, 1000)
+        )
         for each in (*curves["series"].values(), *curves["judged"].values()):
             assert len(each["mean"]) == len(each["half"]) == 500
     assert len(data["heats"][0]["t"]) == 250
@@ -84,13 +122,28 @@ def test_many_clients_are_averaged_in_groups(tmp_path):
     run = long(tmp_path / "run", policies=1, seeds=1, rounds=3, clients=250)
     (one,) = read_runs([run])
     drawn = heat(one.label, one.held, one.buffers)
-    assert (len(drawn.clients), drawn.clients[0], drawn.t, drawn.last) == (120, "0–1", [1, 2, 3], 3)
+    assert (len(drawn.clients), drawn.clients[0], drawn.t, drawn.last) == (
+        120,
+        "0–1",
+        [1, 2, 3],
+        3,
+    )
     first = np.array(run.clients()["held"].to_list())[:, :2].mean(axis=1) / 4
     assert drawn.ratio[0] == pytest.approx(first, rel=1e-3)
 
 
 def test_a_run_without_a_round_has_a_page_and_no_figures(tmp_path):
-    run = RunFolder.open(write(tmp_path / "run", [], [], rounds=9, policies=["a"], seeds=[0], state="running"))
+    run = RunFolder.open(
+        write(
+            tmp_path / "run",
+            [],
+            [],
+            rounds=9,
+            policies=["a"],
+            seeds=[0],
+            state="running",
+        )
+    )
     data = Page(write_report([run], tmp_path / "r.html").read_text()).data
     assert (data["drawn"][0]["curves"]["rounds"], data["heats"]) == (0, [])
 
@@ -107,7 +160,9 @@ def test_what_cannot_be_written_is_refused(tmp_path):
         save_figure(Figure(), tmp_path / "accuracy.bmp")
 
 
-@pytest.mark.parametrize(("suffix", "start"), [(".svg", b"<?xml"), (".png", b"\x89PNG"), (".pdf", b"%PDF")])
+@pytest.mark.parametrize(
+    ("suffix", "start"), [(".svg", b"<?xml"), (".png", b"\x89PNG"), (".pdf", b"%PDF")]
+)
 def test_the_name_of_a_figure_says_what_it_becomes(tmp_path, suffix, start):
     figure = Figure(figsize=(2, 1))
     figure.subplots().plot([1, 2])
@@ -118,17 +173,36 @@ def test_the_name_of_a_figure_says_what_it_becomes(tmp_path, suffix, start):
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_a_browser_draws_every_figure(tmp_path):
     page = write_report([small(tmp_path / "run")], tmp_path / "report.html")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    flags += ["--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'browser'}"]
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+    ]
+    flags += [
+        "--disable-component-update",
+        "--disable-sync",
+        f"--user-data-dir={tmp_path / 'browser'}",
+    ]
     done = subprocess.run(
         ["chromium", *flags, "--virtual-time-budget=8000", "--dump-dom", f"file://{page}#dark"],
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     drawn = Page(done.stdout)
-    plots = [attrs for _, attrs in drawn.tags if "plot" in (attrs.get("class") or "").split()]
+    plots = [
+        attrs for _, attrs in drawn.tags if "plot" in (attrs.get("class") or "").split()
+    ]
     assert len(plots) == 9
     assert all("js-plotly-plot" in attrs["class"] for attrs in plots)
     assert ("html", {"lang": "en", "data-theme": "dark"}) in drawn.tags
     assert "NaN" not in own(done.stdout)
-    for said in ("digits", "logistic", "1 min 15 s", "70.0 ± 30.8 %", WICKED, "a remark with <script>alert(1)</script>"):
+    for said in (
+        "digits",
+        "logistic",
+        "1 min 15 s",
+        "70.0 ± 30.8 %",
+        WICKED,
+        "a remark with <script>alert(1)</script>",
+    ):
         assert said in drawn.text

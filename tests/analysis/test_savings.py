@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from headgate.analysis.comparison import comparison_tables
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.savings import Frontier, amount, chosen_budget, money_for, needed, paired, savings, sentence
+from headgate.analysis.savings import (
+    Frontier,
+    amount,
+    chosen_budget,
+    money_for,
+    needed,
+    paired,
+    savings,
+    sentence,
+)
 
 from .made_up import printed
 
@@ -18,9 +27,28 @@ MONEY = (5.0, 10.0, 20.0, 40.0)
 
 def a_row(policy, spend, values, reference=False, **more):
     values = [float(each) for each in values]
-    plain = {"prices": "", "unit": "", "budget": spend, "rounds": 60, "seeds": len(values), "diverged": 0, "kept_limits": True}
-    learnt = {"learnt": list(range(len(values))), "last": [float(np.mean(values)), None, None], "last_by_seed": values}
-    return {**plain, **learnt, "policy": policy, "reference": reference, "spend": spend, **more}
+    plain = {
+        "prices": "",
+        "unit": "",
+        "budget": spend,
+        "rounds": 60,
+        "seeds": len(values),
+        "diverged": 0,
+        "kept_limits": True,
+    }
+    learnt = {
+        "learnt": list(range(len(values))),
+        "last": [float(np.mean(values)), None, None],
+        "last_by_seed": values,
+    }
+    return {
+        **plain,
+        **learnt,
+        "policy": policy,
+        "reference": reference,
+        "spend": spend,
+        **more,
+    }
 
 
 def worlds(seeds=30, noise=0.004, factor=2.0, rng=None):
@@ -30,7 +58,9 @@ def worlds(seeds=30, noise=0.004, factor=2.0, rng=None):
     for policy, better in (("constant", 1.0), ("ours", factor)):
         for money in MONEY:
             level = 0.6 + 0.05 * math.log2(better * money)
-            rows.append(a_row(policy, money, level + common + rng.normal(0, noise, seeds)))
+            rows.append(
+                a_row(policy, money, level + common + rng.normal(0, noise, seeds))
+            )
     return rows
 
 
@@ -38,7 +68,9 @@ def test_the_share_is_that_of_curves_whose_answer_is_known():
     found = {one.budget: one for one in savings(worlds(noise=0.0))}
     for budget in (10.0, 20.0, 40.0):
         assert found[budget].share.mean == pytest.approx(0.5)
-        assert (found[budget].share.low, found[budget].share.high) == pytest.approx((0.5, 0.5))
+        assert (found[budget].share.low, found[budget].share.high) == pytest.approx(
+            (0.5, 0.5)
+        )
     assert found[5.0].money is None
     assert found[5.0].ends == (0.0, 5.0)  # half of it, but nobody looked there
     assert needed(found[5.0]) == ("less than 5.0", "less than 100 %")
@@ -57,7 +89,13 @@ def test_the_interval_holds_what_other_seeds_say():
     held, others = 0, 0
     for trial in range(100):
         first, second = (
-            next(one for one in savings(worlds(12, 0.02, rng=np.random.default_rng([trial, again]))) if one.budget == 20.0)
+            next(
+                one
+                for one in savings(
+                    worlds(12, 0.02, rng=np.random.default_rng([trial, again]))
+                )
+                if one.budget == 20.0
+            )
             for again in (0, 1)
         )
         low, high = first.ends
@@ -67,14 +105,21 @@ def test_the_interval_holds_what_other_seeds_say():
     assert others >= 75
 
 
-@given(values=st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=2, max_size=6), wanted=st.floats(0, 1))
+@given(
+    values=st.lists(
+        st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=2, max_size=6
+    ),
+    wanted=st.floats(0, 1),
+)
 def test_the_curve_never_falls_and_money_is_the_least_that_reaches(values, wanted):
     money = np.geomspace(1.0, 100.0, len(values))
     curve = Frontier(money, np.array(values).T)
     weights = np.full((1, 3), 1 / 3)
     (level,) = curve.accuracy(weights)
     assert (np.diff(level) >= -1e-12).all()
-    assert level.mean() == pytest.approx(np.mean(values))  # pooling moves nothing in all
+    assert level.mean() == pytest.approx(
+        np.mean(values)
+    )  # pooling moves nothing in all
     (need,) = curve.money_for(np.array([wanted]), curve.accuracy(weights))
     if need == math.inf:
         assert wanted > level[-1]
@@ -82,19 +127,29 @@ def test_the_curve_never_falls_and_money_is_the_least_that_reaches(values, wante
         assert wanted < level[0]
     else:
         assert money[0] * (1 - 1e-12) <= need <= money[-1] * (1 + 1e-12)
-        assert np.interp(math.log(need), np.log(money), level) == pytest.approx(wanted, abs=1e-9)
+        assert np.interp(math.log(need), np.log(money), level) == pytest.approx(
+            wanted, abs=1e-9
+        )
 
 
 def test_what_no_budget_reaches_cannot_be_told():
     rows = [*worlds(), *(a_row("poor", money, [0.1, 0.2] * 15) for money in MONEY)]
-    (poor,) = (one for one in savings(rows) if (one.policy, one.budget) == ("poor", 20.0))
+    (poor,) = (
+        one for one in savings(rows) if (one.policy, one.budget) == ("poor", 20.0)
+    )
     assert (poor.money, poor.ends) == (None, (40.0, math.inf))
     assert needed(poor) == ("not known", "at least 200 %")
     assert "for poor that is not known" in sentence(chosen_budget(savings(rows), 20.0))
 
 
 def test_a_wide_interval_is_not_a_number():
-    rows = [*worlds(noise=0.0), *(a_row("wild", money, np.random.default_rng(3).normal(0.8, 0.2, 30)) for money in MONEY)]
+    rows = [
+        *worlds(noise=0.0),
+        *(
+            a_row("wild", money, np.random.default_rng(3).normal(0.8, 0.2, 30))
+            for money in MONEY
+        ),
+    ]
     found = {(one.policy, one.budget): one for one in savings(rows)}
     assert found["wild", 20.0].money is None
     assert found["ours", 20.0].money is not None
@@ -102,14 +157,25 @@ def test_a_wide_interval_is_not_a_number():
 
 def test_only_seeds_that_all_have_learnt_count():
     rows = worlds(noise=0.0)
-    rows[-1] = {**rows[-1], "learnt": list(range(29)), "last_by_seed": rows[-1]["last_by_seed"][:29], "diverged": 1}
+    rows[-1] = {
+        **rows[-1],
+        "learnt": list(range(29)),
+        "last_by_seed": rows[-1]["last_by_seed"][:29],
+        "diverged": 1,
+    }
     lowest = min(rows[0]["last_by_seed"])
     rows[0]["last_by_seed"][29] = lowest - 0.5  # of the seed that one of them has lost
-    assert next(one for one in savings(rows) if one.budget == 10.0).share.mean == pytest.approx(0.5)
+    assert next(
+        one for one in savings(rows) if one.budget == 10.0
+    ).share.mean == pytest.approx(0.5)
 
 
 def test_references_and_single_budgets_need_nothing():
-    rows = [*worlds(), a_row("oracle", 500.0, [0.9] * 30, reference=True), a_row("once", 20.0, [0.8] * 30)]
+    rows = [
+        *worlds(),
+        a_row("oracle", 500.0, [0.9] * 30, reference=True),
+        a_row("once", 20.0, [0.8] * 30),
+    ]
     assert {one.policy for one in savings(rows)} == {"ours"}
     assert savings(rows, "nobody") == []
     assert money_for(rows, 0.8).keys() == {"constant", "ours"}
@@ -117,8 +183,12 @@ def test_references_and_single_budgets_need_nothing():
 
 
 def test_prices_are_taken_one_by_one():
-    rows = worlds() + [{**row, "prices": "others"} for row in worlds(factor=4.0, noise=0.0)]
-    found = {(one.prices, one.budget): one.share.mean for one in savings(rows) if one.share}
+    rows = worlds() + [
+        {**row, "prices": "others"} for row in worlds(factor=4.0, noise=0.0)
+    ]
+    found = {
+        (one.prices, one.budget): one.share.mean for one in savings(rows) if one.share
+    }
     assert found["", 40.0] == pytest.approx(0.5, abs=0.05)
     assert found["others", 40.0] == pytest.approx(0.25)
 
@@ -133,10 +203,18 @@ def test_differences_are_taken_seed_by_seed():
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("unit", ["", "$"])
 def test_the_table_fits_a_terminal(width, unit):
-    rows = [*worlds(), *(a_row("a-longer-name", money, [0.8, 0.82] * 15) for money in MONEY)]
-    lines = printed(*comparison_tables([], [{**row, "unit": unit} for row in rows], 20.0), width=width)
+    rows = [
+        *worlds(),
+        *(a_row("a-longer-name", money, [0.8, 0.82] * 15) for money in MONEY),
+    ]
+    lines = printed(
+        *comparison_tables([], [{**row, "unit": unit} for row in rows], 20.0),
+        width=width,
+    )
     assert max(map(len, lines)) <= width
-    (header,) = (line for line in lines if "policy" in line and "last (%)" in line)  # one table, not stacked
+    (header,) = (
+        line for line in lines if "policy" in line and "last (%)" in line
+    )  # one table, not stacked
     assert "of constant's" in header
     assert "…" not in header
     assert sum(line.startswith("  a-longer-name ") for line in lines) == 1
@@ -149,7 +227,11 @@ def test_the_sentence_and_at_which_budget_it_is_said():
     assert (sentence([]), amount("$", 1234.5), amount("", 0.0)) == ("", "$ 1,234", "0")
     found = savings(worlds(noise=0.0))
     assert chosen_budget(found, 40.0)[0].budget == 40.0
-    assert chosen_budget(found, 33.0)[0].budget == 20.0  # the middle of those at which something is known
+    assert (
+        chosen_budget(found, 33.0)[0].budget == 20.0
+    )  # the middle of those at which something is known
     assert chosen_budget([]) == []
-    (one,) = (one for one in savings(worlds(1, noise=0.0)) if one.budget == 20.0)  # one seed has no interval
+    (one,) = (
+        one for one in savings(worlds(1, noise=0.0)) if one.budget == 20.0
+    )  # one seed has no interval
     assert (one.money, needed(one)) == (Estimate(pytest.approx(10.0)), ("10.0", "50 %"))

@@ -65,7 +65,11 @@ class Model:
         self.begun = self.settled = 0
         self.clients, self.gone = len(buffers), set()
         """clients and those that have left, by the terms of the round that is or was last open"""
-        self.orders, self.made, self.loose = dict[tuple[int, int], Order](), list[Made](), Decimal(0)
+        self.orders, self.made, self.loose = (
+            dict[tuple[int, int], Order](),
+            list[Made](),
+            Decimal(0),
+        )
         self.latest, self.base = "", Decimal(0)
         self.bought = None
         """(spent, month's budget, spent when the month began) if the round that is open bought anything under one"""
@@ -90,32 +94,56 @@ class Model:
         return said[-1] or None if said else None
 
     def open_orders(self, client):
-        return sorted(t for (t, m), order in self.orders.items() if m == client and order.delivered is None)
+        return sorted(
+            t
+            for (t, m), order in self.orders.items()
+            if m == client and order.delivered is None
+        )
 
     # what happens
 
     def begin(self, purchases, given, clock, exactly):
         """A round begins, or one that was begun and not settled is repeated; `exactly`: no client joined or left meanwhile."""
         for each in purchases:
-            must(all(type(value) in (int, float) for value in each), f"{each}: not all are numbers of Python")
+            must(
+                all(type(value) in (int, float) for value in each),
+                f"{each}: not all are numbers of Python",
+            )
         if self.open:
             for each in purchases:
                 order = self.orders.get((self.begun, each.client))
                 must(each.round == self.begun, f"{each}: round {self.begun} is open")
-                must(each.samples == (order.asked if order else 0), f"{each}: is not the order {order} that was given")
+                must(
+                    each.samples == (order.asked if order else 0),
+                    f"{each}: is not the order {order} that was given",
+                )
             return
         self.begun += 1
         self.clients, self.gone = len(self.buffers), set(self.left)
-        named = set(range(self.clients)) if given.get("present") is None else clients_of(given["present"], self.clients)
+        named = (
+            set(range(self.clients))
+            if given.get("present") is None
+            else clients_of(given["present"], self.clients)
+        )
         there = [each.client for each in purchases]
-        must(not exactly or there == sorted(named - self.gone), f"{there}: present were {sorted(named)}, gone {self.gone}")
-        must(named <= set(range(self.clients)), f"clients {named} were accepted, there are {self.clients}")
+        must(
+            not exactly or there == sorted(named - self.gone),
+            f"{there}: present were {sorted(named)}, gone {self.gone}",
+        )
+        must(
+            named <= set(range(self.clients)),
+            f"clients {named} were accepted, there are {self.clients}",
+        )
         self._order(purchases, given)
         when = month(given.get("when"), clock)
         if when > self.latest:
             self.latest, self.base = when, self.spent
         bought = any(each.samples for each in purchases)
-        self.bought = (self.spent, self.month, self.base) if bought and self.month is not None else None
+        self.bought = (
+            (self.spent, self.month, self.base)
+            if bought and self.month is not None
+            else None
+        )
 
     def _order(self, purchases, given):
         prices = np.asarray(given["price"], dtype=np.float64).ravel()
@@ -125,21 +153,40 @@ class Model:
             price = money(prices[each.client % prices.size])
             must(each.round == self.begun, f"{each}: is not of round {self.begun}")
             must(money(each.price) == price, f"{each}: the price is {price}")
-            must(each.samples >= 0 and each.samples % lot == 0, f"{each}: lots of {lot}")
-            must(most is None or each.samples <= most[each.client % most.size], f"{each}: at most {most}")
+            must(
+                each.samples >= 0 and each.samples % lot == 0, f"{each}: lots of {lot}"
+            )
+            must(
+                most is None or each.samples <= most[each.client % most.size],
+                f"{each}: at most {most}",
+            )
             if each.samples:
                 self.orders[each.round, each.client] = Order(price, each.samples)
         if given.get("in_all") is not None:
             total = sum(each.samples for each in purchases)
-            must(total <= whole(given["in_all"]), f"{total} samples, in all {given['in_all']}")
+            must(
+                total <= whole(given["in_all"]),
+                f"{total} samples, in all {given['in_all']}",
+            )
 
     def settle(self, reports, refused):
         """`reports`: client → (admitted, keys, earlier, erased), as they were handed in."""
         rejected = {whole(client) for client in refused}
-        must(all(0 <= client < self.clients for client in rejected), f"{refused} were refused, and not all are clients")
+        must(
+            all(0 <= client < self.clients for client in rejected),
+            f"{refused} were refused, and not all are clients",
+        )
         if reports is None:
-            reports = {m: (order.asked, (), {}, 0) for (t, m), order in self.orders.items() if t == self.begun}
-        reports = {client: each for client, each in reports.items() if whole(client) not in rejected}  # refusing wins
+            reports = {
+                m: (order.asked, (), {}, 0)
+                for (t, m), order in self.orders.items()
+                if t == self.begun
+            }
+        reports = {
+            client: each
+            for client, each in reports.items()
+            if whole(client) not in rejected
+        }  # refusing wins
         for client, delivery in reports.items():
             self._deliver(whole(client), *delivery)
         for client in self.gone:  # their money is available again
@@ -148,17 +195,31 @@ class Model:
         self.settled, self.bought = self.begun, None
 
     def _deliver(self, client, admitted, keys, earlier, erased):
-        must(0 <= client < self.clients and client not in self.gone, f"client {client}: there is no such one")
-        told = {whole(t): whole(count) for t, count in earlier.items()} | {self.begun: whole(admitted)}
+        must(
+            0 <= client < self.clients and client not in self.gone,
+            f"client {client}: there is no such one",
+        )
+        told = {whole(t): whole(count) for t, count in earlier.items()} | {
+            self.begun: whole(admitted)
+        }
         must(whole(erased) >= 0, f"{erased!r} samples erased")
         must(min(told.values()) >= 0, f"{told}: less than nothing was admitted")
         known = {t: self.orders[t, client] for t in told if (t, client) in self.orders}
-        must(all(t in known for t in told if told[t]), f"{told}: samples without an order")
-        must(all(told[t] <= order.asked for t, order in known.items()), f"{told}: more than ordered")
+        must(
+            all(t in known for t in told if told[t]),
+            f"{told}: samples without an order",
+        )
+        must(
+            all(told[t] <= order.asked for t, order in known.items()),
+            f"{told}: more than ordered",
+        )
         waiting = self.open_orders(client)
         closed = {t: order for t, order in sorted(known.items()) if t not in waiting}
         owed = sum(told[t] - order.delivered for t, order in closed.items())
-        for t, order in closed.items():  # samples that were not told of before, the oldest first
+        for (
+            t,
+            order,
+        ) in closed.items():  # samples that were not told of before, the oldest first
             more = min(max(told[t] - order.delivered, 0), max(owed, 0))
             order.delivered += more
             owed -= more
@@ -166,12 +227,19 @@ class Model:
         for t in waiting:
             self.orders[t, client].delivered = told.get(t, 0)
         if (self.begun, client) in self.orders:
-            must(all(isinstance(key, str) for key in keys), f"{keys!r} were accepted as keys")
+            must(
+                all(isinstance(key, str) for key in keys),
+                f"{keys!r} were accepted as keys",
+            )
             self.orders[self.begun, client].keys = list(keys)
 
     def amend(self, tag, given, order=None):
         """An amendment or, with an order, an adjustment was accepted and committed."""
-        change = {name: KINDS[name](value) for name, value in given.items() if value is not None}
+        change = {
+            name: KINDS[name](value)
+            for name, value in given.items()
+            if value is not None
+        }
         order = None if order is None else (whole(order[0]), whole(order[1]))
         if (leaver := change.get("leave")) is not None:
             there = set(range(len(self.buffers))) - self.left
@@ -181,11 +249,17 @@ class Model:
         if "join" in change:
             self.buffers.append(change["join"])
         if "horizon" in change:
-            must(change["horizon"] == "open" or change["horizon"] > self.begun, f"{change}: round {self.begun} has begun")
+            must(
+                change["horizon"] == "open" or change["horizon"] > self.begun,
+                f"{change}: round {self.begun} has begun",
+            )
             if self.horizon is None or change["horizon"] == "open":
                 self.approved = None
             self.horizon = None if change["horizon"] == "open" else change["horizon"]
-        more, invoice = change.get("money", Decimal(0)), change.get("adjust", Decimal(0))
+        more, invoice = (
+            change.get("money", Decimal(0)),
+            change.get("adjust", Decimal(0)),
+        )
         if self.approved is not None:
             self.approved += more
             must(self.approved >= 0, f"{change}: takes back more than was approved")
@@ -201,7 +275,10 @@ class Model:
         else:
             must(order in self.orders, f"order {order} was adjusted, and there is none")
             self.orders[order].adjusted += invoice
-            must(self.orders[order].paid >= 0, f"order {order}: {invoice} is more than was paid")
+            must(
+                self.orders[order].paid >= 0,
+                f"order {order}: {invoice} is more than was paid",
+            )
         must(self.spent >= 0, f"{invoice} is more than was spent")
 
     def can_be_made(self, given):
@@ -223,21 +300,41 @@ class Model:
 
     def agree(self, found):
         """Compare a statement with the model."""
-        tags = [(each.why if each.why.startswith("#") else each.by).split()[0] for each in found.amendments]
-        must(tags == [each.tag for each in self.made], f"amendments {tags}, accepted were {[each.tag for each in self.made]}")
+        tags = [
+            (each.why if each.why.startswith("#") else each.by).split()[0]
+            for each in found.amendments
+        ]
+        must(
+            tags == [each.tag for each in self.made],
+            f"amendments {tags}, accepted were {[each.tag for each in self.made]}",
+        )
         for row, each in zip(found.amendments, self.made, strict=True):
             self._agree_amendment(row, each)
         lines = {(line.round, line.client): line for line in found.lines}
         must(len(lines) == len(found.lines), "an order has two lines")
-        must(lines.keys() == self.orders.keys(), f"lines {sorted(lines)}, orders {sorted(self.orders)}")
+        must(
+            lines.keys() == self.orders.keys(),
+            f"lines {sorted(lines)}, orders {sorted(self.orders)}",
+        )
         for own, order in self.orders.items():
             self._agree_line(lines[own], order)
         with localcontext(prec=60):
             paid = sum((line.paid for line in found.lines), self.loose)
-            must(paid == found.spent, f"lines and invoices come to {paid}, the statement says {found.spent}")
-            must(found.spent == self.spent, f"spent {self.spent}, the statement says {found.spent}")
-        must(found.rounds == self.settled, f"{found.rounds} rounds, {self.settled} were settled")
-        if self.approved is not None and not any("horizon" in each.change for each in self.made):
+            must(
+                paid == found.spent,
+                f"lines and invoices come to {paid}, the statement says {found.spent}",
+            )
+            must(
+                found.spent == self.spent,
+                f"spent {self.spent}, the statement says {found.spent}",
+            )
+        must(
+            found.rounds == self.settled,
+            f"{found.rounds} rounds, {self.settled} were settled",
+        )
+        if self.approved is not None and not any(
+            "horizon" in each.change for each in self.made
+        ):
             must(
                 abs(found.approved - self.approved) <= NEGLIGIBLE,
                 f"approved {self.approved}, the statement says {found.approved}",
@@ -245,22 +342,50 @@ class Model:
         self._agree_limits(found)
 
     def _agree_amendment(self, row, each):
-        must(row.round == each.round, f"{row}: round {each.round} was the last one begun")
+        must(
+            row.round == each.round, f"{row}: round {each.round} was the last one begun"
+        )
         must(row.order == each.order, f"{row}: the order was {each.order}")
         for name, value in each.change.items():
             stored = getattr(row.change, name)
             same = KINDS[name](stored) == value
-            plain = type(stored) is type(getattr(Amendment, name)) or type(stored) in (int, float, bool, str)
+            plain = type(stored) is type(getattr(Amendment, name)) or type(stored) in (
+                int,
+                float,
+                bool,
+                str,
+            )
             must(same and plain, f"{row}: {name} was {value}")
 
     def _agree_line(self, line, order):
-        stated = (line.price, line.asked, line.delivered, line.adjusted, line.paid, line.answered is not None)
-        wanted = (order.price, order.asked, order.delivered or 0, order.adjusted, order.paid, order.delivered is not None)
+        stated = (
+            line.price,
+            line.asked,
+            line.delivered,
+            line.adjusted,
+            line.paid,
+            line.answered is not None,
+        )
+        wanted = (
+            order.price,
+            order.asked,
+            order.delivered or 0,
+            order.adjusted,
+            order.paid,
+            order.delivered is not None,
+        )
         must(stated == wanted, f"{line}: must say {wanted}")
-        must(all(type(value) is int for value in (line.asked, line.delivered)), f"{line}: not all counts are whole numbers")
+        must(
+            all(type(value) is int for value in (line.asked, line.delivered)),
+            f"{line}: not all counts are whole numbers",
+        )
         told = line.keys
         if isinstance(told, str):  # text does not say where a key with a space ends
-            told = told.split() if not any(len(key.split()) != 1 for key in order.keys) else order.keys
+            told = (
+                told.split()
+                if not any(len(key.split()) != 1 for key in order.keys)
+                else order.keys
+            )
         must(sorted(told) == sorted(order.keys), f"{line}: the keys were {order.keys}")
 
     def _agree_limits(self, found):
@@ -269,20 +394,35 @@ class Model:
         for (_, client), order in self.orders.items():
             if order.delivered is None:
                 most[client] += order.price * order.asked
-        must(found.reserved <= sum(most.values()) + NEGLIGIBLE, f"reserved {found.reserved}, open orders cost {dict(most)}")
-        must(bool(found.reserved) <= bool(most), f"reserved {found.reserved} for nothing")
+        must(
+            found.reserved <= sum(most.values()) + NEGLIGIBLE,
+            f"reserved {found.reserved}, open orders cost {dict(most)}",
+        )
+        must(
+            bool(found.reserved) <= bool(most), f"reserved {found.reserved} for nothing"
+        )
         over = found.spent + found.reserved - found.approved
         ever_open = self.approved is None
-        in_advance = money(self.in_advance) * max(self.budgets) if ever_open else Decimal(0)
+        in_advance = (
+            money(self.in_advance) * max(self.budgets) if ever_open else Decimal(0)
+        )
         explained = max(self.over, in_advance) + self.lowered + NEGLIGIBLE
-        must(self.moved or over <= explained, f"{over} more is spent and reserved than approved, {explained} are explained")
+        must(
+            self.moved or over <= explained,
+            f"{over} more is spent and reserved than approved, {explained} are explained",
+        )
         self.over, self.lowered = over, Decimal(0)
         if not self.open:
-            self.moved = any(each.round == self.settled and self._moves(each) for each in self.made)
+            self.moved = any(
+                each.round == self.settled and self._moves(each) for each in self.made
+            )
         if self.bought is not None:
             spent, month, base = self.bought
             cost = spent + found.reserved - base
-            must(cost <= month + NEGLIGIBLE, f"{self.latest} may cost {month}, and costs {cost} with open orders")
+            must(
+                cost <= month + NEGLIGIBLE,
+                f"{self.latest} may cost {month}, and costs {cost} with open orders",
+            )
 
     @staticmethod
     def _moves(made):

@@ -21,7 +21,11 @@ PATIENCE = 30.0
 """seconds after which a second process that does not answer is an error"""
 A_MOMENT = 0.015
 """seconds for which the first process waits while it holds the lock: enough for the second one to run into it"""
-OUTSIDE, INSIDE, AFTER = "outside a transaction", "inside a transaction", "after the call"
+OUTSIDE, INSIDE, AFTER = (
+    "outside a transaction",
+    "inside a transaction",
+    "after the call",
+)
 
 
 def connection_of(books):
@@ -36,7 +40,9 @@ class Second:
         own, other = socket.socketpair()
         with other:
             command = [sys.executable, str(SECOND), str(other.fileno())]
-            self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL
+            )
         self.line = Connection(own.detach())
 
     def send(self, name, *arguments):
@@ -48,7 +54,9 @@ class Second:
 
     def receive(self):
         if not self.answers():
-            raise TimeoutError(f"the second process did not answer within {PATIENCE:g} s")
+            raise TimeoutError(
+                f"the second process did not answer within {PATIENCE:g} s"
+            )
         return self.line.recv()
 
     def ask(self, name, *arguments):
@@ -121,14 +129,18 @@ class Watch:
     def let_in(self, request, where):
         self.second.send(request.name, *request.arguments)
         self.waiting.append((request, where))
-        if where != INSIDE or (len(self.waiting) == 1 and self.second.answers(A_MOMENT)):
+        if where != INSIDE or (
+            len(self.waiting) == 1 and self.second.answers(A_MOMENT)
+        ):
             self.hear()
 
     def hear(self):
         """Wait for all answers that are due."""
         while self.waiting:
             request, where = self.waiting.pop(0)
-            self.done.append(Visited(request, *self.second.receive(), where, self.commits))
+            self.done.append(
+                Visited(request, *self.second.receive(), where, self.commits)
+            )
 
     def after(self):
         """Hear what waits after the call returned, and let in who is left. Return the visits before and after the call's own
@@ -178,8 +190,18 @@ def dump(path):
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("BEGIN")
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-        return {name: sorted(connection.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for name in names}
+        names = [
+            name
+            for (name,) in connection.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+            )
+        ]
+        return {
+            name: sorted(
+                connection.execute(f"SELECT * FROM {name}").fetchall(), key=repr
+            )
+            for name in names
+        }
     finally:
         connection.close()
 

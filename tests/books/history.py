@@ -26,7 +26,13 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from headgate import Books, Delivery, System
 from headgate.books import accounts, ledger_store
@@ -38,7 +44,17 @@ from headgate.control.prices import Uniform
 from headgate.errors import HeadgateError
 
 from .expected import Model
-from .failpoints import Request, Second, Visit, Watch, connection_of, copied, dump, watched, watched_opening
+from .failpoints import (
+    Request,
+    Second,
+    Visit,
+    Watch,
+    connection_of,
+    copied,
+    dump,
+    watched,
+    watched_opening,
+)
 from .values import DATES, DAYS, KEYS, ODD, WrongError
 
 STEPS, MACHINES = 50, 2
@@ -71,9 +87,22 @@ def by_command(folder, changes, by, why, order=None):
     amend(folder, Amendment(**changes), by, why, order)
 
 
-FIELDS = ("money", "budget", "horizon", "join", "weight", "leave", "suspend", "month", "adjust")
+FIELDS = (
+    "money",
+    "budget",
+    "horizon",
+    "join",
+    "weight",
+    "leave",
+    "suspend",
+    "month",
+    "adjust",
+)
 OPERATIONS = {
-    "begin": Operation(Books.begin, ("price", "present", "one present", "most", "in_all", "lot", "when")),
+    "begin": Operation(
+        Books.begin,
+        ("price", "present", "one present", "most", "in_all", "lot", "when"),
+    ),
     "settle": Operation(
         Books.settle,
         (
@@ -90,9 +119,22 @@ OPERATIONS = {
             "why",
         ),
     ),
-    "check": Operation(Books.check, ("client", "count", "keys", "one key", "round earlier", "count earlier", "erased")),
+    "check": Operation(
+        Books.check,
+        (
+            "client",
+            "count",
+            "keys",
+            "one key",
+            "round earlier",
+            "count earlier",
+            "erased",
+        ),
+    ),
     "amend": Operation(Books.amend, (*FIELDS, "by", "why")),  # and key, soon
-    "adjust": Operation(Books.adjust, ("round", "client", "amount", "by", "why")),  # and key, soon
+    "adjust": Operation(
+        Books.adjust, ("round", "client", "amount", "by", "why")
+    ),  # and key, soon
     "command": Operation(by_command, (*FIELDS, "by", "why")),  # and key, soon
     "rest": Operation(Books.rest, ("rounds",)),
     "statement": Operation(Books.statement),
@@ -128,7 +170,9 @@ def one_line(message):
 
 # what is drawn
 
-PLACES = st.sampled_from([0, 0, *range(20)])  # all calls have a first statement, and it is outside a transaction
+PLACES = st.sampled_from(
+    [0, 0, *range(20)]
+)  # all calls have a first statement, and it is outside a transaction
 CLIENT = st.integers(0, 2)
 CHANGE = st.sampled_from(CHANGES)
 INVOICE = st.tuples(st.integers(0, 7), st.sampled_from(SHARES))
@@ -139,29 +183,48 @@ def some(slots):
     values = st.sampled_from(sorted(ODD))
     keys, dates = st.sampled_from(sorted(KEYS)), st.sampled_from(sorted(DATES))
     special = {"one key": keys, "when": dates}
-    one = st.sampled_from(slots).flatmap(lambda slot: st.tuples(st.just(slot), special.get(slot, values)))
+    one = st.sampled_from(slots).flatmap(
+        lambda slot: st.tuples(st.just(slot), special.get(slot, values))
+    )
     return st.integers(0, 2).flatmap(lambda chance: st.none() if chance else one)
 
 
 REQUEST = st.one_of(
     st.tuples(st.just("amend"), CHANGE, some(OPERATIONS["command"].slots)),
     st.tuples(st.just("amend"), CHANGE, st.none()),
-    st.tuples(st.just("adjust"), INVOICE, some(("round", "client", "amount", "by", "why"))),
+    st.tuples(
+        st.just("adjust"), INVOICE, some(("round", "client", "amount", "by", "why"))
+    ),
     st.tuples(st.just("show")),
     st.tuples(st.just("export"), st.sampled_from(["csv", "csv", "json"])),
     st.tuples(st.just("play")),
 )
 VISITS = st.integers(0, 1).flatmap(
-    lambda chance: st.just([]) if chance else st.lists(st.tuples(PLACES, REQUEST), min_size=1, max_size=2)
+    lambda chance: (
+        st.just([])
+        if chance
+        else st.lists(st.tuples(PLACES, REQUEST), min_size=1, max_size=2)
+    )
 )
-DELIVERED = st.lists(st.sampled_from(["all", "all", "all", "short", "nothing", "silent", "late", "again", "more"]), min_size=4)
+DELIVERED = st.lists(
+    st.sampled_from(
+        ["all", "all", "all", "short", "nothing", "silent", "late", "again", "more"]
+    ),
+    min_size=4,
+)
 
 
 def odd(slot, name, fits):
     """Return the odd value of a name; `fits` is the whole number that would fit."""
     COUNTS["slot", slot] += 1
     COUNTS["odd", name] += 1
-    return KEYS[name] if name in KEYS else DATES[name] if name in DATES else ODD[name](fits)
+    return (
+        KEYS[name]
+        if name in KEYS
+        else DATES[name]
+        if name in DATES
+        else ODD[name](fits)
+    )
 
 
 class TheSecond:
@@ -199,13 +262,22 @@ class History(RuleBasedStateMachine):
         self.patches.enter_context(patch("headgate.books.durable.SYNCHRONOUS", "OFF"))
         for module in (ledger_store, accounts):  # wherever the clock is read
             if hasattr(module, "now"):
-                self.patches.enter_context(patch.object(module, "now", lambda: self.clock.isoformat(timespec="seconds")))
+                self.patches.enter_context(
+                    patch.object(
+                        module, "now", lambda: self.clock.isoformat(timespec="seconds")
+                    )
+                )
         self.folder, self.copies, self.tags = Path(mkdtemp(prefix="history-")), 0, 0
         self.clock = datetime(2026, 10, 30, 12, tzinfo=UTC)
         self.policy, self.horizon = POLICIES[policy], horizon
         self.system = System(list(BUFFERS), budget=BUDGET, horizon=horizon)
-        self.model = Model(BUFFERS, BUDGET, horizon, getattr(self.policy(), "overdraft", 0.0))
-        self.purchases, self.ready = [], False  # what `begin` returned, and whether it did since the accounts were opened
+        self.model = Model(
+            BUFFERS, BUDGET, horizon, getattr(self.policy(), "overdraft", 0.0)
+        )
+        self.purchases, self.ready = (
+            [],
+            False,
+        )  # what `begin` returned, and whether it did since the accounts were opened
         self.books = self.open(self.folder / "accounts")
         if month:
             self.do_amend("amend", {"month": month}, None, [])
@@ -234,19 +306,38 @@ class History(RuleBasedStateMachine):
     )
     def begin(self, price, present, most, in_all, lot, when, spoil, visits):
         self.do_begin(
-            {"price": price, "present": present, "most": most, "in_all": in_all, "lot": lot, "when": when}, spoil, visits
+            {
+                "price": price,
+                "present": present,
+                "most": most,
+                "in_all": in_all,
+                "lot": lot,
+                "when": when,
+            },
+            spoil,
+            visits,
         )
 
-    @rule(price=st.sampled_from(PRICES), when=st.sampled_from(DAYS), visits=VISITS, more=VISITS, style=DELIVERED)
+    @rule(
+        price=st.sampled_from(PRICES),
+        when=st.sampled_from(DAYS),
+        visits=VISITS,
+        more=VISITS,
+        style=DELIVERED,
+    )
     def play(self, price, when, visits, more, style):
         """A round of plain values."""
-        self.do_begin({"price": price, "present": None, "most": None, "when": when}, None, visits)
+        self.do_begin(
+            {"price": price, "present": None, "most": None, "when": when}, None, visits
+        )
         self.do_settle(style, {}, None, more)
 
     @precondition(lambda self: self.model.open)
     @rule(
         style=st.none() | DELIVERED,
-        refused=st.dictionaries(CLIENT, st.sampled_from(["wrong", "of two\nlines", "=1+1"]), max_size=1),
+        refused=st.dictionaries(
+            CLIENT, st.sampled_from(["wrong", "of two\nlines", "=1+1"]), max_size=1
+        ),
         spoil=some(OPERATIONS["settle"].slots),
         visits=VISITS,
     )
@@ -254,14 +345,22 @@ class History(RuleBasedStateMachine):
         self.do_settle(style, refused, spoil, visits)
 
     @precondition(lambda self: self.ready)
-    @rule(place=st.integers(0, 3), style=DELIVERED, spoil=some(OPERATIONS["check"].slots))
+    @rule(
+        place=st.integers(0, 3), style=DELIVERED, spoil=some(OPERATIONS["check"].slots)
+    )
     def check(self, place, style, spoil):
         """A report is checked, and nothing is written."""
         reports = self.reports(style)
         client = sorted(reports)[place % len(reports)] if reports else place
         delivery = reports.get(client, self.delivery(0))
-        ((client, delivery),) = self.spoiled({client: delivery}, {}, spoil, "check")[0].items()
-        done = self.do("check", (client, Delivery(*delivery) if isinstance(delivery, tuple) else delivery), {})
+        ((client, delivery),) = self.spoiled({client: delivery}, {}, spoil, "check")[
+            0
+        ].items()
+        done = self.do(
+            "check",
+            (client, Delivery(*delivery) if isinstance(delivery, tuple) else delivery),
+            {},
+        )
         if done.accepted and (type(done.result) is not int or done.result < 0):
             raise WrongError(f"check says {done.result!r}")
 
@@ -277,23 +376,51 @@ class History(RuleBasedStateMachine):
     def adjust(self, invoice, spoil, visits):
         tag, (t, client, amount, by, why) = self.invoice(invoice, spoil)
         given = {"round": t, "client": client, "amount": amount, "by": by, "why": why}
-        self.do("adjust", (), given, visits, lambda result: self.model.amend(tag, {"adjust": amount}, (t, client)))
+        self.do(
+            "adjust",
+            (),
+            given,
+            visits,
+            lambda result: self.model.amend(tag, {"adjust": amount}, (t, client)),
+        )
 
-    @precondition(lambda self: any(order.paid > 0 for order in self.model.orders.values()) and self.going_on())
+    @precondition(
+        lambda self: (
+            any(order.paid > 0 for order in self.model.orders.values())
+            and self.going_on()
+        )
+    )
     @rule(place=st.integers(0, 7), parts=st.sampled_from([(3, 3), (1, 9), (7, 2)]))
     def refund(self, place, parts):
         """What was paid on an order is given back in three parts, to the last cent."""
-        paid = {own: order.paid for own, order in self.model.orders.items() if order.paid > 0}
+        paid = {
+            own: order.paid
+            for own, order in self.model.orders.items()
+            if order.paid > 0
+        }
         (t, client), rest = sorted(paid.items())[place % len(paid)]
         if rest > self.model.spent:
             return
-        cuts = [(rest * tenths / 10).quantize(Decimal("0.01"), ROUND_DOWN) for tenths in parts]
+        cuts = [
+            (rest * tenths / 10).quantize(Decimal("0.01"), ROUND_DOWN)
+            for tenths in parts
+        ]
         for amount in [part for part in (*cuts, rest - sum(cuts)) if part > 0]:
-            tag, given = self.tag(), {"round": t, "client": client, "amount": -float(amount), "by": "finance"}
+            tag, given = (
+                self.tag(),
+                {
+                    "round": t,
+                    "client": client,
+                    "amount": -float(amount),
+                    "by": "finance",
+                },
+            )
             note = self.noting(tag, {"adjust": given["amount"]}, (t, client))
             done = self.do("adjust", (), {**given, "why": tag}, (), note)
             if not done.accepted:
-                raise WrongError(f"a refund of {amount} of {paid[t, client]} paid was refused: {done.message}")
+                raise WrongError(
+                    f"a refund of {amount} of {paid[t, client]} paid was refused: {done.message}"
+                )
 
     @rule(days=st.sampled_from([-40, -31, -1, 1, 2, 31, 400]))
     def step(self, days):
@@ -316,13 +443,23 @@ class History(RuleBasedStateMachine):
         """Other accounts of that name are refused; then the right ones open, and the second process is let in meanwhile."""
         self.books.close()
         if other:
-            system = System([9, 9, 9], budget=BUDGET) if other == "buffers" else System(list(BUFFERS), budget=5.0)
+            system = (
+                System([9, 9, 9], budget=BUDGET)
+                if other == "buffers"
+                else System(list(BUFFERS), budget=5.0)
+            )
             done = attempt(Books, self.folder / "accounts", system, self.policy())
-            COUNTS["first", f"open with another {other}", "accepted" if done.accepted else "refused"] += 1
+            COUNTS[
+                "first",
+                f"open with another {other}",
+                "accepted" if done.accepted else "refused",
+            ] += 1
             if done.accepted:
                 done.result.close()
                 raise WrongError(f"the accounts opened with another {other}")
-        visits = [each for each in visits if each[1][0] != "play"]  # nobody holds the accounts while they are opened
+        visits = [
+            each for each in visits if each[1][0] != "play"
+        ]  # nobody holds the accounts while they are opened
         watch = Watch(TheSecond.get(), self.resolved(visits))
         with watched_opening(watch.before):
             done = attempt(self.open, self.folder / "accounts")
@@ -348,7 +485,11 @@ class History(RuleBasedStateMachine):
         before = dump(path)
         watch = Watch(TheSecond.get(), self.resolved(visits))
         own = self.folder / "accounts" if name == "command" else self.books
-        watching = watched_opening(watch.before) if name == "command" else watched(connection_of(self.books), watch.before)
+        watching = (
+            watched_opening(watch.before)
+            if name == "command"
+            else watched(connection_of(self.books), watch.before)
+        )
         with watching:
             done = attempt(OPERATIONS[name].call, own, *positional, **given)
         COUNTS["first", name, "accepted" if done.accepted else "refused"] += 1
@@ -365,15 +506,22 @@ class History(RuleBasedStateMachine):
     def do_begin(self, given, spoil, visits):
         given = self.odd_begin(dict(given), *spoil) if spoil else given
         repeated = self.model.open
-        joined = any(request[0] == "amend" and {"join", "leave"} & request[1].keys() for _, request in visits)
+        joined = any(
+            request[0] == "amend" and {"join", "leave"} & request[1].keys()
+            for _, request in visits
+        )
 
         def note(purchases):
             self.model.begin(purchases, given, self.clock, exactly=not joined)
             self.purchases, self.ready = purchases, True
 
         done = self.do("begin", (), given, visits, note)
-        plain = not spoil and all(client < self.model.clients for client in given["present"] or ())
-        plain = plain and not any(isinstance(given[name], list) for name in ("price", "most"))
+        plain = not spoil and all(
+            client < self.model.clients for client in given["present"] or ()
+        )
+        plain = plain and not any(
+            isinstance(given[name], list) for name in ("price", "most")
+        )
         if not done.accepted and plain and not repeated and not joined:
             raise WrongError(f"begin of {given} was refused: {done.message}")
 
@@ -396,15 +544,30 @@ class History(RuleBasedStateMachine):
         if not self.model.open:
             return
         reports = None if style is None else self.reports(style)
-        sound = not spoil and not any(kind in ("again", "more") for kind in style or ()) and not refused
+        sound = (
+            not spoil
+            and not any(kind in ("again", "more") for kind in style or ())
+            and not refused
+        )
         if spoil:
-            reports, refused = self.spoiled({} if reports is None else reports, refused, spoil)
+            reports, refused = self.spoiled(
+                {} if reports is None else reports, refused, spoil
+            )
         given = reports
         if isinstance(reports, dict):
-            given = {client: Delivery(*each) if isinstance(each, tuple) else each for client, each in reports.items()}
+            given = {
+                client: Delivery(*each) if isinstance(each, tuple) else each
+                for client, each in reports.items()
+            }
         plain = {client: each if isinstance(each, tuple) else (each, (), {}, 0) for client, each in (reports or {}).items()} \
             if isinstance(reports, dict) else None  # fmt: skip
-        done = self.do("settle", (given, refused), {}, visits, lambda _: self.model.settle(plain, refused))
+        done = self.do(
+            "settle",
+            (given, refused),
+            {},
+            visits,
+            lambda _: self.model.settle(plain, refused),
+        )
         if done.accepted:
             self.purchases, self.ready = [], False
         elif sound and self.ready:
@@ -420,16 +583,30 @@ class History(RuleBasedStateMachine):
             kind, client = style[place % len(style)], purchase.client
             if kind == "silent" or client in self.model.gone:
                 continue
-            earlier = {t: 0 for t in self.model.open_orders(client) if t < purchase.round}
-            admitted = max(purchase.samples - (kind == "short"), 0) * (kind != "nothing")
+            earlier = {
+                t: 0 for t in self.model.open_orders(client) if t < purchase.round
+            }
+            admitted = max(purchase.samples - (kind == "short"), 0) * (
+                kind != "nothing"
+            )
             if kind == "late" and earlier:
                 first = min(earlier)
                 earlier[first] = min(self.model.orders[first, client].asked, 2)
                 admitted = max(admitted - earlier[first], 0)
-            closed = [t for (t, m), order in sorted(self.model.orders.items()) if m == client and order.delivered is not None]
+            closed = [
+                t
+                for (t, m), order in sorted(self.model.orders.items())
+                if m == client and order.delivered is not None
+            ]
             if kind in ("again", "more") and closed:
-                earlier[closed[-1]] = self.model.orders[closed[-1], client].delivered + (kind == "more")
-            keys = [f"{client}-{purchase.round}-{n}" for n in range(admitted)] if place % 2 else ()
+                earlier[closed[-1]] = self.model.orders[
+                    closed[-1], client
+                ].delivered + (kind == "more")
+            keys = (
+                [f"{client}-{purchase.round}-{n}" for n in range(admitted)]
+                if place % 2
+                else ()
+            )
             reports[client] = self.delivery(admitted, keys, earlier)
         return reports
 
@@ -443,7 +620,9 @@ class History(RuleBasedStateMachine):
             value = odd(what, name, 1)
             return ({} if value is None else value), refused
         if slot in ("refused", "why"):
-            return reports, {odd(what, name, 1): "wrong"} if slot == "refused" and name not in UNHASHABLE else {
+            return reports, {
+                odd(what, name, 1): "wrong"
+            } if slot == "refused" and name not in UNHASHABLE else {
                 1: odd(what, name, 1)
             }
         if not reports:
@@ -467,7 +646,9 @@ class History(RuleBasedStateMachine):
         elif slot == "round earlier" and name not in UNHASHABLE:
             earlier = {**earlier, odd(what, name, 1): 0}
         elif slot == "count earlier":
-            earlier = {t: odd(what, name, count) for t, count in earlier.items()} or {1: odd(what, name, 0)}
+            earlier = {t: odd(what, name, count) for t, count in earlier.items()} or {
+                1: odd(what, name, 0)
+            }
         elif slot == "erased":
             erased = odd(what, name, 1)
         return {**reports, client: (count, keys, earlier, erased)}, refused
@@ -511,12 +692,21 @@ class History(RuleBasedStateMachine):
         orders = sorted(self.model.orders)
         t, client = orders[place % len(orders)] if orders else (1, 0)
         paid = self.model.orders[t, client].paid if orders else Decimal(1)
-        given = {"round": t, "client": client, "amount": float(paid * Decimal(str(share)) or Decimal("0.25")), "by": "anna"}
+        given = {
+            "round": t,
+            "client": client,
+            "amount": float(paid * Decimal(str(share)) or Decimal("0.25")),
+            "by": "anna",
+        }
         given["why"] = tag = self.tag()
         if spoil:
             slot, name = spoil
             given["by"] = tag if slot == "why" else given["by"]
-            given[slot] = odd(f"adjust: {slot}", name, given[slot] if slot in ("round", "client") else 2)
+            given[slot] = odd(
+                f"adjust: {slot}",
+                name,
+                given[slot] if slot in ("round", "client") else 2,
+            )
         return tag, tuple(given.values())
 
     def resolved(self, visits):
@@ -531,7 +721,9 @@ class History(RuleBasedStateMachine):
             return Request("amend", (folder, changes, by, why, None), tag)
         if name == "adjust":
             tag, (t, client, amount, by, why) = self.invoice(*drawn)
-            return Request("amend", (folder, {"adjust": amount}, by, why, (t, client)), tag)
+            return Request(
+                "amend", (folder, {"adjust": amount}, by, why, (t, client)), tag
+            )
         return Request(name, (folder, *drawn))
 
     def hear(self, visited):
@@ -571,7 +763,9 @@ class History(RuleBasedStateMachine):
         try:
             again = self.open(copy)
         except Exception as error:
-            raise WrongError(f"the accounts do not open again: {type(error).__name__}: {error}") from error
+            raise WrongError(
+                f"the accounts do not open again: {type(error).__name__}: {error}"
+            ) from error
         with again:
             found = self.audited(again, "opened again")
         shutil.rmtree(copy)
@@ -581,15 +775,22 @@ class History(RuleBasedStateMachine):
         self.model.agree(own)
         ledger = self.books.ledger
         held = ledger.occupancy[0].tolist()
-        if any(count > places for count, places in zip(held, self.model.buffers, strict=False)):
-            raise WrongError(f"clients hold {held}, there are {self.model.buffers} places")
+        if any(
+            count > places
+            for count, places in zip(held, self.model.buffers, strict=False)
+        ):
+            raise WrongError(
+                f"clients hold {held}, there are {self.model.buffers} places"
+            )
 
     @staticmethod
     def audited(books, which):
         try:
             found = books.audit()
         except Exception as error:
-            raise WrongError(f"audit of accounts {which}: {type(error).__name__}: {error}") from error
+            raise WrongError(
+                f"audit of accounts {which}: {type(error).__name__}: {error}"
+            ) from error
         return found._replace(system=plain_system(found.system))
 
 
@@ -603,7 +804,13 @@ def place_bare(name):
 
 def plain_system(system):
     """Return a system as a tuple that can be compared."""
-    return (system.buffer.tolist(), system.weight.tolist(), system.budget, system.horizon, system.amended)
+    return (
+        system.buffer.tolist(),
+        system.weight.tolist(),
+        system.budget,
+        system.horizon,
+        system.amended,
+    )
 
 
 def unchanged(before, after, amendments):
@@ -611,10 +818,17 @@ def unchanged(before, after, amendments):
     for name in before.keys() | after.keys():
         old, new = before.get(name), after.get(name)
         if name == "amendments" and old is not None and new is not None:
-            if len(new) != len(old) + amendments or [row for row in new if row in old] != old:
-                raise WrongError(f"amendments were {old}, {amendments} more were accepted, and now they are {new}")
+            if (
+                len(new) != len(old) + amendments
+                or [row for row in new if row in old] != old
+            ):
+                raise WrongError(
+                    f"amendments were {old}, {amendments} more were accepted, and now they are {new}"
+                )
         elif old != new:
-            raise WrongError(f"nothing was to be written, but {name} was {old} and is {new}")
+            raise WrongError(
+                f"nothing was to be written, but {name} was {old} and is {new}"
+            )
 
 
 def exported(spent, rows, loose):
@@ -623,7 +837,9 @@ def exported(spent, rows, loose):
         return
     paid = sum((Decimal(row["paid"]) for row in rows), Decimal(0))
     if paid + loose != spent:
-        raise WrongError(f"the exported lines come to {paid}, invoices to {loose}, the statement says {spent}")
+        raise WrongError(
+            f"the exported lines come to {paid}, invoices to {loose}, the statement says {spent}"
+        )
     for row in rows:
         if row["keys"].startswith(("=", "+", "-", "@")):
             raise WrongError(f"an exported cell is a formula: {row['keys']!r}")
@@ -647,7 +863,11 @@ CASES = [
     for value in sorted(KEYS if slot == "one key" else DATES if slot == "when" else ODD)
 ]
 """each odd value in each argument of each call"""
-SOME = [case for place, case in enumerate(CASES) if place % 9 == 0 or case[:2] in (("settle", "one key"), ("begin", "when"))]
+SOME = [
+    case
+    for place, case in enumerate(CASES)
+    if place % 9 == 0 or case[:2] in (("settle", "one key"), ("begin", "when"))
+]
 """a ninth of them, with all odd keys and dates"""
 
 
@@ -705,9 +925,14 @@ def main(steps=10_000, seed=0, say=print, shrink=False):
             told = done // 1000
             say(f"{done} steps, {time.monotonic() - began:.0f} s", flush=True)
         try:
-            run_state_machine_as_test(seeded(seed + machines)(History), settings=several(MACHINES, phases=phases))
+            run_state_machine_as_test(
+                seeded(seed + machines)(History),
+                settings=several(MACHINES, phases=phases),
+            )
         except Exception:
-            say(f"seed {seed + machines} fails after {COUNTS[TAKEN]} steps and {time.monotonic() - began:.1f} s")
+            say(
+                f"seed {seed + machines} fails after {COUNTS[TAKEN]} steps and {time.monotonic() - began:.1f} s"
+            )
             raise
         machines += 1
     return dict(COUNTS)

@@ -10,15 +10,29 @@ SYSTEM = System([8, 9, 10], budget=20.0, horizon=100)
 
 
 def books(folder, policy=None, offences=None, **given):
-    system = System([8, 9, 10], **{"budget": 20.0, "horizon": 100, **given}) if given else SYSTEM
+    system = (
+        System([8, 9, 10], **{"budget": 20.0, "horizon": 100, **given})
+        if given
+        else SYSTEM
+    )
     return Books(folder, system, policy or Headgate(), offences=offences)
 
 
 def rows(folder):
     """All rows of all tables of the ledger in a folder."""
-    with closing(sqlite3.connect(f"file:{folder / 'ledger.sqlite'}?mode=ro", uri=True)) as db:
-        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-        return {name: db.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall() for name in tables}
+    with closing(
+        sqlite3.connect(f"file:{folder / 'ledger.sqlite'}?mode=ro", uri=True)
+    ) as db:
+        tables = [
+            name
+            for (name,) in db.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+            )
+        ]
+        return {
+            name: db.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall()
+            for name in tables
+        }
 
 
 def change(folder, *statements):

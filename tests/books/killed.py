@@ -50,8 +50,14 @@ def settles(books):
     if books._now is None:  # after a kill the round is begun again
         begins(books)
     first = books.begin(2.0)[0]
-    reports = {0: Delivery(min(first.samples, 2), [f"0-2-{n}" for n in range(min(first.samples, 2))])}
-    books.settle(reports | {1: Delivery(0, earlier={1: 2})}, {2: "more than it was to hold"})
+    reports = {
+        0: Delivery(
+            min(first.samples, 2), [f"0-2-{n}" for n in range(min(first.samples, 2))]
+        )
+    }
+    books.settle(
+        reports | {1: Delivery(0, earlier={1: 2})}, {2: "more than it was to hold"}
+    )
 
 
 def amends(books):
@@ -137,7 +143,9 @@ def killed(call, folder, at):
             dies()
         count += 1
 
-    ended = apart(lambda: made(call, folder, before, lambda: dies() if count == at else None))
+    ended = apart(
+        lambda: made(call, folder, before, lambda: dies() if count == at else None)
+    )
     assert ended in (0, -signal.SIGKILL), f"{folder}: ended with {ended}"
     return ended != 0
 

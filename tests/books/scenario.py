@@ -37,7 +37,9 @@ def price_of(t):
 
 def there(t, clients):
     """Client 3 is away half of the time."""
-    return [client for client in range(clients) if client != 3 or draw(t).random(2)[1] < 0.5]
+    return [
+        client for client in range(clients) if client != 3 or draw(t).random(2)[1] < 0.5
+    ]
 
 
 def answers(t, client):
@@ -50,7 +52,11 @@ class Client:
 
     def __init__(self, folder, client):
         self.path = folder / f"client-{client}.json"
-        self.state = json.loads(self.path.read_text()) if self.path.exists() else {"admitted": {}, "reported": 0, "erased": []}
+        self.state = (
+            json.loads(self.path.read_text())
+            if self.path.exists()
+            else {"admitted": {}, "reported": 0, "erased": []}
+        )
 
     def save(self):
         new = self.path.with_suffix(".new")
@@ -72,23 +78,37 @@ class Client:
             self.save()
 
     def delivery(self, order):
-        told = {int(t): n for t, n in self.state["admitted"].items() if int(t) >= self.state["reported"]}
+        told = {
+            int(t): n
+            for t, n in self.state["admitted"].items()
+            if int(t) >= self.state["reported"]
+        }
         keys = [f"{order.client}-{order.round}-{n}" for n in range(told[order.round])]
-        erased = sum(order.first <= position < self.position for position in self.state["erased"])
+        erased = sum(
+            order.first <= position < self.position for position in self.state["erased"]
+        )
         return Delivery(told.pop(order.round), keys, told, erased)
 
 
 def play(folder):
     with Books(folder, SYSTEM, Headgate()) as books:
         while books.ledger.t < ROUNDS:
-            t, done = books.ledger.t, {each.why for each in books.statement().amendments}
+            t, done = (
+                books.ledger.t,
+                {each.why for each in books.statement().amendments},
+            )
             if t in CHANGES and f"after {t}" not in done:
                 books.amend("the tests", f"after {t}", **CHANGES[t])
             if t == REFUND and "refund" not in done:
-                line = next(line for line in books.statement().lines if line.charged > 3)
+                line = next(
+                    line for line in books.statement().lines if line.charged > 3
+                )
                 books.adjust(line.round, line.client, -2.75, "the tests", "refund")
             orders = books.begin(
-                price_of(t + 1), there(t + 1, books.system.clients), in_all=45, when=f"2026-{1 + t // 10:02}-01"
+                price_of(t + 1),
+                there(t + 1, books.system.clients),
+                in_all=45,
+                when=f"2026-{1 + t // 10:02}-01",
             )
             reports = {}
             for order in orders:

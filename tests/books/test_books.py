@@ -25,13 +25,21 @@ SCENARIO = Path(scenario.__file__)
 
 
 def books(folder, **given):
-    return Books(folder, System([8, 9, 10], **{"budget": 20.0, "horizon": 100, **given}), Headgate())
+    return Books(
+        folder,
+        System([8, 9, 10], **{"budget": 20.0, "horizon": 100, **given}),
+        Headgate(),
+    )
 
 
-def test_everything_changes_and_ten_kills_later_ledger_clients_and_export_agree(tmp_path):
+def test_everything_changes_and_ten_kills_later_ledger_clients_and_export_agree(
+    tmp_path,
+):
     moments = random.Random(10)
     for kill in range(11):
-        with subprocess.Popen([sys.executable, SCENARIO, tmp_path], stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            [sys.executable, SCENARIO, tmp_path], stdout=subprocess.PIPE, text=True
+        ) as process:
             if kill < 10:
                 seen = [process.stdout.readline() for _ in range(moments.randint(1, 3))]
                 time.sleep(moments.random() * 0.03)
@@ -47,14 +55,26 @@ def test_everything_changes_and_ten_kills_later_ledger_clients_and_export_agree(
         assert system.amended.left == (1,)
         assert found.approved == Decimal("1699.75")
         assert float(found.spent) <= 1699.75
-        assert [each.why for each in found.amendments] == ["after 10", "after 15", "after 20", "refund", "after 30"]
+        assert [each.why for each in found.amendments] == [
+            "after 10",
+            "after 15",
+            "after 20",
+            "refund",
+            "after 30",
+        ]
         for client in range(6):
             own = scenario.Client(tmp_path, client)
-            assert ledger.admitted[0, client] == own.position  # client 1 answers in its last round, too
+            assert (
+                ledger.admitted[0, client] == own.position
+            )  # client 1 answers in its last round, too
         lines = {(line.round, line.client): line for line in found.lines}
         for client in set(range(6)) - {1}:
-            for t, admitted in scenario.Client(tmp_path, client).state["admitted"].items():
-                assert (lines[int(t), client].delivered if (int(t), client) in lines else 0) == admitted
+            for t, admitted in (
+                scenario.Client(tmp_path, client).state["admitted"].items()
+            ):
+                assert (
+                    lines[int(t), client].delivered if (int(t), client) in lines else 0
+                ) == admitted
         assert sum(line.adjusted for line in found.lines) == Decimal("-2.75")
         assert ledger.occupancy[0, 1] == 0
     for kind in ("csv", "json", "parquet"):
@@ -62,8 +82,12 @@ def test_everything_changes_and_ten_kills_later_ledger_clients_and_export_agree(
     with (tmp_path / "orders.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert sum(Decimal(row["paid"]) for row in rows) == found.spent
-    assert json.loads((tmp_path / "orders.json").read_text())["spent"] == str(found.spent)
-    assert pl.read_parquet(tmp_path / "orders.parquet")["paid"].sum() == pytest.approx(float(found.spent), abs=1e-6)
+    assert json.loads((tmp_path / "orders.json").read_text())["spent"] == str(
+        found.spent
+    )
+    assert pl.read_parquet(tmp_path / "orders.parquet")["paid"].sum() == pytest.approx(
+        float(found.spent), abs=1e-6
+    )
 
 
 def test_a_round_that_was_begun_begins_again_with_the_same_orders(tmp_path):
@@ -75,7 +99,9 @@ def test_a_round_that_was_begun_begins_again_with_the_same_orders(tmp_path):
         assert again.statement().spent == Decimal("54.0")
 
 
-def test_an_order_without_an_answer_is_reserved_and_charged_at_its_own_price_later(tmp_path):
+def test_an_order_without_an_answer_is_reserved_and_charged_at_its_own_price_later(
+    tmp_path,
+):
     with books(tmp_path) as own:
         own.begin(3.0)
         own.settle({0: 8, 1: 9})
@@ -90,12 +116,20 @@ def test_an_order_without_an_answer_is_reserved_and_charged_at_its_own_price_lat
 @pytest.mark.parametrize(
     ("report", "said"),
     [
-        ({0: 9}, "client 0: admitted 9 samples in round 1, 8 of 8 ordered ones were left; nothing was settled"),
+        (
+            {0: 9},
+            "client 0: admitted 9 samples in round 1, 8 of 8 ordered ones were left; nothing was settled",
+        ),
         ({0: Delivery(2, ["a"])}, r"settle: reports\[0\].keys: 1 keys for 2 samples"),
-        ({0: Delivery(8, erased=9)}, "client 0: erased 9 samples, more than it was to hold"),
+        (
+            {0: Delivery(8, erased=9)},
+            "client 0: erased 9 samples, more than it was to hold",
+        ),
     ],
 )
-def test_a_report_that_cannot_be_is_refused_and_the_round_stays_open(tmp_path, report, said):
+def test_a_report_that_cannot_be_is_refused_and_the_round_stays_open(
+    tmp_path, report, said
+):
     with books(tmp_path) as own:
         own.begin(3.0)
         with pytest.raises(LedgerError, match=said):
@@ -107,7 +141,10 @@ def test_a_refused_report_is_an_event_and_its_purchase_stays_open(tmp_path):
     with books(tmp_path) as own:
         first = own.begin(3.0)
         assert own.check(1, Delivery(9)) == 9
-        with pytest.raises(LedgerError, match=r"client 1: admitted 10 samples in round 1, 9 of 9 ordered ones were left$"):
+        with pytest.raises(
+            LedgerError,
+            match=r"client 1: admitted 10 samples in round 1, 9 of 9 ordered ones were left$",
+        ):
             own.check(1, Delivery(10))
         for _ in range(3):
             own.settle({0: 8}, {1: "ten of nine"})
@@ -117,9 +154,9 @@ def test_a_refused_report_is_an_event_and_its_purchase_stays_open(tmp_path):
         own.settle({0: 0, 1: Delivery(0, earlier={1: 7})})
         assert own.audit().lines[1].delivered == 7
     with opened(tmp_path) as store:
-        assert [(each.kind, each.reason) for each in store.events() if each.client == 1][:3] == [
-            ("rejected", "ten of nine")
-        ] * 3
+        assert [
+            (each.kind, each.reason) for each in store.events() if each.client == 1
+        ][:3] == [("rejected", "ten of nine")] * 3
 
 
 def test_a_short_delivery_leaves_what_the_accounts_say(tmp_path):
@@ -128,10 +165,17 @@ def test_a_short_delivery_leaves_what_the_accounts_say(tmp_path):
         for price, short in ((3.0, 0), (0.1, 3), (0.2, 2), (9.0, 0), (0.1, 4)):
             purchases = own.begin(price)
             reports = {each.client: max(each.samples - short, 0) for each in purchases}
-            held = {each.client: each.held(each.last - each.samples + reports[each.client]) for each in purchases}
+            held = {
+                each.client: each.held(each.last - each.samples + reports[each.client])
+                for each in purchases
+            }
             own.settle(reports)
-            assert [len(held[client]) for client in range(3)] == own.ledger.occupancy[0].tolist()
-            assert [held[client].start for client in range(3)] == own.ledger.dropped[0].tolist()
+            assert [len(held[client]) for client in range(3)] == own.ledger.occupancy[
+                0
+            ].tolist()
+            assert [held[client].start for client in range(3)] == own.ledger.dropped[
+                0
+            ].tolist()
         assert max(own.start for own in held.values()) > 0
 
 
@@ -151,9 +195,14 @@ def test_invoices_are_corrected_down_to_nothing_and_no_further(tmp_path):
         own.begin(3.0)
         own.settle()
         own.adjust(1, 0, -24.0, why="returned")
-        with pytest.raises(LedgerError, match="adjust = -1: is more than the 0 that were paid on this order"):
+        with pytest.raises(
+            LedgerError,
+            match="adjust = -1: is more than the 0 that were paid on this order",
+        ):
             own.adjust(1, 0, -1.0)
-        with pytest.raises(LedgerError, match="order = round 2, client 0: there is none"):
+        with pytest.raises(
+            LedgerError, match="order = round 2, client 0: there is none"
+        ):
             own.adjust(2, 0, 1.0)
         own.adjust(1, 1, 0.1)
         assert own.audit().spent == Decimal("57.1")
@@ -176,7 +225,9 @@ def test_an_amendment_while_a_round_is_open_holds_from_the_next_one(tmp_path):
 
 
 def test_any_policy_is_held_to_the_money_and_the_buffers(tmp_path):
-    with Books(tmp_path, System([8, 9, 10], budget=20.0, horizon=10), Constant(rate=30.0, K=5)) as own:
+    with Books(
+        tmp_path, System([8, 9, 10], budget=20.0, horizon=10), Constant(rate=30.0, K=5)
+    ) as own:
         for _ in range(10):
             own.begin(3.0)
             own.settle()
@@ -185,9 +236,14 @@ def test_any_policy_is_held_to_the_money_and_the_buffers(tmp_path):
 
 def test_settings_that_cannot_be_are_refused(tmp_path):
     with books(tmp_path) as own:
-        with pytest.raises(SettingError, match=r"begin: present\[1\] = 3: must be a whole number from 0 to 2"):
+        with pytest.raises(
+            SettingError,
+            match=r"begin: present\[1\] = 3: must be a whole number from 0 to 2",
+        ):
             own.begin(3.0, present=[0, 3])
-        with pytest.raises(SettingError, match="must be one number, or one for each of 3 clients"):
+        with pytest.raises(
+            SettingError, match="must be one number, or one for each of 3 clients"
+        ):
             own.begin([3.0, 4.0])
         with pytest.raises(SettingError, match="settle: no round was begun"):
             own.settle()

@@ -19,7 +19,17 @@ from headgate.errors import HeadgateError, LedgerError, SettingError
 
 from .kept import SYSTEM, books, change, rows
 
-NUMPY = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.intp]
+NUMPY = [
+    np.int8,
+    np.int16,
+    np.int32,
+    np.int64,
+    np.uint8,
+    np.uint16,
+    np.uint32,
+    np.uint64,
+    np.intp,
+]
 WHEN = "2026-11-18"
 
 
@@ -30,10 +40,20 @@ def shortly(value):
 def play(folder, one):
     """Two rounds, an amendment of each kind and a refund, with every whole number made by `one`."""
     with books(folder) as own:
-        own.begin(3.0, present=[one(0), one(2)], most=one(7), in_all=one(12), lot=one(2), when=WHEN)
+        own.begin(
+            3.0,
+            present=[one(0), one(2)],
+            most=one(7),
+            in_all=one(12),
+            lot=one(2),
+            when=WHEN,
+        )
         own.settle({one(0): Delivery(one(3), erased=one(1)), one(2): one(2)})
         own.begin(2.0, most=[one(9), one(9), one(9)], when=WHEN)
-        own.settle({one(0): Delivery(one(0), earlier={one(1): one(3)}), one(1): one(1)}, refused={one(2): "why"})
+        own.settle(
+            {one(0): Delivery(one(0), earlier={one(1): one(3)}), one(1): one(1)},
+            refused={one(2): "why"},
+        )
         own.amend(join=one(5), by="anna")
         own.amend(leave=one(1), by="anna")
         own.amend(horizon=one(90), by="anna")
@@ -42,7 +62,9 @@ def play(folder, one):
         own.settle()
     found = rows(folder)
     found["meta"] = [row for row in found["meta"] if row[0] != "experiment"]
-    found["amendments"] = [row[:2] + row[3:] for row in found["amendments"]]  # without the time
+    found["amendments"] = [
+        row[:2] + row[3:] for row in found["amendments"]
+    ]  # without the time
     return found
 
 
@@ -111,7 +133,9 @@ BEGIN = {
     f"present[0] = {HUGE}": {"present": [HUGE]},
     "present[0] = None": {"present": [None]},
     "present = [True, False]": {"present": [True, False]},
-    "present: must be a list or an array of one axis": {"present": np.ones((3, 3), dtype=bool)},
+    "present: must be a list or an array of one axis": {
+        "present": np.ones((3, 3), dtype=bool)
+    },
     "most = nan": {"most": float("nan")},
     "most = 2.0": {"most": 2.0},
     "most[0] = 1.5": {"most": [1.5, 2, 3]},
@@ -191,11 +215,19 @@ CONTRADICTS = {
     "client 99: has left or is none": {99: 8},
     "client 0: admitted 9 samples in round 1, 8 of 8 ordered ones were left": {0: 9},
     "client 0: receipt.rounds = [1, 9]": {0: Delivery(2, earlier={9: 1})},
-    "client 0: earlier has round 1, which is this one": {0: Delivery(2, earlier={1: 7})},
-    "client 0: erased 99 samples, more than it was to hold": {0: Delivery(8, erased=99)},
+    "client 0: earlier has round 1, which is this one": {
+        0: Delivery(2, earlier={1: 7})
+    },
+    "client 0: erased 99 samples, more than it was to hold": {
+        0: Delivery(8, erased=99)
+    },
     "reports[0].keys: 1 keys for 2 samples": {0: Delivery(2, keys=["a"])},
-    "reports[0].keys: a is there twice; every sample has a key of its own": {0: Delivery(2, keys=["a", "a"])},
-    "reports[0].keys: 3 keys for 2 samples": {0: Delivery(2, keys=(str(n) for n in range(10**9)))},
+    "reports[0].keys: a is there twice; every sample has a key of its own": {
+        0: Delivery(2, keys=["a", "a"])
+    },
+    "reports[0].keys: 3 keys for 2 samples": {
+        0: Delivery(2, keys=(str(n) for n in range(10**9)))
+    },
 }
 REFUSED = {
     "refused = why: must be a dict": "why",
@@ -271,7 +303,9 @@ def refused(folder, call, said, error=HeadgateError):
 
 @pytest.mark.parametrize(("said", "given"), BEGIN.items(), ids=shortly)
 def test_begin_refuses_in_one_line(tmp_path, said, given):
-    refused(tmp_path, ("begin", (), {"price": 3.0, **given}), f"begin: {said}", SettingError)
+    refused(
+        tmp_path, ("begin", (), {"price": 3.0, **given}), f"begin: {said}", SettingError
+    )
 
 
 @pytest.mark.parametrize(("said", "reports"), SETTLE.items(), ids=shortly)
@@ -280,7 +314,9 @@ def test_settle_refuses_in_one_line(tmp_path, said, reports):
 
 
 @pytest.mark.parametrize(("said", "reports"), CONTRADICTS.items(), ids=shortly)
-def test_a_report_that_contradicts_the_purchases_settles_nothing(tmp_path, said, reports):
+def test_a_report_that_contradicts_the_purchases_settles_nothing(
+    tmp_path, said, reports
+):
     with books(tmp_path) as own:
         own.begin(3.0)
         before = rows(tmp_path)
@@ -297,10 +333,17 @@ def test_reasons_are_text_by_client(tmp_path, said, given):
 
 
 def test_a_client_that_is_refused_exists(tmp_path):
-    refused(tmp_path, ("settle", ({1: 9}, {99: "why"}), {}), "client 99: has left or is none; nothing was settled", LedgerError)
+    refused(
+        tmp_path,
+        ("settle", ({1: 9}, {99: "why"}), {}),
+        "client 99: has left or is none; nothing was settled",
+        LedgerError,
+    )
 
 
-def test_the_report_of_a_refused_answer_is_charged_when_the_client_comes_into_quarantine(tmp_path):
+def test_the_report_of_a_refused_answer_is_charged_when_the_client_comes_into_quarantine(
+    tmp_path,
+):
     for offences, charged in ((2, 15), (None, 0)):
         with books(tmp_path / str(offences), offences=offences) as own:
             for _ in range(2):
@@ -311,7 +354,9 @@ def test_the_report_of_a_refused_answer_is_charged_when_the_client_comes_into_qu
             assert (found.reserved == 0) == bool(offences)
 
 
-@pytest.mark.parametrize(("said", "report"), [("client = '0'", ("0", 8)), ("report = 2.5", (0, 2.5))])
+@pytest.mark.parametrize(
+    ("said", "report"), [("client = '0'", ("0", 8)), ("report = 2.5", (0, 2.5))]
+)
 def test_check_refuses_in_one_line(tmp_path, said, report):
     refused(tmp_path, ("check", report, {}), f"check: {said}", SettingError)
 
@@ -337,7 +382,9 @@ def test_adjust_refuses_in_one_line(tmp_path, said, given):
     refused(tmp_path, ("adjust", given, {}), f"adjust: {said}", SettingError)
 
 
-@pytest.mark.parametrize(("said", "given"), [("prices = 3.0", (3.0,)), ("rounds = 2.5", (None, 2.5))])
+@pytest.mark.parametrize(
+    ("said", "given"), [("prices = 3.0", (3.0,)), ("rounds = 2.5", (None, 2.5))]
+)
 def test_a_forecast_refuses_in_one_line(tmp_path, said, given):
     from headgate.control.prices import Uniform
 
@@ -359,7 +406,9 @@ def test_a_forecast_refuses_in_one_line(tmp_path, said, given):
 )
 def test_accounts_that_cannot_be_leave_no_folder(tmp_path, given, said):
     with pytest.raises(HeadgateError) as caught:
-        Books(tmp_path / "accounts", **{"system": SYSTEM, "policy": Headgate(), **given})
+        Books(
+            tmp_path / "accounts", **{"system": SYSTEM, "policy": Headgate(), **given}
+        )
     assert said in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -371,12 +420,20 @@ def test_a_folder_is_a_path(folder):
 
 
 def test_a_system_of_numpy_is_written_as_plain_numbers(tmp_path):
-    system = System(np.array([8, 9, 10], np.int32), np.float32(20.0), np.int64(100), np.array([1, 1, 1]), "EUR")
+    system = System(
+        np.array([8, 9, 10], np.int32),
+        np.float32(20.0),
+        np.int64(100),
+        np.array([1, 1, 1]),
+        "EUR",
+    )
     with Books(tmp_path, system, Headgate(), np.int64(3)) as own:
         own.begin(3.0)
         own.settle()
         assert own.audit().spent == Decimal("81.0")
-    with Books(tmp_path, System([8, 9, 10], 20.0, 100, currency="EUR"), Headgate(), 3) as again:
+    with Books(
+        tmp_path, System([8, 9, 10], 20.0, 100, currency="EUR"), Headgate(), 3
+    ) as again:
         assert again.audit().system.horizon == 100
 
 
@@ -401,7 +458,10 @@ def test_a_long_reason_is_shortened_and_a_key_is_never_empty(tmp_path):
         (made,) = own.statement().amendments
         assert len(made.by) == len(made.why) == TEXT
         own.begin(3.0)
-        with pytest.raises(SettingError, match=r"settle: reports\[0\]\.keys: a key is empty; give every sample a key, or none"):
+        with pytest.raises(
+            SettingError,
+            match=r"settle: reports\[0\]\.keys: a key is empty; give every sample a key, or none",
+        ):
             own.settle({0: Delivery(2, ["a", ""])})
 
 
@@ -456,14 +516,18 @@ def test_the_database_refuses_a_value_that_no_ledger_holds(tmp_path, statement):
         own.amend(money=5.0)
     store = LedgerStore(tmp_path / "ledger.sqlite")
     before = rows(tmp_path)
-    with pytest.raises(HeadgateError, match=r"refuses a value \(.*\); nothing was written"):
+    with pytest.raises(
+        HeadgateError, match=r"refuses a value \(.*\); nothing was written"
+    ):
         store._run(statement)
     store.close()
     assert rows(tmp_path) == before
 
 
 @pytest.mark.parametrize("value", ["6.5", "x'0800000000000000'", "'eight'", "-1"])
-def test_a_value_that_came_in_behind_the_rules_is_found_when_the_accounts_are_opened(tmp_path, value):
+def test_a_value_that_came_in_behind_the_rules_is_found_when_the_accounts_are_opened(
+    tmp_path, value
+):
     with books(tmp_path) as own:
         own.begin(3.0)
         own.settle({0: 4, 1: 9, 2: 10})
@@ -484,9 +548,16 @@ def test_a_value_that_came_in_behind_the_rules_is_found_when_the_accounts_are_op
 
 def test_amendments_of_numpy_are_plain_values():
     made = Amendment(
-        money=np.float32(5.5), horizon=np.int64(50), join=np.uint8(5), weight=np.float64(0.5), suspend=np.bool_(True)
+        money=np.float32(5.5),
+        horizon=np.int64(50),
+        join=np.uint8(5),
+        weight=np.float64(0.5),
+        suspend=np.bool_(True),
     )
-    kinds = [type(value) for value in (made.money, made.horizon, made.join, made.weight, made.suspend)]
+    kinds = [
+        type(value)
+        for value in (made.money, made.horizon, made.join, made.weight, made.suspend)
+    ]
     assert kinds == [float, int, int, float, bool]
 
 
@@ -503,8 +574,20 @@ COMMANDS = {
     "join = 0": ("amend", "--join", "0"),
     "weight = 2": ("amend", "--weight", "2"),
     "leave = -1": ("amend", "--leave", "-1"),
-    "Invalid value for '--join': 'five' is not a valid integer.": ("amend", "--join", "five"),
-    "Invalid value for '--round': '1.0' is not": ("adjust", "--round", "1.0", "--client", "0", "--amount", "1"),
+    "Invalid value for '--join': 'five' is not a valid integer.": (
+        "amend",
+        "--join",
+        "five",
+    ),
+    "Invalid value for '--round': '1.0' is not": (
+        "adjust",
+        "--round",
+        "1.0",
+        "--client",
+        "0",
+        "--amount",
+        "1",
+    ),
     "Missing option '--amount'": ("adjust", "--round", "1", "--client", "0"),
     "No such option": ("amend", "--places", "5"),
     "leave = 3": ("amend", "--leave", "3"),
@@ -513,9 +596,25 @@ COMMANDS = {
     "changes nothing": ("amend",),
     "amount = nan": ("adjust", "--round", "1", "--client", "0", "--amount", "nan"),
     "amount = 0": ("adjust", "--round", "1", "--client", "0", "--amount", "0"),
-    "order = round 9, client 0": ("adjust", "--round", "9", "--client", "0", "--amount", "1"),
+    "order = round 9, client 0": (
+        "adjust",
+        "--round",
+        "9",
+        "--client",
+        "0",
+        "--amount",
+        "1",
+    ),
     "round = -1": ("adjust", "--round", "-1", "--client", "0", "--amount", "1"),
-    "is more than the 12": ("adjust", "--round", "1", "--client", "0", "--amount", "-13"),
+    "is more than the 12": (
+        "adjust",
+        "--round",
+        "1",
+        "--client",
+        "0",
+        "--amount",
+        "-13",
+    ),
 }
 
 

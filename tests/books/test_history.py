@@ -14,7 +14,11 @@ from .values import DATES, KEYS, ODD
 STEPS = 600
 """steps of the usual run: some 10 s on one core"""
 VALUES = {*ODD, *KEYS, *DATES}
-SLOTS = {f"{name}: {slot}" for name, operation in OPERATIONS.items() for slot in operation.slots}
+SLOTS = {
+    f"{name}: {slot}"
+    for name, operation in OPERATIONS.items()
+    for slot in operation.slots
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,14 +33,18 @@ def counts():
     return main(STEPS, seed=1, say=lambda *line, **more: None)
 
 
-def test_two_writers_and_odd_values_leave_accounts_that_open_again_and_say_what_was_done(counts):
+def test_two_writers_and_odd_values_leave_accounts_that_open_again_and_say_what_was_done(
+    counts,
+):
     assert counts["steps",] >= STEPS
 
 
 def test_every_call_of_both_processes_was_accepted_and_refused(counts):
     done = {what[1:] for what in counts if what[0] == "first"}
     assert {(name, "accepted") for name in OPERATIONS} <= done
-    assert {(name, "refused") for name in OPERATIONS if name not in ("statement", "audit")} <= done
+    assert {
+        (name, "refused") for name in OPERATIONS if name not in ("statement", "audit")
+    } <= done
     for other in ("buffers", "budget"):
         assert counts["first", f"open with another {other}", "refused"] > 0
     assert counts["first", "open", "accepted"] > 0
@@ -48,13 +56,23 @@ def test_every_call_of_both_processes_was_accepted_and_refused(counts):
     assert counts["clock", "back"] > 0
 
 
-def test_the_second_process_was_let_in_outside_and_inside_transactions_and_after_calls(counts):
-    places = {what[1]: count for what, count in counts.items() if what[0] == "failpoint"}
-    assert set(places) == {"outside a transaction", "inside a transaction", "after the call"}
+def test_the_second_process_was_let_in_outside_and_inside_transactions_and_after_calls(
+    counts,
+):
+    places = {
+        what[1]: count for what, count in counts.items() if what[0] == "failpoint"
+    }
+    assert set(places) == {
+        "outside a transaction",
+        "inside a transaction",
+        "after the call",
+    }
     assert min(places.values()) >= 15
 
 
-@pytest.mark.parametrize("cases", [SOME, pytest.param(CASES, marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.parametrize(
+    "cases", [SOME, pytest.param(CASES, marks=pytest.mark.long)], ids=["some", "all"]
+)
 def test_each_odd_value_in_each_argument_is_refused_in_one_line_or_understood(cases):
     values, slots = tried(sweep(cases))
     assert values == VALUES
@@ -63,7 +81,9 @@ def test_each_odd_value_in_each_argument_is_refused_in_one_line_or_understood(ca
 
 def tried(counts):
     """Return the odd values and the arguments that a run has tried."""
-    return {what[1] for what in counts if what[0] == "odd"}, {what[1] for what in counts if what[0] == "slot"}
+    return {what[1] for what in counts if what[0] == "odd"}, {
+        what[1] for what in counts if what[0] == "slot"
+    }
 
 
 def test_accounts_that_one_process_opens_twice_keep_their_log(tmp_path):
@@ -76,7 +96,9 @@ def test_accounts_that_one_process_opens_twice_keep_their_log(tmp_path):
         with pytest.raises(DataError, match="in use"):
             Books(tmp_path, system, Headgate())
         amend(tmp_path, Amendment(money=5.0), "anna", "in the same process")
-        assert second.ask("amend", str(tmp_path), {"money": 1.0}, "board", "looks, and writes") == ("accepted", None)
+        assert second.ask(
+            "amend", str(tmp_path), {"money": 1.0}, "board", "looks, and writes"
+        ) == ("accepted", None)
         own.begin(1.0)
         own.settle()
         outcome, (spent, _) = second.ask("show", str(tmp_path))

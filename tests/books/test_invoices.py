@@ -29,10 +29,25 @@ def test_a_refund_and_an_invoice_are_taken_after_the_last_round(tmp_path, headga
         own.adjust(1, 0, -3.0, why="label rejected")
         own.adjust(2, 0, 1.25, why="invoice 7")
         own.amend(leave=2, why="asked us to")
-        with pytest.raises(SettingError, match=r"money = 5: round 2 is over; .* \(horizon = 3 or more\)"):
+        with pytest.raises(
+            SettingError,
+            match=r"money = 5: round 2 is over; .* \(horizon = 3 or more\)",
+        ):
             own.amend(money=5.0)
         found = own.audit()
-    refund = ("ledger", "adjust", tmp_path, "--round", 2, "--client", 1, "--amount", -0.75, "--key", "K-1")
+    refund = (
+        "ledger",
+        "adjust",
+        tmp_path,
+        "--round",
+        2,
+        "--client",
+        1,
+        "--amount",
+        -0.75,
+        "--key",
+        "K-1",
+    )
     headgate(*refund, "--by", "anna")
     out, _ = headgate(*refund, "--by", "ben")
     assert out.count("K-1") == 1
@@ -50,20 +65,27 @@ def test_a_refund_and_an_invoice_are_taken_after_the_last_round(tmp_path, headga
     samples=st.integers(1, 8),
     cuts=st.lists(st.integers(1, 99), min_size=1, max_size=4, unique=True),
 )
-def test_a_refund_in_parts_comes_to_all_that_was_paid(tmp_path_factory, price, samples, cuts):
+def test_a_refund_in_parts_comes_to_all_that_was_paid(
+    tmp_path_factory, price, samples, cuts
+):
     folder = tmp_path_factory.mktemp("accounts")
     with books(folder) as own:
         own.begin(float(price), present=[0])
         own.settle({0: samples})
         paid = price * samples
         ends = [(paid * cut / 100).quantize(Decimal("0.01")) for cut in sorted(cuts)]
-        parts = [after - before for before, after in zip([Decimal(0), *ends], [*ends, paid], strict=True)]
+        parts = [
+            after - before
+            for before, after in zip([Decimal(0), *ends], [*ends, paid], strict=True)
+        ]
         for part in parts:
             if part:
                 own.adjust(1, 0, -float(part))
         found = own.audit()
         assert found.spent == 0
-        with pytest.raises(LedgerError, match=r"is more than the 0 that were paid on this order"):
+        with pytest.raises(
+            LedgerError, match=r"is more than the 0 that were paid on this order"
+        ):
             own.adjust(1, 0, -0.01)
     with books(folder) as again:
         again.begin(1.0)
@@ -83,7 +105,9 @@ def test_money_is_exact_for_sums_that_floats_cannot_hold(tmp_path):
     assert found.spent == samples * Decimal("1000000000.01")
     assert samples > 3000
     export(found, tmp_path / "orders.json", "json")
-    assert json.loads((tmp_path / "orders.json").read_text())["spent"] == str(found.spent)
+    assert json.loads((tmp_path / "orders.json").read_text())["spent"] == str(
+        found.spent
+    )
 
 
 def test_amounts_are_compared_to_the_last_digit(tmp_path):
@@ -94,7 +118,10 @@ def test_amounts_are_compared_to_the_last_digit(tmp_path):
     change(tmp_path, "UPDATE rounds SET paid = paid || '01'")
     with (
         opened(tmp_path) as store,
-        pytest.raises(LedgerError, match=r"the orders come to 10000000000000, the ledger says 1\d+\.001"),
+        pytest.raises(
+            LedgerError,
+            match=r"the orders come to 10000000000000, the ledger says 1\d+\.001",
+        ),
     ):
         statement(store)
     with pytest.raises(LedgerError, match="round 1: the exact sum is"):
@@ -125,7 +152,10 @@ def test_what_was_reported_late_can_be_refunded_too(tmp_path):
         own.begin(2.0)
         own.settle({0: Delivery(0, earlier={1: 7})})
         assert own.statement().lines[0].delivered == 7
-        with pytest.raises(LedgerError, match=r"adjust = -21\.5: is more than the 21 that were paid on this order"):
+        with pytest.raises(
+            LedgerError,
+            match=r"adjust = -21\.5: is more than the 21 that were paid on this order",
+        ):
             own.adjust(1, 0, -21.5)
         own.adjust(1, 0, -21.0)
         assert own.audit().spent == 0
@@ -139,10 +169,14 @@ def test_a_settled_price_that_was_changed_is_found_and_named(tmp_path):
             own.settle()
     change(tmp_path, "UPDATE orders SET price = 2.5 WHERE round = 1 AND client = 1")
     with pytest.raises(
-        LedgerError, match=r"round 1: client 1 had 0 samples free and paid 2.5 for others, by the replay 0 and 3.0"
+        LedgerError,
+        match=r"round 1: client 1 had 0 samples free and paid 2.5 for others, by the replay 0 and 3.0",
     ):
         books(tmp_path)
-    with opened(tmp_path) as store, pytest.raises(LedgerError, match="the orders come to"):
+    with (
+        opened(tmp_path) as store,
+        pytest.raises(LedgerError, match="the orders come to"),
+    ):
         statement(store)
 
 
@@ -154,7 +188,9 @@ def test_an_order_that_is_closed_is_not_closed_again(tmp_path):
         answers = [own._judged(own._now, client, Delivery(4)) for client in range(3)]
         done = accounts.settled(own._now, answers, offences=9)
         own.settle()
-        with pytest.raises(LedgerError, match="round 1: 3 of its 3 orders are closed already"):
+        with pytest.raises(
+            LedgerError, match="round 1: 3 of its 3 orders are closed already"
+        ):
             own._store.settle(done, [], ("", ""), {}, None)
         assert own.audit().spent == 81
 
@@ -164,7 +200,10 @@ def test_a_report_takes_nothing_back(tmp_path):
         own.begin(3.0)
         own.settle({0: 7})
         own.begin(2.0)
-        with pytest.raises(LedgerError, match="client 0: takes back 2 samples that it reported before; nothing was settled"):
+        with pytest.raises(
+            LedgerError,
+            match="client 0: takes back 2 samples that it reported before; nothing was settled",
+        ):
             own.settle({0: Delivery(0, earlier={1: 5})})
         own.settle({0: Delivery(0, earlier={1: 7})})
         assert own.audit().spent == 21
@@ -182,16 +221,22 @@ def test_a_round_asks_the_ledger_no_more_for_many_clients(tmp_path):
     counts = []
     for clients in (5, 50):
         folder = tmp_path / str(clients)
-        with Books(folder, System([8] * clients, budget=4.0 * clients, horizon=100), Headgate()) as own:
+        with Books(
+            folder, System([8] * clients, budget=4.0 * clients, horizon=100), Headgate()
+        ) as own:
             found = []
             own._store._db.set_trace_callback(found.append)
             orders = own.begin(3.0)
             own.settle({each.client: each.samples for each in orders})
             own._store._db.set_trace_callback(None)
-        counts.append(len([statement for statement in found if statement.startswith("SELECT")]))
+        counts.append(
+            len([statement for statement in found if statement.startswith("SELECT")])
+        )
     assert counts[0] == counts[1] > 0
     store = LedgerStore(folder / "ledger.sqlite")
-    (plan,) = store._rows("EXPLAIN QUERY PLAN SELECT * FROM orders WHERE client = 1 AND round = 1 AND admitted IS NOT NULL")
+    (plan,) = store._rows(
+        "EXPLAIN QUERY PLAN SELECT * FROM orders WHERE client = 1 AND round = 1 AND admitted IS NOT NULL"
+    )
     store.close()
     assert "(client=? AND round=?)" in plan[3] or "(round=? AND client=?)" in plan[3]
 
@@ -205,7 +250,17 @@ def test_refunds_of_all_that_was_paid_replay_whatever_their_order(tmp_path, head
         own.settle()
     lines = statement_of(tmp_path).lines
     for line in lines:
-        headgate("ledger", "adjust", tmp_path, "--round", line.round, "--client", line.client, "--amount", f"-{line.paid:f}")
+        headgate(
+            "ledger",
+            "adjust",
+            tmp_path,
+            "--round",
+            line.round,
+            "--client",
+            line.client,
+            "--amount",
+            f"-{line.paid:f}",
+        )
     with books(tmp_path, budget=1e5) as again:
         assert again.audit().spent == 0
         again.begin(3.0)
@@ -250,7 +305,9 @@ def test_a_round_without_answers_is_not_settled_twice_either(tmp_path):
         done = own._accounts.settled(own._now, [], offences=9)
         own.settle({})
         before = rows(tmp_path)
-        with pytest.raises(LedgerError, match="round 1: is not open, so it cannot be settled"):
+        with pytest.raises(
+            LedgerError, match="round 1: is not open, so it cannot be settled"
+        ):
             own._store.settle(done, [Event(1, 0, "late", "twice")], ("", ""), {}, None)
         assert rows(tmp_path) == before
 
@@ -260,7 +317,10 @@ def test_a_round_without_answers_is_not_settled_twice_either(tmp_path):
     [
         ("UPDATE rounds SET debt = debt + 1 WHERE round = 2", "round 2: Z is"),
         ("UPDATE rounds SET spent = spent + 1 WHERE round = 2", "round 2: spend is"),
-        ("UPDATE orders SET free = 1 WHERE client = 2 AND round = 1", "round 1: client 2 had 1 samples free and paid 3.0"),
+        (
+            "UPDATE orders SET free = 1 WHERE client = 2 AND round = 1",
+            "round 1: client 2 had 1 samples free and paid 3.0",
+        ),
     ],
 )
 def test_what_the_replay_computes_is_what_is_written(tmp_path, statement, said):
@@ -281,14 +341,22 @@ def test_audit_compares_all_that_is_in_memory(tmp_path):
         own.settle()
         accounts, standing = own._accounts, own._accounts.standing
         for name in ("spent", "admitted", "dropped"):
-            ledger = replace(standing.ledger, **{name: getattr(standing.ledger, name) + 1})
+            ledger = replace(
+                standing.ledger, **{name: getattr(standing.ledger, name) + 1}
+            )
             accounts.standing = replace(standing, ledger=ledger)
-            with pytest.raises(LedgerError, match=f"{name} is not what the replay says"):
+            with pytest.raises(
+                LedgerError, match=f"{name} is not what the replay says"
+            ):
                 own.audit()
         accounts.standing = replace(standing, paid=standing.paid + 1)
-        with pytest.raises(LedgerError, match=r"82\.0 was spent, the replay says 81\.0"):
+        with pytest.raises(
+            LedgerError, match=r"82\.0 was spent, the replay says 81\.0"
+        ):
             own.audit()
-        smaller = Controller(System([8, 9, 9], 20.0, 100), standing.controller.policy, 1, np.array([0]))
+        smaller = Controller(
+            System([8, 9, 9], 20.0, 100), standing.controller.policy, 1, np.array([0])
+        )
         accounts.standing = replace(standing, controller=smaller)
         with pytest.raises(LedgerError, match="a client holds more than its buffer"):
             own.audit()
@@ -300,7 +368,9 @@ def test_what_is_reserved_is_exact(tmp_path):
     with books(tmp_path) as own:
         own.begin(0.1, in_all=3, present=[0])
         own.settle({})
-        assert own.statement().reserved == Decimal("0.3"), "as floats it is 0.30000000000000004"
+        assert own.statement().reserved == Decimal("0.3"), (
+            "as floats it is 0.30000000000000004"
+        )
 
 
 class WithGifts(Headgate):
@@ -315,7 +385,9 @@ def test_of_samples_that_cost_nothing_only_delivered_ones_are_stated(tmp_path):
     with books(tmp_path, WithGifts()) as own:
         own.begin(3.0)
         own.settle({0: 1, 1: 2, 2: 3})
-        assert [(line.delivered, line.free, line.paid) for line in own.audit().lines] == [(1, 1, 0), (2, 2, 0), (3, 2, 3)]
+        assert [
+            (line.delivered, line.free, line.paid) for line in own.audit().lines
+        ] == [(1, 1, 0), (2, 2, 0), (3, 2, 3)]
 
 
 def test_after_a_refund_of_all_a_round_may_cost_nothing(tmp_path):

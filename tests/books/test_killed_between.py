@@ -24,7 +24,12 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00")
 def folders(tmp_path_factory):
     """The folders that killed processes left."""
     root = tmp_path_factory.mktemp("killed")
-    subprocess.run([sys.executable, "-m", "tests.books.killed", root], check=True, timeout=300, cwd=ROOT)
+    subprocess.run(
+        [sys.executable, "-m", "tests.books.killed", root],
+        check=True,
+        timeout=300,
+        cwd=ROOT,
+    )
     return root
 
 
@@ -47,7 +52,12 @@ def said(found):
     """Return what a statement says, without times of now."""
     amendments = [each._replace(made="") for each in found.amendments]
     system = found.system.buffer.tolist(), found.system.horizon, found.system.amended
-    return [line._replace(time="") for line in found.lines], amendments, system, found[3:]
+    return (
+        [line._replace(time="") for line in found.lines],
+        amendments,
+        system,
+        found[3:],
+    )
 
 
 def play_on(call, folder, done):
@@ -63,16 +73,24 @@ def test_a_call_is_done_whole_or_not_at_all_wherever_it_is_killed(folders, name)
     before, after = tables(folders / name / "before"), tables(folders / name / "after")
     assert before != after
     wanted = play_on(call, folders / name / "after", done=True)
-    cases = sorted(int(folder.name) for folder in (folders / name).iterdir() if folder.name.isdigit())
+    cases = sorted(
+        int(folder.name)
+        for folder in (folders / name).iterdir()
+        if folder.name.isdigit()
+    )
     assert len(cases) > FEWEST[name]
     outcomes = []
     for case in cases:
         folder = folders / name / str(case)
         found = tables(folder)
         assert len(why_not_shown(folder).splitlines()) <= 1
-        assert found in (before, after), f"killed before statement {case} of {cases[-1]}: half of {name} was done"
+        assert found in (before, after), (
+            f"killed before statement {case} of {cases[-1]}: half of {name} was done"
+        )
         outcomes.append(found == after)
-        assert play_on(call, folder, done=found == after) == wanted, f"killed before statement {case} of {cases[-1]}"
+        assert play_on(call, folder, done=found == after) == wanted, (
+            f"killed before statement {case} of {cases[-1]}"
+        )
     assert outcomes == sorted(outcomes)  # nothing is undone by a later kill
     assert outcomes[-1]
     assert not outcomes[0]

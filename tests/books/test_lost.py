@@ -33,8 +33,15 @@ def played(folder, rounds=12):
         while own.ledger.t < rounds:
             orders = own.begin(float(draw.uniform(1, 10)))
             there = [each for each in orders if draw.random() < 0.8]
-            keys = {each.client: [f"{each.client}-{each.round}-{n}" for n in range(each.samples)] for each in there}
-            own.settle({client: Delivery(len(each), each) for client, each in keys.items()})
+            keys = {
+                each.client: [
+                    f"{each.client}-{each.round}-{n}" for n in range(each.samples)
+                ]
+                for each in there
+            }
+            own.settle(
+                {client: Delivery(len(each), each) for client, each in keys.items()}
+            )
             if own.ledger.t % 5 == 0:
                 own.amend(money=5.0, by="anna")
         return own.statement()
@@ -63,14 +70,20 @@ def test_a_ledger_that_was_deleted_is_missing(tmp_path):
     played(tmp_path)
     for path in tmp_path.glob(f"{LEDGER}*"):
         path.unlink()
-    refused(tmp_path, f"{LEDGER}: is missing, though its accounts have begun: {ANCHOR} tells of round 12")
+    refused(
+        tmp_path,
+        f"{LEDGER}: is missing, though its accounts have begun: {ANCHOR} tells of round 12",
+    )
 
 
 def test_a_ledger_that_was_emptied_is_not_begun_again(tmp_path):
     played(tmp_path)
     (tmp_path / LEDGER).write_bytes(b"")
     for use in (lambda: books(tmp_path), lambda: shown(tmp_path)):
-        with pytest.raises(DataError, match=f"{LEDGER}: (is empty, though its accounts have begun|holds nothing)"):
+        with pytest.raises(
+            DataError,
+            match=f"{LEDGER}: (is empty, though its accounts have begun|holds nothing)",
+        ):
             use()
     assert not [path for path in tmp_path.glob(LEDGER) if path.stat().st_size]
 
@@ -82,7 +95,10 @@ def test_an_older_copy_is_refused_until_somebody_means_it(tmp_path):
     for path in tmp_path.glob(f"{LEDGER}*"):
         path.unlink()
     (tmp_path / "old").rename(tmp_path / LEDGER)
-    refused(tmp_path, f"is an old copy: it knows 5 rounds begun, {ANCHOR} tells of 12; put the newest copy in its place")
+    refused(
+        tmp_path,
+        f"is an old copy: it knows 5 rounds begun, {ANCHOR} tells of 12; put the newest copy in its place",
+    )
     (tmp_path / ANCHOR).unlink()
     with books(tmp_path) as own:
         assert own.ledger.t == 5
@@ -106,7 +122,9 @@ def test_a_log_that_is_missing_after_a_kill_is_noticed(tmp_path):
     )
     subprocess.run([sys.executable, "-c", program, tmp_path], check=False)
     (tmp_path / f"{LEDGER}-wal").unlink()
-    with pytest.raises(DataError, match=f"{LEDGER}: (is empty|is an old copy|holds nothing)"):
+    with pytest.raises(
+        DataError, match=f"{LEDGER}: (is empty|is an old copy|holds nothing)"
+    ):
         books(tmp_path)
 
 
@@ -117,7 +135,9 @@ def test_other_accounts_in_its_place_are_refused(tmp_path):
     refused(tmp_path / "one", f"holds other accounts than {ANCHOR} tells of")
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 512, b"{}\n00000000", b"[1]\n", b"x" * 10_000, None])
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 512, b"{}\n00000000", b"[1]\n", b"x" * 10_000, None]
+)
 def test_a_damaged_anchor_says_nothing_and_is_written_anew(tmp_path, content):
     played(tmp_path, 3)
     (tmp_path / ANCHOR).unlink()
@@ -151,11 +171,15 @@ def test_a_backup_is_whole_where_a_plain_copy_is_empty(tmp_path, headgate):
         own.begin(2.0)
         (tmp_path / "plain").mkdir()
         shutil.copy(tmp_path / "accounts" / LEDGER, tmp_path / "plain" / LEDGER)
-        out, _ = headgate("ledger", "backup", tmp_path / "accounts", tmp_path / "copy.sqlite")
+        out, _ = headgate(
+            "ledger", "backup", tmp_path / "accounts", tmp_path / "copy.sqlite"
+        )
         found = own.backup(str(tmp_path / "again.sqlite"))
         assert found.rounds == own.ledger.t == 3
         before = own.statement()
-    assert out.startswith(f"{tmp_path / 'copy.sqlite'}: round 3, 12 orders, spent {before.spent:.2f}")
+    assert out.startswith(
+        f"{tmp_path / 'copy.sqlite'}: round 3, 12 orders, spent {before.spent:.2f}"
+    )
     with pytest.raises(DataError, match="holds nothing"):
         shown(tmp_path / "plain")
     for name in ("copy", "again"):
@@ -194,9 +218,17 @@ mount -t tmpfs tmpfs {folder} && cp -a {source} {folder}/accounts && mount -o re
 """
 
 
-@pytest.mark.parametrize("killed", ["", "killed", "killed, and copied without SQLite's index"])
-def test_accounts_on_a_disk_that_cannot_be_written_are_shown_and_exported(tmp_path, killed):
-    source, folder, out = tmp_path / "accounts", tmp_path / "mounted", tmp_path / "orders.csv"
+@pytest.mark.parametrize(
+    "killed", ["", "killed", "killed, and copied without SQLite's index"]
+)
+def test_accounts_on_a_disk_that_cannot_be_written_are_shown_and_exported(
+    tmp_path, killed
+):
+    source, folder, out = (
+        tmp_path / "accounts",
+        tmp_path / "mounted",
+        tmp_path / "orders.csv",
+    )
     folder.mkdir()
     with books(source) as own:
         own.begin(3.0)
@@ -206,10 +238,24 @@ def test_accounts_on_a_disk_that_cannot_be_written_are_shown_and_exported(tmp_pa
             shutil.copytree(source, tmp_path / "killed")
     if "without" in killed:
         (tmp_path / "killed" / f"{LEDGER}-shm").unlink()
-    given = {"folder": folder, "source": tmp_path / "killed" if killed else source, "python": sys.executable, "out": out}
+    given = {
+        "folder": folder,
+        "source": tmp_path / "killed" if killed else source,
+        "python": sys.executable,
+        "out": out,
+    }
     try:
         done = subprocess.run(
-            ["unshare", "--mount", "--map-root-user", "sh", "-c", READ_ONLY.format(**given)], capture_output=True, text=True
+            [
+                "unshare",
+                "--mount",
+                "--map-root-user",
+                "sh",
+                "-c",
+                READ_ONLY.format(**given),
+            ],
+            capture_output=True,
+            text=True,
         )
     except FileNotFoundError:
         pytest.skip("no unshare here")
@@ -223,10 +269,16 @@ def test_accounts_on_a_disk_that_cannot_be_written_are_shown_and_exported(tmp_pa
 
 def test_showing_writes_nothing(tmp_path, headgate):
     played(tmp_path, 3)
-    before = {path.name: (path.stat().st_mtime_ns, path.stat().st_mode) for path in tmp_path.iterdir()}
+    before = {
+        path.name: (path.stat().st_mtime_ns, path.stat().st_mode)
+        for path in tmp_path.iterdir()
+    }
     headgate("ledger", "show", tmp_path)
     headgate("ledger", "export", tmp_path, "--out", "-")
-    assert {path.name: (path.stat().st_mtime_ns, path.stat().st_mode) for path in tmp_path.iterdir()} == before
+    assert {
+        path.name: (path.stat().st_mtime_ns, path.stat().st_mode)
+        for path in tmp_path.iterdir()
+    } == before
 
 
 # damage
@@ -249,14 +301,23 @@ def damaged(content, draw):
     elif kind == "zeros":
         own[page : page + 4096] = bytes(4096)
     else:
-        found = own.find(draw.choice([b"amendments", b"headgate", b"{", b"202", b"CREATE", b"money"]), place)
+        found = own.find(
+            draw.choice(
+                [b"amendments", b"headgate", b"{", b"202", b"CREATE", b"money"]
+            ),
+            place,
+        )
         own[max(found, 0)] ^= 0x55
     return bytes(own)
 
 
 def test_a_damaged_ledger_is_one_line_and_never_another_sum(tmp_path):
     spent = played(tmp_path / "whole", 40).spent
-    content, draw, told = (tmp_path / "whole" / LEDGER).read_bytes(), random.Random(45), []
+    content, draw, told = (
+        (tmp_path / "whole" / LEDGER).read_bytes(),
+        random.Random(45),
+        [],
+    )
     for case in range(100):
         folder = tmp_path / str(case)
         folder.mkdir()
@@ -273,7 +334,9 @@ def test_a_damaged_ledger_is_one_line_and_never_another_sum(tmp_path):
             told.append(str(error))
         shutil.rmtree(folder)
     assert not [line for line in told if "\n" in line or not line]
-    assert 70 < len(told) < 190, "some accidents are refused, some hit what is never read"
+    assert 70 < len(told) < 190, (
+        "some accidents are refused, some hit what is never read"
+    )
 
 
 def test_a_damaged_ledger_is_one_line_on_the_command_line(tmp_path, headgate):
@@ -302,14 +365,27 @@ def test_no_key_is_a_formula_and_two_keys_are_not_one(tmp_path):
         export(found, tmp_path / f"orders.{kind}", kind)
     with (tmp_path / "orders.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
-    assert [sorted(json.loads(line["keys"] or "[]")) for line in lines] == [sorted(KEYS), ["a", "b"], []]
-    assert not [cell for line in lines for cell in line.values() if cell[:1] in ("=", "+", "@")]
-    assert [line["keys"] for line in json.loads((tmp_path / "orders.json").read_text())["lines"]] == [
+    assert [sorted(json.loads(line["keys"] or "[]")) for line in lines] == [
         sorted(KEYS),
         ["a", "b"],
         [],
     ]
-    assert pl.read_parquet(tmp_path / "orders.parquet")["keys"].to_list() == [sorted(KEYS), ["a", "b"], []]
+    assert not [
+        cell for line in lines for cell in line.values() if cell[:1] in ("=", "+", "@")
+    ]
+    assert [
+        line["keys"]
+        for line in json.loads((tmp_path / "orders.json").read_text())["lines"]
+    ] == [
+        sorted(KEYS),
+        ["a", "b"],
+        [],
+    ]
+    assert pl.read_parquet(tmp_path / "orders.parquet")["keys"].to_list() == [
+        sorted(KEYS),
+        ["a", "b"],
+        [],
+    ]
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
@@ -321,11 +397,28 @@ def test_an_export_is_written_whole_or_not_at_all(tmp_path, headgate, kind):
         (tmp_path / "link", "is a link"),
         (tmp_path / "no" / "where", "cannot be"),
     ):
-        _, err = headgate("ledger", "export", tmp_path / "accounts", "--format", kind, "--out", out, code=4)
+        _, err = headgate(
+            "ledger",
+            "export",
+            tmp_path / "accounts",
+            "--format",
+            kind,
+            "--out",
+            out,
+            code=4,
+        )
         assert said in err
         assert err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["accounts", "link"]
-    headgate("ledger", "export", tmp_path / "accounts", "--format", kind, "--out", tmp_path / "orders")
+    headgate(
+        "ledger",
+        "export",
+        tmp_path / "accounts",
+        "--format",
+        kind,
+        "--out",
+        tmp_path / "orders",
+    )
     assert (tmp_path / "orders").stat().st_size > 0
 
 
@@ -338,15 +431,26 @@ def test_an_export_to_a_full_disk_leaves_the_last_one(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
+    with pytest.raises(
+        DataError, match=r"cannot be written \(No space left on device\)"
+    ):
         export(found, path, "csv")
     monkeypatch.undo()
     assert path.read_text() == "the last one"
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["accounts", "orders.csv"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "accounts",
+        "orders.csv",
+    ]
 
 
 def test_a_folder_that_holds_no_accounts_is_told_so(tmp_path, headgate):
-    for command in (("show",), ("export",), ("amend", "--money", 5), ("backup", tmp_path / "x"), ("void", 1)):
+    for command in (
+        ("show",),
+        ("export",),
+        ("amend", "--money", 5),
+        ("backup", tmp_path / "x"),
+        ("void", 1),
+    ):
         name, *more = command
         _, err = headgate("ledger", name, tmp_path, *more, code=4)
         assert "holds no ledger.sqlite" in err
@@ -371,7 +475,12 @@ def test_a_commit_is_on_disk_when_it_returns(tmp_path):
         "own = Books(sys.argv[1], System([8], budget=20.0, horizon=9), Headgate())\n"
         "print([own._store._db.execute(f'PRAGMA {name}').fetchone()[0] for name in ('synchronous', 'journal_mode')])"
     )
-    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == "[2, 'wal']\n", "2 is FULL"
 
 
@@ -379,7 +488,9 @@ def test_a_file_of_another_kind_is_told_so(tmp_path):
     with closing(sqlite3.connect(tmp_path / LEDGER)) as db, db:
         db.execute("CREATE TABLE meta (key TEXT, value TEXT)")
         db.execute("INSERT INTO meta VALUES ('format', 'something else')")
-    with pytest.raises(DataError, match="holds something else, expected headgate ledger store"):
+    with pytest.raises(
+        DataError, match="holds something else, expected headgate ledger store"
+    ):
         Books(tmp_path, SYSTEM, Headgate())
 
 
@@ -393,7 +504,12 @@ def test_a_backup_is_judged_by_itself_wherever_it_is_written(tmp_path, headgate)
             own.begin(2.0)
             own.settle()
             assert backup(store, tmp_path / "accounts" / "copy.sqlite").rounds == 1
-        headgate("ledger", "backup", tmp_path / "accounts", tmp_path / "other" / "copy.sqlite")
+        headgate(
+            "ledger",
+            "backup",
+            tmp_path / "accounts",
+            tmp_path / "other" / "copy.sqlite",
+        )
     assert not list(tmp_path.glob("*/*.partial"))
 
 
@@ -421,7 +537,9 @@ def test_an_anchor_that_is_a_pipe_stops_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("closed", [False, True], ids=["still open", "closed again"])
-def test_what_is_written_while_a_file_is_read_without_locks_is_read_again(tmp_path, monkeypatch, closed):
+def test_what_is_written_while_a_file_is_read_without_locks_is_read_again(
+    tmp_path, monkeypatch, closed
+):
     played(tmp_path, 3)
     usual, writer = durable._connected, ExitStack()
 
@@ -465,8 +583,14 @@ def test_accounts_that_go_on_while_they_are_read_are_no_old_copy(tmp_path, monke
 def test_what_was_opened_for_reading_is_not_written(tmp_path):
     played(tmp_path, 3)
     with opened(tmp_path) as store:
-        for write in (lambda: store.lift(0), lambda: store.void(1, "anna", ""), lambda: store.note([])):
-            with pytest.raises(DataError, match=r"was opened for reading; nothing can be written"):
+        for write in (
+            lambda: store.lift(0),
+            lambda: store.void(1, "anna", ""),
+            lambda: store.note([]),
+        ):
+            with pytest.raises(
+                DataError, match=r"was opened for reading; nothing can be written"
+            ):
                 write()
 
 
@@ -474,7 +598,9 @@ def test_a_file_with_a_trigger_is_refused(tmp_path):
     """It would change rows behind the accounts' back."""
     played(tmp_path, 3)
     with closing(sqlite3.connect(tmp_path / LEDGER)) as db, db:
-        db.execute("CREATE TRIGGER cheaper AFTER INSERT ON orders BEGIN UPDATE orders SET price = 0; END")
+        db.execute(
+            "CREATE TRIGGER cheaper AFTER INSERT ON orders BEGIN UPDATE orders SET price = 0; END"
+        )
     refused(tmp_path, "holds triggers or views, which no file of headgate does")
 
 
@@ -493,7 +619,10 @@ def test_a_copy_from_before_the_last_round_was_settled_is_old_too(tmp_path):
     for path in (tmp_path / "accounts").glob(f"{LEDGER}*"):
         path.unlink()
     (tmp_path / "old").rename(tmp_path / "accounts" / LEDGER)
-    refused(tmp_path / "accounts", f"is an old copy: it knows 0 rounds settled, {ANCHOR} tells of 1")
+    refused(
+        tmp_path / "accounts",
+        f"is an old copy: it knows 0 rounds settled, {ANCHOR} tells of 1",
+    )
 
 
 def test_an_anchor_of_which_a_digit_changed_says_nothing(tmp_path):
@@ -514,13 +643,20 @@ def test_a_backup_on_a_full_disk_leaves_the_last_one(tmp_path, monkeypatch):
 
     with books(tmp_path / "accounts") as own:
         monkeypatch.setattr("os.fsync", full)
-        with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
+        with pytest.raises(
+            DataError, match=r"cannot be written \(No space left on device\)"
+        ):
             own.backup(file)
         monkeypatch.undo()
         assert file.read_text() == "the last one"
-        assert sorted(each.name for each in tmp_path.iterdir()) == ["accounts", "copy.sqlite"]
+        assert sorted(each.name for each in tmp_path.iterdir()) == [
+            "accounts",
+            "copy.sqlite",
+        ]
         own.backup(file)
-    assert file.read_bytes()[18:20] == b"\1\1", "by SQLite's format: one that needs no log, also where nothing can be written"
+    assert file.read_bytes()[18:20] == b"\1\1", (
+        "by SQLite's format: one that needs no log, also where nothing can be written"
+    )
 
 
 def test_no_text_of_an_export_is_a_formula(tmp_path):

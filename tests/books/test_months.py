@@ -33,10 +33,24 @@ def spent_by_month(folder, dates, report=lambda own, t: None):
     [
         (["2026-11-01"] * 10 + ["2026-10-31"] + ["2026-11-02"] * 10, {"2026-11": 99.0}),
         (["2026-11-01", "2026-12-01"] * 10, {"2026-11": 81.0, "2026-12": 99.0}),
-        (["2026-11-01"] * 5 + ["2027-11-01"] * 5 + ["2026-11-02"] * 10, {"2026-11": 99.0, "2027-11": 99.0}),
-        (["2026-11-01"] * 9 + ["2026-12-01"] * 9 + ["2026-11-30"] * 9 + ["2026-12-02"], {"2026-11": 99.0, "2026-12": 99.0}),
+        (
+            ["2026-11-01"] * 5 + ["2027-11-01"] * 5 + ["2026-11-02"] * 10,
+            {"2026-11": 99.0, "2027-11": 99.0},
+        ),
+        (
+            ["2026-11-01"] * 9
+            + ["2026-12-01"] * 9
+            + ["2026-11-30"] * 9
+            + ["2026-12-02"],
+            {"2026-11": 99.0, "2026-12": 99.0},
+        ),
     ],
-    ids=["one step back", "to and fro", "a year ahead and back", "back at the end of a month"],
+    ids=[
+        "one step back",
+        "to and fro",
+        "a year ahead and back",
+        "back at the end of a month",
+    ],
 )
 def test_a_clock_that_steps_back_opens_no_month_again(tmp_path, dates, costs):
     assert spent_by_month(tmp_path, dates) == costs
@@ -44,26 +58,36 @@ def test_a_clock_that_steps_back_opens_no_month_again(tmp_path, dates, costs):
 
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from(DATES), min_size=1, max_size=25))
-def test_no_month_costs_more_than_its_budget_in_whatever_order_dates_come(tmp_path_factory, dates):
+def test_no_month_costs_more_than_its_budget_in_whatever_order_dates_come(
+    tmp_path_factory, dates
+):
     costs = spent_by_month(tmp_path_factory.mktemp("accounts"), dates)
     assert max(costs.values()) <= MONTH
 
 
 def test_two_names_of_one_moment_are_in_one_month(tmp_path):
     dates = ["2026-11-30T23:00:00-12:00", "2026-12-01T11:00:00+00:00"] * 6
-    with Books(tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()) as own:
+    with Books(
+        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
+    ) as own:
         own.amend(month=MONTH)
         for when in dates:
             own.begin(3.0, when=when)
             own.settle()
         assert own.audit().spent <= MONTH
-        assert {line.time for line in own.statement().lines} == {"2026-12-01T11:00:00+00:00"}
+        assert {line.time for line in own.statement().lines} == {
+            "2026-12-01T11:00:00+00:00"
+        }
 
 
 def test_the_clock_of_this_machine_may_step_back_too(tmp_path, monkeypatch):
-    with Books(tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()) as own:
+    with Books(
+        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
+    ) as own:
         own.amend(month=MONTH)
-        for now in ["2026-11-20T09:00:00+00:00"] * 8 + ["2026-10-31T09:00:00+00:00"] * 8:
+        for now in ["2026-11-20T09:00:00+00:00"] * 8 + [
+            "2026-10-31T09:00:00+00:00"
+        ] * 8:
             monkeypatch.setattr("headgate.books.accounts.now", lambda now=now: now)
             own.begin(3.0)
             own.settle()
@@ -78,7 +102,9 @@ def test_a_month_goes_on_after_the_accounts_are_opened_again(tmp_path):
             if not own.ledger.t:
                 own.amend(month=MONTH)
             own.begin(3.0, when=when)
-        with Books(tmp_path, system, Headgate()) as own:  # as after a kill between the two
+        with Books(
+            tmp_path, system, Headgate()
+        ) as own:  # as after a kill between the two
             own.begin(9.0, when="2027-06-01")
             own.settle()
             assert own.audit().spent <= (2 if when > "2026-11-01" else 1) * MONTH
@@ -101,7 +127,9 @@ def test_samples_of_november_that_are_told_in_december_are_paid_in_december(tmp_
 
 
 def test_a_limit_that_is_lifted_holds_no_more(tmp_path):
-    with Books(tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()) as own:
+    with Books(
+        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
+    ) as own:
         own.amend(month=50.0)
         own.begin(3.0, when="2026-11-01")
         own.settle()
@@ -116,7 +144,9 @@ def test_a_limit_that_is_lifted_holds_no_more(tmp_path):
 def test_begin_reads_no_past_round_to_find_the_month(tmp_path):
     """The cost of a month's limit does not grow: as many statements after 30 rounds as after three."""
     asked = []
-    with Books(tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()) as own:
+    with Books(
+        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
+    ) as own:
         own.amend(month=MONTH)
         for _ in range(30):
             found = []
@@ -124,17 +154,26 @@ def test_begin_reads_no_past_round_to_find_the_month(tmp_path):
             own.begin(3.0, when="2026-11-01")
             own._store._db.set_trace_callback(None)
             own.settle()
-            asked.append([statement for statement in found if "FROM rounds" in statement])
+            asked.append(
+                [statement for statement in found if "FROM rounds" in statement]
+            )
     assert len(asked[2]) == len(asked[29])
-    assert not [statement for statement in asked[29] if "round > 0" in statement], "no statement reads all rounds"
+    assert not [statement for statement in asked[29] if "round > 0" in statement], (
+        "no statement reads all rounds"
+    )
 
 
 def test_a_wrong_year_does_not_end_a_monthly_budget(tmp_path):
-    with Books(tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()) as own:
+    with Books(
+        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
+    ) as own:
         own.amend(month=50.0)
         own.begin(3.0, when="2026-11-01")
         own.settle()
-        with pytest.raises(SettingError, match=r"begin: when = 2926-11-01.*: is more than a year after the latest round"):
+        with pytest.raises(
+            SettingError,
+            match=r"begin: when = 2926-11-01.*: is more than a year after the latest round",
+        ):
             own.begin(3.0, when="2926-11-01")
         own.begin(3.0, when="2026-12-01")
         own.settle()
@@ -142,7 +181,9 @@ def test_a_wrong_year_does_not_end_a_monthly_budget(tmp_path):
 
 
 def test_other_amendments_leave_the_limit_of_a_month_as_it_is(tmp_path):
-    with Books(tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()) as own:
+    with Books(
+        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
+    ) as own:
         own.amend(month=50.0)
         own.amend(money=100.0)
         for _ in range(5):

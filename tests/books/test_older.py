@@ -50,9 +50,16 @@ def made_older(folder, *statements):
         for name, columns in TABLES.items():
             db.execute(f"CREATE TABLE {name} ({columns})")
             many = len(db.execute(f"PRAGMA table_info({name})").fetchall())
-            db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * many)})", [row[:many] for row in kept[name]])
-        db.execute("CREATE INDEX outstanding ON orders (client, round) WHERE admitted IS NULL")
-        db.execute("UPDATE meta SET value = 'headgate ledger store 3' WHERE key = 'format'")
+            db.executemany(
+                f"INSERT INTO {name} VALUES ({', '.join('?' * many)})",
+                [row[:many] for row in kept[name]],
+            )
+        db.execute(
+            "CREATE INDEX outstanding ON orders (client, round) WHERE admitted IS NULL"
+        )
+        db.execute(
+            "UPDATE meta SET value = 'headgate ledger store 3' WHERE key = 'format'"
+        )
         for statement_, *values in statements:
             db.execute(statement_, values)
 
@@ -71,21 +78,36 @@ def test_an_older_ledger_goes_on_and_its_tables_become_strict(tmp_path):
     with opened(tmp_path) as store:
         assert statement(store).spent == spent, "shown without being changed"
     with closing(sqlite3.connect(tmp_path / LEDGER)) as db:
-        assert "STRICT" not in db.execute("SELECT sql FROM sqlite_master WHERE name = 'orders'").fetchone()[0]
+        assert (
+            "STRICT"
+            not in db.execute(
+                "SELECT sql FROM sqlite_master WHERE name = 'orders'"
+            ).fetchone()[0]
+        )
     with books(tmp_path) as own:
         assert own.audit().spent == spent
         own.begin(1.0)
         own.settle()
         own.audit()
     with closing(sqlite3.connect(tmp_path / LEDGER)) as db:
-        made = dict(db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"))
+        made = dict(
+            db.execute(
+                "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+            )
+        )
         assert [name for name, sql in made.items() if not sql.endswith("STRICT")] == []
-        assert db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone() == ("headgate ledger store 3.1",)
-        assert [paid for (paid,) in db.execute("SELECT paid FROM rounds")][:4] == [None] * 4
+        assert db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone() == (
+            "headgate ledger store 3.1",
+        )
+        assert [paid for (paid,) in db.execute("SELECT paid FROM rounds")][:4] == [
+            None
+        ] * 4
     books(tmp_path).close()
 
 
-@pytest.mark.parametrize("kind", [np.int64, np.int32, np.int16, np.int8], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [np.int64, np.int32, np.int16, np.int8], ids=lambda kind: kind.__name__
+)
 def test_accounts_that_a_number_of_numpy_destroyed_open_again(tmp_path, kind):
     """SQLite kept the bytes of the number, and the older version could not read them."""
     spent = played(tmp_path)
@@ -107,12 +129,23 @@ def test_accounts_that_a_number_of_numpy_destroyed_open_again(tmp_path, kind):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("UPDATE orders SET admitted = 6.5 WHERE round = 2 AND client = 1",), "the row of orders with round 2, client 1"),
-        (("INSERT INTO samples VALUES (1, 0, ?)", b"a"), "the row of samples with round 1, client 0, key"),
-        (("UPDATE clients SET offences = 'many' WHERE client = 2",), "the row of clients with client 2"),
+        (
+            ("UPDATE orders SET admitted = 6.5 WHERE round = 2 AND client = 1",),
+            "the row of orders with round 2, client 1",
+        ),
+        (
+            ("INSERT INTO samples VALUES (1, 0, ?)", b"a"),
+            "the row of samples with round 1, client 0, key",
+        ),
+        (
+            ("UPDATE clients SET offences = 'many' WHERE client = 2",),
+            "the row of clients with client 2",
+        ),
     ],
 )
-def test_a_row_that_no_ledger_can_hold_is_named_and_the_file_stays_as_it_is(tmp_path, change, said):
+def test_a_row_that_no_ledger_can_hold_is_named_and_the_file_stays_as_it_is(
+    tmp_path, change, said
+):
     played(tmp_path)
     made_older(tmp_path, change)
     before = rows(tmp_path)
@@ -135,12 +168,16 @@ def broken(folder, kind):
             own.settle()
         spent = own.audit().spent
     row = "INSERT INTO amendments (round, made, by, why, change) VALUES (1, '2026-11-19T10:00:00+00:00', 'ben', 'race', ?)"
-    made_older(folder, (row, '{"leave": 1}' if kind == "twice" else '{"money": -1900.0}'))
+    made_older(
+        folder, (row, '{"leave": 1}' if kind == "twice" else '{"money": -1900.0}')
+    )
     return spent
 
 
 @pytest.mark.parametrize(("kind", "id_"), [("twice", 2), ("ignored", 1)])
-def test_an_amendment_that_does_not_replay_is_named_and_taken_out_on_a_copy(tmp_path, headgate, kind, id_):
+def test_an_amendment_that_does_not_replay_is_named_and_taken_out_on_a_copy(
+    tmp_path, headgate, kind, id_
+):
     folder = tmp_path / "accounts"
     folder.mkdir()
     spent = broken(folder, kind)
@@ -152,7 +189,9 @@ def test_an_amendment_that_does_not_replay_is_named_and_taken_out_on_a_copy(tmp_
     assert f"`headgate ledger void {folder} {id_}` takes it out, on a copy" in said
     assert "\n" not in said
     before = rows(folder)
-    out, _ = headgate("ledger", "void", folder, id_, "--by", "carla", "--why", "written by a race")
+    out, _ = headgate(
+        "ledger", "void", folder, id_, "--by", "carla", "--why", "written by a race"
+    )
     assert f"accounts-without-{id_}: without amendment {id_} (" in out
     assert rows(folder) == before, "the accounts stay as they are"
     copy = tmp_path / f"accounts-without-{id_}"
@@ -177,7 +216,10 @@ def test_what_cannot_be_taken_out_leaves_no_copy(tmp_path, headgate):
         own.amend(leave=3)
         own.begin(3.0)
         own.settle()
-    for id_, said in ((9, "there is no amendment 9 to take out"), (1, "amendment 2 (leave 3, by")):
+    for id_, said in (
+        (9, "there is no amendment 9 to take out"),
+        (1, "amendment 2 (leave 3, by"),
+    ):
         _, err = headgate("ledger", "void", folder, id_, code=5)
         assert said in err
     (tmp_path / "there").mkdir()
@@ -186,7 +228,9 @@ def test_what_cannot_be_taken_out_leaves_no_copy(tmp_path, headgate):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["accounts", "there"]
 
 
-def test_of_two_amendments_that_do_not_replay_both_are_named_one_after_the_other(tmp_path, headgate):
+def test_of_two_amendments_that_do_not_replay_both_are_named_one_after_the_other(
+    tmp_path, headgate
+):
     folder = tmp_path / "accounts"
     played(folder)
     row = "INSERT INTO amendments (round, made, by, why, change) VALUES (1, '2026-11-19T10:00:00+00:00', 'ben', '', ?)"
@@ -223,7 +267,11 @@ def test_a_copy_without_an_amendment_has_all_files_of_a_run(tmp_path):
 def test_an_older_ledger_with_invoices_replays_as_it_was_summed(tmp_path, monkeypatch):
     """The older version added invoices to a sum of floats: 0.30000000000000004 where the exact sum is 0.3."""
     usual = Standing.after_amendment
-    monkeypatch.setattr(Standing, "after_amendment", lambda before, each: usual(replace(before, by_older=True), each))
+    monkeypatch.setattr(
+        Standing,
+        "after_amendment",
+        lambda before, each: usual(replace(before, by_older=True), each),
+    )
     with books(tmp_path) as own:
         own.begin(0.1, in_all=3)
         own.settle()
@@ -243,7 +291,9 @@ def test_an_older_ledger_with_invoices_replays_as_it_was_summed(tmp_path, monkey
         again.begin(0.3, in_all=2)
         again.settle()
         again.adjust(line.round, line.client, -0.2)
-        assert again.ledger.spent[0] == float(again.audit().spent), "summed exactly from now on"
+        assert again.ledger.spent[0] == float(again.audit().spent), (
+            "summed exactly from now on"
+        )
     with books(tmp_path) as again:
         assert again.audit().spent == found.spent + Decimal("0.2")
 
@@ -257,17 +307,25 @@ def test_an_invoice_that_was_settled_is_not_taken_out(tmp_path, headgate):
         own.begin(2.0)
         own.settle()
     _, err = headgate("ledger", "void", folder, 1, code=5)
-    assert "is in the sums of the rounds settled since; adjust the order by the opposite amount instead" in err
+    assert (
+        "is in the sums of the rounds settled since; adjust the order by the opposite amount instead"
+        in err
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["accounts"]
 
 
-def test_a_copy_of_the_folder_one_stands_in_is_made_beside_it(tmp_path, headgate, monkeypatch):
+def test_a_copy_of_the_folder_one_stands_in_is_made_beside_it(
+    tmp_path, headgate, monkeypatch
+):
     folder = tmp_path / "accounts"
     with books(folder) as own:
         own.amend(money=5.0)
     monkeypatch.chdir(folder)
     headgate("ledger", "void", ".", 1)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["accounts", "accounts-without-1"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "accounts",
+        "accounts-without-1",
+    ]
 
 
 def test_the_key_of_an_amendment_that_was_taken_out_is_not_used_again(tmp_path):
@@ -276,12 +334,20 @@ def test_the_key_of_an_amendment_that_was_taken_out_is_not_used_again(tmp_path):
         own.amend(money=5.0, key="board 7")
     copy = tmp_path / "copy"
     void(tmp_path / "accounts", 1, "anna", "", copy)
-    with pytest.raises(LedgerError, match=r"key = board 7: is that of amendment 1 \(money 5, .*; give this one another key"):
+    with pytest.raises(
+        LedgerError,
+        match=r"key = board 7: is that of amendment 1 \(money 5, .*; give this one another key",
+    ):
         amend(copy, Amendment(money=5.0), "ben", "", key="board 7")
-    assert amend(copy, Amendment(money=5.0), "ben", "", key="board 7, again").approved == 2005
+    assert (
+        amend(copy, Amendment(money=5.0), "ben", "", key="board 7, again").approved
+        == 2005
+    )
 
 
-def test_exact_sums_are_written_from_the_first_round_that_this_version_settles(tmp_path):
+def test_exact_sums_are_written_from_the_first_round_that_this_version_settles(
+    tmp_path,
+):
     spent = played(tmp_path)
     made_older(tmp_path)
     with opened(tmp_path) as store:
@@ -305,7 +371,9 @@ def test_a_refund_that_was_taken_out_counts_no_more(tmp_path):
         assert own.audit().spent == 81
 
 
-def test_accounts_that_go_on_while_they_are_copied_leave_a_copy_that_is_not_old(tmp_path, monkeypatch):
+def test_accounts_that_go_on_while_they_are_copied_leave_a_copy_that_is_not_old(
+    tmp_path, monkeypatch
+):
     folder = tmp_path / "accounts"
     with books(folder) as own:
         own.amend(money=5.0)

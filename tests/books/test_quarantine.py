@@ -9,7 +9,9 @@ from headgate.errors import SettingError
 
 
 def books(folder, **given):
-    return Books(folder, System([8, 9, 10], budget=20.0, horizon=100), Headgate(), **given)
+    return Books(
+        folder, System([8, 9, 10], budget=20.0, horizon=100), Headgate(), **given
+    )
 
 
 def test_after_so_many_offences_a_client_gets_no_purchases_until_it_is_lifted(tmp_path):
@@ -30,7 +32,11 @@ def test_after_so_many_offences_a_client_gets_no_purchases_until_it_is_lifted(tm
         (_, late, _) = again.begin(1.0)
         again.settle({1: Delivery(late.samples - 3, earlier={1: 3})})
         found = again.audit()
-    assert [line.delivered for line in found.lines if line.client == 1] == [3, 0, late.samples - 3]
+    assert [line.delivered for line in found.lines if line.client == 1] == [
+        3,
+        0,
+        late.samples - 3,
+    ]
 
 
 def test_without_it_no_client_is_ever_in_quarantine(tmp_path):
@@ -43,14 +49,20 @@ def test_without_it_no_client_is_ever_in_quarantine(tmp_path):
 
 
 @pytest.mark.parametrize("offences", [0, -1, 2.0, "3", True])
-def test_a_number_of_offences_that_is_none_is_refused_and_leaves_nothing(tmp_path, offences):
+def test_a_number_of_offences_that_is_none_is_refused_and_leaves_nothing(
+    tmp_path, offences
+):
     with pytest.raises(SettingError, match=r"^Books: offences = "):
         books(tmp_path / "accounts", offences=offences)
     assert not (tmp_path / "accounts").exists()
 
 
-@pytest.mark.parametrize("open_", [False, True], ids=["between rounds", "in an open round"])
-def test_after_a_quarantine_was_lifted_offences_count_from_the_beginning(tmp_path, open_):
+@pytest.mark.parametrize(
+    "open_", [False, True], ids=["between rounds", "in an open round"]
+)
+def test_after_a_quarantine_was_lifted_offences_count_from_the_beginning(
+    tmp_path, open_
+):
     with books(tmp_path, offences=2) as own:
         for _ in range(2):
             own.begin(1.0)

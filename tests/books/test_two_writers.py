@@ -31,7 +31,10 @@ class Interrupted(Headgate):
 
     def admit(self, view, memory):
         if view.t == 2 and Interrupted.amending is None:
-            Interrupted.amending = Thread(target=amend, args=(Interrupted.folder, Amendment(money=-1000.0), "anna", "board"))
+            Interrupted.amending = Thread(
+                target=amend,
+                args=(Interrupted.folder, Amendment(money=-1000.0), "anna", "board"),
+            )
             Interrupted.amending.start()
             Interrupted.amending.join(0.1)  # it waits for the end of the transaction
         return super().admit(view, memory)
@@ -46,7 +49,10 @@ def test_an_amendment_during_a_decision_holds_from_the_next_round_and_replays(tm
                 Interrupted.amending.join()
             own.settle()
         found = own.audit()
-        assert (found.approved, [each.round for each in found.amendments]) == (1000, [2])
+        assert (found.approved, [each.round for each in found.amendments]) == (
+            1000,
+            [2],
+        )
         assert own.system.money(5) == 1000.0, "the running process knows it"
     with books(tmp_path, Interrupted()) as again:
         assert again.audit().spent == found.spent
@@ -56,7 +62,12 @@ def test_an_amendment_during_a_decision_holds_from_the_next_round_and_replays(tm
 def amenders():
     """Two processes that amend; a line that is written to both is read by both at once."""
     command = [sys.executable, Path(__file__).parent / "amender.py"]
-    both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) for _ in "ab"]
+    both = [
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        for _ in "ab"
+    ]
     try:
         yield both
     finally:
@@ -64,14 +75,19 @@ def amenders():
             each.communicate(timeout=60)
 
 
-@pytest.mark.parametrize("change", [{"leave": 1}, {"money": -1500.0}, {"join": 7}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"leave": 1}, {"money": -1500.0}, {"join": 7}], ids=str
+)
 def test_two_people_who_amend_at_once_are_heard_one_after_the_other(tmp_path, change):
     with amenders() as both:
         for attempt in range(15):
             folder = tmp_path / str(attempt)
             books(folder).close()
             for name, each in zip("ab", both, strict=True):
-                each.stdin.write(json.dumps({"folder": str(folder), "change": change, "by": name}) + "\n")
+                each.stdin.write(
+                    json.dumps({"folder": str(folder), "change": change, "by": name})
+                    + "\n"
+                )
             told = sorted(json.loads(each.stdout.readline()) for each in both)
             accepted = 2 if "join" in change else 1
             assert told.count("") == accepted
@@ -84,8 +100,23 @@ def test_two_people_who_amend_at_once_are_heard_one_after_the_other(tmp_path, ch
 
 def test_two_commands_at_once_leave_accounts_that_can_be_shown(tmp_path):
     books(tmp_path).close()
-    command = [sys.executable, "-m", "headgate.cli", "ledger", "amend", tmp_path, "--leave", "1", "--by"]
-    both = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for name in "ab"]
+    command = [
+        sys.executable,
+        "-m",
+        "headgate.cli",
+        "ledger",
+        "amend",
+        tmp_path,
+        "--leave",
+        "1",
+        "--by",
+    ]
+    both = [
+        subprocess.Popen(
+            [*command, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for name in "ab"
+    ]
     errors = [each.communicate(timeout=120)[1] for each in both]
     assert sorted(each.returncode for each in both) == [0, 2]
     assert "leave = 1: is not a client; there are 2" in "".join(errors)
@@ -97,13 +128,18 @@ def test_amendments_while_a_round_is_open_are_checked_against_those_that_wait(tm
     with books(tmp_path) as own:
         own.begin(3.0)
         own.amend(leave=1)
-        with pytest.raises(SettingError, match="amend: leave = 1: is not a client; there are 2"):
+        with pytest.raises(
+            SettingError, match="amend: leave = 1: is not a client; there are 2"
+        ):
             own.amend(leave=1)
         own.amend(leave=0)
         with pytest.raises(SettingError, match="amend: leave = 2: is the last client"):
             own.amend(leave=2)
         own.amend(money=-1500.0)
-        with pytest.raises(SettingError, match="amend: money = -1500: takes back more than the 500 that were approved"):
+        with pytest.raises(
+            SettingError,
+            match="amend: money = -1500: takes back more than the 500 that were approved",
+        ):
             own.amend(money=-1500.0)
         own.amend(horizon="open")
         own.amend(budget=5.0)
@@ -136,7 +172,10 @@ def test_an_open_end_after_a_refund_takes_back_no_more_than_is_left(tmp_path):
         own.adjust(1, 0, -20.0)
         own.adjust(1, 1, -20.0)
         own.adjust(1, 2, -20.0)
-        with pytest.raises(SettingError, match="money = -30: takes back more than the 21 that were approved"):
+        with pytest.raises(
+            SettingError,
+            match="money = -30: takes back more than the 21 that were approved",
+        ):
             own.amend(horizon="open", money=-30.0)
         own.amend(horizon="open", money=-20.0)
         own.settle()
@@ -196,7 +235,10 @@ def test_accounts_that_another_process_has_continued_are_to_be_opened_again(tmp_
         store._run("DELETE FROM rounds")
         store.close()
         before = rows(tmp_path)
-        with pytest.raises(LedgerError, match=r"round 0 is settled on disk, these accounts are at round 1; open them again"):
+        with pytest.raises(
+            LedgerError,
+            match=r"round 0 is settled on disk, these accounts are at round 1; open them again",
+        ):
             own.begin(3.0)
         assert rows(tmp_path) == before
 
@@ -208,16 +250,23 @@ def test_a_key_makes_a_repeat_harmless(tmp_path):
         for _ in range(3):
             own.adjust(1, 0, -4.5, by="anna", key="invoice 1182")
             own.amend(money=500.0, key="board 7")
-        with pytest.raises(LedgerError, match=r"key = invoice 1182: is that of amendment 1 \(adjust -4.5 of round 1, client 0"):
+        with pytest.raises(
+            LedgerError,
+            match=r"key = invoice 1182: is that of amendment 1 \(adjust -4.5 of round 1, client 0",
+        ):
             own.adjust(1, 0, -5.5, key="invoice 1182")
         with pytest.raises(LedgerError, match="key = board 7: is that of amendment 2"):
             own.amend(money=501.0, key="board 7")
-        with pytest.raises(LedgerError, match="key = invoice 1182: is that of amendment 1"):
+        with pytest.raises(
+            LedgerError, match="key = invoice 1182: is that of amendment 1"
+        ):
             own.adjust(1, 1, -4.5, key="invoice 1182")
         assert own.audit().spent == 76.5
         assert own.system.money(2) == 2500.0
     for _ in range(2):
-        found = amend(tmp_path, Amendment(adjust=-4.5), "ben", "", (1, 0), "invoice 1182")
+        found = amend(
+            tmp_path, Amendment(adjust=-4.5), "ben", "", (1, 0), "invoice 1182"
+        )
     assert [each.key for each in found.amendments] == ["invoice 1182", "board 7"]
 
 
@@ -225,7 +274,10 @@ def test_an_adjustment_belongs_to_an_order(tmp_path):
     with books(tmp_path) as own:
         own.begin(3.0)
         own.settle()
-        with pytest.raises(SettingError, match="adjust = 5: belongs to an order; name its round and its client"):
+        with pytest.raises(
+            SettingError,
+            match="adjust = 5: belongs to an order; name its round and its client",
+        ):
             amend(tmp_path, Amendment(adjust=5.0), "anna", "")
         assert own.audit().amendments == []
 
@@ -257,8 +309,13 @@ def test_a_statement_is_of_one_moment(tmp_path, monkeypatch):
 # what a policy cannot work with
 
 
-@pytest.mark.parametrize("policy", [Headgate(rule=Fifo(capacity=(3, 3))), Constant(rate=2.0, K=2, capacity=(3, 3))])
-def test_a_command_refuses_what_the_policy_of_the_accounts_cannot_work_with(tmp_path, headgate, policy):
+@pytest.mark.parametrize(
+    "policy",
+    [Headgate(rule=Fifo(capacity=(3, 3))), Constant(rate=2.0, K=2, capacity=(3, 3))],
+)
+def test_a_command_refuses_what_the_policy_of_the_accounts_cannot_work_with(
+    tmp_path, headgate, policy
+):
     """The command does not know the policy: the accounts remember what it refuses."""
     system = System([8, 8], 20.0, 50)
     with Books(tmp_path, system, policy) as own:
@@ -287,14 +344,18 @@ db.execute("ROLLBACK")
 """
 
 
-def test_ctrl_c_while_a_call_waits_for_another_process_leaves_no_transaction_open(tmp_path):
+def test_ctrl_c_while_a_call_waits_for_another_process_leaves_no_transaction_open(
+    tmp_path,
+):
     with books(tmp_path) as own:
         own.begin(3.0)
         own.settle()
         command = [sys.executable, "-c", HOLDS, tmp_path / "ledger.sqlite"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
             assert other.stdout.readline() == "held\n"
-            before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+            before = signal.signal(
+                signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT)
+            )
             signal.setitimer(signal.ITIMER_REAL, 0.3)
             with pytest.raises(KeyboardInterrupt):
                 own.begin(2.0)
@@ -304,7 +365,9 @@ def test_ctrl_c_while_a_call_waits_for_another_process_leaves_no_transaction_ope
         own.audit()
 
 
-def test_a_settlement_that_memory_does_not_know_of_is_no_alarm_but_to_be_opened_again(tmp_path, monkeypatch):
+def test_a_settlement_that_memory_does_not_know_of_is_no_alarm_but_to_be_opened_again(
+    tmp_path, monkeypatch
+):
     """Ctrl-C right after the commit: the round is settled on disk."""
 
     def interrupted(anchor, folder):
@@ -317,7 +380,10 @@ def test_a_settlement_that_memory_does_not_know_of_is_no_alarm_but_to_be_opened_
             own.settle()
         monkeypatch.undo()
         for call in (own.audit, own.settle, lambda: own.begin(2.0)):
-            with pytest.raises(LedgerError, match="round 1 is settled on disk, these accounts are at round 0; open them again"):
+            with pytest.raises(
+                LedgerError,
+                match="round 1 is settled on disk, these accounts are at round 0; open them again",
+            ):
                 call()
     with books(tmp_path) as again:
         assert again.audit().spent == 81
@@ -342,8 +408,12 @@ def test_another_thread_is_told_so_and_may_close(tmp_path):
         again.settle()
 
 
-@pytest.mark.parametrize("change", [{"leave": 1}, {"money": -1500.0}, {"join": 5}], ids=str)
-def test_an_amendment_of_an_open_round_waits_also_when_the_accounts_are_opened_again(tmp_path, change):
+@pytest.mark.parametrize(
+    "change", [{"leave": 1}, {"money": -1500.0}, {"join": 5}], ids=str
+)
+def test_an_amendment_of_an_open_round_waits_also_when_the_accounts_are_opened_again(
+    tmp_path, change
+):
     with books(tmp_path) as own:
         orders = own.begin(3.0)
         own.amend(**change)
@@ -355,7 +425,9 @@ def test_an_amendment_of_an_open_round_waits_also_when_the_accounts_are_opened_a
         assert len(again.audit().amendments) == 1
 
 
-def test_an_amendment_right_before_the_transaction_of_a_decision_is_in_it(tmp_path, monkeypatch):
+def test_an_amendment_right_before_the_transaction_of_a_decision_is_in_it(
+    tmp_path, monkeypatch
+):
     """`begin` has read the amendments already, to check what it is given."""
     usual = LedgerStore.transaction
 
@@ -385,7 +457,10 @@ def test_an_amendment_that_came_too_late_is_refused_and_not_applied_late(tmp_pat
         own._store._run(
             "INSERT INTO amendments (round, made, by, why, change) VALUES (1, '2026-11-19', 'ben', '', '{\"money\": 5.0}')"
         )
-        with pytest.raises(LedgerError, match=r"amendment 1 \(money 5, .*\) was written after round 1; open them again"):
+        with pytest.raises(
+            LedgerError,
+            match=r"amendment 1 \(money 5, .*\) was written after round 1; open them again",
+        ):
             own.begin(3.0)
 
 
@@ -399,14 +474,18 @@ class OfFour(Headgate):
 
 
 @pytest.mark.parametrize("open_", [False, True], ids=["idle", "open"])
-def test_terms_under_which_the_policy_cannot_work_are_refused_before_they_are_written(tmp_path, open_):
+def test_terms_under_which_the_policy_cannot_work_are_refused_before_they_are_written(
+    tmp_path, open_
+):
     """The first client may join, and the second may not: the amendment is tried with those that wait."""
     with books(tmp_path, OfFour()) as own:
         if open_:
             own.begin(3.0)
         own.amend(join=5)
         before = rows(tmp_path)
-        with pytest.raises(SettingError, match=r"amend: .*system\.buffers: at most four clients"):
+        with pytest.raises(
+            SettingError, match=r"amend: .*system\.buffers: at most four clients"
+        ):
             own.amend(join=5)
         assert rows(tmp_path) == before
     books(tmp_path, OfFour()).close()
@@ -437,7 +516,9 @@ def test_an_audit_is_of_one_moment(tmp_path, monkeypatch):
         assert own.audit().spent == 71
 
 
-def test_accounts_that_go_on_while_they_are_opened_are_read_as_of_one_moment(tmp_path, monkeypatch):
+def test_accounts_that_go_on_while_they_are_opened_are_read_as_of_one_moment(
+    tmp_path, monkeypatch
+):
     """Two processes where a file system has no locks: one settles while the other reads what it has done so far."""
     usual = LedgerStore.rounds
 
@@ -468,7 +549,9 @@ def test_what_a_forked_child_closes_stays_open_for_its_parent(tmp_path):
             os.write(writes, said.encode())
             os._exit(0)
         os.waitpid(child, 0)
-        assert os.read(reads, 1000).decode() == "(1,)", "SQLite's connections belong to the process that opened them"
+        assert os.read(reads, 1000).decode() == "(1,)", (
+            "SQLite's connections belong to the process that opened them"
+        )
         own.settle()
         own.audit()
 
@@ -478,7 +561,10 @@ def test_terms_of_a_policy_that_does_not_keep_to_its_money_are_not_amended(tmp_p
     with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
         accounts.Accounts(store, SYSTEM, Constant(rate=3.0, K=5))
     before = rows(tmp_path)
-    with pytest.raises(SettingError, match="the policy does not keep to its money: terms can be amended with one that does"):
+    with pytest.raises(
+        SettingError,
+        match="the policy does not keep to its money: terms can be amended with one that does",
+    ):
         amend(tmp_path, Amendment(money=5.0), "anna", "")
     assert rows(tmp_path) == before
 
@@ -508,12 +594,17 @@ class OfThree(Headgate):
         return {3: super().retention(system)}[system.clients]
 
 
-def test_a_policy_that_fails_for_other_clients_can_be_opened_and_no_client_joins(tmp_path, headgate):
+def test_a_policy_that_fails_for_other_clients_can_be_opened_and_no_client_joins(
+    tmp_path, headgate
+):
     with books(tmp_path, OfThree()) as own:
         own.begin(3.0)
         own.settle()
         before = rows(tmp_path)
-        with pytest.raises(SettingError, match=r"amend: join = 5: the policy .* cannot work with it: KeyError\(4\)"):
+        with pytest.raises(
+            SettingError,
+            match=r"amend: join = 5: the policy .* cannot work with it: KeyError\(4\)",
+        ):
             own.amend(join=5)
         _, err = headgate("ledger", "amend", tmp_path, "--join", 5, code=2)
         assert err.count("\n") == 1

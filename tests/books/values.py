@@ -99,7 +99,10 @@ def whole(value):
     try:
         return operator.index(value)
     except TypeError:
-        if isinstance(value, np.bool_ | float | np.floating | Decimal | Fraction) and value == value // 1:
+        if (
+            isinstance(value, np.bool_ | float | np.floating | Decimal | Fraction)
+            and value == value // 1
+        ):
             return int(value)
     raise WrongError(f"{value!r} was accepted as a whole number")
 
@@ -116,7 +119,9 @@ def money(value):
 
 
 def truth(value):
-    if isinstance(value, bool | np.bool_) or (isinstance(value, int | float | np.number) and value in (0, 1)):
+    if isinstance(value, bool | np.bool_) or (
+        isinstance(value, int | float | np.number) and value in (0, 1)
+    ):
         return bool(value)
     raise WrongError(f"{value!r} was accepted as true or false")
 
@@ -129,7 +134,9 @@ def month(value, clock):
         try:
             moment = moment.astimezone(UTC)
         except OverflowError:
-            raise WrongError(f"{value!r} was accepted as a date, and in UTC there is no such one") from None
+            raise WrongError(
+                f"{value!r} was accepted as a date, and in UTC there is no such one"
+            ) from None
     return f"{moment.year:04}-{moment.month:02}"
 
 

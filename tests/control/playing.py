@@ -4,7 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Retention, System
+from headgate.control import (
+    AdmissionPolicy,
+    AdmissionRequest,
+    Controller,
+    Retention,
+    System,
+)
 from headgate.testing import a_system
 
 
@@ -45,11 +51,19 @@ class Scripted(AdmissionPolicy):
         return self.rule
 
     def admit(self, view, memory):
-        arriving = np.broadcast_to(np.asarray(self.arrivals[view.t - 1]), view.kept_by_client.shape)
+        arriving = np.broadcast_to(
+            np.asarray(self.arrivals[view.t - 1]), view.kept_by_client.shape
+        )
         return AdmissionRequest(np.zeros(view.debt.shape), given=arriving), memory
 
 
 def arriving(rule, arrivals, seeds, clients, labels=None):
     """The ledgers after each round in which given numbers of samples arrive, (T, M), the same in every run."""
-    controller = Controller(System(np.full(clients, 5), 1.0), Scripted(rule, arrivals), len(seeds), np.asarray(seeds), labels)
+    controller = Controller(
+        System(np.full(clients, 5), 1.0),
+        Scripted(rule, arrivals),
+        len(seeds),
+        np.asarray(seeds),
+        labels,
+    )
     return (ledger for _, ledger in goes_on(controller, [1.0] * len(arrivals)))

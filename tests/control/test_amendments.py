@@ -34,11 +34,22 @@ CHANGES = st.one_of(
     st.builds(Amendment, suspend=st.booleans()),
     st.builds(Amendment, adjust=st.floats(-30, 30).filter(bool)),
 )
-ROUND = st.tuples(st.floats(0.5, 10), st.booleans(), st.integers(0, 2**32 - 1), st.lists(CHANGES, max_size=2))
+ROUND = st.tuples(
+    st.floats(0.5, 10),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+    st.lists(CHANGES, max_size=2),
+)
 
 
-@given(st.sampled_from(POLICIES), st.sampled_from([None, 30]), st.lists(ROUND, min_size=1, max_size=25))
-def test_after_any_events_spend_and_memory_keep_to_what_was_approved(policy, horizon, rounds):
+@given(
+    st.sampled_from(POLICIES),
+    st.sampled_from([None, 30]),
+    st.lists(ROUND, min_size=1, max_size=25),
+)
+def test_after_any_events_spend_and_memory_keep_to_what_was_approved(
+    policy, horizon, rounds
+):
     controller = Controller(System([8, 3, 5], budget=20.0, horizon=horizon), policy)
     ledger, overdraft = controller.open(), getattr(policy, "overdraft", 0.0)
     for price, by_client, seed, changes in rounds:
@@ -46,10 +57,17 @@ def test_after_any_events_spend_and_memory_keep_to_what_was_approved(policy, hor
         for change in changes:
             try:
                 controller, ledger = controller.amend(ledger, change)
-            except HeadgateError:  # as the last client that leaves; nothing has changed then
+            except (
+                HeadgateError
+            ):  # as the last client that leaves; nothing has changed then
                 continue
         clients, lot = controller.system.clients, int(random.integers(1, 4))
-        supply = Supply(random.random(clients) < 0.6, random.integers(0, 9, clients), int(random.integers(0, 30)), lot)
+        supply = Supply(
+            random.random(clients) < 0.6,
+            random.integers(0, 9, clients),
+            int(random.integers(0, 30)),
+            lot,
+        )
         prices = price * random.uniform(0.5, 2, (1, clients)) if by_client else price
         orders = controller.decide(ledger, prices, supply=supply)
         admitted, before = orders.admitted[0], ledger.spent[0]
@@ -60,7 +78,9 @@ def test_after_any_events_spend_and_memory_keep_to_what_was_approved(policy, hor
         ledger = controller.post(ledger, orders)
         news = controller.system.amended
         assert not (news and news.suspended and admitted.any())
-        assert ledger.spent[0] == before or ledger.spent[0] <= controller.system.money(ledger.t, overdraft)
+        assert ledger.spent[0] == before or ledger.spent[0] <= controller.system.money(
+            ledger.t, overdraft
+        )
         assert (ledger.occupancy <= controller.system.buffer).all()
         assert not (news and ledger.occupancy[0, list(news.left)].any())
         assert ledger.uses_in_memory[0] >= 0
@@ -71,12 +91,17 @@ def two_clients(policy=POLICIES[0]):
 
 
 def test_with_client_sampling_the_whole_budget_is_used():
-    random, controller = np.random.default_rng(0), Controller(System([10] * 12, budget=20.0, horizon=200), Headgate())
+    random, controller = (
+        np.random.default_rng(0),
+        Controller(System([10] * 12, budget=20.0, horizon=200), Headgate()),
+    )
     ledger, there = controller.open(), np.zeros(12, dtype=bool)
     for price in random.uniform(1, 10, 200):
         there[:] = False
         there[random.choice(12, 4, replace=False)] = True
-        ledger = controller.post(ledger, controller.decide(ledger, price, present=there))
+        ledger = controller.post(
+            ledger, controller.decide(ledger, price, present=there)
+        )
     assert 0.98 * 4000 < ledger.spent[0] <= 4000
     assert ledger.admitted[0].min() > 0.5 * ledger.admitted[0].max()
 
@@ -87,7 +112,9 @@ def test_a_top_up_changes_nothing_before_it_and_the_rest_is_spread_over_the_roun
     assert ledger.spent[0] == 500
     controller, ledger = controller.amend(ledger, Amendment(money=500.0))
     assert controller.system.budget == pytest.approx(20.0)
-    assert [float(later.spent[0]) for _, later in goes_on(controller, [1.0] * 50, ledger)] == list(range(520, 1501, 20))
+    assert [
+        float(later.spent[0]) for _, later in goes_on(controller, [1.0] * 50, ledger)
+    ] == list(range(520, 1501, 20))
 
 
 def test_a_cut_below_what_is_spent_stops_purchases_and_reclaims_nothing():
@@ -107,7 +134,10 @@ def test_a_cut_below_what_is_spent_stops_purchases_and_reclaims_nothing():
         ({"horizon": 1}, "horizon = 1: round 2 is over"),
         ({"budget": 5.0}, "budget = 5: can be amended where the end is open"),
         ({"leave": 2}, "leave = 2: is not a client"),
-        ({"weight": 2.0}, "weight = 2: is for a client that joins; name its places with join"),
+        (
+            {"weight": 2.0},
+            "weight = 2: is for a client that joins; name its places with join",
+        ),
         ({"join": 0}, "join = 0: must be a whole number from 1 to 1,000,000,000"),
         ({"money": float("nan")}, "money = nan: must be a finite number"),
         ({"adjust": -21.0}, "adjust = -21: is more than the 20 that were spent"),
@@ -136,7 +166,9 @@ def test_a_supply_that_cannot_be_is_refused(supply, said):
 
 def test_the_samples_of_a_client_that_left_are_counted_no_more():
     """Their uses are counted one by one: one in each round from the admission on."""
-    controller = Controller(System([10, 4], budget=10.0, horizon=100), Below(quantile=1.0, fill=0))
+    controller = Controller(
+        System([10, 4], budget=10.0, horizon=100), Below(quantile=1.0, fill=0)
+    )
     ledger, uses = controller.open(), [defaultdict(int), defaultdict(int)]
 
     def in_memory(client):

@@ -10,16 +10,29 @@ from hypothesis import strategies as st
 
 from headgate.control.apportion import FEW, _smallest, apportion, whole_total
 
-shares = st.lists(st.integers(0, 30), min_size=1, max_size=12).filter(any).map(lambda w: np.array(w, dtype=np.int64))
+shares = (
+    st.lists(st.integers(0, 30), min_size=1, max_size=12)
+    .filter(any)
+    .map(lambda w: np.array(w, dtype=np.int64))
+)
 totals = st.lists(st.integers(0, 60), min_size=1, max_size=60)
 
 
-@given(shares, st.lists(st.tuples(st.integers(0, 60), st.sets(st.integers(0, 11))), min_size=1, max_size=30))
+@given(
+    shares,
+    st.lists(
+        st.tuples(st.integers(0, 60), st.sets(st.integers(0, 11))),
+        min_size=1,
+        max_size=30,
+    ),
+)
 def test_who_is_away_keeps_its_credit_and_the_others_share_its_part(weights, rounds):
     credit, whole = np.zeros((1, len(weights)), dtype=np.int64), int(weights.sum())
     for total, away in rounds:
         there = np.where(np.isin(np.arange(len(weights)), list(away)), 0, weights)
-        given_, after = apportion(np.array([total if there.any() else 0]), credit, there, whole=whole)
+        given_, after = apportion(
+            np.array([total if there.any() else 0]), credit, there, whole=whole
+        )
         assert given_.sum() == total * there.any()
         assert not given_[0, there == 0].any()
         assert np.array_equal(after[0, there == 0], credit[0, there == 0])
@@ -38,7 +51,9 @@ def test_sums_are_exact_and_every_client_stays_within_one_sample(weights, sizes)
         assert given_.sum() == total
         assert np.all(given_ >= 0)
         got, so_far = got + given_[0], so_far + total
-        assert np.array_equal(credit[0], so_far * weights - got * whole)  # the credit is the exact difference
+        assert np.array_equal(
+            credit[0], so_far * weights - got * whole
+        )  # the credit is the exact difference
         assert np.all(np.abs(credit) < whole)  # in samples: below one
         assert np.all(got[weights == 0] == 0)
 
@@ -54,16 +69,24 @@ def test_whole_samples_follow_the_real_ones_with_less_than_one_left_over(asked):
         assert got == math.floor(math.fsum(asked[: i + 1]) + 1e-9)
 
 
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=6).filter(any), st.integers(1, 60))
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=6).filter(any), st.integers(1, 60)
+)
 def test_each_sample_goes_to_whom_the_next_is_due_earliest(weights, count):
     """The sample after its first g is due to a client at (g + 1)·Σ shares/share; it may have it once it is owed part of it."""
     whole, got = sum(weights), [0] * len(weights)
     credit = np.zeros((1, len(weights)), dtype=np.int64)
     for handed_out in range(1, count + 1):
-        due = {m: Fraction((got[m] + 1) * whole, own) for m, own in enumerate(weights) if own * handed_out > got[m] * whole}
+        due = {
+            m: Fraction((got[m] + 1) * whole, own)
+            for m, own in enumerate(weights)
+            if own * handed_out > got[m] * whole
+        }
         got[min(due, key=lambda m: (due[m], m))] += 1
         _, credit = apportion(np.array([1]), credit, np.array(weights))
-        assert (handed_out * np.array(weights) - np.array(got) * whole).tolist() == credit[0].tolist()
+        assert (
+            handed_out * np.array(weights) - np.array(got) * whole
+        ).tolist() == credit[0].tolist()
 
 
 def one_at_a_time(total, credit, shares, room):
@@ -79,16 +102,27 @@ def one_at_a_time(total, credit, shares, room):
         due = np.where(open_to_more, (whole - rest) / np.maximum(shares, 1), np.inf)
         entitled = open_to_more & (rest > 0)
         due = np.where(entitled | (left > entitled.sum()), due, np.inf)
-        chosen = np.argsort(due, kind="stable")[: min(left, int(np.isfinite(due).sum()))]
+        chosen = np.argsort(due, kind="stable")[
+            : min(left, int(np.isfinite(due).sum()))
+        ]
         given_[chosen] += 1
         left -= chosen.size
     return given_
 
 
-ROOMS = st.lists(st.one_of(st.integers(0, 3), st.integers(0, 200)), min_size=12, max_size=12)
+ROOMS = st.lists(
+    st.one_of(st.integers(0, 3), st.integers(0, 200)), min_size=12, max_size=12
+)
 
 
-@given(shares, st.lists(st.tuples(ROOMS, st.one_of(st.integers(0, 9), st.integers(0, 2000))), min_size=1, max_size=6))
+@given(
+    shares,
+    st.lists(
+        st.tuples(ROOMS, st.one_of(st.integers(0, 9), st.integers(0, 2000))),
+        min_size=1,
+        max_size=6,
+    ),
+)
 @example(np.array([1, 10**6]), [([10**9, 1], 10**9)])  # at once, not one by one
 def test_what_room_turns_away_is_handed_out_at_once_as_one_by_one(weights, rounds):
     """Round after round: who was kept back is owed samples and others are ahead."""
@@ -99,7 +133,11 @@ def test_what_room_turns_away_is_handed_out_at_once_as_one_by_one(weights, round
         given_, after = apportion(np.array([total]), credit, weights, room[None])
         assert given_.sum() == total
         assert np.all((given_ >= 0) & (given_ <= room))
-        assert wanted > 2000 or given_[0].tolist() == one_at_a_time(total, credit[0], weights, room).tolist()
+        assert (
+            wanted > 2000
+            or given_[0].tolist()
+            == one_at_a_time(total, credit[0], weights, room).tolist()
+        )
         assert np.array_equal(after, credit + total * weights - given_ * weights.sum())
         credit = after
 
@@ -118,9 +156,20 @@ def test_many_clients_are_served_as_if_all_were_sorted(clients, seed):
     assert np.array_equal(_smallest(values, count), expected)
 
 
-@pytest.mark.parametrize(("asked", "most", "expected"), [(1000.0, 100, (100, 0.0, 99.5)), (5.0, 0, (0, 0.5, 0.0))])
+@pytest.mark.parametrize(
+    ("asked", "most", "expected"),
+    [(1000.0, 100, (100, 0.0, 99.5)), (5.0, 0, (0, 0.5, 0.0))],
+)
 def test_what_lies_beyond_the_limit_lapses(asked, most, expected):
-    assert tuple(each[0] for each in whole_total(np.array([asked]), np.array([0.5]), np.array([most]))) == expected
+    assert (
+        tuple(
+            each[0]
+            for each in whole_total(
+                np.array([asked]), np.array([0.5]), np.array([most])
+            )
+        )
+        == expected
+    )
 
 
 @pytest.mark.parametrize("with_room", [False, True])
@@ -134,10 +183,14 @@ def test_rows_do_not_meet(with_room, seed):
     alone = [np.zeros((1, 7), dtype=np.int64) for _ in range(6)]
     for _ in range(12):
         room = rng.integers(0, rng.choice([2, 9, 40], (6, 1)), (6, 7))
-        total = (room[:, weights > 0].sum(axis=-1) * rng.choice([0.0, 0.1, 0.5, 1.0], 6)).astype(np.int64)
+        total = (
+            room[:, weights > 0].sum(axis=-1) * rng.choice([0.0, 0.1, 0.5, 1.0], 6)
+        ).astype(np.int64)
         given_, credit = apportion(total, credit, weights, room if with_room else None)
         assert np.array_equal(given_.sum(axis=-1), total)
         for r in range(6):
             row = slice(r, r + 1)
-            own, alone[r] = apportion(total[row], alone[r], weights, room[row] if with_room else None)
+            own, alone[r] = apportion(
+                total[row], alone[r], weights, room[row] if with_room else None
+            )
             assert np.array_equal(own[0], given_[r])

@@ -22,7 +22,10 @@ MIXED = [[1], [1, 2]]
         (inside_unit, 1, "must lie strictly between 0 and 1"),
         (inside_unit, MIXED, "must lie strictly between 0 and 1"),
         (whole_numbers, [1, 2.5], "must be whole numbers"),
-        *((whole_numbers, value, "must .*") for value in (10**400, [10**400], "x", None, MIXED, float("nan"), object())),
+        *(
+            (whole_numbers, value, "must .*")
+            for value in (10**400, [10**400], "x", None, MIXED, float("nan"), object())
+        ),
         (whole_numbers, -(10**16), "must not be beyond 1,000,000,000,000,000"),
     ],
 )

@@ -10,7 +10,13 @@ from headgate.control import policies as p
 from headgate.control import prices as c
 from headgate.control import retention as r
 from headgate.errors import DataError, LedgerError, SettingError
-from headgate.testing import a_system, check_policy, check_prices, check_retention, check_selection
+from headgate.testing import (
+    a_system,
+    check_policy,
+    check_prices,
+    check_retention,
+    check_selection,
+)
 
 from .playing import begun
 
@@ -37,11 +43,15 @@ OTHERS = {
     "constant, held": p.Constant(rate=6.5, K=4, capacity=BUFFER, purse=True),
     "constant, by lot": p.Constant(rate=6.3, K=4, rule=r.Reservoir(BUFFER)),
     "hybrid": p.Hybrid(rate=2.0, K=3, stale=(0, 3)),
-    "hybrid, gradual and paid": p.Hybrid(rate=2.0, K=3, stale=(0, 3), fill="gradual", paid=True),
+    "hybrid, gradual and paid": p.Hybrid(
+        rate=2.0, K=3, stale=(0, 3), fill="gradual", paid=True
+    ),
     "hybrid, never filled": p.Hybrid(rate=2.0, K=3, stale=(0, 3), fill="none"),
     "acdpp": p.Acdpp(rate=2.0, K=5),
     "acdpp, a limited burst": p.Acdpp(rate=2.0, K=5, burst=7.5),
-    "acdpp, held": p.Acdpp(rate=2.0, K=5, capacity=BUFFER, burst="buffer", purse=True, N0=100, n0=5),
+    "acdpp, held": p.Acdpp(
+        rate=2.0, K=5, capacity=BUFFER, burst="buffer", purse=True, N0=100, n0=5
+    ),
     "dpp": p.Dpp(K=5),
     "dpp, no cap": p.Dpp(K=5, burst="none"),
     "released": p.Released(),
@@ -114,22 +124,46 @@ def test_losses_are_kept_for_those_who_listen_alone_and_those_that_cannot_be_are
     fine, short = np.ones((1, 5)), np.ones((1, 4))
     for policy, listens in ((p.Headgate(), False), (p.Alert(), True)):
         controller, ledger, orders = begun(policy)
-        posted = controller.post(ledger, orders, Report(orders.admitted, losses=Losses(fine, fine)))
+        posted = controller.post(
+            ledger, orders, Report(orders.admitted, losses=Losses(fine, fine))
+        )
         assert (posted.losses is not None) == listens
     for bad in (short, -fine, fine * np.inf):
-        with pytest.raises(LedgerError, match="round 1: losses must be one for each run and client"):
-            controller.post(ledger, orders, Report(orders.admitted, losses=Losses(fine, bad)))
+        with pytest.raises(
+            LedgerError, match="round 1: losses must be one for each run and client"
+        ):
+            controller.post(
+                ledger, orders, Report(orders.admitted, losses=Losses(fine, bad))
+            )
 
 
 NAN = float("nan")
 BAD = [
-    (p.Headgate, {}, {"early": [1.5], "turnover": [0, 1.5], "remember": [0], "overdraft": [-1], "fairness": [-0.1, 2]}),
-    (p.Headgate, {}, {"fill": [-1.0], "smooth": [-0.1, 1.1, NAN], "ahead": [-1.0, NAN]}),
+    (
+        p.Headgate,
+        {},
+        {
+            "early": [1.5],
+            "turnover": [0, 1.5],
+            "remember": [0],
+            "overdraft": [-1],
+            "fairness": [-0.1, 2],
+        },
+    ),
+    (
+        p.Headgate,
+        {},
+        {"fill": [-1.0], "smooth": [-0.1, 1.1, NAN], "ahead": [-1.0, NAN]},
+    ),
     (p.Alert, {}, {"false_alarms": [0.0], "probe": [1.5]}),
     (p.Threshold, {}, {"limit": [-1.0, NAN], "share": [-0.1, 1.1], "fill": [-1.0]}),
     (p.Random, {}, {"chance": [-0.1, 1.1]}),
     (p.Pacing, {}, {"step": [0.0], "initial": [-1.0]}),
-    (p.Acdpp, {"rate": 10, "K": 10}, {"rho": [1.0, 0.0], "V": [0], "burst": [-5], "gamma": [1.5], "N0": [-1]}),
+    (
+        p.Acdpp,
+        {"rate": 10, "K": 10},
+        {"rho": [1.0, 0.0], "V": [0], "burst": [-5], "gamma": [1.5], "N0": [-1]},
+    ),
     (p.Acdpp, {}, {"rate": [-1], "K": [0]}),
     (p.Constant, {"K": 1}, {"rate": [NAN]}),
     (p.Released, {}, {"base": [1.5], "least": [-1]}),
@@ -142,9 +176,17 @@ BAD = [
     (c.Fixed, {}, {"value": [0.0]}),
     (c.Seasonal, {"average": 5, "amplitude": 4}, {"period": [0]}),
     (c.Bursts, {"low": 1, "high": 6, "chance": 0.1, "length": 3}, {"factor": [-1]}),
-    (c.Bursts, {"low": 1, "high": 6, "factor": 5, "chance": 0.1, "length": 3}, {"chance": [1.5], "length": [0]}),
+    (
+        c.Bursts,
+        {"low": 1, "high": 6, "factor": 5, "chance": 0.1, "length": 3},
+        {"chance": [1.5], "length": [0]},
+    ),
     (c.Drift, {"first": 1, "last": 6, "rounds": 5}, {"first": [0], "noise": [1.1]}),
-    (c.Pareto, {"low": 1, "high": 2, "tail": 2}, {"high": [1, float("inf")], "tail": [0]}),
+    (
+        c.Pareto,
+        {"low": 1, "high": 2, "tail": 2},
+        {"high": [1, float("inf")], "tail": [0]},
+    ),
     (c.PerClient, {"common": c.Uniform(1, 10), "factors": (1.0,)}, {"noise": [2.0]}),
     (c.Brent, {}, {"scale": [0]}),
 ]
@@ -152,7 +194,12 @@ BAD = [
 
 @pytest.mark.parametrize(
     ("kind", "needed", "name", "value"),
-    [(kind, needed, name, value) for kind, needed, wrong in BAD for name, values in wrong.items() for value in values],
+    [
+        (kind, needed, name, value)
+        for kind, needed, wrong in BAD
+        for name, values in wrong.items()
+        for value in values
+    ],
 )
 def test_a_bad_setting_is_named_with_its_value(kind, needed, name, value):
     with pytest.raises(SettingError, match=re.escape(f"{name} = {value}")):
@@ -163,9 +210,15 @@ def test_a_bad_setting_is_named_with_its_value(kind, needed, name, value):
     ("make", "message"),
     [
         (lambda: p.Acdpp(rate=10, K=10, burst="full"), 'burst = "full"'),
-        (lambda: p.Hybrid(rate=1, K=1, stale=(4, 3, 2, 1, 0)).shares(a_system()), "nobody is left"),
+        (
+            lambda: p.Hybrid(rate=1, K=1, stale=(4, 3, 2, 1, 0)).shares(a_system()),
+            "nobody is left",
+        ),
         (lambda: p.Hybrid(rate=1, K=1, stale=(0, 3), fill="later"), 'fill = "later"'),
-        (lambda: p.Hybrid(rate=1, K=1, stale=(0, 5)).shares(a_system()), "there is no client 5"),
+        (
+            lambda: p.Hybrid(rate=1, K=1, stale=(0, 5)).shares(a_system()),
+            "there is no client 5",
+        ),
         (lambda: r.Fifo("bufer"), 'capacity = "bufer"'),
         (lambda: r.Fifo((1, 2)).limit(a_system()), "2 entries for 5 clients"),
         (lambda: c.Uniform(3, 2), "must not be above"),

@@ -5,7 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, Report, System
+from headgate.control import (
+    AdmissionPolicy,
+    AdmissionRequest,
+    Controller,
+    Fifo,
+    KStep,
+    Report,
+    System,
+)
 from headgate.control.controller import MOST_ADMITTED
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Constant, Headgate, Resolving
@@ -27,7 +35,9 @@ def test_orders_are_windows_of_the_stream():
 def test_posting_twice_or_out_of_turn_is_refused():
     controller, ledger, orders = begun(Constant(rate=4, K=2))
     after = controller.post(ledger, orders)
-    with pytest.raises(LedgerError, match="orders are for round 1, the ledger stands at round 1"):
+    with pytest.raises(
+        LedgerError, match="orders are for round 1, the ledger stands at round 1"
+    ):
         controller.post(after, orders)
 
 
@@ -36,17 +46,32 @@ OTHER_TERMS = [
     ({"budget": 40.0}, 1, Headgate, "budget = 20.0, this controller has 40.0"),
     ({"horizon": 50}, 1, Headgate, "horizon = 40, this controller has 50"),
     ({"horizon": None}, 1, Headgate, "horizon = 40, this controller has None"),
-    ({"buffer": [8, 10, 9]}, 1, Headgate, r"buffers = 27 places \(\w+\), this controller has 27 places \(\w+\)"),
-    ({"buffer": [8, 9], "weight": None}, 1, Headgate, "clients = 3, this controller has 2"),
+    (
+        {"buffer": [8, 10, 9]},
+        1,
+        Headgate,
+        r"buffers = 27 places \(\w+\), this controller has 27 places \(\w+\)",
+    ),
+    (
+        {"buffer": [8, 9], "weight": None},
+        1,
+        Headgate,
+        "clients = 3, this controller has 2",
+    ),
     ({}, 2, Headgate, "runs = 1, this controller has 2"),
     ({}, 1, Resolving, "policy = Headgate, this controller has Resolving"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "runs", "policy", "message"), OTHER_TERMS)
-def test_a_ledger_is_refused_by_a_controller_of_other_terms(changes, runs, policy, message, tmp_path):
+def test_a_ledger_is_refused_by_a_controller_of_other_terms(
+    changes, runs, policy, message, tmp_path
+):
     """Else a new budget would count from round 1 on."""
-    own, other = Controller(OPENED, Headgate()), Controller(replace(OPENED, **changes), policy(), runs)
+    own, other = (
+        Controller(OPENED, Headgate()),
+        Controller(replace(OPENED, **changes), policy(), runs),
+    )
     ledger = own.open()
     orders = own.decide(ledger, 3.0)
     after = own.post(ledger, orders)
@@ -73,17 +98,24 @@ def test_what_was_not_admitted_is_not_charged():
 
 
 @pytest.mark.parametrize(("client", "change"), [(2, 1), (4, 1), (3, -99)])
-def test_one_client_that_reports_more_than_it_was_ordered_or_less_than_nothing_is_named(client, change):
+def test_one_client_that_reports_more_than_it_was_ordered_or_less_than_nothing_is_named(
+    client, change
+):
     controller, ledger, orders = begun(Constant(rate=20, K=2))
     said = orders.admitted.copy()
     said[0, 0], said[0, client] = 0, said[0, client] + change
     ordered = orders.admitted[0, client]
-    with pytest.raises(LedgerError, match=f"client {client} reports {ordered + change} admitted samples where {ordered} were"):
+    with pytest.raises(
+        LedgerError,
+        match=f"client {client} reports {ordered + change} admitted samples where {ordered} were",
+    ):
         controller.post(ledger, orders, Report(said))
 
 
 def test_a_price_per_client_is_charged_per_client():
-    ((orders, after),) = played(a_system(), Constant(rate=20, K=2), [np.array([[1.0, 2.0, 3.0, 4.0, 5.0]])])
+    ((orders, after),) = played(
+        a_system(), Constant(rate=20, K=2), [np.array([[1.0, 2.0, 3.0, 4.0, 5.0]])]
+    )
     assert orders.admitted.tolist() == [[3, 1, 7, 4, 5]]
     assert after.spent[0] == 3 + 2 + 21 + 16 + 25
     assert orders.paid(orders.admitted).tolist() == [[3, 2, 21, 16, 25]]
@@ -94,7 +126,9 @@ def test_bad_prices_are_refused(price):
     controller = Controller(a_system(), Constant(rate=4, K=2), 2)
     with pytest.raises(SettingError, match=f"round 1: a price of {price};"):
         controller.decide(controller.open(), np.array([0.0, price]))
-    with pytest.raises(SettingError, match=r"prices of shape \(3,\); needs one, one for each of 2 runs"):
+    with pytest.raises(
+        SettingError, match=r"prices of shape \(3,\); needs one, one for each of 2 runs"
+    ):
         controller.decide(controller.open(), np.ones(3))
 
 
@@ -154,12 +188,16 @@ FOUR = [1, 1, 1, 1, 0]
         (0.0, FOUR, {"given": np.full((1, 5), MOST_ADMITTED)}, False),
     ],
 )
-def test_as_many_samples_as_can_be_counted_exactly_may_be_asked_for_and_no_more(total, weights, extra, fits):
+def test_as_many_samples_as_can_be_counted_exactly_may_be_asked_for_and_no_more(
+    total, weights, extra, fits
+):
     system = System(np.arange(1, len(weights) + 1), 1.0)
     policy = Asks(AdmissionRequest(np.array([total]), **extra), KStep(1), weights)
     if fits:
         ((orders, _),) = played(system, policy, [1.0])
-        assert orders.admitted.sum() == total + sum(each.sum() for each in extra.values())
+        assert orders.admitted.sum() == total + sum(
+            each.sum() for each in extra.values()
+        )
     else:
         with pytest.raises(SettingError, match="at most"):
             next(played(system, policy, [1.0]))
@@ -172,7 +210,10 @@ def total(samples):
 @pytest.mark.parametrize(
     ("rule", "kept"),
     [
-        (KStep(2), [0, 10, 10, 10]),  # those of the round before; the others leave by age
+        (
+            KStep(2),
+            [0, 10, 10, 10],
+        ),  # those of the round before; the others leave by age
         (Fifo(6), [0, 10, 20, 30]),
         (KStep(3, capacity=3), [0, 10, 15, 15]),
     ],
@@ -181,7 +222,9 @@ def test_a_policy_sees_the_ledger_and_what_is_still_in_memory(rule, kept):
     policy = Asks(AdmissionRequest(total(10)), rule)
     after = [ledger for _, ledger in played(a_system(), policy, [2.0] * 4)]
     assert [int(view.kept[0]) for view in policy.seen] == kept
-    assert [view.kept_by_client.tolist() for view in policy.seen] == [[[each // 5] * 5] for each in kept]
+    assert [view.kept_by_client.tolist() for view in policy.seen] == [
+        [[each // 5] * 5] for each in kept
+    ]
     assert [view.t for view in policy.seen] == [1, 2, 3, 4]
     for view, ledger in zip(policy.seen[1:], after[:-1], strict=True):
         for name in ("spent", "debt", "distinct", "unused"):
@@ -194,7 +237,12 @@ def first_orders(ask, rule, **weights):
 
 def test_nobody_is_given_more_than_the_policy_the_rule_and_both_leave_room_for():
     room = np.array([[2, 9, 2, 9, 2]])
-    cases = [(None, Fifo(4), 4), (room, Fifo(4), [2, 4, 2, 4, 2]), (room, KStep(1), room[0]), (None, KStep(1), 20)]
+    cases = [
+        (None, Fifo(4), 4),
+        (room, Fifo(4), [2, 4, 2, 4, 2]),
+        (room, KStep(1), room[0]),
+        (None, KStep(1), 20),
+    ]
     for asked_room, rule, most in cases:
         orders = first_orders(AdmissionRequest(total(100), asked_room), rule)
         assert orders.admitted.tolist() == [np.broadcast_to(most, 5).tolist()]
@@ -202,14 +250,22 @@ def test_nobody_is_given_more_than_the_policy_the_rule_and_both_leave_room_for()
 
 
 def test_room_of_a_client_without_a_share_is_no_room():
-    orders = first_orders(AdmissionRequest(total(100)), Fifo(4), weights=(1, 2, 1, 1, 0))
+    orders = first_orders(
+        AdmissionRequest(total(100)), Fifo(4), weights=(1, 2, 1, 1, 0)
+    )
     assert orders.admitted.tolist() == [[4, 4, 4, 4, 0]]
     assert (orders.asked.tolist(), orders.carry.tolist()) == ([16.0], [0.0])
 
 
 def test_what_is_given_and_what_is_free_come_on_top_and_the_free_ones_cost_nothing():
     given, free = np.array([[1, 0, 0, 0, 2]]), np.array([[0, 3, 0, 0, 1]])
-    ((orders, ledger),) = played(a_system(), Asks(AdmissionRequest(total(5), given=given, free=free), Fifo(9)), [2.0])
+    ((orders, ledger),) = played(
+        a_system(),
+        Asks(AdmissionRequest(total(5), given=given, free=free), Fifo(9)),
+        [2.0],
+    )
     assert orders.admitted.tolist() == [[2, 4, 1, 1, 4]]
     assert ledger.spent[0] == 2.0 * (5 + 3)
-    assert orders.charge(np.array([[0, 2, 0, 0, 2]]))[0] == 2.0 * 1  # free ones are counted first
+    assert (
+        orders.charge(np.array([[0, 2, 0, 0, 2]]))[0] == 2.0 * 1
+    )  # free ones are counted first

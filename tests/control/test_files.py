@@ -14,14 +14,21 @@ from .playing import after
 
 @pytest.fixture
 def run():
-    controller = Controller(a_system(), Acdpp(rate=3, K=4, capacity=a_system().buffer), 2)
-    return controller, after(controller, [np.array([1.0 + t, 9.0 - t]) for t in range(9)])
+    controller = Controller(
+        a_system(), Acdpp(rate=3, K=4, capacity=a_system().buffer), 2
+    )
+    return controller, after(
+        controller, [np.array([1.0 + t, 9.0 - t]) for t in range(9)]
+    )
 
 
 @pytest.mark.parametrize(
-    ("most", "bytes_each"), [(127, 1), (128, 2), (-129, 2), (2**15, 4), (-(2**31), 4), (2**31, 8), (2**62, 8)]
+    ("most", "bytes_each"),
+    [(127, 1), (128, 2), (-129, 2), (2**15, 4), (-(2**31), 4), (2**31, 8), (2**62, 8)],
 )
-def test_whole_numbers_take_no_more_room_than_they_need_and_come_back(run, tmp_path, most, bytes_each):
+def test_whole_numbers_take_no_more_room_than_they_need_and_come_back(
+    run, tmp_path, most, bytes_each
+):
     controller, ledger = run
     credit = np.zeros_like(ledger.credit)
     credit[0, 1] = most
@@ -55,7 +62,12 @@ def test_damaged_or_foreign_files_are_refused(run, tmp_path):
     path = tmp_path / "ledger.npz"
     save_ledger(ledger, path)
     whole = path.read_bytes()
-    for damaged in (whole[: len(whole) // 2], b"", b"nonsense", whole[:200] + bytes(200) + whole[400:]):
+    for damaged in (
+        whole[: len(whole) // 2],
+        b"",
+        b"nonsense",
+        whole[:200] + bytes(200) + whole[400:],
+    ):
         path.write_bytes(damaged)
         with pytest.raises(DataError, match="ledger"):
             load_ledger(path, controller)
@@ -76,8 +88,16 @@ def test_values_that_cannot_be_are_refused(run, tmp_path):
         ("debt", np.array([np.nan, 0.0]), "not finite"),
         ("debt", np.array([-1.0, 0.0]), "negative"),
         ("dropped", content["admitted"] + 1, "negative occupancy"),
-        ("head", np.array('{"format": "other", "t": 3}'), "not a ledger of this version"),
-        ("head", np.array(f'{{"format": "{FORMAT}", "t": 3}}'), "its terms are missing"),
+        (
+            "head",
+            np.array('{"format": "other", "t": 3}'),
+            "not a ledger of this version",
+        ),
+        (
+            "head",
+            np.array(f'{{"format": "{FORMAT}", "t": 3}}'),
+            "its terms are missing",
+        ),
     ):
         np.savez(path, **{**content, name: value})
         with pytest.raises(DataError, match=message):

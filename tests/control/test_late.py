@@ -19,11 +19,18 @@ from .playing import begun
 
 @given(st.lists(st.integers(0, 6), min_size=5, max_size=5), st.floats(0, 50))
 def test_late_samples_enter_the_window_and_are_charged_at_what_they_cost(late, charge):
-    controller, ledger, orders = begun(Constant(rate=4, K=2, capacity=a_system().buffer))
-    after = controller.post(ledger, orders, Report(orders.admitted, np.array([late]), np.array([charge])))
+    controller, ledger, orders = begun(
+        Constant(rate=4, K=2, capacity=a_system().buffer)
+    )
+    after = controller.post(
+        ledger, orders, Report(orders.admitted, np.array([late]), np.array([charge]))
+    )
     assert np.array_equal(after.admitted, orders.admitted + late)
     assert after.spent[0] == 2.0 * orders.admitted.sum() + charge
-    assert after.debt[0] == debt_update(ledger.debt, after.spent, controller.system.budget)[0]
+    assert (
+        after.debt[0]
+        == debt_update(ledger.debt, after.spent, controller.system.budget)[0]
+    )
     assert np.all(after.occupancy <= controller.system.buffer)
     assert after.uses[0] == after.occupancy.sum()  # they are used from this round on
 
@@ -38,7 +45,11 @@ def test_late_samples_enter_the_window_and_are_charged_at_what_they_cost(late, c
         (np.zeros((1, 5), np.int64), np.array([np.nan]), r"late samples for \[nan\]"),
         (np.zeros((1, 5), np.int64), np.array([-1.0]), r"late samples for \[-1\.0\]"),
         (np.zeros((1, 5), np.int64), np.zeros(2), "late samples for"),
-        (np.array([[0, 0, -1, 0, 3]]), np.ones(1), "whole numbers from 0 on"),  # one is enough
+        (
+            np.array([[0, 0, -1, 0, 3]]),
+            np.ones(1),
+            "whole numbers from 0 on",
+        ),  # one is enough
     ],
 )
 def test_what_makes_no_sense_is_refused(late, charge, reason):
@@ -53,9 +64,13 @@ def test_a_purse_leaves_alone_what_is_set_aside(reserved, price):
     ledger = controller.open()
     orders = controller.decide(ledger, np.array([price]), np.array([reserved]))
     whole = controller.system.budget * controller.system.horizon
-    assert orders.charge(orders.admitted)[0] == 0 or orders.charge(orders.admitted)[0] + reserved <= whole * (1 + 1e-12)
+    assert orders.charge(orders.admitted)[0] == 0 or orders.charge(orders.admitted)[
+        0
+    ] + reserved <= whole * (1 + 1e-12)
     same = controller.decide(ledger, np.array([price]), np.array([0.0]))
-    assert np.array_equal(same.admitted, controller.decide(ledger, np.array([price])).admitted)
+    assert np.array_equal(
+        same.admitted, controller.decide(ledger, np.array([price])).admitted
+    )
 
 
 class Greedy(BudgetedPolicy):
@@ -66,7 +81,9 @@ class Greedy(BudgetedPolicy):
 
 
 BUFFER = np.array([3, 1, 7])
-PRICES = st.builds(lambda digits, power: digits * 10.0**power, st.floats(0.01, 3.0), st.integers(-9, 3))
+PRICES = st.builds(
+    lambda digits, power: digits * 10.0**power, st.floats(0.01, 3.0), st.integers(-9, 3)
+)
 
 
 def just_enough(prices, open_end=False):
@@ -86,9 +103,18 @@ def spent(system, prices, chance, late):
         price = row[None] if row.size > 1 else row
         owing = sum(one * count for _, count, one in waiting)
         amounts = np.concatenate([ledger.spent, row, [one for *_, one in waiting]])
-        reserved = owing + kept_back(most, amounts, len(waiting) + BUFFER.size) if late else 0.0
+        reserved = (
+            owing + kept_back(most, amounts, len(waiting) + BUFFER.size)
+            if late
+            else 0.0
+        )
         orders = controller.decide(ledger, price, np.array([reserved]))
-        told, before, charge, still = np.zeros_like(orders.admitted), np.zeros_like(orders.admitted), 0.0, []
+        told, before, charge, still = (
+            np.zeros_like(orders.admitted),
+            np.zeros_like(orders.admitted),
+            0.0,
+            [],
+        )
         for m, count, one in waiting:
             if t == last or chance.random() < 0.5:
                 part = count if chance.random() < 0.8 else chance.randint(0, count)
@@ -100,9 +126,13 @@ def spent(system, prices, chance, late):
             if late and count and t < last and chance.random() < 0.5:
                 still.append((m, count, float(row[m if row.size > 1 else 0])))
             else:
-                told[0, m] = count if chance.random() < 0.8 else chance.randint(0, count)
+                told[0, m] = (
+                    count if chance.random() < 0.8 else chance.randint(0, count)
+                )
         waiting = still
-        ledger = controller.post(ledger, orders, Report(told, before, np.array([charge])))
+        ledger = controller.post(
+            ledger, orders, Report(told, before, np.array([charge]))
+        )
         assert ledger.spent[0] <= most, "by a bit"
     return float(ledger.spent[0])
 
@@ -111,12 +141,18 @@ MANY = st.lists(st.lists(PRICES, min_size=3, max_size=3), min_size=1, max_size=5
 
 
 @settings(max_examples=100, deadline=None)
-@given(MANY, st.booleans(), st.booleans(), st.booleans(), st.randoms(use_true_random=False))
-def test_the_money_is_never_exceeded_by_a_bit_however_late_answers_come(rows, per_client, open_end, late, chance):
+@given(
+    MANY, st.booleans(), st.booleans(), st.booleans(), st.randoms(use_true_random=False)
+)
+def test_the_money_is_never_exceeded_by_a_bit_however_late_answers_come(
+    rows, per_client, open_end, late, chance
+):
     """Sums of floating-point numbers depend on their order, and late answers change it: what that can add is kept back."""
     prices = [np.array(row if per_client else row[:1]) for row in rows]
     system = just_enough(prices, open_end)
-    assert spent(system, prices, chance, late) <= system.budget * (len(prices) + open_end)
+    assert spent(system, prices, chance, late) <= system.budget * (
+        len(prices) + open_end
+    )
 
 
 class Whole:
@@ -129,4 +165,8 @@ class Whole:
 def test_where_nothing_is_ever_rounded_nothing_is_kept_back(quarters, late):
     prices = [np.array([each / 4]) for each in quarters]
     system = just_enough(prices)
-    assert spent(system, prices, Whole, late) == system.budget * system.horizon == sum(quarters) / 4 * BUFFER.sum()
+    assert (
+        spent(system, prices, Whole, late)
+        == system.budget * system.horizon
+        == sum(quarters) / 4 * BUFFER.sum()
+    )

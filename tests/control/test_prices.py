@@ -4,7 +4,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from headgate.control.prices import Bursts, Drift, Markov, Pareto, PerClient, Seasonal, Switches, Trace, Uniform, UniformInteger
+from headgate.control.prices import (
+    Bursts,
+    Drift,
+    Markov,
+    Pareto,
+    PerClient,
+    Seasonal,
+    Switches,
+    Trace,
+    Uniform,
+    UniformInteger,
+)
 from headgate.control.prices.trace import Ercot, market_table
 from headgate.errors import DataError
 from headgate.experiment import load
@@ -32,7 +43,11 @@ def test_traces_from_csv_and_parquet(tmp_path):
     pl.DataFrame({"price": [2.5, 4.0, 1.0]}).write_parquet(tmp_path / "prices.parquet")
     one = Trace(file=str(tmp_path / "prices.csv"))
     two = Trace(file=str(tmp_path / "prices.parquet"), column="price")
-    assert one.path(SEEDS, 1, 4).tolist() == two.path(SEEDS, 1, 4).tolist() == [[2.5, 4.0, 1.0]] * 4
+    assert (
+        one.path(SEEDS, 1, 4).tolist()
+        == two.path(SEEDS, 1, 4).tolist()
+        == [[2.5, 4.0, 1.0]] * 4
+    )
     assert one.mean(None) == one.mean(3) == pytest.approx(2.5)
     assert one.mean(2) == pytest.approx(3.25)
 
@@ -41,7 +56,9 @@ def test_a_trace_remembers_its_file_and_refuses_another_content(tmp_path):
     path = tmp_path / "prices.csv"
     path.write_text("price,cost\n2,9\n3,9\n")
     begun = Trace(file=str(path))
-    assert begun.path(SEEDS[:1], 1, 3).tolist() == [[2.0, 3.0]]  # price is taken before cost
+    assert begun.path(SEEDS[:1], 1, 3).tolist() == [
+        [2.0, 3.0]
+    ]  # price is taken before cost
     assert Trace(file=str(path), sha256=begun.sha256).sha256 == begun.sha256
     path.write_text("price,cost\n2,9\n4,9\n")
     with pytest.raises(DataError, match="was changed since the run began"):
@@ -64,7 +81,11 @@ def test_what_ends_stays_or_starts_over(process, first, expected):
 @pytest.mark.parametrize(
     ("process", "rounds", "mean"),
     [
-        (Seasonal(5, 3, 24), 6, 5 + 3 * np.sin(2 * np.pi * np.arange(1, 7) / 24).mean()),
+        (
+            Seasonal(5, 3, 24),
+            6,
+            5 + 3 * np.sin(2 * np.pi * np.arange(1, 7) / 24).mean(),
+        ),
         (Seasonal(5, 3, 24), 24, 5),
         (Drift(2, 6, 5, 0.0), 5, 4),
         (Drift(2, 6, 5, 0.0), None, 6),
@@ -82,10 +103,18 @@ def test_means_over_some_rounds_and_over_all(process, rounds, mean):
         ("none.csv", None, "no such file"),
         ("a.parquet", pl.DataFrame({"price": ["x"]}), "not numbers"),
         ("a.parquet", pl.DataFrame({"gap": [1.0]}), 'no column "price"'),
-        ("a.parquet", pl.DataFrame({"price": [None]}, schema={"price": pl.Float64}), "price nan in row 1"),
+        (
+            "a.parquet",
+            pl.DataFrame({"price": [None]}, schema={"price": pl.Float64}),
+            "price nan in row 1",
+        ),
         ("a.csv", "cost\n1\n-2\n", "price -2.0 in row 2"),
         ("a.csv", "cost\n1\nnan\n", "price nan in row 2"),
-        ("a.csv", "cost\n1\nmany\n", '"many" in row 2 of column "cost" is not a number'),
+        (
+            "a.csv",
+            "cost\n1\nmany\n",
+            '"many" in row 2 of column "cost" is not a number',
+        ),
         ("a.csv", "day\n1\n", 'no column "price"; its header names "day"'),
         ("a.csv", "cost\n", "holds no prices"),
         ("a.csv", "cost\n0\n0\n", "every price is zero"),
@@ -111,7 +140,10 @@ def test_bursts_last_as_long_as_stated_and_come_as_often():
     path = Bursts(1, 1, 10, 0.01, 8).path(np.arange(500), 1, 401) > 5
     assert path.mean() == pytest.approx(1 - 0.99**8, rel=0.05)
     padded = np.pad(path, ((0, 0), (1, 1)))
-    begin, end = np.argwhere(padded[:, 1:] & ~padded[:, :-1]), np.argwhere(~padded[:, 1:] & padded[:, :-1])
+    begin, end = (
+        np.argwhere(padded[:, 1:] & ~padded[:, :-1]),
+        np.argwhere(~padded[:, 1:] & padded[:, :-1]),
+    )
     whole = (begin[:, 1] > 0) & (end[:, 1] < 400)
     assert (end - begin)[whole, 1].min() == 8
 
@@ -135,7 +167,9 @@ def test_clients_have_prices_of_their_own():
 def test_the_files_hold_what_their_page_says():
     points, hours = market_table("ercot")
     assert (len(points), hours.shape) == (15, (91 * 24, 15))
-    assert (hours < 0).any(axis=0).sum() == 5  # the panhandle, the south and the west: wind blows when nobody needs it
+    assert (
+        (hours < 0).any(axis=0).sum() == 5
+    )  # the panhandle, the south and the west: wind blows when nobody needs it
     assert hours.max() == pytest.approx(1252.79)
     _, days = market_table("brent")
     assert days.shape == (8195, 1)
@@ -144,12 +178,16 @@ def test_the_files_hold_what_their_page_says():
 
 def test_a_seed_s_prices_are_the_market_s_from_an_hour_on_and_around_the_end():
     points, hours = market_table("ercot")
-    own = 0.1 * np.maximum(hours[:, [points.index("HB_WEST"), points.index("LZ_CPS")]], 0.0)
+    own = 0.1 * np.maximum(
+        hours[:, [points.index("HB_WEST"), points.index("LZ_CPS")]], 0.0
+    )
     paths = Ercot(points=("HB_WEST", "LZ_CPS")).path(np.arange(30), 1, len(own) + 1)
     firsts = set()
     for path in paths:
         begins = np.flatnonzero((own == path[0]).all(axis=1))
-        firsts |= {k for k in begins.tolist() if np.array_equal(np.roll(own, -k, axis=0), path)}
+        firsts |= {
+            k for k in begins.tolist() if np.array_equal(np.roll(own, -k, axis=0), path)
+        }
     assert len(firsts) == 30
     assert (paths == 0).any()  # below zero the market pays; a sample is then free
 
@@ -157,4 +195,6 @@ def test_a_seed_s_prices_are_the_market_s_from_an_hour_on_and_around_the_end():
 @pytest.mark.parametrize("recipe", ["ercot", "brent"])
 def test_the_recipes_have_a_tenth_of_the_money_for_full_buffers(recipe):
     e = load(recipe)
-    assert e.system.budget == pytest.approx(0.1 * e.prices.mean(None) * e.system.memory, rel=0.02)
+    assert e.system.budget == pytest.approx(
+        0.1 * e.prices.mean(None) * e.system.memory, rel=0.02
+    )

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, System
+from headgate.control import (
+    AdmissionPolicy,
+    AdmissionRequest,
+    Controller,
+    Fifo,
+    KStep,
+    System,
+)
 from headgate.control.policies import Constant
 from headgate.control.retention import Retention
 from headgate.errors import SettingError
@@ -50,8 +57,14 @@ def test_shares_are_whole_numbers_one_per_client(shares):
     [
         (Fifo(), r"Keeping\.retention: must be a method"),
         (lambda self, system: "fifo", "retention = 'fifo': must be a Retention"),
-        (lambda self, system: KStep(np.array([1, 2])), r"K = \[1 2\]: must be one whole number"),
-        (lambda self, system: Rule(capacity=None), "Rule: needs a capacity; only window rules go without"),
+        (
+            lambda self, system: KStep(np.array([1, 2])),
+            r"K = \[1 2\]: must be one whole number",
+        ),
+        (
+            lambda self, system: Rule(capacity=None),
+            "Rule: needs a capacity; only window rules go without",
+        ),
     ],
 )
 def test_retention_is_a_method_that_returns_a_rule_for_these_runs(retention, message):
@@ -67,15 +80,24 @@ def refuses(view, memory):
     ("said", "message"),
     [
         (refuses, "round 1: Own: the feed is empty"),
-        (lambda view, memory: 3, r"round 1: Own\.admit must return an AdmissionRequest and the memory, returned int"),
-        (lambda view, memory: (3, memory), r"round 1: Own\.admit must return an AdmissionRequest"),
+        (
+            lambda view, memory: 3,
+            r"round 1: Own\.admit must return an AdmissionRequest and the memory, returned int",
+        ),
+        (
+            lambda view, memory: (3, memory),
+            r"round 1: Own\.admit must return an AdmissionRequest",
+        ),
         (
             lambda view, memory: (AdmissionRequest(np.ones(2)), memory),
             "round 1: Own asked for an array of .*; needs one total for each run",
         ),
         *(
             (
-                lambda view, memory, key=key: (AdmissionRequest(np.ones(1), **{key: np.ones(3, int)}), memory),
+                lambda view, memory, key=key: (
+                    AdmissionRequest(np.ones(1), **{key: np.ones(3, int)}),
+                    memory,
+                ),
                 rf"round 1: Own asked with `{key}` of shape \(3,\); needs one number for each of 1 runs",
             )
             for key in ("room", "given", "free")
@@ -90,13 +112,32 @@ def test_an_ask_that_cannot_be_meant_names_round_and_policy(said, message):
 
 @pytest.mark.parametrize("total", [-1.0, np.nan, 1e19])
 def test_one_run_for_which_nonsense_is_asked_is_enough(total):
-    controller = Controller(SYSTEM, Own(lambda view, memory: (AdmissionRequest(np.array([1.0, total])), memory)), 2)
-    with pytest.raises(SettingError, match=r"round 1: Own asked for .* samples; (must be finite|at most)"):
+    controller = Controller(
+        SYSTEM,
+        Own(lambda view, memory: (AdmissionRequest(np.array([1.0, total])), memory)),
+        2,
+    )
+    with pytest.raises(
+        SettingError,
+        match=r"round 1: Own asked for .* samples; (must be finite|at most)",
+    ):
         controller.decide(controller.open(), 1.0)
 
 
 def test_one_number_for_each_client_is_not_taken_for_one_of_each_run():
     """Where there are as many runs as clients the shapes are the same."""
-    own = Controller(SYSTEM, Own(lambda view, memory: (AdmissionRequest(np.ones(view.system.clients)), memory)), 2)
-    with pytest.raises(SettingError, match=r"round 1: Own asked for an array of \(2,\); needs one total for each run"):
+    own = Controller(
+        SYSTEM,
+        Own(
+            lambda view, memory: (
+                AdmissionRequest(np.ones(view.system.clients)),
+                memory,
+            )
+        ),
+        2,
+    )
+    with pytest.raises(
+        SettingError,
+        match=r"round 1: Own asked for an array of \(2,\); needs one total for each run",
+    ):
         own.decide(own.open(), 1.0)

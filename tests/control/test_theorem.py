@@ -28,12 +28,22 @@ def test_the_limit_spends_the_budget_and_buys_the_rate():
 
 
 @settings(max_examples=100)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.sampled_from(["random", "greedy", "dear first", "knows all"]))
-def test_no_policy_buys_more_than_its_prices_allow_at_the_limit_and_what_is_short_adds_up(seed, rounds, kind):
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 60),
+    st.sampled_from(["random", "greedy", "dear first", "knows all"]),
+)
+def test_no_policy_buys_more_than_its_prices_allow_at_the_limit_and_what_is_short_adds_up(
+    seed, rounds, kind
+):
     """The ceiling, path by path, and the identity (I), for policies of every sort that stay within the budget."""
     draw = np.random.default_rng(seed)
     price = draw.uniform(theorem.LOW, theorem.HIGH, rounds)
-    order = {"greedy": np.arange(rounds), "dear first": np.argsort(-price), "knows all": np.argsort(price)}.get(kind)
+    order = {
+        "greedy": np.arange(rounds),
+        "dear first": np.argsort(-price),
+        "knows all": np.argsort(price),
+    }.get(kind)
     bought, left = np.zeros(rounds), BUDGET * rounds
     for t in order if order is not None else np.arange(rounds):
         want = PLACES if order is not None else draw.uniform(0, PLACES)
@@ -41,11 +51,18 @@ def test_no_policy_buys_more_than_its_prices_allow_at_the_limit_and_what_is_shor
         left -= bought[t] * price[t]
     most = PLACES * np.maximum(1 - price / LIMIT, 0).sum() + BUDGET * rounds / LIMIT
     assert bought.sum() <= most * (1 + 1e-12)
-    assert theorem.short(price[None], bought[None], PLACES, BUDGET)[0] == pytest.approx(most - bought.sum(), abs=1e-6)
+    assert theorem.short(price[None], bought[None], PLACES, BUDGET)[0] == pytest.approx(
+        most - bought.sum(), abs=1e-6
+    )
 
 
-@given(st.lists(st.floats(1.0, 10.0), min_size=2, max_size=60, unique=True), st.floats(0.01, 8.0))
-def test_headgate_buys_all_below_one_limit_and_nothing_above_another_both_known_before_the_price(prices, spend):
+@given(
+    st.lists(st.floats(1.0, 10.0), min_size=2, max_size=60, unique=True),
+    st.floats(0.01, 8.0),
+)
+def test_headgate_buys_all_below_one_limit_and_nothing_above_another_both_known_before_the_price(
+    prices, spend
+):
     """Step 3: θ' ≤ θ from what was seen before; `spend` is b/B̄."""
     *before, today = prices
     money = spend * len(prices)
@@ -67,7 +84,9 @@ def test_sums_of_prices_are_as_near_as_the_distribution_is():
     seen, paid = np.arange(1, n + 1) / n, np.cumsum(price, axis=-1) / n
 
     def distance(found, true):  # just before and just after each price
-        before = np.concatenate([np.zeros((runs, 1)), np.broadcast_to(found, (runs, n))[:, :-1]], axis=-1)
+        before = np.concatenate(
+            [np.zeros((runs, 1)), np.broadcast_to(found, (runs, n))[:, :-1]], axis=-1
+        )
         return np.maximum(np.abs(found - true), np.abs(before - true)).max(axis=-1)
 
     D, away = distance(paid, m), distance(seen, F)
@@ -97,7 +116,11 @@ def test_the_distance_to_the_ceiling_grows_like_a_logarithm_and_a_window_adds_a_
 
 
 def test_the_constant_that_is_proven_is_the_one_on_the_page():
-    said = " ".join((Path(__file__).parents[2] / "studies" / "theory" / "theorem.md").read_text("utf-8").split())
+    said = " ".join(
+        (Path(__file__).parents[2] / "studies" / "theory" / "theorem.md")
+        .read_text("utf-8")
+        .split()
+    )
     assert all(f"{number:,.0f}" in said for number in theorem.proven(PLACES, BUDGET))
 
 
@@ -107,12 +130,25 @@ THREE = Markov((1.0, 2.0, 9.0), ((0.05, 0.5, 0.45),) * 3)
 
 @pytest.mark.parametrize(
     ("prices", "budget"),
-    [(TWO, 10.0), (TWO, 50.0), (THREE, 5.0), (THREE, 105.0), (UniformInteger(1, 10), 60.0)],
+    [
+        (TWO, 10.0),
+        (TWO, 50.0),
+        (THREE, 5.0),
+        (THREE, 105.0),
+        (UniformInteger(1, 10), 60.0),
+    ],
 )
-def test_where_prices_take_few_values_the_distance_to_hindsight_does_not_grow(prices, budget):
+def test_where_prices_take_few_values_the_distance_to_hindsight_does_not_grow(
+    prices, budget
+):
     """At degenerate budgets (two prices 50, three 5 and 105, ten 60), and where buying nothing would meet the floor."""
-    short = [theorem.behind(Headgate(early=0.0), prices, budget, rounds, 24).mean() for rounds in (240, 960)]
-    assert short[1] < short[0] + 80  # a share at the limit in every round: by 100 to 526 at 50, 60 and 105
+    short = [
+        theorem.behind(Headgate(early=0.0), prices, budget, rounds, 24).mean()
+        for rounds in (240, 960)
+    ]
+    assert (
+        short[1] < short[0] + 80
+    )  # a share at the limit in every round: by 100 to 526 at 50, 60 and 105
 
 
 @given(
@@ -121,7 +157,9 @@ def test_where_prices_take_few_values_the_distance_to_hindsight_does_not_grow(pr
     st.floats(-2.0, 3.0),
     st.floats(1.0, 1e6),
 )
-def test_shares_near_nothing_and_all_are_rounded_and_to_nothing_only_ahead_of_the_floor(shares, again, lead, rounds):
+def test_shares_near_nothing_and_all_are_rounded_and_to_nothing_only_ahead_of_the_floor(
+    shares, again, lead, rounds
+):
     share = np.array([shares])
     found = _all_or_nothing(share, np.array([again]), np.array([lead]), rounds)
     near = min(0.5, 2 * rounds**-0.25) if again else 0.5
@@ -130,31 +168,49 @@ def test_shares_near_nothing_and_all_are_rounded_and_to_nothing_only_ahead_of_th
     assert (np.abs(found - share) <= near).all()
     assert lead >= 1 or (found >= share).all()
     if lead >= 1:
-        assert not ((found > 0) & (found < near) | (found < 1) & (found > 1 - near)).any()
+        assert not (
+            (found > 0) & (found < near) | (found < 1) & (found > 1 - near)
+        ).any()
 
 
 def test_with_a_share_of_the_places_the_ceiling_is_that_share_of_the_places():
     """turnover = s: s·B̄ in place of B̄. Money is short of half of the places too, and what is missing stays small."""
     share, rounds, seeds = 0.4, 1000, 16
-    short = theorem.measured(Headgate(early=0.0, turnover=share), rounds, seeds, places=share * PLACES)
+    short = theorem.measured(
+        Headgate(early=0.0, turnover=share), rounds, seeds, places=share * PLACES
+    )
     limit, rate = theorem.ceiling(share * PLACES, BUDGET)
     assert theorem.LOW < limit < theorem.HIGH
     assert rate < RATE  # fewer places, dearer purchases
-    assert -PLACES < short.mean() < 100  # of 1,000 rounds with about 18 samples each; round 1 may still fill all places
+    assert (
+        -PLACES < short.mean() < 100
+    )  # of 1,000 rounds with about 18 samples each; round 1 may still fill all places
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.sampled_from([1.0, 1.5, 2.0, 5.0, 9.9, 10.0]) | st.floats(1.0, 10.0), min_size=1, max_size=60),
+    st.lists(
+        st.sampled_from([1.0, 1.5, 2.0, 5.0, 9.9, 10.0]) | st.floats(1.0, 10.0),
+        min_size=1,
+        max_size=60,
+    ),
     st.floats(5.0, 1500.0),
     st.sampled_from(["as drawn", "rising", "falling", "two levels"]),
     st.sampled_from([0.0, 0.25, 1.0]),
 )
-def test_whatever_the_prices_are_an_even_spend_at_the_highest_one_is_reached(prices, budget, kind, early):
+def test_whatever_the_prices_are_an_even_spend_at_the_highest_one_is_reached(
+    prices, budget, kind, early
+):
     """Adversarial prices: N_T ≥ T·min(C/u, B̄) − 2."""
-    price = np.array({"rising": sorted(prices), "falling": sorted(prices)[::-1]}.get(kind, prices))
+    price = np.array(
+        {"rising": sorted(prices), "falling": sorted(prices)[::-1]}.get(kind, prices)
+    )
     if kind == "two levels":
-        price = np.where(np.arange(len(price)) < len(price) // 2, 10.0, 1.0 + (price > 5))
-    *_, (_, ledger) = played(System(theorem.BUFFERS, budget, len(price)), Headgate(early=early), price)
+        price = np.where(
+            np.arange(len(price)) < len(price) // 2, 10.0, 1.0 + (price > 5)
+        )
+    *_, (_, ledger) = played(
+        System(theorem.BUFFERS, budget, len(price)), Headgate(early=early), price
+    )
     assert ledger.spent[0] <= budget * len(price)
     assert ledger.admitted.sum() >= len(price) * min(budget / price.max(), PLACES) - 2

@@ -46,10 +46,22 @@ def test_the_recipes_of_the_paper():
         assert e.system.buffer.tolist() == [scale * b for b in (8, 9, 10, 11, 12) * 2]
         assert e.system.budget == 55.0 * scale
         assert (e.prices.low, e.prices.high) == (1.0, 10.0)
-        assert (e.policies["constant"].K, e.policies["constant"].rate) == (10, 10.0 * scale)
-        assert (e.policies["hybrid"].K, e.policies["hybrid"].stale) == (5, (5, 6, 7, 8, 9))
+        assert (e.policies["constant"].K, e.policies["constant"].rate) == (
+            10,
+            10.0 * scale,
+        )
+        assert (e.policies["hybrid"].K, e.policies["hybrid"].stale) == (
+            5,
+            (5, 6, 7, 8, 9),
+        )
     released = load("imagenette").policies["released"]
-    assert (released.K, released.V, released.base, released.cap, released.bound.eta) == (5, 3000.0, 0.999999, 1000.0, 0.0005)
+    assert (
+        released.K,
+        released.V,
+        released.base,
+        released.cap,
+        released.bound.eta,
+    ) == (5, 3000.0, 0.999999, 1000.0, 0.0005)
     assert load("cifar10").policies["released"].cap == 100.0
     assert load("million").system.clients == 10**6
 
@@ -79,7 +91,11 @@ def test_overrides_reach_every_key():
     )  # fmt: skip
     assert e.seeds.tolist() == [7000, 7001, 7002]
     assert (e.system.budget, e.system.horizon, e.prices.high) == (70.0, None, 12)
-    assert (e.policies["acdpp"].burst, e.policies["acdpp"].rho, e.policies["acdpp"].V) == ("buffer", 0.5, None)
+    assert (
+        e.policies["acdpp"].burst,
+        e.policies["acdpp"].rho,
+        e.policies["acdpp"].V,
+    ) == ("buffer", 0.5, None)
     assert (e.policies["acdpp"].bound.D, e.policies["acdpp"].bound.pdim) == (3.0, 50.0)
     assert e.policies["mine"].K == 4
     assert e.policies["dpp"].burst == "none"
@@ -87,7 +103,19 @@ def test_overrides_reach_every_key():
 
 def test_another_kind_drops_the_keys_that_only_the_old_one_had():
     assert load("mnist", ["prices.kind=constant", "prices.value=3"]).prices == Fixed(3)
-    assert load("mnist", ["policies.acdpp.V=3", "policies.acdpp.kind=constant", "policies.acdpp.K=2"]).policies["acdpp"].K == 2
+    assert (
+        load(
+            "mnist",
+            [
+                "policies.acdpp.V=3",
+                "policies.acdpp.kind=constant",
+                "policies.acdpp.K=2",
+            ],
+        )
+        .policies["acdpp"]
+        .K
+        == 2
+    )
     with pytest.raises(SettingError, match=r"prices.low: unknown key"):
         load("mnist", ["prices.kind=constant", "prices.value=3", "prices.low=1"])
     with pytest.raises(SettingError, match=r"prices.hihg: unknown key"):
@@ -96,7 +124,13 @@ def test_another_kind_drops_the_keys_that_only_the_old_one_had():
 
 def test_a_budget_is_needed():
     with pytest.raises(SettingError, match=r"system.budget: is missing"):
-        load({"system": {"buffers": [4]}, "prices": {"kind": "constant", "value": 3}, "run": {"rounds": 9}})
+        load(
+            {
+                "system": {"buffers": [4]},
+                "prices": {"kind": "constant", "value": 3},
+                "run": {"rounds": 9},
+            }
+        )
 
 
 def test_a_trace_that_is_too_short_is_named(mine):
@@ -121,7 +155,13 @@ def on(tmp_path, text):
 
 
 def test_what_is_not_said_is_that_of_the_base(tmp_path):
-    e, below = on(tmp_path, 'base = "mnist"\n[run]\nrounds = 7\n[policies.mine]\nkind = "acdpp"\nV = 3.0\n'), load("mnist")
+    e, below = (
+        on(
+            tmp_path,
+            'base = "mnist"\n[run]\nrounds = 7\n[policies.mine]\nkind = "acdpp"\nV = 3.0\n',
+        ),
+        load("mnist"),
+    )
     assert (e.name, e.rounds, len(e.seeds)) == ("mine", 7, len(below.seeds))
     assert e.system.buffer.tolist() == below.system.buffer.tolist()
     assert list(e.policies) == list(below.policies)
@@ -134,7 +174,9 @@ def test_a_table_of_another_kind_is_not_mixed_with_the_one_below(tmp_path):
 
 
 def test_a_base_may_be_a_file_beside_it_with_a_base_of_its_own(tmp_path):
-    (tmp_path / "below.toml").write_text('base = "mnist"\n[policies.acdpp]\nkind = "acdpp"\nK = 7\n')
+    (tmp_path / "below.toml").write_text(
+        'base = "mnist"\n[policies.acdpp]\nkind = "acdpp"\nK = 7\n'
+    )
     (tmp_path / "between.toml").write_text('base = "below.toml"\n[run]\nrounds = 9\n')
     e = on(tmp_path, 'base = "between.toml"\n[run]\nseeds = 2\n')
     assert (e.policies["acdpp"].K, e.rounds, len(e.seeds)) == (7, 9, 2)
@@ -143,12 +185,27 @@ def test_a_base_may_be_a_file_beside_it_with_a_base_of_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("base", "says"),
     [
-        *((base, "a file in the same folder") for base in ("../below.toml", "/below.toml", "in/below.toml")),
+        *(
+            (base, "a file in the same folder")
+            for base in ("../below.toml", "/below.toml", "in/below.toml")
+        ),
         ("mine.toml", "more than 8 recipes on top of each other"),
-        *((base, "no such recipe") for base in ("nothing", "../recipes/mnist", "paper/../mnist", "/mnist", "paper", "")),
+        *(
+            (base, "no such recipe")
+            for base in (
+                "nothing",
+                "../recipes/mnist",
+                "paper/../mnist",
+                "/mnist",
+                "paper",
+                "",
+            )
+        ),
     ],
 )
-def test_a_base_is_a_shipped_recipe_or_another_file_in_the_same_folder(tmp_path, base, says):
+def test_a_base_is_a_shipped_recipe_or_another_file_in_the_same_folder(
+    tmp_path, base, says
+):
     with pytest.raises(SettingError, match=says):
         on(tmp_path, f'base = "{base}"')
 
@@ -161,7 +218,14 @@ RULES = {"fifo": Fifo, "reservoir": Reservoir, "class-balanced": ClassBalanced}
 
 
 def playing(kind, *settings):
-    return load("mnist", [f'run.policies=["{kind}"]', "run.seeds=2", *(f"policies.{kind}.{each}" for each in settings)])
+    return load(
+        "mnist",
+        [
+            f'run.policies=["{kind}"]',
+            "run.seeds=2",
+            *(f"policies.{kind}.{each}" for each in settings),
+        ],
+    )
 
 
 @pytest.mark.parametrize("rule", RULES)

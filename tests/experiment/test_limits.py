@@ -13,7 +13,9 @@ from headgate.experiment.build import sweep_points
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "recipes.md"
 DIGITS, DEEP = "9" * 5000, "[" * 5000 + "]" * 5000
-BURSTS = 'prices={kind = "bursts", low = 1, high = 2, factor = 2, chance = 0.1, length = %s}'
+BURSTS = (
+    'prices={kind = "bursts", low = 1, high = 2, factor = 2, chance = 0.1, length = %s}'
+)
 
 
 def refused(ask) -> str:
@@ -21,7 +23,9 @@ def refused(ask) -> str:
     with pytest.raises(HeadgateError) as refusal:
         ask()
     said = str(refusal.value)
-    assert time.process_time() - began < 20  # what is worked out first would take minutes
+    assert (
+        time.process_time() - began < 20
+    )  # what is worked out first would take minutes
     assert "\n" not in said
     assert len(said) < 600
     return said
@@ -32,14 +36,32 @@ def refused(ask) -> str:
     [
         ("prices.kind=[1]", "prices.kind = [1]: no such price process"),
         ("data.partition=[1]", "data.partition = [1]: must be a partition"),
-        ("policies.headgate.rule=[1]", "policies.headgate.rule = [1]: must be a retention rule"),
+        (
+            "policies.headgate.rule=[1]",
+            "policies.headgate.rule = [1]: must be a retention rule",
+        ),
         ("bound.sigma=1e200", "bound.sigma = 1e+200: must not be beyond 1e+15"),
-        ("policies.released.least=99999999999999999999999", "policies.released.least = 99999999999999999999999: must be"),
-        ("policies.acdpp.capacity=1e15", "policies.acdpp.capacity = 1000000000000000: 10 runs of 10 clients"),
-        ("policies.acdpp.K=1e15", "policies.acdpp.K = 1000000000000000: must not be beyond 1,000,000"),
-        ("system.clients=1e15", "system.clients = 1000000000000000: at most 10,000,000"),
+        (
+            "policies.released.least=99999999999999999999999",
+            "policies.released.least = 99999999999999999999999: must be",
+        ),
+        (
+            "policies.acdpp.capacity=1e15",
+            "policies.acdpp.capacity = 1000000000000000: 10 runs of 10 clients",
+        ),
+        (
+            "policies.acdpp.K=1e15",
+            "policies.acdpp.K = 1000000000000000: must not be beyond 1,000,000",
+        ),
+        (
+            "system.clients=1e15",
+            "system.clients = 1000000000000000: at most 10,000,000",
+        ),
         ("system.clients=1e300", "system.clients = 1e+300: must be"),
-        ("system.clients=9_999_999", "system.clients = 9999999: 10 runs of so many clients take about"),
+        (
+            "system.clients=9_999_999",
+            "system.clients = 9999999: 10 runs of so many clients take about",
+        ),
         ("system.buffers=[1e10]", "system.buffers = [10000000000]: must not be beyond"),
         ("system.budget=1e16", "system.budget = 1e+16: must not be beyond"),
         ("system.budget=nan", "system.budget = nan: must be a finite number"),
@@ -48,21 +70,42 @@ def refused(ask) -> str:
         ("run.seeds=1e15", "run.seeds = 1000000000000000: at most 10,000"),
         ("run.first_seed=1e18", "run.first_seed = 1e+18: must be a number not beyond"),
         (f"system.clients={DIGITS}", "--set system.clients=99999"),
-        (f"system.clients=0x{'f' * 5000}", "system.clients = a whole number of about 6021 digits"),
+        (
+            f"system.clients=0x{'f' * 5000}",
+            "system.clients = a whole number of about 6021 digits",
+        ),
         (f"system.buffers={DEEP}", "--set system.buffers=[[[["),
         (f"data.kind={'x' * 20_000}", "data.kind = xxx"),
         (f"{'a.' * 5000}b=1", "must look like section.key=value"),
-        (BURSTS % "2e8", "prices.length = 200000000: must be a whole number, 1 to 1,000,000"),
+        (
+            BURSTS % "2e8",
+            "prices.length = 200000000: must be a whole number, 1 to 1,000,000",
+        ),
         (BURSTS % "2.5", "prices.length = 2.5: must be a whole number"),
-        (f"prices={{kind = 'markov', levels = {[1.0] * 2000}, transition = [[1]]}}", "levels: 2,000 of them; at most 1,000"),
+        (
+            f"prices={{kind = 'markov', levels = {[1.0] * 2000}, transition = [[1]]}}",
+            "levels: 2,000 of them; at most 1,000",
+        ),
         ("prices={kind = 'trace', prices = [1e300]}", "price 1e+300 in row 1"),
         ("policies={a = 1}", "policies.a = 1: must be a section"),
-        ("policies.acdpp.bound=[1, 2]", "policies.acdpp.bound = [1, 2]: must be a section"),
+        (
+            "policies.acdpp.bound=[1, 2]",
+            "policies.acdpp.bound = [1, 2]: must be a section",
+        ),
         ("polices.acdpp.K=3", "[polices]: unknown section; did you mean policies?"),
         ("policies.acdpp.rh=0.5", "policies.acdpp.rh: unknown key; did you mean rho?"),
-        ("policies.acdpp.bound.pdm=3", "policies.acdpp.bound.pdm: unknown key; did you mean pdim?"),
-        ("policies.spare.kind=acdp", "policies.spare.kind = acdp: no such policy; did you mean acdpp?, or module:Class"),
-        ('run.policies=["acdp"]', "policy acdp: no section [policies.acdp] and no such kind; did you mean acdpp?"),
+        (
+            "policies.acdpp.bound.pdm=3",
+            "policies.acdpp.bound.pdm: unknown key; did you mean pdim?",
+        ),
+        (
+            "policies.spare.kind=acdp",
+            "policies.spare.kind = acdp: no such policy; did you mean acdpp?, or module:Class",
+        ),
+        (
+            'run.policies=["acdp"]',
+            "policy acdp: no section [policies.acdp] and no such kind; did you mean acdpp?",
+        ),
         ("run.policies=[]", "run.policies = []"),
         ("system.budget=lots", "system.budget = lots"),
         ("system.clients=0", "system.clients = 0"),
@@ -71,15 +114,33 @@ def refused(ask) -> str:
         ("run.seeds=0", "run.seeds = 0"),
         ("run.first_seed=-1", "run.first_seed = -1"),
         ("run.horizon=opn", "run.horizon = opn"),
-        ("policies.acdpp.capacity=[1]", "policies.acdpp.capacity has 1 entries for 10 clients"),
+        (
+            "policies.acdpp.capacity=[1]",
+            "policies.acdpp.capacity has 1 entries for 10 clients",
+        ),
         ("policies.hybrid.stale=[11]", "there is no client 11"),
         ("budget=3", "must look like section.key=value"),
         ("run.rounds.x=3", "rounds is not a section"),
-        ("policies.headgate.rule=resevoir", "rule.kind = resevoir: no such retention rule; did you mean reservoir?"),
-        ("policies.headgate.rule=3", "headgate.rule = 3: must be a retention rule: its kind, or a section with `kind`"),
-        ("policies.headgate.rule={kind='reservoir', K=3}", "policies.headgate.rule.K: unknown key"),
-        ("policies.headgate.rule={kind='reservoir', capacity=0}", "headgate.rule.capacity = 0: every client needs room"),
-        ("policies.headgate.rule={kind='kstep'}", "policies.headgate.rule.K: is missing"),
+        (
+            "policies.headgate.rule=resevoir",
+            "rule.kind = resevoir: no such retention rule; did you mean reservoir?",
+        ),
+        (
+            "policies.headgate.rule=3",
+            "headgate.rule = 3: must be a retention rule: its kind, or a section with `kind`",
+        ),
+        (
+            "policies.headgate.rule={kind='reservoir', K=3}",
+            "policies.headgate.rule.K: unknown key",
+        ),
+        (
+            "policies.headgate.rule={kind='reservoir', capacity=0}",
+            "headgate.rule.capacity = 0: every client needs room",
+        ),
+        (
+            "policies.headgate.rule={kind='kstep'}",
+            "policies.headgate.rule.K: is missing",
+        ),
     ],
     ids=lambda value: value[:40],
 )
@@ -92,7 +153,13 @@ def test_a_setting_of_any_type_and_size_is_refused_in_one_line(setting, says):
     [
         (f"a = {DIGITS}", "not valid TOML"),
         (f"a = {DEEP}", "not valid TOML"),
-        ("[sweep]\nsystem.budget = " + str(list(range(200))) + "\nrun.rounds = " + str(list(range(200))), "40,000 points"),
+        (
+            "[sweep]\nsystem.budget = "
+            + str(list(range(200)))
+            + "\nrun.rounds = "
+            + str(list(range(200))),
+            "40,000 points",
+        ),
         ("sweep = 1", "sweep = 1: must be a section"),
         ("base = 1", "recipe 1: no such recipe"),
         (f"base = '{'x/' * 2000}x'", "no such recipe"),
@@ -119,16 +186,24 @@ def test_a_name_that_no_file_can_have(name):
 
 
 def test_who_has_more_memory_says_so(monkeypatch):
-    wide = ["system.clients=9_999_999", 'run.policies=["constant"]', "policies.constant.K=1"]
+    wide = [
+        "system.clients=9_999_999",
+        'run.policies=["constant"]',
+        "policies.constant.K=1",
+    ]
     assert "HEADGATE_MEMORY" in refused(lambda: load("mnist", wide))
     monkeypatch.setenv("HEADGATE_MEMORY", "64")
     assert load("mnist", wide).system.clients == 9_999_999
     monkeypatch.setenv("HEADGATE_MEMORY", "much")
-    assert "HEADGATE_MEMORY = much: must be a number of GiB" in refused(lambda: load("mnist", wide))
+    assert "HEADGATE_MEMORY = much: must be a number of GiB" in refused(
+        lambda: load("mnist", wide)
+    )
 
 
 def test_the_page_states_every_limit_as_it_is():
-    rows = dict(re.findall(r"^\| `(\w+)` \| ([\d,.e-]+)", PAGE.read_text("utf-8"), re.M))
+    rows = dict(
+        re.findall(r"^\| `(\w+)` \| ([\d,.e-]+)", PAGE.read_text("utf-8"), re.M)
+    )
     stated = {name: value for name, value in vars(limits).items() if name.isupper()}
     assert rows.keys() == stated.keys()
     for name, value in stated.items():

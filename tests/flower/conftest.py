@@ -20,5 +20,7 @@ def quick_and_quiet(monkeypatch):
     garbage at every array, among all that tests import, takes longer than a round."""
     monkeypatch.setattr("headgate.books.durable.SYNCHRONOUS", "OFF")
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
-    monkeypatch.setattr("flwr.app.message.arrayrecord.gc", SimpleNamespace(collect=lambda: 0))
+    monkeypatch.setattr(
+        "flwr.app.message.arrayrecord.gc", SimpleNamespace(collect=lambda: 0)
+    )
     monkeypatch.setattr(logging.getLogger("flwr"), "disabled", True)

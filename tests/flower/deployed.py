@@ -135,7 +135,9 @@ class Stage:
     @contextmanager
     def at(self, point):
         """While the run waits at this place."""
-        patiently(lambda: (self.points / f"{point}.reached").exists() or self.failed, point)
+        patiently(
+            lambda: (self.points / f"{point}.reached").exists() or self.failed, point
+        )
         assert not self.failed, self.failed
         yield
         (self.points / point).unlink()
@@ -150,8 +152,18 @@ def patiently(condition, what):
 
 def stage(folder, nodes, rounds):
     app = folder / "staged"
-    write_app(app, "digits", [f"run.rounds={rounds}", "prices.low=1", "prices.high=2"], "constant", nodes)
-    for name, text in (("passing", PASSING), ("client_app", CLIENT), ("server_app", SERVER)):
+    write_app(
+        app,
+        "digits",
+        [f"run.rounds={rounds}", "prices.low=1", "prices.high=2"],
+        "constant",
+        nodes,
+    )
+    for name, text in (
+        ("passing", PASSING),
+        ("client_app", CLIENT),
+        ("server_app", SERVER),
+    ):
         (app / "staged" / f"{name}.py").write_text(text)
     points = folder / "points"
     points.mkdir()
@@ -162,9 +174,17 @@ def stage(folder, nodes, rounds):
 def brought_up(folder, staged):
     said, first = [], folder / "first"
     first.mkdir()
-    (first / "sitecustomize.py").write_text(LIVELY)  # what every Python imports before anything else
-    more = staged.environment | {"PYTHONPATH": os.pathsep.join([str(first), *filter(None, [os.environ.get("PYTHONPATH")])])}
-    with Loopback(staged.app / "deployment", staged.nodes, said.append, more) as deployment:
+    (first / "sitecustomize.py").write_text(
+        LIVELY
+    )  # what every Python imports before anything else
+    more = staged.environment | {
+        "PYTHONPATH": os.pathsep.join(
+            [str(first), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
+    }
+    with Loopback(
+        staged.app / "deployment", staged.nodes, said.append, more
+    ) as deployment:
         deployment.bring_up()
         deployment.said = said
         yield deployment
@@ -214,10 +234,14 @@ def audit(out, folders):
     found = Deployed(out, folders)
     ledger = found.audit()
     assert sorted(found.paths) == list(found.clients)
-    assert [past.round for past in found.rounds()] == list(range(1, found.experiment.rounds + 1))
+    assert [past.round for past in found.rounds()] == list(
+        range(1, found.experiment.rounds + 1)
+    )
     assert found.outstanding() == []
     for client in found.clients:
-        assert sum(found.admitted_by(client).values()) == ledger.admitted[0, client], "lost, or not charged"
+        assert sum(found.admitted_by(client).values()) == ledger.admitted[0, client], (
+            "lost, or not charged"
+        )
         assert len(found.held_by(client)) == ledger.occupancy[0, client]
     state = json.loads((out / STATE).read_text())
     assert (state["round"], state["state"]) == (found.experiment.rounds, "finished")

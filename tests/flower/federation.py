@@ -21,14 +21,28 @@ from hostile import WRONG_REPORTS, WRONG_UPDATES, says_it_did_nothing, without
 from hypothesis import HealthCheck, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from worlds import POLICIES, World, an_experiment, counting_app, same_ledgers, start
 
 from headgate.flower.rounds import Discipline
 
 ROUNDS, STEPS = 14, 40
 CLIENTS = st.integers(0, 2)
-ACCIDENTS = ["message lost", "message delayed", "message overtaken", "message twice", "reply lost", "reply twice", "broken"]
+ACCIDENTS = [
+    "message lost",
+    "message delayed",
+    "message overtaken",
+    "message twice",
+    "reply lost",
+    "reply twice",
+    "broken",
+]
 LIES = {**WRONG_REPORTS, **WRONG_UPDATES}
 NOTHING = "says it did nothing"
 COUNTS: Counter[str] = Counter()
@@ -38,7 +52,11 @@ COUNTS: Counter[str] = Counter()
 class Federation(RuleBasedStateMachine):
     """Three clients and a server."""
 
-    @initialize(policy=st.sampled_from(sorted(POLICIES)), there=st.sets(CLIENTS, min_size=1), short=st.booleans())
+    @initialize(
+        policy=st.sampled_from(sorted(POLICIES)),
+        there=st.sets(CLIENTS, min_size=1),
+        short=st.booleans(),
+    )
     def begin(self, policy, there, short):
         self.policy, self.folder = policy, Path(mkdtemp())
         self.price = 2.0
@@ -54,9 +72,13 @@ class Federation(RuleBasedStateMachine):
             prices=lambda t: self.price,
         )
         self.world.grid.tamper = self.tamper
-        self.app = counting_app(self.folder / "stores", self.world.broken, 9 if short else None)
+        self.app = counting_app(
+            self.folder / "stores", self.world.broken, 9 if short else None
+        )
         self.everybody = dict(enumerate(self.world.grid.nodes.items()))
-        self.world.grid.nodes = {node: one for m, (node, one) in self.everybody.items() if m in there}
+        self.world.grid.nodes = {
+            node: one for m, (node, one) in self.everybody.items() if m in there
+        }
         self.next_node, self.server = 200, None
         self.t = 0
 
@@ -81,9 +103,17 @@ class Federation(RuleBasedStateMachine):
     @rule(client=CLIENTS, kind=st.sampled_from([*LIES, NOTHING, NOTHING, NOTHING]))
     def forge(self, client, kind):
         COUNTS["forged"] += 1
-        self.world.grid.faults[self.t + 1, client], self.lies[client] = "reply changed", kind
+        self.world.grid.faults[self.t + 1, client], self.lies[client] = (
+            "reply changed",
+            kind,
+        )
 
-    @rule(client=CLIENTS, how=st.sampled_from(["leave", "come", "come as another node", "lose memory", "erase a sample"]))
+    @rule(
+        client=CLIENTS,
+        how=st.sampled_from(
+            ["leave", "come", "come as another node", "lose memory", "erase a sample"]
+        ),
+    )
     def move(self, client, how):
         COUNTS[how] += 1
         node, one = self.everybody[client]
@@ -104,7 +134,12 @@ class Federation(RuleBasedStateMachine):
         store = self.world.store_of(client)
         if store.exists() and self.server is not None:
             with self.world.buffer(client) as buffer:
-                self.gone[client].update({one.round: one.admitted for one in buffer.admissions(self.world.name())})
+                self.gone[client].update(
+                    {
+                        one.round: one.admitted
+                        for one in buffer.admissions(self.world.name())
+                    }
+                )
             for path in store.parent.glob(f"{store.name}*"):
                 path.unlink()
             self.forgetful.add(client)
@@ -130,7 +165,9 @@ class Federation(RuleBasedStateMachine):
             self.serve().store.lift(client)
 
     @precondition(lambda self: self.t < ROUNDS)
-    @rule(moment=st.sampled_from(["before sending", "after sending", "before settling"]))
+    @rule(
+        moment=st.sampled_from(["before sending", "after sending", "before settling"])
+    )
     def crash(self, moment):
         COUNTS["crash"] += 1
         self.world.grid.server_dies = moment
@@ -168,7 +205,9 @@ class Federation(RuleBasedStateMachine):
 
         server = self.serve()
         self.lied[server.accounts.t + 1] = {}
-        server.start(self.world.grid, start(), num_rounds=server.accounts.t + 1, evaluate_fn=dies)
+        server.start(
+            self.world.grid, start(), num_rounds=server.accounts.t + 1, evaluate_fn=dies
+        )
 
     def tamper(self, reply):
         if reply.has_error():
@@ -178,7 +217,9 @@ class Federation(RuleBasedStateMachine):
         self.liars.add(client)
         self.lied[self.server._now.t][client] = kind
         if kind == NOTHING:
-            return says_it_did_nothing(self.server._now.known(client), self.server._now.expected(client, 0))(reply)
+            return says_it_did_nothing(
+                self.server._now.known(client), self.server._now.expected(client, 0)
+            )(reply)
         bare = kind in WRONG_UPDATES and "arrays" not in reply.content
         return without("headgate")(reply) if bare else LIES[kind][0](reply)
 
@@ -191,19 +232,26 @@ class Federation(RuleBasedStateMachine):
             self.behind |= store.quarantined()
         lied = self.lied.get(self.t, {})
         for client, row in rows.items():
-            assert client in self.liars or (row.offences, row.quarantined) == (0, False), "an honest client was blamed"
+            assert client in self.liars or (row.offences, row.quarantined) == (
+                0,
+                False,
+            ), "an honest client was blamed"
             if row.heard == self.t and client not in lied:
                 self.behind.discard(client)
         self.behind |= {client for client, kind in lied.items() if kind == NOTHING}
         honest = not self.liars and not self.forgetful
-        replayed = self.world.audit(self.behind, self.forgetful, self.gone, within_budget=honest)
+        replayed = self.world.audit(
+            self.behind, self.forgetful, self.gone, within_budget=honest
+        )
         same_ledgers(self.server.ledger, replayed)
 
     def settle_up(self):
         """Everybody comes back, tells the truth and is forgiven: after one more round nothing is open, hidden or unpaid."""
         if self.t == ROUNDS:
             return
-        self.world.grid.faults = {at: kind for at, kind in self.world.grid.faults.items() if at[0] <= self.t}
+        self.world.grid.faults = {
+            at: kind for at, kind in self.world.grid.faults.items() if at[0] <= self.t
+        }
         self.world.broken -= {at for at in self.world.broken if at[0] > self.t}
         self.world.grid.server_dies = ""
         self.serve()
@@ -222,15 +270,26 @@ def main(seconds=None, seed=0, steps=None):
     COUNTS.clear()
     failures, machines, began = [], 0, time.monotonic()
     log = logging.getLogger("flwr")
-    no_fsync = patch("headgate.books.durable.SYNCHRONOUS", "OFF"), patch("os.fsync", lambda descriptor: None)
-    with no_fsync[0], no_fsync[1], patch.object(log, "disabled", True):  # processes end here, machines do not
-        while (seconds is None or time.monotonic() - began < seconds) and (steps is None or COUNTS.total() < steps):
+    no_fsync = (
+        patch("headgate.books.durable.SYNCHRONOUS", "OFF"),
+        patch("os.fsync", lambda descriptor: None),
+    )
+    with (
+        no_fsync[0],
+        no_fsync[1],
+        patch.object(log, "disabled", True),
+    ):  # processes end here, machines do not
+        while (seconds is None or time.monotonic() - began < seconds) and (
+            steps is None or COUNTS.total() < steps
+        ):
             one = seed + machines
             machines += 1
             try:
                 run_state_machine_as_test(seeded(one)(Federation), settings=several(10))
             except Exception as error:
-                failures.append({"seed": one, "error": f"{type(error).__name__}: {error}"[:2_000]})
+                failures.append(
+                    {"seed": one, "error": f"{type(error).__name__}: {error}"[:2_000]}
+                )
                 if len(failures) == 5:
                     break
     return {"cases": dict(COUNTS), "failures": failures}
@@ -238,5 +297,9 @@ def main(seconds=None, seed=0, steps=None):
 
 def several(examples):
     return settings(
-        max_examples=examples, stateful_step_count=STEPS, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )

@@ -32,15 +32,27 @@ class Node:
 
     def context(self, node: int, run_config: dict[str, Any]) -> Context:
         config = {"partition-id": self.client, "headgate-keep": True, **self.config}
-        return Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config=run_config)
+        return Context(
+            run_id=1,
+            node_id=node,
+            node_config=config,
+            state=RecordDict(),
+            run_config=run_config,
+        )
 
 
 class FakeGrid(Grid):
     """`faults` maps (round, client) to the name of what goes wrong with that train message."""
 
-    def __init__(self, nodes: dict[int, Node], run_config: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, nodes: dict[int, Node], run_config: dict[str, Any] | None = None
+    ) -> None:
         self.nodes, self.run_config = nodes, run_config or {}
-        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, SERVER  # messages want to know who sends them
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = (
+            1,
+            1,
+            SERVER,
+        )  # messages want to know who sends them
         self.faults: dict[tuple[int, int], str] = {}
         self.tamper: Callable[[Message], Message] = lambda reply: reply
         self.delayed: list[Message] = []
@@ -53,9 +65,14 @@ class FakeGrid(Grid):
         return list(self.nodes)
 
     def get_nodes(self) -> list[NodeInfo]:
-        return [NodeInfo(node_id=node, public_key=own.key) for node, own in self.nodes.items()]
+        return [
+            NodeInfo(node_id=node, public_key=own.key)
+            for node, own in self.nodes.items()
+        ]
 
-    def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
+    def send_and_receive(
+        self, messages: Any, *, timeout: float | None = None
+    ) -> list[Message]:
         replies: list[Message] = []
         messages = list(messages)
         training = any(message.metadata.message_type == "train" for message in messages)
@@ -102,7 +119,11 @@ class FakeGrid(Grid):
 
     def orders(self) -> list[Message]:
         """The train messages that were delivered."""
-        return [message for message, _ in self.said if message.metadata.message_type == "train"]
+        return [
+            message
+            for message, _ in self.said
+            if message.metadata.message_type == "train"
+        ]
 
     def deliver(self, message: Message) -> Message:
         reply = self._answered(message)
@@ -118,7 +139,10 @@ class FakeGrid(Grid):
         try:
             reply = own.app(arrived, own.context(node, self.run_config))
         except Exception as error:
-            return Message(Error(code=2, reason=f"{type(error).__name__}: {error}"), reply_to=message)
+            return Message(
+                Error(code=2, reason=f"{type(error).__name__}: {error}"),
+                reply_to=message,
+            )
         if reply.has_error():
             return Message(reply.error, reply_to=message)
         if message.metadata.message_type == "train":

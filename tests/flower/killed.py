@@ -45,11 +45,20 @@ class Killer:
     """Is told what happens next, and ends its process before number `at`, which it has written into `note`."""
 
     def __init__(self, at: int, note: Path, kinds: bool) -> None:
-        self.left, self.note, self.kinds, self.before, self.seen = at, note, kinds, "", set()
+        self.left, self.note, self.kinds, self.before, self.seen = (
+            at,
+            note,
+            kinds,
+            "",
+            set(),
+        )
 
     def __call__(self, what: str) -> None:
         kind, self.before = (self.before, what), what
-        if self.kinds and (kind in self.seen or all(each.startswith(("SELECT", "PRAGMA")) for each in kind)):
+        if self.kinds and (
+            kind in self.seen
+            or all(each.startswith(("SELECT", "PRAGMA")) for each in kind)
+        ):
             return
         self.seen.add(kind)
         self.left -= 1
@@ -64,7 +73,9 @@ def watched(name: str, killer: Killer):
     def connect(path, *words, plain=sqlite3.connect, **more):
         db = plain(path, *words, **more)
         if Path(path).name == name:
-            db.set_trace_callback(lambda statement: killer(" ".join(statement.split()[:3])))
+            db.set_trace_callback(
+                lambda statement: killer(" ".join(statement.split()[:3]))
+            )
         return db
 
     return connect
@@ -81,7 +92,9 @@ def in_a_child(function, *args, kill_after: float | None = None) -> bool:
             os._exit(0)
     if kill_after is not None:
         time.sleep(kill_after)
-        os.kill(child, signal.SIGKILL)  # nobody has waited for it yet, so it is this child or its remains
+        os.kill(
+            child, signal.SIGKILL
+        )  # nobody has waited for it yet, so it is this child or its remains
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
@@ -94,7 +107,11 @@ class DyingClient(FakeGrid):
 
     def _send(self, message, node):
         told = message.metadata
-        if (told.message_type, told.group_id, node) == ("train", "2", 100) and in_a_child(self.deliver_and_die, message):
+        if (told.message_type, told.group_id, node) == (
+            "train",
+            "2",
+            100,
+        ) and in_a_child(self.deliver_and_die, message):
             return []
         return super()._send(message, node)
 
@@ -139,7 +156,9 @@ def import_what_a_run_imports(policy: str) -> None:
                 import_module(name)
 
 
-def rows_of_kills(component: str, what: str, policy: str, rounds: int, kinds: bool, check):
+def rows_of_kills(
+    component: str, what: str, policy: str, rounds: int, kinds: bool, check
+):
     """One for each kill in a world of its own, by `check(world, killer)`, until there is nothing left to be killed before."""
     for at in count(1):
         with TemporaryDirectory() as folder:
@@ -162,7 +181,9 @@ def client_rows(policy: str, kinds: bool):
         world.audit()
         assert world.outstanding() == []
 
-    return rows_of_kills("client", "order, before statement", policy, ROUNDS, kinds, check)
+    return rows_of_kills(
+        "client", "order, before statement", policy, ROUNDS, kinds, check
+    )
 
 
 def server_rows(policy: str, kinds: bool):
@@ -176,7 +197,9 @@ def server_rows(policy: str, kinds: bool):
             same_books(world, undisturbed)
 
         for kind in ("statement", "file"):
-            yield from rows_of_kills("server", f"before {kind}", policy, SERVED, kinds, partial(check, kind))
+            yield from rows_of_kills(
+                "server", f"before {kind}", policy, SERVED, kinds, partial(check, kind)
+            )
 
 
 def serve_and_die(kind: str, world: World, killer: Killer) -> None:
@@ -212,7 +235,11 @@ def random_rows(policy: str, kills: int, seed: int):
                     moments.append(wait)
                 outcome = verdict(lambda world=world: same_books(world, undisturbed))
             for wait in moments:
-                yield "server and clients", f"at a random moment: after {wait:.3f} s", outcome
+                yield (
+                    "server and clients",
+                    f"at a random moment: after {wait:.3f} s",
+                    outcome,
+                )
             done += len(moments)
 
 
@@ -230,14 +257,25 @@ def rows(part: str, policies, kinds: bool, kills: int, seed: int):
             made = [client_rows(policy, kinds), server_rows(policy, kinds)]
         for component, kill_point, outcome in chain(*made):
             where = f"{kill_point} ({policy})"
-            yield {"component": component, "kill_point": where, "expected": EXPECTED, "outcome": outcome}
+            yield {
+                "component": component,
+                "kill_point": where,
+                "expected": EXPECTED,
+                "outcome": outcome,
+            }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--part", choices=("statements", "random"), default="statements")
-    parser.add_argument("--kinds", action="store_true", help="of the part statements, once before each kind")
+    parser.add_argument(
+        "--part", choices=("statements", "random"), default="statements"
+    )
+    parser.add_argument(
+        "--kinds",
+        action="store_true",
+        help="of the part statements, once before each kind",
+    )
     parser.add_argument("--kills", type=int, default=500, help="of the part random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--policies", default="fifo,kstep")
@@ -250,10 +288,20 @@ def main() -> None:
     commit()  # asks git, and remembers: no child need ask again
     import_what_a_run_imports("fifo")
     gc.freeze()  # nor look through what is imported for what nobody needs, which copies every page of it
-    made = list(rows(options.part, options.policies.split(","), options.kinds, options.kills, options.seed))
+    made = list(
+        rows(
+            options.part,
+            options.policies.split(","),
+            options.kinds,
+            options.kills,
+            options.seed,
+        )
+    )
     if options.out:
         options.out.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
-    for outcome, times in Counter((row["component"], row["outcome"]) for row in made).items():
+    for outcome, times in Counter(
+        (row["component"], row["outcome"]) for row in made
+    ).items():
         print(times, *outcome)
     sys.exit(any(row["outcome"] != EXPECTED for row in made))
 

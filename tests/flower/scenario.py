@@ -46,19 +46,37 @@ def play(folder):
         settled = store.settled
     for t in range(settled, ROUNDS):
         with opened(run) as store:
-            done, lines = {each.why for each in store.amendments()}, statement(store).lines
+            done, lines = (
+                {each.why for each in store.amendments()},
+                statement(store).lines,
+            )
         if t in CHANGES and f"after {t}" not in done:
             amend(run, CHANGES[t], "the tests", f"after {t}")
         if t == REFUND and "refund" not in done:
             line = next(line for line in lines if line.charged > 1)
-            amend(run, Amendment(adjust=-0.75), "the tests", "refund", (line.round, line.client))
+            amend(
+                run,
+                Amendment(adjust=-0.75),
+                "the tests",
+                "refund",
+                (line.round, line.client),
+            )
         if t in ERASED:
             with world.buffer(0) as buffer:
-                if len(buffer.erasures()) == ERASED.index(t):  # once, also where the round is played again
+                if len(buffer.erasures()) == ERASED.index(
+                    t
+                ):  # once, also where the round is played again
                     buffer.erase([f"0/{buffer.positions(world.name())[-1]}"])
         away = np.random.default_rng([7, t]).random() < 0.5
-        clients = [client for client in range(CLIENTS + (t >= 10)) if not (client == 3 and away)]
-        world.grid.nodes = {100 + client: Node(app, client, {"headgate-keep": client != 1}) for client in clients}
+        clients = [
+            client
+            for client in range(CLIENTS + (t >= 10))
+            if not (client == 3 and away)
+        ]
+        world.grid.nodes = {
+            100 + client: Node(app, client, {"headgate-keep": client != 1})
+            for client in clients
+        }
         world.play(until=t + 1)
         (folder / "settled").write_text(str(t + 1))
 
@@ -73,7 +91,9 @@ def main(folder):
             play(folder)
             os._exit(0)
         while int(settled.read_text() or 0) < wanted:
-            assert os.waitpid(child, os.WNOHANG) == (0, 0), "it has come to an end by itself"
+            assert os.waitpid(child, os.WNOHANG) == (0, 0), (
+                "it has come to an end by itself"
+            )
             time.sleep(0.01)
         time.sleep(moments.random() * 0.05)
         os.kill(child, signal.SIGKILL)

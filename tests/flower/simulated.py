@@ -15,7 +15,11 @@ from pathlib import Path
 from headgate.flower import ENVIRONMENT
 
 # before Flower is imported; workers inherit it, and none is started that nobody needs
-os.environ |= {**ENVIRONMENT, "HEADGATE_KEEP": "true", "RAY_prestart_worker_first_driver": "0"}
+os.environ |= {
+    **ENVIRONMENT,
+    "HEADGATE_KEEP": "true",
+    "RAY_prestart_worker_first_driver": "0",
+}
 
 from flwr.app import Context
 from flwr.clientapp import ClientApp
@@ -27,15 +31,21 @@ OWN = 'run.policies=["steps"]'
 
 def main(folder, path, recipe, *settings):
     folder, server, client = Path(folder), ServerApp(), ClientApp()
-    told = tomllib.loads((Path(path) / "pyproject.toml").read_text("utf-8"))["tool"]["flwr"]["app"]["config"]
+    told = tomllib.loads((Path(path) / "pyproject.toml").read_text("utf-8"))["tool"][
+        "flwr"
+    ]["app"]["config"]
     os.environ["HEADGATE_STORE"] = str(folder / "app-stores")
-    os.environ["PYTHONPATH"] = os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])  # for workers
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [path, os.environ.get("PYTHONPATH", "")]
+    )  # for workers
     sys.path.insert(0, path)
 
     def configured(context):
         """With the settings that the engine does not read when it is called from Python."""
         own = told | {"out": str(folder / "app")}
-        return Context(context.run_id, context.node_id, context.node_config, context.state, own)
+        return Context(
+            context.run_id, context.node_id, context.node_config, context.state, own
+        )
 
     def call(message, context):
         if (folder / "recipe is over").exists():
@@ -44,7 +54,9 @@ def main(folder, path, recipe, *settings):
             return app(message, configured(context))
         from headgate.flower import recipe_client
 
-        return recipe_client(recipe, settings, store=folder / "stores")(message, context)
+        return recipe_client(recipe, settings, store=folder / "stores")(
+            message, context
+        )
 
     @server.main()
     def serve(grid, context):
@@ -55,7 +67,9 @@ def main(folder, path, recipe, *settings):
 
         task = task_of(recipe, (*settings, OWN))
         quorum = Discipline(quorum=task.experiment.system.clients)
-        strategy = AdmissionStrategy(task.experiment, folder / "recipe", discipline=quorum)
+        strategy = AdmissionStrategy(
+            task.experiment, folder / "recipe", discipline=quorum
+        )
         strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
         strategy.close()
         (folder / "recipe is over").touch()
@@ -63,9 +77,17 @@ def main(folder, path, recipe, *settings):
 
     from flwr.simulation import run_simulation
 
-    for register in (client.train(), client.evaluate(), client.query("identity"), client.query("end")):
+    for register in (
+        client.train(),
+        client.evaluate(),
+        client.query("identity"),
+        client.query("end"),
+    ):
         register(call)
-    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2}}
+    resources = {
+        "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+        "init_args": {"num_cpus": 2},
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is a slower way to start it
         run_simulation(server, client, num_supernodes=4, backend_config=resources)

@@ -16,7 +16,18 @@ ENDLESS = CallableSource(lambda i: Sample(str(i), pack(i), i % 3))
 
 def an_order(t, known, last, **more):
     return Order(
-        "e", t, 0, **{"known": known, "last": last, "kept_from": 0, "limit": 3, "acknowledged": 0, "train": True} | more
+        "e",
+        t,
+        0,
+        **{
+            "known": known,
+            "last": last,
+            "kept_from": 0,
+            "limit": 3,
+            "acknowledged": 0,
+            "train": True,
+        }
+        | more,
     )
 
 
@@ -29,7 +40,12 @@ def test_an_order_is_done_once(tmp_path):
         for _ in range(2):
             store.count_uses(an_order(1, 0, 2), ["0", "1"])
         told = store.receipt(an_order(1, 0, 2), 2)
-    assert (told.rounds, told.admitted, told.position, told.occupancy) == ((1,), (2,), 2, 2)
+    assert (told.rounds, told.admitted, told.position, told.occupancy) == (
+        (1,),
+        (2,),
+        2,
+        2,
+    )
     assert (told.distinct, told.uses, told.squares, told.trained) == (2, 2, 2, True)
 
 
@@ -80,7 +96,8 @@ def test_a_source_that_gives_too_much_or_fails_admits_nothing(tmp_path):
 def test_labels_are_filled_in_when_they_come(tmp_path):
     known = {}
     source = CallableSource(
-        lambda i: Sample(str(i), b"", None), later=lambda keys: {key: known[key] for key in keys if key in known}
+        lambda i: Sample(str(i), b"", None),
+        later=lambda keys: {key: known[key] for key in keys if key in known},
     )
     with closing(BufferStore(tmp_path / "b", 0)) as store:
         store.admit(an_order(1, 0, 2), source)
@@ -104,7 +121,10 @@ def test_a_file_belongs_to_one_client_and_one_format(tmp_path):
     from headgate.books.ledger_store import LedgerStore
 
     LedgerStore(tmp_path / "ledger").close()
-    with pytest.raises(DataError, match=r"holds headgate ledger store [\d.]+, expected headgate buffer 3"):
+    with pytest.raises(
+        DataError,
+        match=r"holds headgate ledger store [\d.]+, expected headgate buffer 3",
+    ):
         BufferStore(tmp_path / "ledger", 0)
 
 
@@ -119,12 +139,18 @@ def test_a_client_knows_its_own_rules_and_imports_nothing_that_an_order_names(tm
     name, settings = stated(Oldest())
     order = an_order(1, 0, 5, rule=name, settings=settings)
     with closing(BufferStore(tmp_path / "stranger", 0)) as store:
-        with pytest.raises(DataError, match=f"order.rule = {name}: this client does not know it"):
+        with pytest.raises(
+            DataError, match=f"order.rule = {name}: this client does not know it"
+        ):
             store.admit(order, ENDLESS)
         assert list(store.admissions("e")) == []
         for settings in ("{", "[]", "3"):
-            with pytest.raises(DataError, match=r"order.settings = .*: must be a JSON object"):
-                store.admit(an_order(1, 0, 5, rule="reservoir", settings=settings), ENDLESS)
+            with pytest.raises(
+                DataError, match=r"order.settings = .*: must be a JSON object"
+            ):
+                store.admit(
+                    an_order(1, 0, 5, rule="reservoir", settings=settings), ENDLESS
+                )
     with closing(BufferStore(tmp_path / "b", 0, rules=[Oldest])) as store:
         store.admit(order, ENDLESS)
         store.admit(an_order(2, 5, 9, rule=name, settings=order.settings), ENDLESS)

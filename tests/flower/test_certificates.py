@@ -8,14 +8,24 @@ from collections import namedtuple
 from datetime import datetime, timedelta
 
 import pytest
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from cryptography.hazmat.primitives.serialization import (
+    load_ssh_private_key,
+    load_ssh_public_key,
+)
 
 from headgate.errors import DataError, SettingError
 from headgate.flower.deploy import certificates
-from headgate.flower.deploy.certificates import AUTHORITY_DAYS, FILES, SERVER_DAYS, ensure_certificates
+from headgate.flower.deploy.certificates import (
+    AUTHORITY_DAYS,
+    FILES,
+    SERVER_DAYS,
+    ensure_certificates,
+)
 from headgate.flower.keys import make_key
 
-pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl on this machine")
+pytestmark = pytest.mark.skipif(
+    not shutil.which("openssl"), reason="no openssl on this machine"
+)
 
 
 Own = namedtuple("Own", "authority authority_key server server_key")
@@ -49,13 +59,17 @@ def shaken(made, authority, name):
         trusting = ssl.create_default_context(cafile=authority)
         trusting.verify_flags |= ssl.VERIFY_X509_STRICT
         with trusting.wrap_socket(client, server_hostname=name) as secure:
-            return dict(entry[0] for entry in secure.getpeercert()["subject"])["commonName"]
+            return dict(entry[0] for entry in secure.getpeercert()["subject"])[
+                "commonName"
+            ]
     finally:
         client.close()
         thread.join()
 
 
-def test_a_client_that_trusts_the_authority_accepts_the_server_by_its_names_and_no_other(made, tmp_path):
+def test_a_client_that_trusts_the_authority_accepts_the_server_by_its_names_and_no_other(
+    made, tmp_path
+):
     for name in ("localhost", "127.0.0.1", "fl.example.org", "10.0.0.7"):
         assert shaken(made, made.authority, name) == "headgate SuperLink"
     with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
@@ -75,14 +89,18 @@ def test_the_server_signs_nobody(made, tmp_path):
         shaken(forged._replace(server=chain), made.authority, "localhost")
 
 
-def test_what_is_there_stays_and_a_further_name_is_signed_by_the_same_authority(tmp_path):
+def test_what_is_there_stays_and_a_further_name_is_signed_by_the_same_authority(
+    tmp_path,
+):
     own = made_in(tmp_path, "fl.example.org")
     before = [path.read_bytes() for path in own]
     assert ensure_certificates(tmp_path) == []
     assert [path.read_bytes() for path in own] == before
     assert ensure_certificates(tmp_path, ["10.0.0.7"]) == []
     assert [path.read_bytes() for path in own[:2]] == before[:2]
-    assert {shaken(own, own.authority, name) for name in ("fl.example.org", "10.0.0.7")} == {"headgate SuperLink"}
+    assert {
+        shaken(own, own.authority, name) for name in ("fl.example.org", "10.0.0.7")
+    } == {"headgate SuperLink"}
 
 
 @pytest.mark.parametrize("host", ["a b", "", "-x", "http://x", "x,DNS:y"])
@@ -106,7 +124,9 @@ def in_days(monkeypatch):
     return wait
 
 
-def test_a_server_certificate_is_renewed_with_a_warning_where_the_authority_can_sign(tmp_path, in_days):
+def test_a_server_certificate_is_renewed_with_a_warning_where_the_authority_can_sign(
+    tmp_path, in_days
+):
     own = made_in(tmp_path, "fl.example.org")
     authority, server = own.authority.read_bytes(), own.server.read_bytes()
     in_days(SERVER_DAYS - 31)
@@ -118,7 +138,9 @@ def test_a_server_certificate_is_renewed_with_a_warning_where_the_authority_can_
     assert shaken(own, own.authority, "fl.example.org") == "headgate SuperLink"
 
 
-def test_without_the_authoritys_key_a_certificate_is_warned_of_and_then_refused(tmp_path, in_days):
+def test_without_the_authoritys_key_a_certificate_is_warned_of_and_then_refused(
+    tmp_path, in_days
+):
     own = made_in(tmp_path)
     own.authority_key.unlink()
     in_days(SERVER_DAYS - 29)
@@ -134,7 +156,9 @@ def test_without_the_authoritys_key_a_certificate_is_warned_of_and_then_refused(
         ensure_certificates(tmp_path)
 
 
-def test_private_keys_are_for_their_owner_alone_and_a_node_key_is_never_replaced(made, tmp_path):
+def test_private_keys_are_for_their_owner_alone_and_a_node_key_is_never_replaced(
+    made, tmp_path
+):
     key = tmp_path / "nodes" / "3" / "key"
     public = make_key(key)
     for path in (made.authority_key, made.server_key, key):

@@ -45,7 +45,9 @@ def test_buffers_and_ledger_are_their_owners_alone(tmp_path, usual_umask):
     assert mode(tmp_path / "stores") == 0o700
 
 
-def test_a_file_that_others_may_read_is_closed_and_none_is_opened_through_a_link(tmp_path, usual_umask):
+def test_a_file_that_others_may_read_is_closed_and_none_is_opened_through_a_link(
+    tmp_path, usual_umask
+):
     path = tmp_path / "client.sqlite"
     BufferStore(path, 0).close()
     path.chmod(0o644)
@@ -109,17 +111,25 @@ def test_a_run_whose_disk_fills_up_says_so_and_goes_on(tmp_path):
         assert "is not a file of" not in line
 
 
-@pytest.mark.parametrize("name", ["FULL", "IOERR_WRITE", "READONLY", "BUSY", "CANTOPEN", "NOTADB", "CORRUPT"])
+@pytest.mark.parametrize(
+    "name", ["FULL", "IOERR_WRITE", "READONLY", "BUSY", "CANTOPEN", "NOTADB", "CORRUPT"]
+)
 def test_what_sqlite_says_is_told_apart(name, tmp_path):
     error = sqlite3.OperationalError("as SQLite says")
     error.sqlite_errorname = f"SQLITE_{name}"
     foreign, damaged = "is not a file of headgate ledger store 3", "is damaged"
     reason = {"NOTADB": foreign, "CORRUPT": damaged}.get(name, "cannot be written")
-    with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store, pytest.raises(DataError, match=reason), store.transaction():
+    with (
+        closing(LedgerStore(tmp_path / "ledger.sqlite")) as store,
+        pytest.raises(DataError, match=reason),
+        store.transaction(),
+    ):
         raise error
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no list of open files here")
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").is_dir(), reason="no list of open files here"
+)
 def test_a_store_that_cannot_be_opened_leaves_no_file_open(tmp_path, monkeypatch):
     def fails(store, key):
         raise DataError("there is no room")

@@ -20,10 +20,18 @@ from headgate.flower.sources import CallableSource, Sample, pack
 CLIENTS, ROUNDS = 6, 4
 QUIET = {"fraction_evaluate": 0.0, "min_available_nodes": 1}
 DP = {
-    "server, fixed": lambda inner: flower.DifferentialPrivacyServerSideFixedClipping(inner, 0.1, 5.0, CLIENTS),
-    "client, fixed": lambda inner: flower.DifferentialPrivacyClientSideFixedClipping(inner, 0.1, 5.0, CLIENTS),
-    "server, adaptive": lambda inner: flower.DifferentialPrivacyServerSideAdaptiveClipping(inner, 0.1, CLIENTS),
-    "client, adaptive": lambda inner: flower.DifferentialPrivacyClientSideAdaptiveClipping(inner, 0.1, CLIENTS),
+    "server, fixed": lambda inner: flower.DifferentialPrivacyServerSideFixedClipping(
+        inner, 0.1, 5.0, CLIENTS
+    ),
+    "client, fixed": lambda inner: flower.DifferentialPrivacyClientSideFixedClipping(
+        inner, 0.1, 5.0, CLIENTS
+    ),
+    "server, adaptive": lambda inner: (
+        flower.DifferentialPrivacyServerSideAdaptiveClipping(inner, 0.1, CLIENTS)
+    ),
+    "client, adaptive": lambda inner: (
+        flower.DifferentialPrivacyClientSideAdaptiveClipping(inner, 0.1, CLIENTS)
+    ),
 }
 INNER = {
     "FedAvg": lambda: flower.FedAvg(**QUIET),
@@ -37,16 +45,24 @@ INNER = {
     "FedMedian": lambda: flower.FedMedian(**QUIET),
     "Krum": lambda: flower.Krum(num_malicious_nodes=1, **QUIET),
     "Bulyan": lambda: flower.Bulyan(num_malicious_nodes=0, **QUIET),
-    **{f"DP {name}": lambda wrap=wrap: wrap(flower.FedAvg(**QUIET)) for name, wrap in DP.items()},
+    **{
+        f"DP {name}": lambda wrap=wrap: wrap(flower.FedAvg(**QUIET))
+        for name, wrap in DP.items()
+    },
 }
 STILL = (("FedAdam", "seen"), ("FedYogi", "seen"))
 """whole numbers that a small server step does not move"""
-MODS = {"DP client, fixed": [fixedclipping_mod], "DP client, adaptive": [adaptiveclipping_mod]}
+MODS = {
+    "DP client, fixed": [fixedclipping_mod],
+    "DP client, adaptive": [adaptiveclipping_mod],
+}
 
 
 def first():
     """A model in float32 with a counter, as a network with batch normalisation has."""
-    return ArrayRecord({"w": Array(np.zeros(2, np.float32)), "seen": Array(np.zeros((), np.int64))})
+    return ArrayRecord(
+        {"w": Array(np.zeros(2, np.float32)), "seen": Array(np.zeros((), np.int64))}
+    )
 
 
 def without_counter():
@@ -61,8 +77,12 @@ def an_app(store, mods=(), told=None, measured="accuracy"):
         if told is not None:
             told.append(sorted(message.content))
         mu = message.content["config"].get("proximal-mu", 0.0)
-        moved = (model["w"] + (samples.mean(axis=0) - model["w"]) / (2 + mu)).astype(np.float32)
-        return {"w": moved} | ({"seen": model["seen"] + len(samples)} if "seen" in model else {})
+        moved = (model["w"] + (samples.mean(axis=0) - model["w"]) / (2 + mu)).astype(
+            np.float32
+        )
+        return {"w": moved} | (
+            {"seen": model["seen"] + len(samples)} if "seen" in model else {}
+        )
 
     app = counting_app(store, loop=5, mods=mods, learn=learn)
 
@@ -77,7 +97,9 @@ def an_app(store, mods=(), told=None, measured="accuracy"):
 class GatedWorld(World):
     """A federation of six around a strategy of Flower."""
 
-    def __init__(self, folder, inner, rounds=ROUNDS, mods=(), buffers=(3, 2, 4), **more):
+    def __init__(
+        self, folder, inner, rounds=ROUNDS, mods=(), buffers=(3, 2, 4), **more
+    ):
         system = {"buffers": list(buffers), "clients": CLIENTS, "budget": 18.0}
         super().__init__(folder, an_experiment("fifo", rounds, system=system))
         self.inner, self.more, self.said = inner, more, []
@@ -85,7 +107,12 @@ class GatedWorld(World):
 
     def strategy(self):
         return Gated(
-            self.inner(), self.experiment, self.folder / "run", discipline=self.discipline, prices=self.prices, **self.more
+            self.inner(),
+            self.experiment,
+            self.folder / "run",
+            discipline=self.discipline,
+            prices=self.prices,
+            **self.more,
         )
 
     def killed_in_every_round(self, moment, rounds):
@@ -106,7 +133,18 @@ class GatedWorld(World):
 
 
 def nobody_is_blamed(world):
-    assert world.events("rejected", "failed", "quarantined", "left out", "weight", "not aggregated", "diverged") == []
+    assert (
+        world.events(
+            "rejected",
+            "failed",
+            "quarantined",
+            "left out",
+            "weight",
+            "not aggregated",
+            "diverged",
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("name", INNER)
@@ -117,17 +155,24 @@ def test_any_strategy_plays_within_the_budget_and_the_books_agree(tmp_path, name
     ledger, messages = world.audit(), world.grid.orders()
     nobody_is_blamed(world)
     assert 0 < ledger.spent[0] <= 18.0 * ROUNDS
-    assert ledger.admitted.sum() == sum(len(world.held_by(m)) for m in world.clients) + ledger.dropped.sum()
+    assert (
+        ledger.admitted.sum()
+        == sum(len(world.held_by(m)) for m in world.clients) + ledger.dropped.sum()
+    )
     assert len(messages) == (2 if name == "FedAvg, two of six" else CLIENTS) * ROUNDS
     assert all("arrays" in message.content for message in messages)
     assert world.said
-    assert all(records == ["arrays", "config"] for records in world.said), "the user's function sees no order"
+    assert all(records == ["arrays", "config"] for records in world.said), (
+        "the user's function sees no order"
+    )
     for key, array in initial.items():
         found = result.arrays[key].numpy()
         assert (found.shape, found.dtype) == (array.numpy().shape, array.numpy().dtype)
         assert np.any(found != array.numpy()) or (name, key) in STILL, key
     assert list(result.train_metrics_clientapp) == list(range(1, ROUNDS + 1))
-    assert len(result.evaluate_metrics_clientapp) == (ROUNDS if "evaluated" in name else 0)
+    assert len(result.evaluate_metrics_clientapp) == (
+        ROUNDS if "evaluated" in name else 0
+    )
 
 
 @pytest.mark.parametrize("name", DP)
@@ -140,7 +185,9 @@ def test_a_wrapper_may_stand_outside_and_play_with_its_own_start(tmp_path, name)
     nobody_is_blamed(world)
     assert (ledger.t, len(world.grid.trained)) == (ROUNDS, ROUNDS * CLIENTS)
     assert np.any(result.arrays["w"].numpy() != 0)
-    assert json.loads((tmp_path / "run" / "state.json").read_text())["state"] == "finished"
+    assert (
+        json.loads((tmp_path / "run" / "state.json").read_text())["state"] == "finished"
+    )
 
 
 def test_under_another_start_a_run_goes_on_with_what_clients_got_last(tmp_path):
@@ -150,28 +197,45 @@ def test_under_another_start_a_run_goes_on_with_what_clients_got_last(tmp_path):
     world.grid.said.clear()
     with closing(world.strategy()) as gated:
         wrapped = DP["server, fixed"](gated)
-        with pytest.raises(SettingError, match=r"initial_arrays: the run stands at round 2; hand start\(\) the arrays"):
+        with pytest.raises(
+            SettingError,
+            match=r"initial_arrays: the run stands at round 2; hand start\(\) the arrays",
+        ):
             wrapped.start(world.grid, without_counter(), num_rounds=2)
         assert world.grid.orders() == []
-        wrapped.start(world.grid, gated.continue_from(without_counter()), num_rounds=3)  # one more than there are
+        wrapped.start(
+            world.grid, gated.continue_from(without_counter()), num_rounds=3
+        )  # one more than there are
     assert world.audit().t == ROUNDS
     messages = world.grid.orders()
-    assert {int(message.content["config"]["server-round"]) for message in messages} == {3, 4}
+    assert {int(message.content["config"]["server-round"]) for message in messages} == {
+        3,
+        4,
+    }
     assert np.any(messages[0].content["arrays"]["w"].numpy() != 0)
 
 
-KILLED = {"FedAdam": "before sending", "FedYogi": "after sending", "FedAvgM": "after sending", "FedMedian": "before sending"}
+KILLED = {
+    "FedAdam": "before sending",
+    "FedYogi": "after sending",
+    "FedAvgM": "after sending",
+    "FedMedian": "before sending",
+}
 
 
 @pytest.mark.parametrize("name", KILLED)
 def test_what_a_strategy_remembers_survives_a_kill(tmp_path, name):
     whole = GatedWorld(tmp_path / "whole", INNER[name]).result()
-    result = GatedWorld(tmp_path / "killed", INNER[name]).killed_in_every_round(KILLED[name], ROUNDS)
+    result = GatedWorld(tmp_path / "killed", INNER[name]).killed_in_every_round(
+        KILLED[name], ROUNDS
+    )
     for key, array in whole.arrays.items():
         assert np.array_equal(result.arrays[key].numpy(), array.numpy()), key
 
 
-def test_the_clipping_norm_inside_a_wrapped_strategy_survives_and_other_settings_are_those_of_the_code(tmp_path):
+def test_the_clipping_norm_inside_a_wrapped_strategy_survives_and_other_settings_are_those_of_the_code(
+    tmp_path,
+):
     made = []
 
     def inner(eta=0.1):
@@ -193,7 +257,9 @@ def test_flower_s_average_is_the_mean_by_samples_held(tmp_path):
     found = world.result(until=1).arrays["w"].numpy()
     held = [[sample.position % 5 for sample in world.held_by(m)] for m in world.clients]
     means = [[np.mean(own), 1.0] for own in held]
-    assert found == pytest.approx(np.average(means, axis=0, weights=[len(own) for own in held]) / 2, rel=1e-6)
+    assert found == pytest.approx(
+        np.average(means, axis=0, weights=[len(own) for own in held]) / 2, rel=1e-6
+    )
 
 
 def test_clients_that_are_not_sampled_may_get_orders_without_the_model(tmp_path):
@@ -201,19 +267,35 @@ def test_clients_that_are_not_sampled_may_get_orders_without_the_model(tmp_path)
     world.result()
     messages = world.grid.orders()
     assert len(messages) == CLIENTS * ROUNDS
-    assert sum("arrays" in message.content for message in messages) == len(world.said) == 2 * ROUNDS
+    assert (
+        sum("arrays" in message.content for message in messages)
+        == len(world.said)
+        == 2 * ROUNDS
+    )
     assert (world.audit().admitted > 0).all()
     nobody_is_blamed(world)
 
 
-def test_one_client_with_other_names_or_a_huge_weight_neither_ends_the_run_nor_decides_the_model(tmp_path):
-    honest = GatedWorld(tmp_path / "honest", INNER["FedAvg"]).result().arrays["w"].numpy()
+def test_one_client_with_other_names_or_a_huge_weight_neither_ends_the_run_nor_decides_the_model(
+    tmp_path,
+):
+    honest = (
+        GatedWorld(tmp_path / "honest", INNER["FedAvg"]).result().arrays["w"].numpy()
+    )
     world = GatedWorld(tmp_path / "lied", INNER["FedAvg"])
-    for t, metrics in ((1, {"train_loss": 1.0}), (2, {"train_loss": 1.0, "num-examples": 10**12})):
-        world.grid.faults, world.grid.tamper = {(t, 1): "reply changed"}, with_metrics(metrics)
+    for t, metrics in (
+        (1, {"train_loss": 1.0}),
+        (2, {"train_loss": 1.0, "num-examples": 10**12}),
+    ):
+        world.grid.faults, world.grid.tamper = (
+            {(t, 1): "reply changed"},
+            with_metrics(metrics),
+        )
         world.result(until=t)
     found = world.result().arrays["w"].numpy()
-    assert [(event.round, event.client) for event in world.events("left out")] == [(1, 1)]
+    assert [(event.round, event.client) for event in world.events("left out")] == [
+        (1, 1)
+    ]
     assert [(event.round, event.client) for event in world.events("weight")] == [(2, 1)]
     assert np.abs(found - honest).max() < 0.5
     world.audit()
@@ -223,8 +305,12 @@ def test_one_client_that_measures_something_else_does_not_end_the_run(tmp_path):
     world = GatedWorld(tmp_path, lambda: flower.FedAvg())
     world.grid.nodes[101].app = an_app(tmp_path / "stores", measured="other")
     result = world.result()
-    assert [record["accuracy"] for record in result.evaluate_metrics_clientapp.values()] == [0.5] * ROUNDS
-    assert [(event.round, event.client) for event in world.events("left out")] == [(t, 1) for t in range(1, ROUNDS + 1)]
+    assert [
+        record["accuracy"] for record in result.evaluate_metrics_clientapp.values()
+    ] == [0.5] * ROUNDS
+    assert [(event.round, event.client) for event in world.events("left out")] == [
+        (t, 1) for t in range(1, ROUNDS + 1)
+    ]
 
 
 def test_a_strategy_that_fails_ends_the_run_after_the_round_is_settled(tmp_path):
@@ -238,13 +324,17 @@ def test_a_strategy_that_fails_ends_the_run_after_the_round_is_settled(tmp_path)
     with pytest.raises(ZeroDivisionError, match="a mistake"):
         world.result()
     assert world.audit().t == 2
-    assert [event.reason for event in world.events("not aggregated")] == ["ZeroDivisionError: a mistake"]
+    assert [event.reason for event in world.events("not aggregated")] == [
+        "ZeroDivisionError: a mistake"
+    ]
     world.result()
     assert world.audit().t == ROUNDS
 
 
 def test_a_strategy_does_not_wait_for_ever(tmp_path):
-    world = GatedWorld(tmp_path, lambda: flower.FedAvg(min_available_nodes=7, fraction_evaluate=0.0))
+    world = GatedWorld(
+        tmp_path, lambda: flower.FedAvg(min_available_nodes=7, fraction_evaluate=0.0)
+    )
     world.result(until=1)
     (event,) = world.events("no training")
     assert event.reason.endswith("s for more than 6 clients")
@@ -275,20 +365,40 @@ def a_booster(trees):
         "trees": [{"id": place, "grown_on": tree} for place, tree in enumerate(trees)],
         "tree_info": [0] * len(trees),
     }
-    return np.frombuffer(json.dumps({"learner": {"gradient_booster": {"model": model}}}).encode(), np.uint8)
+    return np.frombuffer(
+        json.dumps({"learner": {"gradient_booster": {"model": model}}}).encode(),
+        np.uint8,
+    )
 
 
 def trees_of(array):
-    return json.loads(array.numpy().tobytes())["learner"]["gradient_booster"]["model"]["trees"]
+    return json.loads(array.numpy().tobytes())["learner"]["gradient_booster"]["model"][
+        "trees"
+    ]
 
 
 def growing_app(store):
     app = ClientApp()
 
-    @headgate_client(app, lambda context: CallableSource(lambda i: Sample(str(i), pack([float(i)]), 0)), store=store)
+    @headgate_client(
+        app,
+        lambda context: CallableSource(lambda i: Sample(str(i), pack([float(i)]), 0)),
+        store=store,
+    )
     def train(message, context, held):
-        record = ArrayRecord([a_booster([f"{held.order.client} in {held.order.round}: {len(held)} samples"])])
-        return Message(RecordDict({"arrays": record, "metrics": MetricRecord({"num-examples": len(held)})}), reply_to=message)
+        record = ArrayRecord(
+            [
+                a_booster(
+                    [f"{held.order.client} in {held.order.round}: {len(held)} samples"]
+                )
+            ]
+        )
+        return Message(
+            RecordDict(
+                {"arrays": record, "metrics": MetricRecord({"num-examples": len(held)})}
+            ),
+            reply_to=message,
+        )
 
     return app
 
@@ -301,8 +411,13 @@ def test_boosted_trees_whose_arrays_have_no_fixed_shape(tmp_path, strategy):
     world.audit()
     nobody_is_blamed(world)
     trees = trees_of(result.arrays["0"])
-    assert len(trees) == (len(world.grid.trained) if strategy is flower.FedXgbBagging else 1)
-    assert len(world.grid.trained) == (CLIENTS if strategy is flower.FedXgbBagging else 1) * ROUNDS
+    assert len(trees) == (
+        len(world.grid.trained) if strategy is flower.FedXgbBagging else 1
+    )
+    assert (
+        len(world.grid.trained)
+        == (CLIENTS if strategy is flower.FedXgbBagging else 1) * ROUNDS
+    )
 
 
 def test_with_sampling_the_whole_budget_is_used(tmp_path):
@@ -314,4 +429,6 @@ def test_with_sampling_the_whole_budget_is_used(tmp_path):
 @pytest.mark.parametrize("moment", ["before sending", "after sending"])
 def test_a_round_that_was_cut_off_may_be_played_by_other_clients(tmp_path, moment):
     """Clients are drawn again; orders that were given stay, and are settled when their clients are heard of."""
-    GatedWorld(tmp_path, INNER["FedAvg, two of six"], rounds=10).killed_in_every_round(moment, 10)
+    GatedWorld(tmp_path, INNER["FedAvg, two of six"], rounds=10).killed_in_every_round(
+        moment, 10
+    )

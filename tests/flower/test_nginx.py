@@ -15,8 +15,14 @@ from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 from headgate.flower.deploy.certificates import ensure_certificates
 from headgate.flower.deploy.deployment import free_port, write_server
 
-pytestmark = pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on this machine: apt-get install nginx")
-PATHS = {path for _, path in PROTOBUF_REQUEST_TYPES if path.startswith("/v1/fleet/") and "register" not in path}
+pytestmark = pytest.mark.skipif(
+    not shutil.which("nginx"), reason="no nginx on this machine: apt-get install nginx"
+)
+PATHS = {
+    path
+    for _, path in PROTOBUF_REQUEST_TYPES
+    if path.startswith("/v1/fleet/") and "register" not in path
+}
 PULL, START = "/v1/fleet/pull-messages", "/v1/control/start-run"
 KEY = "k" * 288
 """as long as the header of a SuperNode's public key"""
@@ -30,12 +36,28 @@ class Door:
 
     def connect(self):
         trusting = ssl.create_default_context(cafile=self.folder / "ca.crt")
-        return trusting.wrap_socket(socket.create_connection(("127.0.0.1", self.port), timeout=60), server_hostname="localhost")
+        return trusting.wrap_socket(
+            socket.create_connection(("127.0.0.1", self.port), timeout=60),
+            server_hostname="localhost",
+        )
 
     def head(self, line, length=0, **headers):
-        lines = [line, "Host: localhost", "Connection: close", f"Content-Length: {length}"]
+        lines = [
+            line,
+            "Host: localhost",
+            "Connection: close",
+            f"Content-Length: {length}",
+        ]
         return "\r\n".join(
-            [*lines, *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()), "", ""]
+            [
+                *lines,
+                *(
+                    f"{name.replace('_', '-')}: {value}"
+                    for name, value in headers.items()
+                ),
+                "",
+                "",
+            ]
         ).encode()
 
     def request(self, line, body=b"", **headers):
@@ -43,8 +65,12 @@ class Door:
         with self.connect() as connection:
             heard = b""
             try:
-                connection.sendall(self.head(line, headers.pop("length", len(body)), **headers) + body)
-                while b"\n" not in heard and (part := connection.recv(65536)):  # a refused body is waited for after it
+                connection.sendall(
+                    self.head(line, headers.pop("length", len(body)), **headers) + body
+                )
+                while b"\n" not in heard and (
+                    part := connection.recv(65536)
+                ):  # a refused body is waited for after it
                     heard += part
             except (ConnectionError, ssl.SSLError):
                 pass
@@ -60,7 +86,9 @@ def door(tmp_path_factory):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
-            reached.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
+            reached.append(
+                (self.path, self.rfile.read(int(self.headers["content-length"])))
+            )
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -77,8 +105,14 @@ def door(tmp_path_factory):
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     door = Door(folder, reached)
-    write_server(folder / "link", folder, f"127.0.0.1:{door.port}", server.server_address[1])
-    nginx = subprocess.Popen(["/bin/bash", folder / "link" / "nginx.sh"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    write_server(
+        folder / "link", folder, f"127.0.0.1:{door.port}", server.server_address[1]
+    )
+    nginx = subprocess.Popen(
+        ["/bin/bash", folder / "link" / "nginx.sh"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
     try:
         while not (folder / "link" / "nginx.pid").exists():
             assert nginx.poll() is None, nginx.stderr.read()
@@ -98,7 +132,12 @@ def nothing_yet(door):
 
 def test_what_nodes_ask_for_is_passed_on(door):
     for path in sorted(PATHS):
-        assert door.request(f"POST {path} HTTP/1.1", path.encode() * 1000, flwr_public_key=KEY) == 200
+        assert (
+            door.request(
+                f"POST {path} HTTP/1.1", path.encode() * 1000, flwr_public_key=KEY
+            )
+            == 200
+        )
     assert door.reached == [(path, path.encode() * 1000) for path in sorted(PATHS)]
     assert len(PATHS) == 10
 
@@ -122,12 +161,20 @@ def test_no_other_path_reaches_the_superlink(door, path):
 
 def test_another_spelling_of_a_path_reaches_that_path(door):
     """nginx tidies paths up before it compares them, and then sends one of ours."""
-    for path in ("/v1/%66leet/pull-messages", "/v1/fleet/./pull-messages", f"//{PULL[1:]}", f"https://localhost{PULL}"):
+    for path in (
+        "/v1/%66leet/pull-messages",
+        "/v1/fleet/./pull-messages",
+        f"//{PULL[1:]}",
+        f"https://localhost{PULL}",
+    ):
         assert door.request(f"POST {path} HTTP/1.1") == 200
     assert {path for path, _ in door.reached} == {PULL}
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "post"])
+@pytest.mark.parametrize(
+    "method",
+    ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "post"],
+)
 def test_no_other_method_reaches_the_superlink(door, method):
     assert door.request(f"{method} {PULL} HTTP/1.1") in (400, 403, 405)
     assert door.reached == []
@@ -147,9 +194,13 @@ def test_one_key_has_eight_requests_at_a_time_and_does_not_keep_others_out(door)
             half = door.head(f"POST {PULL} HTTP/1.1", 10, flwr_public_key=KEY) + b"half"
             opened.enter_context(door.connect()).sendall(half)
         until = time.monotonic() + 60
-        while door.request(f"POST {PULL} HTTP/1.1", flwr_public_key=KEY) != 503:  # until nginx has read all of them
+        while (
+            door.request(f"POST {PULL} HTTP/1.1", flwr_public_key=KEY) != 503
+        ):  # until nginx has read all of them
             assert time.monotonic() < until
-        assert door.request(f"POST {PULL} HTTP/1.1", flwr_public_key=KEY[:-1] + "l") == 200
+        assert (
+            door.request(f"POST {PULL} HTTP/1.1", flwr_public_key=KEY[:-1] + "l") == 200
+        )
     while door.request(f"POST {PULL} HTTP/1.1", flwr_public_key=KEY) != 200:
         assert time.monotonic() < until
 
@@ -167,7 +218,11 @@ def test_a_certificate_that_the_daily_script_renews_is_the_one_that_nginx_shows(
 
     before = shown()
     (door.folder / "server.pem").unlink()
-    subprocess.run(["/bin/bash", door.folder / "link" / "certificates.sh"], check=True, capture_output=True)
+    subprocess.run(
+        ["/bin/bash", door.folder / "link" / "certificates.sh"],
+        check=True,
+        capture_output=True,
+    )
     until = time.monotonic() + 60
     while shown() == before:
         assert time.monotonic() < until

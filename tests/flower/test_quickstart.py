@@ -28,7 +28,11 @@ FEW = [*SMALL, "system.clients=4", "system.budget=24.0", "run.rounds=3"]
 
 
 def added():
-    return [line[1:] for line in PATCH.splitlines() if line.startswith("+") and not line.startswith("+++") and line[1:].strip()]
+    return [
+        line[1:]
+        for line in PATCH.splitlines()
+        if line.startswith("+") and not line.startswith("+++") and line[1:].strip()
+    ]
 
 
 def test_eleven_lines_change_and_the_page_shows_them():
@@ -39,8 +43,12 @@ def test_eleven_lines_change_and_the_page_shows_them():
 
 def changed(folder):
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
-    shutil.copytree(APP, folder / "source", ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run(["git", "apply", "headgate.patch"], cwd=folder / "source", check=True)
+    shutil.copytree(
+        APP, folder / "source", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    subprocess.run(
+        ["git", "apply", "headgate.patch"], cwd=folder / "source", check=True
+    )
     return folder / "source", folder / "run"
 
 
@@ -48,12 +56,16 @@ def orders_of(out, stores, said):
     """All orders of a run that has come to its end, with accounts that agree with what the clients hold."""
     found, metrics = audit(out, stores), RunFolder.open(out).metrics()
     assert metrics["t"].to_list() == [1, 2, 3]
-    assert metrics["n"][-1] == sum(row.admitted for row in found.orders()), "there is room for all"
+    assert metrics["n"][-1] == sum(row.admitted for row in found.orders()), (
+        "there is room for all"
+    )
     assert 0 < metrics["spend"].sum() <= 3 * 150.0
     assert metrics["test_accuracy"].is_not_null().all()
     assert "eval_acc" in said, "clients evaluate"
     assert found.events() == []
-    assert sum(order.charge for order in found.orders()) == pytest.approx(metrics["spend"].sum())
+    assert sum(order.charge for order in found.orders()) == pytest.approx(
+        metrics["spend"].sum()
+    )
     return found.orders()
 
 
@@ -61,8 +73,21 @@ def orders_of(out, stores, said):
 def engine(tmp_path_factory):
     """A folder with a run of a recipe and one of the changed app, and what was printed."""
     folder = tmp_path_factory.mktemp("simulated")
-    script = [sys.executable, str(Path(__file__).with_name("simulated.py")), folder, changed(folder)[0], MINE, *FEW]
-    done = subprocess.run(script, capture_output=True, text=True, check=False, env={**os.environ, "FLWR_HOME": str(folder)})
+    script = [
+        sys.executable,
+        str(Path(__file__).with_name("simulated.py")),
+        folder,
+        changed(folder)[0],
+        MINE,
+        *FEW,
+    ]
+    done = subprocess.run(
+        script,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "FLWR_HOME": str(folder)},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return folder, done.stdout
 
@@ -85,12 +110,20 @@ def test_the_changed_app_plays_on_flower_s_simulation_engine(simulated):
 
 @pytest.mark.long
 @pytest.mark.deploy
-@pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on this machine: apt-get install nginx")
-def test_the_changed_app_plays_in_a_deployment_as_on_the_simulation_engine(simulated, tmp_path):
+@pytest.mark.skipif(
+    not shutil.which("nginx"), reason="no nginx on this machine: apt-get install nginx"
+)
+def test_the_changed_app_plays_in_a_deployment_as_on_the_simulation_engine(
+    simulated, tmp_path
+):
     app, out = changed(tmp_path)
-    with Loopback(tmp_path / "deployment", 4, print, {"HEADGATE_KEEP": "true"}) as deployment:
+    with Loopback(
+        tmp_path / "deployment", 4, print, {"HEADGATE_KEEP": "true"}
+    ) as deployment:
         deployment.bring_up()
         deployment.run(app, out)
-    with closing(sqlite3.connect(deployment.link / "state.db")) as flower:  # what apps print is nowhere else
+    with closing(
+        sqlite3.connect(deployment.link / "state.db")
+    ) as flower:  # what apps print is nowhere else
         said = str(flower.execute("SELECT log FROM task_logs").fetchall())
     assert orders_of(out, deployment.folder.glob("node-*/store"), said) == simulated

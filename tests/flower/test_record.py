@@ -23,7 +23,11 @@ def test_its_tables_are_the_simulators_and_each_round_is_a_line(tmp_path):
         world.play(t, evaluate_fn=judged)
         (run,) = (each for each in scan_runs(tmp_path)[0] if each.name == "run")
         lines.append(run.state["line"])
-        assert (run.status, run.state["round"], run.rounds) == ("interrupted" if t < 3 else "finished", t, 3)
+        assert (run.status, run.state["round"], run.rounds) == (
+            "interrupted" if t < 3 else "finished",
+            t,
+            3,
+        )
     assert lines[0].startswith("round 1 of 3: 3 of 3 answers")
     assert lines[0].endswith("accuracy 0.100")
     assert lines[1].startswith("round 2 of 3: 2 of 3 answers")
@@ -56,21 +60,35 @@ class Notes(list):
         self.append("closed")
 
 
-def test_rounds_are_tracked_as_those_of_the_simulator_and_the_money_is_warned_of_once(tmp_path, monkeypatch):
+def test_rounds_are_tracked_as_those_of_the_simulator_and_the_money_is_warned_of_once(
+    tmp_path, monkeypatch
+):
     notes, warned = Notes(), []
-    monkeypatch.setattr("headgate.records.trackers.make_trackers", lambda names: [notes])
-    monkeypatch.setattr("headgate.flower.run_folder.log", lambda level, text, *values: warned.append(text % values))
+    monkeypatch.setattr(
+        "headgate.records.trackers.make_trackers", lambda names: [notes]
+    )
+    monkeypatch.setattr(
+        "headgate.flower.run_folder.log",
+        lambda level, text, *values: warned.append(text % values),
+    )
     world = World(tmp_path, an_experiment("fifo", 6))
     world.grid.faults = {(2, 1): "message lost"}
     for until in (3, None):  # a second server goes on with it
-        made = AdmissionStrategy(world.experiment, tmp_path / "run", discipline=world.discipline, track=["mlflow"])
+        made = AdmissionStrategy(
+            world.experiment,
+            tmp_path / "run",
+            discipline=world.discipline,
+            track=["mlflow"],
+        )
         with closing(made) as played:
             played.start(world.grid, start(), num_rounds=until, evaluate_fn=judged)
     rows = RunFolder.open(tmp_path / "run").metrics()
     assert notes[0] == ("run", "run")
     assert notes.count("closed") == 2
     logged = [each for each in notes if len(each) == 3]
-    assert [(policy, t) for policy, t, _ in logged] == [("fifo", t) for t in range(1, 7)]
+    assert [(policy, t) for policy, t, _ in logged] == [
+        ("fifo", t) for t in range(1, 7)
+    ]
     assert [values["spend"] for _, _, values in logged] == rows["spend"].to_list()
     money = world.experiment.system.budget * 6
     over = [spent for spent in rows["spend"].cum_sum() if spent >= 0.8 * money]

@@ -16,7 +16,9 @@ def drawn(source, portions):
     cursor, samples = 0, []
     for count in portions:
         batch = source.read(cursor, count)
-        assert source.read(cursor, count) == batch  # asked again after a crash, it gives the same
+        assert (
+            source.read(cursor, count) == batch
+        )  # asked again after a crash, it gives the same
         assert len(batch.samples) <= count
         cursor = batch.cursor
         samples += batch.samples
@@ -26,7 +28,10 @@ def drawn(source, portions):
 def mapped(path, count):
     """Arrays, one of which is mapped from a file."""
     np.save(path.with_suffix(".npy"), np.arange(2 * count).reshape(count, 2))
-    return DatasetSource(np.load(path.with_suffix(".npy"), mmap_mode="r" if count else None), np.arange(count) % 3)
+    return DatasetSource(
+        np.load(path.with_suffix(".npy"), mmap_mode="r" if count else None),
+        np.arange(count) % 3,
+    )
 
 
 class Pairs:
@@ -60,11 +65,15 @@ class Streamed:
         return Streamed(self.count, self.first + n)
 
     def __iter__(self):
-        return ({"x": np.arange(2), "label": i % 3} for i in range(self.first, self.count))
+        return (
+            {"x": np.arange(2), "label": i % 3} for i in range(self.first, self.count)
+        )
 
 
 SOURCES = {
-    "a function": lambda path, count: CallableSource(lambda i: Sample(str(i), pack(i), i % 3) if i < count else None),
+    "a function": lambda path, count: CallableSource(
+        lambda i: Sample(str(i), pack(i), i % 3) if i < count else None
+    ),
     "arrays": mapped,
     "pairs": lambda path, count: DatasetSource(Pairs(count)),
     "dicts": lambda path, count: DatasetSource(Dicts(count)),
@@ -84,20 +93,52 @@ def test_every_sample_comes_once_and_in_order(make, portions, count, tmp_path_fa
 
 
 def test_items_of_data_sets_come_back_as_they_were_and_only_those_admitted_are_read():
-    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
+    torch = pytest.importorskip(
+        "torch", reason="needs PyTorch: pip install 'headgate[sim]'"
+    )
     data = Pairs(1000)
     batch = DatasetSource(data).read(5, 3)
     assert (data.asked, batch.cursor) == (3, 8)
-    loaded = next(iter(torch.utils.data.DataLoader([unpack(sample.payload) for sample in batch.samples], batch_size=3)))
-    assert (loaded[0].shape, loaded[0].dtype, loaded[1].tolist()) == ((3, 2, 2), torch.float32, [2, 0, 1])
+    loaded = next(
+        iter(
+            torch.utils.data.DataLoader(
+                [unpack(sample.payload) for sample in batch.samples], batch_size=3
+            )
+        )
+    )
+    assert (loaded[0].shape, loaded[0].dtype, loaded[1].tolist()) == (
+        (3, 2, 2),
+        torch.float32,
+        [2, 0, 1],
+    )
     batch = DatasetSource(Dicts(9)).read(7, 9)
-    loaded = next(iter(torch.utils.data.DataLoader([unpack(sample.payload) for sample in batch.samples], batch_size=3)))
-    assert (loaded["text"], loaded["label"].tolist()) == (["number 7", "number 8"], [1, 2])
-    tensors = torch.utils.data.TensorDataset(torch.ones(4, 2), torch.tensor([7, 8, 9, 6]))
-    assert [sample.label for sample in DatasetSource(tensors).read(1, 2).samples] == [8, 9]
-    (sample,) = DatasetSource(Dicts(1), label=lambda item: item["text"]).read(0, 1).samples
+    loaded = next(
+        iter(
+            torch.utils.data.DataLoader(
+                [unpack(sample.payload) for sample in batch.samples], batch_size=3
+            )
+        )
+    )
+    assert (loaded["text"], loaded["label"].tolist()) == (
+        ["number 7", "number 8"],
+        [1, 2],
+    )
+    tensors = torch.utils.data.TensorDataset(
+        torch.ones(4, 2), torch.tensor([7, 8, 9, 6])
+    )
+    assert [sample.label for sample in DatasetSource(tensors).read(1, 2).samples] == [
+        8,
+        9,
+    ]
+    (sample,) = (
+        DatasetSource(Dicts(1), label=lambda item: item["text"]).read(0, 1).samples
+    )
     assert sample.label == "number 0"
-    for wrong in (DatasetSource(Dicts(1), label="none"), DatasetSource(Pairs(1), label=0), DatasetSource(np.zeros((2, 3, 4)))):
+    for wrong in (
+        DatasetSource(Dicts(1), label="none"),
+        DatasetSource(Pairs(1), label=0),
+        DatasetSource(np.zeros((2, 3, 4))),
+    ):
         with pytest.raises(DataError, match="an item has no label"):
             wrong.read(0, 1)
     with pytest.raises(DataError, match="a value of object is no array"):
@@ -106,9 +147,14 @@ def test_items_of_data_sets_come_back_as_they_were_and_only_those_admitted_are_r
         unpack(b"no array")
 
 
-@given(st.lists(st.floats(allow_nan=False), max_size=5), st.sampled_from(["<f4", "<f8", "<i8", "u1"]))
+@given(
+    st.lists(st.floats(allow_nan=False), max_size=5),
+    st.sampled_from(["<f4", "<f8", "<i8", "u1"]),
+)
 def test_arrays_survive_packing(values, kind):
-    array = np.nan_to_num(np.array(values), posinf=9, neginf=-9).clip(0, 200).astype(kind)
+    array = (
+        np.nan_to_num(np.array(values), posinf=9, neginf=-9).clip(0, 200).astype(kind)
+    )
     there = unpack(pack(array))
     assert there.dtype == array.dtype
     assert np.array_equal(there, array)

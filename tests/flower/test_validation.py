@@ -16,14 +16,25 @@ from headgate.books.accounts import check_held, closings
 from headgate.books.ledger_store import Ordered
 from headgate.books.messages import Identity, Order, Receipt, from_wire, to_wire
 from headgate.errors import DataError
-from headgate.flower.rounds import Discipline, check_update, evaluations, numbers, read_array, read_arrays
+from headgate.flower.rounds import (
+    Discipline,
+    check_update,
+    evaluations,
+    numbers,
+    read_array,
+    read_arrays,
+)
 
 
 @pytest.mark.parametrize(
-    ("tamper", "reason"), [*WRONG_REPORTS.values(), *WRONG_UPDATES.values()], ids=[*WRONG_REPORTS, *WRONG_UPDATES]
+    ("tamper", "reason"),
+    [*WRONG_REPORTS.values(), *WRONG_UPDATES.values()],
+    ids=[*WRONG_REPORTS, *WRONG_UPDATES],
 )
 def test_a_wrong_answer_is_rejected_with_its_reason(tamper, reason, tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 3), Discipline(gather=0.0, norm_cap=1e6))
+    world = World(
+        tmp_path, an_experiment("fifo", 3), Discipline(gather=0.0, norm_cap=1e6)
+    )
     world.grid.faults, world.grid.tamper = {(1, 0): "reply changed"}, tamper
     world.play(1)
     (event,) = world.events("rejected")
@@ -40,15 +51,34 @@ def test_a_wrong_answer_is_rejected_with_its_reason(tamper, reason, tmp_path):
 # values on the wire
 
 COUNT = st.integers(0, 2**20)
-EARLIER = st.lists(st.tuples(st.integers(1, 49), COUNT), max_size=5, unique_by=lambda pair: pair[0]).map(sorted)
+EARLIER = st.lists(
+    st.tuples(st.integers(1, 49), COUNT), max_size=5, unique_by=lambda pair: pair[0]
+).map(sorted)
 PRINTABLE = st.text(max_size=200).filter(str.isprintable)
 
 
 @given(EARLIER, st.integers(0, 99), st.integers(0, 9), COUNT, st.booleans(), PRINTABLE)
 def test_what_was_told_survives_the_wire(pairs, n, unlabelled, count, trained, text):
-    rounds, admitted = (tuple(pair[i] for pair in [*pairs, (50, count)]) for i in (0, 1))
+    rounds, admitted = (
+        tuple(pair[i] for pair in [*pairs, (50, count)]) for i in (0, 1)
+    )
     held = n + unlabelled
-    told = Receipt(text, 50, 3, rounds, admitted, held + count, held, n, trained, count, held, held, held, text)
+    told = Receipt(
+        text,
+        50,
+        3,
+        rounds,
+        admitted,
+        held + count,
+        held,
+        n,
+        trained,
+        count,
+        held,
+        held,
+        held,
+        text,
+    )
     assert from_wire(Receipt, to_wire(told)) == told
 
 
@@ -57,7 +87,11 @@ ANYTHING = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
 
 @given(st.dictionaries(st.sampled_from(["client", "since", "x"]), ANYTHING))
 def test_anything_else_is_refused_in_one_line(record):
-    good = record.keys() == {"client"} and type(record["client"]) is int and 0 <= record["client"] <= 2**53
+    good = (
+        record.keys() == {"client"}
+        and type(record["client"]) is int
+        and 0 <= record["client"] <= 2**53
+    )
     if good:
         assert from_wire(Identity, record) == Identity(record["client"])
     else:
@@ -80,7 +114,11 @@ TOLD = Receipt("e", 4, 0, (2, 4), (1, 1), 2, 2, 2, True, 0, 2, 2, 2, "")
         (TOLD, {"rounds": [2, "x"]}, "must be a whole number"),
         (TOLD, {"rounds": 7}, "must be a list of whole numbers"),
         (TOLD, {"trained": 1}, "must be true or false"),
-        (TOLD, {"uses": 3, "squares": 4}, r"receipt\.uses \*\* 2 = 9: more than receipt\.distinct x receipt\.squares = 8"),
+        (
+            TOLD,
+            {"uses": 3, "squares": 4},
+            r"receipt\.uses \*\* 2 = 9: more than receipt\.distinct x receipt\.squares = 8",
+        ),
     ],
 )
 def test_a_message_with_one_wrong_field_is_refused(message, changes, reason):
@@ -96,13 +134,31 @@ TWO = np.array([1.0, 2.0])
 
 def with_header_of(size):
     """`TWO` behind a header of so many bytes."""
-    return raw(header(b"{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }".ljust(size - 11) + b"\n") + TWO.tobytes())
+    return raw(
+        header(
+            b"{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }".ljust(
+                size - 11
+            )
+            + b"\n"
+        )
+        + TWO.tobytes()
+    )
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0)])
 def test_an_array_is_read_as_it_was_in_both_versions_of_its_form(version):
-    for array in (TWO, np.arange(6.0).reshape(2, 3), np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.zeros((0, 2))):
-        assert read_array("w", raw(saved(array, npy.write_array, version=version)), array).tolist() == array.tolist()
+    for array in (
+        TWO,
+        np.arange(6.0).reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.zeros((0, 2)),
+    ):
+        assert (
+            read_array(
+                "w", raw(saved(array, npy.write_array, version=version)), array
+            ).tolist()
+            == array.tolist()
+        )
 
 
 def test_an_update_is_read_up_to_its_bounds():
@@ -114,9 +170,16 @@ def test_an_update_is_read_up_to_its_bounds():
         read_arrays({name: raw(saved(TWO)) for name in "abce"}, model)
     with pytest.raises(DataError, match="names differ: a, b, c missing, none too many"):
         read_arrays({}, model)
-    assert list(read_arrays({name: raw(saved(TWO)) for name in "dcba"}, model)) == ["a", "b", "c", "d"]
+    assert list(read_arrays({name: raw(saved(TWO)) for name in "dcba"}, model)) == [
+        "a",
+        "b",
+        "c",
+        "d",
+    ]
     check_update({"w": np.array([1e100, -1e100])}, {"w": TWO})
-    with pytest.raises(DataError, match=r"w holds numbers that are not finite, or beyond 1e\+100"):
+    with pytest.raises(
+        DataError, match=r"w holds numbers that are not finite, or beyond 1e\+100"
+    ):
         check_update({"w": np.array([0.0, -1.0001e100])}, {"w": TWO})
 
 
@@ -134,22 +197,45 @@ def test_an_answer_has_a_hundred_metrics_at_most_of_which_the_finite_numbers_cou
         with pytest.raises(DataError, match="its answer has more than 100 metrics"):
             numbers(too_many)
     for name in ("m" * 201, "two\nlines"):
-        with pytest.raises(DataError, match="a metric's name is not one line of at most 200 printable characters"):
+        with pytest.raises(
+            DataError,
+            match="a metric's name is not one line of at most 200 printable characters",
+        ):
             numbers([{name: 2}])
-    record = {"whole": 3, "most": -1e100, "more": 1.1e100, "nan": float("nan"), "yes": True, "list": [1.0], "word": "x"}
-    assert numbers([record, {"real": 0.5}]) == {"whole": 3.0, "most": -1e100, "real": 0.5}
+    record = {
+        "whole": 3,
+        "most": -1e100,
+        "more": 1.1e100,
+        "nan": float("nan"),
+        "yes": True,
+        "list": [1.0],
+        "word": "x",
+    }
+    assert numbers([record, {"real": 0.5}]) == {
+        "whole": 3.0,
+        "most": -1e100,
+        "real": 0.5,
+    }
 
 
 def test_an_evaluation_that_cannot_be_read_is_left_out():
     FakeGrid({})  # says who sends messages
     good = {"accuracy": 0.5, "num-examples": 4}
-    wrong = [{"accuracy": 1.0, "num-examples": n} for n in (0, 2**60, float("nan"))] + [{"accuracy": 1.0}, good | some(200)]
+    wrong = [{"accuracy": 1.0, "num-examples": n} for n in (0, 2**60, float("nan"))] + [
+        {"accuracy": 1.0},
+        good | some(200),
+    ]
     replies = [
-        Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=Message(RecordDict(), node, "evaluate"))
+        Message(
+            RecordDict({"metrics": MetricRecord(metrics)}),
+            reply_to=Message(RecordDict(), node, "evaluate"),
+        )
         for node, metrics in enumerate([good, *wrong], 1)
     ]
     found = evaluations([*replies, replies[0]], {node: node for node in range(1, 9)})
-    assert [(one.client, one.n, one.metrics["accuracy"]) for one in found] == [(1, 4, 0.5)]
+    assert [(one.client, one.n, one.metrics["accuracy"]) for one in found] == [
+        (1, 4, 0.5)
+    ]
 
 
 # what a client holds
@@ -169,7 +255,9 @@ def test_an_evaluation_that_cannot_be_read_is_left_out():
         (6, 1, False, True, "holds 6 samples, 5 were to be held"),
     ],
 )
-def test_what_a_client_holds_and_did_must_be_what_was_ordered(occupancy, lost, trained, asked, refused):
+def test_what_a_client_holds_and_did_must_be_what_was_ordered(
+    occupancy, lost, trained, asked, refused
+):
     told = Receipt("e", 1, 0, (1,), (0,), 9, occupancy, 0, trained, lost, 0, 0, 0, "")
     with nullcontext() if refused is None else pytest.raises(DataError, match=refused):
         check_held(told, Order("e", 1, 0, 9, 9, 0, 0, 0, asked), 5)
@@ -180,19 +268,46 @@ def test_what_a_client_holds_and_did_must_be_what_was_ordered(occupancy, lost, t
 
 def test_an_open_order_that_an_answer_says_nothing_of_is_closed_with_nothing():
     """A client ignores orders older than its last, so nothing was admitted on it."""
-    order, unheard = Order("e", 2, 0, 0, 5, 0, 0, 0, True), {1: Ordered(1, 0, 3, 0, 1.0), 2: Ordered(2, 0, 5, 0, 1.0)}
+    order, unheard = (
+        Order("e", 2, 0, 0, 5, 0, 0, 0, True),
+        {1: Ordered(1, 0, 3, 0, 1.0), 2: Ordered(2, 0, 5, 0, 1.0)},
+    )
     told = Receipt("e", 2, 0, (2,), (2,), 2, 2, 0, False, 0, 0, 0, 0, "")
     found = closings(told, order, unheard, {}, {})
-    assert [(row.round, row.admitted, row.learned) for row in found.closed] == [(1, 0, 2), (2, 2, 2)]
+    assert [(row.round, row.admitted, row.learned) for row in found.closed] == [
+        (1, 0, 2),
+        (2, 2, 2),
+    ]
     assert (found.corrected, found.admitted) == ([], 2)
 
 
 def settled(rounds, past, known, position):
     """What an answer in round 9 settles that tells of {round: admitted}; `known` are the samples that the server knew of."""
     rounds = {**rounds, 9: 0}
-    told = Receipt("e", 9, 0, tuple(rounds), tuple(rounds.values()), position, position, 0, False, 0, 0, 0, 0, "")
+    told = Receipt(
+        "e",
+        9,
+        0,
+        tuple(rounds),
+        tuple(rounds.values()),
+        position,
+        position,
+        0,
+        False,
+        0,
+        0,
+        0,
+        0,
+        "",
+    )
     rows = {row.round: row for row in past}
-    return closings(told, Order("e", 9, 0, known, 100, 0, 0, 0, True), {}, rows, dict.fromkeys(rows, 100))
+    return closings(
+        told,
+        Order("e", 9, 0, known, 100, 0, 0, 0, True),
+        {},
+        rows,
+        dict.fromkeys(rows, 100),
+    )
 
 
 def closed_order(t, admitted, free=0):
@@ -203,19 +318,43 @@ def closed_order(t, admitted, free=0):
     ("rounds", "past", "known", "position", "corrected"),
     [
         # more than was known is charged on the order that it was admitted on
-        ({1: 2, 2: 3}, [closed_order(1, 1), closed_order(2, 1)], 2, 5, [(1, 1, 0, 1.0), (2, 2, 0, 4.0)]),
+        (
+            {1: 2, 2: 3},
+            [closed_order(1, 1), closed_order(2, 1)],
+            2,
+            5,
+            [(1, 1, 0, 1.0), (2, 2, 0, 4.0)],
+        ),
         # no more is charged than a client has admitted in all
-        ({1: 2, 2: 2, 3: 0}, [closed_order(1, 1), closed_order(2, 1), closed_order(3, 1)], 3, 4, [(1, 1, 0, 1.0)]),
+        (
+            {1: 2, 2: 2, 3: 0},
+            [closed_order(1, 1), closed_order(2, 1), closed_order(3, 1)],
+            3,
+            4,
+            [(1, 1, 0, 1.0)],
+        ),
         # what was free on an order is free once
-        ({1: 3, 2: 3}, [closed_order(1, 2, free=2), closed_order(2, 1, free=2)], 3, 6, [(1, 1, 0, 1.0), (2, 2, 1, 2.0)]),
+        (
+            {1: 3, 2: 3},
+            [closed_order(1, 2, free=2), closed_order(2, 1, free=2)],
+            3,
+            6,
+            [(1, 1, 0, 1.0), (2, 2, 1, 2.0)],
+        ),
     ],
 )
-def test_samples_that_were_not_told_of_are_charged_on_closed_orders(rounds, past, known, position, corrected):
+def test_samples_that_were_not_told_of_are_charged_on_closed_orders(
+    rounds, past, known, position, corrected
+):
     found = settled(rounds, past, known, position).corrected
-    assert [(row.round, row.admitted, row.free, row.charge) for row in found] == corrected
+    assert [
+        (row.round, row.admitted, row.free, row.charge) for row in found
+    ] == corrected
     assert all(row.ordered == row.admitted for row in found)
 
 
 def test_no_order_goes_beyond_its_last_sample():
-    with pytest.raises(DataError, match="admitted 1 samples in round 3, 0 of 0 ordered ones were left"):
+    with pytest.raises(
+        DataError, match="admitted 1 samples in round 3, 0 of 0 ordered ones were left"
+    ):
         settled({3: 1}, [], 0, 1)

@@ -15,10 +15,14 @@ from headgate.records.reader import RunFolder
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_an_erased_sample_is_reported_and_not_punished(tmp_path, policy):
-    world = World(tmp_path, an_experiment(policy, 8), Discipline(gather=0.0, offences=1))
+    world = World(
+        tmp_path, an_experiment(policy, 8), Discipline(gather=0.0, offences=1)
+    )
     world.play(3)
     with closing(sqlite3.connect(world.store_of(2))) as store:
-        store.execute("DELETE FROM samples WHERE position = (SELECT max(position) FROM samples)")
+        store.execute(
+            "DELETE FROM samples WHERE position = (SELECT max(position) FROM samples)"
+        )
         store.commit()
     world.play(4)
     (event,) = world.events("withdrawn")
@@ -26,7 +30,9 @@ def test_an_erased_sample_is_reported_and_not_punished(tmp_path, policy):
     with world.buffer(2) as buffer, world.store() as store:
         held = len(buffer.positions(store.experiment))
         accounts = Accounts.of(world.experiment, store)
-        assert accounts.client(2).withdrawn == accounts.ledger.occupancy[0, 2] - held == 1
+        assert (
+            accounts.client(2).withdrawn == accounts.ledger.occupancy[0, 2] - held == 1
+        )
         assert store.rounds()[-1].clients["held"][2] == held
         assert store.rounds()[-1].metrics["n"] == accounts.ledger.occupancy.sum() - 1
     world.play()
@@ -34,14 +40,23 @@ def test_an_erased_sample_is_reported_and_not_punished(tmp_path, policy):
 
 
 def bytes_of(world, client):
-    return b"".join(path.read_bytes() for path in world.store_of(client).parent.glob(f"{world.store_of(client).name}*"))
+    return b"".join(
+        path.read_bytes()
+        for path in world.store_of(client).parent.glob(
+            f"{world.store_of(client).name}*"
+        )
+    )
 
 
-def test_samples_of_a_run_that_is_over_are_removed_unless_they_are_kept_on_purpose(tmp_path):
+def test_samples_of_a_run_that_is_over_are_removed_unless_they_are_kept_on_purpose(
+    tmp_path,
+):
     """Client 0 keeps them, and client 2 is away at the end: it removes them when the run is started again."""
     world = World(tmp_path, an_experiment("fifo", 4))
     app = counting_app(world.folder / "stores")
-    world.grid.nodes = {100 + m: Node(app, m, {"headgate-keep": m == 0}) for m in world.clients}
+    world.grid.nodes = {
+        100 + m: Node(app, m, {"headgate-keep": m == 0}) for m in world.clients
+    }
     world.play(3)
     payload = world.held_by(1)[-1].payload  # an interrupted run is not over
     away = world.grid.nodes.pop(102)
@@ -57,15 +72,21 @@ def test_samples_of_a_run_that_is_over_are_removed_unless_they_are_kept_on_purpo
     assert world.admitted_by(2), "an order that comes late would buy again"
 
 
-def test_a_sample_is_erased_by_its_key_with_a_receipt_and_never_comes_back(tmp_path, headgate, monkeypatch):
+def test_a_sample_is_erased_by_its_key_with_a_receipt_and_never_comes_back(
+    tmp_path, headgate, monkeypatch
+):
     """The stream of each client is a loop of four samples, so each would come again soon."""
     world = World(tmp_path, an_experiment("fifo", 9))
     world.use(counting_app(tmp_path / "stores", loop=4))
     world.play(2)
     with world.buffer(0) as buffer:
-        key, payload = next((sample.key, sample.payload) for sample in buffer.held(world.name()))
+        key, payload = next(
+            (sample.key, sample.payload) for sample in buffer.held(world.name())
+        )
         open_meanwhile = buffer.held(world.name())
-        told, _ = headgate("flower", "erase", key, "none", "--store", tmp_path / "stores")
+        told, _ = headgate(
+            "flower", "erase", key, "none", "--store", tmp_path / "stores"
+        )
         assert open_meanwhile
     assert f"client-00000.sqlite: {key}: 1 samples erased, 20" in told
     assert "client-00001.sqlite: none: 0 samples erased, 20" in told
@@ -73,13 +94,22 @@ def test_a_sample_is_erased_by_its_key_with_a_receipt_and_never_comes_back(tmp_p
     world.play()
     assert key not in [sample.key for sample in world.held_by(0)]
     with world.buffer(0) as buffer:
-        assert [receipt[::2] for receipt in buffer.erasures()] == [(key, 1), ("none", 0)]
+        assert [receipt[::2] for receipt in buffer.erasures()] == [
+            (key, 1),
+            ("none", 0),
+        ]
     monkeypatch.setenv("HEADGATE_STORE", str(tmp_path / "stores"))
-    again = [[receipt.samples for receipt in receipts] for receipts in erase([key]).values()]
-    assert again == [[1], [0], [0]], "by a call as by the command; a second erasure finds nothing more"
+    again = [
+        [receipt.samples for receipt in receipts] for receipts in erase([key]).values()
+    ]
+    assert again == [[1], [0], [0]], (
+        "by a call as by the command; a second erasure finds nothing more"
+    )
     assert world.events("withdrawn")[0].client == 0
     assert world.events("rejected", "quarantined", "failed") == []
-    assert any("of" in event.reason for event in world.events("short")), "what is barred is not charged"
+    assert any("of" in event.reason for event in world.events("short")), (
+        "what is barred is not charged"
+    )
 
 
 def test_stores_are_emptied_by_hand(tmp_path, headgate):
@@ -89,4 +119,7 @@ def test_stores_are_emptied_by_hand(tmp_path, headgate):
     headgate("flower", "forget", tmp_path / "stores")
     assert [world.held_by(m) for m in world.clients] == [[]] * 3
     assert not any(payload in bytes_of(world, 0) for payload in payloads)
-    assert "holds no store of a client" in headgate("flower", "forget", tmp_path, code=4)[1]
+    assert (
+        "holds no store of a client"
+        in headgate("flower", "forget", tmp_path, code=4)[1]
+    )

@@ -29,7 +29,9 @@ class Unsure(Retention):
     scores = ("loss",)
 
     def rank(self, candidates):
-        return candidates.draw() if candidates.scores is None else -candidates.scores.loss
+        return (
+            candidates.draw() if candidates.scores is None else -candidates.scores.loss
+        )
 
 
 POLICIES = {
@@ -48,21 +50,29 @@ def an_experiment(policy="fifo", rounds=6, clients=3, budget=9.0, **more):
         "system": {"buffers": [3, 2, 4], "clients": clients, "budget": budget},
         "prices": {"kind": "uniform", "low": 1.0, "high": 4.0},
         "run": {"rounds": rounds, "seeds": 1, "policies": [policy]},
-        "policies": {policy: LISTENING if policy == "listening" else POLICIES.get(policy, {"kind": policy})},
+        "policies": {
+            policy: LISTENING
+            if policy == "listening"
+            else POLICIES.get(policy, {"kind": policy})
+        },
         **more,
     }
     return build("small", recipe, Path())
 
 
 def start():
-    return ArrayRecord({"w": Array(np.zeros(2)), "steps": Array(np.zeros((), np.int64))})
+    return ArrayRecord(
+        {"w": Array(np.zeros(2)), "steps": Array(np.zeros((), np.int64))}
+    )
 
 
 def added(message, model, samples):
     return {"w": model["w"] + samples.mean(axis=0), "steps": model["steps"] + 1}
 
 
-def counting_app(store, broken=frozenset(), limit=None, loop=10**9, mods=(), learn=added):
+def counting_app(
+    store, broken=frozenset(), limit=None, loop=10**9, mods=(), learn=added
+):
     """Sample i of a client is the array [i, 1]; training adds the mean of what is held. `broken` names (round, client)s in
     which the client breaks off after admission; no stream gives more than `limit` samples, and it begins again after `loop`."""
     app = ClientApp()
@@ -72,7 +82,11 @@ def counting_app(store, broken=frozenset(), limit=None, loop=10**9, mods=(), lea
 
         def sample(i):
             at = i % loop
-            return None if limit is not None and i >= limit else Sample(f"{client}/{at}", pack([float(at), 1.0]), i % 3)
+            return (
+                None
+                if limit is not None and i >= limit
+                else Sample(f"{client}/{at}", pack([float(at), 1.0]), i % 3)
+            )
 
         return CallableSource(sample)
 
@@ -81,10 +95,18 @@ def counting_app(store, broken=frozenset(), limit=None, loop=10**9, mods=(), lea
         if (held.order.round, held.order.client) in broken:
             raise RuntimeError("broke off")
         (arrays,) = message.content.array_records.values()
-        after = learn(message, {name: array.numpy() for name, array in arrays.items()}, held.arrays()[0])
-        record = ArrayRecord({name: Array(np.asarray(array)) for name, array in after.items()})
+        after = learn(
+            message,
+            {name: array.numpy() for name, array in arrays.items()},
+            held.arrays()[0],
+        )
+        record = ArrayRecord(
+            {name: Array(np.asarray(array)) for name, array in after.items()}
+        )
         metrics = MetricRecord({"train_loss": 1.0, "num-examples": len(held)})
-        return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
+        return Message(
+            RecordDict({"arrays": record, "metrics": metrics}), reply_to=message
+        )
 
     return app
 
@@ -112,7 +134,12 @@ class World:
             return True
 
     def strategy(self):
-        return AdmissionStrategy(self.experiment, self.folder / "run", discipline=self.discipline, prices=self.prices)
+        return AdmissionStrategy(
+            self.experiment,
+            self.folder / "run",
+            discipline=self.discipline,
+            prices=self.prices,
+        )
 
     def store(self):
         return closing(LedgerStore(self.folder / "run" / LEDGER))
@@ -125,7 +152,9 @@ class World:
 
     def events(self, *kinds):
         with self.store() as store:
-            return [event for event in store.events() if event.kind in kinds or not kinds]
+            return [
+                event for event in store.events() if event.kind in kinds or not kinds
+            ]
 
     def name(self):
         """The experiment's, in the stores."""
@@ -158,43 +187,79 @@ class World:
         with self.buffer(client) as buffer:
             return {one.round: one.admitted for one in buffer.admissions(self.name())}
 
-    def audit(self, behind=frozenset(), forgetful=frozenset(), gone=None, within_budget=True):
+    def audit(
+        self, behind=frozenset(), forgetful=frozenset(), gone=None, within_budget=True
+    ):
         """Everything adds up. Returns the replayed ledger.
 
         `behind` are clients that have hidden what they did, `forgetful` ones have lost their file, and `gone` is what such
         files said: client → round → samples.
         """
         with self.store() as store:
-            accounts = Accounts.of(self.experiment, store)  # the replay, which must agree with what was recorded
-            ledger, name, limit = accounts.ledger, store.experiment, accounts.controller.buffers.limit
+            accounts = Accounts.of(
+                self.experiment, store
+            )  # the replay, which must agree with what was recorded
+            ledger, name, limit = (
+                accounts.ledger,
+                store.experiment,
+                accounts.controller.buffers.limit,
+            )
             owing, rows, settled = 0.0, store.clients(), store.begun() is None
             for m in self.clients:
                 orders = {row.round: row for row in store.orders() if row.client == m}
                 with self.buffer(m) as buffer:
                     state, positions = buffer.state(name), buffer.positions(name)
-                    own = Counter({one.round: one.admitted for one in buffer.admissions(name)})
-                assert own.total() == state.cursor, "a sample was skipped or taken twice"
+                    own = Counter(
+                        {one.round: one.admitted for one in buffer.admissions(name)}
+                    )
+                assert own.total() == state.cursor, (
+                    "a sample was skipped or taken twice"
+                )
                 assert own.total() + state.lost == state.position
-                assert limit is None or len(positions) <= limit[m], "more is held than there is room for"
-                done, exact = own + Counter((gone or {}).get(m)), m not in behind and m not in forgetful
+                assert limit is None or len(positions) <= limit[m], (
+                    "more is held than there is room for"
+                )
+                done, exact = (
+                    own + Counter((gone or {}).get(m)),
+                    m not in behind and m not in forgetful,
+                )
                 for t, admitted in done.items():
-                    ordered = orders[t].ordered if t in orders else 0  # a store that is lost amid a round may buy for it again
-                    assert admitted <= ordered or m in forgetful, "admitted more than was ordered"
+                    ordered = (
+                        orders[t].ordered if t in orders else 0
+                    )  # a store that is lost amid a round may buy for it again
+                    assert admitted <= ordered or m in forgetful, (
+                        "admitted more than was ordered"
+                    )
                     if t in orders and orders[t].admitted is None:
                         owing += orders[t].price * admitted
                 closed = store.closed(m, list(orders))
                 for t, row in closed.items():
-                    assert row.admitted <= done[t], f"client {m}, round {t}: charged for what was not admitted"
-                    assert row.admitted == done[t] or not exact, f"client {m}, round {t}: admitted, told, and not charged"
-                assert sum(row.admitted for row in closed.values()) == ledger.admitted[0, m]
-                if settled and exact and not state.erased and m in rows and rows[m].heard == store.settled:
+                    assert row.admitted <= done[t], (
+                        f"client {m}, round {t}: charged for what was not admitted"
+                    )
+                    assert row.admitted == done[t] or not exact, (
+                        f"client {m}, round {t}: admitted, told, and not charged"
+                    )
+                assert (
+                    sum(row.admitted for row in closed.values())
+                    == ledger.admitted[0, m]
+                )
+                if (
+                    settled
+                    and exact
+                    and not state.erased
+                    and m in rows
+                    and rows[m].heard == store.settled
+                ):
                     assert ledger.admitted[0, m] == state.position
                     assert positions == self.held(ledger, m)
             charged = sum(row.charge for row in (*store.orders(), *store.corrections()))
             assert np.isclose(charged, ledger.spent[0], rtol=1e-12, atol=0)
             if within_budget and next(iter(self.experiment.policies)) in WITHIN_BUDGET:
                 limit = accounts.system.money(accounts.t)
-                assert ledger.spent[0] + owing <= limit * (1 + 1e-12), "more was spent than there is"
+                assert ledger.spent[0] + owing <= limit * (1 + 1e-12), (
+                    "more was spent than there is"
+                )
             return ledger
 
     @staticmethod
@@ -209,7 +274,9 @@ def same_ledgers(one, other):
     """Bit for bit."""
     for field in fields(one):
         a, b = getattr(one, field.name), getattr(other, field.name)
-        a, b = (each._asdict() if isinstance(each, Contents) else each for each in (a, b))
+        a, b = (
+            each._asdict() if isinstance(each, Contents) else each for each in (a, b)
+        )
         if isinstance(a, dict):
             assert a.keys() == b.keys()
             assert all(np.array_equal(a[name], b[name]) for name in a), field.name
@@ -220,6 +287,10 @@ def same_ledgers(one, other):
 def same_runs(one, other):
     """The ledgers, the rounds with their models, and the tables of two worlds, bit for bit."""
     same_ledgers(one.audit(), other.audit())
-    assert [(past.metrics, past.sha256) for past in one.rounds()] == [(past.metrics, past.sha256) for past in other.rounds()]
+    assert [(past.metrics, past.sha256) for past in one.rounds()] == [
+        (past.metrics, past.sha256) for past in other.rounds()
+    ]
     for name in ("metrics.parquet", "clients.parquet"):
-        assert (one.folder / "run" / name).read_bytes() == (other.folder / "run" / name).read_bytes(), name
+        assert (one.folder / "run" / name).read_bytes() == (
+            other.folder / "run" / name
+        ).read_bytes(), name

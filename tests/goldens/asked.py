@@ -29,9 +29,17 @@ ZOO_POLICIES, ZOO_RULES = tuple(ZOO)[:3], tuple(ZOO)[3:7]
 
 def _each(key, kinds):
     """A policy for each kind of a part, named as that kind."""
-    settings = {kind: f'kind="{ZOO.get(kind, kind)}"{", K=2" if kind == "kstep" else ""}' for kind in kinds}
-    tables = {kind: f'{{kind="headgate", {key}={{{own}}}}}' for kind, own in settings.items()}
-    return (*(f"policies.{kind}={table}" for kind, table in tables.items()), f"run.policies={json.dumps(kinds)}")
+    settings = {
+        kind: f'kind="{ZOO.get(kind, kind)}"{", K=2" if kind == "kstep" else ""}'
+        for kind in kinds
+    }
+    tables = {
+        kind: f'{{kind="headgate", {key}={{{own}}}}}' for kind, own in settings.items()
+    }
+    return (
+        *(f"policies.{kind}={table}" for kind, table in tables.items()),
+        f"run.policies={json.dumps(kinds)}",
+    )
 
 
 RECIPES = {
@@ -41,8 +49,17 @@ RECIPES = {
         f"run.policies={json.dumps([*(kind for kind in KINDS if kind != 'held'), *ZOO_POLICIES])}",
         *(f'policies.{name}.kind="{ZOO[name]}"' for name in ZOO_POLICIES),
     ),
-    "held": ("digits", 'policies.held={kind="held", policy={kind="acdpp"}}', 'run.policies=["held"]', "run.horizon=open"),
-    "retention": ("digits", "system.budget=150", *_each("rule", ("kstep", "reservoir", "class-balanced", *ZOO_RULES))),
+    "held": (
+        "digits",
+        'policies.held={kind="held", policy={kind="acdpp"}}',
+        'run.policies=["held"]',
+        "run.horizon=open",
+    ),
+    "retention": (
+        "digits",
+        "system.budget=150",
+        *_each("rule", ("kstep", "reservoir", "class-balanced", *ZOO_RULES)),
+    ),
     "selection": (
         "digits",
         "data.window=4",
@@ -50,16 +67,47 @@ RECIPES = {
         "data.keep=2",
         *_each("selection", ("random", "entropy", "margin", "vessal", "coreset")),
     ),
-    "sudden changes": ("digits", *CONCEPTS, 'data.changes={kind="sudden", rounds=[2, 3], order=[0, 1, 2], stagger=1}'),
-    "recurring changes": ("digits", *CONCEPTS, 'data.changes={kind="recurring", every=1, order=[3, 1]}'),
-    "gradual changes": ("digits", *CONCEPTS, 'data.changes={kind="gradual", start=1, stop=4, order=[0, 2]}'),
+    "sudden changes": (
+        "digits",
+        *CONCEPTS,
+        'data.changes={kind="sudden", rounds=[2, 3], order=[0, 1, 2], stagger=1}',
+    ),
+    "recurring changes": (
+        "digits",
+        *CONCEPTS,
+        'data.changes={kind="recurring", every=1, order=[3, 1]}',
+    ),
+    "gradual changes": (
+        "digits",
+        *CONCEPTS,
+        'data.changes={kind="gradual", start=1, stop=4, order=[0, 2]}',
+    ),
     "late labels": ("digits", "data.late=1"),
     "objectives": ("digits", 'sweep.objective.kind=["plain", "fresh", "fedlc"]'),
     "server updates": ("digits", 'sweep.server.kind=["momentum", "adam", "yogi"]'),
-    "cohort": ("digits", "training.cohort=4", 'sweep.training.aggregation=["memory", "alpha", "uniform"]'),
-    "batches": ("digits", "training.batch_size=2", "training.momentum=0.5", "training.weight_decay=0.01"),
-    "judged": ("digits", "data.validation=0.2", "training.average=1", "training.shift=1", "training.losses=true"),
-    "streams": ("digits", 'sweep.data.partition=["iid", "dirichlet"]', 'sweep.data.stream=["replacement", "stop"]'),
+    "cohort": (
+        "digits",
+        "training.cohort=4",
+        'sweep.training.aggregation=["memory", "alpha", "uniform"]',
+    ),
+    "batches": (
+        "digits",
+        "training.batch_size=2",
+        "training.momentum=0.5",
+        "training.weight_decay=0.01",
+    ),
+    "judged": (
+        "digits",
+        "data.validation=0.2",
+        "training.average=1",
+        "training.shift=1",
+        "training.losses=true",
+    ),
+    "streams": (
+        "digits",
+        'sweep.data.partition=["iid", "dirichlet"]',
+        'sweep.data.stream=["replacement", "stop"]',
+    ),
     "table": (ROOT / "examples" / "customers.toml",),
     "prices per client": (
         "digits",
@@ -76,7 +124,12 @@ NETWORKS = {
 """network → executors that fit"""
 CHOOSING = {"choosing": {"kind": "headgate", "selection": {"kind": "random"}}}
 FEDERATIONS = {"fifo": {}, "reservoir": {}, "kstep": {}, "listening": {}}
-FEDERATIONS |= {"choosing": {"data": {"kind": "digits", "window": 3, "late": 1}, "policies": CHOOSING}}
+FEDERATIONS |= {
+    "choosing": {
+        "data": {"kind": "digits", "window": 3, "late": 1},
+        "policies": CHOOSING,
+    }
+}
 """policy → the sections of the recipe that differ from the helpers' own"""
 REFUSED = """
 comparee

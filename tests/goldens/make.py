@@ -30,7 +30,18 @@ from headgate.errors import HeadgateError
 from headgate.registry import find_outside
 from headgate.theory.bound import BoundConstants
 
-from .asked import ANSWERED, BASE, FEDERATIONS, NETWORKS, RECIPES, REFUSED, ROOT, ZOO, ZOO_POLICIES, ZOO_RULES
+from .asked import (
+    ANSWERED,
+    BASE,
+    FEDERATIONS,
+    NETWORKS,
+    RECIPES,
+    REFUSED,
+    ROOT,
+    ZOO,
+    ZOO_POLICIES,
+    ZOO_RULES,
+)
 
 DATA = Path(__file__).with_name("data")
 ROUNDS, SEEDS, DIGITS, HEX = 40, 3, 9, 12
@@ -40,8 +51,15 @@ ASKED = "$ headgate "
 def digest(array):
     """Of type, shape and content. Real numbers are rounded first: processors differ in last digits and in signs of 0."""
     array = np.asarray(array)
-    rounded = np.where(np.isnan(array), np.nan, np.round(array, DIGITS) + 0.0) if array.dtype.kind == "f" else array
-    whole = f"{array.dtype.name}{list(array.shape)}".encode() + np.ascontiguousarray(rounded).tobytes()
+    rounded = (
+        np.where(np.isnan(array), np.nan, np.round(array, DIGITS) + 0.0)
+        if array.dtype.kind == "f"
+        else array
+    )
+    whole = (
+        f"{array.dtype.name}{list(array.shape)}".encode()
+        + np.ascontiguousarray(rounded).tobytes()
+    )
     return hashlib.sha256(whole).hexdigest()[:HEX]
 
 
@@ -63,13 +81,17 @@ def differing(computed, kept, tolerance=lambda path: 0.0):
             return False
         one, other = computed[path], kept[path]
         if isinstance(one, float) and isinstance(other, float):
-            return math.isclose(one, other, rel_tol=(most := tolerance(path)), abs_tol=most / 1000) or (
-                one != one and other != other
-            )
+            return math.isclose(
+                one, other, rel_tol=(most := tolerance(path)), abs_tol=most / 1000
+            ) or (one != one and other != other)
         return type(one) is type(other) and one == other
 
     paths = (*computed, *(path for path in kept if path not in computed))
-    return {path: (computed.get(path, "missing"), kept.get(path, "missing")) for path in paths if not same(path)}
+    return {
+        path: (computed.get(path, "missing"), kept.get(path, "missing"))
+        for path in paths
+        if not same(path)
+    }
 
 
 @cache
@@ -78,7 +100,11 @@ def kept(name):
 
 
 def kept_answers():
-    _, *each = re.split(f"^{re.escape(ASKED)}", (DATA / "answers.txt").read_text("utf-8"), flags=re.MULTILINE)
+    _, *each = re.split(
+        f"^{re.escape(ASKED)}",
+        (DATA / "answers.txt").read_text("utf-8"),
+        flags=re.MULTILINE,
+    )
     return dict(one.split("\n", 1) for one in each)
 
 
@@ -88,12 +114,23 @@ def kept_answers():
 def made_policies():
     """Name → a function that makes the policy: every kind, and the first one with every retention rule."""
     zoo = {name: find_outside(name, where, (object,)) for name, where in ZOO.items()}
-    made = {name: kind for name, kind in policies.KINDS.items() if kind is not policies.Held}
+    made = {
+        name: kind for name, kind in policies.KINDS.items() if kind is not policies.Held
+    }
     made |= {name: zoo[name] for name in ZOO_POLICIES}
-    made |= {"held": lambda: policies.Held(policies.Acdpp()), "held listening": lambda: policies.Held(zoo["listening"]())}
-    rules = {name: retention.KStep(4) if rule is retention.KStep else rule() for name, rule in retention.KINDS.items()}
+    made |= {
+        "held": lambda: policies.Held(policies.Acdpp()),
+        "held listening": lambda: policies.Held(zoo["listening"]()),
+    }
+    rules = {
+        name: retention.KStep(4) if rule is retention.KStep else rule()
+        for name, rule in retention.KINDS.items()
+    }
     rules |= {name: zoo[name]() for name in ZOO_RULES}
-    return made | {f"headgate, {name}": lambda rule=rule: policies.Headgate(rule=rule) for name, rule in rules.items()}
+    return made | {
+        f"headgate, {name}": lambda rule=rule: policies.Headgate(rule=rule)
+        for name, rule in rules.items()
+    }
 
 
 POLICIES = made_policies()
@@ -102,33 +139,67 @@ POLICIES = made_policies()
 def ledger(name):
     """Of one policy: digests of every array after the last round, or the refusal, by end and prices."""
     common, make = Uniform(1.0, 10.0), POLICIES[name]
-    prices = {"one price": common, "per client": PerClient(common, (0.5, 1.0, 1.5, 2.0, 1.0), noise=0.2)}
+    prices = {
+        "one price": common,
+        "per client": PerClient(common, (0.5, 1.0, 1.5, 2.0, 1.0), noise=0.2),
+    }
     ends = {"closed": ROUNDS, "open": None}
-    return {f"{end}, {name}": _played(make, ends[end], process) for end in ends for name, process in prices.items()}
+    return {
+        f"{end}, {name}": _played(make, ends[end], process)
+        for end in ends
+        for name, process in prices.items()
+    }
 
 
 def _played(make, horizon, prices):
     seeds, clients = np.arange(SEEDS), np.arange(5)
     system = System(np.array([3, 1, 7, 4, 5]), 11.0, horizon)
     try:
-        policy = make().resolved(PolicyContext(system, prices, BoundConstants(), seeds, ROUNDS))
-        controller = Controller(system, policy, SEEDS, labels=lambda runs, client, position: (7 * position + client) % 3)
+        policy = make().resolved(
+            PolicyContext(system, prices, BoundConstants(), seeds, ROUNDS)
+        )
+        controller = Controller(
+            system,
+            policy,
+            SEEDS,
+            labels=lambda runs, client, position: (7 * position + client) % 3,
+        )
         now, admitted = controller.open(), []
         for t in range(ROUNDS):
             orders = controller.decide(now, prices.path(seeds, t + 1, t + 2)[:, 0])
             admitted.append(orders.admitted)
-            new = np.where(orders.admitted > 0, ((t * 7 + clients * 3 + seeds[:, None]) % 5) ** 3 / 8, np.nan)
-            losses = Losses(new, np.full(new.shape, 1.5 - t / ROUNDS)) if policy.listens else None
+            new = np.where(
+                orders.admitted > 0,
+                ((t * 7 + clients * 3 + seeds[:, None]) % 5) ** 3 / 8,
+                np.nan,
+            )
+            losses = (
+                Losses(new, np.full(new.shape, 1.5 - t / ROUNDS))
+                if policy.listens
+                else None
+            )
             now = controller.post(now, orders, Report(orders.admitted, losses=losses))
     except HeadgateError as error:
         return f"{type(error).__name__}: {error}"
-    found = {own.name: getattr(now, own.name) for own in fields(now) if own.name != "terms"}
+    found = {
+        own.name: getattr(now, own.name) for own in fields(now) if own.name != "terms"
+    }
     for name in ("contents", "losses"):
-        found |= {f"{name}.{key}": array for key, array in (found.pop(name)._asdict() if found[name] else {}).items()}
+        found |= {
+            f"{name}.{key}": array
+            for key, array in (found.pop(name)._asdict() if found[name] else {}).items()
+        }
     found |= {f"memory.{key}": array for key, array in found.pop("memory").items()}
-    found |= {f"contents.recent.{k}": array for k, array in enumerate(found.pop("contents.recent"))}
+    found |= {
+        f"contents.recent.{k}": array
+        for k, array in enumerate(found.pop("contents.recent"))
+    }
     found["admitted in each round"] = np.stack(admitted)
-    return {name: digest(array) for name, array in sorted(found.items()) if array is not None}
+    return {
+        name: digest(array)
+        for name, array in sorted(found.items())
+        if array is not None
+    }
 
 
 # learning
@@ -141,23 +212,42 @@ def frames(recipe):
     source, *overrides = RECIPES[recipe]
     points = headgate.sweep(source, *BASE, *overrides)
     with tempfile.TemporaryDirectory() as folder:
-        run = headgate.run(points, Path(folder) / "run", device="cpu", processes=1, quiet=True)
+        run = headgate.run(
+            points, Path(folder) / "run", device="cpu", processes=1, quiet=True
+        )
         tables = {"metrics": run.frame, "clients": run.clients}
-    by = [name for name in ("point", "policy", "seed", "t") if name in tables["metrics"].columns]
+    by = [
+        name
+        for name in ("point", "policy", "seed", "t")
+        if name in tables["metrics"].columns
+    ]
     return {
-        name: {f"{own.name}: {own.dtype}": _column(own) for own in table.sort(by)} | {"rows": table.height}
+        name: {f"{own.name}: {own.dtype}": _column(own) for own in table.sort(by)}
+        | {"rows": table.height}
         for name, table in tables.items()
     }
 
 
 def _column(column):
-    inner = column.dtype.inner if column.dtype.is_nested() else column.dtype  # a list has an entry for each client
+    inner = (
+        column.dtype.inner if column.dtype.is_nested() else column.dtype
+    )  # a list has an entry for each client
     values = column.to_list()
-    return _short(values) if inner.is_float() else hashlib.sha256(repr(values).encode()).hexdigest()[:HEX]
+    return (
+        _short(values)
+        if inner.is_float()
+        else hashlib.sha256(repr(values).encode()).hexdigest()[:HEX]
+    )
 
 
 def _short(value):
-    return list(map(_short, value)) if isinstance(value, list) else value if value is None else float(f"{value:.12g}")
+    return (
+        list(map(_short, value))
+        if isinstance(value, list)
+        else value
+        if value is None
+        else float(f"{value:.12g}")
+    )
 
 
 def parameters(network, executor="reference"):
@@ -169,10 +259,18 @@ def parameters(network, executor="reference"):
     from ..simulation.executors import worlds
 
     if network == "lenet":
-        world = worlds.world(build_model(LeNet(), (1, 28, 28), 10), [[2, 0, 5, 1]], shape=(1, 28, 28), classes=10)
+        world = worlds.world(
+            build_model(LeNet(), (1, 28, 28), 10),
+            [[2, 0, 5, 1]],
+            shape=(1, 28, 28),
+            classes=10,
+        )
         world = world._replace(theta=world.theta / 5)
     else:
-        world = worlds.world({"logistic": worlds.linear, "mlp": worlds.tanh_net}[network](), worlds.THREE_RUNS)
+        world = worlds.world(
+            {"logistic": worlds.linear, "mlp": worlds.tanh_net}[network](),
+            worlds.THREE_RUNS,
+        )
     made, start, losses = worlds.ALL[executor](world.task), world.theta, []
     for t in (1, 2):
         theta, loss = world.advance(made, LocalTraining(0.05, 3, momentum=0.5), t)
@@ -181,7 +279,12 @@ def parameters(network, executor="reference"):
     change = (world.theta - start).numpy()
     angle = np.arange(change.shape[1])
     along = np.stack([np.cos(k * angle + k) for k in range(1, 6)])
-    norms = [np.linalg.norm(change, axis=1), abs(change).max(axis=1), change.sum(axis=1), *(change @ along.T).T]
+    norms = [
+        np.linalg.norm(change, axis=1),
+        abs(change).max(axis=1),
+        change.sum(axis=1),
+        *(change @ along.T).T,
+    ]
     return {"change": np.stack(norms).tolist(), "losses": losses}
 
 
@@ -199,10 +302,14 @@ def _federation(policy):
     import worlds
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(logging.getLogger("flwr"), "disabled", True))
+        stack.enter_context(
+            mock.patch.object(logging.getLogger("flwr"), "disabled", True)
+        )
         stack.enter_context(mock.patch("headgate.books.durable.SYNCHRONOUS", "OFF"))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        yield worlds.World(folder, worlds.an_experiment(policy, 3, **FEDERATIONS[policy]))
+        yield worlds.World(
+            folder, worlds.an_experiment(policy, 3, **FEDERATIONS[policy])
+        )
 
 
 def wire(policy):
@@ -213,7 +320,11 @@ def wire(policy):
 
         def heard(message):
             reply = deliver(message)
-            named = message.metadata.message_type, message.metadata.dst_node_id, message.metadata.group_id
+            named = (
+                message.metadata.message_type,
+                message.metadata.dst_node_id,
+                message.metadata.group_id,
+            )
             said.append([*named, _content(message), _content(reply)])
             return reply
 
@@ -245,11 +356,27 @@ def formats():
         assert world.play()
         for path in (world.folder / "run" / "ledger.sqlite", world.store_of(0)):
             with contextlib.closing(sqlite3.connect(path)) as db:
-                rows = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
-                meta = dict(db.execute("SELECT key, value FROM meta ORDER BY key").fetchall())
-            found[path.name] = {"sql": dict(rows), "meta": sorted(meta), "format": meta["format"]}
-    kinds = (messages.Order, messages.Receipt, messages.Ahead, messages.Ended, messages.Identity)
-    return found | {kind.__name__: {own.name: _field(own) for own in fields(kind)} for kind in kinds}
+                rows = db.execute(
+                    "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+                ).fetchall()
+                meta = dict(
+                    db.execute("SELECT key, value FROM meta ORDER BY key").fetchall()
+                )
+            found[path.name] = {
+                "sql": dict(rows),
+                "meta": sorted(meta),
+                "format": meta["format"],
+            }
+    kinds = (
+        messages.Order,
+        messages.Receipt,
+        messages.Ahead,
+        messages.Ended,
+        messages.Identity,
+    )
+    return found | {
+        kind.__name__: {own.name: _field(own) for own in fields(kind)} for kind in kinds
+    }
 
 
 def _field(own):
@@ -265,11 +392,21 @@ def typed(words):
     from headgate.cli import main
 
     out, err = io.StringIO(), io.StringIO()
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), contextlib.ExitStack() as stack:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        contextlib.ExitStack() as stack,
+    ):
         nowhere = str(Path(folder) / "nowhere")
-        stack.enter_context(mock.patch.dict(os.environ, {"COLUMNS": "100", "HEADGATE_DATA": nowhere, "TERM": "dumb"}))
+        stack.enter_context(
+            mock.patch.dict(
+                os.environ, {"COLUMNS": "100", "HEADGATE_DATA": nowhere, "TERM": "dumb"}
+            )
+        )
         stack.enter_context(mock.patch.object(sys, "argv", ["headgate", *words]))
-        stack.enter_context(mock.patch.object(sys.modules["__main__"], "__package__", None, create=True))  # else it is named
+        stack.enter_context(
+            mock.patch.object(sys.modules["__main__"], "__package__", None, create=True)
+        )  # else it is named
         stack.enter_context(contextlib.redirect_stdout(out))
         stack.enter_context(contextlib.redirect_stderr(err))
         try:
@@ -278,13 +415,27 @@ def typed(words):
         except SystemExit as end:
             code = end.code or 0
         left = sorted(path.name for path in Path(folder).iterdir())
-    plain = (re.sub(r"\x1b\[[0-9;]*m", "", text.getvalue()).replace(folder, ".") for text in (out, err))
-    return code, *("".join(f"{line.rstrip()}\n" for line in text.splitlines()) for text in plain), left
+    plain = (
+        re.sub(r"\x1b\[[0-9;]*m", "", text.getvalue()).replace(folder, ".")
+        for text in (out, err)
+    )
+    return (
+        code,
+        *(
+            "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+            for text in plain
+        ),
+        left,
+    )
 
 
 def refusal(command):
     code, out, err, left = typed(command.split())
-    return {"code": code, "said": " ".join(re.sub("[╭╮╰╯─│]", " ", out + err).split()), "left": left}
+    return {
+        "code": code,
+        "said": " ".join(re.sub("[╭╮╰╯─│]", " ", out + err).split()),
+        "left": left,
+    }
 
 
 def answers():
@@ -298,8 +449,13 @@ def answers():
         for name, command in getattr(group, "commands", {}).items():
             yield from below(command, *words, name)
 
-    asked = [[*words, "--help"] for words in below(get_command(app))] + [command.split() for command in ANSWERED]
-    return {" ".join(words): re.sub(r"(\.\d{6})\d+", r"\1", typed(words)[1]) for words in asked}
+    asked = [[*words, "--help"] for words in below(get_command(app))] + [
+        command.split() for command in ANSWERED
+    ]
+    return {
+        " ".join(words): re.sub(r"(\.\d{6})\d+", r"\1", typed(words)[1])
+        for words in asked
+    }
 
 
 GOLDENS = {
@@ -317,15 +473,27 @@ def written(value, depth=3):
     if not depth or not isinstance(value, dict | list) or not value:
         return json.dumps(value, ensure_ascii=False)
     named = isinstance(value, dict)
-    lines = (f"{json.dumps(key)}: {written(each, depth - 1)}" for key, each in value.items()) if named else ()
-    inside = ",\n".join(lines if named else (written(each, depth - 1) for each in value))
+    lines = (
+        (
+            f"{json.dumps(key)}: {written(each, depth - 1)}"
+            for key, each in value.items()
+        )
+        if named
+        else ()
+    )
+    inside = ",\n".join(
+        lines if named else (written(each, depth - 1) for each in value)
+    )
     return f"{{\n{inside}\n}}" if named else f"[\n{inside}\n]"
 
 
 def main(names):
     for name in names or (*GOLDENS, "formats", "answers"):
         if name == "answers":
-            (DATA / "answers.txt").write_text("".join(f"{ASKED}{words}\n{out}" for words, out in answers().items()), "utf-8")
+            (DATA / "answers.txt").write_text(
+                "".join(f"{ASKED}{words}\n{out}" for words, out in answers().items()),
+                "utf-8",
+            )
             continue
         cases, compute = GOLDENS.get(name, ((), None))
         made = {case: compute(case) for case in cases} if compute else formats()

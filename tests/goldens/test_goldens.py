@@ -6,10 +6,21 @@ import pytest
 
 from . import make
 
-SIM, FLOWER = (pytest.mark.skipif(find_spec(name) is None, reason=f"needs {name}") for name in ("torch", "flwr"))
+SIM, FLOWER = (
+    pytest.mark.skipif(find_spec(name) is None, reason=f"needs {name}")
+    for name in ("torch", "flwr")
+)
 MARKS = {"frames": SIM, "parameters": SIM, "wire": FLOWER}
-EACH = [(golden, case, {}) for golden in ("ledgers", "frames", "wire", "refusals") for case in make.GOLDENS[golden][0]]
-EACH += [("parameters", network, {"executor": name}) for network, fit in make.NETWORKS.items() for name in fit]
+EACH = [
+    (golden, case, {})
+    for golden in ("ledgers", "frames", "wire", "refusals")
+    for case in make.GOLDENS[golden][0]
+]
+EACH += [
+    ("parameters", network, {"executor": name})
+    for network, fit in make.NETWORKS.items()
+    for name in fit
+]
 TOLERANCES = {
     # what is learned is computed in other ways by other executors and processors; money and counts are not
     "frames": lambda path: 1e-6 if "accuracy" in path or "loss" in path else 1e-11,
@@ -19,11 +30,23 @@ TOLERANCES = {
 
 @pytest.mark.parametrize(
     ("golden", "case", "how"),
-    [pytest.param(*each, marks=MARKS.get(each[0], ()), id="-".join([*each[:2], *each[2].values()])) for each in EACH],
+    [
+        pytest.param(
+            *each,
+            marks=MARKS.get(each[0], ()),
+            id="-".join([*each[:2], *each[2].values()]),
+        )
+        for each in EACH
+    ],
 )
 def test_everything_is_as_it_was(golden, case, how):
     computed = make.GOLDENS[golden][1](case, **how)
-    assert make.differing(computed, make.kept(golden)[case], TOLERANCES.get(golden, lambda path: 0.0)) == {}
+    assert (
+        make.differing(
+            computed, make.kept(golden)[case], TOLERANCES.get(golden, lambda path: 0.0)
+        )
+        == {}
+    )
 
 
 @FLOWER

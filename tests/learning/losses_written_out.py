@@ -41,4 +41,6 @@ def share_of_fresh(new, share):
 
 def _log_sum(values):
     most = max(float(value.detach()) for value in values)
-    return sum((value - most).exp() for value in values).log() + (most if math.isfinite(most) else 0.0)
+    return sum((value - most).exp() for value in values).log() + (
+        most if math.isfinite(most) else 0.0
+    )

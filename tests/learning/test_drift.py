@@ -34,13 +34,19 @@ def test_a_quarter_to_the_left_is_exact():
     assert np.array_equal(Rotated(1).images(Rotated(3).images(image)), image)
     wide = np.zeros((1, 1, 2, 3), np.uint8)
     assert Rotated(2).images(wide).shape == wide.shape
-    with pytest.raises(SettingError, match="images of 2 x 3 pixels can only be turned by 2"):
+    with pytest.raises(
+        SettingError, match="images of 2 x 3 pixels can only be turned by 2"
+    ):
         Rotated(1).images(wide)
 
 
 def test_classes_that_are_called_otherwise_or_are_not_there():
     labels = np.array([0, 1, 2])
-    assert Swapped((2, 0, 1)).labels(DIGITS.train_images[:3], labels).tolist() == [2, 0, 1]
+    assert Swapped((2, 0, 1)).labels(DIGITS.train_images[:3], labels).tolist() == [
+        2,
+        0,
+        1,
+    ]
     with pytest.raises(SettingError, match="names 2 classes, the data set has class 2"):
         Swapped((1, 0)).labels(DIGITS.train_images[:3], labels)
     with pytest.raises(SettingError, match="there is no class 9"):
@@ -50,13 +56,20 @@ def test_classes_that_are_called_otherwise_or_are_not_there():
 
 
 def test_one_data_set_holds_every_appearance_once():
-    made = moving(f"['same', 'rotated', {{kind='classes', classes=[0, 1]}}, 'rotated', {{kind='swapped', to={list(SWAP)}}}]")
+    made = moving(
+        f"['same', 'rotated', {{kind='classes', classes=[0, 1]}}, 'rotated', {{kind='swapped', to={list(SWAP)}}}]"
+    )
     n = len(DIGITS.train_labels)
     assert made.appearance.tolist() == [0, 1, 0, 1, 2]
     assert len(made.dataset.train_labels) == 3 * n
-    assert np.array_equal(made.dataset.train_images[n : 2 * n], np.rot90(DIGITS.train_images, 1, axes=(2, 3)))
+    assert np.array_equal(
+        made.dataset.train_images[n : 2 * n],
+        np.rot90(DIGITS.train_images, 1, axes=(2, 3)),
+    )
     assert np.array_equal(made.dataset.train_images[2 * n :], DIGITS.train_images)
-    assert np.array_equal(made.dataset.train_labels[2 * n :], np.array(SWAP)[DIGITS.train_labels])
+    assert np.array_equal(
+        made.dataset.train_labels[2 * n :], np.array(SWAP)[DIGITS.train_labels]
+    )
     judged = made.dataset.judged
     assert len(judged) == 5
     assert sorted(set(judged[2][1].tolist())) == [0, 1]
@@ -67,7 +80,9 @@ def test_what_was_held_out_is_judged_in_every_concept_too():
     held = hold_out(DIGITS, 0.2)
     made = moving('["same", "rotated"]', dataset=held)
     assert len(made.dataset.judged) == 4
-    assert np.array_equal(made.dataset.judged[3][0], np.rot90(held.validation_images, 1, axes=(2, 3)))
+    assert np.array_equal(
+        made.dataset.judged[3][0], np.rot90(held.validation_images, 1, axes=(2, 3))
+    )
 
 
 def test_in_another_appearance_the_same_image_comes_and_is_another_sample():
@@ -86,43 +101,67 @@ def test_what_comes_by_is_a_stream_of_its_own_under_the_same_numbers():
     weights = [1.0, 0.25] * 5
     made = moving(f"['same', {{kind='prior', weights={weights}}}]")
     plain, stream = stream_of(made)
-    everything = plain.at(np.repeat(np.arange(10), plain.lengths), np.concatenate([np.arange(n) for n in plain.lengths]))
-    row_of = dict(zip(everything.samples.tolist(), everything.rows.tolist(), strict=True))
+    everything = plain.at(
+        np.repeat(np.arange(10), plain.lengths),
+        np.concatenate([np.arange(n) for n in plain.lengths]),
+    )
+    row_of = dict(
+        zip(everything.samples.tolist(), everything.rows.tolist(), strict=True)
+    )
     for client in range(10):
         positions = np.arange(60)
         found = stream.at(np.full(60, client), positions, np.ones(60, np.int64))
-        assert [row_of[sample] for sample in found.samples.tolist()] == found.rows.tolist()
+        assert [
+            row_of[sample] for sample in found.samples.tolist()
+        ] == found.rows.tolist()
         passed = np.unique(found.samples).size
         again = stream.at(np.full(400, client), np.arange(400), np.ones(400, np.int64))
-        assert 60 >= passed >= min(60, np.unique(again.samples).size)  # a pass serves everything before it begins anew
+        assert (
+            60 >= passed >= min(60, np.unique(again.samples).size)
+        )  # a pass serves everything before it begins anew
     labels = DIGITS.train_labels[made.filters[1]]
     for c in range(10):
-        assert (labels == c).sum() == round(weights[c] * (DIGITS.train_labels == c).sum())
+        assert (labels == c).sum() == round(
+            weights[c] * (DIGITS.train_labels == c).sum()
+        )
 
 
 def test_a_client_who_would_have_nothing_is_refused_and_one_who_never_gets_there_is_not():
     two = "['same', {kind='classes', classes=[0, 1, 2]}]"
-    with pytest.raises(SettingError, match=r"data\.concepts\[1\]: client 3 would have no data in round 4"):
+    with pytest.raises(
+        SettingError,
+        match=r"data\.concepts\[1\]: client 3 would have no data in round 4",
+    ):
         stream_of(moving(two))
     first = moving(two, "data.changes.clients=[0, 1, 9]")
     _, stream = stream_of(first)
-    served = stream.at(np.repeat([0, 1, 9], 100), np.tile(np.arange(100), 3), np.ones(300, np.int64))
-    assert sorted(set(DIGITS.train_labels[served.rows[200:]].tolist())) == [0]  # client 9 has classes 9 and 0
+    served = stream.at(
+        np.repeat([0, 1, 9], 100), np.tile(np.arange(100), 3), np.ones(300, np.int64)
+    )
+    assert sorted(set(DIGITS.train_labels[served.rows[200:]].tolist())) == [
+        0
+    ]  # client 9 has classes 9 and 0
     assert sorted(set(DIGITS.train_labels[served.rows].tolist())) == [0, 1, 2]
 
 
 def test_what_holds_images_back_is_refused_where_streams_end_or_owners_are_not_written_down():
-    made = moving("['same', {kind='prior', weights=[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]}]")
+    made = moving(
+        "['same', {kind='prior', weights=[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]}]"
+    )
     with pytest.raises(SettingError, match="a stream that stops"):
         stream_of(made, rule=Stop())
-    lazy = Stream(load("digits").data.partition.owners(DIGITS.train_labels, 10, 0, {}), 0)
+    lazy = Stream(
+        load("digits").data.partition.owners(DIGITS.train_labels, 10, 0, {}), 0
+    )
     with pytest.raises(SettingError, match="not written down"):
         made.stream(lazy, 5)
 
 
 def test_too_many_appearances_for_memory_are_refused_before_they_are_made(monkeypatch):
     monkeypatch.setenv("HEADGATE_MEMORY", "0.0001")
-    with pytest.raises(SettingError, match=r"data\.concepts: digits in 2 appearances takes about"):
+    with pytest.raises(
+        SettingError, match=r"data\.concepts: digits in 2 appearances takes about"
+    ):
         moving('["same", "rotated"]')
 
 
@@ -144,6 +183,8 @@ class Broken(Concept):
 
 def test_a_concept_of_ones_own():
     made = moving(f'["same", {{kind="{__name__}:Darker", by=4}}]')
-    assert np.array_equal(made.dataset.train_images[len(DIGITS.train_labels) :], DIGITS.train_images // 4)
+    assert np.array_equal(
+        made.dataset.train_images[len(DIGITS.train_labels) :], DIGITS.train_images // 4
+    )
     with pytest.raises(SettingError, match="Broken must leave shape and kind"):
         moving(f'["same", "{__name__}:Broken"]')

@@ -28,13 +28,23 @@ def test_logistic_starts_at_zero_and_is_linear():
 
 
 def test_lenet_is_lenet_5():
-    shapes = [tuple(parameter.shape) for parameter in build_model(LeNet(), (1, 28, 28), 10).parameters()]
-    assert shapes[0::2] == [(6, 1, 5, 5), (16, 6, 5, 5), (120, 400), (84, 120), (10, 84)]
+    shapes = [
+        tuple(parameter.shape)
+        for parameter in build_model(LeNet(), (1, 28, 28), 10).parameters()
+    ]
+    assert shapes[0::2] == [
+        (6, 1, 5, 5),
+        (16, 6, 5, 5),
+        (120, 400),
+        (84, 120),
+        (10, 84),
+    ]
     assert shapes[1::2] == [(6,), (16,), (120,), (84,), (10,)]
 
 
 @pytest.mark.parametrize(
-    ("shape", "features"), [((1, 28, 28), 400), ((3, 32, 32), 400), ((1, 28, 32), 320), ((3, 64, 64), 2704)]
+    ("shape", "features"),
+    [((1, 28, 28), 400), ((3, 32, 32), 400), ((1, 28, 32), 320), ((3, 64, 64), 2704)],
 )
 def test_lenet_fits_images_of_28_and_more(shape, features):
     model = build_model(LeNet(), shape, 7)
@@ -56,10 +66,17 @@ def test_resnet9_has_its_blocks_and_six_and_a_half_million_parameters():
     assert [(part.in_channels, part.out_channels) for part in convolutions] == [
         (3, 64), (64, 128), (128, 128), (128, 128), (128, 256), (256, 512), (512, 512), (512, 512),
     ]  # fmt: skip
-    assert all(part.bias is None and part.kernel_size == (3, 3) and part.padding == (1, 1) for part in convolutions)
-    assert [part.num_groups for part in model.modules() if isinstance(part, nn.GroupNorm)] == [32] * 8
+    assert all(
+        part.bias is None and part.kernel_size == (3, 3) and part.padding == (1, 1)
+        for part in convolutions
+    )
+    assert [
+        part.num_groups for part in model.modules() if isinstance(part, nn.GroupNorm)
+    ] == [32] * 8
     assert len([part for part in model.modules() if isinstance(part, nn.Mish)]) == 8
-    assert len([part for part in model.modules() if isinstance(part, nn.MaxPool2d)]) == 3
+    assert (
+        len([part for part in model.modules() if isinstance(part, nn.MaxPool2d)]) == 3
+    )
 
 
 # flat vectors
@@ -69,16 +86,25 @@ def test_resnet9_has_its_blocks_and_six_and_a_half_million_parameters():
 def test_initial_parameters_are_those_of_torch_and_leave_its_generator_alone(name):
     model = MODEL.kinds[name]()
     torch.manual_seed(5)
-    expected = torch.cat([parameter.detach().flatten() for parameter in build_model(model, (1, 28, 28), 10).parameters()])
+    expected = torch.cat(
+        [
+            parameter.detach().flatten()
+            for parameter in build_model(model, (1, 28, 28), 10).parameters()
+        ]
+    )
     torch.manual_seed(99)
     state = torch.get_rng_state()
-    first, again = (initial_parameters(model, (1, 28, 28), 10, seed=5) for _ in range(2))
+    first, again = (
+        initial_parameters(model, (1, 28, 28), 10, seed=5) for _ in range(2)
+    )
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(first, expected)
     assert torch.equal(first, again)
     assert first.dtype == torch.float32
     assert not first.requires_grad
-    assert torch.equal(first, initial_parameters(model, (1, 28, 28), 10, seed=6)) == (name == "logistic")
+    assert torch.equal(first, initial_parameters(model, (1, 28, 28), 10, seed=6)) == (
+        name == "logistic"
+    )
 
 
 def test_flat_vectors_and_parameters_are_the_same_numbers_in_the_same_memory():
@@ -92,7 +118,9 @@ def test_flat_vectors_and_parameters_are_the_same_numbers_in_the_same_memory():
     assert all(torch.equal(views[name], parameters[name]) for name in parameters)
     vector.zero_()
     assert not any(view.any() for view in views.values())
-    assert all(parameter.any() for parameter in parameters.values())  # a vector is a copy
+    assert all(
+        parameter.any() for parameter in parameters.values()
+    )  # a vector is a copy
 
 
 # a user's class
@@ -102,10 +130,17 @@ HEAD = "from torch import nn\n"
 
 
 @pytest.mark.parametrize("arguments", ["", ", shape, classes"])
-def test_a_class_is_given_shape_and_classes_if_it_takes_two_arguments(own_module, arguments):
+def test_a_class_is_given_shape_and_classes_if_it_takes_two_arguments(
+    own_module, arguments
+):
     size = "shape[0] * shape[1] * shape[2], classes" if arguments else "60, 6"
     init = f"    def __init__(self{arguments}):\n        super().__init__(nn.Flatten(), nn.Linear({size}))\n"
-    model, before = OwnModel(f"{own_module(HEAD + 'class Net(nn.Sequential):' + chr(10) + init)}:Net"), list(sys.path)
+    model, before = (
+        OwnModel(
+            f"{own_module(HEAD + 'class Net(nn.Sequential):' + chr(10) + init)}:Net"
+        ),
+        list(sys.path),
+    )
     assert build_model(model, (3, 4, 5), 6)[1].weight.shape == (6, 60)
     assert sys.path == before
     assert initial_parameters(model, (3, 4, 5), 6, seed=1).shape == (6 * 61,)
@@ -139,12 +174,20 @@ NO_MODELS = {
 
 
 @pytest.mark.parametrize("reason", [*REFUSED, *NO_MODELS])
-def test_what_is_no_model_or_cannot_be_averaged_or_scored_is_refused_in_one_line(own_module, reason):
-    source = NO_MODELS[reason] if reason in NO_MODELS else BUILT.format(f"nn.Sequential({REFUSED[reason]})")
+def test_what_is_no_model_or_cannot_be_averaged_or_scored_is_refused_in_one_line(
+    own_module, reason
+):
+    source = (
+        NO_MODELS[reason]
+        if reason in NO_MODELS
+        else BUILT.format(f"nn.Sequential({REFUSED[reason]})")
+    )
     module = own_module(HEAD + source)
     with pytest.raises(SettingError) as refusal:
         build_model(OwnModel(f"{module}:Net"), (3, 4, 5), 6)
-    assert str(refusal.value).startswith(f"model.kind = {module}:Net: {reason * (reason in REFUSED)}")
+    assert str(refusal.value).startswith(
+        f"model.kind = {module}:Net: {reason * (reason in REFUSED)}"
+    )
     assert reason in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
@@ -162,7 +205,18 @@ class Wide(Model):
 
 def test_a_model_is_a_part_and_may_be_one_of_the_users(own_module):
     module = own_module(HEAD + WIDE)
-    assert build_model(OwnModel(f"{module}:Wide", {"width": 7}), (3, 4, 5), 6)[1].out_features == 7
-    with pytest.raises(SettingError, match=r"model\.widht: unknown key; did you mean width\?"):
+    assert (
+        build_model(OwnModel(f"{module}:Wide", {"width": 7}), (3, 4, 5), 6)[
+            1
+        ].out_features
+        == 7
+    )
+    with pytest.raises(
+        SettingError, match=r"model\.widht: unknown key; did you mean width\?"
+    ):
         build_model(OwnModel(f"{module}:Wide", {"widht": 7}), (3, 4, 5), 6)
-    assert [MODEL.kinds[kind]().kind for kind in MODEL.kinds] == ["logistic", "lenet", "resnet9"]
+    assert [MODEL.kinds[kind]().kind for kind in MODEL.kinds] == [
+        "logistic",
+        "lenet",
+        "resnet9",
+    ]

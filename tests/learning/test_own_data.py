@@ -42,7 +42,10 @@ FOUR = "i = np.arange({n}, dtype=np.uint8).reshape({shape})\nl = np.array([0, 2]
 )
 def test_a_source_may_return_the_usual_shapes(own, tmp_path, shape, order, kind):
     array = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
-    for returned in ("return i, l, i, l", "return dict(train_images=i, train_labels=l, test_images=i, test_labels=l)"):
+    for returned in (
+        "return i, l, i, l",
+        "return dict(train_images=i, train_labels=l, test_images=i, test_labels=l)",
+    ):
         data = own(FOUR.format(n=array.size, shape=shape, kind=kind) + returned)
         np.testing.assert_array_equal(data.train_images, order(array))
         np.testing.assert_array_equal(data.test_images, order(array))
@@ -55,7 +58,9 @@ def test_a_source_may_return_the_usual_shapes(own, tmp_path, shape, order, kind)
 
 def test_a_source_may_return_a_data_set_or_name_the_rest(own):
     body = FOUR.format(n=8, shape=(2, 2, 2), kind="int64")
-    extra = "classes=['a', 'b', 'c'], mean=[0.25], std=[0.5], columns={'writer': [7, 8]}"
+    extra = (
+        "classes=['a', 'b', 'c'], mean=[0.25], std=[0.5], columns={'writer': [7, 8]}"
+    )
     four = "dict(train_images=i, train_labels=l, test_images=i, test_labels=l"
     data = own(body + f"return {four}, {extra})")
     assert (data.classes, data.mean, data.std) == (("a", "b", "c"), (0.25,), (0.5,))
@@ -67,14 +72,20 @@ def test_a_source_may_return_a_data_set_or_name_the_rest(own):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("return 7", "must return a Dataset, a dict or a tuple (train_images, train_labels, test_images, test_labels)"),
+        (
+            "return 7",
+            "must return a Dataset, a dict or a tuple (train_images, train_labels, test_images, test_labels)",
+        ),
         ("return dict(train_images=1)", "lacks train_labels, test_images, test_labels"),
         (
             "return dict(train_images=1, train_labels=1, test_images=1, test_labels=1, color=1)",
             "has color, which means nothing here",
         ),
         ("return 1 / 0", "failed (ZeroDivisionError: division by zero)"),
-        ("from headgate.errors import DataError\nraise DataError('the disk of Make is not there')", "the disk of Make is not"),
+        (
+            "from headgate.errors import DataError\nraise DataError('the disk of Make is not there')",
+            "the disk of Make is not",
+        ),
     ],
 )
 def test_what_a_source_returns_is_checked(own, body, message):

@@ -43,7 +43,14 @@ def test_iid_is_even_and_capped():
 
 def test_small_alpha_is_more_uneven_than_large():
     def unevenness(alpha):
-        return np.mean([np.std([len(rows) for rows in Dirichlet(alpha).split(LABELS, 5, seed, {})]) for seed in range(10)])
+        return np.mean(
+            [
+                np.std(
+                    [len(rows) for rows in Dirichlet(alpha).split(LABELS, 5, seed, {})]
+                )
+                for seed in range(10)
+            ]
+        )
 
     assert unevenness(0.3) > 3 * unevenness(100.0)
 
@@ -62,10 +69,22 @@ def test_a_column_names_the_owner():
         (lambda: Pairs(0), "^per_class = 0"),
         (lambda: Iid(0), "^per_client = 0"),
         (lambda: Dirichlet(0.0), "^alpha = 0"),
-        (lambda: Dirichlet(1e-4).split(LABELS, 100, 0, {}), "data.alpha = 0.0001: in 100 draws some of the 100 clients"),
-        (lambda: ByColumn("author").split(LABELS, 3, 0, {"writer": WRITER}), "data.column = author: the data set has no such"),
-        (lambda: ByColumn("writer").split(LABELS, 7, 0, {"writer": WRITER}), "6 values for 7 clients"),
-        (lambda: Iid().split(np.zeros(3, dtype=np.int64), 5, 0, {}), "client 3 would have no data"),
+        (
+            lambda: Dirichlet(1e-4).split(LABELS, 100, 0, {}),
+            "data.alpha = 0.0001: in 100 draws some of the 100 clients",
+        ),
+        (
+            lambda: ByColumn("author").split(LABELS, 3, 0, {"writer": WRITER}),
+            "data.column = author: the data set has no such",
+        ),
+        (
+            lambda: ByColumn("writer").split(LABELS, 7, 0, {"writer": WRITER}),
+            "6 values for 7 clients",
+        ),
+        (
+            lambda: Iid().split(np.zeros(3, dtype=np.int64), 5, 0, {}),
+            "client 3 would have no data",
+        ),
     ],
 )
 def test_bad_settings_are_named(make, message):

@@ -19,7 +19,9 @@ DATA = {
 """shape, counts of training and test images, the first labels, and how far the known mean is from theirs"""
 
 
-@pytest.mark.skipif(not REAL, reason="HEADGATE_DATA names no folder with the real data sets")
+@pytest.mark.skipif(
+    not REAL, reason="HEADGATE_DATA names no folder with the real data sets"
+)
 @pytest.mark.parametrize("name", DATA)
 def test_a_real_data_set(name):
     entry, (shape, counts, labels, close) = found(name, Path(REAL or "")), DATA[name]

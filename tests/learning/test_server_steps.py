@@ -15,7 +15,12 @@ N = np.array([[2, 4, 0], [0, 0, 0]])
 
 @pytest.mark.paper("eq:global-aggregation")
 @pytest.mark.parametrize(
-    ("rule", "expected"), [("memory", [0.5, 0.5, 0.0]), ("alpha", [2 / 3, 1 / 3, 0.0]), ("uniform", [0.5, 0.5, 0.0])]
+    ("rule", "expected"),
+    [
+        ("memory", [0.5, 0.5, 0.0]),
+        ("alpha", [2 / 3, 1 / 3, 0.0]),
+        ("uniform", [0.5, 0.5, 0.0]),
+    ],
 )
 def test_weights(rule, expected):
     weights = aggregation_weights(rule, ALPHA, N)
@@ -49,7 +54,9 @@ def test_a_cohort_is_as_many_different_clients_always_the_same(clients, seed, t,
 
 
 @given(st.integers(2, 40), st.integers(0, 5), st.integers(1, 50), st.data())
-def test_it_is_the_first_different_ones_drawn_whatever_is_drawn_at_once(clients, seed, t, data):
+def test_it_is_the_first_different_ones_drawn_whatever_is_drawn_at_once(
+    clients, seed, t, data
+):
     size = data.draw(st.integers(1, clients // 2))
     chosen: dict[int, None] = {}
     i = 0

@@ -20,13 +20,23 @@ ERASED = (12, 28)
 
 def entries(log):
     """What a client wrote down: round, samples admitted in it, first and last sample held."""
-    return [json.loads(line) for line in log.read_text().splitlines(True) if line.endswith("\n")] if log.exists() else []
+    return (
+        [
+            json.loads(line)
+            for line in log.read_text().splitlines(True)
+            if line.endswith("\n")
+        ]
+        if log.exists()
+        else []
+    )
 
 
 def erased(log):
     """The samples held last of all that site-1 has erased."""
     own = entries(log) if log.stem == "site-1" else [[0, 0, 0, 0]]
-    return {stop - 1 for t, _, _, stop in own if t in ERASED}.intersection(range(*own[-1][2:]))
+    return {stop - 1 for t, _, _, stop in own if t in ERASED}.intersection(
+        range(*own[-1][2:])
+    )
 
 
 def wait_for(path):
@@ -45,7 +55,17 @@ def main(folder, site):
             break
         held, t = admissions.admit(model, most), model.current_round
         with log.open("a") as file:
-            file.write(json.dumps([t, admissions.report["headgate"]["admitted"][-1], held.start, held.stop]) + "\n")
+            file.write(
+                json.dumps(
+                    [
+                        t,
+                        admissions.report["headgate"]["admitted"][-1],
+                        held.start,
+                        held.stop,
+                    ]
+                )
+                + "\n"
+            )
         admissions.admit(model, most, len(erased(log)))
         report = admissions.report
         if (site, t) == ("site-1", 3):

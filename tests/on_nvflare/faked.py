@@ -32,16 +32,28 @@ class Client:
         params = {name: own + own.dtype.type(1) for name, own in model.params.items()}
         if self.lie is not None:
             params = self.lie(model)
-        return FLModel(params=params, params_type=self.kind, meta=self.admissions.report)
+        return FLModel(
+            params=params, params_type=self.kind, meta=self.admissions.report
+        )
 
 
 class Faked(AdmissionController):
     def __init__(self, folder, clients=None, starts=STARTS, killed=None, **given):
-        super().__init__(**{"folder": f"{folder}/server", "sites": SITES, "system": SYSTEM, "prices": PRICES, **given})
+        super().__init__(
+            **{
+                "folder": f"{folder}/server",
+                "sites": SITES,
+                "system": SYSTEM,
+                "prices": PRICES,
+                **given,
+            }
+        )
         self.clients = clients or {site: Client(folder / site) for site in SITES}
         self.starts, self.killed, self.said = starts, killed, []
         self.abort_signal, self.fl_ctx = Signal(), FLContext()
-        self.engine = SimpleNamespace(get_clients=lambda: [SimpleNamespace(name=site) for site in self.clients])
+        self.engine = SimpleNamespace(
+            get_clients=lambda: [SimpleNamespace(name=site) for site in self.clients]
+        )
 
     def load_model(self):
         return FLModel(params=self.starts)

@@ -48,8 +48,13 @@ class Changing(Scenario):
             found = statement(store)
         change, why = CHANGES.get(t - 1), f"after {t - 1}"
         if change and why not in {each.why for each in found.amendments}:
-            dear = next(((line.round, line.client) for line in found.lines if line.charged > 3), None)
-            amend(self.folder, change, "the tests", why, dear if change.adjust else None)
+            dear = next(
+                ((line.round, line.client) for line in found.lines if line.charged > 3),
+                None,
+            )
+            amend(
+                self.folder, change, "the tests", why, dear if change.adjust else None
+            )
         away = np.random.default_rng([7, t]).random() < 0.5
         return [name for name in super().present(t) if name != "site-4" or not away]
 
@@ -57,10 +62,19 @@ class Changing(Scenario):
 def made(kind, folder):
     if kind == "Scenario":
         system = {"buffer": [8, 9, 10], "budget": 20.0, "horizon": 6, "currency": "EUR"}
-        return Scenario(f"{folder}/server", [f"site-{m}" for m in (1, 2, 3)], system, prices=PRICES)
-    system = {"buffer": [8, 9, 10, 11, 12], "budget": 40.0, "horizon": 40, "currency": "EUR"}
+        return Scenario(
+            f"{folder}/server", [f"site-{m}" for m in (1, 2, 3)], system, prices=PRICES
+        )
+    system = {
+        "buffer": [8, 9, 10, 11, 12],
+        "budget": 40.0,
+        "horizon": 40,
+        "currency": "EUR",
+    }
     prices = np.random.default_rng(7).uniform(1, 10, 40).round(2).tolist()
-    return Changing(f"{folder}/server", [f"site-{m}" for m in range(1, 7)], system, prices=prices)
+    return Changing(
+        f"{folder}/server", [f"site-{m}" for m in range(1, 7)], system, prices=prices
+    )
 
 
 def main(folder, exported, kind):
@@ -69,10 +83,19 @@ def main(folder, exported, kind):
     job.to_server(controller)
     script = str(Path(__file__).with_name("client.py"))
     for site in controller.sites:
-        job.to(ScriptRunner(script=script, script_args=f"{folder} {site}", framework=FrameworkType.NUMPY), site)
+        job.to(
+            ScriptRunner(
+                script=script,
+                script_args=f"{folder} {site}",
+                framework=FrameworkType.NUMPY,
+            ),
+            site,
+        )
     job.export_job(exported)
     (server,) = Path(exported).rglob("config_fed_server.json")
-    often = {"server": {"task_request_interval": 0.2}}  # seconds after which clients ask for the next task
+    often = {
+        "server": {"task_request_interval": 0.2}
+    }  # seconds after which clients ask for the next task
     server.write_text(json.dumps(json.loads(server.read_text()) | often))
 
 

@@ -20,7 +20,9 @@ from headgate.nvflare.stored import read_model
 
 from .faked import SITES, SYSTEM, Client, Faked, Killed
 
-SINGLE, DOUBLE, HALF = ({"w": np.zeros(3, kind)} for kind in (np.float32, np.float64, np.float16))
+SINGLE, DOUBLE, HALF = (
+    {"w": np.zeros(3, kind)} for kind in (np.float32, np.float64, np.float16)
+)
 STEPS = {"w": np.zeros(3, np.float32), "steps": np.zeros((), np.int64)}
 SMALL = {"w": np.zeros(3, np.float32), "steps": np.zeros(2, np.int8)}
 
@@ -64,25 +66,41 @@ def events(folder, *kinds):
         (SMALL, filled(200, np.int64, "steps"), "DIFF"),
     ],
 )  # fmt: skip
-def test_numbers_that_the_model_cannot_hold_are_refused_and_honest_answers_count(tmp_path, starts, lie, kind):
+def test_numbers_that_the_model_cannot_hold_are_refused_and_honest_answers_count(
+    tmp_path, starts, lie, kind
+):
     controller = lied(tmp_path, lie, kind, starts=starts)
     controller.run()
     for name, array in last_model(tmp_path).items():
         assert array.dtype == starts[name].dtype
-        assert array.tolist() == np.full(array.shape, 6).tolist(), "each round trains once, without the liar"
+        assert array.tolist() == np.full(array.shape, 6).tolist(), (
+            "each round trains once, without the liar"
+        )
     refused = events(tmp_path, "rejected")
-    assert [(event.round, event.client) for event in refused] == [(1, 1), (2, 1), (3, 1)]
+    assert [(event.round, event.client) for event in refused] == [
+        (1, 1),
+        (2, 1),
+        (3, 1),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["FULL", "DIFF"])
 @pytest.mark.parametrize("starts", [SINGLE, DOUBLE])
-def test_a_long_update_moves_the_model_no_farther_than_the_median_one(tmp_path, starts, kind):
+def test_a_long_update_moves_the_model_no_farther_than_the_median_one(
+    tmp_path, starts, kind
+):
     controller = lied(tmp_path, filled(-1e30), kind, starts=starts)
     controller.run()
-    assert np.abs(last_model(tmp_path)["w"]).max() <= 6.001, "six rounds, in each at most the length of an honest update"
+    assert np.abs(last_model(tmp_path)["w"]).max() <= 6.001, (
+        "six rounds, in each at most the length of an honest update"
+    )
     assert events(tmp_path, "rejected") == []
     said = [
-        each for each in controller.said if each.startswith("site-2: its update has length 1.73205e+30, more than 10 times")
+        each
+        for each in controller.said
+        if each.startswith(
+            "site-2: its update has length 1.73205e+30, more than 10 times"
+        )
     ]
     assert len(said) == 6
 
@@ -95,9 +113,15 @@ def test_whole_numbers_that_move_too_far_are_shortened_by_themselves(tmp_path):
 
 
 def test_an_update_of_nine_times_the_median_is_left_as_it_is(tmp_path):
-    controller = lied(tmp_path, lambda model: {"w": model.params["w"] + np.float32(9)}, system={**SYSTEM, "horizon": 1})
+    controller = lied(
+        tmp_path,
+        lambda model: {"w": model.params["w"] + np.float32(9)},
+        system={**SYSTEM, "horizon": 1},
+    )
     controller.run()
-    assert last_model(tmp_path)["w"].min() > 3, "with the length of the median it would be 1"
+    assert last_model(tmp_path)["w"].min() > 3, (
+        "with the length of the median it would be 1"
+    )
     assert controller.said == []
 
 
@@ -106,7 +130,10 @@ def test_the_cap_can_be_switched_off_and_a_fixed_one_set(tmp_path):
     assert last_model(tmp_path / "off")["w"].min() > 1e5
     lied(tmp_path / "fixed", filled(1e6), norm_cap=5).run()
     assert last_model(tmp_path / "fixed")["w"].tolist() == [6, 6, 6]
-    assert events(tmp_path / "fixed", "rejected")[0].reason == "the update has length 1.73205e+06, at most 5 is accepted"
+    assert (
+        events(tmp_path / "fixed", "rejected")[0].reason
+        == "the update has length 1.73205e+06, at most 5 is accepted"
+    )
 
 
 def test_the_median_survives_a_kill_of_the_server(tmp_path):
@@ -114,7 +141,10 @@ def test_the_median_survives_a_kill_of_the_server(tmp_path):
     honest = {site: Client(tmp_path / site) for site in SITES}
     with suppress(Killed):
         Faked(tmp_path, honest, killed=4).run()
-    clients = {"site-1": honest["site-1"], "site-2": Client(tmp_path / "site-2", filled(1e30))}
+    clients = {
+        "site-1": honest["site-1"],
+        "site-2": Client(tmp_path / "site-2", filled(1e30)),
+    }
     second = Faked(tmp_path, clients)
     second.run()
     assert np.abs(last_model(tmp_path)["w"]).max() <= 9
@@ -138,8 +168,12 @@ def test_after_three_lies_a_client_gets_no_orders_and_holds_no_money(tmp_path):
     with opened(tmp_path / "server") as store:
         found = statement(store)
     assert found.reserved == 0
-    assert [line.delivered for line in found.lines if line.client == 1] == [9, 0, 0], "what its valid report says is paid"
-    assert [(each.round, each.client) for each in events(tmp_path, "quarantined")] == [(3, 1)]
+    assert [line.delivered for line in found.lines if line.client == 1] == [9, 0, 0], (
+        "what its valid report says is paid"
+    )
+    assert [(each.round, each.client) for each in events(tmp_path, "quarantined")] == [
+        (3, 1)
+    ]
     with Books(tmp_path / "server", System(**SYSTEM), Headgate()) as books:
         books.audit()
     (said,) = (each for each in controller.said if "no more orders" in each)
@@ -148,7 +182,9 @@ def test_after_three_lies_a_client_gets_no_orders_and_holds_no_money(tmp_path):
     )
 
 
-def test_a_client_whose_quarantine_is_lifted_gets_orders_and_pays_for_what_it_reports(tmp_path):
+def test_a_client_whose_quarantine_is_lifted_gets_orders_and_pays_for_what_it_reports(
+    tmp_path,
+):
     liar = lied(tmp_path, filled(np.nan), killed=5)
     with suppress(Killed):
         liar.run()
@@ -157,7 +193,9 @@ def test_a_client_whose_quarantine_is_lifted_gets_orders_and_pays_for_what_it_re
     honest = {site: Client(tmp_path / site) for site in SITES}
     Faked(tmp_path, honest).run()
     assert honest["site-2"].rounds == [5, 6]
-    counted = json.loads((tmp_path / "site-2" / "admissions.json").read_text())["position"]
+    counted = json.loads((tmp_path / "site-2" / "admissions.json").read_text())[
+        "position"
+    ]
     with Books(tmp_path / "server", System(**SYSTEM), Headgate()) as books:
         found = books.audit()
         assert books.ledger.admitted[0, 1] == counted > 0
@@ -165,15 +203,21 @@ def test_a_client_whose_quarantine_is_lifted_gets_orders_and_pays_for_what_it_re
     assert found.spent <= found.approved
 
 
-def test_a_quarantine_is_lifted_by_the_command_that_the_log_names_without_flower(tmp_path, monkeypatch):
+def test_a_quarantine_is_lifted_by_the_command_that_the_log_names_without_flower(
+    tmp_path, monkeypatch
+):
     controller = lied(tmp_path, filled(np.nan))
     controller.run()
     monkeypatch.setattr("headgate.cli.flower.find_spec", lambda name: None)
-    (said,) = (each.split("`")[1].split() for each in controller.said if "--lift" in each)
+    (said,) = (
+        each.split("`")[1].split() for each in controller.said if "--lift" in each
+    )
     assert said[:3] == ["headgate", "flower", "clients"]
     with Books(tmp_path / "server", System(**SYSTEM), Headgate()) as books:
         assert books.quarantined == {1}
-        assert CliRunner().invoke(commands, said[2:]).exit_code == 0, "while another process has the accounts"
+        assert CliRunner().invoke(commands, said[2:]).exit_code == 0, (
+            "while another process has the accounts"
+        )
         assert books.quarantined == set()
     assert [event.client for event in events(tmp_path, "lifted")] == [1]
 
@@ -195,7 +239,10 @@ def test_an_answer_that_cannot_be_read_is_its_senders_alone(tmp_path):
     controller = lied(tmp_path, lambda model: Odd(model.params))
     controller.run()
     assert last_model(tmp_path)["w"].tolist() == [6, 6, 6]
-    assert events(tmp_path, "rejected")[0].reason == "its answer cannot be read (RuntimeError: no keys today)"
+    assert (
+        events(tmp_path, "rejected")[0].reason
+        == "its answer cannot be read (RuntimeError: no keys today)"
+    )
 
 
 # a model that is not finite
@@ -222,7 +269,9 @@ def test_a_model_that_is_not_finite_is_never_written_and_the_round_is_settled(tm
     assert last_model(tmp_path)["w"].tolist() == [1, 1, 1], "as after round 1"
     controller.killed = None
     controller.run()
-    assert last_model(tmp_path)["w"].tolist() == [4, 4, 4], "two of six rounds have moved nothing"
+    assert last_model(tmp_path)["w"].tolist() == [4, 4, 4], (
+        "two of six rounds have moved nothing"
+    )
     said = "the new model is not finite; the model stays as it was (w holds numbers that are not finite, or beyond 1e+100)"
     assert controller.said == [f"round 2: {said}", f"round 4: {said}"]
     with opened(tmp_path / "server") as store:
@@ -243,7 +292,9 @@ def test_other_components_and_updates_in_place_do_not_see_such_a_model_either(tm
     controller = InPlace(tmp_path, system={**SYSTEM, "horizon": 2})
     controller.run()
     assert last_model(tmp_path)["w"].tolist() == [1, 1, 1]
-    assert controller.fl_ctx.get_prop(AppConstants.GLOBAL_MODEL)[ModelLearnableKey.WEIGHTS]["w"].tolist() == [1, 1, 1]
+    assert controller.fl_ctx.get_prop(AppConstants.GLOBAL_MODEL)[
+        ModelLearnableKey.WEIGHTS
+    ]["w"].tolist() == [1, 1, 1]
 
 
 class DivergingAtOnce(Faked):
@@ -263,7 +314,10 @@ def test_a_round_whose_model_is_not_finite_still_tells_how_long_updates_are(tmp_
 def test_where_all_clients_are_in_quarantine_no_round_goes_by(tmp_path, monkeypatch):
     clients = {"site-2": Client(tmp_path / "site-2", filled(np.nan))}
     controller = Faked(tmp_path, clients, offences=1)
-    monkeypatch.setattr("headgate.nvflare.controller.time.sleep", lambda seconds: controller.abort_signal.trigger(True))
+    monkeypatch.setattr(
+        "headgate.nvflare.controller.time.sleep",
+        lambda seconds: controller.abort_signal.trigger(True),
+    )
     controller.run()
     assert clients["site-2"].rounds == [1]
     with opened(tmp_path / "server") as store:
@@ -273,7 +327,9 @@ def test_where_all_clients_are_in_quarantine_no_round_goes_by(tmp_path, monkeypa
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_sum_that_overflows_leaves_the_model_as_it_was(tmp_path):
     """With two clients there is no median; both send nearly the largest number of float32."""
-    clients = {site: Client(tmp_path / site, filled(3e38, np.float32)) for site in SITES[:2]}
+    clients = {
+        site: Client(tmp_path / site, filled(3e38, np.float32)) for site in SITES[:2]
+    }
     controller = Faked(tmp_path, clients)
     controller.run()
     assert last_model(tmp_path)["w"].tolist() == [0, 0, 0]
@@ -292,7 +348,10 @@ class OfAnotherShape(Faked):
 
 
 def test_an_aggregate_of_another_shape_stops_the_job_and_nothing_is_written(tmp_path):
-    with pytest.raises(SettingError, match=r"^aggregate, update_model: params\.w: must be numbers of shape \(3,\)$"):
+    with pytest.raises(
+        SettingError,
+        match=r"^aggregate, update_model: params\.w: must be numbers of shape \(3,\)$",
+    ):
         OfAnotherShape(tmp_path).run()
     with opened(tmp_path / "server") as store:
         assert (store.settled, store.begun().round) == (0, 1)
@@ -304,7 +363,10 @@ DAMAGES = {
     "gone": (None, "cannot be read"),
     "empty": (b"", "cannot be read"),
     "no model": (b"x" * 100, "cannot be read"),
-    "infinite": ({"w": np.full(3, np.inf, np.float32)}, "w holds numbers that are not finite, or beyond 1e+100"),
+    "infinite": (
+        {"w": np.full(3, np.inf, np.float32)},
+        "w holds numbers that are not finite, or beyond 1e+100",
+    ),
 }
 
 
@@ -328,12 +390,17 @@ def test_a_damaged_model_file_is_one_line(tmp_path, damage):
         assert said in str(refused.value)
 
 
-@pytest.mark.parametrize("medians", ["", "7", "[1.0]", '["1", 2]', "[NaN, 1.0]", "[-2, 1]", "[1e400, 1]", "[[[["])
+@pytest.mark.parametrize(
+    "medians",
+    ["", "7", "[1.0]", '["1", 2]', "[NaN, 1.0]", "[-2, 1]", "[1e400, 1]", "[[[["],
+)
 def test_medians_that_are_none_are_one_line(tmp_path, medians):
     with suppress(Killed):
         Faked(tmp_path, killed=3).run()
     path = tmp_path / "server" / "model-00000002.safetensors"
     save_file(load_file(path), path, {"headgate.medians": medians})
-    with pytest.raises(DataError, match=r"model-00000002\.safetensors: is damaged: headgate\.medians") as refused:
+    with pytest.raises(
+        DataError, match=r"model-00000002\.safetensors: is damaged: headgate\.medians"
+    ) as refused:
         Faked(tmp_path).run()
     assert "\n" not in str(refused.value)

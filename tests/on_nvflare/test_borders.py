@@ -17,7 +17,16 @@ from headgate.nvflare import META, AdmissionController, Admissions
 
 from .faked import PRICES, SITES, SYSTEM, Faked, Killed
 
-SENT = {"client": 0, "round": 3, "samples": 5, "price": 2.0, "first": 5, "last": 15, "oldest": 0, "run": "one"}
+SENT = {
+    "client": 0,
+    "round": 3,
+    "samples": 5,
+    "price": 2.0,
+    "first": 5,
+    "last": 15,
+    "oldest": 0,
+    "run": "one",
+}
 COUNT = {"run": "one", "position": 12, "rounds": {"1": 10, "2": 2}}
 
 
@@ -26,7 +35,11 @@ def sent(**changed):
 
 
 def files(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def one_line(refused):
@@ -61,12 +74,22 @@ WRONG = {
     ],
 }  # fmt: skip
 for key, values in WRONG.items():
-    DAMAGES |= {f"{key} {place}": json.dumps({**COUNT, key: value}).encode() for place, value in enumerate(values)}
-DAMAGES |= {f"no {key}": json.dumps({name: COUNT[name] for name in COUNT if name != key}).encode() for key in COUNT}
+    DAMAGES |= {
+        f"{key} {place}": json.dumps({**COUNT, key: value}).encode()
+        for place, value in enumerate(values)
+    }
+DAMAGES |= {
+    f"no {key}": json.dumps(
+        {name: COUNT[name] for name in COUNT if name != key}
+    ).encode()
+    for key in COUNT
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_count_is_one_line_that_names_the_file_and_is_left_as_it_is(tmp_path, damage):
+def test_a_damaged_count_is_one_line_that_names_the_file_and_is_left_as_it_is(
+    tmp_path, damage
+):
     path = tmp_path / "admissions.json"
     path.write_bytes(DAMAGES[damage])
     before = files(tmp_path)
@@ -94,7 +117,9 @@ def test_a_count_is_never_read_through_a_link_or_a_pipe(tmp_path, kind):
         path.mkdir()
     else:
         os.mkfifo(path)
-    with pytest.raises(DataError, match=r"admissions\.json: cannot be read \(it is ") as refused:
+    with pytest.raises(
+        DataError, match=r"admissions\.json: cannot be read \(it is "
+    ) as refused:
         Admissions(own).admit(sent())
     one_line(refused)
     assert path.is_symlink() == ("link" in kind)
@@ -104,10 +129,28 @@ def test_a_count_is_never_read_through_a_link_or_a_pipe(tmp_path, kind):
 # what a client's script gives
 
 
-@pytest.mark.parametrize("value", [-1, 2.5, 2.0, np.float64(2), "2", b"2", True, np.True_, [2], np.array([2]), 10**400, 1j])
+@pytest.mark.parametrize(
+    "value",
+    [
+        -1,
+        2.5,
+        2.0,
+        np.float64(2),
+        "2",
+        b"2",
+        True,
+        np.True_,
+        [2],
+        np.array([2]),
+        10**400,
+        1j,
+    ],
+)
 @pytest.mark.parametrize("name", ["most", "erased"])
 @pytest.mark.parametrize("there", [False, True])
-def test_numbers_of_samples_that_are_none_are_refused_and_nothing_is_written(tmp_path, name, value, there):
+def test_numbers_of_samples_that_are_none_are_refused_and_nothing_is_written(
+    tmp_path, name, value, there
+):
     own = Admissions(tmp_path / "own")
     if there:
         own.admit(sent(round=1, samples=10, last=10, first=0))
@@ -119,9 +162,14 @@ def test_numbers_of_samples_that_are_none_are_refused_and_nothing_is_written(tmp
     assert (files(tmp_path), own.report) == (before, report)
 
 
-def test_more_erased_samples_than_are_held_are_refused_before_the_server_counts_it_as_an_offence(tmp_path):
+def test_more_erased_samples_than_are_held_are_refused_before_the_server_counts_it_as_an_offence(
+    tmp_path,
+):
     own = Admissions(tmp_path / "own")
-    with pytest.raises(SettingError, match=r"^admit: erased = 6: must be at most 5, the number of samples to hold$"):
+    with pytest.raises(
+        SettingError,
+        match=r"^admit: erased = 6: must be at most 5, the number of samples to hold$",
+    ):
         own.admit(sent(round=1, samples=5, last=5, first=0), erased=6)
     assert files(tmp_path) == {}
     assert own.admit(sent(round=1, samples=5, last=5, first=0), erased=5) == range(5)
@@ -129,27 +177,47 @@ def test_more_erased_samples_than_are_held_are_refused_before_the_server_counts_
 
 def test_integers_of_numpy_are_ordinary_and_reported_as_integers(tmp_path):
     own = Admissions(tmp_path)
-    numbers = {name: np.int32(value) for name, value in SENT.items() if name not in ("run", "price")}
-    first = sent(**{**numbers, "first": np.int8(0), "last": np.uint8(5)}, price=np.float32(2))
+    numbers = {
+        name: np.int32(value)
+        for name, value in SENT.items()
+        if name not in ("run", "price")
+    }
+    first = sent(
+        **{**numbers, "first": np.int8(0), "last": np.uint8(5)}, price=np.float32(2)
+    )
     assert own.admit(first, most=np.int64(4), erased=np.uint16(1)) == range(4)
     assert own.report == {META: {"rounds": [3], "admitted": [4], "erased": 1}}
-    assert {type(value) for value in (*own.report[META]["rounds"], *own.report[META]["admitted"])} == {int}
+    assert {
+        type(value)
+        for value in (*own.report[META]["rounds"], *own.report[META]["admitted"])
+    } == {int}
     json.dumps(own.report)
 
 
-MODELS = [None, 5, FLModel(params={}), FLModel(params={}, meta={META: None}), SimpleNamespace(meta=[])]
+MODELS = [
+    None,
+    5,
+    FLModel(params={}),
+    FLModel(params={}, meta={META: None}),
+    SimpleNamespace(meta=[]),
+]
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_without_a_purchase_is_refused(tmp_path, model):
-    with pytest.raises(SettingError, match=r"^admit: model\.meta\.headgate = .*: is no purchase") as refused:
+    with pytest.raises(
+        SettingError, match=r"^admit: model\.meta\.headgate = .*: is no purchase"
+    ) as refused:
         Admissions(tmp_path / "own").admit(model)
     one_line(refused)
     assert files(tmp_path) == {}
 
 
 @pytest.mark.parametrize("name", SENT)
-@pytest.mark.parametrize("value", [None, -1, "5", 2.5, float("nan"), float("inf"), True, [], 2**63, "x" * 300])
+@pytest.mark.parametrize(
+    "value",
+    [None, -1, "5", 2.5, float("nan"), float("inf"), True, [], 2**63, "x" * 300],
+)
 def test_a_purchase_that_is_none_is_refused(tmp_path, name, value):
     if (name == "run" and value == "5") or (name == "price" and value == 2.5):
         pytest.skip("these are what they must be")
@@ -159,7 +227,10 @@ def test_a_purchase_that_is_none_is_refused(tmp_path, name, value):
     assert files(tmp_path) == {}
 
 
-IMPOSSIBLE = [({"samples": 16}, "samples = 16: must be at most last = 15"), ({"round": 0}, "round = 0: must be")]
+IMPOSSIBLE = [
+    ({"samples": 16}, "samples = 16: must be at most last = 15"),
+    ({"round": 0}, "round = 0: must be"),
+]
 
 
 @pytest.mark.parametrize(("changed", "said"), IMPOSSIBLE)
@@ -170,9 +241,14 @@ def test_a_purchase_that_cannot_be_is_refused(tmp_path, changed, said):
 
 @pytest.mark.parametrize("folder", [None, 5, "", b"folder", "a\0b"])
 def test_a_folder_that_is_none_is_refused_on_both_sides(folder):
-    with pytest.raises(SettingError, match=r"^Admissions: folder = .*: must be the name of a folder$"):
+    with pytest.raises(
+        SettingError, match=r"^Admissions: folder = .*: must be the name of a folder$"
+    ):
         Admissions(folder)
-    with pytest.raises(SettingError, match=r"^AdmissionController: folder = .*: must be the name of a folder$"):
+    with pytest.raises(
+        SettingError,
+        match=r"^AdmissionController: folder = .*: must be the name of a folder$",
+    ):
         AdmissionController(folder, SITES, SYSTEM)
 
 
@@ -198,10 +274,22 @@ NONE_OF_THEM = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name in NONE_OF_THEM for value in NONE_OF_THEM[name]])
-def test_a_setting_that_cannot_be_is_refused_where_the_job_is_made(tmp_path, name, value):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name in NONE_OF_THEM for value in NONE_OF_THEM[name]],
+)
+def test_a_setting_that_cannot_be_is_refused_where_the_job_is_made(
+    tmp_path, name, value
+):
     with pytest.raises(HeadgateError) as refused:
-        AdmissionController(**{"folder": tmp_path / "server", "sites": SITES, "system": SYSTEM, name: value})
+        AdmissionController(
+            **{
+                "folder": tmp_path / "server",
+                "sites": SITES,
+                "system": SYSTEM,
+                name: value,
+            }
+        )
     said = one_line(refused)
     assert said.startswith((f"AdmissionController: {name}", "system."))
     assert files(tmp_path) == {}
@@ -215,10 +303,27 @@ def test_settings_of_numpy_are_ordinary_and_a_job_can_state_them(tmp_path):
         "horizon": np.int64(6),
         "weight": (1, 2, Fraction(1, 2)),
     }
-    given = {"policy": {"kind": "constant"}, "prices": np.array(PRICES), "timeout": np.int32(60), "offences": np.int8(4)}
+    given = {
+        "policy": {"kind": "constant"},
+        "prices": np.array(PRICES),
+        "timeout": np.int32(60),
+        "offences": np.int8(4),
+    }
     more = {"norm_multiple": np.float64(5), "norm_cap": 7}
-    first = AdmissionController(tmp_path / "server", tuple(SITES), system, **given, **more)
-    names = ("folder", "sites", "system", "policy", "prices", "timeout", "norm_multiple", "norm_cap", "offences")
+    first = AdmissionController(
+        tmp_path / "server", tuple(SITES), system, **given, **more
+    )
+    names = (
+        "folder",
+        "sites",
+        "system",
+        "policy",
+        "prices",
+        "timeout",
+        "norm_multiple",
+        "norm_cap",
+        "offences",
+    )
     stated = json.loads(json.dumps({name: getattr(first, name) for name in names}))
     again = AdmissionController(**stated)
     assert {name: getattr(again, name) for name in names} == stated
@@ -247,7 +352,9 @@ PRICELESS = [
 
 
 @pytest.mark.parametrize("given", PRICELESS, ids=str)
-def test_a_price_that_is_none_is_named_with_its_round_and_nothing_is_bought(tmp_path, given):
+def test_a_price_that_is_none_is_named_with_its_round_and_nothing_is_bought(
+    tmp_path, given
+):
     own = Priced(tmp_path)
     own.given = given
     with pytest.raises(SettingError) as refused:
@@ -258,7 +365,11 @@ def test_a_price_that_is_none_is_named_with_its_round_and_nothing_is_bought(tmp_
     Faked(tmp_path).run()
 
 
-@pytest.mark.parametrize("given", [2, np.float32(2), np.array(2.0), [2.0], (2, 2.5, 3), np.array([2, 2, 3])], ids=str)
+@pytest.mark.parametrize(
+    "given",
+    [2, np.float32(2), np.array(2.0), [2.0], (2, 2.5, 3), np.array([2, 2, 3])],
+    ids=str,
+)
 def test_one_price_and_one_for_each_client_are_ordinary(tmp_path, given):
     own = Priced(tmp_path)
     own.given = given
@@ -274,8 +385,14 @@ class Present(Faked):
         return self.given if t == 3 else super().present(t)
 
 
-@pytest.mark.parametrize("given", [None, 5, "site-1", ["site-1", "site-9"], [1], [None], {"site-1": True}], ids=str)
-def test_clients_that_are_none_are_named_with_their_round_and_nothing_is_bought(tmp_path, given):
+@pytest.mark.parametrize(
+    "given",
+    [None, 5, "site-1", ["site-1", "site-9"], [1], [None], {"site-1": True}],
+    ids=str,
+)
+def test_clients_that_are_none_are_named_with_their_round_and_nothing_is_bought(
+    tmp_path, given
+):
     own = Present(tmp_path)
     own.given = given
     with pytest.raises(SettingError) as refused:
@@ -301,7 +418,9 @@ STARTS = {
 
 
 @pytest.mark.parametrize("starts", STARTS)
-def test_a_first_model_that_cannot_be_trained_is_refused_and_leaves_nothing(tmp_path, starts):
+def test_a_first_model_that_cannot_be_trained_is_refused_and_leaves_nothing(
+    tmp_path, starts
+):
     class Begun(Faked):
         def load_model(self):
             return SimpleNamespace(params=STARTS[starts])

@@ -18,11 +18,21 @@ from ..web.folders import MadeUp
 def same_as_the_reader(follower, folder):
     """Every number of the table, run by run."""
     frame = RunFolder.open(folder).metrics()
-    for (policy, seed), own in frame.partition_by(["policy", "seed"], as_dict=True).items():
+    for (policy, seed), own in frame.partition_by(
+        ["policy", "seed"], as_dict=True
+    ).items():
         reached = int(follower.rows.reached([(policy, seed)])[0])
         assert reached == own.height
-        read = own.sort("t").select(pl.col(name).cast(pl.Float64).fill_null(np.nan) for name in MEASURED).to_numpy()
-        assert np.array_equal(follower.rows.of([(policy, seed)], reached)[0], read, equal_nan=True)
+        read = (
+            own.sort("t")
+            .select(
+                pl.col(name).cast(pl.Float64).fill_null(np.nan) for name in MEASURED
+            )
+            .to_numpy()
+        )
+        assert np.array_equal(
+            follower.rows.of([(policy, seed)], reached)[0], read, equal_nan=True
+        )
 
 
 @pytest.mark.parametrize("parts", [False, True])
@@ -42,8 +52,12 @@ def test_a_run_is_followed_from_its_first_part_to_its_table(tmp_path, parts):
 
 
 @settings(max_examples=15)  # of at most six parts of at most five rounds
-@given(splits=st.lists(st.integers(1, 5), min_size=1, max_size=6), cut=st.integers(0, 5))
-def test_however_rows_are_split_and_cut_back_they_are_the_same(tmp_path_factory, splits, cut):
+@given(
+    splits=st.lists(st.integers(1, 5), min_size=1, max_size=6), cut=st.integers(0, 5)
+)
+def test_however_rows_are_split_and_cut_back_they_are_the_same(
+    tmp_path_factory, splits, cut
+):
     """A run is played in parts of any sizes, goes back to a checkpoint and on in other parts."""
     folder = tmp_path_factory.mktemp("split")
     run = MadeUp(folder / "run", rounds=sum(splits))
@@ -52,7 +66,9 @@ def test_however_rows_are_split_and_cut_back_they_are_the_same(tmp_path_factory,
 
     def write(start, sizes):
         for size in sizes:
-            RunWriter(run.folder).append("metrics", [row for own in rows[start : start + size] for row in own])
+            RunWriter(run.folder).append(
+                "metrics", [row for own in rows[start : start + size] for row in own]
+            )
             start += size
             follower.read_new()
             assert follower.rows.reached([("acdpp", 0)]).tolist() == [start]
@@ -80,7 +96,9 @@ def test_however_rows_are_split_and_cut_back_they_are_the_same(tmp_path_factory,
 def test_damaged_rows_are_refused(tmp_path, more, says):
     run = MadeUp(tmp_path / "run").play(2)
     path = run.folder / "metrics" / "part-00002.parquet"
-    pl.read_parquet(path).with_columns(pl.lit(value).alias(name) for name, value in more.items()).write_parquet(path)
+    pl.read_parquet(path).with_columns(
+        pl.lit(value).alias(name) for name, value in more.items()
+    ).write_parquet(path)
     with pytest.raises(DataError, match=f"part-00002.parquet: .*{says}"):
         Follower(run.folder, "metrics", run.rounds, columns=MEASURED).read_new()
 
@@ -93,7 +111,9 @@ def test_links_are_not_followed(tmp_path):
     part = run.folder / "clients" / "part-00001.parquet"
     part.rename(tmp_path / part.name)
     part.symlink_to(tmp_path / part.name)
-    assert [path.name for path in table_files(run.folder, "clients")] == ["part-00002.parquet"]
+    assert [path.name for path in table_files(run.folder, "clients")] == [
+        "part-00002.parquet"
+    ]
     with pytest.raises(DataError, match="cannot be read"):
         module.read_table(part, "clients")
     shards = MadeUp(tmp_path / "parts", parts=True).play(3).folder / "shards"
@@ -111,11 +131,18 @@ def test_a_folder_with_links_for_files_is_no_run(tmp_path, file):
         RunFolder.open(run.folder)
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(1, 90)), max_size=60))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(1, 90)),
+        max_size=60,
+    )
+)
 def test_rows_are_remembered_whatever_their_order(written):
     rows, expected = Rows(90, 1, np.float64), {}
     for number, (policy, seed, t) in enumerate(written):
-        rows.put([(policy, seed)], np.array([0]), np.array([t]), np.array([[float(number)]]))
+        rows.put(
+            [(policy, seed)], np.array([0]), np.array([t]), np.array([[float(number)]])
+        )
         expected[policy, seed, t] = float(number)
     for policy in "ab":
         for seed in range(3):

@@ -17,7 +17,9 @@ CONFIG = {
     "seeds": [1, 2],
     "policies": {"ac-dpp": {"K": 2}},
     "data": None,
-    **{f"key{number}": number for number in range(120)},  # more than MLflow takes at once
+    **{
+        f"key{number}": number for number in range(120)
+    },  # more than MLflow takes at once
 }
 
 
@@ -40,20 +42,29 @@ def run(tracker, folder, policies=("dpp", "ac-dpp")):
     for t in (1, 2, 3):
         for number, policy in enumerate(policies):
             unknown = math.nan if number else None
-            values = {"loss": number + 1 / t, "test accuracy": 0.1 * t if t % 2 else unknown}
+            values = {
+                "loss": number + 1 / t,
+                "test accuracy": 0.1 * t if t % 2 else unknown,
+            }
             tracker.log(policy, t, values)
     tracker.log("silent", 1, {"loss": math.nan})
     tracker.close()
     tracker.close()
 
 
-LOSSES = {"dpp": [(1, 1.0), (2, 0.5), (3, 1 / 3)], "ac-dpp": [(1, 2.0), (2, 1.5), (3, 4 / 3)]}
+LOSSES = {
+    "dpp": [(1, 1.0), (2, 0.5), (3, 1 / 3)],
+    "ac-dpp": [(1, 2.0), (2, 1.5), (3, 4 / 3)],
+}
 ACCURACIES = [(1, pytest.approx(0.1)), (3, pytest.approx(0.3))]
 
 
 def test_trackers_are_made_by_name_each_once(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    names = [tracker.kind for tracker in make_trackers(["wandb", "tensorboard", "wandb", "mlflow"])]
+    names = [
+        tracker.kind
+        for tracker in make_trackers(["wandb", "tensorboard", "wandb", "mlflow"])
+    ]
     assert names == ["wandb", "tensorboard", "mlflow"]
     assert make_trackers([]) == []
 
@@ -82,14 +93,23 @@ def scalars(folder):
 
     events = EventAccumulator(str(folder))
     events.Reload()
-    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    return {
+        tag: [(event.step, event.value) for event in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
+    }
 
 
 def test_tensorboard_holds_what_was_logged(tmp_path):
     run(tracker("tensorboard"), tmp_path)
-    assert sorted(path.name for path in (tmp_path / "tensorboard").iterdir()) == ["ac-dpp", "dpp"]
+    assert sorted(path.name for path in (tmp_path / "tensorboard").iterdir()) == [
+        "ac-dpp",
+        "dpp",
+    ]
     for policy, losses in LOSSES.items():
-        told = {"loss": [(t, pytest.approx(loss)) for t, loss in losses], "test accuracy": ACCURACIES}
+        told = {
+            "loss": [(t, pytest.approx(loss)) for t, loss in losses],
+            "test accuracy": ACCURACIES,
+        }
         assert scalars(tmp_path / "tensorboard" / policy) == told
 
 
@@ -97,7 +117,9 @@ def test_tensorboard_keeps_policies_apart_whatever_they_are_called(tmp_path):
     run(tracker("tensorboard"), tmp_path, policies=("a/b", "A:b", "../a"))
     folders = sorted(path.name for path in (tmp_path / "tensorboard").iterdir())
     assert folders == ["..%2Fa", "A%3Ab", "a%2Fb"]
-    assert [scalars(tmp_path / "tensorboard" / folder)["loss"][0] for folder in folders] == [(1, 3.0), (1, 2.0), (1, 1.0)]
+    assert [
+        scalars(tmp_path / "tensorboard" / folder)["loss"][0] for folder in folders
+    ] == [(1, 3.0), (1, 2.0), (1, 1.0)]
     assert [path.name for path in tmp_path.iterdir()] == ["tensorboard"]
 
 
@@ -110,7 +132,9 @@ def mlflow_client(folder):
 
 def check_mlflow(client):
     experiment = client.get_experiment_by_name("trial")
-    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    runs = {
+        run.info.run_name: run for run in client.search_runs([experiment.experiment_id])
+    }
     assert sorted(runs) == ["ac-dpp", "dpp", "trial"]
     parent = runs.pop("trial").info.run_id
     for policy, found in runs.items():
@@ -118,11 +142,23 @@ def check_mlflow(client):
         assert found.data.tags["mlflow.parentRunId"] == parent
         assert found.data.tags["policy"] == policy
         assert len(found.data.params) == 126
-        settings = {"system.budget": "2.5", "seeds": "[1, 2]", "policies.ac-dpp.K": "2", "data": "None"}
+        settings = {
+            "system.budget": "2.5",
+            "seeds": "[1, 2]",
+            "policies.ac-dpp.K": "2",
+            "data": "None",
+        }
         assert settings.items() <= found.data.params.items()
-        history = {key: client.get_metric_history(found.info.run_id, key) for key in ("loss", "test_accuracy")}
-        assert [(metric.step, metric.value) for metric in history["loss"]] == LOSSES[policy]
-        assert [(metric.step, metric.value) for metric in history["test_accuracy"]] == ACCURACIES
+        history = {
+            key: client.get_metric_history(found.info.run_id, key)
+            for key in ("loss", "test_accuracy")
+        }
+        assert [(metric.step, metric.value) for metric in history["loss"]] == LOSSES[
+            policy
+        ]
+        assert [
+            (metric.step, metric.value) for metric in history["test_accuracy"]
+        ] == ACCURACIES
 
 
 def test_mlflow_holds_what_was_logged(tmp_path):
@@ -131,7 +167,9 @@ def test_mlflow_holds_what_was_logged(tmp_path):
     check_mlflow(mlflow_client(tmp_path / "mlflow"))
 
 
-def test_mlflow_goes_where_the_user_says_and_adds_to_what_is_there(tmp_path, monkeypatch):
+def test_mlflow_goes_where_the_user_says_and_adds_to_what_is_there(
+    tmp_path, monkeypatch
+):
     client = mlflow_client(tmp_path / "server")
     experiment = client.create_experiment("trial")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "server").as_uri())
@@ -190,12 +228,22 @@ def test_wandb_is_told_what_was_logged(tmp_path, monkeypatch, project):
     run(*make_trackers(["wandb"]), tmp_path / "run")
     assert [made.how["name"] for made in runs] == ["dpp", "ac-dpp"]
     for made in runs:
-        assert (made.how["group"], made.how["project"], made.how["reinit"]) == ("trial", project or "headgate", "create_new")
+        assert (made.how["group"], made.how["project"], made.how["reinit"]) == (
+            "trial",
+            project or "headgate",
+            "create_new",
+        )
         assert "mode" not in made.how
         assert Path(made.how["dir"]).is_dir()
         assert made.how["config"]["system.budget"] == 2.5
         assert made.how["config"]["policy"] == made.how["name"]
         logged = [(call.kwargs["step"], *call.args) for call in made.log.call_args_list]
-        assert [(step, values["loss"]) for step, values in logged] == LOSSES[made.how["name"]]
-        assert [(step, values["test accuracy"]) for step, values in logged if len(values) == 2] == ACCURACIES
+        assert [(step, values["loss"]) for step, values in logged] == LOSSES[
+            made.how["name"]
+        ]
+        assert [
+            (step, values["test accuracy"])
+            for step, values in logged
+            if len(values) == 2
+        ] == ACCURACIES
         made.finish.assert_called_once_with()

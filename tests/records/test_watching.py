@@ -26,17 +26,34 @@ SETTINGS = ["run.seeds=3", "run.rounds=4", 'run.policies=["hybrid", "constant"]'
 def watching(told):
     """With a tracker that puts there what it is told to log: policy, round, values."""
     tracker = Mock(["start", "log", "close"])
-    with patch("headgate.records.trackers.make_trackers", lambda names: [tracker]), Watching(["notes"]) as watch:
+    with (
+        patch("headgate.records.trackers.make_trackers", lambda names: [tracker]),
+        Watching(["notes"]) as watch,
+    ):
         yield watch
     told += [call.args for call in tracker.log.call_args_list]
-    assert [name for name, *_ in tracker.mock_calls] == ["start", *["log"] * len(told), "close"]
+    assert [name for name, *_ in tracker.mock_calls] == [
+        "start",
+        *["log"] * len(told),
+        "close",
+    ]
 
 
 def row(policy, seed, t):
-    return run_folders.row(policy, seed, t, test_accuracy=None if t == 1 else 0.1 * seed, spend=float(seed + t))
+    return run_folders.row(
+        policy,
+        seed,
+        t,
+        test_accuracy=None if t == 1 else 0.1 * seed,
+        spend=float(seed + t),
+    )
 
 
-@given(st.permutations([(policy, seed) for policy in ("hybrid", "constant") for seed in range(3)]))
+@given(
+    st.permutations(
+        [(policy, seed) for policy in ("hybrid", "constant") for seed in range(3)]
+    )
+)
 def test_a_mean_waits_for_all_seeds(tmp_path_factory, order):
     told, folder = [], tmp_path_factory.mktemp("watch") / "run"
     in_parts(folder, SETTINGS)
@@ -44,7 +61,9 @@ def test_a_mean_waits_for_all_seeds(tmp_path_factory, order):
         for policy, seed in order:  # part after part
             for t in range(1, 5):
                 watch(folder, [row(policy, seed, t)])
-    assert [(policy, t) for policy, t, _ in told if policy == "hybrid"] == [("hybrid", t) for t in range(1, 5)]
+    assert [(policy, t) for policy, t, _ in told if policy == "hybrid"] == [
+        ("hybrid", t) for t in range(1, 5)
+    ]
     assert len(told) == 8
     for _, t, values in told:
         assert values["spend"] == pytest.approx(1 + t)
@@ -54,19 +73,25 @@ def test_a_mean_waits_for_all_seeds(tmp_path_factory, order):
 def test_taken_up_again_it_knows_what_the_parts_that_are_ahead_have_done(tmp_path):
     told = []
     for seed, part in enumerate(in_parts(tmp_path / "run", SETTINGS)[:3]):
-        RunWriter(part).append("metrics", [row("hybrid", seed, t) for t in (1, 2) if t + seed < 4])
+        RunWriter(part).append(
+            "metrics", [row("hybrid", seed, t) for t in (1, 2) if t + seed < 4]
+        )
     with watching(told) as watch:
         watch(tmp_path / "run", [row("hybrid", 2, 2)])
     assert [each[:2] for each in told] == [("hybrid", 2)]
 
 
-def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, monkeypatch):
+def test_after_a_resume_every_round_that_was_still_to_come_is_logged(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr("headgate.simulation.cut.LIGHT", 0.0)
     monkeypatch.setitem(TOGETHER, "gram", 1)
     execute = InProcess.execute
 
     def some(self, chunks, *given):
-        execute(self, dict(list(chunks.items())[::4]), *given)  # a seed of each policy, and then comes Ctrl-C
+        execute(
+            self, dict(list(chunks.items())[::4]), *given
+        )  # a seed of each policy, and then comes Ctrl-C
 
     folder, told = tmp_path / "run", []
     monkeypatch.setattr(InProcess, "execute", some)
@@ -75,7 +100,9 @@ def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, m
     monkeypatch.setattr(InProcess, "execute", execute)
     with watching(told) as watch:
         perform(None, folder, processes=1, watch=watch)
-    assert sorted(each[:2] for each in told) == [(policy, t) for policy in ("constant", "hybrid") for t in range(1, 5)]
+    assert sorted(each[:2] for each in told) == [
+        (policy, t) for policy in ("constant", "hybrid") for t in range(1, 5)
+    ]
     assert not watch._runs[folder][-1]
 
 

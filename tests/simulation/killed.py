@@ -89,7 +89,10 @@ def watch(folder: Path, end: Place | None, note: Path) -> list[Change]:
                 come("opening", os.path.abspath(os.fsdecode(path)))
         elif event in WORDS:
             dir_fd = args[-1] if event in ("os.remove", "os.rmdir", "os.mkdir") else -1
-            come(WORDS[event], where(args[1] if event == "os.rename" else args[0], dir_fd))
+            come(
+                WORDS[event],
+                where(args[1] if event == "os.rename" else args[0], dir_fd),
+            )
 
     def sync(descriptor: int) -> None:
         path = where(descriptor)
@@ -107,7 +110,10 @@ def watch(folder: Path, end: Place | None, note: Path) -> list[Change]:
             os.truncate(path, os.path.getsize(path) // 2)
             die()
 
-    os.fsync, safetensors.numpy.save_file = sync, save_file  # processes die here, machines do not
+    os.fsync, safetensors.numpy.save_file = (
+        sync,
+        save_file,
+    )  # processes die here, machines do not
     sys.addaudithook(hear)
     return seen
 
@@ -115,7 +121,10 @@ def watch(folder: Path, end: Place | None, note: Path) -> list[Change]:
 def where(path, dir_fd: int = -1) -> str:
     if isinstance(path, int):
         return os.readlink(f"/proc/self/fd/{path}")
-    return os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}") if dir_fd >= 0 else os.getcwd(), os.fsdecode(path))
+    return os.path.join(
+        os.readlink(f"/proc/self/fd/{dir_fd}") if dir_fd >= 0 else os.getcwd(),
+        os.fsdecode(path),
+    )
 
 
 def named(path: str) -> str:
@@ -127,7 +136,10 @@ def named(path: str) -> str:
     'shards/NNN/metrics/part-NNNNN.parquet'
     """
     names = [whole_name(name) for name in path.split("/")]
-    return "/".join(re.sub(r"^(part-)\d{5}|^\d{3}$|^\d{8}$", _without_digits, name) for name in names)
+    return "/".join(
+        re.sub(r"^(part-)\d{5}|^\d{3}$|^\d{8}$", _without_digits, name)
+        for name in names
+    )
 
 
 def _without_digits(found: re.Match) -> str:
@@ -141,16 +153,33 @@ def die() -> None:
 # runs
 
 ROUNDS = 3
-SETTINGS = ["run.seeds=1", f"run.rounds={ROUNDS}", 'run.policies=["acdpp", "headgate"]', "training.steps=2"]
-SETTINGS += ["policies.headgate.rule={kind='class-balanced', capacity=3}"]  # soon full: drops by class and lot
-SETTINGS += ["system.clients=3", "system.budget=20.0", "data.partition.per_class=20"]  # few draws: what is tried is the disk
+SETTINGS = [
+    "run.seeds=1",
+    f"run.rounds={ROUNDS}",
+    'run.policies=["acdpp", "headgate"]',
+    "training.steps=2",
+]
+SETTINGS += [
+    "policies.headgate.rule={kind='class-balanced', capacity=3}"
+]  # soon full: drops by class and lot
+SETTINGS += [
+    "system.clients=3",
+    "system.budget=20.0",
+    "data.partition.per_class=20",
+]  # few draws: what is tried is the disk
 EXPECTED = "same bytes"
 TWICE = [  # killed here, runs have the most to put in order when they are taken up
     (Change("moving", "state.json"), 1),  # all is made but the word that it is
     (Change("moving", "shards/NNN/checkpoints/NNNNNNNN"), 2),
-    (Change("moving", "shards/NNN/clients/part-NNNNN.parquet"), 5),  # its checkpoint does not know of the metrics' part
+    (
+        Change("moving", "shards/NNN/clients/part-NNNNN.parquet"),
+        5,
+    ),  # its checkpoint does not know of the metrics' part
     (Change("removing", "shards/NNN/checkpoints/NNNNNNNN/checkpoint.json"), 2),
-    (Change("removing", "shards/NNN/clients/part-NNNNN.parquet"), 2),  # the tables are there, of the parts only these
+    (
+        Change("removing", "shards/NNN/clients/part-NNNNN.parquet"),
+        2,
+    ),  # the tables are there, of the parts only these
 ]
 PASSING = ("pid", "elapsed_s", "started", "commit", "seal")
 """what state and environment tell of those who played, not of the run"""
@@ -167,26 +196,34 @@ class Runs:
     def __init__(self, root: Path) -> None:
         self.root, self.note, self.said = root, root / "note.json", root / "said.txt"
         self.data = load_dataset("digits")  # is not what is tried here, and takes long
-        load("digits", SETTINGS)  # what this imports and makes need not be made in every child; nor what is imported by rounds
+        load(
+            "digits", SETTINGS
+        )  # what this imports and makes need not be made in every child; nor what is imported by rounds
         for name in ("simulation.linear", "simulation.executors.gram"):
             import_module(f"headgate.{name}")
         commit()  # asks git, and remembers
         gc.freeze()  # no child need look through all this for what nobody needs, which copies every page of it
 
-    def attempt(self, folder: Path, end: Place | None = None, kill_after: float | None = None) -> bool:
+    def attempt(
+        self, folder: Path, end: Place | None = None, kill_after: float | None = None
+    ) -> bool:
         """Whether it came to its end."""
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
             try:
                 self._play(folder, end)
-            except BaseException as error:  # a child must never return into the parent's code
+            except (
+                BaseException
+            ) as error:  # a child must never return into the parent's code
                 self.said.write_text(f"{type(error).__name__}: {error}")
                 os._exit(1)
             os._exit(0)
         if kill_after is not None:
             time.sleep(kill_after)
-            os.kill(child, signal.SIGKILL)  # nobody has waited for it yet, so it is this child or its remains
+            os.kill(
+                child, signal.SIGKILL
+            )  # nobody has waited for it yet, so it is this child or its remains
         status = os.waitpid(child, 0)[1]
         if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status) != 0:
             raise Failed(self.said.read_text())
@@ -198,8 +235,15 @@ class Runs:
         schedule.STATE_SECONDS = schedule.TICK_SECONDS = 0.0
         workers.Datasets.of = lambda datasets, data: self.data
         seen = watch(folder, end, self.note)
-        begun = (folder / "environment.json").exists()  # then the folder knows what it is
-        perform(None if begun else load("digits", SETTINGS), folder, device="cpu", processes=1)
+        begun = (
+            folder / "environment.json"
+        ).exists()  # then the folder knows what it is
+        perform(
+            None if begun else load("digits", SETTINGS),
+            folder,
+            device="cpu",
+            processes=1,
+        )
         self.note.write_text(json.dumps(seen))
 
     def changes(self, folder: Path) -> list[Change]:
@@ -218,7 +262,10 @@ class Runs:
 def content(folder: Path) -> dict[str, bytes]:
     """By name, all that is the same however often a run was killed: not when it began, who wrote it, how long it took."""
     found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*"))}
-    own = {name: path.read_bytes() if path.is_file() else b"" for name, path in found.items()}
+    own = {
+        name: path.read_bytes() if path.is_file() else b""
+        for name, path in found.items()
+    }
     for name in own:
         if name.endswith(("state.json", "environment.json")):
             facts = json.loads(own[name])
@@ -229,7 +276,11 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def judged(folder: Path, expected: dict[str, bytes]) -> str:
     found = content(folder)
-    wrong = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+    wrong = sorted(
+        name
+        for name in found.keys() | expected.keys()
+        if found.get(name) != expected.get(name)
+    )
     return f"different: {', '.join(wrong)}" if wrong else EXPECTED
 
 
@@ -255,10 +306,18 @@ def rows_at_changes(runs: Runs, every: bool, seed: int) -> Iterator[Row]:
     known = {change.name for change in changes}
     if unseen := {name for name in expected if named(name) not in known}:
         sys.exit(f"written without being seen: {', '.join(sorted(unseen))}")
-    yield from killed_at(runs, "simulator", None, places(changes), expected, every, pick)
-    tried: set[str] = set()  # after the first of these a run begins anew: it does all that the first run did
+    yield from killed_at(
+        runs, "simulator", None, places(changes), expected, every, pick
+    )
+    tried: set[str] = (
+        set()
+    )  # after the first of these a run begins anew: it does all that the first run did
     for change, times in TWICE:
-        first = [Place(number) for number, each in enumerate(changes, 1) if each[:2] == change[:2]][times - 1]
+        first = [
+            Place(number)
+            for number, each in enumerate(changes, 1)
+            if each[:2] == change[:2]
+        ][times - 1]
         begun = runs.root / "begun"
         runs.killed(begun, first)
         taken_up = runs.root / "taken-up"
@@ -269,9 +328,15 @@ def rows_at_changes(runs: Runs, every: bool, seed: int) -> Iterator[Row]:
         playing = [number for number, each in enumerate(again) if each == first_part]
         own = places(again[: playing[0]] if playing else again)
         if not every:
-            own = {kind: found for kind, found in own.items() if kind not in (tried or places(changes))}
+            own = {
+                kind: found
+                for kind, found in own.items()
+                if kind not in (tried or places(changes))
+            }
         tried |= own.keys()
-        yield from killed_at(runs, "simulator, taken up", begun, own, expected, every, pick)
+        yield from killed_at(
+            runs, "simulator, taken up", begun, own, expected, every, pick
+        )
         shutil.rmtree(begun)
 
 
@@ -298,7 +363,12 @@ def killed_at(
                 outcome = judged(folder, expected)
             except Failed as error:
                 outcome = str(error)
-            yield {"component": component, "kill_point": point, "expected": EXPECTED, "outcome": outcome}
+            yield {
+                "component": component,
+                "kill_point": point,
+                "expected": EXPECTED,
+                "outcome": outcome,
+            }
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -322,18 +392,40 @@ def rows_at_random(runs: Runs, kills: int, seed: int) -> Iterator[Row]:
             outcome = str(error)
         for wait in moments:
             point = f"at a random moment: after {wait:.3f} s"
-            yield {"component": "simulator", "kill_point": point, "expected": EXPECTED, "outcome": outcome}
+            yield {
+                "component": "simulator",
+                "kill_point": point,
+                "expected": EXPECTED,
+                "outcome": outcome,
+            }
         done += len(moments)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, help="for the runs")
-    parser.add_argument("--every", action="store_true", help="at each change to the disk, not only at each kind")
-    parser.add_argument("--random", type=int, default=12, help="how many kills at random moments")
-    parser.add_argument("--kills", type=int, help="how many in all; those that are left then come at random moments")
-    parser.add_argument("--seed", type=int, default=0, help="of the random moments, and of which change of its kind")
+    parser.add_argument(
+        "--every",
+        action="store_true",
+        help="at each change to the disk, not only at each kind",
+    )
+    parser.add_argument(
+        "--random", type=int, default=12, help="how many kills at random moments"
+    )
+    parser.add_argument(
+        "--kills",
+        type=int,
+        help="how many in all; those that are left then come at random moments",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="of the random moments, and of which change of its kind",
+    )
     parser.add_argument("--out", type=Path, help="a file for the rows")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
@@ -346,7 +438,9 @@ def main() -> None:
     for row in made:
         if row["outcome"] != EXPECTED:
             print(row["component"], row["kill_point"], row["outcome"], sep=": ")
-    for (component, outcome), times in Counter((row["component"], row["outcome"]) for row in made).items():
+    for (component, outcome), times in Counter(
+        (row["component"], row["outcome"]) for row in made
+    ).items():
         print(f"{times} kills, {component}: {outcome}")
     sys.exit(any(row["outcome"] != EXPECTED for row in made))
 

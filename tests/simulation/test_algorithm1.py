@@ -11,13 +11,29 @@ from .digits import TWO, simulate
 JUDGE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "algorithm1.py"))
 
 
-@pytest.mark.paper("alg:acdpp", "eq:global-aggregation", "eq:local-gd", "eq:local-update", "eq:local-gradient")
+@pytest.mark.paper(
+    "alg:acdpp",
+    "eq:global-aggregation",
+    "eq:local-gd",
+    "eq:local-update",
+    "eq:local-gradient",
+)
 @pytest.mark.parametrize(
     ("executor", "settings"),
     [
         ("gram", []),
-        ("gram", ["policies.acdpp.n0=40", "policies.acdpp.bound.eta_tilde=3", "run.rounds=15"]),
-        ("gram", ["policies.acdpp.K=2", "policies.acdpp.rate=2.5", "policies.acdpp.rho=0.3"]),  # ragged, many empty buffers
+        (
+            "gram",
+            [
+                "policies.acdpp.n0=40",
+                "policies.acdpp.bound.eta_tilde=3",
+                "run.rounds=15",
+            ],
+        ),
+        (
+            "gram",
+            ["policies.acdpp.K=2", "policies.acdpp.rate=2.5", "policies.acdpp.rho=0.3"],
+        ),  # ragged, many empty buffers
         ("reference", ["run.rounds=6"]),
         ("flat", ["run.rounds=12"]),
         ("batched", ["run.rounds=6"]),
@@ -28,7 +44,9 @@ def test_the_engine_does_what_algorithm_1_says(executor, settings):
     simulation = simulate(*TWO, *common, *settings, executor=executor)
     e = simulation.experiment
     policy, T = e.policies["acdpp"], e.rounds
-    assert policy.bound.pdim <= policy.N0  # below, the printed penalty is another than ours
+    assert (
+        policy.bound.pdim <= policy.N0
+    )  # below, the printed penalty is another than ours
     judges = [
         JUDGE["algorithm1"](
             JUDGE["digits"](int(seed))[0], e.prices.path(e.seeds, 1, T + 1)[s], e.system.buffer, e.system.budget, policy.K,

@@ -9,7 +9,12 @@ from headgate.records.reader import RunFolder
 from .digits import DATA, TWO, played
 
 SMALL = (*TWO, "run.rounds=12", "data.partition.per_class=12")
-MANY = ["system.clients=20000", "system.budget=110000", "bound.pdim=20000", "training.cohort=40"]
+MANY = [
+    "system.clients=20000",
+    "system.budget=110000",
+    "bound.pdim=20000",
+    "training.cohort=40",
+]
 MANY += ["run.rounds=6", "run.seeds=2", "training.steps=2"]
 
 
@@ -23,7 +28,9 @@ def test_control_is_the_same_with_any_cohort_and_a_cohort_of_all_is_no_cohort():
     for ours, theirs in zip(some, rounds, strict=True):
         assert ours.clients == theirs.clients
         for one, other in zip(ours.metrics, theirs.metrics, strict=True):
-            assert all(one[key] == other[key] for key in ("n", "admitted", "spend", "debt"))
+            assert all(
+                one[key] == other[key] for key in ("n", "admitted", "spend", "debt")
+            )
             assert one["N"] < other["N"] or (one["t"] > 1 and one["N"] == other["N"])
 
 
@@ -34,11 +41,17 @@ def test_only_the_cohort_moves_the_model():
     ledger, stream = simulation.ledgers["constant"], simulation.streams[0]
     cohort = draw_cohort(0, 1, 10, 3)
     held = ledger.admitted[0, cohort]
-    rows = stream.at(np.repeat(cohort, held), np.concatenate([*map(np.arange, held)])).rows
-    x = ((DATA.train_images[rows].reshape(len(rows), -1) / 255.0) - DATA.mean[0]) / DATA.std[0]
+    rows = stream.at(
+        np.repeat(cohort, held), np.concatenate([*map(np.arange, held)])
+    ).rows
+    x = (
+        (DATA.train_images[rows].reshape(len(rows), -1) / 255.0) - DATA.mean[0]
+    ) / DATA.std[0]
     error = 0.1 - np.eye(10)[DATA.train_labels[rows]]
     step = -simulation.experiment.training.lr * error.T @ x / len(rows)
-    assert simulation.theta[0, :640].reshape(10, 64) == pytest.approx(step, rel=1e-4, abs=1e-6)
+    assert simulation.theta[0, :640].reshape(10, 64) == pytest.approx(
+        step, rel=1e-4, abs=1e-6
+    )
 
 
 def test_many_clients_learn_under_every_policy():
@@ -46,10 +59,16 @@ def test_many_clients_learn_under_every_policy():
     simulation, rounds = played(*MANY, f"run.policies={policies}", recipe="million")
     last = rounds[-1].metrics
     assert len(last) == 12
-    assert all(each.clients == [] for each in rounds)  # one number for each of so many clients is too much
+    assert all(
+        each.clients == [] for each in rounds
+    )  # one number for each of so many clients is too much
     for row in last:
         assert row["test_accuracy"] > 0.5
-        assert row["n"] == simulation.ledgers[row["policy"]].occupancy[row["seed"]].sum() > 10_000
+        assert (
+            row["n"]
+            == simulation.ledgers[row["policy"]].occupancy[row["seed"]].sum()
+            > 10_000
+        )
         assert row["N"] <= 6 * 40 * simulation.experiment.system.buffer.max()
         assert np.isfinite(row["bound"])
     keys, _ = simulation.uses.table()
@@ -67,5 +86,9 @@ def test_a_folder_without_rows_of_clients_is_whole(headgate, tmp_path):
     assert run.clients().is_empty()
     assert run.metrics().height == 6 * 2 * 3  # rounds, seeds, policies
     assert page.stat().st_size > 10_000
-    ledger = next((folder / "checkpoints").glob(f"*/ledger-{run.policies.index('acdpp')}.npz"))
-    assert ledger.stat().st_size < 20_000 * 2 * 20  # clients, seeds, bytes: eight for each number would take over 200
+    ledger = next(
+        (folder / "checkpoints").glob(f"*/ledger-{run.policies.index('acdpp')}.npz")
+    )
+    assert (
+        ledger.stat().st_size < 20_000 * 2 * 20
+    )  # clients, seeds, bytes: eight for each number would take over 200

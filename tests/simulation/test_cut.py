@@ -7,31 +7,54 @@ from hypothesis import strategies as st
 
 from headgate.experiment import load
 from headgate.simulation import cut as cutting
-from headgate.simulation.cut import SHARE, Footprint, cut, footprint, most_runs, runs_of, work
+from headgate.simulation.cut import (
+    SHARE,
+    Footprint,
+    cut,
+    footprint,
+    most_runs,
+    runs_of,
+    work,
+)
 
 KINDS = ["oracle", "acdpp", "dpp", "constant", "hybrid", "released"]
 
 
 def experiment(policies=3, seeds=4, *more):
     listed = ", ".join(f'"{name}"' for name in KINDS[:policies])
-    return load("digits", [f"run.seeds={seeds}", "run.first_seed=5", f"run.policies=[{listed}]", *more])
+    return load(
+        "digits",
+        [f"run.seeds={seeds}", "run.first_seed=5", f"run.policies=[{listed}]", *more],
+    )
 
 
 @given(st.integers(1, 6), st.integers(1, 25), st.integers(1, 200))
 def test_every_run_is_in_exactly_one_chunk_and_none_is_too_large(policies, seeds, most):
     whole = experiment(policies, seeds)
     chunks = cut(whole, most)
-    runs = [(name, int(seed)) for chunk in chunks for name in chunk.policies for seed in chunk.seeds]
-    assert runs == [(name, int(seed)) for name in whole.policies for seed in whole.seeds]
+    runs = [
+        (name, int(seed))
+        for chunk in chunks
+        for name in chunk.policies
+        for seed in chunk.seeds
+    ]
+    assert runs == [
+        (name, int(seed)) for name in whole.policies for seed in whole.seeds
+    ]
     sizes = [runs_of(chunk) for chunk in chunks]
     assert max(sizes) <= most
     assert len(chunks) == 1 or most < runs_of(whole)
     for chunk in chunks:
-        assert np.array_equal(chunk.seeds, np.arange(chunk.seeds[0], chunk.seeds[0] + len(chunk.seeds)))
+        assert np.array_equal(
+            chunk.seeds, np.arange(chunk.seeds[0], chunk.seeds[0] + len(chunk.seeds))
+        )
 
 
 def test_light_work_stays_together_and_heavy_work_is_cut(monkeypatch):
-    light, heavy = experiment(3, 4, "run.rounds=10"), experiment(3, 20, "run.rounds=10000")
+    light, heavy = (
+        experiment(3, 4, "run.rounds=10"),
+        experiment(3, 20, "run.rounds=10000"),
+    )
     assert work(light) < cutting.LIGHT < work(heavy)
     assert most_runs(light, "gram") == 12
     assert most_runs(heavy, "gram") == 40
@@ -41,10 +64,13 @@ def test_light_work_stays_together_and_heavy_work_is_cut(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("key", "less", "more"), [("run.rounds", 10, 20), ("run.seeds", 2, 4), ("training.evaluate_every", 9, 1)]
+    ("key", "less", "more"),
+    [("run.rounds", 10, 20), ("run.seeds", 2, 4), ("training.evaluate_every", 9, 1)],
 )
 def test_more_work_is_estimated_as_more(key, less, more):
-    assert work(experiment(2, 4, f"{key}={less}")) < work(experiment(2, 4, f"{key}={more}"))
+    assert work(experiment(2, 4, f"{key}={less}")) < work(
+        experiment(2, 4, f"{key}={more}")
+    )
 
 
 @given(st.integers(0, 10**10), st.integers(0, 10**9), st.integers(0, 10**12))
@@ -57,7 +83,15 @@ def test_as_many_runs_as_fit_and_at_least_one(once, run, free):
 
 
 def test_a_footprint_grows_with_what_lies_on_the_device():
-    size = {"images": 70_000, "pixels": 784, "pixel": 1, "parameters": 44_000, "clients": 10, "itemsize": 4, "evaluated": 2_000}
+    size = {
+        "images": 70_000,
+        "pixels": 784,
+        "pixel": 1,
+        "parameters": 44_000,
+        "clients": 10,
+        "itemsize": 4,
+        "evaluated": 2_000,
+    }
     need = footprint(**size, working=None)
     assert need.once > 70_000 * 784
     assert need.run > 10 * 44_000 * 4

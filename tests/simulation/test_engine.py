@@ -28,24 +28,53 @@ def test_control_is_the_rehearsal():
     for name, policy in e.policies.items():
         result = rehearse(e.system, policy, e.prices, e.seeds, e.rounds)
         for s, seed in enumerate(e.seeds):
-            rows = [row for each in rounds for row in each.metrics if (row["policy"], row["seed"]) == (name, seed)]
-            for column, values in (("n", result.n), ("N", result.N), ("admitted", result.admitted), ("price", result.price)):
+            rows = [
+                row
+                for each in rounds
+                for row in each.metrics
+                if (row["policy"], row["seed"]) == (name, seed)
+            ]
+            for column, values in (
+                ("n", result.n),
+                ("N", result.N),
+                ("admitted", result.admitted),
+                ("price", result.price),
+            ):
                 assert [row[column] for row in rows] == values[s].tolist()
-            for column, values in (("spend", result.spend), ("debt", result.debt), ("n_eff", result.n_eff)):
-                assert [row[column] for row in rows] == pytest.approx(values[s].tolist())
-            assert [row["bound"] for row in rows] == pytest.approx(result.bound(e.bound)[s].tolist())
-        assert np.array_equal(simulation.ledgers[name].occupancy, result.ledger.occupancy)
+            for column, values in (
+                ("spend", result.spend),
+                ("debt", result.debt),
+                ("n_eff", result.n_eff),
+            ):
+                assert [row[column] for row in rows] == pytest.approx(
+                    values[s].tolist()
+                )
+            assert [row["bound"] for row in rows] == pytest.approx(
+                result.bound(e.bound)[s].tolist()
+            )
+        assert np.array_equal(
+            simulation.ledgers[name].occupancy, result.ledger.occupancy
+        )
 
 
 def test_all_policies_meet_the_same_samples_and_start_from_the_same_model():
-    simulation, _ = played("run.rounds=1", 'run.policies=["constant", "twin"]', "policies.twin.kind=constant")
+    simulation, _ = played(
+        "run.rounds=1",
+        'run.policies=["constant", "twin"]',
+        "policies.twin.kind=constant",
+    )
     assert np.array_equal(simulation.theta[:2], simulation.theta[2:])
     assert not np.array_equal(simulation.theta[0], simulation.theta[1])
 
 
 def test_an_image_that_comes_by_again_is_not_a_new_sample():
     """The oracle empties streams of a hundred or so images quickly; N cannot exceed what clients own."""
-    simulation, rounds = played('run.policies=["oracle"]', "run.rounds=40", "data.partition.per_class=20", "training.steps=1")
+    simulation, rounds = played(
+        'run.policies=["oracle"]',
+        "run.rounds=40",
+        "data.partition.per_class=20",
+        "training.steps=1",
+    )
     owned = simulation.streams[0].starts[-1]
     assert owned == 400
     distinct = [each.metrics[0]["N"] for each in rounds]
@@ -58,17 +87,28 @@ def test_an_image_that_comes_by_again_is_not_a_new_sample():
 
 def test_a_stream_that_stops_is_not_charged_beyond_its_end():
     simulation, rounds = played(
-        'run.policies=["oracle"]', "run.rounds=6", "data.partition.per_class=10", "data.stream=stop", "training.steps=1"
+        'run.policies=["oracle"]',
+        "run.rounds=6",
+        "data.partition.per_class=10",
+        "data.stream=stop",
+        "training.steps=1",
     )
     ledger = simulation.ledgers["oracle"]
     assert ledger.admitted[0].tolist() == [20] * 10
-    spent = sum(each.metrics[0]["price"] * each.metrics[0]["admitted"] for each in rounds)
+    spent = sum(
+        each.metrics[0]["price"] * each.metrics[0]["admitted"] for each in rounds
+    )
     assert ledger.spent[0] == pytest.approx(spent)
     assert rounds[-1].metrics[0]["n"] == 0
 
 
 def test_a_round_without_any_sample_leaves_the_model_as_it_is():
-    few = ["run.rounds=5", "run.seeds=1", "data.partition.per_class=5", "data.stream=stop"]
+    few = [
+        "run.rounds=5",
+        "run.seeds=1",
+        "data.partition.per_class=5",
+        "data.stream=stop",
+    ]
     simulation = simulate('run.policies=["oracle"]', *few)
     for _ in range(4):
         simulation.step()
@@ -81,7 +121,9 @@ def test_a_round_without_any_sample_leaves_the_model_as_it_is():
 
 
 def test_a_run_that_diverges_is_marked_and_the_others_go_on():
-    simulation, rounds = played('run.policies=["constant"]', "training.lr=1e38", "training.dtype=float32")
+    simulation, rounds = played(
+        'run.policies=["constant"]', "training.lr=1e38", "training.dtype=float32"
+    )
     assert np.all(simulation.diverged > 0)
     assert np.isfinite(simulation.theta).all()
     assert np.isnan(rounds[-1].metrics[0]["test_accuracy"])
@@ -99,7 +141,9 @@ def test_a_model_that_only_guesses_is_recognised():
 
 def test_evaluation_may_be_sparse_but_never_misses_the_end():
     _, rounds = played("training.evaluate_every=3", 'run.policies=["constant"]')
-    evaluated = [each.t for each in rounds if not np.isnan(each.metrics[0]["test_accuracy"])]
+    evaluated = [
+        each.t for each in rounds if not np.isnan(each.metrics[0]["test_accuracy"])
+    ]
     assert evaluated == [3, 6, 8]
 
 
@@ -112,15 +156,31 @@ UPDATES = [
 
 @pytest.mark.parametrize(
     "settings",
-    [["training.dtype=float32"], [], ["training.shift=2", "training.average=2"], ["objective.kind=fresh"], *UPDATES],
+    [
+        ["training.dtype=float32"],
+        [],
+        ["training.shift=2", "training.average=2"],
+        ["objective.kind=fresh"],
+        *UPDATES,
+    ],
     ids=str,
 )
 def test_numpy_and_torch_learn_alike(settings):
-    given = [*TWO, "run.rounds=6", 'run.policies=["headgate", "constant"]', "training.steps=2", *settings]
+    given = [
+        *TWO,
+        "run.rounds=6",
+        'run.policies=["headgate", "constant"]',
+        "training.steps=2",
+        *settings,
+    ]
     ours, theirs = simulate(*given), simulate(*given, executor="reference")
     assert isinstance(ours.learner, LinearLearner)
     assert np.array_equal(ours.theta, theirs.theta)
-    close = {"rtol": 1e-4, "atol": 1e-5} if ours.theta.dtype == np.float32 else {"rtol": 1e-9, "atol": 1e-11}
+    close = (
+        {"rtol": 1e-4, "atol": 1e-5}
+        if ours.theta.dtype == np.float32
+        else {"rtol": 1e-9, "atol": 1e-11}
+    )
     for _ in range(6):
         for own, judged in zip(ours.step().metrics, theirs.step().metrics, strict=True):
             assert own["test_accuracy"] == judged["test_accuracy"]
@@ -132,13 +192,22 @@ def test_numpy_and_torch_learn_alike(settings):
             np.testing.assert_allclose(ours.models.server[name], array, **close)
 
 
-@pytest.mark.skipif("HEADGATE_DATA" not in os.environ, reason="HEADGATE_DATA is not set: no MNIST here")
+@pytest.mark.skipif(
+    "HEADGATE_DATA" not in os.environ, reason="HEADGATE_DATA is not set: no MNIST here"
+)
 def test_mnist_learns_as_measured_before():
     """Four seeds of logistic regression: near oracle 88.8, released 85.6, constant 83.5, hybrid 75 after 100 rounds.
 
     Single runs of the hybrid differ by two points or so, those of the others by less than one.
     """
-    e = load("mnist", ["run.seeds=4", 'run.policies=["oracle", "released", "constant", "hybrid"]', "training.evaluate_every=4"])
+    e = load(
+        "mnist",
+        [
+            "run.seeds=4",
+            'run.policies=["oracle", "released", "constant", "hybrid"]',
+            "training.evaluate_every=4",
+        ],
+    )
     simulation = Simulation(e, load_dataset("mnist"))
     best = {}
     for _ in range(e.rounds):
@@ -146,8 +215,16 @@ def test_mnist_learns_as_measured_before():
             if not np.isnan(row["test_accuracy"]):
                 key = row["policy"], row["seed"]
                 best[key] = max(best.get(key, 0.0), row["test_accuracy"])
-    mean = {name: 100 * np.mean([best[name, int(seed)] for seed in e.seeds]) for name in e.policies}
-    for name, expected, tolerance in (("oracle", 88.8, 1), ("released", 85.6, 1), ("constant", 83.5, 1), ("hybrid", 75.0, 3)):
+    mean = {
+        name: 100 * np.mean([best[name, int(seed)] for seed in e.seeds])
+        for name in e.policies
+    }
+    for name, expected, tolerance in (
+        ("oracle", 88.8, 1),
+        ("released", 85.6, 1),
+        ("constant", 83.5, 1),
+        ("hybrid", 75.0, 3),
+    ):
         assert mean[name] == pytest.approx(expected, abs=tolerance), name
 
 
@@ -167,7 +244,10 @@ def test_prices_that_end_too_early_are_refused_at_the_start(monkeypatch):
     short, known = Trace((1.0,) * 7), load("digits", ["run.rounds=8", "run.seeds=2"])
     with pytest.raises(DataError, match="ends after 7 rounds"):
         replace(known, prices=short)
-    e = replace(load("digits", ["run.rounds=8", "run.seeds=2", "run.horizon=open"]), prices=short)
+    e = replace(
+        load("digits", ["run.rounds=8", "run.seeds=2", "run.horizon=open"]),
+        prices=short,
+    )
     monkeypatch.setattr("headgate.simulation.engine.PRICES", 2)
     with pytest.raises(DataError, match="ends after 7 rounds"):
         Simulation(e, DATA)
@@ -176,7 +256,13 @@ def test_prices_that_end_too_early_are_refused_at_the_start(monkeypatch):
 # the next round prepared while the device works: the same rounds, and nothing of it shows before its turn
 
 
-SETTINGS = ["run.rounds=8", "run.seeds=2", "training.evaluate_every=3", "training.cohort=6", "training.steps=2"]
+SETTINGS = [
+    "run.rounds=8",
+    "run.seeds=2",
+    "training.evaluate_every=3",
+    "training.cohort=6",
+    "training.steps=2",
+]
 
 
 def begun(overlap, *settings):
@@ -192,19 +278,42 @@ def same_state(one, other):
         assert np.array_equal(tensor, other.tensors()[name], equal_nan=True), name
     for name, ledger in one.ledgers.items():
         assert ledger.t == other.ledgers[name].t == one.t
-        for field in ("debt", "spent", "admitted", "dropped", "uses", "carry", "credit"):
-            assert np.array_equal(getattr(ledger, field), getattr(other.ledgers[name], field)), field
+        for field in (
+            "debt",
+            "spent",
+            "admitted",
+            "dropped",
+            "uses",
+            "carry",
+            "credit",
+        ):
+            assert np.array_equal(
+                getattr(ledger, field), getattr(other.ledgers[name], field)
+            ), field
 
 
-FLOWING = ["data.stream={kind='markov', mixing=5, passing=9}", "data.concepts=['same', 'rotated']"]
+FLOWING = [
+    "data.stream={kind='markov', mixing=5, passing=9}",
+    "data.concepts=['same', 'rotated']",
+]
 FLOWING += ["data.changes={kind='gradual', start=2, stop=7}"]
 
 
-@pytest.mark.parametrize("settings", [[], ["training.lr=1e38"], ["data.stream=stop", "data.partition.per_class=10"], FLOWING])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["training.lr=1e38"],
+        ["data.stream=stop", "data.partition.per_class=10"],
+        FLOWING,
+    ],
+)
 def test_rounds_and_states_are_the_same_either_way(settings):
     plain, ahead = begun(False, *settings), begun(True, *settings)
     for _ in range(8):
-        assert repr(plain.step()) == repr(ahead.step())  # repr: nan is not equal to itself
+        assert repr(plain.step()) == repr(
+            ahead.step()
+        )  # repr: nan is not equal to itself
         same_state(plain, ahead)
     assert ahead._ahead is None  # there is no round 9
 

@@ -32,7 +32,9 @@ def test_a_table_is_learnt_and_its_numbers_stay_as_they_are(here, more):
     simulation = Simulation(experiment, data, "cpu", "auto")
     for _ in range(experiment.rounds):
         last = simulation.step().metrics
-    assert min(row["test_accuracy"] for row in last) > 0.75  # three quarters are in the larger class
+    assert (
+        min(row["test_accuracy"] for row in last) > 0.75
+    )  # three quarters are in the larger class
     assert np.array_equal(data.train_images, before)
 
 
@@ -41,7 +43,12 @@ def test_rules_that_look_see_features_as_the_model_does(here, model):
     """Numpy's and torch's learner say the same of them, and looking leaves the data alone."""
     rule = ["policies.headgate={kind='headgate', rule='studies.zoo.gss:GSS'}"]
     own, slow = (
-        Simulation(experiment := load("digits", [*FEW, *model, *rule]), experiment.data.load(), "cpu", executor)
+        Simulation(
+            experiment := load("digits", [*FEW, *model, *rule]),
+            experiment.data.load(),
+            "cpu",
+            executor,
+        )
         for executor in ("auto", "reference")
     )
     before = own.learner.dataset.train_images.copy()
@@ -54,7 +61,9 @@ def test_rules_that_look_see_features_as_the_model_does(here, model):
     asked = ("loss", "error", "features")
     models = slow.models._replace(theta=torch.as_tensor(own.theta))
     for one, other in zip(
-        own.learner.scores(own.models, asked, runs, rows), slow.learner.scores(models, asked, runs, rows), strict=True
+        own.learner.scores(own.models, asked, runs, rows),
+        slow.learner.scores(models, asked, runs, rows),
+        strict=True,
     ):
         assert (one is None) is (other is None)
         if one is not None:

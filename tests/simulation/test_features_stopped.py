@@ -14,7 +14,12 @@ from headgate.simulation.schedule import perform
 
 DATA = load_dataset("digits")
 ROUNDS, STOP = 6, 4
-SMALL = [f"run.rounds={ROUNDS}", "run.seeds=2", "training.steps=2", "run.policies=['headgate', 'constant']"]
+SMALL = [
+    f"run.rounds={ROUNDS}",
+    "run.seeds=2",
+    "training.steps=2",
+    "run.policies=['headgate', 'constant']",
+]
 ZOO = {
     "listening": "studies.zoo.listening:Listening",
     "gss": "studies.zoo.gss:GSS",
@@ -35,7 +40,10 @@ CHOOSING = [
     "data.window=3",
     "data.look=0.25",
     "data.keep=4",
-    *(f"policies.{name}={{kind='headgate', selection='{name}'}}" for name in ("margin", "entropy")),
+    *(
+        f"policies.{name}={{kind='headgate', selection='{name}'}}"
+        for name in ("margin", "entropy")
+    ),
     f"policies.vessal={{kind='headgate', selection='{ZOO['vessal']}'}}",
     f"policies.coreset={{kind='headgate', rule='reservoir', selection='{ZOO['coreset']}'}}",
     f"policies.old={{kind='constant', K=2, selection={{kind='{ZOO['vessal']}', ridge=0.1}}}}",
@@ -68,7 +76,9 @@ FEATURES = {
 def content(folder):
     """Tables, models and ledgers."""
     last = folder / "checkpoints" / f"{ROUNDS:08}"
-    yield from ((folder / name).read_bytes() for name in ("metrics.parquet", "clients.parquet"))
+    yield from (
+        (folder / name).read_bytes() for name in ("metrics.parquet", "clients.parquet")
+    )
     yield (last / "tensors.safetensors").read_bytes()
     for file in sorted(last.glob("ledger-*.npz")):
         with np.load(file) as ledger:
@@ -77,18 +87,40 @@ def content(folder):
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_stopped_in_parts_or_alone_a_run_ends_in_the_same_bytes(tmp_path, name):
-    experiment, done, trust = load("digits", [*SMALL, *FEATURES[name]]), [], list(ZOO.values())
+    experiment, done, trust = (
+        load("digits", [*SMALL, *FEATURES[name]]),
+        [],
+        list(ZOO.values()),
+    )
     made = examine(experiment, DATA, "cpu", "auto")[0]["environment"]
     whole = perform(experiment, tmp_path / "whole", processes=1)[0].path
     create(tmp_path / "stopped", experiment.tables(), made, [])
     with pytest.raises(Interrupted):
-        play_folder(tmp_path / "stopped", None, DATA, "cpu", done.append, lambda: len(done) == STOP)
+        play_folder(
+            tmp_path / "stopped",
+            None,
+            DATA,
+            "cpu",
+            done.append,
+            lambda: len(done) == STOP,
+        )
     perform(None, tmp_path / "stopped", processes=1, trust=trust)
     assert list(content(tmp_path / "stopped")) == list(content(whole))
-    create(tmp_path / "parts", experiment.tables(), made, [experiment.only([each]).tables() for each in experiment.policies])
+    create(
+        tmp_path / "parts",
+        experiment.tables(),
+        made,
+        [experiment.only([each]).tables() for each in experiment.policies],
+    )
     perform(None, tmp_path / "parts", processes=1, trust=trust)
     for table in ("metrics.parquet", "clients.parquet"):
         assert (tmp_path / "parts" / table).read_bytes() == (whole / table).read_bytes()
-    seed = perform(experiment.only(list(experiment.policies), experiment.seeds[1:]), tmp_path / "seed", processes=1)[0].path
-    alone, beside = (pl.read_parquet(each / "metrics.parquet") for each in (seed, whole))
+    seed = perform(
+        experiment.only(list(experiment.policies), experiment.seeds[1:]),
+        tmp_path / "seed",
+        processes=1,
+    )[0].path
+    alone, beside = (
+        pl.read_parquet(each / "metrics.parquet") for each in (seed, whole)
+    )
     assert alone.equals(beside.filter(pl.col("seed") == 1))

@@ -18,7 +18,10 @@ simulation = partial(simulate, *SMALL)
 
 @pytest.mark.parametrize("executor", ["flat", "gram"])
 def test_the_mean_model_is_judged_and_never_trained_on(executor):
-    plain, averaged = simulation(executor=executor), simulation("training.average=3", executor=executor)
+    plain, averaged = (
+        simulation(executor=executor),
+        simulation("training.average=3", executor=executor),
+    )
     mean = np.zeros_like(plain.theta)
     for t in range(1, 7):
         plain.step()
@@ -27,7 +30,9 @@ def test_the_mean_model_is_judged_and_never_trained_on(executor):
         mean += newest_share(t, 3.0) * (plain.theta - mean)
         learner = averaged.learner
         accuracy, loss = map(learner.read, learner.judges[0](learner._put(mean)))
-        assert [row["test_accuracy"] for row in metrics] == pytest.approx(accuracy.tolist())
+        assert [row["test_accuracy"] for row in metrics] == pytest.approx(
+            accuracy.tolist()
+        )
         assert [row["test_loss"] for row in metrics] == pytest.approx(loss.tolist())
 
 

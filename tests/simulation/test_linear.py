@@ -16,8 +16,12 @@ def plain(task, images, labels, theta):
     mean, std = (np.array(values)[:, None, None] for values in (task.mean, task.std))
     x = ((images / task.unit - mean) / std).reshape(len(images), -1)
     weight, bias = np.split(theta.astype(np.float64), [CLASSES * x.shape[1]], axis=1)
-    logits = x @ weight.reshape(len(theta), CLASSES, -1).transpose(0, 2, 1) + bias[:, None]
-    losses = np.logaddexp.reduce(logits, axis=2) - logits[:, np.arange(len(labels)), labels]
+    logits = (
+        x @ weight.reshape(len(theta), CLASSES, -1).transpose(0, 2, 1) + bias[:, None]
+    )
+    losses = (
+        np.logaddexp.reduce(logits, axis=2) - logits[:, np.arange(len(labels)), labels]
+    )
     return (logits.argmax(axis=2) == labels).mean(axis=1), losses.mean(axis=1)
 
 
@@ -29,7 +33,9 @@ def case(dtype, unit=BYTE):
     if unit != BYTE:  # features
         images = rng.normal(0, 1, images.shape).astype(np.float32)
     images = images * (rng.random((CLASSES, *SHAPE)) < 0.6)[labels]
-    task = LinearTask(SHAPE, CLASSES, (0.1, 0.4), (0.3, 0.2), np.dtype(dtype), unit=unit)
+    task = LinearTask(
+        SHAPE, CLASSES, (0.1, 0.4), (0.3, 0.2), np.dtype(dtype), unit=unit
+    )
     theta = rng.normal(0, 0.2, (RUNS, task.size)).astype(dtype)
     theta[0] = 0  # all answers are as good
     theta[1] = np.concatenate([np.tile(theta[1, :60], CLASSES), np.zeros(CLASSES)])
@@ -59,7 +65,9 @@ def test_models_are_judged_as_defined(dtype, cut, unit, monkeypatch):
     for _ in range(2):
         accuracy, loss = judged(theta)
         np.testing.assert_array_equal(accuracy, expected[0])
-        np.testing.assert_allclose(loss, expected[1], rtol=2e-6 if dtype == "float32" else 1e-12)
+        np.testing.assert_allclose(
+            loss, expected[1], rtol=2e-6 if dtype == "float32" else 1e-12
+        )
         assert accuracy[0] == accuracy[1] == (judged.labels == 0).mean()
         (alone,) = judged(theta[3:4])[1]
         assert alone == pytest.approx(loss[3], rel=1e-6)
@@ -69,10 +77,17 @@ def test_a_model_is_judged_to_the_same_bits_whatever_is_beside_it():
     """Where images are large, too: a BLAS may take another way where there is less to do."""
     rng = np.random.default_rng(2)
     task = LinearTask((1, 20, 30), 10, (0.1,), (0.3,), np.dtype("float32"))
-    large = Judged(task, rng.integers(0, 256, (160, *task.shape), dtype=np.uint8), np.full(160, 3))
-    for judged, theta in (case("float32"), (large, rng.normal(0, 0.2, (RUNS, task.size)).astype("float32"))):
+    large = Judged(
+        task, rng.integers(0, 256, (160, *task.shape), dtype=np.uint8), np.full(160, 3)
+    )
+    for judged, theta in (
+        case("float32"),
+        (large, rng.normal(0, 0.2, (RUNS, task.size)).astype("float32")),
+    ):
         with one_thread():
             together = judged(theta)
             for r in range(RUNS):
-                for all_runs, own in zip(together, judged(theta[r : r + 1]), strict=True):
+                for all_runs, own in zip(
+                    together, judged(theta[r : r + 1]), strict=True
+                ):
                     assert all_runs[r] == own[0]

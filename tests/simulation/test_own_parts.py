@@ -40,33 +40,51 @@ def local(each):
 
 
 def admitted(folder, policy):
-    rows = pl.read_parquet(folder / "metrics.parquet").filter(pl.col("policy") == policy)
+    rows = pl.read_parquet(folder / "metrics.parquet").filter(
+        pl.col("policy") == policy
+    )
     return rows.sort("seed", "t")["admitted"].to_list()
 
 
-def test_an_object_is_what_runs_and_one_without_a_name_is_marked_and_never_resumed_nor_sent_away(tmp_path):
+def test_an_object_is_what_runs_and_one_without_a_name_is_marked_and_never_resumed_nor_sent_away(
+    tmp_path,
+):
     experiment = load("digits", SMALL).with_policy("mine", local(7))
     done = perform(experiment, tmp_path / "done", processes=1)[0].path
     assert admitted(done, "mine") == [7] * 8
     written = tomllib.loads((done / "config.toml").read_text())["policies"]
-    assert written["mine"] == {"kind": "in this process: local.<locals>.Local", "each": 7}
+    assert written["mine"] == {
+        "kind": "in this process: local.<locals>.Local",
+        "each": 7,
+    }
     assert written["constant"]["K"] == experiment.policies["constant"].K
     marked = json.loads((done / "environment.json").read_text())["unnamed"]
     assert list(marked) == ["policies.mine"]
     assert "is not a class at the top of its module" in marked["policies.mine"]
     assert [run.path for run in perform(experiment, done, processes=1)] == [done]
-    with pytest.raises(DataError, match="was begun with other settings"):  # never taken for the one that ran
+    with pytest.raises(
+        DataError, match="was begun with other settings"
+    ):  # never taken for the one that ran
         perform(load("digits", SMALL).with_policy("mine", local(8)), done, processes=1)
-    with pytest.raises(SettingError, match=r"--processes 2: this process alone can run policies.mine: .*Local"):
+    with pytest.raises(
+        SettingError,
+        match=r"--processes 2: this process alone can run policies.mine: .*Local",
+    ):
         perform(experiment, tmp_path / "never", processes=2)
     assert not (tmp_path / "never").exists()
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(experiment, folder, processes=1, watch=Stopping())
     for given, where in ((None, folder), (experiment, folder), (None, done)):
-        with pytest.raises(SettingError, match=r"cannot be resumed: policies.mine was handed over in Python \(.*Local"):
+        with pytest.raises(
+            SettingError,
+            match=r"cannot be resumed: policies.mine was handed over in Python \(.*Local",
+        ):
             perform(given, where, processes=1)
-    with pytest.raises(SettingError, match=r"policies.mine: ran in this process: .*which no recipe can name"):
+    with pytest.raises(
+        SettingError,
+        match=r"policies.mine: ran in this process: .*which no recipe can name",
+    ):
         load(folder / "config.toml")
 
 
@@ -117,13 +135,19 @@ def named(tmp_path, monkeypatch, forgets_modules):
 
 
 @linux
-def test_an_object_with_a_name_is_written_like_a_shipped_one_and_resumed_to_the_same_bytes(tmp_path, named):
+def test_an_object_with_a_name_is_written_like_a_shipped_one_and_resumed_to_the_same_bytes(
+    tmp_path, named
+):
     experiment = load("digits", SMALL).with_policy("mine", named.Each(5, Reservoir(3)))
     assert not experiment.unnamed
     whole = perform(experiment, tmp_path / "whole", processes=1)[0].path
     assert admitted(whole, "mine") == [5] * 8
     written = tomllib.loads((whole / "config.toml").read_text())["policies"]["mine"]
-    assert written == {"kind": "named_part:Each", "each": 5, "rule": {"kind": "reservoir", "capacity": 3}}
+    assert written == {
+        "kind": "named_part:Each",
+        "each": 5,
+        "rule": {"kind": "reservoir", "capacity": 3},
+    }
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(experiment, folder, processes=1, watch=Stopping())
@@ -136,8 +160,16 @@ def test_an_object_with_a_name_is_written_like_a_shipped_one_and_resumed_to_the_
 def test_the_shipped_examples_keep_the_limits_of_their_recipe():
     experiment = load(EXAMPLES / "mine.toml")
     for name in ("headgate", "steps", "below"):
-        result = rehearse(experiment.system, experiment.policies[name], experiment.prices, np.arange(20), experiment.rounds)
-        assert result.spend.sum(axis=-1).max() <= experiment.system.budget * experiment.rounds * (1 + 1e-9), name
+        result = rehearse(
+            experiment.system,
+            experiment.policies[name],
+            experiment.prices,
+            np.arange(20),
+            experiment.rounds,
+        )
+        assert result.spend.sum(
+            axis=-1
+        ).max() <= experiment.system.budget * experiment.rounds * (1 + 1e-9), name
         assert result.peak_excess.max() <= 0, name
 
 
@@ -158,8 +190,18 @@ def test_parts_beside_a_recipe_run_from_any_folder_by_any_number_of_processes(tm
     elsewhere.mkdir()
 
     def headgate(*words):
-        command = [sys.executable, "-c", SCRIPT, "run", *map(str, words), "--progress", "none"]
-        done = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True, check=False)
+        command = [
+            sys.executable,
+            "-c",
+            SCRIPT,
+            "run",
+            *map(str, words),
+            "--progress",
+            "none",
+        ]
+        done = subprocess.run(
+            command, cwd=elsewhere, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
 
     few = ["--set", "run.rounds=5", "--set", "training.steps=2"]
@@ -167,9 +209,24 @@ def test_parts_beside_a_recipe_run_from_any_folder_by_any_number_of_processes(tm
     headgate(beside / "mine.toml", *few, "--processes", 1, "--out", "one")
     assert len(list((elsewhere / "two" / "shards").iterdir())) > 1
     for name in TABLES:
-        assert (elsewhere / "two" / name).read_bytes() == (elsewhere / "one" / name).read_bytes()
+        assert (elsewhere / "two" / name).read_bytes() == (
+            elsewhere / "one" / name
+        ).read_bytes()
     written = tomllib.loads((elsewhere / "two" / "config.toml").read_text())
-    own = {"prices": "Weekends", "data": "Stripes", "model": "TwoLayers", "server": "Halfway", "objective": "Smoothed"}
-    assert all(written[section]["kind"] == f"my_{section}:{name}" for section, name in own.items())
-    assert written["policies"]["steps"]["rule"] == {"kind": "my_rule:OldestAndUnlucky", "capacity": "buffer", "luck": 3.0}
+    own = {
+        "prices": "Weekends",
+        "data": "Stripes",
+        "model": "TwoLayers",
+        "server": "Halfway",
+        "objective": "Smoothed",
+    }
+    assert all(
+        written[section]["kind"] == f"my_{section}:{name}"
+        for section, name in own.items()
+    )
+    assert written["policies"]["steps"]["rule"] == {
+        "kind": "my_rule:OldestAndUnlucky",
+        "capacity": "buffer",
+        "luck": 3.0,
+    }
     assert load(elsewhere / "two" / "config.toml").tables() == written

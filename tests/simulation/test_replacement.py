@@ -11,7 +11,9 @@ from headgate.learning.server import draw_cohort
 
 from .digits import DATA, TWO, batches, played, simulate
 
-PLAIN = runpy.run_path(str(Path(__file__).parents[1] / "control" / "retention" / "plain_replacement.py"))
+PLAIN = runpy.run_path(
+    str(Path(__file__).parents[1] / "control" / "retention" / "plain_replacement.py")
+)
 RULES = {"reservoir": PLAIN["reservoir"], "class-balanced": PLAIN["class_balanced"]}
 POLICIES = [f"{kind}_{rule}" for kind in ("headgate", "constant") for rule in RULES]
 SETTINGS = [
@@ -21,8 +23,13 @@ SETTINGS = [
     "system.budget=55.0",
     "training.steps=1",
 ]
-SETTINGS += [f"policies.headgate_{rule}={{kind='headgate', rule='{rule}'}}" for rule in RULES]
-SETTINGS += [f"policies.constant_{rule}={{kind='constant', rule='{rule}', capacity='buffer', rate=25}}" for rule in RULES]
+SETTINGS += [
+    f"policies.headgate_{rule}={{kind='headgate', rule='{rule}'}}" for rule in RULES
+]
+SETTINGS += [
+    f"policies.constant_{rule}={{kind='constant', rule='{rule}', capacity='buffer', rate=25}}"
+    for rule in RULES
+]
 
 
 class Followed:
@@ -40,8 +47,12 @@ class Followed:
             arriving = list(range(self.ends[m], last[m]))
             could = np.array([*self.held[m], *arriving], dtype=np.int64)
             rows = self.stream.at(np.full_like(could, m), could).rows
-            labels = dict(zip(could.tolist(), DATA.train_labels[rows].tolist(), strict=True))
-            self.held[m] = self.rule(self.held[m], arriving, room, self.stream.seed, m, labels)
+            labels = dict(
+                zip(could.tolist(), DATA.train_labels[rows].tolist(), strict=True)
+            )
+            self.held[m] = self.rule(
+                self.held[m], arriving, room, self.stream.seed, m, labels
+            )
             self.ends[m] = last[m]
 
     def samples(self, m):
@@ -49,19 +60,30 @@ class Followed:
         return self.stream.at(np.full_like(positions, m), positions)
 
 
-FEW = ["data.partition.per_class=12", "run.rounds=12"]  # streams of 24 images, which the oracle passes over several times
+FEW = [
+    "data.partition.per_class=12",
+    "run.rounds=12",
+]  # streams of 24 images, which the oracle passes over several times
 
 
-@pytest.mark.parametrize(("cohort", "more"), [(None, []), (4, []), (4, FEW), (4, [*FEW, "data.stream=replacement"])])
+@pytest.mark.parametrize(
+    ("cohort", "more"),
+    [(None, []), (4, []), (4, FEW), (4, [*FEW, "data.stream=replacement"])],
+)
 def test_the_engine_trains_on_what_the_plain_rules_name(cohort, more, monkeypatch):
     """Images, classes and clients as they reach the executor; N and N_eff are Kish's of those uses. Windows are as they are."""
     drawn = [f"training.cohort={cohort}"] if cohort else []
-    simulation = simulate(*SETTINGS, "run.rounds=9", *drawn, *more, executor="reference")
+    simulation = simulate(
+        *SETTINGS, "run.rounds=9", *drawn, *more, executor="reference"
+    )
     e, seen = simulation.experiment, batches(simulation, monkeypatch)
     clients, width = e.system.clients, cohort or e.system.clients
     runs = [(name, s) for name in e.policies for s in range(2)]
     followed = {
-        (name, s): Followed(RULES.get(name.partition("_")[2]), simulation.streams[s], e.system.buffer) for name, s in runs
+        (name, s): Followed(
+            RULES.get(name.partition("_")[2]), simulation.streams[s], e.system.buffer
+        )
+        for name, s in runs
     }
     uses = {run: Counter() for run in runs}
     for _ in range(e.rounds):
@@ -70,20 +92,38 @@ def test_the_engine_trains_on_what_the_plain_rules_name(cohort, more, monkeypatc
         for r, (name, s) in enumerate(runs):
             plain, ledger = followed[name, s], simulation.ledgers[name]
             plain.admit(ledger.dropped[s], ledger.admitted[s])
-            who = range(clients) if cohort is None else draw_cohort(int(e.seeds[s]), done.t, clients, cohort)
+            who = (
+                range(clients)
+                if cohort is None
+                else draw_cohort(int(e.seeds[s]), done.t, clients, cohort)
+            )
             for nth, m in enumerate(who):
                 served = plain.samples(m)
                 own = slice(*packed.offsets[r * width + nth : r * width + nth + 2])
-                assert np.array_equal(packed.images[own].numpy(), DATA.train_images[served.rows])
-                assert np.array_equal(packed.labels[own].numpy(), DATA.train_labels[served.rows])
+                assert np.array_equal(
+                    packed.images[own].numpy(), DATA.train_images[served.rows]
+                )
+                assert np.array_equal(
+                    packed.labels[own].numpy(), DATA.train_labels[served.rows]
+                )
                 uses[name, s].update(served.samples.tolist())
             row, counts = done.metrics[r], np.array(list(uses[name, s].values()))
-            assert (row["policy"], row["seed"], row["N"]) == (name, e.seeds[s], counts.size)
-            assert row["n_eff"] == (pytest.approx(counts.sum() ** 2 / (counts**2).sum()) if counts.size else 0)
+            assert (row["policy"], row["seed"], row["N"]) == (
+                name,
+                e.seeds[s],
+                counts.size,
+            )
+            assert row["n_eff"] == (
+                pytest.approx(counts.sum() ** 2 / (counts**2).sum())
+                if counts.size
+                else 0
+            )
             assert row["n"] == sum(map(len, plain.held)) == sum(done.clients[r]["held"])
     assert max(uses["oracle", 0].values()) > 3 or "run.rounds=12" not in more
     for kind in ("headgate", "constant"):  # the rules differ, the purchases do not
-        ledgers = [simulation.ledgers[name] for name in POLICIES if name.startswith(kind)]
+        ledgers = [
+            simulation.ledgers[name] for name in POLICIES if name.startswith(kind)
+        ]
         assert len({ledger.places.tobytes() for ledger in ledgers}) == len(RULES)
         assert len({ledger.admitted.tobytes() for ledger in ledgers}) == 1
     assert np.all(simulation.ledgers["headgate_reservoir"].unused > 0)

@@ -31,7 +31,10 @@ SETTINGS = [
 def test_killed_anywhere_and_resumed_the_bytes_are_the_same(tmp_path):
     script = Path(__file__).parent / "killed.py"
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), "--random", "6"], capture_output=True, text=True, check=False
+        [sys.executable, str(script), str(tmp_path), "--random", "6"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "kills, simulator: same bytes" in done.stdout
@@ -41,8 +44,17 @@ def test_killed_anywhere_and_resumed_the_bytes_are_the_same(tmp_path):
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
     """A run in one piece that was told to stop after round 4, and its rounds."""
-    folder, experiment, done = tmp_path_factory.mktemp("stopped") / "run", load("digits", SETTINGS), []
-    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], [])
+    folder, experiment, done = (
+        tmp_path_factory.mktemp("stopped") / "run",
+        load("digits", SETTINGS),
+        [],
+    )
+    create(
+        folder,
+        experiment.tables(),
+        examine(experiment, DATA, "cpu", "auto")[0]["environment"],
+        [],
+    )
     with pytest.raises(Interrupted):
         play_folder(folder, None, DATA, "cpu", done.append, lambda: len(done) == 4)
     return folder, done
@@ -55,14 +67,24 @@ def resumed(folder):
 def test_what_was_last_evaluated_is_known_after_a_resume(stopped):
     """Else a run that is no better than guessing is not reported until the next evaluation."""
     folder, done = stopped
-    assert resumed(folder).accuracy.tolist() == [row["test_accuracy"] for row in done[2].metrics]
+    assert resumed(folder).accuracy.tolist() == [
+        row["test_accuracy"] for row in done[2].metrics
+    ]
 
 
 NEWEST, PART = "checkpoints/00000004", "clients/part-00004.parquet"
 DAMAGE = {
-    "tensors": (f"{NEWEST}/tensors.safetensors", lambda old: old[:-7] + b"1234567", f"{NEWEST}/tensors.safetensors is damaged"),
+    "tensors": (
+        f"{NEWEST}/tensors.safetensors",
+        lambda old: old[:-7] + b"1234567",
+        f"{NEWEST}/tensors.safetensors is damaged",
+    ),
     "ledger": (f"{NEWEST}/ledger-1.npz", None, "ledger-1.npz is damaged"),
-    "head": (f"{NEWEST}/checkpoint.json", lambda old: b"{", "checkpoint.json: not valid JSON"),
+    "head": (
+        f"{NEWEST}/checkpoint.json",
+        lambda old: b"{",
+        "checkpoint.json: not valid JSON",
+    ),
     "config": ("config.toml", lambda old: old + b"\n", "config.toml was changed"),
     "environment": ("environment.json", None, "environment.json: cannot be read"),
     "rows": (PART, lambda old: old[:-1] + b"x", f"{PART}: is not what was written"),
@@ -73,7 +95,10 @@ DAMAGE = {
 
 @pytest.mark.parametrize("what", DAMAGE)
 def test_a_damaged_folder_is_refused_with_what_is_wrong(tmp_path, stopped, what):
-    folder, (name, change, message) = shutil.copytree(stopped[0], tmp_path / "run"), DAMAGE[what]
+    folder, (name, change, message) = (
+        shutil.copytree(stopped[0], tmp_path / "run"),
+        DAMAGE[what],
+    )
     if change is None:
         (folder / name).unlink()
     else:
@@ -83,7 +108,9 @@ def test_a_damaged_folder_is_refused_with_what_is_wrong(tmp_path, stopped, what)
         resumed(folder)
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
-    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert before == {
+        path: path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 def test_a_folder_that_exists_is_refused(tmp_path):
@@ -99,16 +126,28 @@ def test_the_folder_says_what_made_it(tmp_path):
     run = RunFolder.open(folder)
     assert run.environment["executor"] == "gram"
     assert run.environment.get("commit") == commit()
-    assert {"headgate", "python", "numpy", "platform", "config_sha256", "device", "dtype"} <= set(run.environment)
+    assert {
+        "headgate",
+        "python",
+        "numpy",
+        "platform",
+        "config_sha256",
+        "device",
+        "dtype",
+    } <= set(run.environment)
     assert "torch" not in run.environment
     learnt = examine(load("digits", SETTINGS), DATA, "cpu", "flat")[0]
     assert learnt["environment"]["torch"] == torch.__version__
-    assert load(str(folder / "config.toml")).tables() == load("digits", SETTINGS).tables()
+    assert (
+        load(str(folder / "config.toml")).tables() == load("digits", SETTINGS).tables()
+    )
     assert not (folder / "metrics").exists()
     assert json.loads((folder / "state.json").read_text())["state"] == "finished"
 
 
-def test_data_that_cannot_be_dealt_for_a_later_seed_are_refused_before_anything_is_written(tmp_path, monkeypatch):
+def test_data_that_cannot_be_dealt_for_a_later_seed_are_refused_before_anything_is_written(
+    tmp_path, monkeypatch
+):
     split = Dirichlet.split
 
     def unlucky(self, labels, clients, seed, columns):
@@ -119,6 +158,11 @@ def test_data_that_cannot_be_dealt_for_a_later_seed_are_refused_before_anything_
     monkeypatch.setattr(Dirichlet, "split", unlucky)
     with pytest.raises(SettingError, match=r"data\.alpha = 0\.5: no"):
         perform(
-            load("digits", [*SETTINGS, "data.partition=dirichlet", "data.partition.alpha=0.5"]), tmp_path / "run", processes=1
+            load(
+                "digits",
+                [*SETTINGS, "data.partition=dirichlet", "data.partition.alpha=0.5"],
+            ),
+            tmp_path / "run",
+            processes=1,
         )
     assert not list(tmp_path.iterdir())

@@ -50,8 +50,20 @@ def ask(folder, *words):
 
 
 def test_the_main_job_is_done_resumed_and_reported(tmp_path):
-    job = ["--seeds", "1", "--policies", "headgate", "--rounds", "8", "--progress", "none"]
-    assert ask(tmp_path, "-m", "headgate.cli", "run", "digits", *job, "--out", "whole")[0] == 0
+    job = [
+        "--seeds",
+        "1",
+        "--policies",
+        "headgate",
+        "--rounds",
+        "8",
+        "--progress",
+        "none",
+    ]
+    assert (
+        ask(tmp_path, "-m", "headgate.cli", "run", "digits", *job, "--out", "whole")[0]
+        == 0
+    )
     stopped = f"""
 from pathlib import Path
 from headgate.errors import Interrupted
@@ -68,11 +80,35 @@ except Interrupted as stop:
 """
     code, told, said = ask(tmp_path, "-c", stopped)
     assert (code, told.partition(";")[0]) == (0, "interrupted after round 3 of 8"), said
-    code, _, said = ask(tmp_path, "-m", "headgate.cli", "run", "--resume", "stopped", "--progress", "none")
+    code, _, said = ask(
+        tmp_path,
+        "-m",
+        "headgate.cli",
+        "run",
+        "--resume",
+        "stopped",
+        "--progress",
+        "none",
+    )
     assert code == 0, said
-    for name in ("metrics.parquet", "clients.parquet", "checkpoints/00000008/tensors.safetensors"):
-        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
-    code, _, said = ask(tmp_path, "-m", "headgate.cli", "report", "whole", "stopped", "--out", "both.html")
+    for name in (
+        "metrics.parquet",
+        "clients.parquet",
+        "checkpoints/00000008/tensors.safetensors",
+    ):
+        assert (tmp_path / "stopped" / name).read_bytes() == (
+            tmp_path / "whole" / name
+        ).read_bytes(), name
+    code, _, said = ask(
+        tmp_path,
+        "-m",
+        "headgate.cli",
+        "report",
+        "whole",
+        "stopped",
+        "--out",
+        "both.html",
+    )
     assert code == 0, said
     assert (tmp_path / "both.html").exists()
 
@@ -95,10 +131,23 @@ print(headgate.compare(e, [40.0, 80.0], "compared", processes=2, quiet=True) is 
     assert len(list((tmp_path / "run" / "shards").iterdir())) == 4
 
 
-@pytest.mark.parametrize("words", [["--executor", "flat"], ["--set", "training.batch_size=4"]])
+@pytest.mark.parametrize(
+    "words", [["--executor", "flat"], ["--set", "training.batch_size=4"]]
+)
 def test_what_needs_torch_says_so(tmp_path, words):
     """Which also shows that torch cannot be imported in these processes."""
-    code, _, said = ask(tmp_path, "-m", "headgate.cli", "run", "digits", "--rounds", "2", "--out", "run", *words)
+    code, _, said = ask(
+        tmp_path,
+        "-m",
+        "headgate.cli",
+        "run",
+        "digits",
+        "--rounds",
+        "2",
+        "--out",
+        "run",
+        *words,
+    )
     assert code == 2
     assert "needs torch: pip install 'headgate[sim]'" in " ".join(said.split())
 
@@ -109,4 +158,6 @@ def test_the_mean_of_models_is_that_of_torch_to_the_bit(share):
 
     old, new = np.random.default_rng(0).normal(size=(2, 2, 650)).astype(np.float32)
     mean = Simulation(load("digits", SMALL), DATA).learner._between(old, new, share)
-    assert np.array_equal(mean, torch.lerp(torch.from_numpy(old), torch.from_numpy(new), share))
+    assert np.array_equal(
+        mean, torch.lerp(torch.from_numpy(old), torch.from_numpy(new), share)
+    )

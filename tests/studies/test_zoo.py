@@ -13,7 +13,14 @@ from headgate.control.buffers import keeps_alone
 from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policies.budgeted import latest_prices
 from headgate.control.policy import PolicyContext
-from headgate.control.prices import Drift, Markov, PerClient, Trace, Uniform, UniformInteger
+from headgate.control.prices import (
+    Drift,
+    Markov,
+    PerClient,
+    Trace,
+    Uniform,
+    UniformInteger,
+)
 from headgate.control.prices.trace import Brent, Ercot
 from headgate.control.randomness import Purpose
 from headgate.control.ranking import chosen
@@ -36,8 +43,16 @@ from studies.zoo.rccda import Rccda
 from studies.zoo.vessal import VeSSAL
 from studies.zoo.windows import Windows
 
-RULES, SELECTIONS, POLICIES = (GSS, ODE, FedBalancer, CBRS), (VeSSAL, KCentre), (Age, Listening)
-CHECKS = {RULES: (RETENTION, check_retention), SELECTIONS: (SELECTION, check_selection), POLICIES: (POLICY, check_policy)}
+RULES, SELECTIONS, POLICIES = (
+    (GSS, ODE, FedBalancer, CBRS),
+    (VeSSAL, KCentre),
+    (Age, Listening),
+)
+CHECKS = {
+    RULES: (RETENTION, check_retention),
+    SELECTIONS: (SELECTION, check_selection),
+    POLICIES: (POLICY, check_policy),
+}
 SYSTEM = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
 
 
@@ -50,9 +65,14 @@ def test_each_comes_in_by_its_name_and_passes_the_public_check(kind):
 
 
 def test_a_recipe_names_them():
-    rule, selection = "studies.zoo.gss:GSS", {"kind": "studies.zoo.vessal:VeSSAL", "ridge": 0.1}
+    rule, selection = (
+        "studies.zoo.gss:GSS",
+        {"kind": "studies.zoo.vessal:VeSSAL", "ridge": 0.1},
+    )
     one = f"policies.one={{kind='headgate', rule='{rule}', selection={{kind='{selection['kind']}', ridge=0.1}}}}"
-    table = load(load("digits", ["run.policies=['one']", one]).tables()).tables()["policies"]["one"]
+    table = load(load("digits", ["run.policies=['one']", one]).tables()).tables()[
+        "policies"
+    ]["one"]
     assert (table["rule"]["kind"], table["selection"]) == (rule, selection)
 
 
@@ -60,21 +80,40 @@ def kept(rule, room, scores, labels=None, seed=0, new=1):
     """Which samples one client keeps, of which the last `new` have just come."""
     samples = len(next(each for each in scores if each is not None))
     age = np.where(np.arange(samples) < samples - new, 1, 0)
-    return keeps_alone(rule, room, seed, 0, np.arange(samples), age, labels, scores).tolist()
+    return keeps_alone(
+        rule, room, seed, 0, np.arange(samples), age, labels, scores
+    ).tolist()
 
 
 def test_gss_keeps_what_points_elsewhere():
-    like = Scores(error=np.tile([1.0, 0.0], (3, 1)), features=np.array([[1.0, 0.0], [0.9, 0.1], [0.5, 0.0]]))
+    like = Scores(
+        error=np.tile([1.0, 0.0], (3, 1)),
+        features=np.array([[1.0, 0.0], [0.9, 0.1], [0.5, 0.0]]),
+    )
     away = like._replace(features=np.array([[1.0, 0.0], [0.9, 0.1], [-1.0, 0.0]]))
     for seed in range(30):
         assert kept(GSS(capacity=2), 2, like, seed=seed) == [True, True, False]
-        assert kept(GSS(capacity=2), 2, away, seed=seed)[2]  # its score is 0: it wins against any other
+        assert kept(GSS(capacity=2), 2, away, seed=seed)[
+            2
+        ]  # its score is 0: it wins against any other
 
 
 def test_ode_keeps_what_pulls_with_the_rest_of_every_class():
-    pulls = Scores(error=np.ones((4, 1)), features=np.array([[1.0], [2.0], [-1.0], [0.5]]))
-    assert kept(ODE(capacity=2), 2, pulls, np.zeros(4, int)) == [True, True, False, False]
-    assert kept(ODE(capacity=2), 2, pulls, np.array([0, 0, 1, 1])) == [False, True, False, True]
+    pulls = Scores(
+        error=np.ones((4, 1)), features=np.array([[1.0], [2.0], [-1.0], [0.5]])
+    )
+    assert kept(ODE(capacity=2), 2, pulls, np.zeros(4, int)) == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert kept(ODE(capacity=2), 2, pulls, np.array([0, 0, 1, 1])) == [
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 def test_fedbalancer_mixes_hard_and_easy_samples():
@@ -83,13 +122,21 @@ def test_fedbalancer_mixes_hard_and_easy_samples():
         stays = kept(FedBalancer(capacity=4, easy=0.5), 4, loss, seed=seed)
         assert stays[:2] == [True, True]
         assert sum(stays[2:]) == 2
-    assert kept(FedBalancer(capacity=2, easy=0.0), 2, loss) == [True, True, False, False, False]
+    assert kept(FedBalancer(capacity=2, easy=0.0), 2, loss) == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_cbrs_keeps_classes_as_even_as_they_can_be():
     labels = np.array([0] * 6 + [1] + [0] * 4 + [1] + [0] * 2)
     for seed in range(20):
-        stays = np.array(kept(CBRS(capacity=5), 5, Scores(loss=np.zeros(14)), labels, seed, new=14))
+        stays = np.array(
+            kept(CBRS(capacity=5), 5, Scores(loss=np.zeros(14)), labels, seed, new=14)
+        )
         assert Counter(labels[stays]) == {0: 3, 1: 2}
 
 
@@ -97,8 +144,19 @@ def offer(features, room, **more):
     """Clients with the same number of samples before them, (C, W, H)."""
     clients, window = features.shape[:2]
     scores = Scores(guess=np.ones((clients, window, 1)), features=features)
-    each, position = np.arange(clients)[:, None], np.tile(np.arange(window), (clients, 1))
-    return Candidates(position, each * 0 + room, each, each * 0, scores=scores, purpose=Purpose.SELECTION, **more)
+    each, position = (
+        np.arange(clients)[:, None],
+        np.tile(np.arange(window), (clients, 1)),
+    )
+    return Candidates(
+        position,
+        each * 0 + room,
+        each,
+        each * 0,
+        scores=scores,
+        purpose=Purpose.SELECTION,
+        **more,
+    )
 
 
 def test_vessal_prefers_what_is_unlike_what_was_bought():
@@ -114,18 +172,28 @@ def test_vessal_prefers_what_is_unlike_what_was_bought():
 def test_k_centre_takes_what_is_farthest_from_what_is_held():
     features = np.array([[[0.0], [1.0], [5.0], [6.0]]])
     held = {"held": np.array([[[6.0], [0.0]]]), "held_there": np.array([[True, False]])}
-    assert chosen(KCentre(), offer(features, 1, **held)).tolist() == [[True, False, False, False]]
-    assert chosen(KCentre(), offer(features, 2)).tolist() == [[True, False, False, True]]
+    assert chosen(KCentre(), offer(features, 1, **held)).tolist() == [
+        [True, False, False, False]
+    ]
+    assert chosen(KCentre(), offer(features, 2)).tolist() == [
+        [True, False, False, True]
+    ]
 
 
 def mean_age(purchases, places, power=1.0):
     """Of the samples held, over rounds: how often each was used before, to that power; the oldest leave."""
-    held = (np.repeat(np.arange(t + 1.0), own[t::-1])[:places] for own in purchases for t in range(len(own)))
+    held = (
+        np.repeat(np.arange(t + 1.0), own[t::-1])[:places]
+        for own in purchases
+        for t in range(len(own))
+    )
     return np.mean([(ages**power).mean() for ages in held])
 
 
 def played(policy, prices, seeds, system=SYSTEM):
-    made = policy.resolved(PolicyContext(system, prices, BoundConstants(), seeds, system.horizon))
+    made = policy.resolved(
+        PolicyContext(system, prices, BoundConstants(), seeds, system.horizon)
+    )
     return rehearse(system, made, prices, seeds, system.horizon)
 
 
@@ -133,37 +201,61 @@ def played(policy, prices, seeds, system=SYSTEM):
 @settings(max_examples=20, deadline=None)
 def test_no_schedule_of_whole_buffers_holds_younger_samples_than_hindsight(seed, power):
     system, prices = System(np.array([50, 50]), 250.0, 9), Uniform(1, 10)
-    result = played(Hindsight(power=power, fill=100.0), prices, np.array([seed]), system)
+    result = played(
+        Hindsight(power=power, fill=100.0), prices, np.array([seed]), system
+    )
     assert result.spend.sum() <= 250 * 9
     age = mean_age(result.admitted, 100, power)
-    for rounds in product([0, 100], repeat=8) if result.admitted[0, 0] == 100 else ():  # round 1 fills all places
+    for rounds in (
+        product([0, 100], repeat=8) if result.admitted[0, 0] == 100 else ()
+    ):  # round 1 fills all places
         if ((bought := np.array([[100, *rounds]])) * result.price).sum() <= 250 * 9:
             assert age <= mean_age(bought, 100, power) + 0.02  # samples are whole
 
 
 def test_hindsight_without_age_buys_the_cheapest():
     rules = Clairvoyant(fill=8.0), Hindsight(power=0.0)
-    most, ours = (played(rule, Uniform(1, 10), np.arange(10)).N[:, -1] for rule in rules)
+    most, ours = (
+        played(rule, Uniform(1, 10), np.arange(10)).N[:, -1] for rule in rules
+    )
     assert np.abs(ours - most).max() <= 5
 
 
 def test_hindsight_knows_the_prices_of_every_client_and_its_own_prices_alone():
-    prices, seeds = PerClient(Uniform(1, 10), tuple(np.linspace(0.5, 1.5, 10)), 0.2), np.arange(1)
-    least, spread = (played(Hindsight(crowding=crowding), prices, seeds) for crowding in (0.0, 1.0))
-    assert 0.98 * 5500 < least.spend.sum(axis=-1).min() <= least.spend.sum(axis=-1).max() <= 5500
+    prices, seeds = (
+        PerClient(Uniform(1, 10), tuple(np.linspace(0.5, 1.5, 10)), 0.2),
+        np.arange(1),
+    )
+    least, spread = (
+        played(Hindsight(crowding=crowding), prices, seeds) for crowding in (0.0, 1.0)
+    )
+    assert (
+        0.98 * 5500
+        < least.spend.sum(axis=-1).min()
+        <= least.spend.sum(axis=-1).max()
+        <= 5500
+    )
     assert least.admitted.std() > spread.admitted.std()
-    policy = Hindsight().resolved(PolicyContext(SYSTEM, prices, BoundConstants(), seeds, 100))
+    policy = Hindsight().resolved(
+        PolicyContext(SYSTEM, prices, BoundConstants(), seeds, 100)
+    )
     with pytest.raises(SettingError, match="other prices"):
         rehearse(SYSTEM, policy, prices, seeds + 1, 100)
 
 
-@given(st.lists(st.floats(1, 10), min_size=2, max_size=40), st.floats(0.05, 3), st.integers(0, 10**6))
+@given(
+    st.lists(st.floats(1, 10), min_size=2, max_size=40),
+    st.floats(0.05, 3),
+    st.integers(0, 10**6),
+)
 @settings(max_examples=30, deadline=None)
 def test_no_other_limits_cost_less_than_those_of_the_age_rule(seen, kappa, seed):
     prices = np.sort(seen)
     best = age_limits(prices[None], np.array([[kappa]]))
     assert (np.diff(best.limit[0, 0]) >= 0).all()
-    others = np.random.default_rng(seed).choice([0.0, 1.0, 2.0, 5.0, 10.0], size=(50, 63))
+    others = np.random.default_rng(seed).choice(
+        [0.0, 1.0, 2.0, 5.0, 10.0], size=(50, 63)
+    )
     for limit in [*np.sort(others), *others, best.limit[0, 0, :-1]]:
         here = prices <= np.append(limit, np.inf)[:, None]
         stays = np.cumprod(1 - here.mean(axis=-1))
@@ -177,11 +269,19 @@ def test_the_age_rule_holds_younger_samples_than_headgate_and_no_younger_than_hi
     results = [played(rule, Uniform(1, 10), np.arange(2)) for rule in rules]
     ages = [mean_age(each.admitted, 100) for each in results]
     assert ages == sorted(ages)
-    assert 0.97 * 5500 < results[1].spend.sum(axis=-1).min() <= results[1].spend.sum(axis=-1).max() <= 5500
+    assert (
+        0.97 * 5500
+        < results[1].spend.sum(axis=-1).min()
+        <= results[1].spend.sum(axis=-1).max()
+        <= 5500
+    )
 
 
 def test_listening_buys_more_for_those_with_more_to_learn_and_is_headgate_where_nothing_is_heard():
-    one, other = (rehearse(SYSTEM, policy, Uniform(1, 10), np.arange(5), 60) for policy in (Listening(), Headgate()))
+    one, other = (
+        rehearse(SYSTEM, policy, Uniform(1, 10), np.arange(5), 60)
+        for policy in (Listening(), Headgate())
+    )
     assert np.array_equal(one.ledger.admitted, other.ledger.admitted)
     new = np.ones((1, 10))
     new[0, 0] = 5.0
@@ -189,8 +289,12 @@ def test_listening_buys_more_for_those_with_more_to_learn_and_is_headgate_where_
     ledger = controller.open()
     for price in Uniform(1, 10).path(np.arange(1), 1, 101)[0]:
         orders = controller.decide(ledger, price)
-        ledger = controller.post(ledger, orders, Report(orders.admitted, losses=Losses(new, new / 2)))
-    shares = ledger.admitted[0] / ledger.admitted.sum() / (SYSTEM.buffer / SYSTEM.memory)
+        ledger = controller.post(
+            ledger, orders, Report(orders.admitted, losses=Losses(new, new / 2))
+        )
+    shares = (
+        ledger.admitted[0] / ledger.admitted.sum() / (SYSTEM.buffer / SYSTEM.memory)
+    )
     assert shares.argmax() == 0
     assert 1.1 < shares.max() < 1.3
 
@@ -214,7 +318,9 @@ def rccda_updates(losses, rate, fill, V, proportional, derivative):
         loss = previous if np.isnan(heard) else heard
         rise = 0.0
         if loss is not None:
-            best, previous = (loss, loss) if best is None else (min(best, loss), previous)
+            best, previous = (
+                (loss, loss) if best is None else (min(best, loss), previous)
+            )
             rise = V * (proportional * (loss - best) + derivative * (loss - previous))
         update = rise > queue + 0.5 - rate or (t == 0 and fill > 0)
         queue, previous = max(queue + update - rate, 0.0), loss
@@ -227,7 +333,11 @@ SOMETIMES = st.sampled_from([0.0, 0.25, 1.0, 5.0])
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.lists(st.sampled_from([0.0, 0.1, 0.5, 0.75, 1.0, 2.0, 8.0, np.nan]), min_size=1, max_size=30),
+    st.lists(
+        st.sampled_from([0.0, 0.1, 0.5, 0.75, 1.0, 2.0, 8.0, np.nan]),
+        min_size=1,
+        max_size=30,
+    ),
     st.sampled_from([0.05, 0.25, 1.0]),
     st.sampled_from([0.0, 0.5, 8.0]),
     st.tuples(st.sampled_from([0.5, 2.0, 10.0]), SOMETIMES, SOMETIMES),
@@ -235,14 +345,19 @@ SOMETIMES = st.sampled_from([0.0, 0.25, 1.0, 5.0])
 def test_rccda_renews_when_its_rule_says_so(losses, rate, fill, weights):
     """Money is no object here, so nothing but the rule decides: all places, or a probe."""
     named = dict(zip(("V", "proportional", "derivative"), weights, strict=True))
-    controller = Controller(System(np.array([10, 10]), 1e6, 40), Rccda(rate=rate, probe=0.05, fill=fill, **named))
+    controller = Controller(
+        System(np.array([10, 10]), 1e6, 40),
+        Rccda(rate=rate, probe=0.05, fill=fill, **named),
+    )
     ledger, updates = controller.open(), []
     for loss in [*losses, 0.0]:
         orders = controller.decide(ledger, 1.0)
         assert orders.admitted.sum() in (1, 20)
         updates.append(orders.admitted.sum() == 20)
         told = np.full((1, 2), loss)
-        ledger = controller.post(ledger, orders, Report(orders.admitted, losses=Losses(told, told)))
+        ledger = controller.post(
+            ledger, orders, Report(orders.admitted, losses=Losses(told, told))
+        )
     assert updates == rccda_updates(losses, rate, fill, **named)
 
 
@@ -273,14 +388,21 @@ def capital(rows):
 def test_over_all_orders_of_any_prices_the_bet_neither_wins_nor_loses(prices):
     """The bet is linear in the lot that ranks equal prices, so its mean over lots is the bet at one half."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "uniform", lambda seed, purpose, t, price: np.full(price.shape, 0.5))
+        patch.setattr(
+            windows,
+            "uniform",
+            lambda seed, purpose, t, price: np.full(price.shape, 0.5),
+        )
         assert capital(list(permutations(prices))).mean() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("prices", [Uniform(1, 10), UniformInteger(1, 10)])
 def test_without_order_all_prices_count_but_in_one_run_of_a_hundred(prices):
     """Ville's inequality: the bet is won with a probability of at most 1/T. Where it is not, headgate buys as ever."""
-    alone, auto = (rehearse(SYSTEM, each(), prices, np.arange(200), 100) for each in (Headgate, Windows))
+    alone, auto = (
+        rehearse(SYSTEM, each(), prices, np.arange(200), 100)
+        for each in (Headgate, Windows)
+    )
     won = auto.ledger.memory["wander"]
     assert won.mean() <= 0.02
     assert np.array_equal(alone.admitted[~won], auto.admitted[~won])
@@ -288,7 +410,10 @@ def test_without_order_all_prices_count_but_in_one_run_of_a_hundred(prices):
 
 def samples_over_headgate(prices, more, horizon=True):
     system = SYSTEM if horizon else System(SYSTEM.buffer, SYSTEM.budget, None)
-    auto, alone = (rehearse(system, each(**more), prices, np.arange(40), 100).admitted.sum() for each in (Windows, Headgate))
+    auto, alone = (
+        rehearse(system, each(**more), prices, np.arange(40), 100).admitted.sum()
+        for each in (Windows, Headgate)
+    )
     return auto / alone
 
 
@@ -302,16 +427,25 @@ STAYS = Markov((1.0, 5.0, 9.0), ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.
 
 
 @pytest.mark.parametrize(
-    ("prices", "more", "horizon"), [(Ercot(), {}, True), (Brent(), FOR_NETS, False), (STAYS, FOR_NETS, False), (OWN, {}, True)]
+    ("prices", "more", "horizon"),
+    [
+        (Ercot(), {}, True),
+        (Brent(), FOR_NETS, False),
+        (STAYS, FOR_NETS, False),
+        (OWN, {}, True),
+    ],
 )
 def test_elsewhere_it_buys_nearly_as_much(prices, more, horizon):
     assert samples_over_headgate(prices, more, horizon) > 0.96
 
 
 @pytest.mark.parametrize(
-    ("smooth", "own_prices", "horizon"), [(0.0, False, 50), (0.25, True, 50), (0.0, True, None), (0.25, False, None)]
+    ("smooth", "own_prices", "horizon"),
+    [(0.0, False, 50), (0.25, True, 50), (0.0, True, None), (0.25, False, None)],
 )
-def test_with_windows_in_use_it_is_pure_and_causal_and_resumes_exactly(smooth, own_prices, horizon):
+def test_with_windows_in_use_it_is_pure_and_causal_and_resumes_exactly(
+    smooth, own_prices, horizon
+):
     rising = Drift(2.0, 20.0, 50)
     prices = PerClient(rising, (0.8, 0.9, 1.0, 1.1, 1.2), 0.1) if own_prices else rising
     system, policy = a_system(horizon), Windows(smooth=smooth)
@@ -325,7 +459,13 @@ def test_with_windows_in_use_it_is_pure_and_causal_and_resumes_exactly(smooth, o
 def test_prices_that_wander_far_break_neither_the_purse_nor_the_floor(seed, smooth):
     draw, rounds = np.random.default_rng(seed), 60
     price = np.exp(np.cumsum(draw.normal(0, 0.3, rounds)))
-    found = rehearse(System(SYSTEM.buffer, 40.0, rounds), Windows(smooth=smooth), Trace(tuple(price)), np.arange(1), rounds)
+    found = rehearse(
+        System(SYSTEM.buffer, 40.0, rounds),
+        Windows(smooth=smooth),
+        Trace(tuple(price)),
+        np.arange(1),
+        rounds,
+    )
     spent, number = found.spend[0].cumsum(), found.admitted[0].cumsum()
     assert spent[-1] <= 40.0 * rounds
     even = np.minimum(40.0 / price, SYSTEM.memory).cumsum()
@@ -338,9 +478,11 @@ def test_the_newest_of_a_longer_memory_are_those_of_a_shorter_one(prices, count)
     long, short = (latest_prices.unseen(1, each, costs=True) for each in (8, count))
     for price in prices:
         one = np.array([[price]])
-        long, short = (latest_prices.remember(each, one, one + 1) for each in (long, short))
+        long, short = (
+            latest_prices.remember(each, one, one + 1) for each in (long, short)
+        )
     spend = np.array([1.3])
     today = np.array([prices[-1]])
-    assert latest_prices.deserved(windows.newest(long, count), today, spend) == pytest.approx(
-        latest_prices.deserved(short, today, spend)
-    )
+    assert latest_prices.deserved(
+        windows.newest(long, count), today, spend
+    ) == pytest.approx(latest_prices.deserved(short, today, spend))

@@ -22,13 +22,22 @@ from headgate.theory.bound import (
 )
 
 K = BoundConstants(D=3.0, sigma=2.0, eta=0.5, loss=4.0, pdim=20.0, C2=7.0)
-counts = st.tuples(st.integers(1, 500), st.integers(0, 5000)).map(lambda x: (float(x[0]), float(x[0] + x[1])))
+counts = st.tuples(st.integers(1, 500), st.integers(0, 5000)).map(
+    lambda x: (float(x[0]), float(x[0] + x[1]))
+)
 
 
-@pytest.mark.paper("eq:cum-regret-bound_detail", "eq:cum-regret-bound", "thm:regret-neff")
+@pytest.mark.paper(
+    "eq:cum-regret-bound_detail", "eq:cum-regret-bound", "thm:regret-neff"
+)
 def test_theorem_1_by_hand():
     # n = 10, N = 50, Ṽ = 0.8: N_eff = 40, 1/n − 1/N_eff = 0.075
-    expected = 3 * 2 * 0.075**0.5 + 0.5 * 4 * 0.075 + 10 * 4 * (20 / 40) ** 0.5 * (1 + np.log(50 / 20)) ** 0.5 + 7
+    expected = (
+        3 * 2 * 0.075**0.5
+        + 0.5 * 4 * 0.075
+        + 10 * 4 * (20 / 40) ** 0.5 * (1 + np.log(50 / 20)) ** 0.5
+        + 7
+    )
     assert learning_error(10, 50, 0.8, K) == pytest.approx(expected, rel=1e-14)
 
 
@@ -36,13 +45,17 @@ def test_theorem_1_by_hand():
 @given(counts)
 def test_penalty_is_theorem_1_with_even_reuse_and_no_constant(pair):
     n, N = pair
-    assert penalty(n, N, K) == pytest.approx(float(learning_error(n, N, 1.0, K)) - K.C2, rel=1e-12)
+    assert penalty(n, N, K) == pytest.approx(
+        float(learning_error(n, N, 1.0, K)) - K.C2, rel=1e-12
+    )
 
 
 @pytest.mark.paper("eq:sigma-bar-Neff-app")
 def test_mismatch_does_not_cancel():
     assert gradient_mismatch(10.0, 40.0, K) == pytest.approx(4 * (1 / 10 - 1 / 40))
-    assert float(mismatch(1e9, 1e9 + 1)) == pytest.approx(1e-18, rel=1e-6)  # 1/n − 1/N would lose every digit
+    assert float(mismatch(1e9, 1e9 + 1)) == pytest.approx(
+        1e-18, rel=1e-6
+    )  # 1/n − 1/N would lose every digit
     assert float(mismatch(10, 10)) == 0.0
     assert float(mismatch(10, 4)) == 0.0  # reuse so uneven that N_eff < n
     assert np.isinf(mismatch(0, 10))
@@ -54,7 +67,9 @@ def test_generalisation_gap_is_continued_below_pdim():
     assert generalisation_gap([1, 5, 20], 1.0, K) == pytest.approx([40.0, 40.0, 40.0])
     N = np.linspace(1, 400, 1000)
     assert np.all(np.diff(generalisation_gap(N, 1.0, K)) <= 0)
-    assert generalisation_gap(50.0, 0.25, K) == pytest.approx(2 * float(generalisation_gap(50.0, 1.0, K)))
+    assert generalisation_gap(50.0, 0.25, K) == pytest.approx(
+        2 * float(generalisation_gap(50.0, 1.0, K))
+    )
 
 
 @given(counts, st.floats(0.01, 3.0))
@@ -65,9 +80,15 @@ def test_slope_and_curvature_are_the_derivatives(pair, step):
         return
     h = 1e-4 * n
     numeric = (penalty(n + h, N + h, K) - penalty(n - h, N - h, K)) / (2 * h)
-    assert float(penalty_slope(n, N, K)) == pytest.approx(float(numeric), rel=1e-5, abs=1e-7)
-    if min(abs(N - h - K.pdim), abs(N + h - K.pdim)) > 0.1 or (K.pdim < N) == (N - h > K.pdim) == (N + h > K.pdim):
-        numeric = (penalty_slope(n + h, N + h, K) - penalty_slope(n - h, N - h, K)) / (2 * h)
+    assert float(penalty_slope(n, N, K)) == pytest.approx(
+        float(numeric), rel=1e-5, abs=1e-7
+    )
+    if min(abs(N - h - K.pdim), abs(N + h - K.pdim)) > 0.1 or (K.pdim < N) == (
+        N - h > K.pdim
+    ) == (N + h > K.pdim):
+        numeric = (penalty_slope(n + h, N + h, K) - penalty_slope(n - h, N - h, K)) / (
+            2 * h
+        )
         convex, bent = penalty_curvature(n, N, K)
         assert convex >= 0
         assert float(convex + bent) == pytest.approx(float(numeric), rel=1e-4, abs=1e-7)
@@ -83,17 +104,27 @@ def test_the_curvature_ratio_is_log_convex():
     """What makes the argmin exact (studies/paper/argmin.md): log(convex/−bent) is convex on the bend, for any n ≤ N."""
     N = np.linspace(K.pdim, K.pdim * CONVEX_FROM * 0.9995, 4000)
     for behind in (0.001, 0.5, 5.0, 15.0, 19.99):
-        for constants in (K, BoundConstants(D=0.0, pdim=20.0), BoundConstants(eta=0.0, pdim=20.0)):
+        for constants in (
+            K,
+            BoundConstants(D=0.0, pdim=20.0),
+            BoundConstants(eta=0.0, pdim=20.0),
+        ):
             convex, bent = penalty_curvature(N - behind, N, constants)
             ratio = np.log(convex) - np.log(-bent)
             assert np.all(np.diff(ratio, 2) > -1e-9)
 
 
-@pytest.mark.parametrize("name", ["D", "sigma", "eta", "eta_tilde", "loss", "pdim", "C2"])
+@pytest.mark.parametrize(
+    "name", ["D", "sigma", "eta", "eta_tilde", "loss", "pdim", "C2"]
+)
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), 1e16, 1e-200])
 def test_constants_are_refused_by_name(name, value):
     """1e16 and 1e-200: no square or inverse stands them."""
-    says = r"must not be beyond 1e\+15, nor below 1e-100 unless 0" if 0 < value < np.inf else "must be a finite number"
+    says = (
+        r"must not be beyond 1e\+15, nor below 1e-100 unless 0"
+        if 0 < value < np.inf
+        else "must be a finite number"
+    )
     with pytest.raises(SettingError, match=rf"^{name} = .*: {says}"):
         BoundConstants(**{name: value})
     if name == "pdim":
@@ -116,7 +147,9 @@ def test_weights_follow_memory_and_an_empty_round_weighs_nothing():
 
 @pytest.mark.paper("eq:cum-excess-risk")
 def test_excess_risk_is_the_mean_over_runs_summed_over_rounds():
-    assert cumulative_excess_risk([[3.0, 2.0], [5.0, 2.0]], least_risk=1.0) == pytest.approx(3.0 + 1.0)
+    assert cumulative_excess_risk(
+        [[3.0, 2.0], [5.0, 2.0]], least_risk=1.0
+    ) == pytest.approx(3.0 + 1.0)
 
 
 @pytest.mark.paper("eq:C1C2-def")
@@ -126,7 +159,12 @@ def test_local_constants_by_hand():
     assert pytest.approx(4 * 9 * 4 * 0.5) == constants.C2
 
 
-@pytest.mark.paper("eq:opt-recursion-app", "prop:Ropt-bound-app", "eq:Ropt-bound-app", "eq:opt-step-app")
+@pytest.mark.paper(
+    "eq:opt-recursion-app",
+    "prop:Ropt-bound-app",
+    "eq:Ropt-bound-app",
+    "eq:opt-step-app",
+)
 def test_the_recursion_telescopes_into_the_bound():
     eta, D = 0.1, 4.0
     c = local_constants(G=1.5, L=0.7, D=D, E=10)
@@ -137,7 +175,9 @@ def test_the_recursion_telescopes_into_the_bound():
     for sigma2, g in zip(mismatch, gap, strict=True):
         distance = distance_recursion(distance, g, sigma2, eta, D, c)
     # Σ gap = (D² − ‖θ^{T+1} − θ*‖² + …)/2η: the bound leaves out only the last distance
-    assert gap.sum() + distance / (2 * eta) == pytest.approx(float(optimisation_bound(mismatch, eta, D, c)))
+    assert gap.sum() + distance / (2 * eta) == pytest.approx(
+        float(optimisation_bound(mismatch, eta, D, c))
+    )
 
 
 @pytest.mark.paper("eq:Ropt-Neff-app")
@@ -146,5 +186,11 @@ def test_with_the_effective_sample_size_it_is_the_sum_in_theorem_1():
     n, n_eff = np.array([10.0, 20.0]), np.array([15.0, 60.0])
     c = local_constants(G=1.0, L=1.0, D=k.D, E=3)
     uneven = 1 / n - 1 / n_eff
-    expected = k.D**2 / 0.2 + (12 * uneven**0.5 + 0.9 * uneven).sum() + 2 * (0.1 * c.C1 + 0.001 * c.C2) / 2
-    assert optimisation_bound(gradient_mismatch(n, n_eff, k), k.eta, k.D, c) == pytest.approx(expected)
+    expected = (
+        k.D**2 / 0.2
+        + (12 * uneven**0.5 + 0.9 * uneven).sum()
+        + 2 * (0.1 * c.C1 + 0.001 * c.C2) / 2
+    )
+    assert optimisation_bound(
+        gradient_mismatch(n, n_eff, k), k.eta, k.D, c
+    ) == pytest.approx(expected)

@@ -19,7 +19,13 @@ from headgate.records.reader import RunFolder
 from headgate.simulation import schedule
 from headgate.simulation.schedule import perform
 
-SMALL = ["run.rounds=6", "run.seeds=2", 'run.policies=["constant"]', "training.steps=1", "system.clients=4"]
+SMALL = [
+    "run.rounds=6",
+    "run.seeds=2",
+    'run.policies=["constant"]',
+    "training.steps=1",
+    "system.clients=4",
+]
 KINDS = ("finished", "interrupted", "shards", "sweep")
 
 
@@ -29,13 +35,26 @@ def made(kind: str) -> Path:
     folder = Path(mkdtemp(prefix="headgate-folders-")) / kind
     atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
     if kind == "sweep":
-        perform(sweep_points("digits", [*SMALL, "sweep.system.budget=[20.0, 40.0]"]), folder, processes=1)
+        perform(
+            sweep_points("digits", [*SMALL, "sweep.system.budget=[20.0, 40.0]"]),
+            folder,
+            processes=1,
+        )
     elif kind == "finished":
         perform(load("digits", SMALL), folder, processes=1)
     else:
-        cut = mock.patch.object(schedule, "most_runs", return_value=2) if kind == "shards" else nullcontext()
+        cut = (
+            mock.patch.object(schedule, "most_runs", return_value=2)
+            if kind == "shards"
+            else nullcontext()
+        )
         with cut, suppress(Interrupted):
-            perform(load("digits", [*SMALL, 'run.policies=["constant", "headgate"]']), folder, processes=1, watch=_stop)
+            perform(
+                load("digits", [*SMALL, 'run.policies=["constant", "headgate"]']),
+                folder,
+                processes=1,
+                watch=_stop,
+            )
     return folder
 
 
@@ -50,7 +69,9 @@ def copied(kind: str, to: Path) -> Path:
 
 
 def resumed(folder: Path) -> list[pl.DataFrame]:
-    return [RunFolder.open(run.path).metrics() for run in perform(None, folder, processes=1)]
+    return [
+        RunFolder.open(run.path).metrics() for run in perform(None, folder, processes=1)
+    ]
 
 
 @cache

@@ -18,7 +18,13 @@ from headgate.simulation.schedule import perform
 from headgate.web.answers import detail
 from headgate.web.runs import Library
 
-SMALL = ["run.rounds=3", "run.seeds=1", 'run.policies=["constant"]', "training.steps=1", "system.clients=4"]
+SMALL = [
+    "run.rounds=3",
+    "run.seeds=1",
+    'run.policies=["constant"]',
+    "training.steps=1",
+    "system.clients=4",
+]
 PLANTED = """
 from pathlib import Path
 from dataclasses import dataclass
@@ -57,7 +63,14 @@ UNUSED = [
 ]
 
 
-@pytest.mark.parametrize("command", [["rehearse", "--quiet"], ["plan", "--policy", "constant"], ["run", "--progress", "none"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["rehearse", "--quiet"],
+        ["plan", "--policy", "constant"],
+        ["run", "--progress", "none"],
+    ],
+)
 def test_what_is_not_used_is_not_imported(planted, headgate, command):
     name, *options = command
     headgate(name, "digits", *options, *_set(*SMALL, *UNUSED))
@@ -79,12 +92,17 @@ def test_what_is_not_used_is_not_imported(planted, headgate, command):
         ("data.partition.kind", "os:system", "Partition"),
     ],
 )
-def test_what_is_not_what_it_claims_to_be_is_never_called(planted, tmp_path, setting, value, base):
+def test_what_is_not_what_it_claims_to_be_is_never_called(
+    planted, tmp_path, setting, value, base
+):
     section = setting.removesuffix(".kind")
     said = f"{section}={{kind='{value}', command='touch was-imported', args='touch was-imported', shell=true}}"
     with pytest.raises(SettingError) as refused:
         perform(load("digits", [*SMALL, said]), tmp_path / "run", processes=1)
-    assert str(refused.value) == f"{setting} = {value}: must be a class, a subclass of {base}"
+    assert (
+        str(refused.value)
+        == f"{setting} = {value}: must be a class, a subclass of {base}"
+    )
     assert not planted()
 
 
@@ -94,7 +112,9 @@ def foreign(planted, headgate, tmp_path):
     (tmp_path / "mine.toml").write_text(
         'base = "digits"\n[prices]\nkind = "planted_code:Price"\nvalue = 2.0\n[policies.mine]\nkind = "planted_code:Part"\n'
     )
-    headgate("run", "mine.toml", "--out", "foreign", *_set(*SMALL, 'run.policies=["mine"]'))  # one's own needs no trust
+    headgate(
+        "run", "mine.toml", "--out", "foreign", *_set(*SMALL, 'run.policies=["mine"]')
+    )  # one's own needs no trust
     folder = tmp_path / "foreign"
     _unfinished(folder)
     (tmp_path / "was-imported").unlink()
@@ -112,12 +132,17 @@ def _unfinished(folder):
     for table in folder.glob("*.parquet"):
         table.unlink()
     state = (folder / "state.json").read_text().replace('"finished"', '"interrupted"')
-    (folder / "state.json").write_text(re.sub(r'(?s),\s*"(tables|seal)": (\{[^}]*\}|"[^"]*")', "", state))
+    (folder / "state.json").write_text(
+        re.sub(r'(?s),\s*"(tables|seal)": (\{[^}]*\}|"[^"]*")', "", state)
+    )
 
 
 def test_a_foreign_folder_is_shown_without_its_code(foreign, planted, headgate):
     run = RunFolder.open(foreign)
-    assert set(named_outside(run.config).values()) == {"planted_code:Price", "planted_code:Part"}
+    assert set(named_outside(run.config).values()) == {
+        "planted_code:Price",
+        "planted_code:Part",
+    }
     list_rows(scan_runs(foreign.parent)[0])
     detail(Library(foreign.parent), "foreign")
     package.open(foreign).report()
@@ -132,19 +157,26 @@ def test_resuming_a_folder_asks_for_its_code_by_name(foreign, planted, headgate)
         "error: foreign: prices.kind = planted_code:Price: is code from outside headgate that is not trusted; "
         "if you trust it: headgate run --resume foreign --trust planted_code:Part --trust planted_code:Price\n"
     )
-    one = headgate("run", "--resume", "foreign", "--trust", "planted_code:Price", code=2)[1]
+    one = headgate(
+        "run", "--resume", "foreign", "--trust", "planted_code:Price", code=2
+    )[1]
     assert "policies.mine.kind = planted_code:Part" in one
     assert planted()  # the module is trusted as soon as one class of it is
 
 
-@pytest.mark.parametrize("trust", [["planted_code"], ["planted_code:Price", "planted_code:Part"]])
+@pytest.mark.parametrize(
+    "trust", [["planted_code"], ["planted_code:Price", "planted_code:Part"]]
+)
 def test_code_that_is_trusted_runs(foreign, trust):
     assert package.run(None, foreign, trust=trust, quiet=True).status == "finished"
 
 
 def test_trust_without_a_folder_is_refused(headgate):
     said = headgate("run", "digits", "--trust", "os:system", code=2)[1]
-    assert said == "error: --trust os:system: only with --resume; a recipe of your own needs no trust\n"
+    assert (
+        said
+        == "error: --trust os:system: only with --resume; a recipe of your own needs no trust\n"
+    )
 
 
 def test_another_experiment_does_not_bring_the_code_of_the_folder_in(foreign, planted):
@@ -155,7 +187,10 @@ def test_another_experiment_does_not_bring_the_code_of_the_folder_in(foreign, pl
 
 @pytest.mark.parametrize(
     ("section", "key", "said"),
-    [("policies", "constant", {"kind": "planted_code:Part"}), ("run", "folder", "elsewhere")],
+    [
+        ("policies", "constant", {"kind": "planted_code:Part"}),
+        ("run", "folder", "elsewhere"),
+    ],
     ids=["code", "folder"],
 )
 def test_a_part_may_not_name_code_of_its_own(planted, tmp_path, section, key, said):
@@ -168,7 +203,8 @@ def test_a_part_may_not_name_code_of_its_own(planted, tmp_path, section, key, sa
     config[section][key] = said
     (part / "config.toml").write_text(tomli_w.dumps(config))
     with pytest.raises(
-        DataError, match=r"(policies.constant.kind = planted_code:Part|run.folder = elsewhere) is not what .*says"
+        DataError,
+        match=r"(policies.constant.kind = planted_code:Part|run.folder = elsewhere) is not what .*says",
     ):
         perform(None, folder, processes=1)
     assert not planted()

@@ -33,13 +33,20 @@ for folder in sys.argv[1:]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits are Unix's")
-def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on_to_the_same_tables(tmp_path, python):
+def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on_to_the_same_tables(
+    tmp_path, python
+):
     """Files may have so many bytes: rows, a ledger, the tensors or a table are cut off."""
-    folders = [copied("interrupted", tmp_path / str(most)) for most in (100, 900, 3_000, 4_100, 9_000, 13_000)]
+    folders = [
+        copied("interrupted", tmp_path / str(most))
+        for most in (100, 900, 3_000, 4_100, 9_000, 13_000)
+    ]
     out, _ = python("-c", LIMITED, *folders)
     for folder, said in zip(folders, out.splitlines(), strict=True):
         assert f"{folder}: cannot be written (" in said
-        assert said.endswith(f"make room and continue with: headgate run --resume {folder}")
+        assert said.endswith(
+            f"make room and continue with: headgate run --resume {folder}"
+        )
         perform(None, folder, processes=1)
         assert RunFolder.open(folder).metrics().equals(truth())
         assert [path.name for path in folder.rglob(".*")] == []
@@ -57,8 +64,12 @@ def test_a_read_only_folder_is_refused_in_one_line(tmp_path, monkeypatch, way):
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", read_only)
-        with pytest.raises(DataError, match=r"cannot be written \(Read-only file system\)"):
-            headgate.open(folder).report() if way == "report" else perform(None, folder, processes=1)
+        with pytest.raises(
+            DataError, match=r"cannot be written \(Read-only file system\)"
+        ):
+            headgate.open(folder).report() if way == "report" else perform(
+                None, folder, processes=1
+            )
     if way == "resume":
         perform(None, folder, processes=1)
         assert RunFolder.open(folder).metrics().equals(truth())

@@ -44,7 +44,13 @@ EVIL = [
 
 def places(value, path=()):
     """Where in nested tables and lists something stands."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, each in inside:
         yield (*path, key)
         yield from places(each, (*path, key))
@@ -66,7 +72,11 @@ def changed(value, random):
 
 
 def files_of(folder, suffix=""):
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name.endswith(suffix)]
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name.endswith(suffix)
+    ]
 
 
 # ways to damage a folder; each says whether there was anything to damage
@@ -90,8 +100,14 @@ def value_of_toml(folder, random):
         text = path.read_text() + "\nx" + ".x" * 3000 + " = 1\n"
     path.write_text(text)
     beside = path.with_name("environment.json")
-    facts = json.loads(beside.read_text()) | {"config_sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-    beside.write_text(json.dumps(sealed({key: value for key, value in facts.items() if key != "seal"})))
+    facts = json.loads(beside.read_text()) | {
+        "config_sha256": hashlib.sha256(path.read_bytes()).hexdigest()
+    }
+    beside.write_text(
+        json.dumps(
+            sealed({key: value for key, value in facts.items() if key != "seal"})
+        )
+    )
     return True
 
 
@@ -112,7 +128,13 @@ def some_bytes(folder, random):
 def another_file(folder, random):
     path, victim = random.choice(files_of(folder)), folder.parent / "victim.txt"
     path.unlink()
-    replace = [lambda: None, path.touch, path.mkdir, lambda: path.symlink_to(victim), lambda: os.mkfifo(path)]
+    replace = [
+        lambda: None,
+        path.touch,
+        path.mkdir,
+        lambda: path.symlink_to(victim),
+        lambda: os.mkfifo(path),
+    ]
     random.choice([*replace, lambda: os.link(victim, path)])()
     return True
 
@@ -125,7 +147,13 @@ def another_folder(folder, random):
             shutil.rmtree(path)
             path.symlink_to(folder.parent / "victims")
         else:
-            path.rename(path.with_name(random.choice(["00000099", "0x", "9" * 30, "-1", "~", "a\nb", ".hidden"])))
+            path.rename(
+                path.with_name(
+                    random.choice(
+                        ["00000099", "0x", "9" * 30, "-1", "~", "a\nb", ".hidden"]
+                    )
+                )
+            )
     return bool(folders)
 
 
@@ -147,7 +175,14 @@ def parquet(folder, random):
     return bool(tables)
 
 
-DAMAGES = (value_of_json, value_of_toml, some_bytes, another_file, another_folder, parquet)
+DAMAGES = (
+    value_of_json,
+    value_of_toml,
+    some_bytes,
+    another_file,
+    another_folder,
+    parquet,
+)
 
 
 # ways to look at it
@@ -192,7 +227,9 @@ def in_one_line(error):
 READERS = (runs, opened, page, resumed)
 
 
-@settings(max_examples=settings.default.max_examples // 4)  # a case takes a tenth of a second
+@settings(
+    max_examples=settings.default.max_examples // 4
+)  # a case takes a tenth of a second
 @given(
     choose=st.randoms(use_true_random=False),
     kind=st.sampled_from(KINDS),
@@ -213,9 +250,14 @@ def test_no_damage_makes_a_trace_or_reaches_outside(choose, kind, damage, read):
         try:
             found = read(folder)
             if read is resumed and damage is some_bytes and kind == "interrupted":
-                assert [each.equals(truth()) for each in found] == [True], "other values"
+                assert [each.equals(truth()) for each in found] == [True], (
+                    "other values"
+                )
         except HeadgateError as error:
             in_one_line(error)
         assert time.monotonic() - began < SECONDS, "took too long"
         assert (inside / "victim.txt").read_text() == "mine", "wrote through a link"
-        assert sorted(each.name for each in victims.iterdir()) == ["00000001", "file"], "wrote through a link"
+        assert sorted(each.name for each in victims.iterdir()) == [
+            "00000001",
+            "file",
+        ], "wrote through a link"

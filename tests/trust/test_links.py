@@ -23,7 +23,10 @@ def victim(tmp_path):
     assert path.read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["report.html", ".report.html.partial", "summary.json", ".summary.json.partial"])
+@pytest.mark.parametrize(
+    "name",
+    ["report.html", ".report.html.partial", "summary.json", ".summary.json.partial"],
+)
 def test_a_report_is_not_written_through_a_link(tmp_path, victim, name):
     folder = copied("finished", tmp_path)
     (folder / name).symlink_to(victim)
@@ -32,7 +35,10 @@ def test_a_report_is_not_written_through_a_link(tmp_path, victim, name):
     assert not page.is_symlink()
 
 
-@pytest.mark.parametrize("name", ["metrics/part-00003.parquet", "config.toml", "environment.json", "state.json"])
+@pytest.mark.parametrize(
+    "name",
+    ["metrics/part-00003.parquet", "config.toml", "environment.json", "state.json"],
+)
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_a_run_is_not_resumed_through_a_link(tmp_path, victim, name, link):
     folder = copied("interrupted", tmp_path)
@@ -42,10 +48,20 @@ def test_a_run_is_not_resumed_through_a_link(tmp_path, victim, name, link):
         perform(None, folder, processes=1)
 
 
-WITHIN = ["checkpoints", "metrics", "shards", "shards/000", "shards/000/checkpoints", "shards/001/clients"]
+WITHIN = [
+    "checkpoints",
+    "metrics",
+    "shards",
+    "shards/000",
+    "shards/000/checkpoints",
+    "shards/001/clients",
+]
 
 
-@pytest.mark.parametrize(("kind", "name"), [*product(["interrupted"], WITHIN[:3]), *product(["shards"], WITHIN)])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [*product(["interrupted"], WITHIN[:3]), *product(["shards"], WITHIN)],
+)
 def test_folders_within_that_are_links_are_left_alone(tmp_path, kind, name):
     folder, elsewhere = copied(kind, tmp_path), tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -60,11 +76,17 @@ def test_folders_within_that_are_links_are_left_alone(tmp_path, kind, name):
     assert sorted(each.name for each in elsewhere.iterdir()) == ["00000099", "mine"]
 
 
-@pytest.mark.parametrize("points", [*([each] for each in ("..", ".", "", "../elsewhere", "/etc", 7, None)), 3])
+@pytest.mark.parametrize(
+    "points",
+    [*([each] for each in ("..", ".", "", "../elsewhere", "/etc", 7, None)), 3],
+)
 def test_points_of_a_sweep_lie_within_it(tmp_path, points):
     folder = copied("sweep", tmp_path)
     (folder / "sweep.json").write_text(json.dumps({"points": points}))
-    for way in (lambda: headgate.open(folder), lambda: perform(None, folder, processes=1)):
+    for way in (
+        lambda: headgate.open(folder),
+        lambda: perform(None, folder, processes=1),
+    ):
         with pytest.raises(DataError, match=r"sweep\.json: is damaged"):
             way()
 

@@ -29,19 +29,79 @@ from headgate.theory.bound import BoundConstants
 SECONDS, BYTES, LONGEST = 20, 2 * 2**30, 2000
 """processor time and memory that one recipe may take; characters of a refusal"""
 FINE = [0, 1, 2, 3, 10, 100, 0.5, 0.1, 0.9, 1.0, 2.5, 20.0]
-LARGE = [1e3, 10**6, 10**9, 1e9, 1e12, 10**15, 1e16, 10**18, 2**63, 2**64, 10**23, 1e100, 1e200, 1e300, 1.7e308]
-ODD = [1e-9, 1e-90, 1e-300, 5e-324, -0.0, -1, -0.5, -1e300, -(10**20), *map(float, ("nan", "inf", "-inf")), True, False, None]
-TEXTS = ["", "x", "buffer", "none", "open", "fifo", "os:system", "a[/b]", "\x1b[2J", "x" * 500, "x" * 20_000, "\u202e", "../.."]
-TABLES = {"system": SystemTable, "run": RunTable, "bound": BoundConstants, "training": Training}
+LARGE = [
+    1e3,
+    10**6,
+    10**9,
+    1e9,
+    1e12,
+    10**15,
+    1e16,
+    10**18,
+    2**63,
+    2**64,
+    10**23,
+    1e100,
+    1e200,
+    1e300,
+    1.7e308,
+]
+ODD = [
+    1e-9,
+    1e-90,
+    1e-300,
+    5e-324,
+    -0.0,
+    -1,
+    -0.5,
+    -1e300,
+    -(10**20),
+    *map(float, ("nan", "inf", "-inf")),
+    True,
+    False,
+    None,
+]
+TEXTS = [
+    "",
+    "x",
+    "buffer",
+    "none",
+    "open",
+    "fifo",
+    "os:system",
+    "a[/b]",
+    "\x1b[2J",
+    "x" * 500,
+    "x" * 20_000,
+    "\u202e",
+    "../..",
+]
+TABLES = {
+    "system": SystemTable,
+    "run": RunTable,
+    "bound": BoundConstants,
+    "training": Training,
+}
 PARTS = {"prices": PRICES, "model": MODEL, "server": SERVER, "objective": OBJECTIVE}
 PARTS |= {"data.partition": PARTITION, "data.stream": STREAM}
 BROKEN = ["[", "]", '"', "\0", "9" * 5000, "[" * 3000, "=", "\n", "\u2028"]
 NUMBERS = st.one_of(*[st.sampled_from(each) for each in (FINE, FINE, LARGE, ODD)])
 ANY = st.recursive(
     NUMBERS | st.sampled_from(TEXTS),
-    lambda own: st.lists(own, max_size=3) | st.dictionaries(st.sampled_from(["kind", "K", "a", "capacity"]), own, max_size=3),
+    lambda own: (
+        st.lists(own, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["kind", "K", "a", "capacity"]), own, max_size=3
+        )
+    ),
 )
-VALUES = st.one_of(NUMBERS, NUMBERS, st.lists(NUMBERS, min_size=3, max_size=3), ANY, NUMBERS.map(lambda one: [one] * 2000))
+VALUES = st.one_of(
+    NUMBERS,
+    NUMBERS,
+    st.lists(NUMBERS, min_size=3, max_size=3),
+    ANY,
+    NUMBERS.map(lambda one: [one] * 2000),
+)
 FAILED_ONCE = json.loads(Path(__file__).with_name("recipes.json").read_text("utf-8"))
 
 
@@ -56,18 +116,43 @@ def some_of(kind, values):
 @st.composite
 def settings_of_recipes(draw):
     """(dotted key, value): most often of a key that exists, and whole tables of fine numbers, which get far."""
-    section = draw(st.sampled_from([*TABLES, *TABLES, *PARTS, *PARTS, "policies", "policies", "rule", "x.mode", "run.x"]))
+    section = draw(
+        st.sampled_from(
+            [
+                *TABLES,
+                *TABLES,
+                *PARTS,
+                *PARTS,
+                "policies",
+                "policies",
+                "rule",
+                "x.mode",
+                "run.x",
+            ]
+        )
+    )
     if section in TABLES:
-        return f"{section}.{draw(st.sampled_from(names(TABLES[section])))}", draw(VALUES)
+        return f"{section}.{draw(st.sampled_from(names(TABLES[section])))}", draw(
+            VALUES
+        )
     if section in PARTS:
         kind = draw(st.sampled_from(list(PARTS[section].kinds)))
-        return section, {"kind": kind, **draw(some_of(PARTS[section].kinds[kind], VALUES))}
+        return section, {
+            "kind": kind,
+            **draw(some_of(PARTS[section].kinds[kind], VALUES)),
+        }
     if section == "policies":
         policy = draw(st.sampled_from(list(POLICY.kinds)))
-        return f"policies.{policy}.{draw(st.sampled_from([*names(POLICY.kinds[policy]), 'kind']))}", draw(VALUES)
+        return (
+            f"policies.{policy}.{draw(st.sampled_from([*names(POLICY.kinds[policy]), 'kind']))}",
+            draw(VALUES),
+        )
     if section == "rule":
         rule = draw(st.sampled_from(list(RETENTION.kinds)))
-        return "policies.headgate.rule", {"kind": rule, **draw(some_of(RETENTION.kinds[rule], NUMBERS))}
+        return "policies.headgate.rule", {
+            "kind": rule,
+            **draw(some_of(RETENTION.kinds[rule], NUMBERS)),
+        }
     return section, draw(VALUES)
 
 
@@ -80,10 +165,17 @@ def recipes(draw):
     lines = [f"{key}={toml(value)}" for key, value in changed]
     if draw(st.integers(0, 2)):
         return {"policies": list(dict.fromkeys(played)), "set": lines}
-    swept = [f"sweep.{key}=[{toml(value)}]" for key, value in changed] if draw(st.booleans()) else []
+    swept = (
+        [f"sweep.{key}=[{toml(value)}]" for key, value in changed]
+        if draw(st.booleans())
+        else []
+    )
     text = "\n".join(['base = "mnist"', *lines, *swept, ""])
     at = draw(st.integers(0, len(text)))
-    return {"policies": played, "text": text[:at] + draw(st.sampled_from(["", "", *BROKEN])) + text[at:]}
+    return {
+        "policies": played,
+        "text": text[:at] + draw(st.sampled_from(["", "", *BROKEN])) + text[at:],
+    }
 
 
 def toml(value):
@@ -91,8 +183,16 @@ def toml(value):
     if isinstance(value, list):
         return f"[{', '.join(map(toml, value))}]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {toml(each)}" for key, each in value.items()) + "}"
-    return json.dumps(value) if isinstance(value, bool | str) or value is None else repr(value)
+        return (
+            "{"
+            + ", ".join(f"{key} = {toml(each)}" for key, each in value.items())
+            + "}"
+        )
+    return (
+        json.dumps(value)
+        if isinstance(value, bool | str) or value is None
+        else repr(value)
+    )
 
 
 def play(recipe):
@@ -101,12 +201,21 @@ def play(recipe):
         experiment = points[0][1] if points else load("mnist", [])
     else:
         played = f"run.policies={json.dumps(recipe['policies'])}"
-        experiment = load("mnist", [played, "run.rounds=4", "run.seeds=2", *recipe["set"]])
+        experiment = load(
+            "mnist", [played, "run.rounds=4", "run.seeds=2", *recipe["set"]]
+        )
     tomli_w.dumps(experiment.tables())
     seeds, rounds = experiment.seeds[:2], min(experiment.rounds, 3)
     with np.errstate(all="ignore"):
-        for policy in experiment.only(list(experiment.policies), seeds).policies.values():
-            assert rehearse(experiment.system, policy, experiment.prices, seeds, rounds).rounds == rounds
+        for policy in experiment.only(
+            list(experiment.policies), seeds
+        ).policies.values():
+            assert (
+                rehearse(
+                    experiment.system, policy, experiment.prices, seeds, rounds
+                ).rounds
+                == rounds
+            )
 
 
 @pytest.fixture(autouse=True)
@@ -116,8 +225,14 @@ def limited():
     def too_long(*_):
         raise TimeoutError(f"more than {SECONDS} s")
 
-    before, handler = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGVTALRM, too_long)
-    taken = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+    before, handler = (
+        resource.getrlimit(resource.RLIMIT_AS),
+        signal.signal(signal.SIGVTALRM, too_long),
+    )
+    taken = (
+        int(Path("/proc/self/statm").read_text("ascii").split()[0])
+        * resource.getpagesize()
+    )
     resource.setrlimit(resource.RLIMIT_AS, (taken + BYTES, before[1]))
     yield
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
@@ -147,8 +262,13 @@ def test_recipes_that_once_failed(recipe):
     check(recipe)
 
 
-def test_some_recipes_are_played_and_what_takes_too_long_or_too_much_memory_is_noticed(monkeypatch):
-    assert check({"policies": ["headgate", "constant"], "set": ["system.budget=20"]}) == "played"
+def test_some_recipes_are_played_and_what_takes_too_long_or_too_much_memory_is_noticed(
+    monkeypatch,
+):
+    assert (
+        check({"policies": ["headgate", "constant"], "set": ["system.budget=20"]})
+        == "played"
+    )
     with pytest.raises(MemoryError):
         bytearray(2 * BYTES)
     monkeypatch.setattr(f"{__name__}.SECONDS", 0.1)

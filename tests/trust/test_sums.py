@@ -40,17 +40,26 @@ def report(folder):
 )
 def test_a_changed_file_is_named(tmp_path, kind, name, old, new, ways):
     folder = copied(kind, tmp_path)
-    path = folder / "state.json" if name == "./state.json" else sorted(folder.rglob(name))[0]
+    path = (
+        folder / "state.json"
+        if name == "./state.json"
+        else sorted(folder.rglob(name))[0]
+    )
     if old is None:
         pl.read_parquet(path).write_parquet(path, compression="snappy")
     else:
         assert old in path.read_text()
         path.write_text(path.read_text().replace(old, new))
     for way in ways:
-        with pytest.raises(DataError, match=rf"{path.name}: is not what was written, its checksum differs"):
+        with pytest.raises(
+            DataError,
+            match=rf"{path.name}: is not what was written, its checksum differs",
+        ):
             way(folder)
     if name == "./state.json":
         assert "checksum differs" in scan_runs(tmp_path)[1][kind]
         library = Library(tmp_path)
         assert library.heads() == {}
-        assert library.unreadable() == {kind: f"{kind}/state.json: is not what was written, its checksum differs"}
+        assert library.unreadable() == {
+            kind: f"{kind}/state.json: is not what was written, its checksum differs"
+        }

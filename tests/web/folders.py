@@ -26,20 +26,43 @@ def recipe(policies, seeds, rounds, buffers=(4, 6, 5), **sections):
 class MadeUp:
     """A run that is played as many rounds at a time as one likes; in shards, one policy a shard."""
 
-    def __init__(self, folder, policies=("acdpp", "constant"), seeds=2, rounds=12, parts=False, **more):
+    def __init__(
+        self,
+        folder,
+        policies=("acdpp", "constant"),
+        seeds=2,
+        rounds=12,
+        parts=False,
+        **more,
+    ):
         raw = recipe(policies, seeds, rounds, **more)
         self.folder, self.rounds, self.t = Path(folder), rounds, 0
         self.experiment = build("made-up", raw, Path())
         self.seeds = self.experiment.seeds
-        each = [build("part", {**raw, "run": {**raw["run"], "policies": [one]}}, Path()).tables() for one in policies]
-        environment = {"started": "2026-11-15T07:00:00+00:00", "executor": "made-up", "device": "cpu", "mean_price": 5.5}
-        create(self.folder, self.experiment.tables(), environment, each if parts else [])
+        each = [
+            build(
+                "part", {**raw, "run": {**raw["run"], "policies": [one]}}, Path()
+            ).tables()
+            for one in policies
+        ]
+        environment = {
+            "started": "2026-11-15T07:00:00+00:00",
+            "executor": "made-up",
+            "device": "cpu",
+            "mean_price": 5.5,
+        }
+        create(
+            self.folder, self.experiment.tables(), environment, each if parts else []
+        )
         self.shards = {
-            name: self.folder / SHARDS / f"{number:03d}" if parts else self.folder for number, name in enumerate(policies)
+            name: self.folder / SHARDS / f"{number:03d}" if parts else self.folder
+            for number, name in enumerate(policies)
         }
         given = self.experiment
         self.rehearsed = {
-            name: rehearse(given.system, policy, given.prices, self.seeds, rounds, by_client=True)
+            name: rehearse(
+                given.system, policy, given.prices, self.seeds, rounds, by_client=True
+            )
             for name, policy in given.policies.items()
         }
         self.reached = dict.fromkeys(self.rehearsed, 0)
@@ -50,15 +73,28 @@ class MadeUp:
 
     def admitted(self, name):
         """In the rounds played so far, likewise."""
-        return self.rehearsed[name].admitted_by_client[:, : self.reached[name]].sum(axis=1)
+        return (
+            self.rehearsed[name].admitted_by_client[:, : self.reached[name]].sum(axis=1)
+        )
 
     def play(self, rounds=1, policies=None):
         """These policies alone, where a run is in parts."""
         for _ in range(rounds):
-            made = [(self.shards[name], *self._round(name)) for name in policies or self.reached]
+            made = [
+                (self.shards[name], *self._round(name))
+                for name in policies or self.reached
+            ]
             for shard in dict.fromkeys(own for own, _, _ in made):
                 for table, place in (("metrics", 1), ("clients", 2)):
-                    RunWriter(shard).append(table, [row for each in made if each[0] == shard for row in each[place]])
+                    RunWriter(shard).append(
+                        table,
+                        [
+                            row
+                            for each in made
+                            if each[0] == shard
+                            for row in each[place]
+                        ],
+                    )
         self.t = min(self.reached.values())
         self.say("running")
         return self
@@ -67,23 +103,42 @@ class MadeUp:
         one, t = self.rehearsed[name], self.reached[name]
         self.reached[name] = after = t + 1
         judged = after % 2 == 0 or after == self.rounds
-        columns = {key: getattr(one, key) for key in ("n", "N", "admitted", "price", "spend", "debt")}
-        columns |= {"n_eff": one.N.astype(float), "bound": one.bound(self.experiment.bound), "excess": one.peak_excess}
+        columns = {
+            key: getattr(one, key)
+            for key in ("n", "N", "admitted", "price", "spend", "debt")
+        }
+        columns |= {
+            "n_eff": one.N.astype(float),
+            "bound": one.bound(self.experiment.bound),
+            "excess": one.peak_excess,
+        }
         rows, clients = [], []
         for r, seed in enumerate(self.seeds):
             who = {"policy": name, "seed": int(seed), "t": after}
-            learnt = {"test_accuracy": 1 - math.exp(-after / 8) - 0.01 * r, "test_loss": math.exp(-after / 8)}
+            learnt = {
+                "test_accuracy": 1 - math.exp(-after / 8) - 0.01 * r,
+                "test_loss": math.exp(-after / 8),
+            }
             learnt = learnt if judged else dict.fromkeys(learnt)
             known = {key: values[r, t].item() for key, values in columns.items()}
             rows.append({**who, **learnt, "train_loss": math.exp(-after / 7), **known})
-            by_client = {"admitted": one.admitted_by_client[r, t].tolist(), "held": one.held_by_client[r, t].tolist()}
+            by_client = {
+                "admitted": one.admitted_by_client[r, t].tolist(),
+                "held": one.held_by_client[r, t].tolist(),
+            }
             clients.append({**who, **by_client, "paid": None})
         return rows, clients
 
     def say(self, state, diverged=(), **more):
         seeds = [int(seed) for seed in self.seeds]
         lost = [{"policy": policy, "seed": seed, "t": 1} for policy, seed in diverged]
-        told = {"policies": list(self.reached), "seeds": seeds, "diverged": lost, "guessing": [], "elapsed_s": 1.0}
+        told = {
+            "policies": list(self.reached),
+            "seeds": seeds,
+            "diverged": lost,
+            "guessing": [],
+            "elapsed_s": 1.0,
+        }
         RunWriter(self.folder).state(state, self.t, self.rounds, **told, **more)
         return self
 

@@ -29,7 +29,9 @@ class Served:
         self._socket = listen("127.0.0.1", port)
         self.port = self._socket.getsockname()[1]
         self._server = uvicorn.Server(configured(self.app))
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}
+        )
 
     @property
     def library(self):
@@ -47,13 +49,23 @@ class Served:
         assert not self._thread.is_alive()
 
     def ask(self, method, path, body=None, headers=()):
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)) as connection:
+        with closing(
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
+        ) as connection:
             connection.request(method, path, body, dict(headers))
             answer = connection.getresponse()
-            return Answer(answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read())
+            return Answer(
+                answer.status,
+                {key.lower(): value for key, value in answer.getheaders()},
+                answer.read(),
+            )
 
     def get(self, path, **headers):
-        return self.ask("GET", path, headers={key.replace("_", "-"): value for key, value in headers.items()})
+        return self.ask(
+            "GET",
+            path,
+            headers={key.replace("_", "-"): value for key, value in headers.items()},
+        )
 
     def post(self, path, body):
         return self.ask("POST", path, body, {"Content-Type": "application/json"})

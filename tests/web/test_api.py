@@ -24,13 +24,19 @@ def runs(tmp_path_factory):
     folder.mkdir()
     made = {
         "done": MadeUp(folder / "done", seeds=3).finish(),
-        "live": MadeUp(folder / "live", parts=True, policies=("acdpp", "constant", "headgate")).play(4).play(3, ["acdpp"]),
+        "live": MadeUp(
+            folder / "live", parts=True, policies=("acdpp", "constant", "headgate")
+        )
+        .play(4)
+        .play(3, ["acdpp"]),
         "dead": MadeUp(folder / "dead").play(5),
     }
     change_state(folder / "dead", pid=nobody())
     for each in sweep(folder / "study", policies=("acdpp",), rounds=4):
         each.finish()
-    MadeUp(folder / "lost", policies=("acdpp",)).play(3).say("interrupted", diverged=[("acdpp", 0), ("acdpp", 1)])
+    MadeUp(folder / "lost", policies=("acdpp",)).play(3).say(
+        "interrupted", diverged=[("acdpp", 0), ("acdpp", 1)]
+    )
     MadeUp(folder / "broken").play(1)
     (folder / "broken" / "state.json").write_text("{", "utf-8")
     (folder / "notes").mkdir()
@@ -57,7 +63,13 @@ def test_the_list_says_where_every_run_stands(page):
     rows = {row["name"]: row for row in told["rows"]}
     states = {name: row["state"] for name, row in rows.items()}
     points = {"study~lr=0.1": "finished", "study~lr=0.5,K=3": "finished"}
-    assert states == {"done": "finished", "live": "running", "dead": "interrupted", "lost": "diverged", **points}
+    assert states == {
+        "done": "finished",
+        "live": "running",
+        "dead": "interrupted",
+        "lost": "diverged",
+        **points,
+    }
     assert (told["total"], told["matching"]) == (6, 6)
     ((broken, why),) = told["unreadable"].items()
     assert broken == "broken"
@@ -73,13 +85,21 @@ def test_the_list_says_where_every_run_stands(page):
 def test_where_nobody_kept_the_limits_the_dearest_says_what_it_broke(tmp_path):
     MadeUp(tmp_path / "run", ("acdpp", "released"), rounds=20).finish()
     (row,) = Library(tmp_path).rows(["run"])
-    found = {each.policy: each for each in read_runs([RunFolder.open(tmp_path / "run")])}
+    found = {
+        each.policy: each for each in read_runs([RunFolder.open(tmp_path / "run")])
+    }
     assert all(each.broken for each in found.values())
     dearest = max(found, key=lambda name: found[name].spend.mean())
     share = pytest.approx(found[dearest].spend.mean() / 20)
-    assert (row["best_policy"], row["spend_policy"], row["spend_share"]) == (None, dearest, share)
+    assert (row["best_policy"], row["spend_policy"], row["spend_share"]) == (
+        None,
+        dearest,
+        share,
+    )
     assert row["broken"].startswith("money")
-    assert row["over_budget"] == [name for name in found if name != dearest and found[name].runs_over_budget]
+    assert row["over_budget"] == [
+        name for name in found if name != dearest and found[name].runs_over_budget
+    ]
 
 
 def test_a_reference_is_neither_the_best_nor_the_dearest_beside_others(tmp_path):
@@ -87,7 +107,11 @@ def test_a_reference_is_neither_the_best_nor_the_dearest_beside_others(tmp_path)
         MadeUp(tmp_path / name, policies).play(4)
     both, alone = Library(tmp_path).rows(["both", "alone"])
     assert (both["best_policy"], alone["best_policy"]) == ("headgate", None)
-    assert both["spend_share"] == both["spend_shares"]["headgate"] < both["spend_shares"]["oracle"]
+    assert (
+        both["spend_share"]
+        == both["spend_shares"]["headgate"]
+        < both["spend_shares"]["oracle"]
+    )
     assert alone["spend_share"] == alone["spend_shares"]["oracle"]
 
 
@@ -101,7 +125,10 @@ def test_a_reference_is_neither_the_best_nor_the_dearest_beside_others(tmp_path)
         ("search=study%200.5", ["study~lr=0.5,K=3"]),
         ("search=nothing", []),
         ("sort=accuracy&order=desc&limit=1", ["done"]),
-        ("sort=accuracy&order=asc&limit=6&search=d", ["dead", "live", "done", "lost", "study~lr=0.1", "study~lr=0.5,K=3"]),
+        (
+            "sort=accuracy&order=asc&limit=6&search=d",
+            ["dead", "live", "done", "lost", "study~lr=0.1", "study~lr=0.5,K=3"],
+        ),
         ("sort=spend&order=desc&limit=1&search=finished%20constant", ["done"]),
         ("sort=progress&order=asc&limit=1", ["lost"]),
         ("sort=state&order=asc&limit=1", ["lost"]),
@@ -112,10 +139,15 @@ def test_the_list_is_searched_and_sorted(page, query, names):
 
 
 def test_a_run_in_full(page, runs):
-    told = get(page, "/api/runs/done")  # test_one_reader.py compares summary and conclusion
+    told = get(
+        page, "/api/runs/done"
+    )  # test_one_reader.py compares summary and conclusion
     assert (told["buffers"], told["memory"], told["target"]) == ([4, 6, 5], 15, 0.5)
     assert told["toml"] == (runs[0] / "done" / "config.toml").read_text()
-    assert get(page, "/api/runs/lost")["warning"] == "Runs that broke down: 2 of acdpp diverged."
+    assert (
+        get(page, "/api/runs/lost")["warning"]
+        == "Runs that broke down: 2 of acdpp diverged."
+    )
     assert get(page, "/api/runs/study~lr=0.5,K=3")["sweep"] == "study"
 
 
@@ -132,15 +164,25 @@ def test_curves_go_on_where_one_has_them(page):
 def test_clients_hold_what_the_ledger_says(page, runs):
     made = runs[1]["done"]
     told = get(page, "/api/runs/done/clients?policy=acdpp&seed=1")
-    held = [row[-1] * size for row, size in zip(told["ratio"], told["buffers"], strict=True)]
+    held = [
+        row[-1] * size for row, size in zip(told["ratio"], told["buffers"], strict=True)
+    ]
     assert held == pytest.approx(made.held("acdpp")[1].tolist(), rel=1e-3)
-    assert (told["clients"], told["buffers"], told["last"]) == (["0", "1", "2"], [4, 6, 5], 12)
+    assert (told["clients"], told["buffers"], told["last"]) == (
+        ["0", "1", "2"],
+        [4, 6, 5],
+        12,
+    )
     mean = get(page, "/api/runs/done/clients?policy=acdpp")
     expected = made.held("acdpp").mean(axis=0) / [4, 6, 5]
-    assert [row[-1] for row in mean["ratio"]] == pytest.approx(expected.tolist(), rel=1e-3)
+    assert [row[-1] for row in mean["ratio"]] == pytest.approx(
+        expected.tolist(), rel=1e-3
+    )
 
 
-@pytest.mark.parametrize(("name", "policy"), [("done", "acdpp"), ("done", "constant"), ("live", "headgate")])
+@pytest.mark.parametrize(
+    ("name", "policy"), [("done", "acdpp"), ("done", "constant"), ("live", "headgate")]
+)
 def test_a_trace_adds_up(page, runs, name, policy):
     made = runs[1][name]
     told = get(page, f"/api/runs/{name}/trace?policy={policy}&seed=1")
@@ -151,7 +193,10 @@ def test_a_trace_adds_up(page, runs, name, policy):
     assert [sum(row) for row in told["held"]] == told["n"]
     assert told["held"][-1] == made.held(policy)[1].tolist()
     assert np.sum(told["spend"]) == pytest.approx(told["spent"][-1])
-    assert np.sum(told["admitted_by_client"], axis=0).tolist() == made.admitted(policy)[1].tolist()
+    assert (
+        np.sum(told["admitted_by_client"], axis=0).tolist()
+        == made.admitted(policy)[1].tolist()
+    )
     assert told["K"] == getattr(made.experiment.policies[policy], "K", None)
     queue = [[] for _ in told["buffers"]]
     for came, held in zip(told["admitted_by_client"], told["held"], strict=True):
@@ -166,11 +211,21 @@ def test_a_trace_adds_up(page, runs, name, policy):
 
 def test_runs_side_by_side(page, runs):
     told = get(page, "/api/compare?runs=done&runs=dead&policies=acdpp&metric=spent")
-    assert [(line["run"], line["policy"]) for line in told["lines"]] == [("done", "acdpp"), ("dead", "acdpp")]
+    assert [(line["run"], line["policy"]) for line in told["lines"]] == [
+        ("done", "acdpp"),
+        ("dead", "acdpp"),
+    ]
     (difference,) = told["differences"]
-    assert (told["base"], difference["run"], difference["seeds"]) == (0, "dead", 2)  # seeds that both have
+    assert (told["base"], difference["run"], difference["seeds"]) == (
+        0,
+        "dead",
+        2,
+    )  # seeds that both have
     assert difference["x"] == [1, 2, 3, 4, 5]
-    done, dead = (Library(runs[0]).metrics(name).of([("acdpp", 0), ("acdpp", 1)], 5) for name in ("done", "dead"))
+    done, dead = (
+        Library(runs[0]).metrics(name).of([("acdpp", 0), ("acdpp", 1)], 5)
+        for name in ("done", "dead")
+    )
     place = RunFolder.open(runs[0] / "done").measured.index("spend")
     gaps = np.cumsum((dead - done)[:, :, place], axis=1)
     assert difference["mean"] == pytest.approx(gaps.mean(axis=0).tolist(), abs=1e-9)
@@ -178,9 +233,17 @@ def test_runs_side_by_side(page, runs):
 
 
 def test_any_line_can_be_the_one_to_compare_with(page):
-    first, other = (get(page, f"/api/compare?runs=done&metric=n{to}") for to in ("", "&to_run=done&to_policy=constant"))
+    first, other = (
+        get(page, f"/api/compare?runs=done&metric=n{to}")
+        for to in ("", "&to_run=done&to_policy=constant")
+    )
     (there,), (back,) = first["differences"], other["differences"]
-    assert (first["base"], there["policy"], other["base"], back["policy"]) == (0, "constant", 1, "acdpp")
+    assert (first["base"], there["policy"], other["base"], back["policy"]) == (
+        0,
+        "constant",
+        1,
+        "acdpp",
+    )
     assert back["mean"] == pytest.approx([-value for value in there["mean"]])
     assert back["half"] == pytest.approx(there["half"])
     assert page.get("/api/compare?runs=done&to_policy=dpp").status == 422
@@ -193,7 +256,9 @@ def budgets(tmp_path_factory):
 
     def at(name, money, **more):
         system = {"buffers": [4, 6, 5], "budget": float(money)}
-        return MadeUp(folder / name, ("headgate", "constant"), seeds=3, system=system, **more)
+        return MadeUp(
+            folder / name, ("headgate", "constant"), seeds=3, system=system, **more
+        )
 
     for name, money in (("at-10", 10), ("at-20", 20), ("at-40", 40), ("twin", 40)):
         at(name, money).finish()
@@ -203,34 +268,56 @@ def budgets(tmp_path_factory):
 
 
 def needs(folder, names, policies=()):
-    return compare(Library(folder), names.split(), policies, "best_accuracy", 50).savings
+    return compare(
+        Library(folder), names.split(), policies, "best_accuracy", 50
+    ).savings
 
 
 def test_runs_at_several_budgets_begin_with_the_money_for_the_same_accuracy(budgets):
-    found = read_runs([RunFolder.open(budgets / name) for name in ("at-10", "at-20", "at-40")])
+    found = read_runs(
+        [RunFolder.open(budgets / name) for name in ("at-10", "at-20", "at-40")]
+    )
     said = needs(budgets, "at-10 at-20 at-40")
     assert said == sentence(chosen_budget(savings(rows(found), "constant", "last")))
-    assert re.fullmatch(r"constant admission reaches \S+ % for \S+ a round; headgate (needs|reaches) .+\.", said)
+    assert re.fullmatch(
+        r"constant admission reaches \S+ % for \S+ a round; headgate (needs|reaches) .+\.",
+        said,
+    )
     with Served(budgets) as served:
         path = "/api/compare?runs=at-10&runs=at-20&runs=at-40&metric=n"
         assert get(served, path)["savings"] == said
 
 
-@pytest.mark.parametrize("names", ["at-10", "at-10 faster", "at-10 at-40 twin", "at-10 begun"])
+@pytest.mark.parametrize(
+    "names", ["at-10", "at-10 faster", "at-10 at-40 twin", "at-10 begun"]
+)
 def test_nothing_is_said_of_money_where_runs_do_not_tell_it(budgets, names):
     assert needs(budgets, names) == ""
 
 
-@pytest.mark.parametrize(("column", "value"), [("spend", 0.0), ("spend", np.inf), ("test_accuracy", np.nan)])
+@pytest.mark.parametrize(
+    ("column", "value"), [("spend", 0.0), ("spend", np.inf), ("test_accuracy", np.nan)]
+)
 def test_folders_of_strangers_may_hold_anything(budgets, column, value):
     found = read_runs([RunFolder.open(budgets / name) for name in ("at-10", "at-40")])
     last = found[-1].values[column].copy()
     last[... if value == 0 else (0, -1)] = value
     assert _savings(found, set()) != ""
-    assert _savings([*found[:-1], replace(found[-1], values={**found[-1].values, column: last})], set()) == ""
+    assert (
+        _savings(
+            [
+                *found[:-1],
+                replace(found[-1], values={**found[-1].values, column: last}),
+            ],
+            set(),
+        )
+        == ""
+    )
 
 
-def test_nothing_is_said_of_money_without_constant_admission_or_for_folders_too_large(budgets, monkeypatch):
+def test_nothing_is_said_of_money_without_constant_admission_or_for_folders_too_large(
+    budgets, monkeypatch
+):
     assert needs(budgets, "at-10 at-40", policies=["headgate"]) == ""
     for limit, cells in (("MOST_SEEDS", 3), ("MOST_CELLS", 2 * 2 * 3 * 12)):
         monkeypatch.setattr(f"headgate.web.compare.{limit}", cells)
@@ -247,11 +334,23 @@ def test_nothing_is_said_of_money_without_constant_admission_or_for_folders_too_
         ("/api/runs/notes", 404, "run 'notes'"),
         ("/api/runs/broken", 422, "broken/state.json: not valid JSON"),
         ("/api/runs/done/curves?since=-1", 400, "since = '-1'"),
-        ("/api/runs/done/curves?points=1", 400, "points = '1': must be greater than or equal to 2"),
-        ("/api/runs/done/curves?policies=dpp", 404, "policy 'dpp': done has acdpp, constant"),
+        (
+            "/api/runs/done/curves?points=1",
+            400,
+            "points = '1': must be greater than or equal to 2",
+        ),
+        (
+            "/api/runs/done/curves?policies=dpp",
+            404,
+            "policy 'dpp': done has acdpp, constant",
+        ),
         ("/api/runs/done/clients?seed=77", 404, "seed 77: nothing was recorded"),
         ("/api/runs/done/trace?seed=77", 404, "seed = 77: done has 0, 1, 2"),
-        ("/api/runs/done/trace?first=99", 422, "first = 99: the run has come to round 12"),
+        (
+            "/api/runs/done/trace?first=99",
+            422,
+            "first = 99: the run has come to round 12",
+        ),
         ("/api/runs?sort=size", 400, "sort = 'size': must be 'started', 'name'"),
         ("/api/runs?order=up", 400, "order = 'up'"),
         ("/api/runs?limit=2000", 400, "limit = '2000'"),
@@ -262,14 +361,23 @@ def test_nothing_is_said_of_money_without_constant_admission_or_for_folders_too_
 )
 def test_refusals_are_one_line(page, path, status, says):
     answer = page.get(path)
-    assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
+    assert (answer.status, answer.headers["content-type"]) == (
+        status,
+        "application/json",
+    )
     assert says in answer.json["error"]
     assert "\n" not in answer.json["error"]
 
 
 def test_nothing_is_written(page, runs):
     before = {path: path.stat().st_mtime_ns for path in runs[0].rglob("*")}
-    for path in ("/api/runs", "/api/runs/live", "/api/runs/live/curves", "/api/runs/live/clients", "/api/runs/live/trace"):
+    for path in (
+        "/api/runs",
+        "/api/runs/live",
+        "/api/runs/live/curves",
+        "/api/runs/live/clients",
+        "/api/runs/live/trace",
+    ):
         assert page.get(path).status == 200
     assert {path: path.stat().st_mtime_ns for path in runs[0].rglob("*")} == before
     for method in ("POST", "PUT", "DELETE", "PATCH"):

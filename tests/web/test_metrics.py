@@ -12,7 +12,9 @@ from headgate.writing import replace_file
 from .folders import MadeUp, change_state
 from .served import Served
 
-SAMPLE = re.compile(r'headgate_(\w+)\{run="((?:[^"\\\n]|\\.)*)",policy="((?:[^"\\\n]|\\.)*)"\} (\S+)')
+SAMPLE = re.compile(
+    r'headgate_(\w+)\{run="((?:[^"\\\n]|\\.)*)",policy="((?:[^"\\\n]|\\.)*)"\} (\S+)'
+)
 
 
 @pytest.fixture
@@ -20,7 +22,9 @@ def runs(tmp_path):
     folder = tmp_path
     MadeUp(folder / "done", seeds=3).finish()
     change_state(folder / "done", refused="many\nheadgate_spent 1", quarantined=True)
-    MadeUp(folder / 'a "b" \\', policies=("headgate",)).play(5).say("running", refused=2, quarantined=1)
+    MadeUp(folder / 'a "b" \\', policies=("headgate",)).play(5).say(
+        "running", refused=2, quarantined=1
+    )
     MadeUp(folder / "begun")
     MadeUp(folder / "broken").finish()
     (folder / "broken" / "metrics.parquet").write_bytes(b"nothing")
@@ -58,19 +62,32 @@ def test_the_numbers_are_those_of_the_folders(runs):
         "held": last["n"].mean(),
         "accuracy": last["test_accuracy"].mean(),
     }
-    own = {name: value for (name, run, policy), value in found.items() if (run, policy) == ("done", "constant")}
+    own = {
+        name: value
+        for (name, run, policy), value in found.items()
+        if (run, policy) == ("done", "constant")
+    }
     assert own.pop("mean_age") >= 0
     assert own.pop("quarantined") == 1  # and "many" is no count of what was refused
     assert own == pytest.approx(expected)
-    other = {name: value for (name, _, policy), value in found.items() if policy == "headgate"}
+    other = {
+        name: value
+        for (name, _, policy), value in found.items()
+        if policy == "headgate"
+    }
     assert (other["rounds"], other["refused"], other["quarantined"]) == (5, 2, 1)
 
 
 def test_the_page_warns_where_the_money_of_real_clients_comes_to_its_end(tmp_path):
     folder = MadeUp(tmp_path / "real", policies=("headgate",), seeds=1).finish().folder
     facts = read_sealed(folder / "environment.json")
-    replace_file(folder / "environment.json", json.dumps(facts | {"executor": "flower"}).encode())
+    replace_file(
+        folder / "environment.json", json.dumps(facts | {"executor": "flower"}).encode()
+    )
     share = RunFolder.open(folder).metrics()["spend"].sum() / 240
     assert share > 0.8
     with Served(tmp_path) as page:
-        assert page.get("/api/runs/real").json["warning"] == f"{share:.0%} of the money is spent."
+        assert (
+            page.get("/api/runs/real").json["warning"]
+            == f"{share:.0%} of the money is spent."
+        )

@@ -7,7 +7,11 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from headgate.web.serving import make_app
 
@@ -44,7 +48,11 @@ def api(app):
 
 NOTHING_TO_ASK = (("/api/health", "get"), ("/api/plan", "get"))
 NUMBER = {"type": "number", "minimum": -1, "maximum": 1e9}
-PRICES = {"uniform": ("low", "high"), "constant": ("value",), "seasonal": ("average", "amplitude", "period")}
+PRICES = {
+    "uniform": ("low", "high"),
+    "constant": ("value",),
+    "seasonal": ("average", "amplitude", "period"),
+}
 
 
 def _price(kind, names):
@@ -52,19 +60,49 @@ def _price(kind, names):
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-TRACE = {"kind": {"const": "trace"}, "prices": {"type": "array", "items": NUMBER}, "at_end": {"const": "repeat"}}
-BUFFERS = {"type": "array", "items": {"type": "integer", "minimum": -1, "maximum": 300}, "maxItems": 12}
+TRACE = {
+    "kind": {"const": "trace"},
+    "prices": {"type": "array", "items": NUMBER},
+    "at_end": {"const": "repeat"},
+}
+BUFFERS = {
+    "type": "array",
+    "items": {"type": "integer", "minimum": -1, "maximum": 300},
+    "maxItems": 12,
+}
 CLIENTS = {"type": ["integer", "null"], "maximum": 50}
 SMALL_PLANS = {
-    "system": {"type": "object", "properties": {"buffers": BUFFERS, "clients": CLIENTS, "budget": NUMBER}},
+    "system": {
+        "type": "object",
+        "properties": {"buffers": BUFFERS, "clients": CLIENTS, "budget": NUMBER},
+    },
     "prices": {
-        "anyOf": [*(_price(*each) for each in PRICES.items()), {"type": "object", "properties": TRACE}, {"type": "object"}]
+        "anyOf": [
+            *(_price(*each) for each in PRICES.items()),
+            {"type": "object", "properties": TRACE},
+            {"type": "object"},
+        ]
     },
     "rounds": {"type": "integer", "minimum": 0, "maximum": 40},
     "seeds": {"type": "integer", "minimum": 0, "maximum": 3},
-    "policy": {"enum": ["acdpp", "headgate", "constant", "dpp", "oracle", "released", "no such"]},
+    "policy": {
+        "enum": [
+            "acdpp",
+            "headgate",
+            "constant",
+            "dpp",
+            "oracle",
+            "released",
+            "no such",
+        ]
+    },
 }
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
 
 
 DOCUMENT = make_app(Path(__file__).parent).openapi()
@@ -73,13 +111,21 @@ WAYS = [
     for path, ways in DOCUMENT["paths"].items()
     for way in ways
     for mode in schemathesis.GenerationMode
-    if not (mode is schemathesis.GenerationMode.NEGATIVE and (path, way) in NOTHING_TO_ASK)
+    if not (
+        mode is schemathesis.GenerationMode.NEGATIVE and (path, way) in NOTHING_TO_ASK
+    )
 ]
 
 
-@pytest.mark.parametrize(("path", "way", "mode"), WAYS, ids=lambda part: getattr(part, "value", part))
+@pytest.mark.parametrize(
+    ("path", "way", "mode"), WAYS, ids=lambda part: getattr(part, "value", part)
+)
 def test_answers_are_as_described_and_nothing_breaks(api, path, way, mode):
-    @settings(max_examples=15, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
+    @settings(
+        max_examples=15,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.explicit, Phase.generate],
+    )
     @given(case=api[path][way].as_strategy(generation_mode=mode))
     def holds(case):
         case.call_and_validate(headers={"Host": "127.0.0.1"}, checks=CHECKS)

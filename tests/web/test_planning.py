@@ -33,17 +33,28 @@ def answer(**more):
 
 
 SEASONAL = {"kind": "seasonal", "average": 5, "amplitude": 3, "period": 9, "noise": 1}
-GIVEN = [{"policy": "acdpp", "prices": prices, "gamma": 0.4, "phi": 0.6} for prices in (PRICES, TRACE, SEASONAL)]
+GIVEN = [
+    {"policy": "acdpp", "prices": prices, "gamma": 0.4, "phi": 0.6}
+    for prices in (PRICES, TRACE, SEASONAL)
+]
 
 
-@pytest.mark.parametrize("given", [*GIVEN, *({"policy": name} for name in POLICY.kinds)], ids=str)
+@pytest.mark.parametrize(
+    "given", [*GIVEN, *({"policy": name} for name in POLICY.kinds)], ids=str
+)
 def test_the_file_that_comes_back_makes_the_same_plan(given):
     told, policy = answer(**given, rounds=20, seeds=2), given["policy"]
     e = build("again", tomllib.loads(told["toml"]))
-    assert told["plan"] == jsonable(plan_json(e, policy, plan(e.given, e.policies[policy])))
-    again = summarise_rehearsal(e, policy, rehearse(e.system, e.policies[policy], e.prices, e.seeds, e.rounds))
+    assert told["plan"] == jsonable(
+        plan_json(e, policy, plan(e.given, e.policies[policy]))
+    )
+    again = summarise_rehearsal(
+        e, policy, rehearse(e.system, e.policies[policy], e.prices, e.seeds, e.rounds)
+    )
     assert told["summary"] == jsonable(again.to_dict())
-    assert told["oracle_bound"] == pytest.approx(oracle_bound(e.system.buffer, 20, e.bound).sum())
+    assert told["oracle_bound"] == pytest.approx(
+        oracle_bound(e.system.buffer, 20, e.bound).sum()
+    )
 
 
 def test_a_stated_K_is_kept():
@@ -55,15 +66,25 @@ def test_a_stated_K_is_kept():
 
 
 def test_a_plan_that_breaks_a_limit_says_so_with_the_way_out():
-    given = {"system": {"buffers": [8, 9, 10, 11, 12] * 2, "budget": 55.0}, "rounds": 30}
+    given = {
+        "system": {"buffers": [8, 9, 10, 11, 12] * 2, "budget": 55.0},
+        "rounds": 30,
+    }
     kept = answer(**given)
-    assert (kept["policy"], kept["warning"], kept["runs_over_budget"]) == ("headgate", "", 0)
+    assert (kept["policy"], kept["warning"], kept["runs_over_budget"]) == (
+        "headgate",
+        "",
+        0,
+    )
     assert kept["dearest_share"] <= 1 + 1e-9
     told = answer(policy="acdpp", **given)
     e = build("again", tomllib.loads(told["toml"]))
     result = rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, e.rounds)
     shares = result.spend.sum(axis=1) / (55.0 * 30)
-    assert (told["runs_over_budget"], told["dearest_share"]) == ((shares > 1 + 1e-9).sum(), pytest.approx(shares.max()))
+    assert (told["runs_over_budget"], told["dearest_share"]) == (
+        (shares > 1 + 1e-9).sum(),
+        pytest.approx(shares.max()),
+    )
     assert told["runs_over_budget"] > 0
     assert told["peak_excess"] > 0
     assert told["warning"] == (
@@ -71,7 +92,9 @@ def test_a_plan_that_breaks_a_limit_says_so_with_the_way_out():
         f"a client holds up to {told['peak_excess']} more than its buffer: "
         'take headgate, or set capacity = "buffer" and purse = true.'
     )
-    followed = answer(policy="acdpp", options={"capacity": "buffer", "purse": True}, **given)
+    followed = answer(
+        policy="acdpp", options={"capacity": "buffer", "purse": True}, **given
+    )
     assert (followed["warning"], followed["runs_over_budget"]) == ("", 0)
     assert answer(policy="oracle")["warning"].endswith(": take headgate.")
 
@@ -96,27 +119,72 @@ BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
     [
         ({"rounds": 5001}, "plan.rounds = 5001: must be less than or equal to 5000"),
         ({"seeds": 21}, "seeds = 21: must be less than or equal to 20"),
-        ({"system": {"buffers": [1] * 1001, "budget": 1}}, "system.buffers: 1001 entries; at most 1,000"),
-        ({"system": {"buffers": [1], "clients": 1001, "budget": 1}}, "system.clients = 1001"),
-        ({"system": {"buffers": [4] * 1000, "budget": 1}, "rounds": 5000}, "more than 2,000,000 decisions"),
-        ({"system": {"buffers": [4], "budget": 1e10}}, "system.budget = 10000000000.0: must not be beyond"),
-        ({"system": {"buffers": [1000], "budget": 0.2}, "rounds": 100}, "at most 10,000 can be planned"),
-        ({"system": {"buffers": "many", "budget": 1}}, "system.buffers: must be a list"),
+        (
+            {"system": {"buffers": [1] * 1001, "budget": 1}},
+            "system.buffers: 1001 entries; at most 1,000",
+        ),
+        (
+            {"system": {"buffers": [1], "clients": 1001, "budget": 1}},
+            "system.clients = 1001",
+        ),
+        (
+            {"system": {"buffers": [4] * 1000, "budget": 1}, "rounds": 5000},
+            "more than 2,000,000 decisions",
+        ),
+        (
+            {"system": {"buffers": [4], "budget": 1e10}},
+            "system.budget = 10000000000.0: must not be beyond",
+        ),
+        (
+            {"system": {"buffers": [1000], "budget": 0.2}, "rounds": 100},
+            "at most 10,000 can be planned",
+        ),
+        (
+            {"system": {"buffers": "many", "budget": 1}},
+            "system.buffers: must be a list",
+        ),
         ({"prices": {"kind": "trace"}}, "prices.prices: must be a list of numbers"),
-        ({"prices": {"kind": "trace", "prices": [1, True]}}, "prices.prices: must be a list of numbers"),
+        (
+            {"prices": {"kind": "trace", "prices": [1, True]}},
+            "prices.prices: must be a list of numbers",
+        ),
         ({"policy": "acdpq"}, "did you mean acdpp?"),
         ({"options": {"kind": "os:system"}}, "options.kind: is asked for as policy"),
         ({"options": {"K": 10**9}}, "options.K: is asked for as K"),
-        ({"options": {"capacity": 10**9}}, "options.capacity = 1000000000: must be buffer"),
+        (
+            {"options": {"capacity": 10**9}},
+            "options.capacity = 1000000000: must be buffer",
+        ),
         ({"K": 0}, "K = 0"),
         ({"colour": "red"}, "plan.colour: unknown key"),
-        ({"system": {"buffers": [4], "budget": 1, "clients": 3e6}}, "system.clients = 3000000: must be 1 to 1,000"),
-        ({"system": {"buffers": [4], "budget": 1, "clients": 2.5}}, "system.clients = 2.5: must be a whole number"),
+        (
+            {"system": {"buffers": [4], "budget": 1, "clients": 3e6}},
+            "system.clients = 3000000: must be 1 to 1,000",
+        ),
+        (
+            {"system": {"buffers": [4], "budget": 1, "clients": 2.5}},
+            "system.clients = 2.5: must be a whole number",
+        ),
         ({"system": {"buffers": [3e5], "budget": 1}}, "300000 places; at most 250,000"),
-        ({"prices": {**BURSTS, "length": 2e8}}, "prices.length = 200000000.0: at most 5,000"),
-        ({"prices": {"kind": "per-client", "common": {**BURSTS, "length": 2e8}, "factors": [1, 1, 1]}}, "common.length = 2"),
+        (
+            {"prices": {**BURSTS, "length": 2e8}},
+            "prices.length = 200000000.0: at most 5,000",
+        ),
+        (
+            {
+                "prices": {
+                    "kind": "per-client",
+                    "common": {**BURSTS, "length": 2e8},
+                    "factors": [1, 1, 1],
+                }
+            },
+            "common.length = 2",
+        ),
         ({"prices": {"kind": [1]}}, "prices.kind = [1]: no such price process"),
-        ({"options": {"rule": {"kind": "fifo", "capacity": 1e6}}}, "options.rule.capacity = 1000000: 3 clients"),
+        (
+            {"options": {"rule": {"kind": "fifo", "capacity": 1e6}}},
+            "options.rule.capacity = 1000000: 3 clients",
+        ),
         ({"options": {"rule": {"kind": [1]}}}, "policies.headgate.rule.kind = [1]"),
         ({"policy": "x" * 10**6}, "policy = xxx"),
         ({"prices": {"kind": "x" * 10**6}}, "1,000,000 characters; at most 200"),
@@ -157,7 +225,12 @@ PER_CLIENT = {"kind": "per-client", "factors": [1.0, 1.0, 1.0]}
         {"policy": "acdpp", "options": {"bound": {"kind": OUTSIDE}}},
         {"prices": {"kind": OUTSIDE}},
         {"prices": {**PER_CLIENT, "common": OUTSIDE}},
-        {"prices": {**PER_CLIENT, "common": {**PER_CLIENT, "common": {"kind": OUTSIDE}}}},
+        {
+            "prices": {
+                **PER_CLIENT,
+                "common": {**PER_CLIENT, "common": {"kind": OUTSIDE}},
+            }
+        },
         {"system": {**SYSTEM, "kind": OUTSIDE}},
         {"bound": {"kind": OUTSIDE}},
         {"prices": FILE},
@@ -170,13 +243,18 @@ def test_no_module_is_imported_and_no_file_read(tmp_path, monkeypatch, more):
     (tmp_path / "planted_by_a_visitor.py").write_text("raise SystemExit('imported')")
     (tmp_path / "prices.csv").write_text("price\n" + "1\n" * 40)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(HeadgateError, match=None if OUTSIDE in str(more) else "a plan names no file") as refused:
+    with pytest.raises(
+        HeadgateError, match=None if OUTSIDE in str(more) else "a plan names no file"
+    ) as refused:
         made(**{**ASKED, **more})
     assert "planted_by_a_visitor" not in sys.modules
     assert "imported" not in str(refused.value)
 
 
 def test_what_is_shipped_may_be_nested():
-    told = answer(prices={**PER_CLIENT, "common": PRICES}, options={"rule": {"kind": "fifo", "capacity": 5}})
+    told = answer(
+        prices={**PER_CLIENT, "common": PRICES},
+        options={"rule": {"kind": "fifo", "capacity": 5}},
+    )
     assert told["policy"] == "headgate"
     assert told["spend"] <= 20.0 * (1 + 1e-9)

@@ -37,8 +37,14 @@ def test_unchanged_folders_are_not_read_again(tmp_path, reads):
     library = Library(tmp_path)
     reads.clear()
     first = whole_list(library)
-    tables = ["metrics.parquet", "part-00001.parquet", "part-00002.parquet"]  # a line of the list needs no table of the clients
-    assert sorted(set(reads)) == sorted(["config.toml", "environment.json", "state.json", *tables])
+    tables = [
+        "metrics.parquet",
+        "part-00001.parquet",
+        "part-00002.parquet",
+    ]  # a line of the list needs no table of the clients
+    assert sorted(set(reads)) == sorted(
+        ["config.toml", "environment.json", "state.json", *tables]
+    )
     reads.clear()
     assert whole_list(library) == first
     assert reads == []
@@ -46,7 +52,12 @@ def test_unchanged_folders_are_not_read_again(tmp_path, reads):
     reads.clear()
     second = whole_list(library)
     assert {row["name"]: row["round"] for row in second.rows}["live"] == 3
-    of_the_live_one = ["config.toml", "environment.json", "part-00003.parquet", "state.json"]
+    of_the_live_one = [
+        "config.toml",
+        "environment.json",
+        "part-00003.parquet",
+        "state.json",
+    ]
     assert sorted(set(reads)) == of_the_live_one
     assert len(reads) <= 7
 
@@ -103,7 +114,10 @@ def test_a_table_that_becomes_whole_between_two_looks(tmp_path, monkeypatch):
         return original(path, most)
 
     monkeypatch.setattr(tables_module, "read_bytes", finishing)
-    assert library.metrics("run").reached([("acdpp", 0), ("constant", 1)]).tolist() == [12, 12]
+    assert library.metrics("run").reached([("acdpp", 0), ("constant", 1)]).tolist() == [
+        12,
+        12,
+    ]
 
 
 def test_what_is_held_is_limited(tmp_path, monkeypatch):
@@ -119,13 +133,17 @@ def test_what_is_held_is_limited(tmp_path, monkeypatch):
     assert [name for name, _ in library._followers] == ["run-3", "run-4", "run-5"]
 
 
-def test_tables_of_clients_that_are_too_large_are_left_out(tmp_path, monkeypatch, reads):
+def test_tables_of_clients_that_are_too_large_are_left_out(
+    tmp_path, monkeypatch, reads
+):
     MadeUp(tmp_path / "run").finish()
     library = Library(tmp_path)
     monkeypatch.setattr(runs_module, "MOST_BYTES", 12 * 4 * 3 * 4 - 1)
     reads.clear()
     assert library.clients("run") is None
-    assert "more than the page can hold in memory" in library.rows(["run"])[0]["problem"]  # so are its metrics
+    assert (
+        "more than the page can hold in memory" in library.rows(["run"])[0]["problem"]
+    )  # so are its metrics
     assert "clients.parquet" not in reads
     monkeypatch.undo()
     assert len(library.clients("run").index) == 4

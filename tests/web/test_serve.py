@@ -25,9 +25,26 @@ def serve(tmp_path):
     MadeUp(tmp_path / "run").play(2)
 
     def start(*words):
-        command = [sys.executable, "-m", "headgate.cli", "serve", str(tmp_path), "--port", "0", *words]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        return started[0], next(found.group() for line in started[0].stdout if (found := re.search(r"http://\S+", line)))
+        command = [
+            sys.executable,
+            "-m",
+            "headgate.cli",
+            "serve",
+            str(tmp_path),
+            "--port",
+            "0",
+            *words,
+        ]
+        started.append(
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        )
+        return started[0], next(
+            found.group()
+            for line in started[0].stdout
+            if (found := re.search(r"http://\S+", line))
+        )
 
     yield start
     for process in started:
@@ -35,7 +52,9 @@ def serve(tmp_path):
         process.communicate()
 
 
-def test_it_prints_its_link_and_ends_quietly_on_ctrl_c_although_somebody_is_connected(serve):
+def test_it_prints_its_link_and_ends_quietly_on_ctrl_c_although_somebody_is_connected(
+    serve,
+):
     process, link = serve()
     with urllib.request.urlopen(f"{link}api/runs", timeout=300) as answer:
         assert json.load(answer)["total"] == 1
@@ -51,7 +70,9 @@ def test_beyond_this_machine_the_link_holds_a_token(serve, monkeypatch):
     port, token = re.search(r":(\d+)/\?token=([\w-]+)", link).groups()
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/api/runs", timeout=300)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/runs?token={token}", timeout=300) as answer:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{port}/api/runs?token={token}", timeout=300
+    ) as answer:
         assert json.load(answer)["total"] == 1
 
 
@@ -62,7 +83,10 @@ def opened(port, sent):
 
 
 def test_a_head_has_a_largest_size(tmp_path):
-    with Served(tmp_path) as page, opened(page.port, b"GET /" + b"x" * 100_000) as large:
+    with (
+        Served(tmp_path) as page,
+        opened(page.port, b"GET /" + b"x" * 100_000) as large,
+    ):
         assert large.recv(1 << 16).startswith(b"HTTP/1.1 400")
 
 
@@ -70,7 +94,11 @@ def test_more_connections_than_there_is_room_for_are_refused(tmp_path, monkeypat
     monkeypatch.setattr(serving, "CONNECTIONS", 3)
     with Served(tmp_path) as page:
         assert page.get("/api/health").status == 200
-        with opened(page.port, b"GET /"), opened(page.port, b"GET /"), opened(page.port, b"GET /"):
+        with (
+            opened(page.port, b"GET /"),
+            opened(page.port, b"GET /"),
+            opened(page.port, b"GET /"),
+        ):
             assert page.get("/api/health").status == 503
 
 
@@ -81,9 +109,24 @@ def test_nothing_grows_over_many_rounds(tmp_path):
         sizes = []
         for _ in range(10):
             run.play(10)
-            for path in ("/api/runs", "/api/runs/run", "/api/runs/run/curves", "/api/runs/run/clients", "/api/runs/run/trace"):
+            for path in (
+                "/api/runs",
+                "/api/runs/run",
+                "/api/runs/run/curves",
+                "/api/runs/run/clients",
+                "/api/runs/run/trace",
+            ):
                 assert page.get(path).status == 200
             library = page.library
-            sizes.append((len(library._found), len(library._rows), len(library._opened), len(library._followers)))
+            sizes.append(
+                (
+                    len(library._found),
+                    len(library._rows),
+                    len(library._opened),
+                    len(library._followers),
+                )
+            )
             assert sum(each.rows.nbytes for each in library._followers.values()) < 10**6
-        assert set(sizes) == {(1, 1, 1, 4)}  # metrics, held, admitted, and the two columns of the list
+        assert set(sizes) == {
+            (1, 1, 1, 4)
+        }  # metrics, held, admitted, and the two columns of the list

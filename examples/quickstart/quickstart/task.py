@@ -11,7 +11,9 @@ class Net(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+        self.layers = nn.Sequential(
+            nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)
+        )
 
     def forward(self, x):
         return self.layers(x)
@@ -27,7 +29,10 @@ class Digits(Dataset):
         return len(self.labels)
 
     def __getitem__(self, i):
-        return {"img": torch.tensor(self.images[i] / 16, dtype=torch.float32), "label": int(self.labels[i])}
+        return {
+            "img": torch.tensor(self.images[i] / 16, dtype=torch.float32),
+            "label": int(self.labels[i]),
+        }
 
 
 def load_data(partition_id, num_partitions, batch_size):
@@ -35,7 +40,9 @@ def load_data(partition_id, num_partitions, batch_size):
     own = range(partition_id, 1500, num_partitions)
     cut = 4 * len(own) // 5
     digits = Digits()
-    trainloader = DataLoader(Subset(digits, own[:cut]), batch_size=batch_size, shuffle=True)
+    trainloader = DataLoader(
+        Subset(digits, own[:cut]), batch_size=batch_size, shuffle=True
+    )
     return trainloader, DataLoader(Subset(digits, own[cut:]), batch_size=batch_size)
 
 
@@ -52,7 +59,9 @@ def fit(net, trainloader, epochs, lr, device):
     for _ in range(epochs):
         for batch in trainloader:
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(net(batch["img"].to(device)), batch["label"].to(device))
+            loss = nn.functional.cross_entropy(
+                net(batch["img"].to(device)), batch["label"].to(device)
+            )
             loss.backward()
             optimizer.step()
             total += loss.item()

@@ -16,10 +16,28 @@ POINTS = 500
 """the most points that a line keeps after thinning"""
 CELLS = (120, 250)
 """the most groups of clients and of rounds that a heat map is averaged to"""
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito, colour-blind safe
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+)  # Okabe and Ito, colour-blind safe
 OURS = "headgate"
 """the policy whose saving is drawn"""
-SERIES = ("spend", "debt", "admitted", "price", "n", "N", "n_eff", "bound", "train_loss")
+SERIES = (
+    "spend",
+    "debt",
+    "admitted",
+    "price",
+    "n",
+    "N",
+    "n_eff",
+    "bound",
+    "train_loss",
+)
 """metrics columns that have a value in every round"""
 EVALUATED = {"accuracy": "test_accuracy", "test_loss": "test_loss"}
 """names in figures of the metrics that only evaluated rounds have, with their columns"""
@@ -38,7 +56,12 @@ def rounded(values: NDArray[Any], digits: int = 7) -> list[Any]:
     if values.ndim > 1:
         return [rounded(each, digits) for each in values]
     return [
-        each if isinstance(each, int) else float(f"{each:.{digits}g}") if isfinite(each) else None for each in values.tolist()
+        each
+        if isinstance(each, int)
+        else float(f"{each:.{digits}g}")
+        if isfinite(each)
+        else None
+        for each in values.tolist()
     ]
 
 
@@ -72,7 +95,11 @@ def line(one: Runs, metric: str) -> Floats:
     if metric == "spent":
         return np.cumsum(one.values["spend"], axis=1)
     if metric == "best_accuracy":  # highest so far, NaN before the first evaluation
-        return np.where(np.isnan(one.values["spend"]), np.nan, np.fmax.accumulate(one.values["test_accuracy"], axis=1))
+        return np.where(
+            np.isnan(one.values["spend"]),
+            np.nan,
+            np.fmax.accumulate(one.values["test_accuracy"], axis=1),
+        )
     return one.values[EVALUATED.get(metric, metric)]
 
 
@@ -86,7 +113,9 @@ def policy_curves(one: Runs, since: int = 0, points: int = POINTS) -> PolicyCurv
     """Return the means over the runs of a policy, for the rounds after `since`."""
     first = min(since, one.farthest)
     places = first + thinned(one.farthest - first, points)
-    evaluated = first + np.flatnonzero(np.isfinite(one.values["test_accuracy"][:, first:]).any(axis=0))
+    evaluated = first + np.flatnonzero(
+        np.isfinite(one.values["test_accuracy"][:, first:]).any(axis=0)
+    )
     evaluated = evaluated[thinned(evaluated.size, points)]
     return PolicyCurves(
         policy=one.policy,
@@ -94,9 +123,14 @@ def policy_curves(one: Runs, since: int = 0, points: int = POINTS) -> PolicyCurv
         rounds=one.farthest,
         complete=one.complete,
         t=(places + 1).tolist(),
-        series={name: series(line(one, name)[:, places]) for name in (*SERIES, "spent")},
+        series={
+            name: series(line(one, name)[:, places]) for name in (*SERIES, "spent")
+        },
         evaluated=(evaluated + 1).tolist(),
-        judged={name: series(line(one, name)[:, evaluated]) for name in (*EVALUATED, "best_accuracy")},
+        judged={
+            name: series(line(one, name)[:, evaluated])
+            for name in (*EVALUATED, "best_accuracy")
+        },
         changes=changes_in(one),
     )
 
@@ -104,28 +138,49 @@ def policy_curves(one: Runs, since: int = 0, points: int = POINTS) -> PolicyCurv
 # whole runs at several budgets
 
 
-def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving]) -> dict[str, Any]:
+def money_panel(
+    rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving]
+) -> dict[str, Any]:
     """Return accuracy against the money really spent, for the report and for a figure in a file: `curves` with a point for each
     budget and a `policy` that is an index of `names`, `levels` of references, and the `gap` between the money of headgate and
     of the rival at the same accuracy, or None."""
     curves, levels, unit = [], [], ""
     for i, name in enumerate(names):
-        own = sorted((row for row in rows if row["policy"] == name and row["learnt"]), key=lambda row: row["spend"])
+        own = sorted(
+            (row for row in rows if row["policy"] == name and row["learnt"]),
+            key=lambda row: row["spend"],
+        )
         if not own:
             continue
         unit = str(own[0].get("unit") or "")
         spend = [float(row["spend"]) for row in own]
-        mean, half = np.transpose([means(100 * np.array(row["last_by_seed"])) for row in own]).tolist()
+        mean, half = np.transpose(
+            [means(100 * np.array(row["last_by_seed"])) for row in own]
+        ).tolist()
         if own[0]["reference"]:  # a reference does not depend on the budget
-            levels.append({"value": np.mean(mean).item(), "text": f"{name}: {amount(unit, np.mean(spend).item())} a round"})
+            levels.append(
+                {
+                    "value": np.mean(mean).item(),
+                    "text": f"{name}: {amount(unit, np.mean(spend).item())} a round",
+                }
+            )
         else:
             curves.append({"policy": i, "x": spend, "mean": mean, "half": half})
     gap, ours = None, next((one for one in saved if one.policy == OURS), None)
     if ours is not None and ours.money is not None and ours.share is not None:
         text = f"{100 * ours.share.mean:.0f} % of the money"
-        gap = {"money": ours.money.mean, "beside": ours.rival_money, "accuracy": 100 * ours.accuracy, "text": text}
+        gap = {
+            "money": ours.money.mean,
+            "beside": ours.rival_money,
+            "accuracy": 100 * ours.accuracy,
+            "text": text,
+        }
     title = "Test accuracy in the last tenth of the rounds, for the money"
-    axes = {"title": title, "x": f"Money spent a round ({unit})" if unit else "Money spent a round", "y": "Test accuracy (%)"}
+    axes = {
+        "title": title,
+        "x": f"Money spent a round ({unit})" if unit else "Money spent a round",
+        "y": "Test accuracy (%)",
+    }
     return {**axes, "curves": curves, "levels": levels, "gap": gap}
 
 
@@ -149,10 +204,25 @@ class Heat:
 def heat(policy: str, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> Heat:
     """Return the heat map of a policy from the samples that clients hold, (runs, rounds, clients), and their buffers."""
     (clients, labels), (rounds, _) = map(neighbours, held.shape[:0:-1], CELLS)
-    room, means_held = _averaged(buffers.astype(np.float64), clients), held.mean(axis=0).T
+    room, means_held = (
+        _averaged(buffers.astype(np.float64), clients),
+        held.mean(axis=0).T,
+    )
     means_held = _averaged(_averaged(means_held, clients).T, rounds).T
-    ratio = np.divide(means_held, room[:, None], out=np.full_like(means_held, np.nan), where=room[:, None] > 0)
-    return Heat(policy, labels, rounded(room), (rounds + 1).tolist(), held.shape[1], rounded(ratio, 4))
+    ratio = np.divide(
+        means_held,
+        room[:, None],
+        out=np.full_like(means_held, np.nan),
+        where=room[:, None] > 0,
+    )
+    return Heat(
+        policy,
+        labels,
+        rounded(room),
+        (rounds + 1).tolist(),
+        held.shape[1],
+        rounded(ratio, 4),
+    )
 
 
 def neighbours(size: int, most: int) -> tuple[NDArray[np.int64], list[str]]:
@@ -161,9 +231,14 @@ def neighbours(size: int, most: int) -> tuple[NDArray[np.int64], list[str]]:
     >>> neighbours(5, 2)
     (array([0, 2]), ['0–1', '2–4'])
     """
-    starts = np.unique(np.linspace(0, size, min(size, most), endpoint=False).astype(np.int64))
+    starts = np.unique(
+        np.linspace(0, size, min(size, most), endpoint=False).astype(np.int64)
+    )
     ends = [*starts[1:].tolist(), size]
-    return starts, [str(a) if a == b - 1 else f"{a}–{b - 1}" for a, b in zip(starts.tolist(), ends, strict=True)]
+    return starts, [
+        str(a) if a == b - 1 else f"{a}–{b - 1}"
+        for a, b in zip(starts.tolist(), ends, strict=True)
+    ]
 
 
 def _averaged(values: Floats, starts: NDArray[np.int64]) -> Floats:

@@ -27,13 +27,21 @@ class StackedTable:
     columns: Sequence[str]
     lines: Sequence[Sequence[str]]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
         left = list(range(1, len(self.columns)))
         title = self.title
         while True:
             taken = len(left)
-            broad = options.update_width(BROAD)  # to measure the chosen columns without shortening them
-            while taken > 1 and console.measure(self._of(left[:taken], ""), options=broad).maximum > options.max_width:
+            broad = options.update_width(
+                BROAD
+            )  # to measure the chosen columns without shortening them
+            while (
+                taken > 1
+                and console.measure(self._of(left[:taken], ""), options=broad).maximum
+                > options.max_width
+            ):
                 taken -= 1
             yield self._of(left[:taken], title)
             left, title = left[taken:], ""
@@ -42,8 +50,17 @@ class StackedTable:
 
     def _of(self, chosen: Sequence[int], title: str) -> Table:
         """Return a table of the first column and the chosen ones."""
-        style = {"title_justify": "left", "header_style": "bold", "box": SIMPLE_HEAD, "min_width": min(len(title), 100)}
-        table = Table(title=plain_text(title) if title else None, show_header=any(self.columns), **style)  # type: ignore[arg-type]
+        style = {
+            "title_justify": "left",
+            "header_style": "bold",
+            "box": SIMPLE_HEAD,
+            "min_width": min(len(title), 100),
+        }
+        table = Table(
+            title=plain_text(title) if title else None,
+            show_header=any(self.columns),
+            **style,
+        )  # type: ignore[arg-type]
         for i in (0, *chosen):
             right = "right" if i and self.columns[i] else "left"
             table.add_column(plain_text(self.columns[i]), justify=right, no_wrap=i == 0)  # type: ignore[arg-type]
@@ -78,7 +95,11 @@ class Displayed(ABC):
         return console
 
     def __repr__(self) -> str:
-        return "\n".join(line.rstrip() for line in self._printed().export_text().splitlines()).strip("\n")
+        return "\n".join(
+            line.rstrip() for line in self._printed().export_text().splitlines()
+        ).strip("\n")
 
     def _repr_html_(self) -> str:
-        return self._printed().export_html(inline_styles=True, code_format="<pre style='line-height:1.25'>{code}</pre>")
+        return self._printed().export_html(
+            inline_styles=True, code_format="<pre style='line-height:1.25'>{code}</pre>"
+        )

@@ -31,7 +31,11 @@ def money(value: float | None) -> str:
     ('1,234.57', '0.0012', '0.00', '–')
     """
     small = value is not None and 0 < abs(value) < 0.01
-    return DASH if value is None or math.isnan(value) else _minus(f"{value:.2g}" if small else f"{value:,.2f}")
+    return (
+        DASH
+        if value is None or math.isnan(value)
+        else _minus(f"{value:.2g}" if small else f"{value:,.2f}")
+    )
 
 
 def money_in(unit: str, value: float | None) -> str:
@@ -56,7 +60,11 @@ def percent(share: float | None, digits: int = 0) -> str:
     >>> percent(0.85), percent(1.4821, 1), percent(None)
     ('85 %', '148.2 %', '–')
     """
-    return DASH if share is None or math.isnan(share) else _minus(f"{100 * share:,.{digits}f} %")
+    return (
+        DASH
+        if share is None or math.isnan(share)
+        else _minus(f"{100 * share:,.{digits}f} %")
+    )
 
 
 def accuracy(value: Estimate | None, digits: int = 1) -> str:
@@ -151,11 +159,19 @@ def prices_text(table: Any) -> str:
     if not isinstance(table, Mapping):
         return ""
     parts = [str(table.get("kind", ""))]
-    for key, value in sorted(table.items(), key=lambda each: isinstance(each[1], Mapping)):
+    for key, value in sorted(
+        table.items(), key=lambda each: isinstance(each[1], Mapping)
+    ):
         if isinstance(value, Mapping):
             parts.append(f"{key} ({prices_text(value)})")
-        elif isinstance(value, list) and not any(isinstance(each, list | Mapping) for each in value):  # flat lists only
-            parts.append(f"{key} {'/'.join(map(_value, value))}" if len(value) <= SHORT else f"{len(value)} {key}")
+        elif isinstance(value, list) and not any(
+            isinstance(each, list | Mapping) for each in value
+        ):  # flat lists only
+            parts.append(
+                f"{key} {'/'.join(map(_value, value))}"
+                if len(value) <= SHORT
+                else f"{len(value)} {key}"
+            )
         elif key != "kind" and value is not False and not isinstance(value, list):
             parts.append(str(key) if value is True else f"{key} {_value(value)}")
     return shown(", ".join(parts), 200)
@@ -173,7 +189,10 @@ def unit_of(config: Mapping[str, Any]) -> str:
     >>> unit_of({"system": {"currency": "€"}, "prices": {"kind": "brent"}})
     '€'
     """
-    system, prices = (own if isinstance(own, Mapping) else {} for own in (config.get("system"), config.get("prices")))
+    system, prices = (
+        own if isinstance(own, Mapping) else {}
+        for own in (config.get("system"), config.get("prices"))
+    )
     kind = prices.get("kind")
     recorded = KINDS[kind].unit if isinstance(kind, str) and kind in KINDS else ""
     return shown(system.get("currency") or recorded, CURRENCY)

@@ -44,7 +44,11 @@ def _within(angle: float, dof: int) -> float:
     for k in range(dof // 2):
         total += term
         term *= cosine**2 * (2 * k + 1 + odd) / (2 * k + 2 + odd)
-    return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
+    return (
+        (angle + math.sin(angle) * total) * 2 / math.pi
+        if odd
+        else math.sin(angle) * total
+    )
 
 
 def means(values: Floats) -> tuple[Floats, Floats]:
@@ -54,10 +58,16 @@ def means(values: Floats) -> tuple[Floats, Floats]:
     not how far single runs lie apart. A single run has no interval."""
     seen = ~np.isnan(values)
     count = seen.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):  # infinite values give no interval, and no values no mean
+    with np.errstate(
+        invalid="ignore", divide="ignore"
+    ):  # infinite values give no interval, and no values no mean
         mean = np.where(seen, values, 0.0).sum(axis=0) / count
-        spread = np.sqrt((np.where(seen, values - mean, 0.0) ** 2).sum(axis=0) / (count - 1) / count)
-        factor = np.array([t_quantile(int(c) - 1) if c > 1 else np.nan for c in count.ravel()]).reshape(count.shape)
+        spread = np.sqrt(
+            (np.where(seen, values - mean, 0.0) ** 2).sum(axis=0) / (count - 1) / count
+        )
+        factor = np.array(
+            [t_quantile(int(c) - 1) if c > 1 else np.nan for c in count.ravel()]
+        ).reshape(count.shape)
         return mean, spread * factor
 
 
@@ -73,7 +83,11 @@ class Estimate:
     @property
     def half(self) -> float | None:
         """Half the width of the interval; None without one."""
-        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+        return (
+            None
+            if self.low is None or self.high is None
+            else (self.high - self.low) / 2
+        )
 
     @property
     def three(self) -> list[float | None]:
@@ -85,7 +99,9 @@ class Estimate:
         return {"mean": self.mean, "half": self.half, "runs": self.runs}
 
     def scaled(self, factor: float) -> "Estimate":
-        low, high = (None if end is None else factor * end for end in (self.low, self.high))
+        low, high = (
+            None if end is None else factor * end for end in (self.low, self.high)
+        )
         return Estimate(factor * self.mean, low, high, self.runs)
 
 
@@ -93,7 +109,11 @@ def estimate(values: Floats) -> Estimate:
     """Return the mean over runs, ignoring NaN, with Student's interval."""
     mean, half = (float(value) for value in means(values))
     runs = int((~np.isnan(values)).sum())
-    return Estimate(mean, None, None, runs) if np.isnan(half) else Estimate(mean, mean - half, mean + half, runs)
+    return (
+        Estimate(mean, None, None, runs)
+        if np.isnan(half)
+        else Estimate(mean, mean - half, mean + half, runs)
+    )
 
 
 @dataclass(frozen=True)
@@ -111,7 +131,9 @@ def student(gaps: Floats) -> Difference:
     """Return Student's paired test of the differences, (seeds,); a single seed has neither an interval nor a p."""
     if gaps.size < 2:
         return Difference(float(gaps.mean()), runs=gaps.size)
-    return from_error(float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(gaps.size)), gaps.size)
+    return from_error(
+        float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(gaps.size)), gaps.size
+    )
 
 
 def from_error(mean: float, error: float, runs: int) -> Difference:
@@ -131,10 +153,14 @@ def ratio(over: Floats, under: Floats, level: float = LEVEL) -> Estimate:
     runs, (top, bottom) = over.size, (float(over.mean()), float(under.mean()))
     if runs == 1:
         return Estimate(top / bottom)
-    (a, b), (_, c) = (np.cov(over, under) * t_quantile(runs - 1, level) ** 2 / runs).tolist()
+    (a, b), (_, c) = (
+        np.cov(over, under) * t_quantile(runs - 1, level) ** 2 / runs
+    ).tolist()
     square = bottom**2 - c
     if square <= 0:
         return Estimate(top / bottom, runs=runs)
     middle = top * bottom - b
     reach = math.sqrt(max(0.0, middle**2 - square * (top**2 - a)))
-    return Estimate(top / bottom, (middle - reach) / square, (middle + reach) / square, runs)
+    return Estimate(
+        top / bottom, (middle - reach) / square, (middle + reach) / square, runs
+    )

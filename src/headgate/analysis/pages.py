@@ -50,11 +50,16 @@ def check_file(what: str, path: Path, suffixes: Iterable[str]) -> None:
         raise DataError(f"{what} {path}: there is no folder {path.parent}")
 
 
-def write_whole(what: str, path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
+def write_whole(
+    what: str, path: Path, content: bytes | Callable[[BinaryIO], object]
+) -> None:
     """Write a whole file or none; an error message names `what`."""
     try:
         replace_file(path, content, durable=False)
-    except (OSError, pl.exceptions.PolarsError) as error:  # polars reports a full disk with its own error
+    except (
+        OSError,
+        pl.exceptions.PolarsError,
+    ) as error:  # polars reports a full disk with its own error
         why = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"{what} {path}: cannot be written ({why})") from None
 
@@ -62,12 +67,20 @@ def write_whole(what: str, path: Path, content: bytes | Callable[[BinaryIO], obj
 UNRECORDED = "not recorded"
 
 
-def facts_of(command: str, runs: Sequence[RunFolder], quick: bool = False) -> dict[str, Any]:
+def facts_of(
+    command: str, runs: Sequence[RunFolder], quick: bool = False
+) -> dict[str, Any]:
     """Return the command, the commits, dates, devices and computing time of the runs, and the commit that writes the page."""
-    known, states = [run.environment for run in runs], [read_state(part) for run in runs for part in shard_folders(run.path)]
+    known, states = (
+        [run.environment for run in runs],
+        [read_state(part) for run in runs for part in shard_folders(run.path)],
+    )
     commits = sorted({str(each.get("commit") or UNRECORDED) for each in known})
     dates = sorted({str(each.get("started", ""))[:10] for each in known})
-    devices = [f"{each.get('device', 'cpu')}, {each.get('executor')}, {each.get('dtype')}" for each in known]
+    devices = [
+        f"{each.get('device', 'cpu')}, {each.get('executor')}, {each.get('dtype')}"
+        for each in known
+    ]
     return {
         "command": command,
         "quick": quick,
@@ -85,7 +98,9 @@ def this_code() -> str:
 
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.MULTILINE)
-EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
+EXPORT = re.compile(
+    r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE
+)
 
 
 def script(entry: str) -> str:
@@ -98,9 +113,19 @@ def script(entry: str) -> str:
         for _, other in needed:
             if other not in done:
                 add(other)
-        taken = "".join(f"const {{{names.replace(' as ', ': ')}}} = {other}Module;\n" for names, other in needed)
+        taken = "".join(
+            f"const {{{names.replace(' as ', ': ')}}} = {other}Module;\n"
+            for names, other in needed
+        )
         given, body = EXPORT.findall(text), EXPORT.sub("", IMPORT.sub("", text))
-        done[name] = f"const {name}Module = (() => {{\n{taken}{body}return {{ {', '.join(given)} }};\n}})();\n"
+        done[name] = (
+            f"const {name}Module = (() => {{\n{taken}{body}return {{ {', '.join(given)} }};\n}})();\n"
+        )
 
     add(entry)
-    return re.sub(r"<(?=/script|!--)", r"\\x3c", '"use strict";\n' + "".join(done.values()), flags=re.IGNORECASE)
+    return re.sub(
+        r"<(?=/script|!--)",
+        r"\\x3c",
+        '"use strict";\n' + "".join(done.values()),
+        flags=re.IGNORECASE,
+    )

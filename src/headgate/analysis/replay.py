@@ -48,11 +48,15 @@ class Purchases:
         prices = self.price.copy()
         for t in range(1, len(prices)):
             prices[t] = np.where(self.offered[t], prices[t], prices[t - 1])
-        return np.where(np.isnan(prices), np.nanmean(self.price, axis=-1, keepdims=True), prices)
+        return np.where(
+            np.isnan(prices), np.nanmean(self.price, axis=-1, keepdims=True), prices
+        )
 
     def paid(self, bought: Ints) -> Floats:
         """Return the cost per round, (T,), of `bought` samples, (T, M), at these prices."""
-        return np.asarray((np.where(self.offered, self.price, 0.0) * bought).sum(axis=-1))
+        return np.asarray(
+            (np.where(self.offered, self.price, 0.0) * bought).sum(axis=-1)
+        )
 
 
 class PurchaseRow(BaseModel):
@@ -71,37 +75,60 @@ def read_purchases(path: Path) -> Purchases:
     try:
         table = pl.read_csv(io.StringIO(read_text(path)), infer_schema=False)
         header = [name.strip().lower() for name in table.columns]
-        table.columns = ["samples" if name == "bought" and "samples" not in header else name for name in header]
+        table.columns = [
+            "samples" if name == "bought" and "samples" not in header else name
+            for name in header
+        ]
     except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path}: cannot be read as CSV ({one_line(error, 200)})") from None
+        raise DataError(
+            f"{path}: cannot be read as CSV ({one_line(error, 200)})"
+        ) from None
     for column in ("time", "price", "samples"):
         if column not in table.columns:
-            raise DataError(f'{path}: no column "{column}"; its header names {shown(", ".join(header), 300)}')
+            raise DataError(
+                f'{path}: no column "{column}"; its header names {shown(", ".join(header), 300)}'
+            )
     if table.height > PURCHASES:
         raise DataError(f"{path}: more than {PURCHASES:,} purchases")
     found: dict[tuple[float | datetime, str], tuple[str, float, int]] = {}
     try:
         for line, cells in enumerate(table.iter_rows(named=True), 2):
-            if known := {name: text.strip() for name, text in cells.items() if text is not None}:
+            if known := {
+                name: text.strip() for name, text in cells.items() if text is not None
+            }:
                 row = checked(PurchaseRow, known, f"{path}: line {line}")
                 if (row.time, row.client) in found:
-                    raise DataError(f"{path}: line {line}: time = {shown(known['time'])}: comes twice for the same client")
+                    raise DataError(
+                        f"{path}: line {line}: time = {shown(known['time'])}: comes twice for the same client"
+                    )
                 found[row.time, row.client] = known["time"], row.price, row.samples
         times = sorted({when for when, _ in found})
     except SettingError as error:
         raise DataError(str(error)) from None
     except TypeError:  # times of different kinds cannot be sorted
-        raise DataError(f"{path}: times must be all numbers, all dates, or all dates with a time zone") from None
+        raise DataError(
+            f"{path}: times must be all numbers, all dates, or all dates with a time zone"
+        ) from None
     clients = sorted({client for _, client in found})
     if not found:
         raise DataError(f"{path}: holds no purchases")
     if len(times) * len(clients) > PURCHASES:
-        raise DataError(f"{path}: {len(times):,} times and {len(clients):,} clients; at most {PURCHASES:,} of both multiplied")
-    rounds = [[found.get((when, client), ("", math.nan, 0)) for client in clients] for when in times]
+        raise DataError(
+            f"{path}: {len(times):,} times and {len(clients):,} clients; at most {PURCHASES:,} of both multiplied"
+        )
+    rounds = [
+        [found.get((when, client), ("", math.nan, 0)) for client in clients]
+        for when in times
+    ]
     texts = tuple(max(text for text, _, _ in row) for row in rounds)
-    made = Purchases(texts, *(np.array([[cell[i] for cell in row] for row in rounds]) for i in (1, 2)))
+    made = Purchases(
+        texts,
+        *(np.array([[cell[i] for cell in row] for row in rounds]) for i in (1, 2)),
+    )
     if not 1 / NUMBER <= (paid := float(made.paid(made.bought).sum())) <= NUMBER:
-        raise DataError(f"{path}: {paid:g} was paid in all; must be more than nothing and at most {NUMBER:g}")
+        raise DataError(
+            f"{path}: {paid:g} was paid in all; must be more than nothing and at most {NUMBER:g}"
+        )
     return made
 
 
@@ -163,8 +190,15 @@ class ReplayResult(Displayed):
     def frame(self) -> pl.DataFrame:
         """One row per round: the mean price offered, then samples and money, real ones and those of headgate's two replays."""
         own = self.purchases
-        columns: dict[str, Any] = {"time": list(own.times), "price": np.nanmean(own.price, axis=-1)}
-        for prefix, bought in (("", own.bought), ("as_much_", self.for_as_much), ("as_many_", self.for_as_many)):
+        columns: dict[str, Any] = {
+            "time": list(own.times),
+            "price": np.nanmean(own.price, axis=-1),
+        }
+        for prefix, bought in (
+            ("", own.bought),
+            ("as_much_", self.for_as_much),
+            ("as_many_", self.for_as_many),
+        ):
             columns[f"{prefix}bought"] = None if bought is None else bought.sum(axis=-1)
             columns[f"{prefix}paid"] = None if bought is None else own.paid(bought)
         return pl.DataFrame(columns)
@@ -172,13 +206,28 @@ class ReplayResult(Displayed):
     @property
     def numbers(self) -> dict[str, Any]:
         """The numbers that `headgate replay --format json` prints."""
-        totals = {"you": self.you, "as_much": self.as_much, "as_many": self.as_many, "cheapest": self.cheapest}
-        return {**totals, "capacity": self.capacity.tolist(), "sentence": self.sentence, "rounds": self.frame.to_dicts()}
+        totals = {
+            "you": self.you,
+            "as_much": self.as_much,
+            "as_many": self.as_many,
+            "cheapest": self.cheapest,
+        }
+        return {
+            **totals,
+            "capacity": self.capacity.tolist(),
+            "sentence": self.sentence,
+            "rounds": self.frame.to_dicts(),
+        }
 
     @property
     def sentence(self) -> str:
         """The result in plain words."""
-        you, many, much, times = self.you, self.as_many, self.as_much, self.purchases.times
+        you, many, much, times = (
+            self.you,
+            self.as_many,
+            self.as_much,
+            self.purchases.times,
+        )
         paid = f"You paid {self._money(you.paid)} for {counted(you.samples, 'sample')} from {times[0]} to {times[-1]}."
         if np.nanmin(self.purchases.price) == np.nanmax(self.purchases.price):
             return f"{paid} The price never changed, so there was nothing to save."
@@ -191,29 +240,55 @@ class ReplayResult(Displayed):
         )
         if self.cheapest >= you.paid * (1 - ROUNDING):
             return f"{text} With this capacity there was nothing to save; a larger one may be stated."
-        return f"{text} Your own purchases were cheaper." if many.paid > you.paid * (1 + ROUNDING) else text
+        return (
+            f"{text} Your own purchases were cheaper."
+            if many.paid > you.paid * (1 + ROUNDING)
+            else text
+        )
 
     def _money(self, value: float) -> str:
         return money_in(self.currency, value)
 
     def render(self) -> list[RenderableType]:
         size = -(-self.frame.height // LINES)
-        kind, shown_for = ("as_much", "as much money") if self.for_as_many is None else ("as_many", "as many samples")
-        lines = self.frame.group_by(pl.int_range(pl.len()) // size, maintain_order=True).agg(
-            pl.col("time").last(), pl.col("price").mean(), pl.col("bought", f"{kind}_bought", "paid", f"{kind}_paid").sum()
+        kind, shown_for = (
+            ("as_much", "as much money")
+            if self.for_as_many is None
+            else ("as_many", "as many samples")
         )
-        lines = lines.drop("literal").with_columns(pl.col("paid", f"{kind}_paid").cum_sum())
-        header = ["until" if size > 1 else "time", "price", "you\nbought", "headgate\nbought", "you\npaid", "headgate\npaid"]
+        lines = self.frame.group_by(
+            pl.int_range(pl.len()) // size, maintain_order=True
+        ).agg(
+            pl.col("time").last(),
+            pl.col("price").mean(),
+            pl.col("bought", f"{kind}_bought", "paid", f"{kind}_paid").sum(),
+        )
+        lines = lines.drop("literal").with_columns(
+            pl.col("paid", f"{kind}_paid").cum_sum()
+        )
+        header = [
+            "until" if size > 1 else "time",
+            "price",
+            "you\nbought",
+            "headgate\nbought",
+            "you\npaid",
+            "headgate\npaid",
+        ]
         title = f"for {shown_for}, {counted(size, 'round')} a line; paid: so far"
         note = NOTE.format(most=f"{self.capacity.max():,}")
         return [f"{self.sentence}\n", StackedTable(title, header, _cells(lines)), note]
 
 
 def _cells(rounds: pl.DataFrame) -> list[list[str]]:
-    return [[cell if isinstance(cell, str) else number(cell) for cell in row] for row in rounds.iter_rows()]
+    return [
+        [cell if isinstance(cell, str) else number(cell) for cell in row]
+        for row in rounds.iter_rows()
+    ]
 
 
-def replay(file: str | Path, capacity: int | None = None, currency: str = "") -> ReplayResult:
+def replay(
+    file: str | Path, capacity: int | None = None, currency: str = ""
+) -> ReplayResult:
     """Compare purchases that were made with those that headgate would have made at the same prices.
 
     Parameters
@@ -247,11 +322,17 @@ def replay(file: str | Path, capacity: int | None = None, currency: str = "") ->
     >>> answer.you, answer.as_much, answer.cheapest
     (Total(samples=20, paid=90.0), Total(samples=33, paid=90.0), 30.0)
     """
-    if capacity is not None and not (isinstance(capacity, int) and 1 <= capacity <= SAMPLES):
-        raise SettingError(f"capacity = {shown(capacity)}: must be a whole number from 1 to {SAMPLES:,}")
+    if capacity is not None and not (
+        isinstance(capacity, int) and 1 <= capacity <= SAMPLES
+    ):
+        raise SettingError(
+            f"capacity = {shown(capacity)}: must be a whole number from 1 to {SAMPLES:,}"
+        )
     made = read_purchases(Path(file))
     most = made.bought.max(axis=0)
-    if capacity is None:  # leave out clients that never bought, and rounds without an offer to the others
+    if (
+        capacity is None
+    ):  # leave out clients that never bought, and rounds without an offer to the others
         some = most > 0
         rounds = np.flatnonzero(made.offered[:, some].any(axis=-1))
         times, kept = tuple(made.times[t] for t in rounds), np.ix_(rounds, some)
@@ -260,11 +341,17 @@ def replay(file: str | Path, capacity: int | None = None, currency: str = "") ->
         most = np.full_like(most, capacity)
     wanted, paid = int(made.bought.sum()), float(made.paid(made.bought).sum())
     cheapest, bought = _cheapest(made, most, wanted), _bought(made, most, paid)
-    as_many = None if cheapest is None else _as_many(made, most, wanted, paid, bought, cheapest)
+    as_many = (
+        None
+        if cheapest is None
+        else _as_many(made, most, wanted, paid, bought, cheapest)
+    )
     return ReplayResult(made, most, bought, as_many, cheapest, currency)
 
 
-def decide_at(made: Purchases, controller: Controller, one_price: bool = False) -> tuple[Ints, Floats]:
+def decide_at(
+    made: Purchases, controller: Controller, one_price: bool = False
+) -> tuple[Ints, Floats]:
     """Return what a policy buys, (T, M), and its spend up to each round, (T,), at the prices of one round after the other.
 
     With `one_price` it gets a single price for all clients, else one for each. For a client without an offer it gets
@@ -282,16 +369,30 @@ def decide_at(made: Purchases, controller: Controller, one_price: bool = False) 
 def _bought(made: Purchases, capacity: Ints, budget: float) -> Ints:
     """Return what headgate buys, (T, M), with `budget` for all rounds together."""
     rounds = len(made.times)
-    return decide_at(made, Controller(System(capacity, budget / rounds, rounds), Headgate(fill=0.0, rule=KStep(1))))[0]
+    return decide_at(
+        made,
+        Controller(
+            System(capacity, budget / rounds, rounds), Headgate(fill=0.0, rule=KStep(1))
+        ),
+    )[0]
 
 
-def _as_many(made: Purchases, capacity: Ints, wanted: int, paid: float, bought: Ints, least: float) -> Ints:
+def _as_many(
+    made: Purchases,
+    capacity: Ints,
+    wanted: int,
+    paid: float,
+    bought: Ints,
+    least: float,
+) -> Ints:
     """Return what headgate buys, (T, M), with the least budget found for at least `wanted` samples, by bisection.
 
     `bought` is what it buys for the money `paid`, and no budget below `least` suffices. The upper end is a budget per round
     that pays the full capacity in the dearest round, so that all offers are bought.
     """
-    most = len(made.times) * min(float((made.filled_prices * capacity).sum(axis=-1).max()), NUMBER)
+    most = len(made.times) * min(
+        float((made.filled_prices * capacity).sum(axis=-1).max()), NUMBER
+    )
     below, above = (least, paid) if bought.sum() >= wanted else (max(least, paid), most)
     found = bought if above == paid else _bought(made, capacity, most)
     while above - below > NEAR * paid:
@@ -333,7 +434,10 @@ class ShadowResult(Displayed):
     def sentence(self) -> str:
         """The result in plain words."""
         sums = self.frame.sum().row(0, named=True)
-        paid, cost, left = (money_in(self.currency, each) for each in (sums["paid"], sums["cost"], self.frame["left"][-1]))
+        paid, cost, left = (
+            money_in(self.currency, each)
+            for each in (sums["paid"], sums["cost"], self.frame["left"][-1])
+        )
         return (
             f"In {counted(self.frame.height, 'round')} you bought {counted(sums['bought'], 'sample')} for {paid}; "
             f"{self.policy} would have bought {sums['ordered']:,} for {cost}, and would have {left} left. It bought nothing."
@@ -347,10 +451,17 @@ class ShadowResult(Displayed):
     def render(self) -> list[RenderableType]:
         """Return the sentence and a table of the latest rounds."""
         last = self.frame.tail(LINES)
-        return [f"{self.sentence}\n", StackedTable(f"the last {counted(last.height, 'round')}", last.columns, _cells(last))]
+        return [
+            f"{self.sentence}\n",
+            StackedTable(
+                f"the last {counted(last.height, 'round')}", last.columns, _cells(last)
+            ),
+        ]
 
 
-def shadow(file: str | Path, experiment: Experiment | str, currency: str = "") -> ShadowResult:
+def shadow(
+    file: str | Path, experiment: Experiment | str, currency: str = ""
+) -> ShadowResult:
     """Return what a recipe's policy would buy at the prices of a pipeline, without buying anything.
 
     A decision depends on the price of its round and the prices before it. So a file that grows by a line each round can be
@@ -389,16 +500,32 @@ def shadow(file: str | Path, experiment: Experiment | str, currency: str = "") -
     """
     given = load(experiment) if isinstance(experiment, str) else experiment
     if len(given.policies) != 1:
-        raise SettingError(f"run.policies = {list(given.policies)}: a shadow has one policy")
+        raise SettingError(
+            f"run.policies = {list(given.policies)}: a shadow has one policy"
+        )
     ((name, policy),) = given.policies.items()
     made, clients = read_purchases(Path(file)), given.system.clients
     if made.price.shape[1] not in (1, clients):
-        raise DataError(f"{file}: has {made.price.shape[1]} clients, the recipe has system.clients = {clients}")
+        raise DataError(
+            f"{file}: has {made.price.shape[1]} clients, the recipe has system.clients = {clients}"
+        )
     if len(made.times) > given.rounds:
-        raise DataError(f"{file}: has {len(made.times)} rounds, the recipe has run.rounds = {given.rounds}")
+        raise DataError(
+            f"{file}: has {len(made.times)} rounds, the recipe has run.rounds = {given.rounds}"
+        )
     controller = Controller(given.system, policy, 1, given.seeds[:1])
     ordered, spent = decide_at(made, controller, one_price=made.price.shape[1] == 1)
-    own = {"time": list(made.times), "price": np.nanmean(made.price, axis=-1), "bought": made.bought.sum(axis=-1)}
+    own = {
+        "time": list(made.times),
+        "price": np.nanmean(made.price, axis=-1),
+        "bought": made.bought.sum(axis=-1),
+    }
     left = given.system.budget * given.rounds - spent
-    gate = {"ordered": ordered.sum(axis=-1), "cost": np.diff(spent, prepend=0.0), "left": left}
-    return ShadowResult(pl.DataFrame({**own, "paid": made.paid(made.bought), **gate}), name, currency)
+    gate = {
+        "ordered": ordered.sum(axis=-1),
+        "cost": np.diff(spent, prepend=0.0),
+        "left": left,
+    }
+    return ShadowResult(
+        pl.DataFrame({**own, "paid": made.paid(made.bought), **gate}), name, currency
+    )

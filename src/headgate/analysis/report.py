@@ -21,7 +21,15 @@ from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import conclusion
 from headgate.analysis.pages import as_json, beside, facts_of, script, write_whole
 from headgate.analysis.runs import Runs, read_runs
-from headgate.analysis.savings import Row, Saving, amount, chosen_budget, money_for, needed, savings
+from headgate.analysis.savings import (
+    Row,
+    Saving,
+    amount,
+    chosen_budget,
+    money_for,
+    needed,
+    savings,
+)
 from headgate.analysis.summary import breakdown_note, summarise, summary_table
 from headgate.analysis.tables import about
 from headgate.errors import SettingError
@@ -46,8 +54,20 @@ def write_report(
     policies = read_runs(runs) if found is None else found
     compared = comparison.rows(policies) if comparison.several_budgets(policies) else []
     saved = chosen_budget(savings(compared), budget) if compared else []
-    drawn = [replace(one, label=one.policy) for one in policies if one.budget == saved[0].budget] if saved else policies
-    about_these = [run for run in runs if run.system.budget == saved[0].budget][:1] if saved else runs
+    drawn = (
+        [
+            replace(one, label=one.policy)
+            for one in policies
+            if one.budget == saved[0].budget
+        ]
+        if saved
+        else policies
+    )
+    about_these = (
+        [run for run in runs if run.system.budget == saved[0].budget][:1]
+        if saved
+        else runs
+    )
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
     if saved:
         title = f"{about_these[0].path.parent.name}: policies at {len({one.budget for one in policies})} budgets"
@@ -56,18 +76,44 @@ def write_report(
         "sentence": comparison.opened(saved) if saved else conclusion(policies),
         "warning": breakdown_note(runs),
         "runs": [{**about(run), "shown": run in about_these} for run in runs],
-        "lines": [{"run": one.folder, "policy": one.policy, "name": one.label} for one in policies],
+        "lines": [
+            {"run": one.folder, "policy": one.policy, "name": one.label}
+            for one in policies
+        ],
         "table": summary_table([summarise(one, target) for one in policies], target),
-        "drawn": [{"run": one.folder, "policy": one.policy, "name": one.label, "curves": policy_curves(one)} for one in drawn],
-        "heats": [heat(one.label, one.held, one.buffers) for one in drawn if one.held is not None],
-        "money": _money(compared, [one.policy for one in drawn], saved) if saved else None,
+        "drawn": [
+            {
+                "run": one.folder,
+                "policy": one.policy,
+                "name": one.label,
+                "curves": policy_curves(one),
+            }
+            for one in drawn
+        ],
+        "heats": [
+            heat(one.label, one.held, one.buffers)
+            for one in drawn
+            if one.held is not None
+        ],
+        "money": _money(compared, [one.policy for one in drawn], saved)
+        if saved
+        else None,
     }
-    text = json.dumps(jsonable(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    page = beside(__file__, "report.html").format(  # the page contains all it needs and may load nothing
+    text = json.dumps(
+        jsonable(data), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
+    page = beside(
+        __file__, "report.html"
+    ).format(  # the page contains all it needs and may load nothing
         title=html.escape(title),
-        styles="".join(beside(__file__, f"drawing/{name}.css") for name in ("base", "parts", "report")),
+        styles="".join(
+            beside(__file__, f"drawing/{name}.css")
+            for name in ("base", "parts", "report")
+        ),
         early=beside(__file__, "drawing/early.js"),
-        data=text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
+        data=text.replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+        .replace("&", "\\u0026"),
         plotly=get_plotlyjs(),
         script=script("report"),
     )
@@ -75,7 +121,9 @@ def write_report(
     return out
 
 
-def _money(compared: Sequence[Row], policies: Sequence[str], saved: Sequence[Saving]) -> dict[str, Any]:
+def _money(
+    compared: Sequence[Row], policies: Sequence[str], saved: Sequence[Saving]
+) -> dict[str, Any]:
     """Return the figure and the table of what each policy needs for the same accuracy."""
     first = saved[0]
     money = amount(first.unit, first.rival_money)
@@ -88,17 +136,31 @@ def _money(compared: Sequence[Row], policies: Sequence[str], saved: Sequence[Sav
     }
 
 
-def summary_rows(run: RunFolder, found: Sequence[Runs] | None = None) -> list[dict[str, Any]]:
+def summary_rows(
+    run: RunFolder, found: Sequence[Runs] | None = None
+) -> list[dict[str, Any]]:
     """Return a row of summary.json for each policy of a run; `found` are its runs if they have already been read."""
-    return [summarise(one, run.target).to_dict() for one in (read_runs([run]) if found is None else found)]
+    return [
+        summarise(one, run.target).to_dict()
+        for one in (read_runs([run]) if found is None else found)
+    ]
 
 
-def conclude(folders: Sequence[Path | RunFolder], whole: Path) -> tuple[list[RunFolder], Path]:
+def conclude(
+    folders: Sequence[Path | RunFolder], whole: Path
+) -> tuple[list[RunFolder], Path]:
     """Write summary and report into every folder, and for several a report on all into `whole`; return runs and last page."""
-    runs = [each if isinstance(each, RunFolder) else RunFolder.open(each) for each in folders]
+    runs = [
+        each if isinstance(each, RunFolder) else RunFolder.open(each)
+        for each in folders
+    ]
     for run in runs:
         found = read_runs([run])
-        write_whole("summary", run.path / "summary.json", json.dumps(jsonable(summary_rows(run, found)), indent=2).encode())
+        write_whole(
+            "summary",
+            run.path / "summary.json",
+            json.dumps(jsonable(summary_rows(run, found)), indent=2).encode(),
+        )
         page = write_report([run], run.path / "report.html", run.target, found)
     if len(runs) > 1:
         page = write_report(runs, whole / "report.html", runs[0].target)
@@ -124,7 +186,9 @@ class Comparison(Displayed):
         """The rows of the comparison as a table."""
         return pl.DataFrame(self.rows, infer_schema_length=None)
 
-    def money_for(self, accuracy: float, measure: str = "last") -> dict[str, Estimate | None]:
+    def money_for(
+        self, accuracy: float, measure: str = "last"
+    ) -> dict[str, Estimate | None]:
         """Return the money per round that each policy needs for a mean accuracy over seeds.
 
         Parameters
@@ -140,10 +204,14 @@ class Comparison(Displayed):
             The money of each policy with its 95 % interval over seeds; None if the budgets that were run do not determine it.
         """
         if len({row["prices"] for row in self.rows}) > 1:
-            raise SettingError("money_for: prices differ between the runs; saved_against takes them one by one")
+            raise SettingError(
+                "money_for: prices differ between the runs; saved_against takes them one by one"
+            )
         return money_for(self.rows, accuracy, measure)
 
-    def saved_against(self, rival: str = "constant", measure: str = "last") -> list[Saving]:
+    def saved_against(
+        self, rival: str = "constant", measure: str = "last"
+    ) -> list[Saving]:
         """Return the money that every other policy needs for the rival's accuracy, at each budget of the rival.
 
         Parameters
@@ -158,8 +226,12 @@ class Comparison(Displayed):
         list of Saving
             The money and its share of the rival's money, with 95 % intervals over seeds; only bounds if they are unknown.
         """
-        if rival not in (names := list(dict.fromkeys(row["policy"] for row in self.rows))):
-            raise SettingError(f"rival = {shown(rival)}: was not compared; one of {', '.join(names)}")
+        if rival not in (
+            names := list(dict.fromkeys(row["policy"] for row in self.rows))
+        ):
+            raise SettingError(
+                f"rival = {shown(rival)}: was not compared; one of {', '.join(names)}"
+            )
         return savings(self.rows, rival, measure)
 
     def render(self) -> list[RenderableType]:
@@ -170,16 +242,24 @@ class Comparison(Displayed):
         return comparison.wide_tables(self.runs)
 
 
-def conclude_comparison(runs: Sequence[RunFolder], folder: Path, command: str, budget: float | None) -> Comparison:
+def conclude_comparison(
+    runs: Sequence[RunFolder], folder: Path, command: str, budget: float | None
+) -> Comparison:
     """Write compare.json, compare.svg and report.html into `folder`; `budget` is the one at which policies are shown."""
     from headgate.analysis.figures import draw_comparison
 
     order = list(dict.fromkeys(name for run in runs for name in run.policies))
     found = sorted(read_runs(runs), key=lambda one: order.index(one.policy))
-    rows = comparison.rows(found)  # raises an error, before anything is written, if runs cannot be compared
+    rows = comparison.rows(
+        found
+    )  # raises an error, before anything is written, if runs cannot be compared
     path = folder / "compare.json"
-    write_whole("comparison", path, as_json({**facts_of(command, runs), "rows": rows}).encode())
+    write_whole(
+        "comparison", path, as_json({**facts_of(command, runs), "rows": rows}).encode()
+    )
     if comparison.one_price(found):
-        draw_comparison(rows, chosen_budget(savings(rows), budget), folder / "compare.svg")
+        draw_comparison(
+            rows, chosen_budget(savings(rows), budget), folder / "compare.svg"
+        )
     page = write_report(runs, folder / "report.html", runs[0].target, found, budget)
     return Comparison(path, found, rows, budget, page)

@@ -29,7 +29,9 @@ MEASURES = ("best", "last", "mean")
 """names of the properties of `Runs` that summarise test accuracy, each one number from 0 to 1 per seed"""
 ROUNDING = 1e-9
 """relative tolerance: a spend that exceeds C·T by less than this share counts as a rounding error"""
-REFERENCES = tuple(kind for kind, policy in KINDS.items() if issubclass(policy, NEVER_HELD))
+REFERENCES = tuple(
+    kind for kind, policy in KINDS.items() if issubclass(policy, NEVER_HELD)
+)
 """kinds of policies that use knowledge or money that nobody has; they are shown but never ranked"""
 
 
@@ -124,12 +126,18 @@ class Runs:
     @cached_property
     def runs_over_budget(self) -> int:
         """The number of runs that spent more than C·T in total, where T is the requested number of rounds."""
-        return int((self.spent_in_all > self.budget * self.rounds * (1 + ROUNDING)).sum())
+        return int(
+            (self.spent_in_all > self.budget * self.rounds * (1 + ROUNDING)).sum()
+        )
 
     @property
     def dearest_share(self) -> float | None:
         """The largest total spend of a run, as a share of C·T; None if the budget is 0."""
-        return float(self.spent_in_all.max(initial=0.0)) / (self.budget * self.rounds) if self.budget > 0 else None
+        return (
+            float(self.spent_in_all.max(initial=0.0)) / (self.budget * self.rounds)
+            if self.budget > 0
+            else None
+        )
 
     @property
     def broken(self) -> str:
@@ -141,7 +149,11 @@ class Runs:
     @cached_property
     def learnt(self) -> tuple[int, ...]:
         """Seeds of the runs that have begun and whose model was not lost."""
-        return tuple(seed for seed, lost, begun in zip(self.seeds, self.lost, self.begun, strict=True) if begun and not lost)
+        return tuple(
+            seed
+            for seed, lost, begun in zip(self.seeds, self.lost, self.begun, strict=True)
+            if begun and not lost
+        )
 
     @property
     def lost_runs(self) -> int:
@@ -197,7 +209,9 @@ def broken_limits(runs_over_budget: int, excess: int | None) -> str:
     >>> broken_limits(2, 1), broken_limits(0, None)
     ('money and memory', '')
     """
-    return " and ".join(["money"] * (runs_over_budget > 0) + ["memory"] * ((excess or 0) > 0))
+    return " and ".join(
+        ["money"] * (runs_over_budget > 0) + ["memory"] * ((excess or 0) > 0)
+    )
 
 
 # reading
@@ -205,13 +219,25 @@ def broken_limits(runs_over_budget: int, excess: int | None) -> str:
 
 def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
     """Return the runs of every policy of every run folder, in the order in which they were run."""
-    names = [run.name for run in folders]  # folders of the same name in different places are numbered
-    names = [name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})" for i, name in enumerate(names)]
+    names = [
+        run.name for run in folders
+    ]  # folders of the same name in different places are numbered
+    names = [
+        name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})"
+        for i, name in enumerate(names)
+    ]
     found = []
     for run, name in zip(folders, names, strict=True):
         metrics, held = run.rows("metrics"), run.rows("clients", "held")
         own = [runs_of(run, policy, metrics, held=held) for policy in run.policies]
-        found += [replace(one, folder=name, label=f"{name}: {one.policy}" if len(folders) > 1 else "") for one in own]
+        found += [
+            replace(
+                one,
+                folder=name,
+                label=f"{name}: {one.policy}" if len(folders) > 1 else "",
+            )
+            for one in own
+        ]
     return found
 
 
@@ -221,11 +247,19 @@ def read_finished(paths: Sequence[Path]) -> list[Runs]:
     for one in found:
         if not one.finished:
             where = f"metrics of policy {one.policy}"
-            raise DataError(f"{one.folder}: {where}: not one row for each of {len(one.seeds)} seeds and {one.rounds} rounds")
+            raise DataError(
+                f"{one.folder}: {where}: not one row for each of {len(one.seeds)} seeds and {one.rounds} rounds"
+            )
     return found
 
 
-def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] = (), held: Rows | None = None) -> Runs:
+def runs_of(
+    run: RunFolder,
+    policy: str,
+    metrics: Rows,
+    columns: Sequence[str] = (),
+    held: Rows | None = None,
+) -> Runs:
     """Return one policy's runs from tables in memory: `columns` of the metrics (all if empty), and what clients hold."""
     columns = columns or run.measured
     seeds = tuple(sorted(run.seeds))
@@ -244,9 +278,17 @@ def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] =
     if np.isnan(values["spend"][there]).any():
         raise DataError(f"{run.name}: metrics of policy {policy}: spend is empty")
     if lost.any():
-        values |= {name: np.where(lost[:, None], np.nan, values[name]) for name in LEARNING if name in values}
+        values |= {
+            name: np.where(lost[:, None], np.nan, values[name])
+            for name in LEARNING
+            if name in values
+        }
     # what clients hold, up to the last round that every run has recorded; None if some run has recorded none
-    recorded = int(held.reached(begun).min(initial=reached[reached > 0].min())) if held is not None and begun else 0
+    recorded = (
+        int(held.reached(begun).min(initial=reached[reached > 0].min()))
+        if held is not None and begun
+        else 0
+    )
     settings = run.config.get("policies", {}).get(policy, {})
     return Runs(
         folder=run.name,
@@ -272,7 +314,11 @@ def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] =
 def gaps(ours: Runs, other: Runs, measure: str = "best") -> Floats:
     """Return our measure minus the other's for each seed that both have learnt, with the same prices and samples, (seeds,).
     The array is empty if the two were evaluated in different rounds, because more evaluations give a higher best accuracy."""
-    both = [seed for seed in ours.learnt if seed in other.learnt] if np.array_equal(ours.t, other.t) else []
+    both = (
+        [seed for seed in ours.learnt if seed in other.learnt]
+        if np.array_equal(ours.t, other.t)
+        else []
+    )
     return ours.of_seeds(both).measure(measure) - other.of_seeds(both).measure(measure)
 
 
@@ -318,15 +364,30 @@ def dips_of(accuracy: Floats, spend: Floats, changed: Floats) -> list[Dip]:
     evaluated = np.flatnonzero(np.isfinite(accuracy)) + 1
     found = []
     for change, until in pairwise(edges):
-        before, after = evaluated[evaluated < change], evaluated[(evaluated >= change) & (evaluated < until)]
+        before, after = (
+            evaluated[evaluated < change],
+            evaluated[(evaluated >= change) & (evaluated < until)],
+        )
         if not before.size or not after.size:
             continue
         level, seen = accuracy[before[-1] - 1], accuracy[after - 1]
         least = int(seen.argmin())
         depth = max(float(level - seen[least]), 0.0)
-        back = after[least:][seen[least:] >= level - (1 - RECOVERED) * depth] if depth else after[:1]
+        back = (
+            after[least:][seen[least:] >= level - (1 - RECOVERED) * depth]
+            if depth
+            else after[:1]
+        )
         end = (int(back[0]) if depth else change) if back.size else until
-        found.append(Dip(change, depth, end - change, float(spend[change - 1 : end - 1].sum()), bool(back.size)))
+        found.append(
+            Dip(
+                change,
+                depth,
+                end - change,
+                float(spend[change - 1 : end - 1].sum()),
+                bool(back.size),
+            )
+        )
     return found
 
 
@@ -356,11 +417,21 @@ def summary_of_dips(one: Runs) -> Dips | None:
     if CHANGED not in one.values:
         return None
     kept = one.begun & ~one.lost
-    accuracy, spend, changed = (one.values[name][kept, : one.complete] for name in ("test_accuracy", "spend", CHANGED))
+    accuracy, spend, changed = (
+        one.values[name][kept, : one.complete]
+        for name in ("test_accuracy", "spend", CHANGED)
+    )
     runs = [*map(dips_of, accuracy, spend, changed)]
     every = [dip for dips in runs for dip in dips]
     if not every:
         return None
-    means = [np.mean([dip[1:4] for dip in dips], axis=0) if dips else np.full(3, np.nan) for dips in runs]
+    means = [
+        np.mean([dip[1:4] for dip in dips], axis=0) if dips else np.full(3, np.nan)
+        for dips in runs
+    ]
     by_seed = dict(zip(("depth", "length", "money"), np.transpose(means), strict=True))
-    return Dips({"daily": np.nanmean(accuracy, axis=1), **by_seed}, len(every), sum(dip.recovered for dip in every))
+    return Dips(
+        {"daily": np.nanmean(accuracy, axis=1), **by_seed},
+        len(every),
+        sum(dip.recovered for dip in every),
+    )

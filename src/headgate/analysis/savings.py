@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from headgate.analysis.formatting import grouped, interval, listed, percent
-from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, student, t_quantile
+from headgate.analysis.intervals import (
+    DECIDED,
+    Difference,
+    Estimate,
+    Floats,
+    student,
+    t_quantile,
+)
 from headgate.errors import DataError
 
 Row = Mapping[str, Any]
@@ -61,13 +68,19 @@ class Frontier:
         Isotonic regression makes it monotone: each value is the maximum over first budgets up to it of the minimum over last
         budgets from it of the mean between them."""
         means, count = weights @ self.by_seed, self.money.size
-        sums = np.concatenate([np.zeros((len(means), 1)), means.cumsum(axis=-1)], axis=-1)
+        sums = np.concatenate(
+            [np.zeros((len(means), 1)), means.cumsum(axis=-1)], axis=-1
+        )
         between = np.full((len(means), count, count), np.inf)
         for first in range(count):
             for last in range(first, count):
-                between[:, first, last] = (sums[:, last + 1] - sums[:, first]) / (last + 1 - first)
+                between[:, first, last] = (sums[:, last + 1] - sums[:, first]) / (
+                    last + 1 - first
+                )
         lowest = np.minimum.accumulate(between[:, :, ::-1], axis=-1)[:, :, ::-1]
-        return np.stack([lowest[:, : at + 1, at].max(axis=-1) for at in range(count)], axis=-1)
+        return np.stack(
+            [lowest[:, : at + 1, at].max(axis=-1) for at in range(count)], axis=-1
+        )
 
     def money_for(self, wanted: Floats, curve: Floats) -> Floats:
         """Return the least money that reaches the accuracy `wanted`, (resamples,), interpolated in the logarithm of money.
@@ -76,28 +89,53 @@ class Frontier:
         if no budget reaches it.
         """
         money = np.log(self.money)
-        after = (curve < wanted[:, None] - ROUNDING).sum(axis=-1)  # the curve never falls
+        after = (curve < wanted[:, None] - ROUNDING).sum(
+            axis=-1
+        )  # the curve never falls
         there, here = np.minimum(after, money.size - 1), np.maximum(after - 1, 0)
-        low, high = (np.take_along_axis(curve, at[:, None], axis=-1)[:, 0] for at in (here, there))
-        part = np.divide(wanted - low, high - low, out=np.ones_like(low), where=high > low)
+        low, high = (
+            np.take_along_axis(curve, at[:, None], axis=-1)[:, 0]
+            for at in (here, there)
+        )
+        part = np.divide(
+            wanted - low, high - low, out=np.ones_like(low), where=high > low
+        )
         found = np.exp(money[here] + part * (money[there] - money[here]))
         at_least = np.where(wanted >= curve[:, 0] - ROUNDING, self.money[0], 0.0)
-        return np.where(after == 0, at_least, np.where(after == money.size, np.inf, found))
+        return np.where(
+            after == 0, at_least, np.where(after == money.size, np.inf, found)
+        )
 
 
 def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], int]:
     """Return each policy's frontier over the seeds that all policies have learnt at all budgets, and the number of seeds."""
-    own = [row for row in rows if not row["reference"] and row["learnt"] and row.get(f"{measure}_by_seed")]
-    seeds = sorted(set.intersection(*(set(row["learnt"]) for row in own))) if own else []
+    own = [
+        row
+        for row in rows
+        if not row["reference"] and row["learnt"] and row.get(f"{measure}_by_seed")
+    ]
+    seeds = (
+        sorted(set.intersection(*(set(row["learnt"]) for row in own))) if own else []
+    )
     made = {}
-    for name, each in grouped(sorted(own, key=lambda row: row["spend"]), lambda row: str(row["policy"])).items():
-        money, by_seed = [row["spend"] for row in each], [_by_seed(row, measure) for row in each]
+    for name, each in grouped(
+        sorted(own, key=lambda row: row["spend"]), lambda row: str(row["policy"])
+    ).items():
+        money, by_seed = (
+            [row["spend"] for row in each],
+            [_by_seed(row, measure) for row in each],
+        )
         if len(set(money)) > 1:
-            made[name] = Frontier(np.array(money), np.array([[values[seed] for values in by_seed] for seed in seeds]))
+            made[name] = Frontier(
+                np.array(money),
+                np.array([[values[seed] for values in by_seed] for seed in seeds]),
+            )
     return made, len(seeds)
 
 
-def savings(rows: Sequence[Row], rival: str = "constant", measure: str = "last") -> list[Saving]:
+def savings(
+    rows: Sequence[Row], rival: str = "constant", measure: str = "last"
+) -> list[Saving]:
     """Return what each other policy needs for the rival's accuracy, for each kind of price and budget of the rival.
 
     Means are over the seeds that all policies have learnt. The interval is the 95 % percentile interval over seeds drawn with
@@ -106,35 +144,63 @@ def savings(rows: Sequence[Row], rival: str = "constant", measure: str = "last")
     found: list[Saving] = []
     for prices in dict.fromkeys(row["prices"] for row in rows):
         own = [row for row in rows if row["prices"] == prices]
-        curves, seeds = frontiers(own, measure) if any(row["policy"] == rival for row in own) else ({}, 0)
+        curves, seeds = (
+            frontiers(own, measure)
+            if any(row["policy"] == rival for row in own)
+            else ({}, 0)
+        )
         if rival not in curves or not seeds:
             continue
         weights = _weights(seeds)
         accuracies = {name: curve.accuracy(weights) for name, curve in curves.items()}
         levels = accuracies[rival]
-        budgets = sorted((row["spend"], row["budget"]) for row in own if row["policy"] == rival)
+        budgets = sorted(
+            (row["spend"], row["budget"]) for row in own if row["policy"] == rival
+        )
         for at, (spend, budget) in enumerate(budgets):
             for name, curve in curves.items():
                 if name != rival:
                     accuracy = float(levels[0, at])
-                    money, ends = _needed(curve, accuracies[name], levels[:, at], seeds, spend)
+                    money, ends = _needed(
+                        curve, accuracies[name], levels[:, at], seeds, spend
+                    )
                     unit = str(own[0].get("unit") or "")
-                    found.append(Saving(name, rival, measure, prices, unit, budget, accuracy, spend, money, ends))
+                    found.append(
+                        Saving(
+                            name,
+                            rival,
+                            measure,
+                            prices,
+                            unit,
+                            budget,
+                            accuracy,
+                            spend,
+                            money,
+                            ends,
+                        )
+                    )
     return found
 
 
-def money_for(rows: Sequence[Row], accuracy: float, measure: str = "last") -> dict[str, Estimate | None]:
+def money_for(
+    rows: Sequence[Row], accuracy: float, measure: str = "last"
+) -> dict[str, Estimate | None]:
     """Return the money per round that each policy needs for a mean accuracy; None if the budgets do not determine it."""
     curves, seeds = frontiers(rows, measure)
     weights = _weights(seeds) if seeds else np.empty((0, 0))
     wanted = np.full(len(weights), accuracy)
-    return {name: _needed(curve, curve.accuracy(weights), wanted, seeds, None)[0] for name, curve in curves.items()}
+    return {
+        name: _needed(curve, curve.accuracy(weights), wanted, seeds, None)[0]
+        for name, curve in curves.items()
+    }
 
 
 def paired(one: Row, other: Row, key: str, scale: float = 100.0) -> Difference:
     """Return one policy's value minus the other's over their common seeds, times `scale` (by default percentage points)."""
     ours, theirs = (_by_seed(row, key) for row in (one, other))
-    both = [seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None]
+    both = [
+        seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None
+    ]
     if not both:
         raise DataError(f"{one['policy']} and {other['policy']} have no seed in common")
     return student(scale * np.array([ours[seed] - theirs[seed] for seed in both]))
@@ -146,12 +212,18 @@ def _by_seed(row: Row, key: str) -> dict[int, Any]:
 
 def _weights(seeds: int) -> Floats:
     """Return the weights of the seeds, (1 + resamples, seeds): equal in the first row, then by how often each was drawn."""
-    drawn = np.random.default_rng(0).multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES)
+    drawn = np.random.default_rng(0).multinomial(
+        seeds, np.full(seeds, 1 / seeds), RESAMPLES
+    )
     return np.concatenate([np.ones((1, seeds)), drawn]) / seeds
 
 
 def _needed(
-    curve: Frontier, accuracies: Floats, wanted: Floats, seeds: int, beside: float | None
+    curve: Frontier,
+    accuracies: Floats,
+    wanted: Floats,
+    seeds: int,
+    beside: float | None,
 ) -> tuple[Estimate | None, tuple[float, float]]:
     """Return the money, None if unknown or too uncertain, and its bounds; `beside` is the rival's money or None."""
     needs = curve.money_for(wanted, accuracies)
@@ -160,8 +232,12 @@ def _needed(
         return None, (float(curve.money[-1]), math.inf)
     if seeds == 1:
         return (Estimate(need), (need, need)) if need else (None, (0.0, least))
-    tail = 0.5 * math.erfc(t_quantile(seeds - 1, DECIDED) * math.sqrt(seeds / (seeds - 1)) / math.sqrt(2))  # of a normal value
-    low, high = (float(end) for end in np.quantile(needs[1:], [tail, 1 - tail], method="nearest"))
+    tail = 0.5 * math.erfc(
+        t_quantile(seeds - 1, DECIDED) * math.sqrt(seeds / (seeds - 1)) / math.sqrt(2)
+    )  # of a normal value
+    low, high = (
+        float(end) for end in np.quantile(needs[1:], [tail, 1 - tail], method="nearest")
+    )
     if need == 0:
         return None, (0.0, max(high, least))
     low = max(low, least)
@@ -178,7 +254,10 @@ def chosen_budget(found: Sequence[Saving], budget: float | None = None) -> list[
     by_budget = grouped(found, lambda one: one.budget)
     if budget in by_budget:
         return by_budget[budget]
-    known = {each: sum(one.money is not None for one in own) for each, own in by_budget.items()}
+    known = {
+        each: sum(one.money is not None for one in own)
+        for each, own in by_budget.items()
+    }
     most = [each for each in sorted(known) if known[each] == max(known.values())]
     return by_budget[most[len(most) // 2]] if most else []
 
@@ -188,7 +267,15 @@ def amount(unit: str, value: float) -> str:
     >>> amount("", 9.41), amount("$", 0.00123), amount("", 549.0)
     ('9.4', '$ 0.0012', '549')
     """
-    digits = 0 if value >= 100 else 1 if value >= 1 else 1 - math.floor(math.log10(value)) if value > 0 else 0
+    digits = (
+        0
+        if value >= 100
+        else 1
+        if value >= 1
+        else 1 - math.floor(math.log10(value))
+        if value > 0
+        else 0
+    )
     return f"{unit} {value:,.{digits}f}".strip()
 
 
@@ -203,7 +290,11 @@ def sentence(found: Sequence[Saving]) -> str:
     for one in found:
         money, share = needed(one)
         known = one.ends[1] < math.inf
-        needs.append(f"{one.policy} needs {money}, {share} of it" if known else f"for {one.policy} that is {UNKNOWN}")
+        needs.append(
+            f"{one.policy} needs {money}, {share} of it"
+            if known
+            else f"for {one.policy} that is {UNKNOWN}"
+        )
     return f"{reached}; {listed(needs)}."
 
 
@@ -219,7 +310,17 @@ def needed(one: Saving) -> tuple[str, str]:
     """
     low, high = (end / one.rival_money for end in one.ends)
     if one.money is not None and one.share is not None:
-        return amount(one.unit, one.money.mean), f"{interval(one.share.scaled(100), 0)} %"
+        return amount(
+            one.unit, one.money.mean
+        ), f"{interval(one.share.scaled(100), 0)} %"
     if low == 0 and high < math.inf:
-        return f"less than {amount(one.unit, one.ends[1])}", f"less than {percent(high)}"
-    return UNKNOWN, f"at least {percent(low)}" if high == math.inf else f"{100 * low:.0f} … {percent(high)}"
+        return (
+            f"less than {amount(one.unit, one.ends[1])}",
+            f"less than {percent(high)}",
+        )
+    return (
+        UNKNOWN,
+        f"at least {percent(low)}"
+        if high == math.inf
+        else f"{100 * low:.0f} … {percent(high)}",
+    )

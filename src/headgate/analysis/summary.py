@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from headgate.analysis.display import StackedTable
-from headgate.analysis.formatting import DASH, accuracy, money, money_in, number, percent, plus_minus, signed
+from headgate.analysis.formatting import (
+    DASH,
+    accuracy,
+    money,
+    money_in,
+    number,
+    percent,
+    plus_minus,
+    signed,
+)
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.pages import words
 from headgate.analysis.runs import Runs, broken_limits, summary_of_dips
@@ -17,7 +26,12 @@ from headgate.errors import SettingError
 from headgate.records.reader import RunFolder
 from headgate.theory.comparison import buffer_violation, cost_violation
 
-DIP_FIELDS = {"daily": "daily_accuracy", "depth": "dip_depth", "length": "dip_length", "money": "dip_money"}
+DIP_FIELDS = {
+    "daily": "daily_accuracy",
+    "depth": "dip_depth",
+    "length": "dip_length",
+    "money": "dip_money",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,21 +105,42 @@ class PolicySummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields in a form that JSON can hold."""
-        return {name: each.to_dict() if isinstance(each, Estimate) else each for name, each in vars(self).items()}
+        return {
+            name: each.to_dict() if isinstance(each, Estimate) else each
+            for name, each in vars(self).items()
+        }
 
 
 def summarise(one: Runs, target: float | None = None) -> PolicySummary:
     """Return the summary of a policy's runs; `target` is a test accuracy above 0 and at most 1."""
     if target is not None and not 0 < target <= 1:
-        raise SettingError(f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
-    spend, held, changes, admitted = _mean(one.spend), one.held, dict[str, Any](), one.column("admitted").sum()
-    looks = one.values["looks"][one.begun] if "looks" in one.values else np.empty((0, 0))
+        raise SettingError(
+            f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %"
+        )
+    spend, held, changes, admitted = (
+        _mean(one.spend),
+        one.held,
+        dict[str, Any](),
+        one.column("admitted").sum(),
+    )
+    looks = (
+        one.values["looks"][one.begun] if "looks" in one.values else np.empty((0, 0))
+    )
     there = one.curve >= (math.inf if target is None else target)
-    first = one.t[there[there.any(axis=1)].argmax(axis=1)].astype(np.float64) if there.any() else np.empty(0)
+    first = (
+        one.t[there[there.any(axis=1)].argmax(axis=1)].astype(np.float64)
+        if there.any()
+        else np.empty(0)
+    )
     if (dips := summary_of_dips(one)) is not None:
-        changes = {DIP_FIELDS[name]: estimate(values) for name, values in dips.by_seed.items()}
+        changes = {
+            DIP_FIELDS[name]: estimate(values) for name, values in dips.by_seed.items()
+        }
         changes |= {"dips": dips.count, "dips_recovered": dips.recovered}
-    best, last, mean = (estimate(each) if np.isfinite(each).any() else None for each in (one.best, one.last, one.mean))
+    best, last, mean = (
+        estimate(each) if np.isfinite(each).any() else None
+        for each in (one.best, one.last, one.mean)
+    )
     return PolicySummary(
         policy=one.label,
         reference=one.reference,
@@ -122,21 +157,29 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         spend_per_round=spend,
         spend_share=None if spend is None or one.budget <= 0 else spend / one.budget,
         paid=_mean(one.spent_in_all),
-        price_paid=float(one.column("spend").sum() / admitted) if admitted > 0 else None,
+        price_paid=float(one.column("spend").sum() / admitted)
+        if admitted > 0
+        else None,
         price_offered=_mean(one.column("price")),
         unit=one.unit,
         runs_over_budget=one.runs_over_budget,
         dearest_share=one.dearest_share if one.complete else None,
         kept_limits=not one.broken,
-        cost_violation=cost_violation(one.column("spend"), one.budget) if one.complete else None,
-        buffer_violation=None if held is None else buffer_violation(held.sum(axis=1), one.buffers, held.shape[1]),
+        cost_violation=cost_violation(one.column("spend"), one.budget)
+        if one.complete
+        else None,
+        buffer_violation=None
+        if held is None
+        else buffer_violation(held.sum(axis=1), one.buffers, held.shape[1]),
         peak_n=one.peak("n"),
         peak_excess=one.peak_excess,
         N=_mean(one.column("N")[:, -1]) if one.complete else None,
         n_eff=_mean(one.column("n_eff")[:, -1]) if one.complete else None,
         bound=_mean(one.column("bound").sum(axis=1)) if one.complete else None,
         **changes,
-        paid_for_looks=_mean(np.nansum(looks, axis=1)) if np.isfinite(looks).any() else None,
+        paid_for_looks=_mean(np.nansum(looks, axis=1))
+        if np.isfinite(looks).any()
+        else None,
     )
 
 
@@ -149,38 +192,74 @@ def breakdown_note(runs: Sequence[RunFolder]) -> str:
     """Return a note on runs whose model diverged or ended no better than guessing; empty if there are none."""
     notes = []
     for run in runs:
-        for what, found in (("diverged", run.state["diverged"]), ("no better than guessing", run.state.get("guessing", []))):
+        for what, found in (
+            ("diverged", run.state["diverged"]),
+            ("no better than guessing", run.state.get("guessing", [])),
+        ):
             by_policy = Counter(one["policy"] for one in found)
-            notes += [f"{count} of {policy} {what}" for policy, count in by_policy.items()]
+            notes += [
+                f"{count} of {policy} {what}" for policy, count in by_policy.items()
+            ]
     return f"Runs that broke down: {', '.join(notes)}." if notes else ""
 
 
-def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> dict[str, str]:
+def columns(
+    target: float | None, summaries: Sequence[PolicySummary] = ()
+) -> dict[str, str]:
     """Return the titles of the columns after the policy's name, without those that no summary has a value for."""
-    left_out = ["Lost"] * (not any(one.lost for one in summaries)) + [AT_TARGET] * (target is None)
-    left_out += [name for name, field in SOMETIMES.items() if all(getattr(one, field) is None for one in summaries)]
+    left_out = ["Lost"] * (not any(one.lost for one in summaries)) + [AT_TARGET] * (
+        target is None
+    )
+    left_out += [
+        name
+        for name, field in SOMETIMES.items()
+        if all(getattr(one, field) is None for one in summaries)
+    ]
     titles = {name: name for name in TEXTS if name not in left_out}
-    return titles if target is None else titles | {AT_TARGET: f"{AT_TARGET} {100 * target:g}\u00a0%"}
+    return (
+        titles
+        if target is None
+        else titles | {AT_TARGET: f"{AT_TARGET} {100 * target:g}\u00a0%"}
+    )
 
 
-def summary_table(summaries: Sequence[PolicySummary], target: float | None) -> dict[str, list[Any]]:
+def summary_table(
+    summaries: Sequence[PolicySummary], target: float | None
+) -> dict[str, list[Any]]:
     """Return the results as the page and the report show them: the columns, and the cells of each policy."""
     known, meanings = columns(target, summaries), words(__file__)["columns"]
     return {
-        "columns": [{"title": title, "meaning": meanings[name]} for name, title in known.items()],
+        "columns": [
+            {"title": title, "meaning": meanings[name]} for name, title in known.items()
+        ],
         "rows": [
-            [{"text": TEXTS[name](each), "broken": name in BROKEN and BROKEN[name](each)} for name in known]
+            [
+                {
+                    "text": TEXTS[name](each),
+                    "broken": name in BROKEN and BROKEN[name](each),
+                }
+                for name in known
+            ]
             for each in summaries
         ],
     }
 
 
 def policy_table(
-    title: str, summaries: Sequence[PolicySummary], target: float | None = None, only: Sequence[str] = ()
+    title: str,
+    summaries: Sequence[PolicySummary],
+    target: float | None = None,
+    only: Sequence[str] = (),
 ) -> StackedTable:
     """Return a table with a line for each policy, in the columns `only` or, if it is empty, in all."""
-    shown = {name: text for name, text in columns(target, summaries).items() if not only or name in only}
-    lines = [[each.policy, *(TEXTS[name](each) for name in shown)] for each in summaries]
+    shown = {
+        name: text
+        for name, text in columns(target, summaries).items()
+        if not only or name in only
+    }
+    lines = [
+        [each.policy, *(TEXTS[name](each) for name in shown)] for each in summaries
+    ]
     return StackedTable(title, ["policy", *shown.values()], lines)
 
 
@@ -196,19 +275,37 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Mean": lambda s: accuracy(s.mean_accuracy),
     "Daily": lambda s: accuracy(s.daily_accuracy),
     "Dip": lambda s: accuracy(s.dip_depth),
-    "Dip lasts": lambda s: f"{plus_minus(s.dip_length)} ({s.dips_recovered} of {s.dips})" if s.dip_length else DASH,
+    "Dip lasts": lambda s: (
+        f"{plus_minus(s.dip_length)} ({s.dips_recovered} of {s.dips})"
+        if s.dip_length
+        else DASH
+    ),
     "Dip costs": lambda s: money_in(s.unit, s.dip_money.mean if s.dip_money else None),
-    AT_TARGET: lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
+    AT_TARGET: lambda s: (
+        DASH
+        if s.first_round is None
+        else f"{s.first_round:.1f} ({s.reached} of {s.runs})"
+    ),
     "Spend a round": lambda s: money(s.spend_per_round),
     "Limits": lambda s: (
-        "reference" if s.reference else "kept" if s.kept_limits else f"over: {broken_limits(s.runs_over_budget, s.peak_excess)}"
+        "reference"
+        if s.reference
+        else "kept"
+        if s.kept_limits
+        else f"over: {broken_limits(s.runs_over_budget, s.peak_excess)}"
     ),
     "Paid in all": lambda s: money_in(s.unit, s.paid),
     "For looks": lambda s: money_in(s.unit, s.paid_for_looks),
     "Paid a sample": lambda s: (
-        DASH if s.price_paid is None else f"{money_in(s.unit, s.price_paid)} of {money(s.price_offered)}"
+        DASH
+        if s.price_paid is None
+        else f"{money_in(s.unit, s.price_paid)} of {money(s.price_offered)}"
     ),
-    OVER_BUDGET: lambda s: f"{s.runs_over_budget} of {s.runs}, {percent(s.dearest_share)}" if s.runs else DASH,
+    OVER_BUDGET: lambda s: (
+        f"{s.runs_over_budget} of {s.runs}, {percent(s.dearest_share)}"
+        if s.runs
+        else DASH
+    ),
     "Vio_S": lambda s: number(s.cost_violation),
     "Vio_B": lambda s: number(s.buffer_violation),
     "Peak n": lambda s: number(s.peak_n),

@@ -32,11 +32,23 @@ SPARK = 40
 """the most points of the small accuracy curve in a line of the list"""
 
 
-def run_tables(run: RunFolder, found: Sequence[Runs], wide: bool = False) -> list[RenderableType]:
+def run_tables(
+    run: RunFolder, found: Sequence[Runs], wide: bool = False
+) -> list[RenderableType]:
     """Return the final table of a run, with cost and memory beside accuracy, then notes on failed runs and the conclusion."""
-    title = f"{run.name}: {counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
-    table = policy_table(title, [summarise(one, run.target) for one in found], run.target, () if wide else NARROW)
-    return [table, *(note for note in (breakdown_note([run]), conclusion(found)) if note)]
+    title = (
+        f"{run.name}: {counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
+    )
+    table = policy_table(
+        title,
+        [summarise(one, run.target) for one in found],
+        run.target,
+        () if wide else NARROW,
+    )
+    return [
+        table,
+        *(note for note in (breakdown_note([run]), conclusion(found)) if note),
+    ]
 
 
 def runs_tables(runs: Sequence[RunFolder], wide: bool = False) -> list[RenderableType]:
@@ -48,9 +60,18 @@ def runs_tables(runs: Sequence[RunFolder], wide: bool = False) -> list[Renderabl
     return [thing for run in runs for thing in run_tables(run, found[run.path], wide)]
 
 
-def dataset_tables(found: Sequence["DatasetEntry"], folder: Path) -> list[RenderableType]:
-    lines = [[each.name, each.format or DASH, each.problem or str(each.path or "embedded")] for each in found]
-    return [StackedTable(f"data sets in {folder}", ("name", "format", "where, or why not"), lines)]
+def dataset_tables(
+    found: Sequence["DatasetEntry"], folder: Path
+) -> list[RenderableType]:
+    lines = [
+        [each.name, each.format or DASH, each.problem or str(each.path or "embedded")]
+        for each in found
+    ]
+    return [
+        StackedTable(
+            f"data sets in {folder}", ("name", "format", "where, or why not"), lines
+        )
+    ]
 
 
 # lists of runs
@@ -61,18 +82,28 @@ def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         try:
-            rows.append(run_row(run, run.follower("metrics", *LISTED, most_bytes=TABLE).read_new()))
+            rows.append(
+                run_row(
+                    run, run.follower("metrics", *LISTED, most_bytes=TABLE).read_new()
+                )
+            )
         except DataError as error:
             rows.append(run_row(run, problem=str(error)))
     return rows
 
 
-def run_row(run: RunFolder, metrics: Rows | None = None, problem: str | None = None) -> dict[str, Any]:
+def run_row(
+    run: RunFolder, metrics: Rows | None = None, problem: str | None = None
+) -> dict[str, Any]:
     """Return how far a run is, what it spent and which policy is best within its limits.
 
     `metrics` has the columns `LISTED`; it is None if the run cannot be read, and `problem` is the reason.
     """
-    found = [runs_of(run, policy, metrics, LISTED) for policy in run.policies] if metrics is not None else []
+    found = (
+        [runs_of(run, policy, metrics, LISTED) for policy in run.policies]
+        if metrics is not None
+        else []
+    )
     played = [one for one in found if one.complete]
     spend = {one.policy: float(one.spend.mean()) for one in played}
     # references spend the most, so they are left out if there are other policies
@@ -80,22 +111,37 @@ def run_row(run: RunFolder, metrics: Rows | None = None, problem: str | None = N
     best = best_within_limits(played)
     shown = best or max(ranked, key=lambda one: spend[one.policy], default=None)
     done = sum(int(one.reached.sum()) for one in found) // max(1, len(run.runs))
-    curve = [] if best is None else best.curve.mean(axis=0)[thinned(best.t.size, SPARK)].tolist()
+    curve = (
+        []
+        if best is None
+        else best.curve.mean(axis=0)[thinned(best.t.size, SPARK)].tolist()
+    )
     budget = run.system.budget if run.config else None
     return {
-        **{key: getattr(run, key) for key in ("name", "sweep", "rounds", "policies", "started")},
+        **{
+            key: getattr(run, key)
+            for key in ("name", "sweep", "rounds", "policies", "started")
+        },
         **{key: run.kind(key) for key in ("data", "model")},
         "state": run.status,
-        "round": run.rounds if run.state["state"] == "finished" else done if found else run.state["round"],
+        "round": run.rounds
+        if run.state["state"] == "finished"
+        else done
+        if found
+        else run.state["round"],
         "seeds": len(run.seeds),
         "runs": len(run.runs),
         "lost": len(run.lost),
         "spend_per_round": spend,
-        "spend_shares": {name: money / budget for name, money in spend.items()} if budget else {},
+        "spend_shares": {name: money / budget for name, money in spend.items()}
+        if budget
+        else {},
         "spend_policy": shown.policy if shown else None,
         "spend_share": spend[shown.policy] / budget if budget and shown else None,
         "broken": shown.broken if shown else "",
-        "over_budget": [one.policy for one in ranked if one is not shown and one.runs_over_budget],
+        "over_budget": [
+            one.policy for one in ranked if one is not shown and one.runs_over_budget
+        ],
         "best_policy": best.policy if best else None,
         "best_accuracy": float(best.best.mean()) if best else None,
         "spark": [round(value, 5) for value in curve if math.isfinite(value)],
@@ -110,23 +156,49 @@ def list_tables(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
             row["name"],
             _state(row),
             row["data"] or DASH,
-            f"{row['best_policy']} {percent(row['best_accuracy'], 1)}" if row["best_policy"] else DASH,
-            percent(row["spend_share"]) + (f", {row['spend_policy']} broke {row['broken']}" if row["broken"] else ""),
+            f"{row['best_policy']} {percent(row['best_accuracy'], 1)}"
+            if row["best_policy"]
+            else DASH,
+            percent(row["spend_share"])
+            + (
+                f", {row['spend_policy']} broke {row['broken']}"
+                if row["broken"]
+                else ""
+            ),
         ]
         for row in rows
     ]
-    return [StackedTable("", ["run", "state", "data", "best within limits", "spent"], lines)]
+    return [
+        StackedTable("", ["run", "state", "data", "best within limits", "spent"], lines)
+    ]
 
 
 def _state(row: dict[str, Any]) -> str:
     """Return the state of a run as text, with its progress if it is not finished, and what went wrong."""
-    state = row["state"] if row["state"] == "finished" else f"{row['state']} {row['round']}/{row['rounds']}"
-    return state + (f", {row['lost']} lost" if row["lost"] else "") + (", unreadable" if row["problem"] else "")
+    state = (
+        row["state"]
+        if row["state"] == "finished"
+        else f"{row['state']} {row['round']}/{row['rounds']}"
+    )
+    return (
+        state
+        + (f", {row['lost']} lost" if row["lost"] else "")
+        + (", unreadable" if row["problem"] else "")
+    )
 
 
 def about(run: RunFolder) -> dict[str, Any]:
     """Return the state, settings and environment of a run, as the page and the report show them."""
-    own = ("name", "sweep", "rounds", "policies", "started", "seeds", "target", "environment")
+    own = (
+        "name",
+        "sweep",
+        "rounds",
+        "policies",
+        "started",
+        "seeds",
+        "target",
+        "environment",
+    )
     return {
         **{key: getattr(run, key) for key in own},
         **{key: run.kind(key) for key in ("data", "model")},

@@ -92,7 +92,9 @@ def check_playable(experiment: Experiment) -> tuple[str, str, str]:
         which = "buying"
         return *rule, stated_choice(experiment)
     except Unnamed as error:
-        raise Unnamed(f"policies.{name}: clients on Flower must know its {which} rule by name: {error}") from None
+        raise Unnamed(
+            f"policies.{name}: clients on Flower must know its {which} rule by name: {error}"
+        ) from None
 
 
 class Closings(NamedTuple):
@@ -167,16 +169,31 @@ class Standing:
         paid = total([self.paid, exact(each.change.adjust)])
         if each.change.adjust and not self.by_older:
             ledger = replace(ledger, spent=np.array([float(paid)]))
-        return Standing(controller, ledger, paid, replace(self.month, limit=limit), each.id, self.by_older)
+        return Standing(
+            controller,
+            ledger,
+            paid,
+            replace(self.month, limit=limit),
+            each.id,
+            self.by_older,
+        )
 
     def month_at(self, begun: str) -> Month:
         """Return the month of the next round if it is begun at this time."""
         return self.month.at(begun, float(self.ledger.spent[0]))
 
-    def after_round(self, orders: Orders, learned: Iterable[Ordered], losses: Losses | None, month: Month) -> "Standing":
+    def after_round(
+        self,
+        orders: Orders,
+        learned: Iterable[Ordered],
+        losses: Losses | None,
+        month: Month,
+    ) -> "Standing":
         """Return the standing after a round that counts in this month, from what was learned in it."""
         rows = list(learned)
-        ledger = self.controller.post(self.ledger, orders, report_of(orders, rows, losses))
+        ledger = self.controller.post(
+            self.ledger, orders, report_of(orders, rows, losses)
+        )
         paid = total([self.paid, *(row.exact_charge for row in rows)])
         return replace(self, ledger=ledger, paid=paid, month=month, by_older=False)
 
@@ -220,7 +237,11 @@ class Accounts:
             try:
                 self._first.amend(self._first.open(), change)
             except Exception as error:  # a policy of one's own can fail in any way
-                found[name] = one_line(error) if isinstance(error, HeadgateError) else one_line(repr(error))
+                found[name] = (
+                    one_line(error)
+                    if isinstance(error, HeadgateError)
+                    else one_line(repr(error))
+                )
         return found
 
     @property
@@ -239,8 +260,22 @@ class Accounts:
         rule, settings, choice = check_playable(experiment)
         ((name, policy),), seed = experiment.policies.items(), int(experiment.seeds[0])
         asks = policy.hears or bool(experiment.training.losses)
-        fixed = {"rule": rule, "settings": settings, "losses": asks, "choice": choice, "late": experiment.data.late}
-        return cls(store, experiment.system, policy, seed, experiment.data.price_of_looks(policy.selection), fixed, name)
+        fixed = {
+            "rule": rule,
+            "settings": settings,
+            "losses": asks,
+            "choice": choice,
+            "late": experiment.data.late,
+        }
+        return cls(
+            store,
+            experiment.system,
+            policy,
+            seed,
+            experiment.data.price_of_looks(policy.selection),
+            fixed,
+            name,
+        )
 
     @property
     def system(self) -> System:
@@ -271,7 +306,11 @@ class Accounts:
     # begin, judge and settle a round
 
     def begin(
-        self, price: Floats, present: Collection[int] | None, supply: Supply = EVERYTHING, when: str | None = None
+        self,
+        price: Floats,
+        present: Collection[int] | None,
+        supply: Supply = EVERYTHING,
+        when: str | None = None,
     ) -> OpenRound:
         """Begin the next round and write its orders to the clients in `present`; after a crash, return the written round.
 
@@ -287,44 +326,73 @@ class Accounts:
                 self.take_up()
                 if when is not None:
                     self._check_date(when)
-                self.clients = self.store.clients()  # another process may have lifted a quarantine
-                orders, month = self._decided_and_written(price, self.there(present), supply, when or now())
+                self.clients = (
+                    self.store.clients()
+                )  # another process may have lifted a quarantine
+                orders, month = self._decided_and_written(
+                    price, self.there(present), supply, when or now()
+                )
         elif begun.round != self.t + 1:
-            raise LedgerError(f"round {begun.round}: was begun after round {self.t}; {self.store.path} is damaged")
+            raise LedgerError(
+                f"round {begun.round}: was begun after round {self.t}; {self.store.path} is damaged"
+            )
         else:
             self.clients = self.store.clients()
-            orders = decided(self.controller, self.ledger, begun.price, begun.reserved, begun.supply)
+            orders = decided(
+                self.controller, self.ledger, begun.price, begun.reserved, begun.supply
+            )
             check_orders(orders, self.store.orders(begun.round))
             month = self.standing.month_at(begun.begun)
         outstanding: dict[int, dict[int, Ordered]] = {}
         for row in self.store.outstanding():
             outstanding.setdefault(row.client, {})[row.round] = row
         buffers = self.controller.buffers
-        return OpenRound(orders, self.ledger, buffers.kept_from(self.ledger, orders.t), buffers.limit, outstanding, month)
+        return OpenRound(
+            orders,
+            self.ledger,
+            buffers.kept_from(self.ledger, orders.t),
+            buffers.limit,
+            outstanding,
+            month,
+        )
 
-    def _decided_and_written(self, price: Floats, present: Collection[int], supply: Supply, when: str) -> tuple[Orders, Month]:
+    def _decided_and_written(
+        self, price: Floats, present: Collection[int], supply: Supply, when: str
+    ) -> tuple[Orders, Month]:
         """Decide the next round and write it, in a transaction of the caller."""
         reserved = self._reserved(price)
         if len(present) < self.system.clients:
-            supply = supply._replace(present=np.isin(np.arange(self.system.clients), list(present)))
+            supply = supply._replace(
+                present=np.isin(np.arange(self.system.clients), list(present))
+            )
         month = self.standing.month_at(when)
         supply = supply._replace(money=min(supply.money, month.money))
         orders = decided(self.controller, self.ledger, price, reserved, supply)
-        self.store.begin(orders.t, price, reserved, list(self._rows(orders, present)), supply, when)
+        self.store.begin(
+            orders.t, price, reserved, list(self._rows(orders, present)), supply, when
+        )
         return orders, month
 
     def there(self, present: Collection[int] | None) -> list[int]:
         """Return the clients in `present` (None: all) that have not left and are not in quarantine."""
-        away = self.left | {row.client for row in self.clients.values() if row.quarantined}
+        away = self.left | {
+            row.client for row in self.clients.values() if row.quarantined
+        }
         named = range(self.system.clients) if present is None else sorted(present)
         return [client for client in named if client not in away]
 
     def _check_date(self, when: str) -> None:
         """Refuse a date far ahead: a month never goes back, so one wrong year would end a monthly budget for good."""
         latest = self.standing.month.name
-        if latest and min(months_between(latest, when), months_between(now(), when)) > MONTHS_AHEAD:
+        if (
+            latest
+            and min(months_between(latest, when), months_between(now(), when))
+            > MONTHS_AHEAD
+        ):
             where = f"more than a year after the latest round ({latest}) and after the clock"
-            raise SettingError(f"begin: when = {when}: is {where}; a month never goes back")
+            raise SettingError(
+                f"begin: when = {when}: is {where}; a month never goes back"
+            )
 
     def check_newest(self) -> None:
         """Refuse to go on if rounds were settled on disk that this process does not know of."""
@@ -333,10 +401,17 @@ class Accounts:
             raise LedgerError(f"{self.store.path}: {what}; open them again")
 
     def amend(
-        self, change: Amendment, by: str, why: str = "", order: tuple[int, int] | None = None, key: str | None = None
+        self,
+        change: Amendment,
+        by: str,
+        why: str = "",
+        order: tuple[int, int] | None = None,
+        key: str | None = None,
     ) -> bool:
         """Write an amendment, as `LedgerStore.amend`; it is applied at once unless a round is open."""
-        written = self.store.amend(change, by, why, order, key, accepts=lambda: self._try(change))
+        written = self.store.amend(
+            change, by, why, order, key, accepts=lambda: self._try(change)
+        )
         if self.store.begun() is None:
             self.take_up()
         return written
@@ -355,7 +430,9 @@ class Accounts:
             if each.round > self.t:
                 break
             if each.round < self.t:
-                raise LedgerError(f"{self.store.path}: {each.named()} was written after round {each.round}; open them again")
+                raise LedgerError(
+                    f"{self.store.path}: {each.named()} was written after round {each.round}; open them again"
+                )
             self.standing = applied(self.store, self.standing, each)
 
     def audit(self) -> None:
@@ -370,14 +447,20 @@ class Accounts:
                 if each.round == again.ledger.t:
                     again = applied(self.store, again, each)
         for name in ("spent", "admitted", "dropped"):
-            if not np.array_equal(getattr(again.ledger, name), getattr(self.ledger, name)):
+            if not np.array_equal(
+                getattr(again.ledger, name), getattr(self.ledger, name)
+            ):
                 raise LedgerError(f"{path}: {name} is not what the replay says")
         if again.paid != self.standing.paid:
-            raise LedgerError(f"{path}: {self.standing.paid:f} was spent, the replay says {again.paid:f}")
+            raise LedgerError(
+                f"{path}: {self.standing.paid:f} was spent, the replay says {again.paid:f}"
+            )
         if np.any(self.ledger.occupancy > self.system.buffer):
             raise LedgerError(f"{path}: a client holds more than its buffer")
 
-    def rest(self, prices: PriceProcess, rounds: int | None = None, runs: int = 100) -> dict[str, tuple[float, float, float]]:
+    def rest(
+        self, prices: PriceProcess, rounds: int | None = None, runs: int = 100
+    ) -> dict[str, tuple[float, float, float]]:
         """Simulate the remaining rounds under `prices`; return the mean and the 5 % and 95 % quantiles over `runs` paths.
 
         Only control is simulated, from the present ledger and with all clients present; open orders count as spent.
@@ -386,24 +469,33 @@ class Accounts:
         if last is None:
             raise SettingError("rounds: must be stated where the end is open")
         seeds = np.arange(runs)
-        controller = Controller(self.system, self.controller.policy, runs, seeds, looks=self.looks)
+        controller = Controller(
+            self.system, self.controller.policy, runs, seeds, looks=self.looks
+        )
         ledger = start = self.ledger.of_runs(np.zeros(runs, dtype=np.int64))
         reserved = np.full(runs, reserve(self.store.outstanding()))
         path = prices.path(seeds, self.t + 1, last + 1) + self.looks
         for price in np.moveaxis(path, 1, 0):
-            ledger = controller.post(ledger, controller.decide(ledger, np.ascontiguousarray(price), reserved))
+            ledger = controller.post(
+                ledger, controller.decide(ledger, np.ascontiguousarray(price), reserved)
+            )
         found = {
             "spend": ledger.spent - start.spent,
             "samples": (ledger.ever - start.ever).astype(np.float64),
             "left": self.system.money(last) - ledger.spent - reserved,
         }
-        return {name: (float(each.mean()), *np.quantile(each, (0.05, 0.95)).tolist()) for name, each in found.items()}
+        return {
+            name: (float(each.mean()), *np.quantile(each, (0.05, 0.95)).tolist())
+            for name, each in found.items()
+        }
 
     def _reserved(self, price: Floats) -> float:
         """Return the most that open orders may cost, plus the most that rounding may add for any sequence of answers."""
         open_, system = self.store.outstanding(), self.system
         overdraft = getattr(self.controller.policy, "overdraft", 0.0)
-        amounts = np.concatenate([self.ledger.spent, np.ravel(price), [row.price for row in open_]])
+        amounts = np.concatenate(
+            [self.ledger.spent, np.ravel(price), [row.price for row in open_]]
+        )
         most = system.money(self.t + 1, overdraft)
         return reserve(open_) + kept_back(most, amounts, len(open_) + system.clients)
 
@@ -432,23 +524,38 @@ class Accounts:
 
     def _choice(self, now: OpenRound, client: int) -> str:
         """Return the `choice` field of an order; a selection that uses losses states its rule for the present round."""
-        choice, rule = str(self.fixed.get("choice", "")), self.controller.policy.selection
+        choice, rule = (
+            str(self.fixed.get("choice", "")),
+            self.controller.policy.selection,
+        )
         if not choice or rule is None or not rule.listens:
             return choice
         looks = bool(rule.looking(now.before)[0, client])
-        return json.dumps({**json.loads(choice), "rule": table_of(SELECTION, rule.now(looks))})
+        return json.dumps(
+            {**json.loads(choice), "rule": table_of(SELECTION, rule.now(looks))}
+        )
 
     def judge(self, now: OpenRound, order: Order, receipt: Receipt | Ahead) -> Answer:
         """Return the judgement of a receipt; raise DataError if it does not agree with the order."""
-        for name in ("experiment", "round", "client"):  # an answer to another order says nothing about this one
+        for name in (
+            "experiment",
+            "round",
+            "client",
+        ):  # an answer to another order says nothing about this one
             if (found := getattr(receipt, name)) != (wanted := getattr(order, name)):
-                raise DataError(f"answers as {name} {found}, was asked as {name} {wanted}")
+                raise DataError(
+                    f"answers as {name} {found}, was asked as {name} {wanted}"
+                )
         if isinstance(receipt, Ahead):
             reason = f"did not do this order: it has done orders up to round {receipt.newest}"
             return Answer(order.client, reason=reason, ahead=max(receipt.newest, now.t))
         unheard = now.outstanding.get(order.client, {})
-        past = self.store.closed(order.client, [t for t in receipt.rounds if t not in unheard and t < now.t])
-        closes = closings(receipt, order, unheard, past, self.store.lasts(past.values()))
+        past = self.store.closed(
+            order.client, [t for t in receipt.rounds if t not in unheard and t < now.t]
+        )
+        closes = closings(
+            receipt, order, unheard, past, self.store.lasts(past.values())
+        )
         check_held(receipt, order, now.expected(order.client, closes.admitted))
         return Answer(order.client, receipt, closes)
 
@@ -457,32 +564,67 @@ class Accounts:
 
         This needs more than half of the clients that answer to report later rounds, so one false report cannot stop a run.
         """
-        answered = [answer for answer in answers if answer.receipt or answer.offence or answer.ahead]
+        answered = [
+            answer
+            for answer in answers
+            if answer.receipt or answer.offence or answer.ahead
+        ]
         ahead = [answer.ahead for answer in answered if answer.ahead]
         if 2 * len(ahead) > len(answered):
             why = f"{len(ahead)} of {len(answered)} clients that answer have done orders up to round {max(ahead)}"
-            raise LedgerError(f"{self.store.path}: is an old copy: {why}, it knows {self.t}; put the newest one in its place")
+            raise LedgerError(
+                f"{self.store.path}: is an old copy: {why}, it knows {self.t}; put the newest one in its place"
+            )
 
-    def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int, losses: Losses | None = None) -> "Settlement":
+    def settled(
+        self,
+        now: OpenRound,
+        answers: Iterable[Answer],
+        offences: int,
+        losses: Losses | None = None,
+    ) -> "Settlement":
         """Compute the settlement of a round from its answers and the `losses` that clients report. Change nothing."""
         closed, corrected = list[Ordered](), list[Ordered]()
         clients, events = list[ClientRow](), list[Event]()
-        away = [*(row.client for row in self.clients.values() if row.quarantined), *self.left]  # their orders do not stay open
+        away = [
+            *(row.client for row in self.clients.values() if row.quarantined),
+            *self.left,
+        ]  # their orders do not stay open
         for answer in answers:
             row, receipt = self.client(answer.client), answer.receipt
             caught = answer.offence and row.offences + 1 >= offences
             if answer.reason is not None:
-                events.append(Event(now.t, answer.client, "rejected" if answer.offence else "failed", answer.reason))
+                events.append(
+                    Event(
+                        now.t,
+                        answer.client,
+                        "rejected" if answer.offence else "failed",
+                        answer.reason,
+                    )
+                )
             elif receipt is not None:
                 if receipt.lost > row.lost:
                     gone = f"{receipt.lost - row.lost} samples of a store that is gone"
                     events.append(Event(now.t, answer.client, "lost", gone))
-                if (gone_now := max(receipt.withdrawn - row.withdrawn, receipt.erased - row.erased)) > 0:
-                    events.append(Event(now.t, answer.client, "withdrawn", f"{gone_now} samples that it held"))
+                if (
+                    gone_now := max(
+                        receipt.withdrawn - row.withdrawn, receipt.erased - row.erased
+                    )
+                ) > 0:
+                    events.append(
+                        Event(
+                            now.t,
+                            answer.client,
+                            "withdrawn",
+                            f"{gone_now} samples that it held",
+                        )
+                    )
                 if receipt.note:
                     events.append(Event(now.t, answer.client, "short", receipt.note))
                 names = ("lost", "withdrawn", "erased", "distinct", "uses", "squares")
-                row = row._replace(heard=now.t, **{name: getattr(receipt, name) for name in names})
+                row = row._replace(
+                    heard=now.t, **{name: getattr(receipt, name) for name in names}
+                )
             if answer.closes is not None and (answer.reason is None or caught):
                 closed += answer.closes.closed
                 corrected += answer.closes.corrected
@@ -492,15 +634,36 @@ class Accounts:
             if answer.offence:
                 row = row._replace(offences=row.offences + 1, quarantined=caught)
             if caught:
-                events.append(Event(now.t, answer.client, "quarantined", f"after {row.offences} offences"))
+                events.append(
+                    Event(
+                        now.t,
+                        answer.client,
+                        "quarantined",
+                        f"after {row.offences} offences",
+                    )
+                )
             clients.append(row)
         for client in away:
             open_ = sorted(now.outstanding.get(client, {}).values())
-            closed += (rows := [row._replace(admitted=0, learned=now.t) for row in open_])
+            closed += (
+                rows := [row._replace(admitted=0, learned=now.t) for row in open_]
+            )
             if rows:  # their money is available again
-                ordered, rounds = sum(row.ordered for row in rows), ", ".join(str(row.round) for row in rows)
-                events.append(Event(now.t, client, "released", f"{ordered} samples ordered in rounds {rounds}"))
-        after = self.standing.after_round(now.orders, [*closed, *corrected], losses, now.month)
+                ordered, rounds = (
+                    sum(row.ordered for row in rows),
+                    ", ".join(str(row.round) for row in rows),
+                )
+                events.append(
+                    Event(
+                        now.t,
+                        client,
+                        "released",
+                        f"{ordered} samples ordered in rounds {rounds}",
+                    )
+                )
+        after = self.standing.after_round(
+            now.orders, [*closed, *corrected], losses, now.month
+        )
         known = {**self.clients, **{row.client: row for row in clients}}
         return Settlement(now, after, closed, corrected, clients, events, known, losses)
 
@@ -515,7 +678,9 @@ class Accounts:
     ) -> None:
         """Write a settled round and further events to disk, then update the ledger and the clients in memory."""
         self.check_newest()
-        self.store.settle(done, [*done.events, *events], parameters, metrics, by_client, list(keys))
+        self.store.settle(
+            done, [*done.events, *events], parameters, metrics, by_client, list(keys)
+        )
         self.standing = done.after
         self.clients = done.known
 
@@ -549,14 +714,23 @@ class Settlement:
 def _late(t: int, closes: Closings) -> Iterable[Event]:
     for row in closes.closed:
         if row.round < t and row.admitted:
-            yield Event(t, row.client, "late", f"{row.admitted} samples of round {row.round}, {row.charge:g} in all")
+            yield Event(
+                t,
+                row.client,
+                "late",
+                f"{row.admitted} samples of round {row.round}, {row.charge:g} in all",
+            )
     for row in closes.corrected:
         what = f"{row.admitted} samples of round {row.round} that it had not reported, {row.charge:g} in all"
         yield Event(t, row.client, "corrected", what)
 
 
 def closings(
-    receipt: Receipt, order: Order, unheard: Mapping[int, Ordered], past: Mapping[int, Ordered], lasts: Mapping[int, int]
+    receipt: Receipt,
+    order: Order,
+    unheard: Mapping[int, Ordered],
+    past: Mapping[int, Ordered],
+    lasts: Mapping[int, int],
 ) -> Closings:
     """Return the orders that a report closes or corrects; raise DataError if it contradicts the orders.
 
@@ -565,39 +739,64 @@ def closings(
     those known are charged now, at the price of their order; charges are never taken back.
     """
     reported = dict(zip(receipt.rounds, receipt.admitted, strict=True))
-    before, more, position = 0, dict[int, int](), receipt.position - sum(receipt.admitted)
+    before, more, position = (
+        0,
+        dict[int, int](),
+        receipt.position - sum(receipt.admitted),
+    )
     for t in sorted(reported.keys() | unheard.keys()):
         row, admitted = unheard.get(t) or past.get(t), reported.get(t, 0)
         known = (row.admitted or 0) if row is not None else 0
         ordered = 0 if row is None else row.ordered
         # an order states a position, so samples admitted since the last answer count towards it
-        left = max(min(ordered, lasts[t] - position) if t in past else ordered - before, 0)
+        left = max(
+            min(ordered, lasts[t] - position) if t in past else ordered - before, 0
+        )
         if admitted > left:
-            raise DataError(f"admitted {admitted} samples in round {t}, {left} of {ordered} ordered ones were left")
+            raise DataError(
+                f"admitted {admitted} samples in round {t}, {left} of {ordered} ordered ones were left"
+            )
         before += admitted - known
         position += admitted
         if t in past and admitted > known:
             more[t] = admitted - known
     if receipt.position != order.known + before:
-        raise DataError(f"has ever admitted {receipt.position} samples, by its answers {order.known + before}")
-    closed = [row._replace(admitted=reported.get(t, 0), learned=receipt.round) for t, row in sorted(unheard.items())]
+        raise DataError(
+            f"has ever admitted {receipt.position} samples, by its answers {order.known + before}"
+        )
+    closed = [
+        row._replace(admitted=reported.get(t, 0), learned=receipt.round)
+        for t, row in sorted(unheard.items())
+    ]
     owed, corrected = before - sum(row.admitted or 0 for row in closed), list[Ordered]()
     if owed < 0:
         raise DataError(f"takes back {-owed} samples that it reported before")
-    for t, most in sorted(more.items()):  # assign the missing samples to the oldest orders first
+    for t, most in sorted(
+        more.items()
+    ):  # assign the missing samples to the oldest orders first
         count, row = min(most, owed), past[t]
         owed -= count
         if count:
             free = min(max(row.free - (row.admitted or 0), 0), count)
-            corrected.append(row._replace(ordered=count, free=free, admitted=count, learned=receipt.round))
+            corrected.append(
+                row._replace(
+                    ordered=count, free=free, admitted=count, learned=receipt.round
+                )
+            )
     return Closings(closed, corrected)
 
 
 def check_held(receipt: Receipt, order: Order, expected: int) -> None:
     """Refuse a receipt unless it holds `expected` samples less those withdrawn; a client that lost a store may hold fewer."""
     expected -= receipt.withdrawn
-    if receipt.occupancy != expected if receipt.lost == 0 else receipt.occupancy > expected:
-        raise DataError(f"holds {receipt.occupancy} samples, {expected} were to be held")
+    if (
+        receipt.occupancy != expected
+        if receipt.lost == 0
+        else receipt.occupancy > expected
+    ):
+        raise DataError(
+            f"holds {receipt.occupancy} samples, {expected} were to be held"
+        )
     if receipt.trained and not order.train:
         raise DataError("trained without being asked to")
 
@@ -617,12 +816,18 @@ def replay(store: LedgerStore, controller: Controller) -> Standing:
         return _replayed(store, controller, amendments)
     except HeadgateError as error:
         for each in reversed(amendments[-SUSPECTS:]):
-            if _replays(store, controller, [other for other in amendments if other.id != each.id]):
+            if _replays(
+                store,
+                controller,
+                [other for other in amendments if other.id != each.id],
+            ):
                 raise LedgerError(f"{error}; {store.remedy(each)}") from None
         raise
 
 
-def _replays(store: LedgerStore, controller: Controller, amendments: list[AmendmentRow]) -> bool:
+def _replays(
+    store: LedgerStore, controller: Controller, amendments: list[AmendmentRow]
+) -> bool:
     try:
         _replayed(store, controller, amendments)
     except HeadgateError:
@@ -630,22 +835,36 @@ def _replays(store: LedgerStore, controller: Controller, amendments: list[Amendm
     return True
 
 
-def _replayed(store: LedgerStore, controller: Controller, amendments: Iterable[AmendmentRow]) -> Standing:
+def _replayed(
+    store: LedgerStore, controller: Controller, amendments: Iterable[AmendmentRow]
+) -> Standing:
     standing, waiting = Standing(controller, controller.open()), deque(amendments)
     sent, learned = _by_round(store)
     policy = controller.policy
-    heard = store.losses(3 if policy.selection and policy.selection.listens else 2) if policy.hears else {}
+    heard = (
+        store.losses(3 if policy.selection and policy.selection.listens else 2)
+        if policy.hears
+        else {}
+    )
     for past in store.rounds():
         while waiting and waiting[0].round <= standing.ledger.t:
             standing = applied(store, standing, waiting.popleft())
         if past.round != standing.ledger.t + 1:
-            raise LedgerError(f"round {standing.ledger.t + 1}: is missing in {store.path}")
-        orders = decided(standing.controller, standing.ledger, past.price, past.reserved, past.supply)
+            raise LedgerError(
+                f"round {standing.ledger.t + 1}: is missing in {store.path}"
+            )
+        orders = decided(
+            standing.controller, standing.ledger, past.price, past.reserved, past.supply
+        )
         check_orders(orders, sent.get(past.round, []))
         known = learned.get(past.round, [])
         if any(row.client >= orders.admitted.shape[1] for row in known):
-            raise LedgerError(f"round {past.round}: has an order to a client that does not exist in {store.path}")
-        standing = standing.after_round(orders, known, heard.get(past.round), standing.month_at(past.begun))
+            raise LedgerError(
+                f"round {past.round}: has an order to a client that does not exist in {store.path}"
+            )
+        standing = standing.after_round(
+            orders, known, heard.get(past.round), standing.month_at(past.begun)
+        )
         standing = replace(standing, by_older=past.paid is None)
         _check_result(store, standing, past)
     return standing
@@ -662,12 +881,19 @@ def _check_result(store: LedgerStore, standing: Standing, past: RoundRow) -> Non
         pairs.append(("the exact sum", standing.paid, past.paid))
     for name, live, recorded in pairs:
         if live != recorded:
-            raise LedgerError(f"round {past.round}: {name} is {live!r} by the replay, {recorded!r} in {store.path}")
+            raise LedgerError(
+                f"round {past.round}: {name} is {live!r} by the replay, {recorded!r} in {store.path}"
+            )
 
 
-def _by_round(store: LedgerStore) -> tuple[dict[int, list[Ordered]], dict[int, list[Ordered]]]:
+def _by_round(
+    store: LedgerStore,
+) -> tuple[dict[int, list[Ordered]], dict[int, list[Ordered]]]:
     """Return the orders by the round in which they were sent, and by the one in which their answers came."""
-    sent, learned = defaultdict[int, list[Ordered]](list), defaultdict[int, list[Ordered]](list)
+    sent, learned = (
+        defaultdict[int, list[Ordered]](list),
+        defaultdict[int, list[Ordered]](list),
+    )
     orders = store.orders()
     for row in orders:
         sent[row.round].append(row)
@@ -685,9 +911,19 @@ def applied(store: LedgerStore, standing: Standing, each: AmendmentRow) -> Stand
         raise store.cannot_apply(each, error) from None
 
 
-def decided(controller: Controller, ledger: Ledger, price: Floats, reserved: float, supply: Supply = EVERYTHING) -> Orders:
+def decided(
+    controller: Controller,
+    ledger: Ledger,
+    price: Floats,
+    reserved: float,
+    supply: Supply = EVERYTHING,
+) -> Orders:
     """Return the orders of the next round of one run at `price`, which is one number or one for each client."""
-    paid = np.asarray(price, np.float64).reshape(1) if np.size(price) == 1 else np.asarray(price, np.float64)[None, :]
+    paid = (
+        np.asarray(price, np.float64).reshape(1)
+        if np.size(price) == 1
+        else np.asarray(price, np.float64)[None, :]
+    )
     return controller.decide(ledger, paid, np.array([reserved]), supply)
 
 
@@ -696,14 +932,18 @@ def check_orders(orders: Orders, recorded: Iterable[Ordered]) -> None:
     clients = orders.admitted.shape[1]
     for row in recorded:
         if row.client >= clients:
-            raise LedgerError(f"round {orders.t}: client {row.client} was ordered samples, there are {clients} clients")
+            raise LedgerError(
+                f"round {orders.t}: client {row.client} was ordered samples, there are {clients} clients"
+            )
         ordered, free, price = order_to(orders, row.client)
         if row.ordered != ordered:
             found = f"client {row.client} was ordered {row.ordered} samples, the replay orders {ordered}"
             raise LedgerError(f"round {orders.t}: {found}")
         if (row.free, row.price) != (free, price):
             found = f"client {row.client} had {row.free} samples free and paid {row.price!r} for others"
-            raise LedgerError(f"round {orders.t}: {found}, by the replay {free} and {price!r}")
+            raise LedgerError(
+                f"round {orders.t}: {found}, by the replay {free} and {price!r}"
+            )
 
 
 def order_to(orders: Orders, client: int) -> tuple[int, int, float]:
@@ -714,17 +954,29 @@ def order_to(orders: Orders, client: int) -> tuple[int, int, float]:
     return ordered, free, float(price)
 
 
-def report_of(orders: Orders, learned: Iterable[Ordered], losses: Losses | None = None) -> Report:
+def report_of(
+    orders: Orders, learned: Iterable[Ordered], losses: Losses | None = None
+) -> Report:
     """Return the report of a round: admissions on its own orders, and late ones on earlier orders at their prices."""
-    admitted, late, charge = np.zeros_like(orders.admitted), np.zeros_like(orders.admitted), 0.0
-    for row in sorted(learned, key=lambda row: (row.client, row.round)):  # a fixed order of summation
+    admitted, late, charge = (
+        np.zeros_like(orders.admitted),
+        np.zeros_like(orders.admitted),
+        0.0,
+    )
+    for row in sorted(
+        learned, key=lambda row: (row.client, row.round)
+    ):  # a fixed order of summation
         assert row.admitted is not None
         if row.round == orders.t:
             admitted[0, row.client] = row.admitted
         else:
             late[0, row.client] += row.admitted
             charge += row.charge
-    return Report(admitted, late, np.array([charge]), losses) if late.any() else Report(admitted, losses=losses)
+    return (
+        Report(admitted, late, np.array([charge]), losses)
+        if late.any()
+        else Report(admitted, losses=losses)
+    )
 
 
 def reserve(outstanding: Iterable[Ordered], money: Callable[[float], M] = float) -> M:  # type: ignore[assignment]

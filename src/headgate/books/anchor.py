@@ -39,7 +39,9 @@ class Anchor(NamedTuple):
     def of(cls, folder: Path) -> Self | None:
         """Return what the file in `folder` says; None if there is none, or it is damaged and says nothing."""
         try:
-            content, _, checksum = read_text(folder / ANCHOR, SIZE).rstrip().rpartition("\n")
+            content, _, checksum = (
+                read_text(folder / ANCHOR, SIZE).rstrip().rpartition("\n")
+            )
             if checksum != _checksum(content):
                 return None
             found = json.loads(content)
@@ -53,7 +55,9 @@ class Anchor(NamedTuple):
         content = json.dumps(self._asdict())
         line = f"{content}\n{_checksum(content)}\n".ljust(SIZE).encode()
         with suppress(OSError):
-            descriptor = os.open(folder / ANCHOR, os.O_WRONLY | os.O_CREAT | NOFOLLOW | NONBLOCK, 0o600)
+            descriptor = os.open(
+                folder / ANCHOR, os.O_WRONLY | os.O_CREAT | NOFOLLOW | NONBLOCK, 0o600
+            )
             try:
                 os.write(descriptor, line)
                 os.ftruncate(descriptor, SIZE)
@@ -65,7 +69,9 @@ class Anchor(NamedTuple):
         log = f"without the old {path.name}-wal and {path.name}-shm"
         hint = f"put the newest copy in its place, {log}; to go on from this one on purpose, remove {ANCHOR} first"
         if found.accounts != self.accounts:
-            raise DataError(f"{path}: holds other accounts than {ANCHOR} tells of; {hint}")
+            raise DataError(
+                f"{path}: holds other accounts than {ANCHOR} tells of; {hint}"
+            )
         for name, own in found._asdict().items():
             if name != "accounts" and own < getattr(self, name):
                 told = f"{_counted(name, own)}, {ANCHOR} tells of {getattr(self, name)}"
@@ -74,7 +80,9 @@ class Anchor(NamedTuple):
     def missing(self, path: Path, state: str) -> DataError:
         """Return the error for a ledger at `path` that is `state`: "missing" or "empty"."""
         begun = f"though its accounts have begun: {ANCHOR} tells of round {self.begun}"
-        return DataError(f"{path}: is {state}, {begun}; put the newest copy in its place, or choose another folder")
+        return DataError(
+            f"{path}: is {state}, {begun}; put the newest copy in its place, or choose another folder"
+        )
 
 
 def _counted(name: str, number: int) -> str:

@@ -107,16 +107,29 @@ class Books:
     """
 
     def __init__(
-        self, folder: Path | str, system: System, policy: AdmissionPolicy, seed: int = 0, offences: int | None = None
+        self,
+        folder: Path | str,
+        system: System,
+        policy: AdmissionPolicy,
+        seed: int = 0,
+        offences: int | None = None,
     ) -> None:
         path = checked_path("Books: folder", folder)
         if not isinstance(system, System):
-            raise SettingError(f"Books: system = {shown(system)}: must be a headgate.System")
-        self._offences = NEVER if offences is None else whole_number("Books: offences", offences, least=1)
+            raise SettingError(
+                f"Books: system = {shown(system)}: must be a headgate.System"
+            )
+        self._offences = (
+            NEVER
+            if offences is None
+            else whole_number("Books: offences", offences, least=1)
+        )
         seed = whole_number("Books: seed", seed, 0, LARGEST)
         check_is_policy(policy, "Books: policy")
         limited = held(policy)
-        Controller(system, limited, 1, np.array([seed]))  # refuses what cannot be before anything is on disk
+        Controller(
+            system, limited, 1, np.array([seed])
+        )  # refuses what cannot be before anything is on disk
         self._held = FolderLock()
         try:
             self._store = LedgerStore(path / LEDGER)
@@ -193,10 +206,14 @@ class Books:
             accounts.take_up()
         clients = self.system.clients
         prices = prices_for("begin: price", price, clients)
-        named = None if present is None else clients_in("begin: present", present, clients)
+        named = (
+            None if present is None else clients_in("begin: present", present, clients)
+        )
         supply = Supply(
             most=counts_for("begin: most", most, clients),
-            in_all=optional(whole_number, "begin: in_all", in_all, 0, SAMPLES * CLIENTS),
+            in_all=optional(
+                whole_number, "begin: in_all", in_all, 0, SAMPLES * CLIENTS
+            ),
             lot=whole_number("begin: lot", lot, 1, SAMPLES),
         )
         begun = None if when is None else moment("begin: when", when)
@@ -206,14 +223,20 @@ class Books:
 
     def _purchase(self, now: OpenRound, client: int) -> Purchase:
         self._orders[client] = order = self._accounts.order(now, client)
-        price = now.orders.price[0] if now.orders.price.ndim == 1 else now.orders.price[0, client]
+        price = (
+            now.orders.price[0]
+            if now.orders.price.ndim == 1
+            else now.orders.price[0, client]
+        )
         ordered = now.ordered(client)
         first = order.last - now.expected(client, ordered)
         oldest = max(int(now.before.dropped[0, client]), order.kept_from)
         return Purchase(client, now.t, ordered, float(price), first, order.last, oldest)
 
     def settle(
-        self, reports: Mapping[int, int | Delivery] | None = None, refused: Mapping[int, str] = MappingProxyType({})
+        self,
+        reports: Mapping[int, int | Delivery] | None = None,
+        refused: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
         """Write the reports of the round and finish it. A purchase without a report stays open, and its money is reserved.
 
@@ -233,7 +256,9 @@ class Books:
         now = self._begun("settle")
         rejected = reasons_of("settle: refused", refused)
         if reports is None:
-            orders = [row for row in self._store.orders(now.t) if row.client not in rejected]
+            orders = [
+                row for row in self._store.orders(now.t) if row.client not in rejected
+            ]
             given = {row.client: Delivery(row.ordered) for row in orders}
         else:
             given = reports_of("settle: reports", reports)
@@ -242,14 +267,27 @@ class Books:
             for client in rejected:
                 self._order(now, client)
             with _garbage_left_alone():
-                answers |= {client: self._judged(now, client, each) for client, each in given.items()}
+                answers |= {
+                    client: self._judged(now, client, each)
+                    for client, each in given.items()
+                }
         except LedgerError as error:
             raise LedgerError(f"{error}; nothing was settled") from None
         for client, why in rejected.items():
             answers[client] = replace(answers[client], reason=why, offence=True)
-        done = self._accounts.settled(now, [answers[client] for client in sorted(answers)], offences=self._offences)
-        believed = {client: each for client, each in given.items() if client not in rejected}
-        keys = [(now.t, client, key) for client, each in believed.items() for key in each.keys]
+        done = self._accounts.settled(
+            now,
+            [answers[client] for client in sorted(answers)],
+            offences=self._offences,
+        )
+        believed = {
+            client: each for client, each in given.items() if client not in rejected
+        }
+        keys = [
+            (now.t, client, key)
+            for client, each in believed.items()
+            for key in each.keys
+        ]
         self._accounts.commit(done, ("", ""), {}, None, keys=keys)
         self._now = None
 
@@ -300,8 +338,12 @@ class Books:
         rounds = sorted(reported)
         open_ = now.outstanding.get(client, {})
         closed = [t for t in report.earlier if t not in open_ and t < now.t]
-        known = self._store.closed(client, closed)  # repeated reports, as after a kill right after settling
-        admitted = sum(reported.values()) - sum(row.admitted or 0 for row in known.values())
+        known = self._store.closed(
+            client, closed
+        )  # repeated reports, as after a kill right after settling
+        admitted = sum(reported.values()) - sum(
+            row.admitted or 0 for row in known.values()
+        )
         held = now.expected(client, admitted) - report.erased
         if held < 0:
             raise DataError(f"erased {report.erased} samples, more than it was to hold")
@@ -323,7 +365,13 @@ class Books:
             squares=0,
         )
 
-    def amend(self, by: str | None = None, why: str = "", key: str | None = None, **changes: Any) -> None:
+    def amend(
+        self,
+        by: str | None = None,
+        why: str = "",
+        key: str | None = None,
+        **changes: Any,
+    ) -> None:
         """Change the terms from the next round on: money, budget, horizon, month, join, weight, leave, suspend.
 
         Parameters
@@ -352,7 +400,13 @@ class Books:
             self._accounts.amend(Amendment(**changes), author, reason, key=name)
 
     def adjust(
-        self, round: int, client: int, amount: float, by: str | None = None, why: str = "", key: str | None = None
+        self,
+        round: int,
+        client: int,
+        amount: float,
+        by: str | None = None,
+        why: str = "",
+        key: str | None = None,
     ) -> None:
         """Adjust the cost of an order to its invoice, also after the last round.
 
@@ -377,7 +431,9 @@ class Books:
         with _named("adjust"):
             self._accounts.amend(change, author, reason, order, name)
 
-    def rest(self, prices: PriceProcess, rounds: int | None = None) -> dict[str, tuple[float, float, float]]:
+    def rest(
+        self, prices: PriceProcess, rounds: int | None = None
+    ) -> dict[str, tuple[float, float, float]]:
         """Return a forecast of the remaining rounds.
 
         Parameters
@@ -393,8 +449,12 @@ class Books:
             `spend`, `samples` and `left`, each with the mean and the 5 % and 95 % quantiles over 100 simulated paths.
         """
         if not isinstance(prices, PriceProcess):
-            raise SettingError(f"rest: prices = {shown(prices)}: must be prices, as headgate.control.prices.Uniform")
-        return self._accounts.rest(prices, optional(whole_number, "rest: rounds", rounds, 1, ROUNDS))
+            raise SettingError(
+                f"rest: prices = {shown(prices)}: must be prices, as headgate.control.prices.Uniform"
+            )
+        return self._accounts.rest(
+            prices, optional(whole_number, "rest: rounds", rounds, 1, ROUNDS)
+        )
 
     def statement(self) -> Statement:
         """Return the statement: one line for each order, the amendments and the totals, in exact decimal numbers."""

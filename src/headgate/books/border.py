@@ -42,9 +42,16 @@ def clients_in(name: str, value: object, clients: int) -> list[int]:
     listed = _listed(name, value, clients)
     if listed and all(isinstance(each, bool | np.bool_) for each in listed):
         if len(listed) != clients:
-            raise SettingError(f"{name} = {shown(listed)}: a mask has one truth value for each of {clients} clients")
+            raise SettingError(
+                f"{name} = {shown(listed)}: a mask has one truth value for each of {clients} clients"
+            )
         return [client for client, there in enumerate(listed) if there]
-    return sorted({whole_number(f"{name}[{place}]", each, 0, clients - 1) for place, each in enumerate(listed)})
+    return sorted(
+        {
+            whole_number(f"{name}[{place}]", each, 0, clients - 1)
+            for place, each in enumerate(listed)
+        }
+    )
 
 
 def prices_for(name: str, value: object, clients: int) -> Floats:
@@ -60,7 +67,9 @@ def counts_for(name: str, value: object, clients: int) -> int | list[int] | None
     return _one_or_each(name, value, clients, _count)
 
 
-def _one_or_each(name: str, value: object, clients: int, check: Callable[[str, object], T]) -> T | list[T]:
+def _one_or_each(
+    name: str, value: object, clients: int, check: Callable[[str, object], T]
+) -> T | list[T]:
     """Return one checked value, or a list with one for each client."""
     if not isinstance(value, Iterable) or isinstance(value, str | bytes):
         return check(name, value)
@@ -68,7 +77,9 @@ def _one_or_each(name: str, value: object, clients: int, check: Callable[[str, o
         return check(name, value.item())
     listed = _listed(name, value, clients)
     if len(listed) not in (1, clients):
-        raise SettingError(f"{name} = {shown(listed)}: must be one number, or one for each of {clients} clients")
+        raise SettingError(
+            f"{name} = {shown(listed)}: must be one number, or one for each of {clients} clients"
+        )
     return [check(f"{name}[{place}]", each) for place, each in enumerate(listed)]
 
 
@@ -82,7 +93,9 @@ def reasons_of(name: str, value: object) -> dict[int, str]:
     return _by_client(name, value, _line)
 
 
-def _by_client(name: str, value: object, check: Callable[[str, object], T]) -> dict[int, T]:
+def _by_client(
+    name: str, value: object, check: Callable[[str, object], T]
+) -> dict[int, T]:
     """Return a checked value for each client that a dict has, sorted by client."""
     found = {}
     for client, each in _pairs(name, value):
@@ -107,15 +120,21 @@ def delivery(name: str, value: object) -> Delivery:
 def _keys(name: str, value: object, admitted: int) -> tuple[str, ...]:
     """Return the keys of the samples of one report, of which no two are the same."""
     listed = _listed(name, value, admitted)
-    found = tuple(text(f"{name}[{place}]", each, TEXT) for place, each in enumerate(listed))
+    found = tuple(
+        text(f"{name}[{place}]", each, TEXT) for place, each in enumerate(listed)
+    )
     if found and len(found) != admitted:
         raise LedgerError(f"{name}: {len(found)} keys for {admitted} samples")
     seen = set[str]()
     for key in found:
         if not key:
-            raise SettingError(f"{name}: a key is empty; give every sample a key, or none")
+            raise SettingError(
+                f"{name}: a key is empty; give every sample a key, or none"
+            )
         if key in seen:
-            raise LedgerError(f"{name}: {shown(key)} is there twice; every sample has a key of its own")
+            raise LedgerError(
+                f"{name}: {shown(key)} is there twice; every sample has a key of its own"
+            )
         seen.add(key)
     return found
 
@@ -138,7 +157,9 @@ def name_of(name: str, key: object) -> str | None:
 
 def order_of(call: str, t: object, client: object) -> tuple[int, int]:
     """Return the round and the client that name an order."""
-    return whole_number(f"{call}: round", t, 1, ROUNDS), whole_number(f"{call}: client", client, 0, CLIENTS)
+    return whole_number(f"{call}: round", t, 1, ROUNDS), whole_number(
+        f"{call}: client", client, 0, CLIENTS
+    )
 
 
 def refund(name: str, value: object) -> float:
@@ -170,7 +191,9 @@ def _price(name: str, value: object) -> float:
 def _listed(name: str, value: object, most: int) -> list[Any]:
     """Return what a list, an array of one axis, a set or a generator holds, of which only `most` and one more are read."""
     if isinstance(value, np.ndarray) and value.ndim != 1:
-        raise SettingError(f"{name}: must be a list or an array of one axis, has {value.ndim}")
+        raise SettingError(
+            f"{name}: must be a list or an array of one axis, has {value.ndim}"
+        )
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise SettingError(f"{name} = {shown(value)}: must be a list")
     if isinstance(value, Collection):

@@ -43,7 +43,9 @@ def on_disk(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         why = error.strerror or error
-        raise DataError(f"{error.filename or place}: cannot be written ({why}); once it can, the run goes on") from None
+        raise DataError(
+            f"{error.filename or place}: cannot be written ({why}); once it can, the run goes on"
+        ) from None
 
 
 class Durable:
@@ -66,13 +68,17 @@ class Durable:
 
     def __init__(self, path: Path | str, writes: bool = True) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
-            raise DataError(f"SQLite {sqlite3.sqlite_version}: is too old; headgate needs a Python with SQLite 3.37 or newer")
+            raise DataError(
+                f"SQLite {sqlite3.sqlite_version}: is too old; headgate needs a Python with SQLite 3.37 or newer"
+            )
         self.path, self.writes = Path(path), writes
         self._process, self._thread = os.getpid(), get_ident()
         try:
             self._db = self._opened_for_writing() if writes else _in_memory(self.path)
         except (OSError, sqlite3.Error) as error:
-            raise DataError(f"{self.path}: cannot be opened ({getattr(error, 'strerror', None) or error})") from None
+            raise DataError(
+                f"{self.path}: cannot be opened ({getattr(error, 'strerror', None) or error})"
+            ) from None
         try:
             new = not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'meta'")
             if new and not writes:
@@ -98,7 +104,9 @@ class Durable:
         if self._loose_tables():
             with self._whole():
                 self._make_strict()
-                self._run("UPDATE meta SET value = ? WHERE key = 'format'", (self.format,))
+                self._run(
+                    "UPDATE meta SET value = ? WHERE key = 'format'", (self.format,)
+                )
 
     def _check_new(self) -> None:
         """Raise an error if the file should not be a new one."""
@@ -106,10 +114,14 @@ class Durable:
     def _check_kind(self) -> None:
         """Raise an error if the file is not one of these, before anything in it is changed."""
         if self._rows("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')"):
-            raise DataError(f"{self.path}: holds triggers or views, which no file of headgate does")
+            raise DataError(
+                f"{self.path}: holds triggers or views, which no file of headgate does"
+            )
         found = self.meta("format")
         if found not in (self.format, *self.older):
-            raise DataError(f"{self.path}: holds {shown(found)}, expected {self.format}")
+            raise DataError(
+                f"{self.path}: holds {shown(found)}, expected {self.format}"
+            )
 
     def _opened(self) -> None:
         """Prepare the store after its file is open; if this fails, the file is closed."""
@@ -117,7 +129,9 @@ class Durable:
     def _opened_for_writing(self) -> sqlite3.Connection:
         _private(self.path)
         # another thread may only close it, which `_connection` sees to
-        return sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(
+            self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+        )
 
     # statements
 
@@ -139,16 +153,22 @@ class Durable:
     @property
     def _connection(self) -> sqlite3.Connection:
         if os.getpid() != self._process:
-            raise DataError(f"{self.path}: was opened by process {self._process}; process {os.getpid()} must open it itself")
+            raise DataError(
+                f"{self.path}: was opened by process {self._process}; process {os.getpid()} must open it itself"
+            )
         if get_ident() != self._thread:
-            raise DataError(f"{self.path}: cannot be used here: it was opened in another thread, which alone may use it")
+            raise DataError(
+                f"{self.path}: cannot be used here: it was opened in another thread, which alone may use it"
+            )
         return self._db
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run the body as one transaction: all of it is written or nothing, and no other process writes meanwhile."""
         if not self.writes:
-            raise DataError(f"{self.path}: was opened for reading; nothing can be written")
+            raise DataError(
+                f"{self.path}: was opened for reading; nothing can be written"
+            )
         with self._whole():
             yield
 
@@ -191,7 +211,9 @@ class Durable:
         except sqlite3.Error as error:
             raise DataError(f"{self.path}: {self._reason(error, done)}") from None
         except UnicodeDecodeError as error:  # raised by SQLite's module itself, for a text or an error about one
-            raise DataError(f"{self.path}: is damaged ({one_line(error, 200)})") from None
+            raise DataError(
+                f"{self.path}: is damaged ({one_line(error, 200)})"
+            ) from None
 
     def _reason(self, error: sqlite3.Error, done: str) -> str:
         name, said = getattr(error, "sqlite_errorname", None), one_line(error, 200)
@@ -199,7 +221,9 @@ class Durable:
             return f"cannot be used here ({said})"
         if name is None or name.startswith("SQLITE_CORRUPT"):
             return f"is damaged ({said})"
-        if name.startswith(REFUSED) or "cannot store" in said:  # Python 3.11 has no name for a wrong type
+        if (
+            name.startswith(REFUSED) or "cannot store" in said
+        ):  # Python 3.11 has no name for a wrong type
             return f"refuses a value ({said}); nothing was written"
         if name.startswith(FOREIGN):
             return f"is not a file of {self.format} ({said})"
@@ -224,14 +248,21 @@ class Durable:
         """Raise DataError if the file is damaged, or holds a value that its own rules refuse."""
         found = self._rows("PRAGMA integrity_check(1)")
         if found != [("ok",)]:
-            raise DataError(f"{self.path}: is damaged ({shown(found[0][0] if found else 'it holds nothing')})")
+            raise DataError(
+                f"{self.path}: is damaged ({shown(found[0][0] if found else 'it holds nothing')})"
+            )
 
     def backup(self, path: Path) -> None:
         """Copy the whole content as it is now into a new file at `path`, also while this file is in use."""
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with self._one_line("copied"), closing(sqlite3.connect(path, isolation_level=None)) as copy:
+        with (
+            self._one_line("copied"),
+            closing(sqlite3.connect(path, isolation_level=None)) as copy,
+        ):
             self._connection.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with no log beside it
+            copy.execute(
+                "PRAGMA journal_mode = DELETE"
+            )  # one file, with no log beside it
 
     def close(self) -> None:
         if os.getpid() == self._process:
@@ -250,9 +281,16 @@ class Durable:
 
     def _loose_tables(self) -> list[str]:
         """Return the names of the tables that were created by other statements than those of the schema."""
-        wanted = {_name(statement): statement.replace("IF NOT EXISTS ", "") for statement in (META, *self.schema)}
-        found = dict(self._rows("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
-        return [name for name, statement in wanted.items() if found.get(name) != statement]
+        wanted = {
+            _name(statement): statement.replace("IF NOT EXISTS ", "")
+            for statement in (META, *self.schema)
+        }
+        found = dict(
+            self._rows("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+        )
+        return [
+            name for name, statement in wanted.items() if found.get(name) != statement
+        ]
 
     def _make_strict(self) -> None:
         """Recreate all tables and indexes by the schema, with the rows that they have."""
@@ -261,7 +299,10 @@ class Durable:
             kind = self._rows("SELECT type FROM sqlite_master WHERE name = ?", (name,))
             if kind == [("table",)]:
                 columns = [row[1] for row in self._rows(f"PRAGMA table_info({name})")]
-                kept[name] = columns, self._rows(f"SELECT {', '.join(columns)} FROM {name}")
+                kept[name] = (
+                    columns,
+                    self._rows(f"SELECT {', '.join(columns)} FROM {name}"),
+                )
                 self._run(f"DROP TABLE {name}")
             elif kind:
                 self._run(f"DROP INDEX IF EXISTS {name}")
@@ -269,7 +310,9 @@ class Durable:
         for name, (columns, rows) in kept.items():
             self._refill(name, columns, rows)
 
-    def _refill(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    def _refill(
+        self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+    ) -> None:
         """Write the rows of an older table into the STRICT one."""
         kinds = {row[1]: row[2] for row in self._rows(f"PRAGMA table_info({name})")}
         known = [column for column in columns if column in kinds]
@@ -280,13 +323,17 @@ class Durable:
             try:
                 self._run(statement, values)
             except DataError as error:
-                first = ", ".join(f"{column} {shown(given[column])}" for column in known[:3])
+                first = ", ".join(
+                    f"{column} {shown(given[column])}" for column in known[:3]
+                )
                 raise DataError(f"{error}: the row of {name} with {first}") from None
 
 
 def _name(statement: str) -> str:
     """Return the name of the table or index that a statement creates."""
-    found = re.match(r"CREATE (?:UNIQUE )?(?:TABLE|INDEX) IF NOT EXISTS (\w+)", statement)
+    found = re.match(
+        r"CREATE (?:UNIQUE )?(?:TABLE|INDEX) IF NOT EXISTS (\w+)", statement
+    )
     assert found is not None
     return found[1]
 
@@ -311,8 +358,13 @@ def _in_memory(path: Path) -> sqlite3.Connection:
     try:
         with closing(_connected(path, "mode=ro")) as file:
             file.backup(memory)
-    except sqlite3.OperationalError:  # SQLite's index of the log can neither be read nor written there
-        with TemporaryDirectory() as folder, closing(_copied(path, Path(folder))) as copy:
+    except (
+        sqlite3.OperationalError
+    ):  # SQLite's index of the log can neither be read nor written there
+        with (
+            TemporaryDirectory() as folder,
+            closing(_copied(path, Path(folder))) as copy,
+        ):
             copy.backup(memory)
     return memory
 
@@ -359,5 +411,7 @@ def _private(path: Path) -> None:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode):
             raise DataError(f"{path}: cannot be opened (it is no plain file)") from None
-        if found.st_mode & 0o077 and found.st_uid == os.geteuid():  # as after a copy or a restore
+        if (
+            found.st_mode & 0o077 and found.st_uid == os.geteuid()
+        ):  # as after a copy or a restore
             path.chmod(0o600)

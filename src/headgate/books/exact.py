@@ -1,7 +1,15 @@
 """Exact sums of money. A price is the decimal number that it is printed as, so 0.1 is exactly one tenth."""
 
 from collections.abc import Iterable
-from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow, localcontext
+from decimal import (
+    Context,
+    Decimal,
+    DivisionByZero,
+    Inexact,
+    InvalidOperation,
+    Overflow,
+    localcontext,
+)
 
 EXACT = Context(prec=1_000, traps=[Inexact, InvalidOperation, DivisionByZero, Overflow])
 """more digits than any sum of amounts has, so nothing is ever rounded"""

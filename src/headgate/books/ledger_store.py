@@ -37,7 +37,15 @@ LEDGER = "ledger.sqlite"
 """name of the ledger's file in a run folder"""
 LARGEST_AMOUNT = 1e300
 """an amount above all others, and below infinity"""
-DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, InvalidOperation, RecursionError, SettingError)
+DATA_ERRORS = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    InvalidOperation,
+    RecursionError,
+    SettingError,
+)
 """errors from values that no ledger holds"""
 
 
@@ -113,8 +121,15 @@ class AmendmentRow(NamedTuple):
     def stated(self) -> str:
         """Return the change in one line, as in `money 500`."""
         own = changed(self.change).items()
-        text = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in own)
-        return text if self.order is None else f"{text} of round {self.order[0]}, client {self.order[1]}"
+        text = ", ".join(
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in own
+        )
+        return (
+            text
+            if self.order is None
+            else f"{text} of round {self.order[0]}, client {self.order[1]}"
+        )
 
 
 class Money(NamedTuple):
@@ -227,7 +242,9 @@ class LedgerStore(Durable):
     def __init__(self, path: Path | str, writes: bool = True) -> None:
         path = Path(path)
         self._has_anchor = path.name == LEDGER  # a backup has none
-        self._anchor = Anchor.of(path.parent) if self._has_anchor else None  # read first: the ledger may go on meanwhile
+        self._anchor = (
+            Anchor.of(path.parent) if self._has_anchor else None
+        )  # read first: the ledger may go on meanwhile
         if self._anchor is not None and not path.exists():
             raise self._anchor.missing(path, "missing")
         super().__init__(path, writes)
@@ -238,7 +255,10 @@ class LedgerStore(Durable):
 
     def _create(self) -> None:
         super()._create()
-        self._run("INSERT OR IGNORE INTO meta VALUES ('experiment', ?)", (secrets.token_hex(8),))
+        self._run(
+            "INSERT OR IGNORE INTO meta VALUES ('experiment', ?)",
+            (secrets.token_hex(8),),
+        )
 
     def _opened(self) -> None:
         self.check()
@@ -265,9 +285,13 @@ class LedgerStore(Durable):
             refusals = dict(json.loads(str(self.meta("refusals") or "{}")))
         for name, value in changed(change).items():
             if (why := refusals.get(refused_as(name, value))) is not None:
-                raise SettingError(f"{name} = {value}: the policy of these accounts cannot work with it: {why}")
+                raise SettingError(
+                    f"{name} = {value}: the policy of these accounts cannot work with it: {why}"
+                )
 
-    def remember(self, terms: Terms, system: System, keeps: bool, refusals: Mapping[str, str]) -> None:
+    def remember(
+        self, terms: Terms, system: System, keeps: bool, refusals: Mapping[str, str]
+    ) -> None:
         """Write what the accounts begin with, once: later changes are amendments.
 
         Parameters
@@ -281,8 +305,14 @@ class LedgerStore(Durable):
         """
         refused = json.dumps(dict(refusals))
         table = {"buffer": system.buffer.tolist(), "weight": system.weight.tolist()}
-        table |= {name: getattr(system, name) for name in ("budget", "horizon", "currency")}
-        first = {"terms": json.dumps(terms._asdict()), "keeps": int(keeps), "system": json.dumps(table)}
+        table |= {
+            name: getattr(system, name) for name in ("budget", "horizon", "currency")
+        }
+        first = {
+            "terms": json.dumps(terms._asdict()),
+            "keeps": int(keeps),
+            "system": json.dumps(table),
+        }
         if self.meta("system") is not None:
             first = {}
         if first or self.meta("refusals") != refused:
@@ -318,7 +348,9 @@ class LedgerStore(Durable):
     def cannot_apply(self, each: AmendmentRow, error: HeadgateError) -> LedgerError:
         """Return the error for an amendment that the accounts cannot be replayed with."""
         command = f"`headgate ledger void {self.path.parent} {each.id}` takes it out, on a copy"
-        return LedgerError(f"{self.path}: {each.named()} cannot be applied: {error}; {command}")
+        return LedgerError(
+            f"{self.path}: {each.named()} cannot be applied: {error}; {command}"
+        )
 
     def remedy(self, each: AmendmentRow) -> str:
         """Return what to do about an amendment without which the accounts can be replayed."""
@@ -342,12 +374,18 @@ class LedgerStore(Durable):
 
         It is None as long as the last settled round was settled by an older version, which wrote no exact sum.
         """
-        rows = self._rows("SELECT round, paid FROM rounds WHERE settled = 1 ORDER BY round DESC LIMIT 1")
+        rows = self._rows(
+            "SELECT round, paid FROM rounds WHERE settled = 1 ORDER BY round DESC LIMIT 1"
+        )
         t, paid = rows[0] if rows else (0, "0")
         if paid is None:
             return None
         with self._readable("rounds"):
-            since = [exact(each.change.adjust) for each in self.amendments() if each.round >= t]
+            since = [
+                exact(each.change.adjust)
+                for each in self.amendments()
+                if each.round >= t
+            ]
             return total([Decimal(paid), *since])
 
     def times(self) -> dict[int, str]:
@@ -360,18 +398,35 @@ class LedgerStore(Durable):
         try:
             yield
         except DATA_ERRORS as error:
-            raise DataError(f"{self.path}: is damaged ({table}: {one_line(error, TEXT)})") from None
+            raise DataError(
+                f"{self.path}: is damaged ({table}: {one_line(error, TEXT)})"
+            ) from None
 
     # writing
 
-    def begin(self, t: int, price: Floats, reserved: float, orders: Sequence[Ordered], supply: Supply, begun: str) -> None:
+    def begin(
+        self,
+        t: int,
+        price: Floats,
+        reserved: float,
+        orders: Sequence[Ordered],
+        supply: Supply,
+        begun: str,
+    ) -> None:
         """Write the price, the supply and the orders of a round, in the transaction in which the caller decided them."""
         self._run(
             "INSERT INTO rounds (round, price, reserved, begun, supply, settled) VALUES (?, ?, ?, ?, ?, 0)",
-            (t, np.asarray(price, np.float64).tobytes(), reserved, begun, _stated(supply)),
+            (
+                t,
+                np.asarray(price, np.float64).tobytes(),
+                reserved,
+                begun,
+                _stated(supply),
+            ),
         )
         self._run_each(
-            "INSERT INTO orders (round, client, ordered, free, price) VALUES (?, ?, ?, ?, ?)", [row[:5] for row in orders]
+            "INSERT INTO orders (round, client, ordered, free, price) VALUES (?, ?, ?, ?, ?)",
+            [row[:5] for row in orders],
         )
 
     @contextmanager
@@ -395,16 +450,32 @@ class LedgerStore(Durable):
         """Write all results of a round in one transaction."""
         t, ledger = done.ledger.t, done.ledger
         row_of_clients = None if by_client is None else json.dumps(dict(by_client))
-        result = (float(ledger.debt[0]), float(ledger.spent[0]), *parameters, json.dumps(dict(metrics)), row_of_clients)
+        result = (
+            float(ledger.debt[0]),
+            float(ledger.spent[0]),
+            *parameters,
+            json.dumps(dict(metrics)),
+            row_of_clients,
+        )
         with self.writing():
             closed = self._run_each(
                 "UPDATE orders SET admitted = ?, learned = ? WHERE round = ? AND client = ? AND admitted IS NULL",
-                [(row.admitted, row.learned, row.round, row.client) for row in done.closed],
+                [
+                    (row.admitted, row.learned, row.round, row.client)
+                    for row in done.closed
+                ],
             )
             if closed != len(done.closed):
-                raise LedgerError(f"round {t}: {len(done.closed) - closed} of its {len(done.closed)} orders are closed already")
-            self._run_each("INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", done.corrected)
-            self._run_each("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", done.clients)
+                raise LedgerError(
+                    f"round {t}: {len(done.closed) - closed} of its {len(done.closed)} orders are closed already"
+                )
+            self._run_each(
+                "INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", done.corrected
+            )
+            self._run_each(
+                "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                done.clients,
+            )
             self._note(events)
             self._run_each("INSERT INTO samples VALUES (?, ?, ?)", keys)
             written = self._run(
@@ -415,7 +486,10 @@ class LedgerStore(Durable):
             if written != 1:
                 raise LedgerError(f"round {t}: is not open, so it cannot be settled")
             if ledger.losses is not None:
-                self._run("INSERT INTO losses VALUES (?, ?)", (t, np.concatenate(ledger.losses.arrays).tobytes()))
+                self._run(
+                    "INSERT INTO losses VALUES (?, ?)",
+                    (t, np.concatenate(ledger.losses.arrays).tobytes()),
+                )
 
     def remember_nodes(self, nodes: Iterable[Node]) -> None:
         """Write which clients these nodes are."""
@@ -429,13 +503,18 @@ class LedgerStore(Durable):
 
     def _note(self, events: Iterable[Event]) -> None:
         rows = [event._replace(reason=one_line(event.reason, TEXT)) for event in events]
-        self._run_each("INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", rows)
+        self._run_each(
+            "INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", rows
+        )
 
     def lift(self, client: int) -> bool:
         """End a client's quarantine and reset its offences; return False if it is in none. A running server sends it orders
         again from its next round on."""
         with self.transaction():
-            done = self._run("UPDATE clients SET quarantined = 0, offences = 0 WHERE client = ? AND quarantined = 1", (client,))
+            done = self._run(
+                "UPDATE clients SET quarantined = 0, offences = 0 WHERE client = ? AND quarantined = 1",
+                (client,),
+            )
             if done:
                 self._note([Event(self.settled, client, "lifted", "gets orders again")])
         return bool(done)
@@ -487,18 +566,30 @@ class LedgerStore(Durable):
             if order is not None:
                 self._check_adjusted(order, change.adjust)
             elif change.adjust:
-                raise SettingError(f"adjust = {change.adjust:g}: belongs to an order; name its round and its client")
+                raise SettingError(
+                    f"adjust = {change.adjust:g}: belongs to an order; name its round and its client"
+                )
             t, (system, spent) = self.last_begun, self._terms_and_spent()
             amended(system, change, t, spent)
             accepts()
             self._run(
                 "INSERT INTO amendments (round, made, by, why, change, of_round, of_client, key) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (t, now(), by, why, json.dumps(changed(change)), *(order or (None, None)), key),
+                (
+                    t,
+                    now(),
+                    by,
+                    why,
+                    json.dumps(changed(change)),
+                    *(order or (None, None)),
+                    key,
+                ),
             )
         return True
 
-    def _is_written(self, key: str, change: Amendment, order: tuple[int, int] | None) -> bool:
+    def _is_written(
+        self, key: str, change: Amendment, order: tuple[int, int] | None
+    ) -> bool:
         """Return whether this amendment was written under this key; raise LedgerError if another one was."""
         rows = self._rows("SELECT id FROM amendments WHERE key = ?", (key,))
         if not rows:
@@ -506,7 +597,9 @@ class LedgerStore(Durable):
         each = self.amendments(after=rows[0][0] - 1, voided=True)[0]
         if (each.change, each.order) == (change, order) and not each.voided:
             return True
-        raise LedgerError(f"key = {shown(key)}: is that of {each.named()}; give this one another key")
+        raise LedgerError(
+            f"key = {shown(key)}: is that of {each.named()}; give this one another key"
+        )
 
     def _check_adjusted(self, order: tuple[int, int], amount: float) -> None:
         t, client = order
@@ -514,10 +607,16 @@ class LedgerStore(Durable):
         if not rows:
             raise LedgerError(f"order = round {t}, client {client}: there is none")
         rows += [row for row in self.corrections() if row[:2] == order]
-        earlier = [exact(each.change.adjust) for each in self.amendments() if each.order == order]
+        earlier = [
+            exact(each.change.adjust)
+            for each in self.amendments()
+            if each.order == order
+        ]
         paid = total([*(row.exact_charge for row in rows), *earlier])
         if total([paid, exact(amount)]) < 0:
-            raise LedgerError(f"adjust = {amount:g}: is more than the {plainly(paid)} that were paid on this order")
+            raise LedgerError(
+                f"adjust = {amount:g}: is more than the {plainly(paid)} that were paid on this order"
+            )
 
     def amendments(self, after: int = 0, voided: bool = False) -> list[AmendmentRow]:
         """Return the amendments whose id is greater than `after`, the oldest first, without or with those taken out."""
@@ -530,7 +629,19 @@ class LedgerStore(Durable):
         for id_, t, made, by, why, change, of, client, key, taken_out in rows:
             with self._readable(f"amendment {id_}"):
                 order = None if of is None else (of, client)
-                found.append(AmendmentRow(id_, t, made, by, why, Amendment(**json.loads(change)), order, key, taken_out))
+                found.append(
+                    AmendmentRow(
+                        id_,
+                        t,
+                        made,
+                        by,
+                        why,
+                        Amendment(**json.loads(change)),
+                        order,
+                        key,
+                        taken_out,
+                    )
+                )
         return [each for each in found if voided or not each.voided]
 
     def void(self, id_: int, by: str, why: str) -> AmendmentRow:
@@ -544,12 +655,19 @@ class LedgerStore(Durable):
         with self.writing():
             found = [each for each in self.amendments() if each.id == id_]
             if not found:
-                raise LedgerError(f"{self.path}: there is no amendment {id_} to take out")
+                raise LedgerError(
+                    f"{self.path}: there is no amendment {id_} to take out"
+                )
             if found[0].change.adjust and found[0].round < self.settled:
                 remedy = "adjust the order by the opposite amount instead"
-                raise LedgerError(f"{found[0].named()}: is in the sums of the rounds settled since; {remedy}")
+                raise LedgerError(
+                    f"{found[0].named()}: is in the sums of the rounds settled since; {remedy}"
+                )
             applied_before = self.can_be_applied()
-            self._run("UPDATE amendments SET voided = ? WHERE id = ?", (f"{now()} by {by}: {why}", id_))
+            self._run(
+                "UPDATE amendments SET voided = ? WHERE id = ?",
+                (f"{now()} by {by}: {why}", id_),
+            )
             if applied_before:
                 self.terms()
         return found[0]
@@ -565,14 +683,19 @@ class LedgerStore(Durable):
     def keys(self) -> dict[tuple[int, int], list[str]]:
         """Return the keys of the delivered samples by round and client, for clients that report keys."""
         found = dict[tuple[int, int], list[str]]()
-        for t, client, key in self._rows("SELECT round, client, key FROM samples ORDER BY round, client, key"):
+        for t, client, key in self._rows(
+            "SELECT round, client, key FROM samples ORDER BY round, client, key"
+        ):
             found.setdefault((t, client), []).append(key)
         return found
 
     def remember_initial(self, parameters: str, sha256: str) -> None:
         """Write the name and the SHA-256 of the file that holds the parameters before round 1."""
         with self.transaction():
-            self._run("INSERT INTO meta VALUES ('parameters', ?), ('sha256', ?)", (parameters, sha256))
+            self._run(
+                "INSERT INTO meta VALUES ('parameters', ?), ('sha256', ?)",
+                (parameters, sha256),
+            )
 
     # reading
 
@@ -583,7 +706,9 @@ class LedgerStore(Durable):
     @property
     def settled(self) -> int:
         """The last settled round; 0 before the first one."""
-        rows = self._rows("SELECT round FROM rounds WHERE settled = 1 ORDER BY round DESC LIMIT 1")
+        rows = self._rows(
+            "SELECT round FROM rounds WHERE settled = 1 ORDER BY round DESC LIMIT 1"
+        )
         return int(rows[0][0]) if rows else 0
 
     @property
@@ -605,9 +730,19 @@ class LedgerStore(Durable):
         found = []
         for row in rows:
             with self._readable(f"round {row[0]}"):
-                texts = {"metrics": json.loads(row[9] or "null"), "clients": json.loads(row[10] or "null")}
+                texts = {
+                    "metrics": json.loads(row[9] or "null"),
+                    "clients": json.loads(row[10] or "null"),
+                }
                 paid = None if row[11] is None else Decimal(row[11])
-                found.append(RoundRow(*row)._replace(price=np.frombuffer(row[1]), supply=_read(row[4]), paid=paid, **texts))
+                found.append(
+                    RoundRow(*row)._replace(
+                        price=np.frombuffer(row[1]),
+                        supply=_read(row[4]),
+                        paid=paid,
+                        **texts,
+                    )
+                )
         return found
 
     def orders(self, t: int | None = None) -> list[Ordered]:
@@ -643,7 +778,10 @@ class LedgerStore(Durable):
         )
         known = [0, *accumulate(admitted for _, admitted in rows)]
         learned = [round for round, _ in rows]
-        return {row.round: known[bisect_left(learned, row.round)] + row.ordered for row in orders}
+        return {
+            row.round: known[bisect_left(learned, row.round)] + row.ordered
+            for row in orders
+        }
 
     def corrections(self) -> list[Ordered]:
         """Return the samples that were reported after their orders were closed, as separate orders."""
@@ -654,22 +792,35 @@ class LedgerStore(Durable):
         """Return the losses that clients reported in each round, `each` numbers for every client."""
         rows = self._rows("SELECT round, losses FROM losses")
         if any(len(content) % (8 * each) for _, content in rows):
-            raise LedgerError(f"{self.path}: losses of a round are not {each} for each client; it is damaged")
-        return {t: Losses(*np.frombuffer(content).reshape(each, 1, -1)) for t, content in rows}
+            raise LedgerError(
+                f"{self.path}: losses of a round are not {each} for each client; it is damaged"
+            )
+        return {
+            t: Losses(*np.frombuffer(content).reshape(each, 1, -1))
+            for t, content in rows
+        }
 
     def quarantined(self) -> set[int]:
-        return {client for (client,) in self._rows("SELECT client FROM clients WHERE quarantined = 1")}
+        return {
+            client
+            for (client,) in self._rows(
+                "SELECT client FROM clients WHERE quarantined = 1"
+            )
+        }
 
     def refusals(self) -> dict[str, int]:
         """Return how many answers were rejected, and how many clients are in quarantine."""
-        ((refused,),) = self._rows("SELECT count(*) FROM events WHERE kind = 'rejected'")
+        ((refused,),) = self._rows(
+            "SELECT count(*) FROM events WHERE kind = 'rejected'"
+        )
         return {"refused": int(refused), "quarantined": len(self.quarantined())}
 
     def clients(self) -> dict[int, ClientRow]:
-        query = (
-            "SELECT client, heard, offences, quarantined, lost, distinct_used, uses, squares, withdrawn, erased FROM clients"
-        )
-        return {row[0]: ClientRow(*row)._replace(quarantined=bool(row[3])) for row in self._rows(query)}
+        query = "SELECT client, heard, offences, quarantined, lost, distinct_used, uses, squares, withdrawn, erased FROM clients"
+        return {
+            row[0]: ClientRow(*row)._replace(quarantined=bool(row[3]))
+            for row in self._rows(query)
+        }
 
     def nodes(self) -> list[Node]:
         rows = self._rows("SELECT node, client, since FROM nodes")
@@ -677,7 +828,12 @@ class LedgerStore(Durable):
             return [Node(int(node), client, since) for node, client, since in rows]
 
     def events(self) -> list[Event]:
-        return [Event(*row) for row in self._rows("SELECT round, client, kind, reason FROM events ORDER BY id")]
+        return [
+            Event(*row)
+            for row in self._rows(
+                "SELECT round, client, kind, reason FROM events ORDER BY id"
+            )
+        ]
 
 
 def now() -> str:
@@ -694,9 +850,13 @@ def moment(name: str, when: object) -> str:
     try:
         text = when.isoformat() if isinstance(when, date) else when
         found = datetime.fromisoformat(text)  # type: ignore[arg-type]  # other types raise TypeError
-        utc = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        utc = (
+            found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        )
     except (TypeError, ValueError, OverflowError):
-        raise SettingError(f"{name} = {shown(when)}: must be an ISO date, as in 2026-11-18, or date and time") from None
+        raise SettingError(
+            f"{name} = {shown(when)}: must be an ISO date, as in 2026-11-18, or date and time"
+        ) from None
     return utc.isoformat(timespec="seconds")
 
 
@@ -718,7 +878,9 @@ def months_between(earlier: str, later: str) -> int:
     >>> months_between("2026-11", "2027-01-15T00:00:00+00:00")
     2
     """
-    (year, month), (other, another) = ((int(text[:4]), int(text[5:7])) for text in (earlier, later))
+    (year, month), (other, another) = (
+        (int(text[:4]), int(text[5:7])) for text in (earlier, later)
+    )
     return 12 * (other - year) + another - month
 
 
@@ -729,13 +891,21 @@ def refused_as(name: str, value: object) -> str:
 
 def changed(change: Amendment) -> dict[str, Any]:
     """Return the fields that an amendment changes, by name."""
-    return {name: value for name, value in asdict(change).items() if value != getattr(Amendment, name)}
+    return {
+        name: value
+        for name, value in asdict(change).items()
+        if value != getattr(Amendment, name)
+    }
 
 
 def _stated(supply: Supply) -> str:
     """Return a supply as JSON; it lists the clients that were absent and omits limits that were not set."""
     usual = EVERYTHING._asdict()
-    table = {name: getattr(supply, name) for name in ("in_all", "lot", "money") if getattr(supply, name) != usual[name]}
+    table = {
+        name: getattr(supply, name)
+        for name in ("in_all", "lot", "money")
+        if getattr(supply, name) != usual[name]
+    }
     if supply.present is not None:
         present = np.asarray(supply.present)
         table["present"] = [present.size, np.flatnonzero(~present).tolist()]

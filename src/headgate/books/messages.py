@@ -64,7 +64,9 @@ class Order:
 
     def __post_init__(self) -> None:
         if self.last < self.known:
-            raise DataError(f"order.last = {self.last}: less than order.known = {self.known}")
+            raise DataError(
+                f"order.last = {self.last}: less than order.known = {self.known}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,13 @@ class Receipt:
 
     def __post_init__(self) -> None:
         if len(self.rounds) != len(self.admitted):
-            raise DataError(f"receipt.admitted has {len(self.admitted)} entries for {len(self.rounds)} rounds")
+            raise DataError(
+                f"receipt.admitted has {len(self.admitted)} entries for {len(self.rounds)} rounds"
+            )
         ascending = all(before < after for before, after in pairwise((0, *self.rounds)))
-        if not ascending or self.rounds[-1:] != (self.round,):  # an answer includes the round of its order
+        if not ascending or self.rounds[-1:] != (
+            self.round,
+        ):  # an answer includes the round of its order
             wanted = f"must ascend up to round {self.round}, and end with it"
             raise DataError(f"receipt.rounds = {shown(list(self.rounds))}: {wanted}")
         own = self.position - self.lost  # samples ever admitted to this store
@@ -116,10 +122,17 @@ class Receipt:
             ("uses", "position x receipt.round", self.uses, own * self.round),
             ("uses", "squares", self.uses, self.squares),
             ("squares", "uses ** 2", self.squares, self.uses**2),
-            ("uses ** 2", "distinct x receipt.squares", self.uses**2, self.distinct * self.squares),
+            (
+                "uses ** 2",
+                "distinct x receipt.squares",
+                self.uses**2,
+                self.distinct * self.squares,
+            ),
         ):
             if value > most:
-                raise DataError(f"receipt.{less} = {value}: more than receipt.{more} = {most}")
+                raise DataError(
+                    f"receipt.{less} = {value}: more than receipt.{more} = {most}"
+                )
 
 
 @dataclass(frozen=True)
@@ -180,7 +193,9 @@ def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
     return kind(**values)
 
 
-_FIELDS: dict[type, dict[str, Any]] = {kind: get_type_hints(kind) for kind in (Order, Receipt, Ahead, Ended, Identity)}
+_FIELDS: dict[type, dict[str, Any]] = {
+    kind: get_type_hints(kind) for kind in (Order, Receipt, Ahead, Ended, Identity)
+}
 """fields of each message, name → type; computed once, because a round may have thousands of messages"""
 
 
@@ -188,18 +203,36 @@ def checked(name: str, hint: Any, value: Any) -> Any:
     """Return an untrusted value if it has the type `hint` and is within bounds; otherwise raise DataError with its name."""
     if hint == tuple[int, ...]:
         if not isinstance(value, list) or len(value) > LISTED:
-            raise DataError(f"{name} = {shown(value)}: must be a list of whole numbers, at most {LISTED}")
+            raise DataError(
+                f"{name} = {shown(value)}: must be a list of whole numbers, at most {LISTED}"
+            )
         return tuple(checked(name, int, entry) for entry in value)
     if hint is int:
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
-            raise DataError(f"{name} = {shown(value)}: must be a whole number, 0 or more")
+        if (
+            not isinstance(value, int)
+            or isinstance(value, bool)
+            or not 0 <= value <= LARGEST
+        ):
+            raise DataError(
+                f"{name} = {shown(value)}: must be a whole number, 0 or more"
+            )
     elif hint is float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-            raise DataError(f"{name} = {shown(value)}: must be a finite number, at most {LARGEST}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not abs(value) <= LARGEST
+        ):
+            raise DataError(
+                f"{name} = {shown(value)}: must be a finite number, at most {LARGEST}"
+            )
     elif not isinstance(value, hint):
-        raise DataError(f"{name} = {shown(value)}: must be {'true or false' if hint is bool else 'text'}")
+        raise DataError(
+            f"{name} = {shown(value)}: must be {'true or false' if hint is bool else 'text'}"
+        )
     elif hint is str:
         most = SETTINGS if name in ("order.settings", "order.choice") else TEXT
         if len(value) > most or not value.isprintable():
-            raise DataError(f"{name} = {shown(value)}: must be one line of at most {most} printable characters")
+            raise DataError(
+                f"{name} = {shown(value)}: must be one line of at most {most} printable characters"
+            )
     return value

@@ -34,7 +34,9 @@ def stated(rule: Retention) -> tuple[str, str]:
     if isinstance(rule, WindowRule):
         return WINDOW, "{}"
     table = table_of(RETENTION, rule)
-    return table.pop("kind"), json.dumps({key: value for key, value in table.items() if key != "capacity"})
+    return table.pop("kind"), json.dumps(
+        {key: value for key, value in table.items() if key != "capacity"}
+    )
 
 
 def stated_choice(experiment: Experiment) -> str:
@@ -42,7 +44,13 @@ def stated_choice(experiment: Experiment) -> str:
     (policy,), data = experiment.policies.values(), experiment.data
     if not data.chooses(policy.selection):
         return ""
-    return json.dumps({"rule": table_of(SELECTION, policy.selection), "window": data.window, "keep": data.keep})
+    return json.dumps(
+        {
+            "rule": table_of(SELECTION, policy.selection),
+            "window": data.window,
+            "keep": data.keep,
+        }
+    )
 
 
 def rule_of(order: Order, own: Collection[type] = ()) -> Retention | None:
@@ -50,7 +58,9 @@ def rule_of(order: Order, own: Collection[type] = ()) -> Retention | None:
     if order.rule == WINDOW:
         return None
     settings = _object("order.settings", order.settings)
-    made: Retention = _named(RETENTION, order.rule, {**settings, "capacity": order.limit}, "order.rule", own)
+    made: Retention = _named(
+        RETENTION, order.rule, {**settings, "capacity": order.limit}, "order.rule", own
+    )
     return made
 
 
@@ -59,22 +69,46 @@ def choice_of(order: Order, own: Collection[type] = ()) -> StatedChoice | None:
     if not order.choice:
         return None
     fields = _object("order.choice", order.choice)
-    if fields.keys() != {"rule", "window", "keep"} or not isinstance(fields["rule"], dict):
-        raise DataError("order.choice: must be a JSON object with rule, window and keep")
+    if fields.keys() != {"rule", "window", "keep"} or not isinstance(
+        fields["rule"], dict
+    ):
+        raise DataError(
+            "order.choice: must be a JSON object with rule, window and keep"
+        )
     for key, least, most in (("window", 1, LONGEST), ("keep", 0, SAMPLES)):
         if type(fields[key]) is not int or not least <= fields[key] <= most:
-            raise DataError(f"order.choice: {key} must be a whole number, {least} to {most:,}")
-    rule: Selection = _named(SELECTION, str(fields["rule"].pop("kind", "")), fields["rule"], "order.choice.rule", own)
+            raise DataError(
+                f"order.choice: {key} must be a whole number, {least} to {most:,}"
+            )
+    rule: Selection = _named(
+        SELECTION,
+        str(fields["rule"].pop("kind", "")),
+        fields["rule"],
+        "order.choice.rule",
+        own,
+    )
     rule.check()
     return StatedChoice(rule, fields["window"], fields["keep"])
 
 
-def _named(slot: Slot, kind: str, settings: Mapping[str, Any], where: str, own: Collection[type]) -> Any:
+def _named(
+    slot: Slot,
+    kind: str,
+    settings: Mapping[str, Any],
+    where: str,
+    own: Collection[type],
+) -> Any:
     """Make the named rule if it is a shipped one or one of the client's `own`; nothing is imported."""
-    mine = {f"{each.__module__}:{each.__qualname__}": each for each in own if issubclass(each, slot.base)}
+    mine = {
+        f"{each.__module__}:{each.__qualname__}": each
+        for each in own
+        if issubclass(each, slot.base)
+    }
     known = {**slot.kinds, **mine}
     if kind not in known:
-        raise DataError(f"{where} = {kind[:60]}: this client does not know it{nearest(kind, list(known))}")
+        raise DataError(
+            f"{where} = {kind[:60]}: this client does not know it{nearest(kind, list(known))}"
+        )
     return fill(known[kind], settings, where)
 
 

@@ -81,21 +81,42 @@ def statement(store: LedgerStore) -> Statement:
         If the orders do not come to exactly what the ledger says was spent.
     """
     with store.snapshot():
-        system, settled, amendments = store.terms(), store.settled, store.amendments(voided=True)
+        system, settled, amendments = (
+            store.terms(),
+            store.settled,
+            store.amendments(voided=True),
+        )
         in_force = [each for each in amendments if not each.voided]
         lines = _lines(store, in_force, system.currency)
         reserved, recorded = reserve(store.outstanding(), exact), store.spent()
     loose = [exact(each.change.adjust) for each in in_force if each.order is None]
     spent = total([*(line.paid for line in lines), *loose])
-    if recorded is not None and spent != recorded:  # an older version recorded no exact sum
-        raise LedgerError(f"{store.path}: the orders come to {plainly(spent)}, the ledger says {plainly(recorded)}")
-    return Statement(lines, amendments, system, settled, exact(system.money(settled + 1)), spent, reserved)
+    if (
+        recorded is not None and spent != recorded
+    ):  # an older version recorded no exact sum
+        raise LedgerError(
+            f"{store.path}: the orders come to {plainly(spent)}, the ledger says {plainly(recorded)}"
+        )
+    return Statement(
+        lines,
+        amendments,
+        system,
+        settled,
+        exact(system.money(settled + 1)),
+        spent,
+        reserved,
+    )
 
 
-def _lines(store: LedgerStore, amendments: Iterable[AmendmentRow], currency: str) -> list[OrderLine]:
+def _lines(
+    store: LedgerStore, amendments: Iterable[AmendmentRow], currency: str
+) -> list[OrderLine]:
     """Return one line for each order, by round and client."""
     keys, begun = store.keys(), store.times()
-    late, adjusted = defaultdict[tuple[int, int], int](int), defaultdict[tuple[int, int], list[Decimal]](list)
+    late, adjusted = (
+        defaultdict[tuple[int, int], int](int),
+        defaultdict[tuple[int, int], list[Decimal]](list),
+    )
     for row in store.corrections():
         late[row[:2]] += row.admitted or 0
     for each in amendments:
@@ -134,7 +155,9 @@ def opened(folder: Path | str, writes: bool = False) -> Iterator[LedgerStore]:
     """
     path = checked_path("folder", folder) / LEDGER
     if not path.is_file() and Anchor.of(path.parent) is None:
-        raise DataError(f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on Flower does")
+        raise DataError(
+            f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on Flower does"
+        )
     with closing(LedgerStore(path, writes)) as store:
         yield store
 
@@ -173,7 +196,9 @@ def backup(store: LedgerStore, file: Path) -> Statement:
     return found
 
 
-def void(folder: Path, id_: int, by: str, why: str, out: Path) -> tuple[AmendmentRow, Statement | None]:
+def void(
+    folder: Path, id_: int, by: str, why: str, out: Path
+) -> tuple[AmendmentRow, Statement | None]:
     """Copy the accounts of a folder to `out`, and take an amendment out of the copy.
 
     Parameters
@@ -198,7 +223,12 @@ def void(folder: Path, id_: int, by: str, why: str, out: Path) -> tuple[Amendmen
     partial = partial_of(out)
     with on_disk(out), opened(folder) as store:
         try:
-            copytree(folder, partial, symlinks=True, ignore=ignore_patterns(f"{LEDGER}*", ANCHOR, f".*{PARTIAL}"))
+            copytree(
+                folder,
+                partial,
+                symlinks=True,
+                ignore=ignore_patterns(f"{LEDGER}*", ANCHOR, f".*{PARTIAL}"),
+            )
             partial.chmod(0o700)
             store.backup(partial / LEDGER)
             with closing(LedgerStore(partial / LEDGER)) as copy:
@@ -238,13 +268,19 @@ def _exported(found: Statement, kind: str) -> bytes:
     if kind == "parquet":
         return _parquet(rows)
     for row in rows:
-        row |= {name: f"{value:f}" for name, value in row.items() if isinstance(value, Decimal)}
+        row |= {
+            name: f"{value:f}"
+            for name, value in row.items()
+            if isinstance(value, Decimal)
+        }
     if kind == "json":
         totals = {"spent": f"{found.spent:f}", "reserved": f"{found.reserved:f}"}
         return json.dumps({"lines": rows, **totals}, indent=1).encode()
     for row in rows:
         row["keys"] = json.dumps(row["keys"], ensure_ascii=False) if row["keys"] else ""
-        row |= {name: cell(value) for name, value in row.items() if isinstance(value, str)}
+        row |= {
+            name: cell(value) for name, value in row.items() if isinstance(value, str)
+        }
     file = io.StringIO(newline="")
     table = csv.DictWriter(file, OrderLine._fields)
     table.writeheader()
@@ -264,7 +300,11 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
     }
     schema = {name: kinds[hint] for name, hint in get_type_hints(OrderLine).items()}
     for row in rows:
-        row |= {name: float(value) for name, value in row.items() if isinstance(value, Decimal)}
+        row |= {
+            name: float(value)
+            for name, value in row.items()
+            if isinstance(value, Decimal)
+        }
         row["keys"] = list(row["keys"])
     file = io.BytesIO()
     pl.DataFrame(rows, schema=schema).write_parquet(file)

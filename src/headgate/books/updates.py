@@ -34,8 +34,19 @@ class Shortened(NamedTuple):
 
 def distance(update: NamedArrays, model: NamedArrays, kinds: str = "fiubc") -> float:
     """Return ‖θ_m − θ‖ over the parameters with these kinds of dtype."""
-    both = ((array, model[name]) for name, array in update.items() if array.dtype.kind in kinds)
-    return float(np.sqrt(sum(np.square(array.astype(np.float64) - base.astype(np.float64)).sum() for array, base in both)))
+    both = (
+        (array, model[name])
+        for name, array in update.items()
+        if array.dtype.kind in kinds
+    )
+    return float(
+        np.sqrt(
+            sum(
+                np.square(array.astype(np.float64) - base.astype(np.float64)).sum()
+                for array, base in both
+            )
+        )
+    )
 
 
 def in_type_of(start: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
@@ -44,21 +55,30 @@ def in_type_of(start: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
     return (np.rint(moved) if whole else moved).astype(start.dtype, copy=False)
 
 
-def check_update(update: NamedArrays, model: NamedArrays, longest: float | None = None) -> None:
+def check_update(
+    update: NamedArrays, model: NamedArrays, longest: float | None = None
+) -> None:
     """Refuse an update that cannot be averaged into the model."""
     for name, array in update.items():
         if array.dtype.kind in "fc" and not float(np.abs(array).max(initial=0)) <= HUGE:
-            raise DataError(f"{name} holds numbers that are not finite, or beyond {HUGE:g}")
+            raise DataError(
+                f"{name} holds numbers that are not finite, or beyond {HUGE:g}"
+            )
         if array.dtype.kind in "iu" and distance({name: array}, model) > LARGEST:
             raise DataError(f"{name} moves whole numbers by more than {LARGEST}")
     if longest is not None:
         length = distance(update, model)
         if not length <= longest:
-            raise DataError(f"the update has length {length:.6g}, at most {longest:g} is accepted")
+            raise DataError(
+                f"the update has length {length:.6g}, at most {longest:g} is accepted"
+            )
 
 
 def shorten(
-    updates: Sequence[NamedArrays], model: NamedArrays, multiple: float, known: Sequence[float]
+    updates: Sequence[NamedArrays],
+    model: NamedArrays,
+    multiple: float,
+    known: Sequence[float],
 ) -> tuple[list[NamedArrays], list[float], list[Shortened]]:
     """Return the updates of a round, the largest medians so far, and notes on the updates that were shortened.
 
@@ -83,11 +103,15 @@ def shorten(
     return after, medians, notes
 
 
-def _shortened(update: NamedArrays, model: NamedArrays, kinds: str, share: float) -> NamedArrays:
+def _shortened(
+    update: NamedArrays, model: NamedArrays, kinds: str, share: float
+) -> NamedArrays:
     """Return the update with the change of its arrays of these kinds, relative to the model, multiplied by `share`."""
     arrays = dict(update)
     for name, base in model.items():
         if base.dtype.kind in kinds:
             start = base.astype(np.float64)
-            arrays[name] = in_type_of(base, start + share * (arrays[name].astype(np.float64) - start))
+            arrays[name] = in_type_of(
+                base, start + share * (arrays[name].astype(np.float64) - start)
+            )
     return arrays

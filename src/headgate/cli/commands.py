@@ -20,7 +20,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-data = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Data sets: which are available, and how to get the others.")
+data = typer.Typer(
+    cls=CommandGroup,
+    no_args_is_help=True,
+    help="Data sets: which are available, and how to get the others.",
+)
 
 
 WHOLE = 2000
@@ -28,7 +32,11 @@ WHOLE = 2000
 
 
 @app.callback()
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Adaptive data admission and retention for streaming federated learning.
 
     Start with `headgate run` (learning, on embedded data) or `headgate plan mnist` (no learning).
@@ -61,7 +69,11 @@ def play(commands: typer.Typer = app) -> None:
     """Run the command that the user typed; report every error in one line on stderr and by a documented exit code."""
     try:
         commands()
-    except (Interrupted, KeyboardInterrupt, SystemExit) as end:  # typer turns an unhandled Ctrl-C into an exit
+    except (
+        Interrupted,
+        KeyboardInterrupt,
+        SystemExit,
+    ) as end:  # typer turns an unhandled Ctrl-C into an exit
         if isinstance(end, SystemExit) and end.code != Interrupted.exit_code:
             raise
         cause: BaseException | None = end
@@ -75,6 +87,8 @@ def play(commands: typer.Typer = app) -> None:
                 raise
             error = DataError(f"{error.filename}: {error.strerror}")
         Console(stderr=True, soft_wrap=True).print(
-            f"[bold red]error:[/] {markup(one_line(error, WHOLE))}", highlight=False, emoji=False
+            f"[bold red]error:[/] {markup(one_line(error, WHOLE))}",
+            highlight=False,
+            emoji=False,
         )
         raise SystemExit(error.exit_code) from None

@@ -26,11 +26,19 @@ Recipe = Annotated[str, typer.Argument()]
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="SECTION.KEY=VALUE", help="Override one key of the recipe; may be repeated.", show_default=False
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        help="Override one key of the recipe; may be repeated.",
+        show_default=False,
     ),
 ]
-AsFormat = Annotated[Format, typer.Option("--format", help="A table for people or JSON for machines.")]
-Wide = Annotated[bool, typer.Option("--wide", help="All columns, not only those that fit 80 characters.")]
+AsFormat = Annotated[
+    Format, typer.Option("--format", help="A table for people or JSON for machines.")
+]
+Wide = Annotated[
+    bool,
+    typer.Option("--wide", help="All columns, not only those that fit 80 characters."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
@@ -40,7 +48,10 @@ def say(text: object, error: bool = False) -> None:
 
 
 def recipe_overrides(
-    set_: Sequence[str] | None = None, rounds: int | None = None, seeds: int | None = None, policies: str | None = None
+    set_: Sequence[str] | None = None,
+    rounds: int | None = None,
+    seeds: int | None = None,
+    policies: str | None = None,
 ) -> list[str]:
     """Return all overrides of a recipe: those of `--set`, then those of the options that stand for a `--set`.
 
@@ -50,11 +61,19 @@ def recipe_overrides(
     ['policies.BelowFour.kind="mine:BelowFour"', 'run.policies=["headgate", "BelowFour"]']
     """
     overrides = list(set_ or ())
-    overrides += [f"run.{key}={value}" for key, value in (("rounds", rounds), ("seeds", seeds)) if value is not None]
+    overrides += [
+        f"run.{key}={value}"
+        for key, value in (("rounds", rounds), ("seeds", seeds))
+        if value is not None
+    ]
     if policies is not None:
         stated = [name.strip() for name in policies.split(",") if name.strip()]
         names = [name.rpartition(":")[2] for name in stated]
-        overrides += [f"policies.{own}.kind={json.dumps(each)}" for own, each in zip(names, stated, strict=True) if ":" in each]
+        overrides += [
+            f"policies.{own}.kind={json.dumps(each)}"
+            for own, each in zip(names, stated, strict=True)
+            if ":" in each
+        ]
         overrides.append(f"run.policies={json.dumps(names)}")
     return overrides
 
@@ -78,7 +97,9 @@ class CommandGroup(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.suggest_commands = not hasattr(CLICK, "NoSuchCommand")  # the nearest one is suggested once
+        self.suggest_commands = not hasattr(
+            CLICK, "NoSuchCommand"
+        )  # the nearest one is suggested once
 
     def make_context(self, *given: Any, **more: Any) -> Any:
         with _one_line():
@@ -98,4 +119,6 @@ def _one_line() -> Iterator[None]:
         if isinstance(error, getattr(CLICK, "NoArgsIsHelpError", ())):
             raise
         command = "headgate" if error.ctx is None else error.ctx.command_path
-        raise SettingError(f"{error.format_message()} See `{command} --help`.") from None
+        raise SettingError(
+            f"{error.format_message()} See `{command} --help`."
+        ) from None

@@ -8,7 +8,18 @@ from typing import Annotated, Any
 import typer
 
 import headgate
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides, say, status
+from headgate.cli.console import (
+    AsFormat,
+    Format,
+    Quiet,
+    Recipe,
+    Set,
+    Wide,
+    print_json,
+    recipe_overrides,
+    say,
+    status,
+)
 from headgate.errors import SettingError
 
 
@@ -33,7 +44,12 @@ def recipes(
 
 def plan(
     recipe: Recipe = "mnist",
-    policy: Annotated[str, typer.Option(help="The policy: a section of the recipe, a kind, or module:Class.")] = "headgate",
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="The policy: a section of the recipe, a kind, or module:Class."
+        ),
+    ] = "headgate",
     set_: Set = None,
     format_: AsFormat = Format.table,
 ) -> None:
@@ -67,21 +83,35 @@ def _plan_rest(folder: Path, overrides: list[str], format_: Format) -> None:
     if format_ is Format.json:
         print_json({"round": accounts.t, "rounds": last, **found})
         return
-    say(f"Rounds {accounts.t + 1} to {last}, from the ledger after round {accounts.t}: mean of 100 rehearsals (5 to 95 %)")
+    say(
+        f"Rounds {accounts.t + 1} to {last}, from the ledger after round {accounts.t}: mean of 100 rehearsals (5 to 95 %)"
+    )
     for name, (mean, low, high) in found.items():
         say(f"{name:8} {mean:10.2f}  ({low:.2f} to {high:.2f})")
 
 
 def rehearse(
     recipe: Recipe = "mnist",
-    rounds: Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Seeds; default: the recipe's.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds; default: the recipe's.")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds; default: the recipe's.")
+    ] = None,
     policies: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Policies: sections of the recipe, kinds, or module:Class.")
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Policies: sections of the recipe, kinds, or module:Class.",
+        ),
     ] = None,
     set_: Set = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one row per policy, seed and round: .parquet, .csv or .jsonl.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write one row per policy, seed and round: .parquet, .csv or .jsonl.",
+        ),
     ] = None,
     format_: AsFormat = Format.table,
     quiet: Quiet = False,
@@ -103,16 +133,28 @@ def rehearse(
 def replay(
     purchases: Annotated[Path, typer.Argument()],
     capacity: Annotated[
-        int | None, typer.Option(help="The most samples a client can buy in a round; default: the most it ever bought in one.")
+        int | None,
+        typer.Option(
+            help="The most samples a client can buy in a round; default: the most it ever bought in one."
+        ),
     ] = None,
-    currency: Annotated[str, typer.Option(help="The currency, as $ or EUR; only for display.")] = "",
+    currency: Annotated[
+        str, typer.Option(help="The currency, as $ or EUR; only for display.")
+    ] = "",
     shadow: Annotated[
         str | None,
         typer.Option(
-            metavar="RECIPE", help="Decide as this recipe's policy headgate, round by round, instead.", show_default=False
+            metavar="RECIPE",
+            help="Decide as this recipe's policy headgate, round by round, instead.",
+            show_default=False,
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one row per round: .parquet, .csv or .jsonl.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write one row per round: .parquet, .csv or .jsonl."
+        ),
+    ] = None,
     format_: AsFormat = Format.table,
 ) -> None:
     """Compare purchases that you made with those that headgate would have made at the same prices.
@@ -135,7 +177,11 @@ def replay(
         if shadow is None:
             done = headgate.replay(purchases, capacity, currency)
         else:
-            done = headgate.shadow(purchases, headgate.load(shadow, *recipe_overrides(policies="headgate")), currency)
+            done = headgate.shadow(
+                purchases,
+                headgate.load(shadow, *recipe_overrides(policies="headgate")),
+                currency,
+            )
     _tell(done, done.numbers, format_, out)
 
 
@@ -182,16 +228,30 @@ def compare(
             help="Policies: sections of the recipe, kinds, module:Class; recipe: those it runs, the default for a file.",
         ),
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Seeds; default: the recipe's.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds; default: the recipe's.")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds; default: the recipe's.")
+    ] = None,
     set_: Set = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    processes: Annotated[int | None, typer.Option(help="Processes to run in; default: one per core.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Processes to run in; default: one per core.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Runs and page; default: compared/NAME. Finished runs there are used.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Runs and page; default: compared/NAME. Finished runs there are used.",
+        ),
     ] = None,
     as_printed: Annotated[
-        bool, typer.Option("--as-printed", help="Leave policies as they are, including those that break their limits.")
+        bool,
+        typer.Option(
+            "--as-printed",
+            help="Leave policies as they are, including those that break their limits.",
+        ),
     ] = False,
     format_: AsFormat = Format.table,
     wide: Wide = False,
@@ -208,10 +268,18 @@ def compare(
     from headgate.experiment import recipe_names
 
     chosen = policies or (POLICIES if recipe in recipe_names() else "recipe")
-    overrides = recipe_overrides(set_, rounds, seeds, None if chosen == "recipe" else chosen)
+    overrides = recipe_overrides(
+        set_, rounds, seeds, None if chosen == "recipe" else chosen
+    )
     experiment = headgate.load(recipe, *overrides)
-    if policies is None and chosen == POLICIES and experiment.prices.path(experiment.seeds[:1], 1, 2).ndim == 3:
-        chosen = POLICIES.replace("acdpp,", "")  # acdpp needs the same price for all clients
+    if (
+        policies is None
+        and chosen == POLICIES
+        and experiment.prices.path(experiment.seeds[:1], 1, 2).ndim == 3
+    ):
+        chosen = POLICIES.replace(
+            "acdpp,", ""
+        )  # acdpp needs the same price for all clients
         overrides = recipe_overrides(set_, rounds, seeds, chosen)
         experiment = headgate.load(recipe, *overrides)
     held = "" if as_printed else ", each held to the money and the buffers"
@@ -224,12 +292,20 @@ def compare(
         device=device,
         processes=processes,
         quiet=quiet or format_ is Format.json,
-        command=_command(recipe, money, {"--policies": policies, "--rounds": rounds, "--seeds": seeds}, set_ or [], as_printed),
+        command=_command(
+            recipe,
+            money,
+            {"--policies": policies, "--rounds": rounds, "--seeds": seeds},
+            set_ or [],
+            as_printed,
+        ),
         as_printed=as_printed,
     )
     if format_ is Format.json:
         rival = "constant" in experiment.policies
-        print_json({"savings": found.saved_against() if rival else [], "rows": found.rows})
+        print_json(
+            {"savings": found.saved_against() if rival else [], "rows": found.rows}
+        )
     else:
         show(*(found.wide() if wide else found.render()))
     say(f"report: {found.report}", error=format_ is Format.json)
@@ -243,17 +319,29 @@ def _budgets(stated: str | None, own: float) -> list[float]:
     try:
         money = [float(each) for each in stated.split(",")]
     except ValueError:
-        raise SettingError(f"--budgets {stated}: must be numbers with commas between them, as in 20,40,55") from None
+        raise SettingError(
+            f"--budgets {stated}: must be numbers with commas between them, as in 20,40,55"
+        ) from None
     if len(set(money)) < len(money):
         raise SettingError(f"--budgets {stated}: names a budget twice")
     return money
 
 
 def _command(
-    recipe: str, money: list[float] | None, options: Mapping[str, object], set_: Sequence[str], as_printed: bool
+    recipe: str,
+    money: list[float] | None,
+    options: Mapping[str, object],
+    set_: Sequence[str],
+    as_printed: bool,
 ) -> str:
     """Return the command line that makes the same comparison again."""
-    parts = ["headgate", "compare", recipe, "--budgets", "recipe" if money is None else ",".join(f"{each:g}" for each in money)]
+    parts = [
+        "headgate",
+        "compare",
+        recipe,
+        "--budgets",
+        "recipe" if money is None else ",".join(f"{each:g}" for each in money),
+    ]
     for option, value in (*options.items(), *(("--set", each) for each in set_)):
         parts += [] if value is None else [option, str(value)]
     return shlex.join([*parts, *["--as-printed"] * as_printed])

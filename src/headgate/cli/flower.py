@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.console import AsFormat, CommandGroup, Format, Set, print_json, recipe_overrides, say
+from headgate.cli.console import (
+    AsFormat,
+    CommandGroup,
+    Format,
+    Set,
+    print_json,
+    recipe_overrides,
+    say,
+)
 from headgate.cli.learning import show_and_conclude
 from headgate.errors import Interrupted, SettingError
 
@@ -28,14 +36,24 @@ commands = typer.Typer(
 @commands.callback()
 def _check_installed(context: typer.Context) -> None:
     if context.invoked_subcommand != "clients" and find_spec("flwr") is None:
-        raise SettingError("headgate flower: Flower is not installed; pip install 'headgate[flower]'")
+        raise SettingError(
+            "headgate flower: Flower is not installed; pip install 'headgate[flower]'"
+        )
 
 
-Recipe = Annotated[str, typer.Option(help="A recipe's name (see `headgate recipes`) or a TOML file.")]
-Policy = Annotated[
-    str | None, typer.Option(help="Its one policy: a section of the recipe, or a kind; default: headgate.", show_default=False)
+Recipe = Annotated[
+    str, typer.Option(help="A recipe's name (see `headgate recipes`) or a TOML file.")
 ]
-Rounds = Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.", show_default=False)]
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        help="Its one policy: a section of the recipe, or a kind; default: headgate.",
+        show_default=False,
+    ),
+]
+Rounds = Annotated[
+    int | None, typer.Option(help="Rounds; default: the recipe's.", show_default=False)
+]
 
 
 @commands.command()
@@ -44,7 +62,11 @@ def new(
     recipe: Recipe = "digits",
     policy: Policy = None,
     clients: Annotated[
-        int | None, typer.Option(help="Clients, with the recipe's money for each; default: the recipe's.", show_default=False)
+        int | None,
+        typer.Option(
+            help="Clients, with the recipe's money for each; default: the recipe's.",
+            show_default=False,
+        ),
     ] = None,
     rounds: Rounds = None,
     set_: Set = None,
@@ -56,8 +78,12 @@ def new(
     """
     from headgate.flower.app.write import write_app
 
-    experiment = write_app(folder, recipe, recipe_overrides(set_, rounds), policy, clients)
-    say(f"app: {folder} ({experiment.name}, {next(iter(experiment.policies))}, {experiment.system.clients} clients)")
+    experiment = write_app(
+        folder, recipe, recipe_overrides(set_, rounds), policy, clients
+    )
+    say(
+        f"app: {folder} ({experiment.name}, {next(iter(experiment.policies))}, {experiment.system.clients} clients)"
+    )
     say(f"next: {folder / 'README.md'}")
 
 
@@ -67,7 +93,9 @@ def deploy_example(
     nodes: Annotated[int, typer.Option(help="SuperNodes, one for each client.")] = 4,
     recipe: Recipe = "digits",
     policy: Policy = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of a new app; one takes 10 to 40 seconds.")] = 6,
+    rounds: Annotated[
+        int, typer.Option(help="Rounds of a new app; one takes 10 to 40 seconds.")
+    ] = 6,
     set_: Set = None,
 ) -> None:
     """Bring up a SuperLink and SuperNodes on this machine and run the app on them.
@@ -89,10 +117,16 @@ def deploy_example(
         write_app(folder, recipe, recipe_overrides(set_, rounds), policy, nodes)
     clients, out = app_settings(folder)
     if clients != nodes:
-        raise SettingError(f"--nodes {nodes}: the app in {folder} has {clients} clients")
+        raise SettingError(
+            f"--nodes {nodes}: the app in {folder} has {clients} clients"
+        )
     if (out / "metrics.parquet").is_file():  # this file is written after the last round
-        _say(f"{out}: all its rounds are finished, so nothing is left to do; a new folder begins another run")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service manager's SIGTERM acts as Ctrl-C
+        _say(
+            f"{out}: all its rounds are finished, so nothing is left to do; a new folder begins another run"
+        )
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # a service manager's SIGTERM acts as Ctrl-C
     try:
         with Loopback(folder / "deployment", nodes, _say) as deployment:
             deployment.bring_up()
@@ -108,7 +142,10 @@ def certificates(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="A name or address by which clients reach the server; may be repeated.", show_default=False),
+        typer.Option(
+            help="A name or address by which clients reach the server; may be repeated.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Make the certificates of a deployment, or check and renew those in DIR.
@@ -140,9 +177,16 @@ def key(path: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
 @commands.command()
 def superlink(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
-    certificates: Annotated[Path, typer.Option(metavar="DIR", help="Made by `headgate flower certificates`.")],
-    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where SuperNodes connect.")] = "0.0.0.0:8000",
-    inside: Annotated[int, typer.Option(help="The port of the SuperLink on 127.0.0.1.")] = 8001,
+    certificates: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Made by `headgate flower certificates`."),
+    ],
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS:PORT", help="Where SuperNodes connect.")
+    ] = "0.0.0.0:8000",
+    inside: Annotated[
+        int, typer.Option(help="The port of the SuperLink on 127.0.0.1.")
+    ] = 8001,
 ) -> None:
     """Write the files of a server into DIR: nginx.conf, scripts, systemd units and compose.yaml.
 
@@ -159,13 +203,29 @@ def superlink(
 @commands.command()
 def supernode(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
-    superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where SuperNodes connect.")],
-    authority: Annotated[Path, typer.Option(metavar="FILE", help="ca.crt of the server's authority.")],
-    key: Annotated[Path, typer.Option(metavar="FILE", help="Made by `headgate flower key`; FILE.pub must be registered.")],
-    client: Annotated[int, typer.Option(help="The client's number in the recipe, from 0.")],
+    superlink: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where SuperNodes connect.")
+    ],
+    authority: Annotated[
+        Path, typer.Option(metavar="FILE", help="ca.crt of the server's authority.")
+    ],
+    key: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="Made by `headgate flower key`; FILE.pub must be registered.",
+        ),
+    ],
+    client: Annotated[
+        int, typer.Option(help="The client's number in the recipe, from 0.")
+    ],
     clients: Annotated[int, typer.Option(help="The number of all clients.")],
-    port: Annotated[int, typer.Option(help="The port of the SuperNode on 127.0.0.1.")] = 8002,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the samples of a run that is over.")] = False,
+    port: Annotated[
+        int, typer.Option(help="The port of the SuperNode on 127.0.0.1.")
+    ] = 8002,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the samples of a run that is over.")
+    ] = False,
 ) -> None:
     """Write the files of one client's machine into DIR: the SuperNode's script, systemd unit and compose.yaml.
 
@@ -174,7 +234,16 @@ def supernode(
     """
     from headgate.flower.deploy.deployment import write_node
 
-    for path in write_node(folder.resolve(), superlink, authority.resolve(), key.resolve(), client, clients, port, keep):
+    for path in write_node(
+        folder.resolve(),
+        superlink,
+        authority.resolve(),
+        key.resolve(),
+        client,
+        clients,
+        port,
+        keep,
+    ):
         say(path)
 
 
@@ -183,7 +252,9 @@ def register(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     client: Annotated[int, typer.Argument(metavar="N", min=0)],
     public: Annotated[Path, typer.Argument(metavar="FILE.pub")],
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the client's earlier key.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the client's earlier key.")
+    ] = False,
 ) -> None:
     """Register the public key of a client's SuperNode with a SuperLink that is running.
 
@@ -202,7 +273,12 @@ def clients(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     lift: Annotated[
         list[int] | None,
-        typer.Option("--lift", metavar="N", help="End the quarantine of client N; may be repeated.", show_default=False),
+        typer.Option(
+            "--lift",
+            metavar="N",
+            help="End the quarantine of client N; may be repeated.",
+            show_default=False,
+        ),
     ] = None,
     format_: AsFormat = Format.table,
 ) -> None:
@@ -223,22 +299,52 @@ def clients(
         for client in lift or ():
             if not store.lift(client):
                 raise SettingError(f"client {client}: is not in quarantine in {folder}")
-        there = {node.client: node.node for node in sorted(store.nodes(), key=lambda node: node.since)}
+        there = {
+            node.client: node.node
+            for node in sorted(store.nodes(), key=lambda node: node.since)
+        }
         offences = [event for event in store.events() if event.kind in OFFENCES]
-        rows = [{"node": there.get(client), **each._asdict()} for client, each in sorted(store.clients().items())]
+        rows = [
+            {"node": there.get(client), **each._asdict()}
+            for client, each in sorted(store.clients().items())
+        ]
     if format_ is Format.json:
-        print_json({"clients": rows, "offences": [event._asdict() for event in offences]})
+        print_json(
+            {"clients": rows, "offences": [event._asdict() for event in offences]}
+        )
         return
-    columns = ("client", "node", "heard", "offences", "quarantined", "lost", "withdrawn", "erased")
-    show(StackedTable("Clients", columns, [[str(row[name]) for name in columns] for row in rows]))
+    columns = (
+        "client",
+        "node",
+        "heard",
+        "offences",
+        "quarantined",
+        "lost",
+        "withdrawn",
+        "erased",
+    )
+    show(
+        StackedTable(
+            "Clients", columns, [[str(row[name]) for name in columns] for row in rows]
+        )
+    )
     for event in offences[-LISTED:]:
-        show(Text(one_line(f"round {event.round}, client {event.client}: {event.kind}: {event.reason}")))
+        show(
+            Text(
+                one_line(
+                    f"round {event.round}, client {event.client}: {event.kind}: {event.reason}"
+                )
+            )
+        )
 
 
 @commands.command()
 def erase(
     keys: Annotated[list[str], typer.Argument(metavar="KEY...")],
-    store: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the stores.", show_default=False)] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of the stores.", show_default=False),
+    ] = None,
 ) -> None:
     """Erase the samples with these KEYs from the stores of this machine's clients, now and for good.
 
@@ -250,7 +356,9 @@ def erase(
 
     for path, receipts in erase_samples(keys, store).items():
         for receipt in receipts:
-            say(f"{path}: {receipt.key}: {receipt.samples} samples erased, {receipt.time}")
+            say(
+                f"{path}: {receipt.key}: {receipt.samples} samples erased, {receipt.time}"
+            )
 
 
 @commands.command()
@@ -265,7 +373,9 @@ def forget(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
 
     for client, path in stores_in(folder):
         with closing(BufferStore(path, client)) as store:
-            say(f"{path}: {sum(map(store.forget, store.experiments()))} samples removed")
+            say(
+                f"{path}: {sum(map(store.forget, store.experiments()))} samples removed"
+            )
 
 
 # helpers

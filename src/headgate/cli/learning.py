@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides, say
+from headgate.cli.console import (
+    AsFormat,
+    Format,
+    Quiet,
+    Recipe,
+    Set,
+    Wide,
+    print_json,
+    recipe_overrides,
+    say,
+)
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
 from headgate.progress import progress_bar
@@ -31,23 +41,43 @@ class Show(StrEnum):
 def run(
     context: typer.Context,
     recipe: Recipe = "digits",
-    rounds: Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Seeds; default: the recipe's.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds; default: the recipe's.")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds; default: the recipe's.")
+    ] = None,
     policies: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Policies: sections of the recipe, kinds, or module:Class.")
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Policies: sections of the recipe, kinds, or module:Class.",
+        ),
     ] = None,
     set_: Set = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     executor: Annotated[
-        str, typer.Option(help="The executor of local training: auto, or a name (see docs/do/scale.md#executors).")
+        str,
+        typer.Option(
+            help="The executor of local training: auto, or a name (see docs/do/scale.md#executors)."
+        ),
     ] = "auto",
     processes: Annotated[
-        int | None, typer.Option(help="Single-thread processes; default: one for each core, 1 on a GPU. 1: this process alone.")
+        int | None,
+        typer.Option(
+            help="Single-thread processes; default: one for each core, 1 on a GPU. 1: this process alone."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Run folder, new or of the same experiment; default: runs/NAME-TIME.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Run folder, new or of the same experiment; default: runs/NAME-TIME.",
+        ),
     ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Resume an interrupted run.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Resume an interrupted run.")
+    ] = None,
     trust: Annotated[
         list[str] | None,
         typer.Option(
@@ -56,8 +86,13 @@ def run(
             show_default=False,
         ),
     ] = None,
-    track: Annotated[str | None, typer.Option(metavar="A,B", help="Also log to tensorboard, mlflow or wandb.")] = None,
-    show: Annotated[Show, typer.Option("--progress", help="A bar, JSON lines on stderr, or none.")] = Show.bar,
+    track: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Also log to tensorboard, mlflow or wandb."),
+    ] = None,
+    show: Annotated[
+        Show, typer.Option("--progress", help="A bar, JSON lines on stderr, or none.")
+    ] = Show.bar,
     format_: AsFormat = Format.table,
     wide: Wide = False,
     quiet: Quiet = False,
@@ -73,18 +108,41 @@ def run(
     from headgate.simulation.schedule import new_folder, perform
 
     sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = {name: context.params[name] for name, source in sources.items() if source and source.name != "DEFAULT"}
+    given = {
+        name: context.params[name]
+        for name, source in sources.items()
+        if source and source.name != "DEFAULT"
+    }
     for name, value in given.items():  # refuse options that would have no effect
         option = f"{OPTIONS.get(name, f'--{name}')} {' '.join(value) if isinstance(value, list | tuple) else value}"
-        if resume is not None and name in ("recipe", "rounds", "seeds", "policies", "set_", "executor", "out"):
-            raise SettingError(f"{option}: not with --resume {resume}, which goes on with what was begun")
+        if resume is not None and name in (
+            "recipe",
+            "rounds",
+            "seeds",
+            "policies",
+            "set_",
+            "executor",
+            "out",
+        ):
+            raise SettingError(
+                f"{option}: not with --resume {resume}, which goes on with what was begun"
+            )
         if name == "trust" and resume is None:
-            raise SettingError(f"{option}: only with --resume; a recipe of your own needs no trust")
+            raise SettingError(
+                f"{option}: only with --resume; a recipe of your own needs no trust"
+            )
     show = Show.none if quiet and show is Show.bar else show
     watch = None
     if track or show is Show.json:
-        watch = Watching(re.findall(r"[^\s,]+", track or ""), partial(say, error=True) if show is Show.json else None)
-    points = None if resume is not None else sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))
+        watch = Watching(
+            re.findall(r"[^\s,]+", track or ""),
+            partial(say, error=True) if show is Show.json else None,
+        )
+    points = (
+        None
+        if resume is not None
+        else sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))
+    )
     folder = resume or out or new_folder(points or [])
     with watch or nullcontext(), progress_bar(show is not Show.bar) as bar:
         task = bar.add_task("learning", total=None)
@@ -95,7 +153,9 @@ def run(
             executor=executor,
             processes=processes,
             trust=trust or (),
-            tick=None if show is not Show.bar else lambda done, total: bar.update(task, completed=done, total=total),
+            tick=None
+            if show is not Show.bar
+            else lambda done, total: bar.update(task, completed=done, total=total),
             watch=watch,
             say=bar.console.print if show is Show.bar else None,
         )
@@ -117,7 +177,15 @@ def runs(
     whole, damaged = scan_runs(folder)
     found = list_rows(whole)
     if format_ is Format.json:
-        print_json([*found, *({"name": name, "state": "damaged", "problem": why} for name, why in damaged.items())])
+        print_json(
+            [
+                *found,
+                *(
+                    {"name": name, "state": "damaged", "problem": why}
+                    for name, why in damaged.items()
+                ),
+            ]
+        )
     elif found:
         show(*list_tables(found))
     for row in found:
@@ -132,10 +200,16 @@ def runs(
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The page; default: report.html in the first folder.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The page; default: report.html in the first folder."
+        ),
     ] = None,
     target: Annotated[
-        float | None, typer.Option(help="Test accuracy whose first round is reported; default: the recipe's.")
+        float | None,
+        typer.Option(
+            help="Test accuracy whose first round is reported; default: the recipe's."
+        ),
     ] = None,
 ) -> None:
     """Draw one run, or compare several, on a self-contained page.
@@ -175,7 +249,10 @@ def data_get(name: Annotated[str, typer.Argument()]) -> None:
 
 
 def show_and_conclude(
-    folders: "Sequence[Path | RunFolder]", whole: Path, format_: Format = Format.table, wide: bool = False
+    folders: "Sequence[Path | RunFolder]",
+    whole: Path,
+    format_: Format = Format.table,
+    wide: bool = False,
 ) -> None:
     """Show the results of finished runs, and write summaries and reports into their folders."""
     from headgate.analysis.display import show
@@ -193,7 +270,9 @@ def show_and_conclude(
 
 def serve(
     runs_dir: Annotated[Path, typer.Argument(metavar="RUNS_DIR")] = Path("runs"),
-    host: Annotated[str, typer.Option(help="Address to listen on. Other machines need the token.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Other machines need the token.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8040,
     token_file: Annotated[
         Path | None,
@@ -203,7 +282,9 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Open the page in a browser.")
+    ] = False,
 ) -> None:
     """Serve a page with live runs, comparisons, a planner, and the gate round by round.
 
@@ -214,9 +295,13 @@ def serve(
         from headgate.web.serving import serve as serve_page
         from headgate.web.serving import token_for
     except ModuleNotFoundError as error:
-        raise SettingError(f"serve: needs {error.name}, as in pip install 'headgate[web]'") from None
+        raise SettingError(
+            f"serve: needs {error.name}, as in pip install 'headgate[web]'"
+        ) from None
     if not runs_dir.is_dir():
-        raise DataError(f"RUNS_DIR {runs_dir}: there is no such folder; headgate run makes runs, mkdir an empty one")
+        raise DataError(
+            f"RUNS_DIR {runs_dir}: there is no such folder; headgate run makes runs, mkdir an empty one"
+        )
 
     def started(link: str) -> None:
         for line in (f"{runs_dir} is shown at", "", f"  {link}", "", "Ctrl-C ends it."):

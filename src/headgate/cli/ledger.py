@@ -25,11 +25,19 @@ commands = typer.Typer(
     """,
 )
 Folder = Annotated[Path, typer.Argument(metavar="DIR")]
-By = Annotated[str | None, typer.Option(help="Name of the author; default: the user's name.", show_default=False)]
+By = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of the author; default: the user's name.", show_default=False
+    ),
+]
 Why = Annotated[str, typer.Option(help="Reason in one line, for the record.")]
 Key = Annotated[
     str | None,
-    typer.Option(help="Name, as the number of an invoice; repeated with the same key it counts once.", show_default=False),
+    typer.Option(
+        help="Name, as the number of an invoice; repeated with the same key it counts once.",
+        show_default=False,
+    ),
 ]
 
 
@@ -51,14 +59,39 @@ def show(folder: Folder, format_: AsFormat = Format.table) -> None:
 @commands.command()
 def amend(
     folder: Folder,
-    money: Annotated[float, typer.Option(help="Money approved in addition; below 0: taken back.")] = 0.0,
-    budget: Annotated[float | None, typer.Option(help="Open end: the budget of a round from now on.")] = None,
-    horizon: Annotated[str | None, typer.Option(metavar="ROUND", help="The last round, or open.")] = None,
-    month: Annotated[float | None, typer.Option(help="The most money for a calendar month; 0: no such limit.")] = None,
-    join: Annotated[int | None, typer.Option(metavar="PLACES", help="A client joins with this number of places.")] = None,
-    weight: Annotated[float | None, typer.Option(help="With --join: the client's weight; default: the others' mean.")] = None,
-    leave: Annotated[int | None, typer.Option(metavar="N", help="Client N leaves; its samples are erased.")] = None,
-    suspend: Annotated[bool | None, typer.Option("--suspend/--resume", help="Buy nothing until resumed.")] = None,
+    money: Annotated[
+        float, typer.Option(help="Money approved in addition; below 0: taken back.")
+    ] = 0.0,
+    budget: Annotated[
+        float | None, typer.Option(help="Open end: the budget of a round from now on.")
+    ] = None,
+    horizon: Annotated[
+        str | None, typer.Option(metavar="ROUND", help="The last round, or open.")
+    ] = None,
+    month: Annotated[
+        float | None,
+        typer.Option(help="The most money for a calendar month; 0: no such limit."),
+    ] = None,
+    join: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PLACES", help="A client joins with this number of places."
+        ),
+    ] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option(
+            help="With --join: the client's weight; default: the others' mean."
+        ),
+    ] = None,
+    leave: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Client N leaves; its samples are erased."),
+    ] = None,
+    suspend: Annotated[
+        bool | None,
+        typer.Option("--suspend/--resume", help="Buy nothing until resumed."),
+    ] = None,
     by: By = None,
     why: Why = "",
     key: Key = None,
@@ -71,7 +104,11 @@ def amend(
     from headgate.books.statement import amend as amend_folder
     from headgate.control.amendments import Amendment
 
-    if horizon is not None and horizon != "open" and not (horizon.isdecimal() and len(horizon) < 20):
+    if (
+        horizon is not None
+        and horizon != "open"
+        and not (horizon.isdecimal() and len(horizon) < 20)
+    ):
         raise SettingError(f"horizon = {shown(horizon)}: must be a round, or open")
     last = int(horizon) if horizon is not None and horizon != "open" else horizon
     change = Amendment(money, budget, last, join, weight, leave, suspend, month)  # type: ignore[arg-type]  # checked above
@@ -83,7 +120,12 @@ def adjust(
     folder: Folder,
     round_: Annotated[int, typer.Option("--round", help="Round of the order.")],
     client: Annotated[int, typer.Option(help="Client of the order.")],
-    amount: Annotated[float, typer.Option(help="Amount of the invoice less the amount charged; below 0: a refund.")],
+    amount: Annotated[
+        float,
+        typer.Option(
+            help="Amount of the invoice less the amount charged; below 0: a refund."
+        ),
+    ],
     by: By = None,
     why: Why = "",
     key: Key = None,
@@ -95,16 +137,28 @@ def adjust(
     from headgate.control.amendments import Amendment
 
     change = Amendment(adjust=refund("amount", amount))
-    _show(amend_folder(folder, change, by or getpass.getuser(), why, (round_, client), key), format_)
+    _show(
+        amend_folder(
+            folder, change, by or getpass.getuser(), why, (round_, client), key
+        ),
+        format_,
+    )
 
 
 @commands.command()
 def export(
     folder: Folder,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Default: orders.csv and so on; -: standard output.", show_default=False)
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Default: orders.csv and so on; -: standard output.",
+            show_default=False,
+        ),
     ] = None,
-    kind: Annotated[Kind, typer.Option("--format", help="Format of the file.")] = Kind.csv,
+    kind: Annotated[
+        Kind, typer.Option("--format", help="Format of the file.")
+    ] = Kind.csv,
 ) -> None:
     """Write one line for each order in DIR. The sum of the column `paid` is exactly the money spent.
 
@@ -119,13 +173,20 @@ def export(
         books.export(found, None, kind)
         return
     books.export(found, path, kind)
-    say(f"{path}: {len(found.lines)} orders, spent {found.spent:.2f}, reserved {found.reserved:.2f}")
+    say(
+        f"{path}: {len(found.lines)} orders, spent {found.spent:.2f}, reserved {found.reserved:.2f}"
+    )
 
 
 @commands.command()
 def backup(
     folder: Folder,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The copy; a file that is there is replaced.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="The copy; a file that is there is replaced."
+        ),
+    ],
 ) -> None:
     """Copy the accounts in DIR, as they are now, into one FILE. They may be in use.
 
@@ -136,17 +197,29 @@ def backup(
 
     with books.opened(folder) as store:
         found = books.backup(store, file)
-    say(f"{file}: round {found.rounds}, {len(found.lines)} orders, spent {found.spent:.2f}, reserved {found.reserved:.2f}")
+    say(
+        f"{file}: round {found.rounds}, {len(found.lines)} orders, spent {found.spent:.2f}, reserved {found.reserved:.2f}"
+    )
 
 
 @commands.command()
 def void(
     folder: Folder,
-    id_: Annotated[int, typer.Argument(metavar="ID", help="Number of the amendment, as `show` and errors name it.")],
+    id_: Annotated[
+        int,
+        typer.Argument(
+            metavar="ID", help="Number of the amendment, as `show` and errors name it."
+        ),
+    ],
     by: By = None,
     why: Why = "",
     out: Annotated[
-        Path | None, typer.Option(metavar="NEW", help="Folder of the copy; default: DIR-without-ID.", show_default=False)
+        Path | None,
+        typer.Option(
+            metavar="NEW",
+            help="Folder of the copy; default: DIR-without-ID.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Take amendment ID out of a copy of the accounts in DIR, which stay as they are.
@@ -161,9 +234,13 @@ def void(
     found, after = books.void(folder, id_, by or getpass.getuser(), why, path)
     say(f"{path}: without {found.named()}")
     if after is None:
-        say("Another amendment cannot be applied either: `headgate ledger show` on the copy names it.")
+        say(
+            "Another amendment cannot be applied either: `headgate ledger show` on the copy names it."
+        )
     else:
-        say(f"round {after.rounds}, spent {after.spent:.2f}, approved {after.approved:.2f}")
+        say(
+            f"round {after.rounds}, spent {after.spent:.2f}, approved {after.approved:.2f}"
+        )
         say(f"Opening it replays it; if it opens, use it in place of {folder}.")
 
 
@@ -171,28 +248,66 @@ def _show(found: "Statement", format_: Format) -> None:
     from headgate.analysis.display import StackedTable, show
 
     system, listed = found.system, found.lines[-20:]
-    money = {name: f"{getattr(found, name):.2f}" for name in ("approved", "spent", "reserved", "left")}
+    money = {
+        name: f"{getattr(found, name):.2f}"
+        for name in ("approved", "spent", "reserved", "left")
+    }
     changes = [_change(each) for each in found.amendments]
     if format_ is Format.json:
         lines = [
-            {name: list(value) if isinstance(value, tuple) else str(value) for name, value in line._asdict().items()}
+            {
+                name: list(value) if isinstance(value, tuple) else str(value)
+                for name, value in line._asdict().items()
+            }
             for line in found.lines
         ]
-        end = {"rounds": found.rounds, "horizon": system.horizon, "clients": system.clients, "currency": system.currency}
+        end = {
+            "rounds": found.rounds,
+            "horizon": system.horizon,
+            "clients": system.clients,
+            "currency": system.currency,
+        }
         print_json({**money, **end, "amendments": changes, "orders": lines})
         return
     until = "open" if system.horizon is None else str(system.horizon)
-    say(f"round {found.rounds} of {until}, {system.clients} clients; money {system.currency}".rstrip())
+    say(
+        f"round {found.rounds} of {until}, {system.clients} clients; money {system.currency}".rstrip()
+    )
     say(", ".join(f"{name} {value}" for name, value in money.items()))
     if found.left < 0:
         say("Nothing more is bought: more is spent than is approved.")
     if changes:
         columns = ("id", "round", "made", "by", "change", "why")
-        show(StackedTable("Amendments", columns, [[str(each[name]) for name in columns] for each in changes]))
+        show(
+            StackedTable(
+                "Amendments",
+                columns,
+                [[str(each[name]) for name in columns] for each in changes],
+            )
+        )
     if listed:
-        names = ("round", "client", "price", "asked", "delivered", "adjusted", "paid", "answered")
-        title = "Orders" if len(listed) == len(found.lines) else f"Orders, the last {len(listed)} of {len(found.lines)}"
-        rows = [["-" if getattr(line, name) is None else str(getattr(line, name)) for name in names] for line in listed]
+        names = (
+            "round",
+            "client",
+            "price",
+            "asked",
+            "delivered",
+            "adjusted",
+            "paid",
+            "answered",
+        )
+        title = (
+            "Orders"
+            if len(listed) == len(found.lines)
+            else f"Orders, the last {len(listed)} of {len(found.lines)}"
+        )
+        rows = [
+            [
+                "-" if getattr(line, name) is None else str(getattr(line, name))
+                for name in names
+            ]
+            for line in listed
+        ]
         show(StackedTable(title, names, rows))
 
 
@@ -202,4 +317,11 @@ def _change(each: "AmendmentRow") -> dict[str, str | int]:
     why = each.why if each.key is None else f"{each.why} [{each.key}]".strip()
     if each.voided:
         change, why = f"void: {change}", f"{why}; taken out {each.voided}"
-    return {"id": each.id, "round": each.round, "made": made, "by": each.by, "why": why, "change": change}
+    return {
+        "id": each.id,
+        "round": each.round,
+        "made": made,
+        "by": each.by,
+        "why": why,
+        "change": change,
+    }

@@ -14,4 +14,12 @@ from headgate.control.retention import ClassBalanced, Fifo, KStep, Reservoir, Re
 from headgate.control.scores import Scores
 from headgate.control.selection import Adaptive, ByEntropy, ByLot, ByMargin, Selection
 from headgate.control.supply import Supply
-from headgate.control.types import AdmissionRequest, Ledger, Losses, Orders, Report, System, View
+from headgate.control.types import (
+    AdmissionRequest,
+    Ledger,
+    Losses,
+    Orders,
+    Report,
+    System,
+    View,
+)

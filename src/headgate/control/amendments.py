@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.checks import amount, optional, true_or_false, whole_number
-from headgate.control.types import LEDGER_ARRAYS, Amended, Contents, Ledger, System, Terms
+from headgate.control.types import (
+    LEDGER_ARRAYS,
+    Amended,
+    Contents,
+    Ledger,
+    System,
+    Terms,
+)
 from headgate.errors import LedgerError, SettingError
 from headgate.limits import CLIENTS, NUMBER, ROUNDS, SAMPLES, TINY
 
@@ -46,7 +53,9 @@ class Amendment:
         checked = {
             "money": amount("money", self.money, -NUMBER),
             "budget": optional(amount, "budget", self.budget, TINY),
-            "horizon": "open" if self._opens_the_end else optional(whole_number, "horizon", self.horizon, 1, ROUNDS),
+            "horizon": "open"
+            if self._opens_the_end
+            else optional(whole_number, "horizon", self.horizon, 1, ROUNDS),
             "join": optional(whole_number, "join", self.join, 1, SAMPLES),
             "weight": optional(amount, "weight", self.weight, TINY),
             "leave": optional(whole_number, "leave", self.leave, 0, CLIENTS),
@@ -57,7 +66,9 @@ class Amendment:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         if self.weight is not None and self.join is None:
-            raise SettingError(f"weight = {self.weight:g}: is for a client that joins; name its places with join")
+            raise SettingError(
+                f"weight = {self.weight:g}: is for a client that joins; name its places with join"
+            )
         if all(getattr(self, own.name) == own.default for own in fields(self)):
             raise SettingError("the amendment changes nothing")
 
@@ -92,33 +103,64 @@ def amended(system: System, change: Amendment, t: int, spent: float) -> System:
     """
     before = system.amended or Amended(0.0, 0)
     budget, horizon, money = _money_amended(system, change, t, spent)
-    left = before.left if change.leave is None else _left(system, before.left, change.leave)
+    left = (
+        before.left
+        if change.leave is None
+        else _left(system, before.left, change.leave)
+    )
     suspended = before.suspended if change.suspend is None else change.suspend
-    buffer, weight = system.buffer, np.where(np.isin(np.arange(system.clients), left), 0.0, system.weight)
+    buffer, weight = (
+        system.buffer,
+        np.where(np.isin(np.arange(system.clients), left), 0.0, system.weight),
+    )
     if not weight.any():
-        raise SettingError(f"leave = {change.leave}: no other client has a weight above 0")
+        raise SettingError(
+            f"leave = {change.leave}: no other client has a weight above 0"
+        )
     if change.join is not None:
         if system.clients >= CLIENTS:
-            raise SettingError(f"join = {change.join}: there are {system.clients:,} clients, the most that there can be")
+            raise SettingError(
+                f"join = {change.join}: there are {system.clients:,} clients, the most that there can be"
+            )
         buffer = np.append(buffer, change.join)
-        weight = np.append(weight, weight[weight > 0].mean() if change.weight is None else change.weight)
+        weight = np.append(
+            weight,
+            weight[weight > 0].mean() if change.weight is None else change.weight,
+        )
     news = Amended(money, t, left, suspended)
-    return replace(system, buffer=buffer, weight=weight, budget=budget, horizon=horizon, amended=news)
+    return replace(
+        system,
+        buffer=buffer,
+        weight=weight,
+        budget=budget,
+        horizon=horizon,
+        amended=news,
+    )
 
 
-def _money_amended(system: System, change: Amendment, t: int, spent: float) -> tuple[float, int | None, float]:
+def _money_amended(
+    system: System, change: Amendment, t: int, spent: float
+) -> tuple[float, int | None, float]:
     """Return the budget of a round, the horizon and the approved money under the amended terms."""
     closed = system.horizon is not None
     if change.budget is not None and (closed or change.horizon is not None):
-        raise SettingError(f"budget = {change.budget:g}: can be amended where the end is open; with a horizon, amend the money")
+        raise SettingError(
+            f"budget = {change.budget:g}: can be amended where the end is open; with a horizon, amend the money"
+        )
     if change.horizon == "open":
         horizon = None
     else:
         horizon = system.horizon if change.horizon is None else change.horizon
     over = horizon is not None and horizon <= t
     if over and change.changes_the_money:
-        what = f"money = {change.money:g}" if change.horizon is None else f"horizon = {horizon}"
-        raise SettingError(f"{what}: round {t} is over; the last round must be a later one (horizon = {t + 1} or more)")
+        what = (
+            f"money = {change.money:g}"
+            if change.horizon is None
+            else f"horizon = {horizon}"
+        )
+        raise SettingError(
+            f"{what}: round {t} is over; the last round must be a later one (horizon = {t + 1} or more)"
+        )
     budget = change.budget or system.budget
     money = system.money(t) + change.money  # with an open end, the money up to round t
     if horizon is None:
@@ -129,7 +171,9 @@ def _money_amended(system: System, change: Amendment, t: int, spent: float) -> t
     elif change.changes_the_money and money > spent:
         budget = max((money - spent) / (horizon - t), TINY)
     if money < 0:
-        raise SettingError(f"money = {change.money:g}: takes back more than the {money - change.money:g} that were approved")
+        raise SettingError(
+            f"money = {change.money:g}: takes back more than the {money - change.money:g} that were approved"
+        )
     return budget, horizon, money
 
 
@@ -143,19 +187,51 @@ def _left(system: System, left: tuple[int, ...], leave: int) -> tuple[int, ...]:
     return tuple(sorted((*left, leave)))
 
 
-def carried_over(ledger: Ledger, change: Amendment, empty: Ledger, terms: Terms) -> Ledger:
+def carried_over(
+    ledger: Ledger, change: Amendment, empty: Ledger, terms: Terms
+) -> Ledger:
     """Return the ledger under the amended terms; `empty` is the ledger with which a new run under them begins."""
     spent = ledger.spent + change.adjust
     if np.any(spent < -ROUNDED * ledger.spent):
-        raise LedgerError(f"adjust = {change.adjust:g}: is more than the {float(ledger.spent.min()):g} that were spent")
-    spent = np.maximum(spent, 0.0)  # a refund of all that was paid may leave a rounding error below 0
-    own: dict[str, Any] = {name: _into(getattr(empty, name), getattr(ledger, name)) for name in LEDGER_ARRAYS}
+        raise LedgerError(
+            f"adjust = {change.adjust:g}: is more than the {float(ledger.spent.min()):g} that were spent"
+        )
+    spent = np.maximum(
+        spent, 0.0
+    )  # a refund of all that was paid may leave a rounding error below 0
+    own: dict[str, Any] = {
+        name: _into(getattr(empty, name), getattr(ledger, name))
+        for name in LEDGER_ARRAYS
+    }
     own["spent"] = spent
-    memory = {name: _into(empty.memory[name], array) for name, array in ledger.memory.items()}
-    recent = tuple(_into(new, old) for new, old in zip(empty.contents.recent, ledger.contents.recent, strict=True))
-    held = {name: array for name, array in ledger.contents._asdict().items() if name != "recent" and array is not None}
-    contents = Contents(recent, **{name: _into(getattr(empty.contents, name), array) for name, array in held.items()})
-    return replace(empty, t=ledger.t, memory=memory, contents=contents, terms=terms, looks=ledger.looks, **own)
+    memory = {
+        name: _into(empty.memory[name], array) for name, array in ledger.memory.items()
+    }
+    recent = tuple(
+        _into(new, old)
+        for new, old in zip(empty.contents.recent, ledger.contents.recent, strict=True)
+    )
+    held = {
+        name: array
+        for name, array in ledger.contents._asdict().items()
+        if name != "recent" and array is not None
+    }
+    contents = Contents(
+        recent,
+        **{
+            name: _into(getattr(empty.contents, name), array)
+            for name, array in held.items()
+        },
+    )
+    return replace(
+        empty,
+        t=ledger.t,
+        memory=memory,
+        contents=contents,
+        terms=terms,
+        looks=ledger.looks,
+        **own,
+    )
 
 
 def _into(new: NDArray[Any], old: NDArray[Any]) -> NDArray[Any]:

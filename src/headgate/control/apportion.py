@@ -11,7 +11,9 @@ ROUNDING = 2.0**-30
 """tolerance in samples: ten rounds of 0.1 count as one sample, although their floating-point sum is 0.9999999999999999"""
 
 
-def whole_total(asked: Floats, carry: Floats, most: Ints | None = None, lot: int = 1) -> tuple[Ints, Floats, Floats]:
+def whole_total(
+    asked: Floats, carry: Floats, most: Ints | None = None, lot: int = 1
+) -> tuple[Ints, Floats, Floats]:
     """Return (whole samples now, remainder to carry, real number of samples after the limit), each (R,).
 
     The remainder stays below one lot. Samples beyond `most` are not owed later.
@@ -23,7 +25,13 @@ def whole_total(asked: Floats, carry: Floats, most: Ints | None = None, lot: int
     return total.astype(np.int64), due - total, asked
 
 
-def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None, whole: int | None = None) -> tuple[Ints, Ints]:
+def apportion(
+    total: Ints,
+    credit: Ints,
+    shares: Ints,
+    room: Ints | None = None,
+    whole: int | None = None,
+) -> tuple[Ints, Ints]:
     """Divide `total` (R,) among the clients in proportion to `shares` (M,). Return (whole samples (R, M), new credit (R, M)).
 
     A client's credit is the samples that it is entitled to but has not received, times Σ shares, so it is an integer. Whole
@@ -37,18 +45,26 @@ def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None,
         return np.zeros_like(credit), credit
     own = int(shares.sum())
     whole = whole or own
-    owed = total[:, None] * shares if whole == own else _entitled(total * whole, shares, own)
+    owed = (
+        total[:, None] * shares
+        if whole == own
+        else _entitled(total * whole, shares, own)
+    )
     owed += credit
     if room is not None:
         places = room if shares.all() else np.where(shares != 0, room, 0)
-        if np.array_equal(total, places.sum(axis=-1)):  # every client gets all that it has room for
+        if np.array_equal(
+            total, places.sum(axis=-1)
+        ):  # every client gets all that it has room for
             return np.array(places), owed - places * whole
     given = owed // whole
     np.maximum(given, 0, out=given)
     if room is not None:
         np.minimum(given, room, out=given)
     left = total - given.sum(axis=-1)
-    if (left < 0).any():  # only after `room` has limited a client: others are ahead and stay ahead
+    if (
+        left < 0
+    ).any():  # only after `room` has limited a client: others are ahead and stay ahead
         given = _largest_first(given, owed, total)
         left = np.maximum(left, 0)
     if room is not None and (left > 0).any():
@@ -59,10 +75,14 @@ def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None,
     if (left > 0).any():
         open_to_more = shares > 0 if room is None else (shares > 0) & (given < room)
         entitled = open_to_more & (rest > 0)
-        short = left > np.count_nonzero(entitled, axis=-1)  # only after `room` has limited a client
+        short = left > np.count_nonzero(
+            entitled, axis=-1
+        )  # only after `room` has limited a client
         if short.any():
             entitled |= open_to_more & short[:, None]
-        served = _smallest(np.where(entitled, (whole - rest) / np.maximum(shares, 1), np.inf), left)
+        served = _smallest(
+            np.where(entitled, (whole - rest) / np.maximum(shares, 1), np.inf), left
+        )
         given += served
         rest -= served * whole
     return given, rest
@@ -80,7 +100,9 @@ def _entitled(parts: Ints, shares: Ints, whole: int) -> Ints:
 def _fill_up(given: Ints, left: Ints, spare: Ints) -> tuple[Ints, Ints]:
     """Give every client with spare room one more sample, as often as the samples left suffice. Return (given, left)."""
     low, high = np.zeros_like(left), spare.max(axis=-1)
-    while (low < high).any():  # bisection for the highest level that `left` suffices for
+    while (
+        low < high
+    ).any():  # bisection for the highest level that `left` suffices for
         level = (low + high + 1) // 2
         fits = np.minimum(spare, level[:, None]).sum(axis=-1) <= left
         low, high = np.where(fits, level, low), np.where(fits, high, level - 1)
@@ -90,9 +112,13 @@ def _fill_up(given: Ints, left: Ints, spare: Ints) -> tuple[Ints, Ints]:
 
 def _smallest(values: Floats, count: Ints) -> NDArray[np.bool_]:
     """Return a mask of the `count[r]` smallest finite values of each row; among equal values the first ones count."""
-    if values.shape[-1] <= FEW:  # for few clients a sort is faster than np.partition, for many it is slower
+    if (
+        values.shape[-1] <= FEW
+    ):  # for few clients a sort is faster than np.partition, for many it is slower
         rank = np.empty(values.shape, dtype=np.int64)
-        rank[np.arange(len(values))[:, None], values.argsort(axis=-1, kind="stable")] = np.arange(values.shape[-1])
+        rank[
+            np.arange(len(values))[:, None], values.argsort(axis=-1, kind="stable")
+        ] = np.arange(values.shape[-1])
         return np.asarray((rank < count[:, None]) & (values < np.inf))
     chosen = np.zeros(values.shape, dtype=np.bool_)
     for own, row, wanted in zip(chosen, values, count, strict=True):

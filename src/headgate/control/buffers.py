@@ -34,14 +34,25 @@ class Settled(NamedTuple):
 class Buffers:
     """The memories of all clients of all runs under one retention rule."""
 
-    def __init__(self, rule: Retention, system: System, runs: int, streams: Streams) -> None:
+    def __init__(
+        self, rule: Retention, system: System, runs: int, streams: Streams
+    ) -> None:
         if not isinstance(rule, Retention):
-            raise SettingError(f"retention = {rule!r}: must be a Retention, as in headgate.control.Fifo()")
-        self.rule, self.runs, self.clients, self.streams = rule, runs, system.clients, streams
+            raise SettingError(
+                f"retention = {rule!r}: must be a Retention, as in headgate.control.Fifo()"
+            )
+        self.rule, self.runs, self.clients, self.streams = (
+            rule,
+            runs,
+            system.clients,
+            streams,
+        )
         self.limit = rule.limit(system)
         self.window = isinstance(rule, WindowRule)
         if self.limit is None and not self.window:
-            raise SettingError(f"{type(rule).__name__}: needs a capacity; only window rules go without")
+            raise SettingError(
+                f"{type(rule).__name__}: needs a capacity; only window rules go without"
+            )
         rule.check()
         self.K = rule.K if isinstance(rule, KStep) else None
         forever = rule.forever if isinstance(rule, KStep) else ()
@@ -53,8 +64,14 @@ class Buffers:
         wanted = f"K = {K}: {what}, and what they admitted in {kept} rounds, take"
         check_memory(wanted, many * (BY_CLIENT + 8 * kept))
         if self.limit is not None:
-            most, place = int(self.limit.max()), BY_PLACE if self.window else BY_CHOSEN_PLACE
-            check_memory(f"capacity = {most}: {what} with so many places each take", many * (BY_CLIENT + place * most))
+            most, place = (
+                int(self.limit.max()),
+                BY_PLACE if self.window else BY_CHOSEN_PLACE,
+            )
+            check_memory(
+                f"capacity = {most}: {what} with so many places each take",
+                many * (BY_CLIENT + place * most),
+            )
 
     def open(self) -> Contents:
         """Return the empty memories before round 1."""
@@ -64,7 +81,12 @@ class Buffers:
             return Contents(recent)
         slots = (self.runs, self.clients, int(self.limit.max()))
         if self.window:
-            return Contents(recent, np.moveaxis(np.zeros((slots[-1], *slots[:-1]), dtype=kind_of(0)), 0, -1))
+            return Contents(
+                recent,
+                np.moveaxis(
+                    np.zeros((slots[-1], *slots[:-1]), dtype=kind_of(0)), 0, -1
+                ),
+            )
         born = np.zeros(slots, dtype=np.int32)
         labels = np.zeros(slots, dtype=np.int32) if self.rule.by_class else None
         return Contents(recent, born, np.full(slots, -1, dtype=np.int64), labels)
@@ -76,7 +98,11 @@ class Buffers:
         gone = ledger.contents.recent[t % self.K]
         if self.limit is not None:
             gone = np.maximum(ledger.dropped, gone)
-        return gone if self.forever is None else np.where(self.forever, ledger.dropped, gone)
+        return (
+            gone
+            if self.forever is None
+            else np.where(self.forever, ledger.dropped, gone)
+        )
 
     def first(self, kept_from: Ints, last: Ints) -> Ints:
         """Return where the windows begin after admission up to `last`, which equals the samples ever dropped, (R, M)."""
@@ -89,7 +115,9 @@ class Buffers:
     def settle(self, ledger: Ledger, t: int, first: Ints, last: Ints) -> Settled:
         """Return the memories after admission up to `last`, with windows that begin at `first`."""
         contents = ledger.contents
-        if self.K is not None:  # references to the last K cumulative admissions, without copies
+        if (
+            self.K is not None
+        ):  # references to the last K cumulative admissions, without copies
             recent = list(contents.recent)
             recent[t % self.K] = last
             contents = contents._replace(recent=tuple(recent))
@@ -105,13 +133,22 @@ class Buffers:
         """Return the memories without a client's samples, and the sum of their use counts, (R,), after round ledger.t."""
         contents = ledger.contents
         if contents.born is None or self.limit is None:
-            raise SettingError(f"{type(self.rule).__name__}: has no capacity, so how often samples were used is not known")
+            raise SettingError(
+                f"{type(self.rule).__name__}: has no capacity, so how often samples were used is not known"
+            )
         if contents.places is None:
-            begin, count = ledger.dropped[:, client, None], ledger.occupancy[:, client, None]
-            there = within(contents.born.shape[-1], begin, count, self.limit[client, None])[..., 0].T
+            begin, count = (
+                ledger.dropped[:, client, None],
+                ledger.occupancy[:, client, None],
+            )
+            there = within(
+                contents.born.shape[-1], begin, count, self.limit[client, None]
+            )[..., 0].T
         else:
             there = contents.places[:, client] >= 0
-        uses = np.where(there, ledger.t + 1 - contents.born[:, client].astype(np.int64), 0).sum(axis=-1)
+        uses = np.where(
+            there, ledger.t + 1 - contents.born[:, client].astype(np.int64), 0
+        ).sum(axis=-1)
         emptied: dict[str, Any] = {}
         for name, nothing in (("born", 0), ("places", -1), ("labels", 0)):
             if (array := getattr(contents, name)) is not None:
@@ -121,38 +158,74 @@ class Buffers:
 
     # windows with a capacity
 
-    def _window(self, ledger: Ledger, contents: Contents, t: int, first: Ints, last: Ints) -> Settled:
+    def _window(
+        self, ledger: Ledger, contents: Contents, t: int, first: Ints, last: Ints
+    ) -> Settled:
         """Settle windows with a capacity: sample i of a client is in place i mod its limit; `born` is 0 beyond the limit."""
         assert contents.born is not None
         assert self.limit is not None
-        if np.array_equal(first, ledger.dropped) and np.array_equal(last, ledger.admitted):
+        if np.array_equal(first, ledger.dropped) and np.array_equal(
+            last, ledger.admitted
+        ):
             return Settled(contents, 0, np.zeros(self.runs, dtype=np.int64))
-        born = np.ascontiguousarray(np.moveaxis(contents.born, -1, 0)).astype(kind_of(t), copy=False)  # places first
-        begin, gone = np.maximum(ledger.admitted, first), np.minimum(ledger.admitted, first) - ledger.dropped
+        born = np.ascontiguousarray(np.moveaxis(contents.born, -1, 0)).astype(
+            kind_of(t), copy=False
+        )  # places first
+        begin, gone = (
+            np.maximum(ledger.admitted, first),
+            np.minimum(ledger.admitted, first) - ledger.dropped,
+        )
         leaves = within(len(born), ledger.dropped, gone, self.limit)
         comes = within(len(born), begin, last - begin, self.limit)
-        since = (born * leaves).sum(axis=0, dtype=kind_of(len(born) * t)).sum(axis=-1, dtype=np.int64)
-        uses = t * gone.sum(axis=-1) - since  # one use in every round from admission to t − 1
-        after = np.moveaxis(np.where(comes, born.dtype.type(t), born), 0, -1)  # in the usual order of axes, (R, M, B)
-        return Settled(contents._replace(born=after), (begin - ledger.admitted).sum(axis=-1), uses)
+        since = (
+            (born * leaves)
+            .sum(axis=0, dtype=kind_of(len(born) * t))
+            .sum(axis=-1, dtype=np.int64)
+        )
+        uses = (
+            t * gone.sum(axis=-1) - since
+        )  # one use in every round from admission to t − 1
+        after = np.moveaxis(
+            np.where(comes, born.dtype.type(t), born), 0, -1
+        )  # in the usual order of axes, (R, M, B)
+        return Settled(
+            contents._replace(born=after), (begin - ledger.admitted).sum(axis=-1), uses
+        )
 
     # rules that choose
 
-    def _chosen(self, ledger: Ledger, contents: Contents, t: int, last: Ints) -> Settled:
+    def _chosen(
+        self, ledger: Ledger, contents: Contents, t: int, last: Ints
+    ) -> Settled:
         assert contents.places is not None
         assert contents.born is not None
         assert self.limit is not None
         run, client = np.nonzero(last > ledger.admitted)
         if run.size == 0:
             return Settled(contents, 0, np.zeros(len(last), dtype=np.int64))
-        slots, nth = contents.places.shape[-1], np.arange((last - ledger.admitted).max())
+        slots, nth = (
+            contents.places.shape[-1],
+            np.arange((last - ledger.admitted).max()),
+        )
         arriving = ledger.admitted[run, client, None] + nth
         arriving = np.where(arriving < last[run, client, None], arriving, -1)
-        held: dict[str, NDArray[Any]] = {"places": contents.places, "born": contents.born}
-        came: dict[str, NDArray[Any]] = {"places": arriving, "born": np.full(arriving.shape, t, dtype=np.int32)}
+        held: dict[str, NDArray[Any]] = {
+            "places": contents.places,
+            "born": contents.born,
+        }
+        came: dict[str, NDArray[Any]] = {
+            "places": arriving,
+            "born": np.full(arriving.shape, t, dtype=np.int32),
+        }
         if contents.labels is not None:
-            held["labels"], came["labels"] = contents.labels, self._labels(run, client, arriving)
-        both = {name: np.concatenate([held[name][run, client], came[name]], axis=1) for name in held}
+            held["labels"], came["labels"] = (
+                contents.labels,
+                self._labels(run, client, arriving),
+            )
+        both = {
+            name: np.concatenate([held[name][run, client], came[name]], axis=1)
+            for name in held
+        }
         age = np.where(both["places"] >= 0, t - both["born"], -1)
         given = Candidates(
             position=both["places"],
@@ -165,15 +238,23 @@ class Buffers:
         scored = self.rule.scores and self.streams.scores is not None
         stays = self._scored(run, client, given) if scored else chosen(self.rule, given)
         left = given.there & ~stays
-        slot = np.argsort(~stays, axis=1, kind="stable")[:, :slots]  # samples that stay, in their order, then the others
+        slot = np.argsort(~stays, axis=1, kind="stable")[
+            :, :slots
+        ]  # samples that stay, in their order, then the others
         empty = ~np.take_along_axis(stays, slot, axis=1)
         after = {name: array.copy() for name, array in held.items()}
         for name, array in after.items():
             nothing = -1 if name == "places" else 0
-            array[run, client] = np.where(empty, nothing, np.take_along_axis(both[name], slot, axis=1))
-        used = np.where(left, age, 0)  # one use in every round since admission; none for a new sample
+            array[run, client] = np.where(
+                empty, nothing, np.take_along_axis(both[name], slot, axis=1)
+            )
+        used = np.where(
+            left, age, 0
+        )  # one use in every round since admission; none for a new sample
         unused = _by_run(len(last), run, left & given.new)
-        return Settled(Contents(contents.recent, **after), unused, _by_run(len(last), run, used))
+        return Settled(
+            Contents(contents.recent, **after), unused, _by_run(len(last), run, used)
+        )
 
     def _scored(self, run: Ints, client: Ints, given: Candidates) -> NDArray[np.bool_]:
         """Return which samples stay under a rule that looks. Clients with room for all their samples need no scores.
@@ -183,13 +264,19 @@ class Buffers:
         assert self.streams.scores is not None
         stays = given.there.copy()
         crowded = np.flatnonzero(stays.sum(axis=1) > given.room[:, 0])
-        for own in np.split(crowded, np.flatnonzero(np.diff(run[crowded])) + 1 if crowded.size else []):
+        for own in np.split(
+            crowded, np.flatnonzero(np.diff(run[crowded])) + 1 if crowded.size else []
+        ):
             if own.size:
                 some = given.of(own)
                 row, nth = np.nonzero(some.there)
                 who = own[row]
-                found = self.streams.scores(run[who], client[who], some.position[row, nth], self.rule.scores)
-                stays[own, : some.position.shape[1]] = chosen(self.rule, some._replace(scores=found.placed(some.there)))
+                found = self.streams.scores(
+                    run[who], client[who], some.position[row, nth], self.rule.scores
+                )
+                stays[own, : some.position.shape[1]] = chosen(
+                    self.rule, some._replace(scores=found.placed(some.there))
+                )
         return stays
 
     def _labels(self, run: Ints, client: Ints, arriving: Ints) -> NDArray[np.int32]:
@@ -197,7 +284,9 @@ class Buffers:
         labels = np.zeros(arriving.shape, dtype=np.int32)
         if self.streams.labels is not None:
             row, nth = np.nonzero(arriving >= 0)
-            labels[row, nth] = self.streams.labels(run[row], client[row], arriving[row, nth])
+            labels[row, nth] = self.streams.labels(
+                run[row], client[row], arriving[row, nth]
+            )
         return labels
 
 
@@ -224,14 +313,20 @@ def keeps_alone(
         seed=np.array([[seed]]),
         client=np.array([[client]]),
         room=np.array([[room]]),
-        scores=None if scores is None else scores.placed(np.ones((1, position.size), dtype=bool)),
+        scores=None
+        if scores is None
+        else scores.placed(np.ones((1, position.size), dtype=bool)),
     )
     return np.asarray(chosen(rule, given)[0])
 
 
 def kind_of(t: int) -> type[np.signedinteger[Any]]:
     """Return the narrowest integer type that holds t: with a million clients, moving their arrays takes the most time."""
-    return next(each for each in (np.int8, np.int16, np.int32, np.int64) if t <= np.iinfo(each).max)
+    return next(
+        each
+        for each in (np.int8, np.int16, np.int32, np.int64)
+        if t <= np.iinfo(each).max
+    )
 
 
 def within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.bool_]:
@@ -239,7 +334,10 @@ def within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.boo
     kind = kind_of(2 * places)
     first, many, most = (each.astype(kind) for each in (begin % limit, count, limit))
     after = np.arange(places, dtype=kind)[:, None, None] - first
-    return np.asarray(((after >= 0) & (after < np.minimum(many, most - first))) | (after + most < many))
+    return np.asarray(
+        ((after >= 0) & (after < np.minimum(many, most - first)))
+        | (after + most < many)
+    )
 
 
 def _by_run(runs: int, run: Ints, counts: NDArray[Any]) -> Ints:

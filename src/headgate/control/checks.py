@@ -21,7 +21,9 @@ from headgate.limits import NUMBER, TINY
 T = TypeVar("T")
 
 
-def positive(name: str, value: ArrayLike | None, most: float = NUMBER, optional: bool = False) -> None:
+def positive(
+    name: str, value: ArrayLike | None, most: float = NUMBER, optional: bool = False
+) -> None:
     zero_or_more(name, value, most, optional, above=0.0)
 
 
@@ -33,30 +35,60 @@ def a_share(name: str, value: float | None, optional: bool = False) -> None:
 def inside_unit(name: str, value: ArrayLike) -> None:
     array = _array(value)
     if array is None or not np.all((array > 0) & (array < 1)):
-        raise SettingError(f"{name} = {_said(value)}: must lie strictly between 0 and 1")
+        raise SettingError(
+            f"{name} = {_said(value)}: must lie strictly between 0 and 1"
+        )
 
 
 def whole(name: str, value: object, least: int = 1, most: int | None = None) -> None:
     """Raise SettingError unless `value` is one whole number, at least `least` and at most `most`."""
-    fits = isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= (most or value)
-    require(bool(fits), name, value, f"a whole number, {least} " + ("or more" if most is None else f"to {most:,}"))
+    fits = (
+        isinstance(value, int | np.integer)
+        and not isinstance(value, bool)
+        and least <= value <= (most or value)
+    )
+    require(
+        bool(fits),
+        name,
+        value,
+        f"a whole number, {least} " + ("or more" if most is None else f"to {most:,}"),
+    )
 
 
-def whole_numbers(name: str, values: ArrayLike, most: float = NUMBER) -> NDArray[np.int64]:
+def whole_numbers(
+    name: str, values: ArrayLike, most: float = NUMBER
+) -> NDArray[np.int64]:
     """Return the values as a new int64 array, or raise SettingError if they are not whole numbers."""
     array = _array(values)
-    if array is None or (array.dtype.kind == "f" and not np.all(np.isfinite(array) & (array == np.floor(array)))):
+    if array is None or (
+        array.dtype.kind == "f"
+        and not np.all(np.isfinite(array) & (array == np.floor(array)))
+    ):
         raise SettingError(f"{name} = {_said(values)}: must be whole numbers")
     if np.max(array, initial=0) > most or np.min(array, initial=0) < -most:
         raise SettingError(f"{name} = {_said(values)}: must not be beyond {most:,.0f}")
     return array.astype(np.int64, copy=False)
 
 
-def zero_or_more(name: str, value: ArrayLike | None, most: float = NUMBER, optional: bool = False, above: float = -1.0) -> None:
+def zero_or_more(
+    name: str,
+    value: ArrayLike | None,
+    most: float = NUMBER,
+    optional: bool = False,
+    above: float = -1.0,
+) -> None:
     if optional and value is None:
         return
-    array, wanted = _array(value), "a finite number, zero or more" if above < 0 else "a positive, finite number"
-    if array is None or not np.all(np.isfinite(array)) or np.any(array < 0) or np.any(array <= above):
+    array, wanted = (
+        _array(value),
+        "a finite number, zero or more" if above < 0 else "a positive, finite number",
+    )
+    if (
+        array is None
+        or not np.all(np.isfinite(array))
+        or np.any(array < 0)
+        or np.any(array <= above)
+    ):
         raise SettingError(f"{name} = {_said(value)}: must be {wanted}")
     if np.any(array > most):
         raise SettingError(f"{name} = {_said(value)}: must not be beyond {most:g}")
@@ -87,7 +119,9 @@ def checksum(named: object, known: str | None, *contents: bytes) -> str:
     return found.hexdigest()
 
 
-def whole_number(name: str, value: object, least: int = 0, most: int = int(NUMBER)) -> int:
+def whole_number(
+    name: str, value: object, least: int = 0, most: int = int(NUMBER)
+) -> int:
     """Return `value` as an int, or raise SettingError unless it is one whole number from `least` to `most`.
 
     Integers of numpy are whole numbers. Floats, text and truth values are not, whatever their value.
@@ -102,7 +136,9 @@ def whole_number(name: str, value: object, least: int = 0, most: int = int(NUMBE
         with suppress(TypeError):  # it is no whole number
             number = operator.index(value)  # type: ignore[arg-type]
     if number is None or not least <= number <= most:
-        raise SettingError(f"{name} = {_quoted(value)}: must be a whole number from {least:,} to {most:,}")
+        raise SettingError(
+            f"{name} = {_quoted(value)}: must be a whole number from {least:,} to {most:,}"
+        )
     return number
 
 
@@ -114,10 +150,15 @@ def amount(name: str, value: object, least: float = 0.0, most: float = NUMBER) -
     """
     wanted = f"a finite number from {least:g} to {most:g}"
     number = math.nan
-    if isinstance(value, Decimal | numbers.Real | np.number) and not isinstance(value, bool | np.bool_ | np.complexfloating):
+    if isinstance(value, Decimal | numbers.Real | np.number) and not isinstance(
+        value, bool | np.bool_ | np.complexfloating
+    ):
         try:
             number = float(value)
-        except (OverflowError, ValueError):  # too large for a float, or Decimal's signalling NaN
+        except (
+            OverflowError,
+            ValueError,
+        ):  # too large for a float, or Decimal's signalling NaN
             number = math.nan
     if not least <= number <= most:
         raise SettingError(f"{name} = {_quoted(value)}: must be {wanted}")
@@ -134,7 +175,9 @@ def true_or_false(name: str, value: object) -> bool:
 def text(name: str, value: object, most: int) -> str:
     """Return `value` as a str, or raise SettingError unless it is one line of at most `most` printable characters."""
     if not isinstance(value, str) or len(value) > most or not value.isprintable():
-        raise SettingError(f"{name} = {_quoted(value)}: must be one line of text, at most {most} printable characters")
+        raise SettingError(
+            f"{name} = {_quoted(value)}: must be one line of text, at most {most} printable characters"
+        )
     return str(value)
 
 
@@ -142,11 +185,15 @@ def path(name: str, value: object) -> Path:
     """Return the path of a file or a folder, which may be text."""
     named = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(named, str) or named == "" or any(each < " " for each in named):
-        raise SettingError(f"{name} = {_quoted(value)}: must be the path of a file or a folder")
+        raise SettingError(
+            f"{name} = {_quoted(value)}: must be the path of a file or a folder"
+        )
     return Path(named)
 
 
-def optional(check: Callable[..., T], name: str, value: object, *bounds: float) -> T | None:
+def optional(
+    check: Callable[..., T], name: str, value: object, *bounds: float
+) -> T | None:
     """Return `check(name, value, *bounds)`, or None for None.
 
     >>> optional(whole_number, "begin: in_all", None)
@@ -160,4 +207,6 @@ def _plain(value: Any) -> Any:
 
 def _quoted(value: object) -> str:
     """Return a value as short text, with text in quotes, so that '8' cannot be taken for 8."""
-    return shown(repr(value[:LONGEST]) if isinstance(value, str | bytes) else _plain(value))
+    return shown(
+        repr(value[:LONGEST]) if isinstance(value, str | bytes) else _plain(value)
+    )

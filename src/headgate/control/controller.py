@@ -72,22 +72,44 @@ class Controller:
         if seeds.shape != (runs,):
             raise SettingError(f"{seeds.size} seeds for {runs} runs; each needs one")
         shares = policy.shares(system)
-        if shares.shape != (system.clients,) or shares.dtype.kind != "i" or np.any(shares < 0) or not shares.any():
-            raise SettingError("policy shares must be whole numbers, zero or more, not all zero, one per client")
+        if (
+            shares.shape != (system.clients,)
+            or shares.dtype.kind != "i"
+            or np.any(shares < 0)
+            or not shares.any()
+        ):
+            raise SettingError(
+                "policy shares must be whole numbers, zero or more, not all zero, one per client"
+            )
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
         self.looks = looks
         buffers = f"{system.buffer.sum()} places ({hashlib.sha256(system.buffer.tobytes()).hexdigest()[:8]})"
         end = None if system.horizon is None else int(system.horizon)
-        self.terms = Terms(type(policy).__name__, int(runs), system.clients, float(system.budget), end, buffers)
+        self.terms = Terms(
+            type(policy).__name__,
+            int(runs),
+            system.clients,
+            float(system.budget),
+            end,
+            buffers,
+        )
         self._whole = int(shares.sum())
         if not callable(policy.retention):
-            raise SettingError(f"{type(policy).__name__}.retention: must be a method, retention(self, system)")
-        self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels, scores))
+            raise SettingError(
+                f"{type(policy).__name__}.retention: must be a method, retention(self, system)"
+            )
+        self.buffers = Buffers(
+            policy.retention(system), system, runs, Streams(seeds, labels, scores)
+        )
 
     def open(self) -> Ledger:
         """Return the ledger before round 1, with Z(1) = 0 and nothing admitted."""
         R, M = self.runs, self.system.clients
-        zeros, counts, per_client = np.zeros(R), np.zeros(R, dtype=np.int64), np.zeros((R, M), dtype=np.int64)
+        zeros, counts, per_client = (
+            np.zeros(R),
+            np.zeros(R, dtype=np.int64),
+            np.zeros((R, M), dtype=np.int64),
+        )
         return Ledger(
             t=0,
             debt=zeros,
@@ -102,7 +124,10 @@ class Controller:
             credit=per_client,
             contents=self.buffers.open(),
             memory={
-                **_checked_memory(f"{type(self.policy).__name__}.start", self.policy.start(self.system, R)),
+                **_checked_memory(
+                    f"{type(self.policy).__name__}.start",
+                    self.policy.start(self.system, R),
+                ),
                 **(self.policy.selection.start(R) if self.policy.selection else {}),
             },
             terms=self.terms,
@@ -148,11 +173,30 @@ class Controller:
         usual = supply is EVERYTHING and self.system.amended is None
         open_ = None if usual else supply.places(self.system, self.buffers.limit, t)
         kept_from = self.buffers.kept_from(ledger, t)
-        chosen_by = {} if self.policy.selection is None else self.policy.selection.heard(ledger)
-        if open_ is not None and not open_.any():  # nothing can be bought, so the policy is not called
-            zero, none, last = np.zeros(self.runs), np.zeros_like(ledger.credit), ledger.admitted
+        chosen_by = (
+            {} if self.policy.selection is None else self.policy.selection.heard(ledger)
+        )
+        if (
+            open_ is not None and not open_.any()
+        ):  # nothing can be bought, so the policy is not called
+            zero, none, last = (
+                np.zeros(self.runs),
+                np.zeros_like(ledger.credit),
+                ledger.admitted,
+            )
             heard = {**ledger.memory, **chosen_by}
-            return Orders(t, price, zero, none, None, kept_from, last, ledger.carry, ledger.credit, heard)
+            return Orders(
+                t,
+                price,
+                zero,
+                none,
+                None,
+                kept_from,
+                last,
+                ledger.carry,
+                ledger.credit,
+                heard,
+            )
         left_none = kept_from is ledger.dropped
         kept_by_client = ledger.occupancy if left_none else ledger.admitted - kept_from
         view = View(
@@ -169,21 +213,39 @@ class Controller:
             lot=supply.lot,
             money=supply.money,
         )
-        own = {name: array for name, array in ledger.memory.items() if name not in chosen_by}
+        own = {
+            name: array
+            for name, array in ledger.memory.items()
+            if name not in chosen_by
+        }
         ask, memory = self._asked(view, own)
         if self._first is not None:
-            self._first._asked(view.of_first_run(), {name: array[:1] for name, array in own.items()})
+            self._first._asked(
+                view.of_first_run(), {name: array[:1] for name, array in own.items()}
+            )
         limit, shares, lot = self.buffers.limit, self.shares, supply.lot
         if open_ is not None:
-            ask, limit, shares = _supplied(ask, open_, lot), open_, np.where(open_ > 0, shares, 0)
+            ask, limit, shares = (
+                _supplied(ask, open_, lot),
+                open_,
+                np.where(open_ > 0, shares, 0),
+            )
         room, fits = ask.room, None
         if limit is not None:
-            room = np.broadcast_to(limit, ledger.credit.shape) if room is None else np.minimum(room, limit)
+            room = (
+                np.broadcast_to(limit, ledger.credit.shape)
+                if room is None
+                else np.minimum(room, limit)
+            )
         if room is not None:
             fits = np.where(shares > 0, room, 0).sum(axis=-1)
         total, carry, asked = whole_total(ask.total, ledger.carry, fits, lot)
-        room = room if room is None or lot == 1 else room // lot  # a lot counts as one sample of as many shares
-        lots, credit = apportion(total // lot, ledger.credit, shares * lot, room, self._whole * lot)
+        room = (
+            room if room is None or lot == 1 else room // lot
+        )  # a lot counts as one sample of as many shares
+        lots, credit = apportion(
+            total // lot, ledger.credit, shares * lot, room, self._whole * lot
+        )
         admitted = lots * lot
         for extra in (ask.given, ask.free):
             admitted = admitted if extra is None else admitted + extra
@@ -206,7 +268,11 @@ class Controller:
     def _looking(self, ledger: Ledger) -> Bools:
         """Return which clients look in the next round, (R, M)."""
         rule = self.policy.selection
-        return np.ones(ledger.admitted.shape, dtype=bool) if rule is None else rule.looking(ledger)
+        return (
+            np.ones(ledger.admitted.shape, dtype=bool)
+            if rule is None
+            else rule.looking(ledger)
+        )
 
     def _paid(self, ledger: Ledger, price: Floats) -> Floats:
         """Return the price of the next round, without the price of looks for clients that do not look. The policy decides by
@@ -218,7 +284,9 @@ class Controller:
             return price - saved[:, 0]
         return (price if price.ndim == 2 else price[:, None]) - saved
 
-    def amend(self, ledger: Ledger, amendment: Amendment) -> "tuple[Controller, Ledger]":
+    def amend(
+        self, ledger: Ledger, amendment: Amendment
+    ) -> "tuple[Controller, Ledger]":
         """Return a controller and a ledger for the rounds that follow, under amended terms.
 
         Parameters
@@ -236,15 +304,30 @@ class Controller:
         self._check_terms(ledger)
         system = amended(self.system, amendment, ledger.t, float(ledger.spent.mean()))
         streams = self.buffers.streams
-        after = Controller(system, self.policy, self.runs, streams.seeds, streams.labels, streams.scores, self.looks)
+        after = Controller(
+            system,
+            self.policy,
+            self.runs,
+            streams.seeds,
+            streams.labels,
+            streams.scores,
+            self.looks,
+        )
         if amendment.leave is not None:
             contents, uses = self.buffers.erased(ledger, amendment.leave)
             dropped = ledger.dropped.copy()
             dropped[:, amendment.leave] = ledger.admitted[:, amendment.leave]
-            ledger = replace(ledger, contents=contents, dropped=dropped, uses_in_memory=ledger.uses_in_memory - uses)
+            ledger = replace(
+                ledger,
+                contents=contents,
+                dropped=dropped,
+                uses_in_memory=ledger.uses_in_memory - uses,
+            )
         return after, carried_over(ledger, amendment, after.open(), after.terms)
 
-    def post(self, ledger: Ledger, orders: Orders, report: Report | None = None) -> Ledger:
+    def post(
+        self, ledger: Ledger, orders: Orders, report: Report | None = None
+    ) -> Ledger:
         """Return the ledger after the round.
 
         Parameters
@@ -259,19 +342,31 @@ class Controller:
         """
         self._check_terms(ledger)
         if orders.t != ledger.t + 1:
-            raise LedgerError(f"orders are for round {orders.t}, the ledger stands at round {ledger.t}; nothing was posted")
+            raise LedgerError(
+                f"orders are for round {orders.t}, the ledger stands at round {ledger.t}; nothing was posted"
+            )
         admitted = orders.admitted if report is None else self._reported(report, orders)
-        late, late_charge = (None, None) if report is None else self._late(report, orders)
+        late, late_charge = (
+            (None, None) if report is None else self._late(report, orders)
+        )
         if report is None:
             first, last = orders.first, orders.last
         else:
-            last = ledger.admitted + admitted if late is None else ledger.admitted + late + admitted
+            last = (
+                ledger.admitted + admitted
+                if late is None
+                else ledger.admitted + late + admitted
+            )
             first = self.buffers.first(self.buffers.kept_from(ledger, orders.t), last)
         contents, unused, uses_gone = self.buffers.settle(ledger, orders.t, first, last)
         n = last.sum(axis=-1) - first.sum(axis=-1)
         in_memory = ledger.uses_in_memory - uses_gone + n
         uses, squared = count_uses(ledger.uses, ledger.squared_uses, in_memory, n)
-        charge = orders.charge(admitted) if late_charge is None else orders.charge(admitted) + late_charge
+        charge = (
+            orders.charge(admitted)
+            if late_charge is None
+            else orders.charge(admitted) + late_charge
+        )
         return Ledger(
             t=orders.t,
             debt=debt_update(ledger.debt, charge, self.system.budget),
@@ -288,17 +383,31 @@ class Controller:
             memory=orders.memory,
             terms=ledger.terms,
             losses=None if report is None else self._losses(report, orders),
-            looks=None if ledger.looks is None else self._looks(ledger.looks, ledger, orders, admitted, late),
+            looks=None
+            if ledger.looks is None
+            else self._looks(ledger.looks, ledger, orders, admitted, late),
         )
 
     def _check_terms(self, ledger: Ledger) -> None:
         if ledger.terms is not self.terms:
             ledger.terms.check(self.terms, "ledger")
 
-    def _looks(self, before: Floats, ledger: Ledger, orders: Orders, admitted: Ints, late: Ints | None) -> Floats:
+    def _looks(
+        self,
+        before: Floats,
+        ledger: Ledger,
+        orders: Orders,
+        admitted: Ints,
+        late: Ints | None,
+    ) -> Floats:
         """Return the money spent on looks so far, including the looks for late samples."""
-        labels = orders.bought(admitted) if late is None else orders.bought(admitted) + late
-        return np.asarray(before + self.looks * np.where(self._looking(ledger), labels, 0).sum(axis=-1))
+        labels = (
+            orders.bought(admitted) if late is None else orders.bought(admitted) + late
+        )
+        return np.asarray(
+            before
+            + self.looks * np.where(self._looking(ledger), labels, 0).sum(axis=-1)
+        )
 
     @cached_property
     def _first(self) -> "Controller | None":
@@ -316,28 +425,48 @@ class Controller:
         except SettingError as error:
             raise SettingError(f"round {view.t}: {name}: {error}") from None
         except Exception as error:
-            error.add_note(f"in round {view.t}, in {name}.admit: arrays of view and memory hold all {self.runs} runs")
+            error.add_note(
+                f"in round {view.t}, in {name}.admit: arrays of view and memory hold all {self.runs} runs"
+            )
             raise
-        if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], AdmissionRequest)):
+        if not (
+            isinstance(answer, tuple)
+            and len(answer) == 2
+            and isinstance(answer[0], AdmissionRequest)
+        ):
             raise SettingError(
                 f"round {view.t}: {name}.admit must return an AdmissionRequest and the memory, returned {_kinds(answer)}"
             )
         ask, after = answer
         total = np.asarray(ask.total, dtype=np.float64)
         if total.shape != (self.runs,):
-            raise SettingError(f"round {view.t}: {name} asked for an array of {total.shape}; needs one total for each run")
+            raise SettingError(
+                f"round {view.t}: {name} asked for an array of {total.shape}; needs one total for each run"
+            )
         if not ((total >= 0) & (total < np.inf)).all():
-            raise SettingError(f"round {view.t}: {name} asked for {shown(total.tolist())} samples; must be finite, 0 or more")
+            raise SettingError(
+                f"round {view.t}: {name} asked for {shown(total.tolist())} samples; must be finite, 0 or more"
+            )
         for key in ("room", "given", "free"):
             each = getattr(ask, key)
             if each is not None and np.shape(each) != (self.runs, self.system.clients):
                 needed = f"one number for each of {self.runs} runs and {self.system.clients} clients"
-                raise SettingError(f"round {view.t}: {name} asked with `{key}` of shape {np.shape(each)}; needs {needed}")
+                raise SettingError(
+                    f"round {view.t}: {name} asked with `{key}` of shape {np.shape(each)}; needs {needed}"
+                )
         most = MOST_ADMITTED / max(self._whole, 1)
-        extra = sum(int(each.max(initial=0)) * self.system.clients for each in (ask.given, ask.free) if each is not None)
+        extra = sum(
+            int(each.max(initial=0)) * self.system.clients
+            for each in (ask.given, ask.free)
+            if each is not None
+        )
         if (total > most).any() or extra > MOST_ADMITTED:
-            raise SettingError(f"round {view.t}: {name} asked for {max(total.max(), extra):g} samples; at most {most:,.0f}")
-        return ask._replace(total=total), _checked_memory(f"round {view.t}: {name}", after, memory)
+            raise SettingError(
+                f"round {view.t}: {name} asked for {max(total.max(), extra):g} samples; at most {most:,.0f}"
+            )
+        return ask._replace(total=total), _checked_memory(
+            f"round {view.t}: {name}", after, memory
+        )
 
     def _checked(self, price: ArrayLike, t: int) -> Floats:
         price = np.asarray(price, dtype=np.float64)
@@ -345,10 +474,14 @@ class Controller:
             price = np.full(self.runs, price)
         if price.shape not in ((self.runs,), (self.runs, self.system.clients)):
             each = f"one for each of {self.runs} runs, or one for each run and each of {self.system.clients} clients"
-            raise SettingError(f"round {t}: prices of shape {price.shape}; needs one, {each}")
+            raise SettingError(
+                f"round {t}: prices of shape {price.shape}; needs one, {each}"
+            )
         fine = (price >= 0) & (price < np.inf)
         if not fine.all():
-            raise SettingError(f"round {t}: a price of {price[~fine][0]}; prices must be finite and zero or more")
+            raise SettingError(
+                f"round {t}: a price of {price[~fine][0]}; prices must be finite and zero or more"
+            )
         return price
 
     def _reported(self, report: Report, orders: Orders) -> Ints:
@@ -357,14 +490,24 @@ class Controller:
         _need(fits, orders, "the report must hold one whole number per run and client")
         for r, m in np.argwhere((admitted < 0) | (admitted > orders.admitted))[:1]:
             reported, ordered = admitted[r, m], orders.admitted[r, m]
-            _need(False, orders, f"client {m} reports {reported} admitted samples where {ordered} were ordered")
+            _need(
+                False,
+                orders,
+                f"client {m} reports {reported} admitted samples where {ordered} were ordered",
+            )
         return admitted
 
     def _losses(self, report: Report, orders: Orders) -> Losses | None:
         losses = self.kept(report.losses)
         for each in () if losses is None else losses.arrays:
-            fine = each.shape == orders.admitted.shape and bool((np.isnan(each) | ((each >= 0) & (each < np.inf))).all())
-            _need(fine, orders, "losses must be one for each run and client, finite and 0 or more, or not a number")
+            fine = each.shape == orders.admitted.shape and bool(
+                (np.isnan(each) | ((each >= 0) & (each < np.inf))).all()
+            )
+            _need(
+                fine,
+                orders,
+                "losses must be one for each run and client, finite and 0 or more, or not a number",
+            )
         return losses
 
     def kept(self, losses: Losses | None) -> Losses | None:
@@ -375,16 +518,32 @@ class Controller:
         used = losses.arrays if rule is not None and rule.listens else losses[:2]
         return Losses(*(np.asarray(each, dtype=np.float64) for each in used))
 
-    def _late(self, report: Report, orders: Orders) -> tuple[Ints | None, Floats | None]:
+    def _late(
+        self, report: Report, orders: Orders
+    ) -> tuple[Ints | None, Floats | None]:
         if report.late is None and report.late_charge is None:
             return None, None
         together = report.late is not None and report.late_charge is not None
         _need(together, orders, "late samples and their charge belong together")
         late, charge = np.asarray(report.late), np.asarray(report.late_charge)
-        fine = late.shape == orders.admitted.shape and late.dtype.kind == "i" and bool((late >= 0).all())
-        _need(fine, orders, "late samples must be whole numbers from 0 on, one per run and client")
-        fine = charge.shape == (self.runs,) and bool(((charge >= 0) & (charge < np.inf)).all())
-        _need(fine, orders, f"late samples for {charge.tolist()}; must be finite and 0 or more")
+        fine = (
+            late.shape == orders.admitted.shape
+            and late.dtype.kind == "i"
+            and bool((late >= 0).all())
+        )
+        _need(
+            fine,
+            orders,
+            "late samples must be whole numbers from 0 on, one per run and client",
+        )
+        fine = charge.shape == (self.runs,) and bool(
+            ((charge >= 0) & (charge < np.inf)).all()
+        )
+        _need(
+            fine,
+            orders,
+            f"late samples for {charge.tolist()}; must be finite and 0 or more",
+        )
         return late, charge
 
 
@@ -395,27 +554,48 @@ def _need(fine: bool, orders: Orders, wanted: str) -> None:
 
 def _supplied(ask: AdmissionRequest, open_: Ints, lot: int) -> AdmissionRequest:
     """Return the request, limited for each client to the places that can be filled."""
-    given, free = (None if each is None else np.minimum(each, open_) // lot * lot for each in (ask.given, ask.free))
-    room = open_ if given is None and free is None else open_ - sum(each for each in (given, free) if each is not None)
-    return ask._replace(given=given, free=free, room=np.minimum(room, open_ if ask.room is None else ask.room).clip(0))
+    given, free = (
+        None if each is None else np.minimum(each, open_) // lot * lot
+        for each in (ask.given, ask.free)
+    )
+    room = (
+        open_
+        if given is None and free is None
+        else open_ - sum(each for each in (given, free) if each is not None)
+    )
+    return ask._replace(
+        given=given,
+        free=free,
+        room=np.minimum(room, open_ if ask.room is None else ask.room).clip(0),
+    )
 
 
 def _checked_memory(where: str, memory: object, before: Arrays | None = None) -> Arrays:
     """Return `memory`, or raise SettingError unless it holds arrays with the names, shapes and types of `before`."""
     if not isinstance(memory, Mapping):
-        raise SettingError(f"{where}: the memory must be a dict of arrays, is {_kinds(memory)}")
+        raise SettingError(
+            f"{where}: the memory must be a dict of arrays, is {_kinds(memory)}"
+        )
     if before is not None and memory.keys() != before.keys():
-        raise SettingError(f"{where}: the memory has the names {shown(sorted(memory))}, `start` gave {shown(sorted(before))}")
+        raise SettingError(
+            f"{where}: the memory has the names {shown(sorted(memory))}, `start` gave {shown(sorted(before))}"
+        )
     for name, array in memory.items():
         if not isinstance(array, np.ndarray):
-            raise SettingError(f"{where}: memory[{name!r}] must be an array, is {_kinds(array)}")
+            raise SettingError(
+                f"{where}: memory[{name!r}] must be an array, is {_kinds(array)}"
+            )
         like = array if before is None else before[name]
         if array.shape != like.shape or array.dtype != like.dtype:
             given = f"{like.dtype}{list(like.shape)}"
-            raise SettingError(f"{where}: memory[{name!r}] is {array.dtype}{list(array.shape)}, `start` gave {given}")
+            raise SettingError(
+                f"{where}: memory[{name!r}] is {array.dtype}{list(array.shape)}, `start` gave {given}"
+            )
     return memory
 
 
 def _kinds(answer: object) -> str:
     """Return the names of the types of what was returned, for example "ndarray and dict"."""
-    return " and ".join(type(each).__name__ for each in (answer if type(answer) is tuple else (answer,)))
+    return " and ".join(
+        type(each).__name__ for each in (answer if type(answer) is tuple else (answer,))
+    )

@@ -20,11 +20,15 @@ OPEN_END = 1000
 
 
 @paper("eq:kstep-opt-problem")
-def better_of_corollary(system: System, mean_price: float, k: BoundConstants) -> Benchmark:
+def better_of_corollary(
+    system: System, mean_price: float, k: BoundConstants
+) -> Benchmark:
     """Return the candidate of Corollary 2 with the lower Ē_T(π^CK); both solve eq:kstep-opt-problem in real numbers."""
     rounds = system.horizon or OPEN_END
     candidates = optimal_K(mean_price, system.buffer, system.budget)
-    return min(candidates, key=lambda point: ck_bound(point.K, point.rate, rounds, k).sum())
+    return min(
+        candidates, key=lambda point: ck_bound(point.K, point.rate, rounds, k).sum()
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +85,9 @@ class AdmissionPolicy(ABC):
         """Return the value of a setting that the policy needs, or raise SettingError if it was not worked out."""
         value = getattr(self, name)
         if value is None:
-            raise SettingError(f"{type(self).__name__}.{name}: is missing; state it, or let headgate.load work it out")
+            raise SettingError(
+                f"{type(self).__name__}.{name}: is missing; state it, or let headgate.load work it out"
+            )
         return value
 
     def retention(self, system: System) -> Retention:
@@ -130,6 +136,10 @@ class AdmissionPolicy(ABC):
 def check_is_policy(policy: object, where: str = "policy") -> None:
     """Raise SettingError if `policy` is not an AdmissionPolicy, for example a class instead of an instance."""
     if isinstance(policy, type):
-        raise SettingError(f"{where} = {policy.__name__}: is a class; a policy is made of it, as in {policy.__name__}()")
+        raise SettingError(
+            f"{where} = {policy.__name__}: is a class; a policy is made of it, as in {policy.__name__}()"
+        )
     if not isinstance(policy, AdmissionPolicy):
-        raise SettingError(f"{where} = {shown(policy)}: must be an AdmissionPolicy, as in headgate.control.policies.Headgate()")
+        raise SettingError(
+            f"{where} = {shown(policy)}: must be an AdmissionPolicy, as in headgate.control.policies.Headgate()"
+        )

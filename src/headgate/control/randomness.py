@@ -52,12 +52,20 @@ def philox(
     """Return the words after ten rounds of Philox4x32. The arguments hold 32-bit words as uint64 and broadcast."""
     shape, of_keys = np.broadcast(*counter, *key).shape, np.broadcast(*key).shape
     ones = [1] * len(shape)
-    even, odd, products = np.empty((3, 2, *shape), dtype=np.uint64)  # words 0 and 2, and words 1 and 3, together
+    even, odd, products = np.empty(
+        (3, 2, *shape), dtype=np.uint64
+    )  # words 0 and 2, and words 1 and 3, together
     even[0], odd[0], even[1], odd[1] = counter
     keys = np.empty((2, *ones[len(of_keys) :], *of_keys), dtype=np.uint64)
     keys[0], keys[1] = key
-    multipliers, steps, crossed = _MULTIPLIERS.reshape(2, *ones), _WEYL.reshape(2, *ones), products[::-1]
-    for _ in range(10):  # in place, because allocating an array takes longer than filling it
+    multipliers, steps, crossed = (
+        _MULTIPLIERS.reshape(2, *ones),
+        _WEYL.reshape(2, *ones),
+        products[::-1],
+    )
+    for _ in range(
+        10
+    ):  # in place, because allocating an array takes longer than filling it
         np.multiply(even, multipliers, out=products)
         np.right_shift(crossed, _HALF, out=even)
         even ^= odd
@@ -68,7 +76,9 @@ def philox(
     return even[0, ...], odd[0, ...], even[1, ...], odd[1, ...]
 
 
-def uniform(seed: ArrayLike, purpose: Purpose, index: ArrayLike, client: ArrayLike = 0) -> NDArray[np.float64]:
+def uniform(
+    seed: ArrayLike, purpose: Purpose, index: ArrayLike, client: ArrayLike = 0
+) -> NDArray[np.float64]:
     """Return a number in [0, 1) with 53 random bits for each address; the arguments broadcast.
 
     >>> bool(uniform(7, Purpose.PRICE, 3) == uniform([6, 7], Purpose.PRICE, [3, 3])[1])
@@ -77,10 +87,17 @@ def uniform(seed: ArrayLike, purpose: Purpose, index: ArrayLike, client: ArrayLi
     words = [np.asarray(x) for x in (seed, index, client)]
     for name, word in zip(("seed", "index", "client"), words, strict=True):
         if word.dtype.kind not in "iu" or (word.size and word.min() < 0):
-            raise SettingError(f"{name} = {np.array2string(word, threshold=8)}: must be whole numbers, zero or more")
+            raise SettingError(
+                f"{name} = {np.array2string(word, threshold=8)}: must be whole numbers, zero or more"
+            )
     s, i, m = (word.astype(np.uint64) for word in words)
-    first, second, _, _ = philox((i & _LOW, i >> _HALF, np.uint64(purpose), m & _LOW), (s & _LOW, s >> _HALF))
-    return np.asarray(((first >> np.uint64(5)) * 67108864.0 + (second >> np.uint64(6))) / 9007199254740992.0)
+    first, second, _, _ = philox(
+        (i & _LOW, i >> _HALF, np.uint64(purpose), m & _LOW), (s & _LOW, s >> _HALF)
+    )
+    return np.asarray(
+        ((first >> np.uint64(5)) * 67108864.0 + (second >> np.uint64(6)))
+        / 9007199254740992.0
+    )
 
 
 def permutations(

@@ -58,7 +58,9 @@ class Candidates(NamedTuple):
     @property
     def group(self) -> Ints:
         """The class of each sample, (C, W); one class for all samples if labels are not known."""
-        return np.where(self.there, 0 if self.label is None else self.label.astype(np.int64), NOBODY)
+        return np.where(
+            self.there, 0 if self.label is None else self.label.astype(np.int64), NOBODY
+        )
 
     @property
     def end(self) -> Ints:
@@ -69,9 +71,18 @@ class Candidates(NamedTuple):
         """Return the candidates of the given clients, without the empty places behind the last sample."""
         held = self.there[clients].any(axis=0)
         width = int(np.flatnonzero(held)[-1]) + 1 if held.any() else 0
-        samples = {name: getattr(self, name) for name in ("position", "age", "label") if getattr(self, name) is not None}
+        samples = {
+            name: getattr(self, name)
+            for name in ("position", "age", "label")
+            if getattr(self, name) is not None
+        }
         of_each = {name: array[clients, :width] for name, array in samples.items()}
-        return self._replace(**of_each, room=self.room[clients], seed=self.seed[clients], client=self.client[clients])
+        return self._replace(
+            **of_each,
+            room=self.room[clients],
+            seed=self.seed[clients],
+            client=self.client[clients],
+        )
 
     def draw(self, position: Ints | None = None, again: Ints | int = 0) -> Floats:
         """Return a random number in [0, 1) for each position, (C, …). The same position always has the same number.
@@ -83,8 +94,13 @@ class Candidates(NamedTuple):
         again : int or array
             Each value gives different numbers.
         """
-        index = np.maximum(self.position if position is None else position, 0) + (np.asarray(again) << 32)
-        seed, client = (each.reshape(-1, *[1] * (max(index.ndim, 2) - 1)) for each in (self.seed, self.client))
+        index = np.maximum(self.position if position is None else position, 0) + (
+            np.asarray(again) << 32
+        )
+        seed, client = (
+            each.reshape(-1, *[1] * (max(index.ndim, 2) - 1))
+            for each in (self.seed, self.client)
+        )
         return uniform(seed, self.purpose, index, client)
 
 
@@ -109,16 +125,28 @@ class RankingRule(ABC):
         asked = self.scores
         if not isinstance(asked, tuple) or not set(asked) <= set(self.known_scores):
             known = ", ".join(self.known_scores)
-            raise SettingError(f"{type(self).__name__}.scores = {asked!r}: must be a tuple of {known}")
+            raise SettingError(
+                f"{type(self).__name__}.scores = {asked!r}: must be a tuple of {known}"
+            )
 
 
 def chosen(rule: RankingRule, candidates: Candidates) -> Bools:
     """Return which candidates stay or are bought, (C, W), for each client as many as it has room for."""
     rank, shape = np.asarray(rule.rank(candidates)), candidates.position.shape
-    if rank.shape != shape or rank.dtype.kind not in "biuf" or np.isnan(rank[candidates.there]).any():
+    if (
+        rank.shape != shape
+        or rank.dtype.kind not in "biuf"
+        or np.isnan(rank[candidates.there]).any()
+    ):
         found = f"{rank.dtype}{rank.shape}"
-        found += " with some that are not a number" if rank.shape == shape and rank.dtype.kind == "f" else ""
-        raise SettingError(f"{type(rule).__name__}.rank: must return a number for each of {shape}, returned {found}")
+        found += (
+            " with some that are not a number"
+            if rank.shape == shape and rank.dtype.kind == "f"
+            else ""
+        )
+        raise SettingError(
+            f"{type(rule).__name__}.rank: must return a number for each of {shape}, returned {found}"
+        )
     order = np.lexsort((candidates.position, rank, ~candidates.there), axis=-1)
     return candidates.there & (places_in(order) < candidates.room)
 
@@ -135,7 +163,9 @@ def ordered(first: NDArray[Any], then: NDArray[Any]) -> Ints:
 def places_in(order: Ints) -> Ints:
     """Return the inverse of the permutation `order` of each row: the index at which each entry is listed."""
     places = np.empty_like(order)
-    np.put_along_axis(places, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1)
+    np.put_along_axis(
+        places, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1
+    )
     return places
 
 
@@ -150,4 +180,8 @@ def rank_within(group: Ints, first: NDArray[Any], then: NDArray[Any]) -> Ints:
     nth = np.broadcast_to(np.arange(group.shape[-1]), group.shape)
     begins = np.ones(group.shape, dtype=bool)
     begins[:, 1:] = sorted_group[:, 1:] != sorted_group[:, :-1]
-    return np.take_along_axis(nth - np.maximum.accumulate(np.where(begins, nth, 0), axis=-1), places_in(order), axis=-1)
+    return np.take_along_axis(
+        nth - np.maximum.accumulate(np.where(begins, nth, 0), axis=-1),
+        places_in(order),
+        axis=-1,
+    )

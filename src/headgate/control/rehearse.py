@@ -13,7 +13,12 @@ from headgate.control.prices import PriceProcess
 from headgate.control.types import Floats, Ints, Ledger, System
 from headgate.limits import check_memory
 from headgate.theory.bound import BoundConstants, learning_error, penalty
-from headgate.theory.comparison import buffer_violation, cost_violation, oracle_bound, regret
+from headgate.theory.comparison import (
+    buffer_violation,
+    cost_violation,
+    oracle_bound,
+    regret,
+)
 from headgate.theory.reuse import effective_sample_size
 
 BLOCK = 4096
@@ -92,11 +97,17 @@ def rehearse(
     """Rehearse `rounds` rounds for all seeds together, calling `tick` after each round. With `by_client`, the result also
     holds what every client admitted and held in every round."""
     R, T, M = len(seeds), rounds, system.clients
-    check_memory(f"rounds = {T}: {R} runs of so many rounds take", R * T * (BY_ROUND + (32 * M if by_client else 0)))
+    check_memory(
+        f"rounds = {T}: {R} runs of so many rounds take",
+        R * T * (BY_ROUND + (32 * M if by_client else 0)),
+    )
     controller = Controller(system, policy, R, seeds)
     ledger = controller.open()
     money = {name: np.empty((T, R)) for name in ("price", "debt", "spend")}
-    counts = {name: np.zeros((T, R), dtype=np.int64) for name in ("admitted", "n", "N", "free", "peak_excess")}
+    counts = {
+        name: np.zeros((T, R), dtype=np.int64)
+        for name in ("admitted", "n", "N", "free", "peak_excess")
+    }
     uses, squared = np.zeros((2, T, R), dtype=np.int64)
     occupancy, peak = np.zeros((2, R, M), dtype=np.int64)
     clients = np.zeros((2, T, R, M), dtype=np.int64) if by_client else None
@@ -107,10 +118,21 @@ def rehearse(
         orders = controller.decide(ledger, np.ascontiguousarray(path[:, i % BLOCK]))
         after = controller.post(ledger, orders)
         held = after.occupancy
-        money["price"][i] = orders.price if orders.price.ndim == 1 else orders.price.mean(axis=-1)
-        money["debt"][i], money["spend"][i] = ledger.debt, orders.charge(orders.admitted)
-        counts["admitted"][i], counts["n"][i] = orders.admitted.sum(axis=-1), held.sum(axis=-1)
-        counts["N"][i], counts["peak_excess"][i] = after.distinct, (held - system.buffer).max(axis=-1)
+        money["price"][i] = (
+            orders.price if orders.price.ndim == 1 else orders.price.mean(axis=-1)
+        )
+        money["debt"][i], money["spend"][i] = (
+            ledger.debt,
+            orders.charge(orders.admitted),
+        )
+        counts["admitted"][i], counts["n"][i] = (
+            orders.admitted.sum(axis=-1),
+            held.sum(axis=-1),
+        )
+        counts["N"][i], counts["peak_excess"][i] = (
+            after.distinct,
+            (held - system.buffer).max(axis=-1),
+        )
         uses[i], squared[i] = after.uses, after.squared_uses
         if orders.free is not None:
             counts["free"][i] = orders.free.sum(axis=-1)
@@ -162,8 +184,15 @@ class Plan:
     @property
     def peak_client(self) -> int:
         """The client that exceeds its buffer the most or, if none exceeds it, fills the largest share of its buffer."""
-        peak, room = self.rehearsal.peak_occupancy.max(axis=0), self.rehearsal.system.buffer
-        return int(np.argmax(np.where(peak > room, 1 + peak - room, peak / np.maximum(room, 1))))
+        peak, room = (
+            self.rehearsal.peak_occupancy.max(axis=0),
+            self.rehearsal.system.buffer,
+        )
+        return int(
+            np.argmax(
+                np.where(peak > room, 1 + peak - room, peak / np.maximum(room, 1))
+            )
+        )
 
     @property
     def peak_buffer(self) -> int:
@@ -181,4 +210,6 @@ def plan(given: PolicyContext, policy: AdmissionPolicy) -> Plan:
     policy = policy.resolved(given)
     result = rehearse(given.system, policy, given.prices, given.seeds, given.rounds)
     oracle = float(oracle_bound(given.system.buffer, result.rounds, given.bound).sum())
-    return Plan(policy, result, float(result.bound(given.bound).sum(axis=-1).mean()), oracle)
+    return Plan(
+        policy, result, float(result.bound(given.bound).sum(axis=-1).mean()), oracle
+    )

@@ -40,9 +40,13 @@ class Retention(RankingRule):
     def __post_init__(self) -> None:
         if self.capacity is not None and not isinstance(self.capacity, str):
             if np.any(whole_numbers("capacity", self.capacity) < 1):
-                raise SettingError(f"capacity = {self.capacity}: every client needs room for at least one sample")
+                raise SettingError(
+                    f"capacity = {self.capacity}: every client needs room for at least one sample"
+                )
         elif self.capacity not in (None, "buffer"):
-            raise SettingError(f'capacity = "{self.capacity}": must be "buffer", a number, or one number per client')
+            raise SettingError(
+                f'capacity = "{self.capacity}": must be "buffer", a number, or one number per client'
+            )
 
     def limit(self, system: System) -> Ints | None:
         """Return the most samples that each client can hold, (M,); None: no limit, which only window rules may have."""
@@ -50,7 +54,9 @@ class Retention(RankingRule):
             return None if self.capacity is None else system.buffer
         room = whole_numbers("capacity", self.capacity)
         if room.ndim > 1 or (room.ndim == 1 and room.size != system.clients):
-            raise SettingError(f"capacity has {room.size} entries for {system.clients} clients")
+            raise SettingError(
+                f"capacity has {room.size} entries for {system.clients} clients"
+            )
         return np.broadcast_to(room, (system.clients,))
 
 
@@ -80,7 +86,9 @@ class KStep(WindowRule):
         super().__post_init__()
         require(np.ndim(self.K) == 0, "K", self.K, "one whole number")
         if whole_numbers("K", self.K, ROUNDS) < 1:
-            raise SettingError(f"K = {self.K}: a sample must be kept for at least one round")
+            raise SettingError(
+                f"K = {self.K}: a sample must be kept for at least one round"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,5 +132,10 @@ class ClassBalanced(Retention):
         return ordered(rank_within(candidates.group, ~candidates.new, draw), draw)
 
 
-KINDS: dict[str, type[Retention]] = {"fifo": Fifo, "kstep": KStep, "reservoir": Reservoir, "class-balanced": ClassBalanced}
+KINDS: dict[str, type[Retention]] = {
+    "fifo": Fifo,
+    "kstep": KStep,
+    "reservoir": Reservoir,
+    "class-balanced": ClassBalanced,
+}
 """retention rules by their names in recipes"""

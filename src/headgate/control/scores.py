@@ -64,14 +64,25 @@ def checked_scores(scores: Scores, asked: tuple[str, ...], samples: int) -> Scor
     for name in asked:
         values = np.asarray(getattr(scores, name, None), dtype=np.float64)
         many = 2 if name in ("error", "guess", "features") else 1
-        if values.ndim != many or len(values) != samples or not np.isfinite(values).all():
+        if (
+            values.ndim != many
+            or len(values) != samples
+            or not np.isfinite(values).all()
+        ):
             wanted = f"{many}-dimensional, of {samples} samples, and finite"
-            raise SettingError(f"scores.{name}: must be {wanted}; it is of shape {values.shape}")
+            raise SettingError(
+                f"scores.{name}: must be {wanted}; it is of shape {values.shape}"
+            )
         found[name] = values
     return Scores(**found)
 
 
-def scores_of(asked: tuple[str, ...], logits: NDArray[Any], labels: Ints | None, features: NDArray[Any] | None) -> Scores:
+def scores_of(
+    asked: tuple[str, ...],
+    logits: NDArray[Any],
+    labels: Ints | None,
+    features: NDArray[Any] | None,
+) -> Scores:
     """Compute the scores named in `asked`, in float64, from the logits of a model, (S, classes).
 
     Labels may be None if no score in `asked` needs them, features if they are not in `asked`.
@@ -91,7 +102,11 @@ def scores_of(asked: tuple[str, ...], logits: NDArray[Any], labels: Ints | None,
     if "entropy" in asked:
         found["entropy"] = -(chance * log_chance).sum(axis=1)
     if "margin" in asked:
-        two = np.partition(chance, -2, axis=1)[:, -2:] if chance.shape[1] > 1 else np.insert(chance, 0, 0.0, axis=1)
+        two = (
+            np.partition(chance, -2, axis=1)[:, -2:]
+            if chance.shape[1] > 1
+            else np.insert(chance, 0, 0.0, axis=1)
+        )
         found["margin"] = two[:, 1] - two[:, 0]
     for name, classes in (("error", labels), ("guess", z.argmax(axis=1))):
         if name in asked:

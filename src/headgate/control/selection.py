@@ -52,7 +52,9 @@ class Selection(RankingRule):
         """Raise SettingError if the rule needs scores that are not known before a label is bought."""
         super().check()
         if self.beside_held and "features" not in self.scores:
-            raise SettingError(f'{type(self).__name__}.beside_held: needs "features" among its scores')
+            raise SettingError(
+                f'{type(self).__name__}.beside_held: needs "features" among its scores'
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,27 +130,49 @@ class Adaptive(ByMargin):
 
     def start(self, runs: int) -> Arrays:
         whole = np.zeros(runs, dtype=np.int64)
-        return {"selection.state": whole, "selection.right": np.zeros(runs), "selection.heard": whole, "selection.ever": whole}
+        return {
+            "selection.state": whole,
+            "selection.right": np.zeros(runs),
+            "selection.heard": whole,
+            "selection.ever": whole,
+        }
 
     def heard(self, ledger: Ledger) -> Arrays:
         state, right, heard, ever = (ledger.memory[name] for name in self.start(1))
-        if ledger.losses is not None and ledger.losses.right is not None and ledger.t > 1:
+        if (
+            ledger.losses is not None
+            and ledger.losses.right is not None
+            and ledger.t > 1
+        ):
             reported = np.isfinite(ledger.losses.right)
             judged = reported & ~((state == TRIAL)[:, None] & self._tried(ledger))
             many = judged.sum(axis=-1)
-            share = np.where(judged, ledger.losses.right, 0.0).sum(axis=-1) / np.maximum(many, 1)
-            bought = np.rint((ledger.ever - ever) * many / np.maximum(reported.sum(axis=-1), 1)).astype(np.int64)
-            new = np.maximum(bought, many)  # if labels come late, reports include those of other rounds
-            right = right + new / np.maximum(new + np.minimum(heard, LATEST), 1) * (share - right)
+            share = np.where(judged, ledger.losses.right, 0.0).sum(
+                axis=-1
+            ) / np.maximum(many, 1)
+            bought = np.rint(
+                (ledger.ever - ever) * many / np.maximum(reported.sum(axis=-1), 1)
+            ).astype(np.int64)
+            new = np.maximum(
+                bought, many
+            )  # if labels come late, reports include those of other rounds
+            right = right + new / np.maximum(new + np.minimum(heard, LATEST), 1) * (
+                share - right
+            )
             heard = heard + new
-            pays = (state == MARGINS) | (right >= np.where(state == TRIAL, self.level, self.again))
+            pays = (state == MARGINS) | (
+                right >= np.where(state == TRIAL, self.level, self.again)
+            )
             over = heard >= np.where(state == TRIAL, np.where(pays, FOR, AGAINST), 0)
             state = np.where(over, np.where(pays, MARGINS, LOTS), state)
         return dict(zip(self.start(1), (state, right, heard, ledger.ever), strict=True))
 
     def looking(self, ledger: Ledger) -> Bools:
         state = self.heard(ledger)["selection.state"][:, None]
-        return np.asarray(((state == MARGINS) | ((state == TRIAL) & self._tried(ledger))) & (ledger.t > 0))
+        return np.asarray(
+            ((state == MARGINS) | ((state == TRIAL) & self._tried(ledger)))
+            & (ledger.t > 0)
+        )
 
     def _tried(self, ledger: Ledger) -> Bools:
         """Return which clients look in the trial, (M,)."""
@@ -158,5 +182,10 @@ class Adaptive(ByMargin):
         return ByMargin() if looking else ByLot()
 
 
-KINDS: dict[str, type[Selection]] = {"random": ByLot, "entropy": ByEntropy, "margin": ByMargin, "adaptive": Adaptive}
+KINDS: dict[str, type[Selection]] = {
+    "random": ByLot,
+    "entropy": ByEntropy,
+    "margin": ByMargin,
+    "adaptive": Adaptive,
+}
 """selection rules by their names in recipes"""

@@ -44,18 +44,32 @@ class Supply(NamedTuple):
         gone = () if system.amended is None else system.amended.left
         if system.amended is not None and system.amended.suspended:
             return np.zeros(system.clients, dtype=np.int64)
-        if self.present is None and self.most is None and self.in_all is None and self.lot == 1 and not gone:
+        if (
+            self.present is None
+            and self.most is None
+            and self.in_all is None
+            and self.lot == 1
+            and not gone
+        ):
             return None
         places = np.array(system.buffer if limit is None else limit)
         if self.most is not None:
             most = whole_numbers("most", self.most)
-            if most.ndim > 1 or most.size not in (1, system.clients) or np.any(most < 0):
-                raise SettingError(f"most: must be one number, or one for each of {system.clients} clients, 0 or more")
+            if (
+                most.ndim > 1
+                or most.size not in (1, system.clients)
+                or np.any(most < 0)
+            ):
+                raise SettingError(
+                    f"most: must be one number, or one for each of {system.clients} clients, 0 or more"
+                )
             places = np.minimum(places, most)
         if self.present is not None:
             present = np.asarray(self.present)
             if present.shape != places.shape or present.dtype != np.bool_:
-                raise SettingError(f"present: must be true or false for each of {system.clients} clients")
+                raise SettingError(
+                    f"present: must be true or false for each of {system.clients} clients"
+                )
             places[~present] = 0
         places[list(gone)] = 0
         places //= self.lot

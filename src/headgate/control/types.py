@@ -13,7 +13,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import optional, positive, text, whole_number, whole_numbers
+from headgate.control.checks import (
+    optional,
+    positive,
+    text,
+    whole_number,
+    whole_numbers,
+)
 from headgate.control.scores import ScoresAt
 from headgate.errors import LedgerError, SettingError, require
 from headgate.limits import SAMPLES
@@ -55,24 +61,46 @@ class System:
 
     def __post_init__(self) -> None:
         buffer = whole_numbers("system.buffers", self.buffer, SAMPLES)
-        require(buffer.ndim == 1, "system.buffers", buffer.tolist(), "a list, one number for each client")
+        require(
+            buffer.ndim == 1,
+            "system.buffers",
+            buffer.tolist(),
+            "a list, one number for each client",
+        )
         if buffer.size == 0:
             raise SettingError("system.buffers = []: at least one client is needed")
         for m in np.flatnonzero(buffer < 1)[:1]:
-            raise SettingError(f"system.buffers[{m}] = {buffer[m]}: every client needs room for at least one sample")
+            raise SettingError(
+                f"system.buffers[{m}] = {buffer[m]}: every client needs room for at least one sample"
+            )
         positive("system.budget", self.budget)
         horizon = optional(whole_number, "horizon", self.horizon, 1)
-        weight = np.full(buffer.size, 1.0 / buffer.size) if self.weight is None else np.array(self.weight, dtype=np.float64)
+        weight = (
+            np.full(buffer.size, 1.0 / buffer.size)
+            if self.weight is None
+            else np.array(self.weight, dtype=np.float64)
+        )
         if weight.shape != buffer.shape:
-            raise SettingError(f"system.weights has {weight.size} entries for {buffer.size} clients")
+            raise SettingError(
+                f"system.weights has {weight.size} entries for {buffer.size} clients"
+            )
         if not np.all(np.isfinite(weight)) or np.any(weight < 0) or weight.sum() <= 0:
-            raise SettingError("system.weights: must be finite, zero or more, and not all zero")
-        if abs(weight.sum() - 1) > 1e-9:  # weights that are already normalised keep their bits
+            raise SettingError(
+                "system.weights: must be finite, zero or more, and not all zero"
+            )
+        if (
+            abs(weight.sum() - 1) > 1e-9
+        ):  # weights that are already normalised keep their bits
             weight = weight / weight.sum()
         for array in (buffer, weight):
             array.setflags(write=False)
         text("system.currency", self.currency, 8)
-        own = {"buffer": buffer, "budget": float(self.budget), "horizon": horizon, "weight": weight}
+        own = {
+            "buffer": buffer,
+            "budget": float(self.budget),
+            "horizon": horizon,
+            "weight": weight,
+        }
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
@@ -124,7 +152,9 @@ class Terms(NamedTuple):
         """Raise LedgerError if the terms `asked` differ from these. The message names the first difference."""
         for name, own, other in zip(self._fields, self, asked, strict=True):
             if own != other:
-                raise LedgerError(f"{what} was opened with {name} = {own}, this controller has {other}")
+                raise LedgerError(
+                    f"{what} was opened with {name} = {own}, this controller has {other}"
+                )
 
 
 HALF = float(np.log(2))
@@ -189,13 +219,17 @@ class View(NamedTuple):
         """Return the price of each run, (R,), or raise SettingError if each client has its own price."""
         if self.price.ndim != 1:
             others = "which headgate, alert, resolving, threshold and below can use"
-            raise SettingError(f"needs one price per round; it was given one per client, {others}")
+            raise SettingError(
+                f"needs one price per round; it was given one per client, {others}"
+            )
         return self.price
 
     def of_first_run(self) -> "View":
         """Return the view of run 0 alone."""
         losses = None if self.losses is None else self.losses.of_runs(slice(1))
-        own: list[Any] = [each[:1] if isinstance(each, np.ndarray) else each for each in self]
+        own: list[Any] = [
+            each[:1] if isinstance(each, np.ndarray) else each for each in self
+        ]
         return View(*own)._replace(losses=losses)
 
     def room(self) -> Ints:
@@ -250,7 +284,10 @@ class Orders:
 
     def paid(self, admitted: Ints) -> Floats:
         """Return what the samples `admitted` cost per client, (R, M)."""
-        return np.asarray((self.price if self.price.ndim == 2 else self.price[:, None]) * self.bought(admitted))
+        return np.asarray(
+            (self.price if self.price.ndim == 2 else self.price[:, None])
+            * self.bought(admitted)
+        )
 
 
 class Report(NamedTuple):
@@ -346,18 +383,34 @@ class Ledger:
         """Return the ledger of the runs `rows` alone; a run may be taken more than once."""
 
         def some(value: Any) -> Any:
-            return tuple(map(some, value)) if isinstance(value, tuple) else None if value is None else value[rows]
+            return (
+                tuple(map(some, value))
+                if isinstance(value, tuple)
+                else None
+                if value is None
+                else value[rows]
+            )
 
         held = {name: some(getattr(self, name)) for name in LEDGER_ARRAYS}
         memory = {name: array[rows] for name, array in self.memory.items()}
         losses = None if self.losses is None else self.losses.of_runs(rows)
         contents, looks = Contents(*map(some, self.contents)), some(self.looks)
         terms = self.terms._replace(runs=len(held["debt"]))
-        return Ledger(t=self.t, contents=contents, memory=memory, terms=terms, losses=losses, looks=looks, **held)
+        return Ledger(
+            t=self.t,
+            contents=contents,
+            memory=memory,
+            terms=terms,
+            losses=losses,
+            looks=looks,
+            **held,
+        )
 
 
 LEDGER_ARRAYS = tuple(
-    own.name for own in fields(Ledger) if own.name not in ("t", "contents", "memory", "terms", "losses", "looks")
+    own.name
+    for own in fields(Ledger)
+    if own.name not in ("t", "contents", "memory", "terms", "losses", "looks")
 )
 """names of the ledger's fields that hold one array each"""
 Labels = Callable[[Ints, Ints, Ints], Ints]

@@ -26,7 +26,19 @@ from headgate.limits import POINTS, check_memory
 from headgate.registry import POLICY, PRICES, Search, Untrusted, fill, make, nearest
 from headgate.theory.bound import BoundConstants
 
-SECTIONS = ("system", "prices", "run", "bound", "policies", "data", "model", "training", "server", "objective", "sweep")
+SECTIONS = (
+    "system",
+    "prices",
+    "run",
+    "bound",
+    "policies",
+    "data",
+    "model",
+    "training",
+    "server",
+    "objective",
+    "sweep",
+)
 PARTS = ("prices", "model", "server", "objective")
 """sections that may consist of a kind alone"""
 OUTSIDE = re.compile(r"[\w.]+:\w+")
@@ -35,7 +47,9 @@ DEALT = [own.name for own in fields(Data) if own.name != "source"]
 
 
 def load(
-    recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = (), trusted: Collection[str] | None = None
+    recipe: str | Path | Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    trusted: Collection[str] | None = None,
 ) -> Experiment:
     """Return the experiment of a recipe, given by name, path or content, with overrides; for `trusted` see `build`."""
     name, raw, folder = read_recipe(recipe)
@@ -43,7 +57,10 @@ def load(
 
 
 def build(
-    name: str, tables: Mapping[str, Any], folder: Path | None = None, trusted: Collection[str] | None = None
+    name: str,
+    tables: Mapping[str, Any],
+    folder: Path | None = None,
+    trusted: Collection[str] | None = None,
 ) -> Experiment:
     """Build an experiment from the content of a recipe, without its `[sweep]`, which `sweep_points` reads.
 
@@ -51,54 +68,90 @@ def build(
     """
     for section, table in tables.items():
         if section not in SECTIONS:
-            raise SettingError(f"[{shown(section)}]: unknown section{nearest(section, SECTIONS)}")
-        known = isinstance(table, Mapping) or (isinstance(table, str) and section in PARTS)
+            raise SettingError(
+                f"[{shown(section)}]: unknown section{nearest(section, SECTIONS)}"
+            )
+        known = isinstance(table, Mapping) or (
+            isinstance(table, str) and section in PARTS
+        )
         require(known, section, table, "a section")
     run: RunTable = fill(RunTable, tables.get("run", {}), "run")
     folder = folder if run.folder is None else Path(run.folder).resolve()
-    horizon = None if run.horizon == "open" else run.rounds if run.horizon is None else run.horizon
+    horizon = (
+        None
+        if run.horizon == "open"
+        else run.rounds
+        if run.horizon is None
+        else run.horizon
+    )
     stated: SystemTable = fill(SystemTable, tables.get("system", {}), "system")
     clients = stated.clients or len(stated.buffers)
-    check_memory(f"system.clients = {clients}: {run.seeds} runs of so many clients take", clients * run.seeds * BY_CLIENT)
+    check_memory(
+        f"system.clients = {clients}: {run.seeds} runs of so many clients take",
+        clients * run.seeds * BY_CLIENT,
+    )
     system = stated.system(horizon)
     bound: BoundConstants = fill(BoundConstants, tables.get("bound", {}), "bound")
     sections = tables.get("policies", {})
     search, data = Search(folder, trusted), tables.get("data", {})
     dealt = {key: value for key, value in data.items() if key in DEALT}
     source = {key: value for key, value in data.items() if key not in DEALT}
-    for each in sections.keys() - set(run.policies):  # check the keys of unused policies without importing code
+    for each in sections.keys() - set(
+        run.policies
+    ):  # check the keys of unused policies without importing code
         with suppress(Untrusted):
             _policy(each, sections, bound, Search(folder, trusted=()))
     return Experiment(
         name=name,
         system=system,
         prices=make(PRICES, tables.get("prices", {}), "prices", search),
-        policies={each: _policy(each, sections, bound, search) for each in run.policies},
+        policies={
+            each: _policy(each, sections, bound, search) for each in run.policies
+        },
         rounds=run.rounds,
         seeds=np.arange(run.first_seed, run.first_seed + run.seeds),
         bound=bound,
-        data=fill(Data, {"source": make(DATA, source, "data", search, "digits"), **dealt}, "data", search),
+        data=fill(
+            Data,
+            {"source": make(DATA, source, "data", search, "digits"), **dealt},
+            "data",
+            search,
+        ),
         model=make(MODEL, tables.get("model", {}), "model", search, "logistic"),
         training=fill(Training, tables.get("training", {}), "training"),
         server=make(SERVER, tables.get("server", {}), "server", search, "average"),
-        objective=make(OBJECTIVE, tables.get("objective", {}), "objective", search, "plain"),
+        objective=make(
+            OBJECTIVE, tables.get("objective", {}), "objective", search, "plain"
+        ),
         folder=folder if folder is not None and named_outside(tables) else None,
     )
 
 
-def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, search: Search) -> Any:
+def _policy(
+    name: str, sections: Mapping[str, Any], bound: BoundConstants, search: Search
+) -> Any:
     """Make the policy of section [policies.NAME]; a shipped kind needs no section and then has its defaults."""
     raw = sections.get(name, {"kind": name} if name in POLICY.kinds else None)
     if raw is None:
         known = [*sections, *POLICY.kinds]
         short = shown(name)
-        own = f'; a section [policies.NAME] with kind = "{short}" names your own' if OUTSIDE.fullmatch(name) else ""
-        raise SettingError(f"policy {short}: no section [policies.{short}] and no such kind{nearest(name, known)}{own}")
+        own = (
+            f'; a section [policies.NAME] with kind = "{short}" names your own'
+            if OUTSIDE.fullmatch(name)
+            else ""
+        )
+        raise SettingError(
+            f"policy {short}: no section [policies.{short}] and no such kind{nearest(name, known)}{own}"
+        )
     require(isinstance(raw, Mapping), f"policies.{shown(name)}", raw, "a section")
     table: dict[str, Any] = {"kind": name, **raw}
     if str(table["kind"]).startswith(IN_PROCESS):
-        raise SettingError(f"policies.{shown(name)}: ran {table['kind']}, which no recipe can name; hand it over in Python")
-    if isinstance(table.get("bound"), Mapping):  # the experiment's bound fills in the rest
+        raise SettingError(
+            f"policies.{shown(name)}: ran {table['kind']}, which no recipe can name; hand it over in Python"
+        )
+    if isinstance(
+        table.get("bound"), Mapping
+    ):  # the experiment's bound fills in the rest
         table["bound"] = {**vars(bound), **table["bound"]}
     return make(POLICY, table, f"policies.{shown(name)}", search)
 
@@ -107,14 +160,26 @@ def named_outside(tables: Any, where: str = "") -> dict[str, str]:
     """Return all values in these tables that look like `module:Class`, by their keys."""
     if isinstance(tables, str):
         return {where: tables} if OUTSIDE.fullmatch(tables) else {}
-    inside = tables.items() if isinstance(tables, Mapping) else enumerate(tables) if isinstance(tables, list | tuple) else ()
-    return {key: name for own, each in inside for key, name in named_outside(each, f"{where}.{own}").items()}
+    inside = (
+        tables.items()
+        if isinstance(tables, Mapping)
+        else enumerate(tables)
+        if isinstance(tables, list | tuple)
+        else ()
+    )
+    return {
+        key: name
+        for own, each in inside
+        for key, name in named_outside(each, f"{where}.{own}").items()
+    }
 
 
 # one experiment for each point of a [sweep]
 
 
-def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> list[tuple[str, Experiment]]:
+def sweep_points(
+    recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()
+) -> list[tuple[str, Experiment]]:
     """Return (label, experiment) for every point of a recipe's `[sweep]`; without a sweep, one with an empty label.
 
     The keys of a sweep are dotted keys of the recipe, and its values are lists; `mode` is "cartesian" or "zip".
@@ -130,20 +195,33 @@ def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str
     if not keys:
         return [("", build(name, raw, folder))]
     for key, values in keys.items():
-        require(isinstance(values, list) and bool(values), f"sweep.{shown(key)}", values, "a list of values")
+        require(
+            isinstance(values, list) and bool(values),
+            f"sweep.{shown(key)}",
+            values,
+            "a list of values",
+        )
     points_in_all = prod(map(len, keys.values())) if mode == "cartesian" else 0
     if points_in_all > POINTS:
         raise SettingError(f"sweep: {points_in_all:,} points; at most {POINTS:,}")
     lengths = {len(values) for values in keys.values()}
     if mode == "zip" and len(lengths) > 1:
-        raise SettingError(f"sweep: zipped lists must have one length, they have {', '.join(map(str, sorted(lengths)))}")
-    points = product(*keys.values()) if mode == "cartesian" else zip(*keys.values(), strict=True)
+        raise SettingError(
+            f"sweep: zipped lists must have one length, they have {', '.join(map(str, sorted(lengths)))}"
+        )
+    points = (
+        product(*keys.values())
+        if mode == "cartesian"
+        else zip(*keys.values(), strict=True)
+    )
     made = []
     for values in points:
         own = deepcopy(raw)
         for key, value in zip(keys, values, strict=True):
             assign(own, key.split("."), value)
-        label = ",".join(f"{key}={shown(value)}" for key, value in zip(keys, values, strict=True))
+        label = ",".join(
+            f"{key}={shown(value)}" for key, value in zip(keys, values, strict=True)
+        )
         made.append((label, build(name, own, folder)))
     return made
 
@@ -164,5 +242,11 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any], most: int = 3) -
     'run.rounds, system.budget'
     """
     own, others = dict(dotted(one)), dict(dotted(other))
-    keys = [key for key in {**own, **others} if key not in own or key not in others or own[key] != others[key]]
-    return ", ".join(map(shown, keys[:most])) + (f" and {len(keys) - most} more" if len(keys) > most else "")
+    keys = [
+        key
+        for key in {**own, **others}
+        if key not in own or key not in others or own[key] != others[key]
+    ]
+    return ", ".join(map(shown, keys[:most])) + (
+        f" and {len(keys) - most} more" if len(keys) > most else ""
+    )

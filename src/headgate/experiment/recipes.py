@@ -24,17 +24,25 @@ SLOTS = {"prices": PRICES, "policies": POLICY, "data": DATA}
 
 def recipe_names() -> list[str]:
     """Return the names of the shipped recipes."""
-    return sorted(entry.name.removesuffix(".toml") for entry in RECIPES.iterdir() if entry.name.endswith(".toml"))
+    return sorted(
+        entry.name.removesuffix(".toml")
+        for entry in RECIPES.iterdir()
+        if entry.name.endswith(".toml")
+    )
 
 
 def recipe_text(name: str) -> str:
     """Return the text of a shipped recipe."""
     if name not in recipe_names():
-        raise SettingError(f"recipe {shown(name)}: no such recipe{nearest(name, recipe_names())}")
+        raise SettingError(
+            f"recipe {shown(name)}: no such recipe{nearest(name, recipe_names())}"
+        )
     return RECIPES.joinpath(f"{name}.toml").read_text("utf-8")
 
 
-def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any], Path | None]:
+def read_recipe(
+    recipe: str | Path | Mapping[str, Any],
+) -> tuple[str, dict[str, Any], Path | None]:
     """Return (name, raw content, folder for relative paths and modules) of a shipped recipe, a TOML file or its content."""
     if isinstance(recipe, Mapping):
         return "experiment", _on_base(deepcopy(dict(recipe))), None
@@ -44,7 +52,9 @@ def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, 
     path = Path(recipe)
     if path.suffix != ".toml":
         named = shown(recipe)
-        raise SettingError(f"recipe {named}: no such recipe{nearest(named, recipe_names())}; a file must end in .toml")
+        raise SettingError(
+            f"recipe {named}: no such recipe{nearest(named, recipe_names())}; a file must end in .toml"
+        )
     folder = path.parent.resolve()
     return path.stem, _on_base(_read_file(path), folder), folder
 
@@ -55,23 +65,31 @@ def _read_file(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = file.read(RECIPE + 1)
     except (OSError, ValueError) as error:
-        raise DataError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise DataError(
+            f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})"
+        ) from None
     if len(content) > RECIPE:
         raise DataError(f"{name}: more than {RECIPE:,} bytes")
     return parse_toml(content.decode("utf-8", "replace"), name)
 
 
-def _on_base(raw: dict[str, Any], folder: Path | None = None, left: int = BASES) -> dict[str, Any]:
+def _on_base(
+    raw: dict[str, Any], folder: Path | None = None, left: int = BASES
+) -> dict[str, Any]:
     """Merge the content over the recipe that `base` names, a shipped one or a file in the same folder, without [study]."""
     base = raw.pop("base", None)
     raw.pop("study", None)
     if base is None:
         return raw
     if not left:
-        raise SettingError(f"base = {shown(base)}: more than {BASES} recipes on top of each other")
+        raise SettingError(
+            f"base = {shown(base)}: more than {BASES} recipes on top of each other"
+        )
     if folder is not None and str(base).endswith(".toml"):
         if Path(base).name != base:
-            raise SettingError(f"base = {shown(base)}: must be the name of a recipe, or of a file in the same folder")
+            raise SettingError(
+                f"base = {shown(base)}: must be the name of a recipe, or of a file in the same folder"
+            )
         below = _read_file(folder / base)
     else:
         below = parse_toml(recipe_text(str(base)), f"recipe {base}")
@@ -83,29 +101,49 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     made = dict(below)
     for key, value in above.items():
         other = below.get(key)
-        same = isinstance(value, dict) and isinstance(other, dict) and value.get("kind") in (None, other.get("kind"))
+        same = (
+            isinstance(value, dict)
+            and isinstance(other, dict)
+            and value.get("kind") in (None, other.get("kind"))
+        )
         made[key] = _merged(other, value) if same else value  # type: ignore[arg-type]
     return made
 
 
-def overridden(raw: dict[str, Any], assignments: Sequence[str], folder: Path | None = None) -> dict[str, Any]:
+def overridden(
+    raw: dict[str, Any], assignments: Sequence[str], folder: Path | None = None
+) -> dict[str, Any]:
     """Apply overrides `section.key=value` or `section={…}` to a recipe, whose file is in `folder`, and return it.
 
     A value is read as TOML; a value that is not valid TOML is a string.
     """
     for assignment in assignments:
         if not isinstance(assignment, str):
-            raise SettingError(f'{shown(assignment)}: an override must be a string, as in "run.rounds=20"')
+            raise SettingError(
+                f'{shown(assignment)}: an override must be a string, as in "run.rounds=20"'
+            )
         key, equals, text = assignment.partition("=")
         parts = [part.strip() for part in key.split(".")]
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text.strip()
-        except (ValueError, RecursionError):  # too many digits, or lists nested too deeply
-            raise SettingError(f"--set {shown(assignment)}: a value so long or so deep is not taken") from None
-        if not equals or not all(parts) or len(parts) > DEPTH or (len(parts) < 2 and not isinstance(value, dict)):
-            raise SettingError(f"--set {shown(assignment)}: must look like section.key=value")
+        except (
+            ValueError,
+            RecursionError,
+        ):  # too many digits, or lists nested too deeply
+            raise SettingError(
+                f"--set {shown(assignment)}: a value so long or so deep is not taken"
+            ) from None
+        if (
+            not equals
+            or not all(parts)
+            or len(parts) > DEPTH
+            or (len(parts) < 2 and not isinstance(value, dict))
+        ):
+            raise SettingError(
+                f"--set {shown(assignment)}: must look like section.key=value"
+            )
         assign(raw, parts, _from_here(parts[-1], value, folder))
     return raw
 
@@ -116,7 +154,12 @@ def _from_here(key: str, value: Any, folder: Path | None) -> Any:
         return {own: _from_here(own, each, folder) for own, each in value.items()}
     if isinstance(value, list):
         return [_from_here(key, each, folder) for each in value]
-    named = key in ("file", "test_file") and isinstance(value, str) and folder is not None and not os.path.isabs(value)
+    named = (
+        key in ("file", "test_file")
+        and isinstance(value, str)
+        and folder is not None
+        and not os.path.isabs(value)
+    )
     return os.path.relpath(value, folder) if named else value
 
 
@@ -125,15 +168,29 @@ def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
     table = raw
     for part in parts[:-1]:
         inner = table.setdefault(part, {})
-        if isinstance(inner, str) and part in ("rule", "partition", "stream", "changes"):
+        if isinstance(inner, str) and part in (
+            "rule",
+            "partition",
+            "stream",
+            "changes",
+        ):
             inner = table[part] = {"kind": inner}
         if not isinstance(inner, dict):
-            raise SettingError(f"{shown('.'.join(parts))}: {shown(part)} is not a section")
+            raise SettingError(
+                f"{shown('.'.join(parts))}: {shown(part)} is not a section"
+            )
         table = inner
     if parts[-1] == "kind" and parts[0] in SLOTS and len(parts) > 1:
         kinds, before = SLOTS[parts[0]].kinds, table.get("kind", parts[-2])
-        if isinstance(before, str) and isinstance(value, str) and before in kinds and value in kinds:
-            had, has = ({own.name for own in fields(kinds[each])} for each in (before, value))
+        if (
+            isinstance(before, str)
+            and isinstance(value, str)
+            and before in kinds
+            and value in kinds
+        ):
+            had, has = (
+                {own.name for own in fields(kinds[each])} for each in (before, value)
+            )
             for key in (had - has) & table.keys():
                 del table[key]
     table[parts[-1]] = value

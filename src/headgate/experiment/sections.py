@@ -24,9 +24,16 @@ class SystemTable:
     """unit of money, as in "$"; it is only printed beside amounts"""
 
     def __post_init__(self) -> None:
-        require(self.clients is None or self.clients > 0, "clients", self.clients, "at least one")
+        require(
+            self.clients is None or self.clients > 0,
+            "clients",
+            self.clients,
+            "at least one",
+        )
         if (self.clients or len(self.buffers)) > CLIENTS:
-            raise SettingError(f"clients = {self.clients or len(self.buffers)}: at most {CLIENTS:,}")
+            raise SettingError(
+                f"clients = {self.clients or len(self.buffers)}: at most {CLIENTS:,}"
+            )
 
     def system(self, horizon: int | None) -> System:
         buffers = np.array(self.buffers, dtype=np.int64)
@@ -39,9 +46,17 @@ class SystemTable:
 def system_table(system: System) -> dict[str, Any]:
     """Return the section [system] of a system: the shortest period of its buffers, and weights only if they differ."""
     clients, buffer = system.clients, system.buffer
-    tried = (p for p in range(1, min(clients, 64) + 1) if np.array_equal(np.resize(buffer[:p], clients), buffer))
+    tried = (
+        p
+        for p in range(1, min(clients, 64) + 1)
+        if np.array_equal(np.resize(buffer[:p], clients), buffer)
+    )
     period = next(tried, clients)
-    table: dict[str, Any] = {"buffers": buffer[:period].tolist(), "clients": clients, "budget": float(system.budget)}
+    table: dict[str, Any] = {
+        "buffers": buffer[:period].tolist(),
+        "clients": clients,
+        "budget": float(system.budget),
+    }
     if np.any(system.weight != system.weight[0]):
         table["weights"] = system.weight.tolist()
     if system.currency:
@@ -64,13 +79,17 @@ class RunTable:
 
     def __post_init__(self) -> None:
         require(self.rounds >= 1, "rounds", self.rounds, "at least 1")
-        if self.rounds > ROUNDS or (isinstance(self.horizon, int) and self.horizon > ROUNDS):
+        if self.rounds > ROUNDS or (
+            isinstance(self.horizon, int) and self.horizon > ROUNDS
+        ):
             name = "rounds" if self.rounds > ROUNDS else "horizon"
             raise SettingError(f"{name} = {getattr(self, name)}: at most {ROUNDS:,}")
         if self.seeds > SEEDS:
             raise SettingError(f"seeds = {self.seeds}: at most {SEEDS:,}")
         if self.seeds < 1 or self.first_seed < 0:
-            raise SettingError(f"seeds = {self.seeds}, run.first_seed = {self.first_seed}: needs at least one seed, from 0 on")
+            raise SettingError(
+                f"seeds = {self.seeds}, run.first_seed = {self.first_seed}: needs at least one seed, from 0 on"
+            )
         if not self.policies:
             raise SettingError("policies = []: at least one policy is needed")
         if len(self.policies) * self.seeds > RUNS:
@@ -84,7 +103,11 @@ class RunTable:
     @property
     def runs(self) -> list[tuple[str, int]]:
         """The policy and the seed of each run."""
-        return [(policy, seed) for policy in dict.fromkeys(self.policies) for seed in self.all_seeds]
+        return [
+            (policy, seed)
+            for policy in dict.fromkeys(self.policies)
+            for seed in self.all_seeds
+        ]
 
 
 @dataclass(frozen=True)
@@ -114,8 +137,17 @@ class Training:
     """bfloat16: products in bfloat16, parameters in float32, only on CUDA. auto: bfloat16 if the executor can, else float32"""
 
     def __post_init__(self) -> None:
-        LocalTraining(self.lr, self.steps, self.momentum, self.weight_decay, self.batch_size)  # refuses wrong values
+        LocalTraining(
+            self.lr, self.steps, self.momentum, self.weight_decay, self.batch_size
+        )  # refuses wrong values
         zero_or_more("average", self.average, optional=True)
-        require(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "at least 1")
+        require(
+            self.evaluate_every >= 1,
+            "evaluate_every",
+            self.evaluate_every,
+            "at least 1",
+        )
         wanted = "an accuracy above 0 and at most 1, as in 0.9 for 90 %"
-        require(self.target is None or 0 < self.target <= 1, "target", self.target, wanted)
+        require(
+            self.target is None or 0 < self.target <= 1, "target", self.target, wanted
+        )

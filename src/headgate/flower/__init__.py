@@ -49,4 +49,6 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in _EXTRAS:
             raise
-        raise SettingError(f"{__name__}.{name}: needs {error.name}: pip install 'headgate[{_EXTRAS[error.name]}]'") from None
+        raise SettingError(
+            f"{__name__}.{name}: needs {error.name}: pip install 'headgate[{_EXTRAS[error.name]}]'"
+        ) from None

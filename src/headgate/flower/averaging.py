@@ -18,7 +18,14 @@ from headgate.experiment import Experiment
 from headgate.flower.parameters import numpy_of, record_of
 from headgate.flower.roster import ClientGrid
 from headgate.flower.rounds import Update
-from headgate.learning.server import ServerUpdate, State, aggregation_weights, between, draw_cohort, newest_share
+from headgate.learning.server import (
+    ServerUpdate,
+    State,
+    aggregation_weights,
+    between,
+    draw_cohort,
+    newest_share,
+)
 from headgate.theory.labels import paper
 
 
@@ -30,7 +37,9 @@ class Averaging(FedAvg):
 
     memory = ("state", "mean", "medians")
 
-    def __init__(self, experiment: Experiment, norm_multiple: float, evaluates: bool = False) -> None:
+    def __init__(
+        self, experiment: Experiment, norm_multiple: float, evaluates: bool = False
+    ) -> None:
         super().__init__(1.0, float(evaluates), 0, 0, 0)
         self.experiment, self.norm_multiple = experiment, norm_multiple
         self.model: NamedArrays = {}
@@ -40,30 +49,48 @@ class Averaging(FedAvg):
         """mean of the models so far, if the recipe has one: the model that is evaluated, and the result of the run"""
         self.medians = [UNKNOWN, UNKNOWN]
 
-    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
         """Return the messages that send the model to the clients of the cohort."""
         assert isinstance(grid, ClientGrid)
         self.model = numpy_of(arrays)
         size, clients = self.experiment.training.cohort, self.experiment.system.clients
         seed = int(self.experiment.seeds[0])
-        cohort = set(range(clients) if size is None else draw_cohort(seed, server_round, clients, size).tolist())
+        cohort = set(
+            range(clients)
+            if size is None
+            else draw_cohort(seed, server_round, clients, size).tolist()
+        )
         messages = super().configure_train(server_round, arrays, config, grid)
-        return [message for message in messages if (grid.clients or {})[message.metadata.dst_node_id] in cohort]
+        return [
+            message
+            for message in messages
+            if (grid.clients or {})[message.metadata.dst_node_id] in cohort
+        ]
 
-    def combined(self, t: int, updates: Sequence[Update]) -> tuple[ArrayRecord, list[Event]]:
+    def combined(
+        self, t: int, updates: Sequence[Update]
+    ) -> tuple[ArrayRecord, list[Event]]:
         """Return the model after the server update, and the events. Without updates, the mean is the model itself."""
         kept, events = list(updates), list[Event]()
         if self.norm_multiple:
-            kept, self.medians, events = capped(t, updates, self.model, self.norm_multiple, self.medians)
+            kept, self.medians, events = capped(
+                t, updates, self.model, self.norm_multiple, self.medians
+            )
         alpha = self.experiment.system.weight[[update.client for update in updates]]
         n = np.array([[update.n for update in updates]], dtype=np.int64)
-        weights = aggregation_weights(self.experiment.training.aggregation, alpha[None], n)[0]
+        weights = aggregation_weights(
+            self.experiment.training.aggregation, alpha[None], n
+        )[0]
         mean = average(self.model, [update.model for update in kept], weights)
         rule = self.experiment.server
         state = rule.start(row(self.model)) if self.state is None else self.state
         model, state = server_step(rule, t, self.model, mean, state)
         self.state = state or None
-        self.mean = mean_of_models(t, self.mean or self.model, model, self.experiment.training.average)
+        self.mean = mean_of_models(
+            t, self.mean or self.model, model, self.experiment.training.average
+        )
         return record_of(model), events
 
     def summary(self) -> None:
@@ -71,7 +98,9 @@ class Averaging(FedAvg):
 
 
 @paper("eq:global-aggregation")
-def average(model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats) -> dict[str, NDArray[Any]]:
+def average(
+    model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats
+) -> dict[str, NDArray[Any]]:
     """Return θ + Σ w_m·(θ_m − θ), summed in float64 in the order of the updates. Arrays of whole numbers are rounded."""
     if not updates:
         return dict(model)
@@ -92,26 +121,39 @@ def server_step(
     start = row(model)
     after, state = rule.step(t, start, row(mean), state)
     if np.shape(after) != start.shape:
-        raise SettingError(f"server: {type(rule).__name__}.step gave {np.shape(after)} for a model of {start.shape}")
+        raise SettingError(
+            f"server: {type(rule).__name__}.step gave {np.shape(after)} for a model of {start.shape}"
+        )
     moved, place = dict(mean), 0
     for name in _real(model):
         own = model[name]
-        moved[name] = np.asarray(after)[0, place : place + own.size].reshape(own.shape).astype(own.dtype)
+        moved[name] = (
+            np.asarray(after)[0, place : place + own.size]
+            .reshape(own.shape)
+            .astype(own.dtype)
+        )
         place += own.size
     return moved, {name: np.asarray(array) for name, array in state.items()}
 
 
-def mean_of_models(t: int, before: NamedArrays, model: NamedArrays, eta: float | None) -> NamedArrays | None:
+def mean_of_models(
+    t: int, before: NamedArrays, model: NamedArrays, eta: float | None
+) -> NamedArrays | None:
     """Return the mean of the models after round t, or None without `eta`. Whole numbers are those of the latest model."""
     if eta is None:
         return None
     share = newest_share(t, eta)
-    return {**model, **{name: between(before[name], model[name], share) for name in _real(model)}}
+    return {
+        **model,
+        **{name: between(before[name], model[name], share) for name in _real(model)},
+    }
 
 
 def row(model: NamedArrays) -> NDArray[Any]:
     """Return the model in the form that server updates take: an array with one row for the one run."""
-    return np.concatenate([np.zeros(0, np.float16), *(model[name].ravel() for name in _real(model))])[None]
+    return np.concatenate(
+        [np.zeros(0, np.float16), *(model[name].ravel() for name in _real(model))]
+    )[None]
 
 
 def _real(model: NamedArrays) -> list[str]:
@@ -120,11 +162,20 @@ def _real(model: NamedArrays) -> list[str]:
 
 
 def capped(
-    t: int, updates: Sequence[Update], model: NamedArrays, multiple: float, known: Sequence[float]
+    t: int,
+    updates: Sequence[Update],
+    model: NamedArrays,
+    multiple: float,
+    known: Sequence[float],
 ) -> tuple[list[Update], list[float], list[Event]]:
     """Return the updates of round t, none much longer than the median, the medians, and events for the ledger."""
     arrays = [update.model for update in updates]
     kept, medians, notes = shorten(arrays, model, multiple, known)
-    after = [update if own is update.model else replace(update, model=own) for update, own in zip(updates, kept, strict=True)]
-    events = [Event(t, updates[note.place].client, "shortened", note.reason) for note in notes]
+    after = [
+        update if own is update.model else replace(update, model=own)
+        for update, own in zip(updates, kept, strict=True)
+    ]
+    events = [
+        Event(t, updates[note.place].client, "shortened", note.reason) for note in notes
+    ]
     return after, medians, events

@@ -56,14 +56,18 @@ def writable_text(name: str, value: Any) -> str:
     try:
         said.encode("utf-8")
     except UnicodeEncodeError:
-        raise SettingError(f"{name} = {shown(said)}: must be text without surrogates") from None
+        raise SettingError(
+            f"{name} = {shown(said)}: must be text without surrogates"
+        ) from None
     return str(said)
 
 
 def writable_texts(name: str, values: object) -> list[str]:
     """Return a list of texts that a file can hold."""
     listed = items(name, values, "a list of texts")
-    return [writable_text(f"{name}[{place}]", each) for place, each in enumerate(listed)]
+    return [
+        writable_text(f"{name}[{place}]", each) for place, each in enumerate(listed)
+    ]
 
 
 def rule_classes(name: str, values: object) -> list[type[Rule]]:
@@ -71,5 +75,10 @@ def rule_classes(name: str, values: object) -> list[type[Rule]]:
     wanted = "a class of retention or buying rules"
     listed = items(name, values, "a list of classes of rules")
     for place, each in enumerate(listed):
-        require(isinstance(each, type) and issubclass(each, Rule), f"{name}[{place}]", each, wanted)
+        require(
+            isinstance(each, type) and issubclass(each, Rule),
+            f"{name}[{place}]",
+            each,
+            wanted,
+        )
     return listed

@@ -28,7 +28,13 @@ from headgate.control.scores import WITHOUT_LABELS, Scores, checked_scores
 from headgate.control.selection import Selection
 from headgate.control.types import Ints
 from headgate.errors import DataError, SettingError
-from headgate.flower.border import instance, rule_classes, unseen, writable_text, writable_texts
+from headgate.flower.border import (
+    instance,
+    rule_classes,
+    unseen,
+    writable_text,
+    writable_texts,
+)
 from headgate.flower.sources import (
     Batch,
     HeldSample,
@@ -109,26 +115,39 @@ class BufferStore(Durable):
         "samples INTEGER NOT NULL CHECK (samples >= 0)) STRICT",
     )
 
-    def __init__(self, path: Path | str, client: int, rules: Collection[type] = ()) -> None:
+    def __init__(
+        self, path: Path | str, client: int, rules: Collection[type] = ()
+    ) -> None:
         """Open the store of a client. `rules` are its own retention and buying rules, in addition to the shipped ones."""
         self.client = whole_number("BufferStore: client", client, most=CLIENTS - 1)
         self.rules = rule_classes("BufferStore: rules", rules)
         super().__init__(checked_path("BufferStore: path", path))
 
-    def _refill(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    def _refill(
+        self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+    ) -> None:
         """Write the rows of an older table, in which SQLite kept numbers of numpy as their bytes."""
         changes = [FROM_OLDER.get(column, _unchanged) for column in columns]
-        mended = [[change(value) for change, value in zip(changes, row, strict=True)] for row in rows]
+        mended = [
+            [change(value) for change, value in zip(changes, row, strict=True)]
+            for row in rows
+        ]
         super()._refill(name, columns, mended)
 
     def _opened(self) -> None:
-        self._db.execute("PRAGMA secure_delete = ON")  # overwrites the bytes of deleted rows
+        self._db.execute(
+            "PRAGMA secure_delete = ON"
+        )  # overwrites the bytes of deleted rows
         if (found := self._fixed("client", self.client)) != self.client:
-            raise DataError(f"{self.path}: is the memory of client {found}, not of client {self.client}")
+            raise DataError(
+                f"{self.path}: is the memory of client {found}, not of client {self.client}"
+            )
 
     # one order
 
-    def admit(self, order: Order, source: Source, scorer: SampleScorer | None = None) -> bool:
+    def admit(
+        self, order: Order, source: Source, scorer: SampleScorer | None = None
+    ) -> bool:
         """Carry out an order once. Return False, and ignore it, after a newer order or another order of the same round.
 
         `scorer` returns the scores of samples under the model, for rules that need them. What the source returns is checked
@@ -140,94 +159,194 @@ class BufferStore(Durable):
             if newest >= order.round:
                 return (newest, last) == (order.round, order.last)
             state = self.state(order.experiment)
-            gone = max(order.known - state.position, 0)  # were admitted into an earlier file, which is gone
+            gone = max(
+                order.known - state.position, 0
+            )  # were admitted into an earlier file, which is gone
             position = state.position + gone
             wanted = max(order.last - position, 0)
             choice = choice_of(order, self.rules)
             asked = wanted if choice is None else wanted * choice.window
-            batch = self._read(source, state.cursor, asked) if wanted else Batch([], state.cursor)
+            batch = (
+                self._read(source, state.cursor, asked)
+                if wanted
+                else Batch([], state.cursor)
+            )
             samples = batch.samples
             barred = {erasure.key for erasure in self.erasures()} if samples else set()
             samples = [sample for sample in samples if sample.key not in barred]
             if choice is not None and wanted:
                 samples = self._chosen(order, choice, samples, wanted, scorer)
-            note = f"the source had {len(samples)} of {wanted} samples" if len(samples) < wanted else ""
+            note = (
+                f"the source had {len(samples)} of {wanted} samples"
+                if len(samples) < wanted
+                else ""
+            )
             self._db.execute(
                 "INSERT INTO admissions VALUES (?, ?, ?, ?, ?, 0, ?)",
-                (order.experiment, order.round, self.client, order.last, len(samples), note),
+                (
+                    order.experiment,
+                    order.round,
+                    self.client,
+                    order.last,
+                    len(samples),
+                    note,
+                ),
             )
             for place, sample in enumerate(samples, position):
-                row = (order.experiment, place, sample.key, sample.payload, sample.label, order.round)
+                row = (
+                    order.experiment,
+                    place,
+                    sample.key,
+                    sample.payload,
+                    sample.label,
+                    order.round,
+                )
                 self._db.execute("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?)", row)
-                self._db.execute("INSERT OR IGNORE INTO uses VALUES (?, ?, 0)", (order.experiment, sample.key))
+                self._db.execute(
+                    "INSERT OR IGNORE INTO uses VALUES (?, ?, 0)",
+                    (order.experiment, sample.key),
+                )
             last = position + len(samples)
             first = self._retain(order, state.first, position, last, scorer)
             self._db.execute(
                 "INSERT OR REPLACE INTO experiments VALUES (?, ?, ?, ?, ?, ?)",
-                (order.experiment, last, first, batch.cursor, state.lost + gone, state.erased),
+                (
+                    order.experiment,
+                    last,
+                    first,
+                    batch.cursor,
+                    state.lost + gone,
+                    state.erased,
+                ),
             )
         return True
 
     def _read(self, source: Source, cursor: int, count: int) -> Batch:
-        return checked_batch(f"source of client {self.client}", source.read(cursor, count), count)
+        return checked_batch(
+            f"source of client {self.client}", source.read(cursor, count), count
+        )
 
     def _chosen(
-        self, order: Order, choice: StatedChoice, fresh: Sequence[Sample], wanted: int, scorer: SampleScorer | None
+        self,
+        order: Order,
+        choice: StatedChoice,
+        fresh: Sequence[Sample],
+        wanted: int,
+        scorer: SampleScorer | None,
     ) -> list[Sample]:
         """Return the samples to buy, out of the new ones and those kept from earlier rounds. Keep the newest of the others."""
         looked = self.looked(order.experiment)
         candidates = self.spare(order.experiment)
-        candidates += [HeldSample(place, *sample, order.round) for place, sample in enumerate(fresh, looked)]
+        candidates += [
+            HeldSample(place, *sample, order.round)
+            for place, sample in enumerate(fresh, looked)
+        ]
         many = min(wanted, len(candidates))
-        takes = self._picks(order, choice.rule, candidates, many, scorer) if many else []
-        self._db.execute("INSERT OR REPLACE INTO looked VALUES (?, ?)", (order.experiment, looked + len(fresh)))
+        takes = (
+            self._picks(order, choice.rule, candidates, many, scorer) if many else []
+        )
+        self._db.execute(
+            "INSERT OR REPLACE INTO looked VALUES (?, ?)",
+            (order.experiment, looked + len(fresh)),
+        )
         self._db.execute("DELETE FROM spare WHERE experiment = ?", (order.experiment,))
-        left = [sample for sample, taken in zip(candidates, takes, strict=True) if not taken]
+        left = [
+            sample for sample, taken in zip(candidates, takes, strict=True) if not taken
+        ]
         for sample in left[max(len(left) - choice.keep, 0) :] if choice.keep else []:
-            self._db.execute("INSERT INTO spare VALUES (?, ?, ?, ?, ?, ?)", (order.experiment, *sample))
+            self._db.execute(
+                "INSERT INTO spare VALUES (?, ?, ?, ?, ?, ?)",
+                (order.experiment, *sample),
+            )
         return [
-            Sample(sample.key, sample.payload, sample.label) for sample, taken in zip(candidates, takes, strict=True) if taken
+            Sample(sample.key, sample.payload, sample.label)
+            for sample, taken in zip(candidates, takes, strict=True)
+            if taken
         ]
 
     def _picks(
-        self, order: Order, rule: Selection, samples: Sequence[HeldSample], many: int, scorer: SampleScorer | None
+        self,
+        order: Order,
+        rule: Selection,
+        samples: Sequence[HeldSample],
+        many: int,
+        scorer: SampleScorer | None,
     ) -> list[bool]:
         """Return for each sample in `samples` whether to buy it, for `many` of them. The rule sees no labels."""
         position = np.array([[sample.position for sample in samples]], dtype=np.int64)
-        room, seed, client = (np.array([[each]]) for each in (many, order.seed, order.client))
+        room, seed, client = (
+            np.array([[each]]) for each in (many, order.seed, order.client)
+        )
         offered = Candidates(position, room, seed, client, purpose=Purpose.SELECTION)
         if rule.looks:
             unlabelled = [sample._replace(label=None) for sample in samples]
-            offered = offered._replace(scores=_scores(rule, rule.scores, unlabelled, np.full((1, len(samples)), True), scorer))
+            offered = offered._replace(
+                scores=_scores(
+                    rule,
+                    rule.scores,
+                    unlabelled,
+                    np.full((1, len(samples)), True),
+                    scorer,
+                )
+            )
         if rule.beside_held:
-            held = [sample._replace(label=None) for sample in self.held(order.experiment)]
+            held = [
+                sample._replace(label=None) for sample in self.held(order.experiment)
+            ]
             there = np.full((1, len(held)), True)
-            features = _scores(rule, ("features",), held, there, scorer).features if held else np.zeros((1, 0, 0))
+            features = (
+                _scores(rule, ("features",), held, there, scorer).features
+                if held
+                else np.zeros((1, 0, 0))
+            )
             offered = offered._replace(held=features, held_there=there)
         takes: list[bool] = chosen(rule, offered)[0].tolist()
         return takes
 
-    def _retain(self, order: Order, first: int, position: int, last: int, scorer: SampleScorer | None) -> int:
+    def _retain(
+        self,
+        order: Order,
+        first: int,
+        position: int,
+        last: int,
+        scorer: SampleScorer | None,
+    ) -> int:
         """Drop samples by the retention rule; return the position at which the window begins, 0 for other rules."""
         rule = rule_of(order, self.rules)
         if rule is None:
             room = last - order.limit if order.limit != NO_LIMIT else 0
             first = max(first, min(order.kept_from, last), room)
-            self._db.execute("DELETE FROM samples WHERE experiment = ? AND position < ?", (order.experiment, first))
+            self._db.execute(
+                "DELETE FROM samples WHERE experiment = ? AND position < ?",
+                (order.experiment, first),
+            )
             return first
         rows = self._db.execute(
-            "SELECT position, label, round FROM samples WHERE experiment = ? ORDER BY position", (order.experiment,)
+            "SELECT position, label, round FROM samples WHERE experiment = ? ORDER BY position",
+            (order.experiment,),
         ).fetchall()
         places = np.array([row[0] for row in rows], dtype=np.int64)
-        age = np.where(places >= position, 0, np.maximum(order.round - np.array([row[2] for row in rows], dtype=np.int64), 1))
+        age = np.where(
+            places >= position,
+            0,
+            np.maximum(
+                order.round - np.array([row[2] for row in rows], dtype=np.int64), 1
+            ),
+        )
         labels = _classes([row[1] for row in rows])
         crowded = len(rows) > order.limit and bool((age == 0).any())
         scores = None
-        if rule.scores and crowded:  # scores that need a label are unknown for a sample without one
+        if (
+            rule.scores and crowded
+        ):  # scores that need a label are unknown for a sample without one
             blind = set(rule.scores) <= set(WITHOUT_LABELS)
             known = np.array([blind or row[1] is not None for row in rows], dtype=bool)
-            scores = _scores(rule, rule.scores, self.held(order.experiment), known, scorer)
-        stay = keeps_alone(rule, order.limit, order.seed, self.client, places, age, labels, scores)
+            scores = _scores(
+                rule, rule.scores, self.held(order.experiment), known, scorer
+            )
+        stay = keeps_alone(
+            rule, order.limit, order.seed, self.client, places, age, labels, scores
+        )
         self._db.executemany(
             "DELETE FROM samples WHERE experiment = ? AND position = ?",
             [(order.experiment, int(place)) for place in places[~stay]],
@@ -236,9 +355,16 @@ class BufferStore(Durable):
 
     def fill_in_labels(self, experiment: str, source: Source) -> None:
         """Store the labels that the source now has for samples that were admitted without one."""
-        rows = self._db.execute("SELECT DISTINCT key FROM samples WHERE experiment = ? AND label IS NULL", (experiment,))
+        rows = self._db.execute(
+            "SELECT DISTINCT key FROM samples WHERE experiment = ? AND label IS NULL",
+            (experiment,),
+        )
         missing = [key for (key,) in rows]
-        found = checked_labels(f"source of client {self.client}", source.labels(missing)) if missing else {}
+        found = (
+            checked_labels(f"source of client {self.client}", source.labels(missing))
+            if missing
+            else {}
+        )
         if found:
             with self.transaction():
                 self._db.executemany(
@@ -263,8 +389,15 @@ class BufferStore(Durable):
     def receipt(self, order: Order, n: int) -> Receipt:
         """Return the receipt for an order that was carried out, and for the outstanding orders before it."""
         n = whole_number("receipt: n", n)
-        state, held = self.state(order.experiment), len(self.positions(order.experiment))
-        first = state.first if order.limit == NO_LIMIT else max(state.first, state.position - order.limit)
+        state, held = (
+            self.state(order.experiment),
+            len(self.positions(order.experiment)),
+        )
+        first = (
+            state.first
+            if order.limit == NO_LIMIT
+            else max(state.first, state.position - order.limit)
+        )
         unreported = self._unreported(order, state.position)
         own = unreported[-1]
         distinct, uses, squares = self._db.execute(
@@ -305,19 +438,23 @@ class BufferStore(Durable):
 
     def state(self, experiment: str) -> ClientState:
         row = self._db.execute(
-            "SELECT position, first, cursor, lost, erased FROM experiments WHERE experiment = ?", (experiment,)
+            "SELECT position, first, cursor, lost, erased FROM experiments WHERE experiment = ?",
+            (experiment,),
         ).fetchone()
         return ClientState(0, 0, 0, 0, 0) if row is None else ClientState(*row)
 
     def held(self, experiment: str, table: str = "samples") -> list[HeldSample]:
         rows = self._db.execute(
-            f"SELECT position, key, payload, label, round FROM {table} WHERE experiment = ? ORDER BY position", (experiment,)
+            f"SELECT position, key, payload, label, round FROM {table} WHERE experiment = ? ORDER BY position",
+            (experiment,),
         )
         return [HeldSample(*row) for row in rows]
 
     def looked(self, experiment: str) -> int:
         """Return how many samples the client was offered to choose from."""
-        row = self._db.execute("SELECT samples FROM looked WHERE experiment = ?", (experiment,)).fetchone()
+        row = self._db.execute(
+            "SELECT samples FROM looked WHERE experiment = ?", (experiment,)
+        ).fetchone()
         return 0 if row is None else row[0]
 
     def spare(self, experiment: str) -> list[HeldSample]:
@@ -326,7 +463,10 @@ class BufferStore(Durable):
 
     def positions(self, experiment: str) -> list[int]:
         """Return the positions of the samples that the client holds, in ascending order."""
-        rows = self._db.execute("SELECT position FROM samples WHERE experiment = ? ORDER BY position", (experiment,))
+        rows = self._db.execute(
+            "SELECT position FROM samples WHERE experiment = ? ORDER BY position",
+            (experiment,),
+        )
         return [position for (position,) in rows]
 
     def admissions(self, experiment: str) -> Iterator[Admission]:
@@ -335,10 +475,18 @@ class BufferStore(Durable):
             "SELECT round, admitted, trained, note FROM admissions WHERE experiment = ? AND client = ? ORDER BY round DESC",
             (experiment, self.client),
         )
-        return (Admission(round, admitted, bool(trained), note) for round, admitted, trained, note in rows)
+        return (
+            Admission(round, admitted, bool(trained), note)
+            for round, admitted, trained, note in rows
+        )
 
     def experiments(self) -> list[str]:
-        return [name for (name,) in self._db.execute("SELECT experiment FROM experiments ORDER BY experiment")]
+        return [
+            name
+            for (name,) in self._db.execute(
+                "SELECT experiment FROM experiments ORDER BY experiment"
+            )
+        ]
 
     def forget(self, experiment: str) -> int:
         """Remove all samples and keys of an experiment; return how many samples. Counts stay, so no order is repeated."""
@@ -374,11 +522,19 @@ class BufferStore(Durable):
 
     def erasures(self) -> list[Erasure]:
         """Return the receipts of all erasures, sorted by key."""
-        return [Erasure(*row) for row in self._db.execute("SELECT key, time, samples FROM erasures ORDER BY key")]
+        return [
+            Erasure(*row)
+            for row in self._db.execute(
+                "SELECT key, time, samples FROM erasures ORDER BY key"
+            )
+        ]
 
     def _remove(self, column: str, value: str) -> int:
         return sum(
-            self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (value,)).rowcount for table in ("samples", "spare")
+            self._db.execute(
+                f"DELETE FROM {table} WHERE {column} = ?", (value,)
+            ).rowcount
+            for table in ("samples", "spare")
         )
 
     def _overwrite(self) -> None:
@@ -386,17 +542,22 @@ class BufferStore(Durable):
         with self._one_line("written"):
             busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
-            raise DataError(f"{self.path}: is in use; samples are removed, their bytes are not yet overwritten: try again")
+            raise DataError(
+                f"{self.path}: is in use; samples are removed, their bytes are not yet overwritten: try again"
+            )
 
     def newest(self, experiment: str) -> tuple[int, int]:
         """Return the round and the `last` of the newest order that was carried out, (0, 0) if there is none."""
         row = self._db.execute(
-            "SELECT round, last FROM admissions WHERE experiment = ? ORDER BY round DESC LIMIT 1", (experiment,)
+            "SELECT round, last FROM admissions WHERE experiment = ? ORDER BY round DESC LIMIT 1",
+            (experiment,),
         ).fetchone()
         return row or (0, 0)
 
 
-def erase(keys: Collection[str], store: Path | str | None = None) -> dict[Path, list[Erasure]]:
+def erase(
+    keys: Collection[str], store: Path | str | None = None
+) -> dict[Path, list[Erasure]]:
     """Erase samples from the stores of this machine's clients.
 
     Parameters
@@ -437,7 +598,11 @@ def store_name(client: int) -> str:
 def stores_in(folder: Path) -> list[tuple[int, Path]]:
     """Return the clients whose stores are in a folder, with their files. A folder without a store is refused."""
     named = re.compile(r"client-(\d{5,9})\.sqlite")
-    found = [(int(match[1]), path) for path in folder.glob("client-*") if (match := named.fullmatch(path.name))]
+    found = [
+        (int(match[1]), path)
+        for path in folder.glob("client-*")
+        if (match := named.fullmatch(path.name))
+    ]
     if not found:
         raise DataError(f"{folder}: holds no store of a client (client-00000.sqlite)")
     return sorted(found)
@@ -453,13 +618,19 @@ def _scores(
     """Return the scores of the samples in the shape of `known`, 0 where that is false."""
     if scorer is None:
         hint = "headgate_client(..., scores=...) says how"
-        raise DataError(f"order: {type(rule).__name__} looks at samples, which this client was not told to do: {hint}")
-    found = scorer([sample for sample, one in zip(samples, known.flat, strict=True) if one], asked)
+        raise DataError(
+            f"order: {type(rule).__name__} looks at samples, which this client was not told to do: {hint}"
+        )
+    found = scorer(
+        [sample for sample, one in zip(samples, known.flat, strict=True) if one], asked
+    )
     unseen("scores", found, Scores, "Scores, as scores_of() returns them")
     try:
         checked = checked_scores(found, asked, int(known.sum()))
     except (TypeError, ValueError) as error:
-        raise SettingError(f"scores: must be numbers ({type(error).__name__})") from None
+        raise SettingError(
+            f"scores: must be numbers ({type(error).__name__})"
+        ) from None
     return checked.placed(known)
 
 
@@ -467,7 +638,9 @@ def _classes(labels: Sequence[Label | None]) -> Ints:
     """Return labels that are whole numbers unchanged, so that rules see the classes of the recipe; number other labels."""
     if all(isinstance(label, int) for label in labels):
         return np.array(labels, dtype=np.int64)
-    return np.unique([str(label) for label in labels], return_inverse=True)[1].astype(np.int64)
+    return np.unique([str(label) for label in labels], return_inverse=True)[1].astype(
+        np.int64
+    )
 
 
 # tables of older versions
@@ -500,5 +673,9 @@ def _payload(value: Any) -> Any:
     return value.encode("utf-8") if isinstance(value, str) else value
 
 
-FROM_OLDER: Mapping[str, Callable[[Any], Any]] = {"key": _key, "payload": _payload, "label": _number}
+FROM_OLDER: Mapping[str, Callable[[Any], Any]] = {
+    "key": _key,
+    "payload": _payload,
+    "label": _number,
+}
 """functions that turn a value of an older table into one that the column may hold, by column"""

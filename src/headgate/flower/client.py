@@ -21,7 +21,18 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.books.messages import HELD_LOSS, NEW_LOSS, NEW_RIGHT, RECORD, Ahead, Ended, Identity, Order, from_wire, to_wire
+from headgate.books.messages import (
+    HELD_LOSS,
+    NEW_LOSS,
+    NEW_RIGHT,
+    RECORD,
+    Ahead,
+    Ended,
+    Identity,
+    Order,
+    from_wire,
+    to_wire,
+)
 from headgate.control.checks import path, whole_number
 from headgate.control.scores import Scores
 from headgate.control.types import HALF
@@ -67,7 +78,13 @@ class HeldSamples(Sequence[HeldSample]):
     @property
     def new(self) -> NDArray[np.bool_]:
         """Mask of the samples that were admitted in this round or, if labels come late, got their labels in it."""
-        return np.array([sample.round == self.order.round - self.order.late for sample in self._samples], dtype=bool)
+        return np.array(
+            [
+                sample.round == self.order.round - self.order.late
+                for sample in self._samples
+            ],
+            dtype=bool,
+        )
 
     def loss_metrics(self, losses: ArrayLike) -> dict[str, float]:
         """Return the metrics that an order requests by `order.losses`.
@@ -77,18 +94,30 @@ class HeldSamples(Sequence[HeldSample]):
         """
         try:
             stated = np.asarray(losses)
-        except Exception:  # objects of other packages turn into arrays by code of their own
+        except (
+            Exception
+        ):  # objects of other packages turn into arrays by code of their own
             stated = np.asarray(None)
         known = stated.shape == (len(self),) and stated.dtype.kind in "iuf"
         require(known, "loss_metrics: losses", losses, "one number for each sample")
         own, new = stated.astype(np.float64), self.new
-        chosen = {NEW_LOSS: own[new], HELD_LOSS: own[~new], NEW_RIGHT: np.where(np.isfinite(own), own < HALF, np.nan)[new]}
-        return {name: max(float(each.mean()), 0.0) for name, each in chosen.items() if each.size and np.isfinite(each).all()}
+        chosen = {
+            NEW_LOSS: own[new],
+            HELD_LOSS: own[~new],
+            NEW_RIGHT: np.where(np.isfinite(own), own < HALF, np.nan)[new],
+        }
+        return {
+            name: max(float(each.mean()), 0.0)
+            for name, each in chosen.items()
+            if each.size and np.isfinite(each).all()
+        }
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return (samples, labels) as arrays. The source must pack arrays, or pairs of an array and a label."""
         items = self.items()
-        return np.stack([item[0] if isinstance(item, tuple) else item for item in items]), np.asarray(self.labels)
+        return np.stack(
+            [item[0] if isinstance(item, tuple) else item for item in items]
+        ), np.asarray(self.labels)
 
     def items(self) -> list[Any]:
         """Return the items of a `DatasetSource`, with arrays in place of tensors, for a `DataLoader`."""
@@ -126,7 +155,11 @@ def headgate_client(
     call = "headgate_client"
     instance(f"{call}: app", app, ClientApp, "a ClientApp")
     if not _reads(source):
-        function(f"{call}: source", source, "a source, or a function that returns it for a context")
+        function(
+            f"{call}: source",
+            source,
+            "a source, or a function that returns it for a context",
+        )
     folder = None if store is None else path(f"{call}: store", store)
     by_context = callable(rules) and not isinstance(rules, type)
     own_rules: Rules = rules if by_context else rule_classes(f"{call}: rules", rules)
@@ -155,34 +188,63 @@ def headgate_client(
         @app.train()
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
-            with closing(open_store(context, folder, own_rules(context) if callable(own_rules) else own_rules)) as own:
+            with closing(
+                open_store(
+                    context,
+                    folder,
+                    own_rules(context) if callable(own_rules) else own_rules,
+                )
+            ) as own:
                 return carry_out(order, own, message, context)
 
-        def carry_out(order: Order, own: BufferStore, message: Message, context: Context) -> Message:
+        def carry_out(
+            order: Order, own: BufferStore, message: Message, context: Context
+        ) -> Message:
             if order.client != own.client:
-                raise DataError(f"order.client = {order.client}: this is client {own.client}")
+                raise DataError(
+                    f"order.client = {order.client}: this is client {own.client}"
+                )
             samples: Source = source if _reads(source) else source(context)  # type: ignore[assignment, operator]
             if not _reads(samples):
-                raise SettingError(f"source of client {own.client} = {shown(samples)}: must have the method read")
+                raise SettingError(
+                    f"source of client {own.client} = {shown(samples)}: must have the method read"
+                )
 
             def scorer(shown: Sequence[HeldSample], asked: tuple[str, ...]) -> Scores:
                 assert scores is not None
                 return scores(message, context, HeldSamples(shown, order), asked)
 
             if not own.admit(order, samples, None if scores is None else scorer):
-                ahead = Ahead(order.experiment, order.round, own.client, own.newest(order.experiment)[0])
-                return Message(RecordDict({RECORD: ConfigRecord(to_wire(ahead))}), reply_to=message)
+                ahead = Ahead(
+                    order.experiment,
+                    order.round,
+                    own.client,
+                    own.newest(order.experiment)[0],
+                )
+                return Message(
+                    RecordDict({RECORD: ConfigRecord(to_wire(ahead))}), reply_to=message
+                )
             own.fill_in_labels(order.experiment, samples)
             ripe = order.round - order.late
-            labelled = [each for each in own.held(order.experiment) if each.label is not None and each.round <= ripe]
+            labelled = [
+                each
+                for each in own.held(order.experiment)
+                if each.label is not None and each.round <= ripe
+            ]
             reply = Message(RecordDict(), reply_to=message)
             if labelled and order.train:
                 held = HeldSamples(labelled, order)
-                reply = make_ffn(lambda inner, ctx: trains(inner, ctx, held), own_mods)(_without_order(message), context)
-                if reply.has_error():  # of a mod: the next reply reports what was admitted
+                reply = make_ffn(lambda inner, ctx: trains(inner, ctx, held), own_mods)(
+                    _without_order(message), context
+                )
+                if (
+                    reply.has_error()
+                ):  # of a mod: the next reply reports what was admitted
                     return reply
                 own.count_uses(order, [each.key for each in labelled])
-            reply.content[RECORD] = ConfigRecord(to_wire(own.receipt(order, len(labelled))))
+            reply.content[RECORD] = ConfigRecord(
+                to_wire(own.receipt(order, len(labelled)))
+            )
             return reply
 
         return trains
@@ -196,23 +258,42 @@ def _reads(source: object) -> bool:
 
 
 def _identity(own: BufferStore, message: Message) -> Message:
-    return Message(RecordDict({RECORD: ConfigRecord(to_wire(Identity(own.client)))}), reply_to=message)
+    return Message(
+        RecordDict({RECORD: ConfigRecord(to_wire(Identity(own.client)))}),
+        reply_to=message,
+    )
 
 
 def _without_order(message: Message) -> Message:
     """Return the message as the inner strategy made it."""
-    content = RecordDict({name: record for name, record in message.content.items() if not name.startswith(RECORD)})
+    content = RecordDict(
+        {
+            name: record
+            for name, record in message.content.items()
+            if not name.startswith(RECORD)
+        }
+    )
     return Message(content=content, metadata=message.metadata)  # type: ignore[call-overload, no-any-return]
 
 
-def open_store(context: Context, folder: Path | None, rules: Collection[type[Rule]] = ()) -> BufferStore:
+def open_store(
+    context: Context, folder: Path | None, rules: Collection[type[Rule]] = ()
+) -> BufferStore:
     """Open the store of the client that runs on this node."""
-    client = whole_number("node_config partition-id", context.node_config.get("partition-id"), most=CLIENTS - 1)
+    client = whole_number(
+        "node_config partition-id",
+        context.node_config.get("partition-id"),
+        most=CLIENTS - 1,
+    )
     stated = context.node_config.get("headgate-store") or None
-    home = store_folder(stated, "node_config headgate-store") if folder is None else folder
+    home = (
+        store_folder(stated, "node_config headgate-store") if folder is None else folder
+    )
     return BufferStore(home / store_name(client), client, rules)
 
 
 def _keeps(context: Context) -> bool:
-    setting = context.node_config.get("headgate-keep", os.environ.get(KEEP_VARIABLE, ""))
+    setting = context.node_config.get(
+        "headgate-keep", os.environ.get(KEEP_VARIABLE, "")
+    )
     return str(setting).lower() in ("1", "true", "yes")

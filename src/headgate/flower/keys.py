@@ -33,7 +33,9 @@ def read_keys(path: Path) -> dict[int, bytes]:
     for number, line in enumerate(_content(path).splitlines(), 1):
         client, _, key = line.partition(b" ")
         if not client.isdigit() or len(client) > 9:
-            raise DataError(f"{path}: line {number} must begin with the number of a client")
+            raise DataError(
+                f"{path}: line {number} must begin with the number of a client"
+            )
         keys[int(client)] = _in_flower_format(key, f"{path}: line {number}")
     if len(set(keys.values())) < len(keys):
         raise DataError(f"{path}: two clients have the same key")
@@ -49,14 +51,21 @@ def bind_key(path: Path, client: int, public: Path, replace: bool = False) -> No
     text = b" ".join(_content(public).split()[:2])
     key = _in_flower_format(text, str(public))
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "ab") as file:
+    with os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600),
+        "ab",
+    ) as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # two processes may write at once
         keys = read_keys(path)
         for number, known in keys.items():
             if number != client and known == key:
-                raise DataError(f"{public}: client {number} has this key already ({path})")
+                raise DataError(
+                    f"{public}: client {number} has this key already ({path})"
+                )
         if keys.get(client, key) != key and not replace:
-            raise DataError(f"{public}: client {client} has another key already ({path}); --replace puts this in its place")
+            raise DataError(
+                f"{public}: client {client} has another key already ({path}); --replace puts this in its place"
+            )
         if keys.get(client) != key:
             file.write(b"%d %s\n" % (client, text))
 
@@ -65,12 +74,20 @@ def make_key(path: Path) -> Path:
     """Write a new private key for a SuperNode to `path`; return the path of its public key, which must be registered."""
     public = path.with_name(f"{path.name}.pub")
     if path.exists():
-        raise DataError(f"{path}: exists already; a key is a node's identity and is not replaced")
+        raise DataError(
+            f"{path}: exists already; a key is a node's identity and is not replaced"
+        )
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP384R1())
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-    public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")
+    with os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+    ) as file:
+        file.write(
+            key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+        )
+    public.write_bytes(
+        key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
+    )
     return public
 
 
@@ -87,5 +104,7 @@ def _in_flower_format(text: bytes, where: str) -> bytes:
     except (ValueError, UnsupportedAlgorithm) as error:
         raise DataError(f"{where}: is no public key ({error})") from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise DataError(f"{where}: must be an elliptic-curve key, as headgate flower key makes it")
+        raise DataError(
+            f"{where}: must be an elliptic-curve key, as headgate flower key makes it"
+        )
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

@@ -54,7 +54,13 @@ class StrategyMemory:
 
     def now(self) -> RecordDict:
         """Return the attributes that have changed, each as a record."""
-        return RecordDict({name: record for name, record in self._records().items() if self._first.get(name) != record})
+        return RecordDict(
+            {
+                name: record
+                for name, record in self._records().items()
+                if self._first.get(name) != record
+            }
+        )
 
     def restore(self, memory: RecordDict) -> None:
         """Set the attributes of the strategy that `memory` has, and reset all others to their first values."""
@@ -63,7 +69,9 @@ class StrategyMemory:
             kind, name = key.split(" ")
             *inside, last = name.split(".")
             if changed.get(name, key) == key:
-                setattr(reduce(getattr, inside, self._strategy), last, KINDS[kind](record))
+                setattr(
+                    reduce(getattr, inside, self._strategy), last, KINDS[kind](record)
+                )
 
     def _records(self) -> dict[str, Record]:
         found = {}
@@ -74,7 +82,12 @@ class StrategyMemory:
             except TypeError:
                 if name not in self.unsaved:
                     self.unsaved.append(name)
-                    log(INFO, "headgate: %s.%s begins again after a restart", type(self._strategy).__name__, name)
+                    log(
+                        INFO,
+                        "headgate: %s.%s begins again after a restart",
+                        type(self._strategy).__name__,
+                        name,
+                    )
         return found
 
 
@@ -96,20 +109,33 @@ def _record(value: Any) -> tuple[str, Record]:
         return "record", value
     if isinstance(value, np.ndarray):
         return "array", ArrayRecord([value])
-    if isinstance(value, dict) and all(isinstance(each, NUMPY) for each in value.values()):
+    if isinstance(value, dict) and all(
+        isinstance(each, NUMPY) for each in value.values()
+    ):
         return "dict", record_of(value)
     if isinstance(value, list) and all(isinstance(each, NUMPY) for each in value):
         return "list", ArrayRecord([np.asarray(each) for each in value])
-    return "plain", ConfigRecord({"value": value.item() if isinstance(value, np.generic) else value})
+    return "plain", ConfigRecord(
+        {"value": value.item() if isinstance(value, np.generic) else value}
+    )
 
 
-def write_parameters(folder: Path, t: int, model: NamedArrays, memory: RecordDict | None = None) -> tuple[str, str]:
+def write_parameters(
+    folder: Path, t: int, model: NamedArrays, memory: RecordDict | None = None
+) -> tuple[str, str]:
     """Write a parameter file; return its name and its SHA-256. It gets its name only after its content is on disk."""
     extra = {ORDER: json.dumps(list(model)).encode()}
     if memory:
-        extra[MEMORY] = recorddict_to_proto(memory).SerializeToString(deterministic=True)
-    arrays = {**model, **{name: np.frombuffer(own, np.uint8) for name, own in extra.items()}}
-    content = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+        extra[MEMORY] = recorddict_to_proto(memory).SerializeToString(
+            deterministic=True
+        )
+    arrays = {
+        **model,
+        **{name: np.frombuffer(own, np.uint8) for name, own in extra.items()},
+    }
+    content = save(
+        {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    )
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"{t:08d}.safetensors"
     replace_file(final, content)
@@ -117,17 +143,25 @@ def write_parameters(folder: Path, t: int, model: NamedArrays, memory: RecordDic
     return final.name, hashlib.sha256(content).hexdigest()
 
 
-def read_parameters(folder: Path, name: str, sha256: str) -> tuple[dict[str, NDArray[Any]], RecordDict]:
+def read_parameters(
+    folder: Path, name: str, sha256: str
+) -> tuple[dict[str, NDArray[Any]], RecordDict]:
     """Return the model and the memory of the strategy. A file that is missing or damaged is refused."""
     path = folder / name
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); the run cannot be continued") from None
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}); the run cannot be continued"
+        ) from None
     if hashlib.sha256(content).hexdigest() != sha256:
         raise DataError(f"{path}: is damaged; the run cannot be continued")
     arrays = load(content)
-    memory = ProtoRecordDict.FromString(arrays[MEMORY].tobytes()) if MEMORY in arrays else None
+    memory = (
+        ProtoRecordDict.FromString(arrays[MEMORY].tobytes())
+        if MEMORY in arrays
+        else None
+    )
     model = {each: arrays[each] for each in json.loads(arrays[ORDER].tobytes())}
     return model, RecordDict() if memory is None else recorddict_from_proto(memory)
 
@@ -150,11 +184,17 @@ def model_of(name: str, arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
         try:
             model[key] = packed.numpy()
         except (TypeError, ValueError) as error:
-            raise SettingError(f"{name}[{key}]: cannot be read as an array of numpy ({one_line(error)})") from None
+            raise SettingError(
+                f"{name}[{key}]: cannot be read as an array of numpy ({one_line(error)})"
+            ) from None
         if model[key].dtype.kind in NO_NUMBERS:
-            raise SettingError(f"{name}[{key}] = {shown(model[key])}: must be an array of numbers")
+            raise SettingError(
+                f"{name}[{key}] = {shown(model[key])}: must be an array of numbers"
+            )
     return model
 
 
 def record_of(model: NamedArrays) -> ArrayRecord:
-    return ArrayRecord({name: Array(np.asarray(array, order="C")) for name, array in model.items()})
+    return ArrayRecord(
+        {name: Array(np.asarray(array, order="C")) for name, array in model.items()}
+    )

@@ -36,7 +36,15 @@ from headgate.flower.strategy import AdmissionStrategy
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.local import schedule
-from headgate.learning.networks import ClientSlopes, Flat, build_model, descend, initial_parameters, last_layer, with_features
+from headgate.learning.networks import (
+    ClientSlopes,
+    Flat,
+    build_model,
+    descend,
+    initial_parameters,
+    last_layer,
+    with_features,
+)
 from headgate.learning.server import draw_cohort
 from headgate.learning.streams import Stream
 
@@ -55,10 +63,16 @@ class RecipeTask:
     def __post_init__(self) -> None:
         """Refuse settings that only the simulator supports."""
         data, training = self.experiment.data, self.experiment.training
-        asked = {"training.shift": training.shift, "data.changes": data.changes, "data.stream.passing": data.stream.passing}
+        asked = {
+            "training.shift": training.shift,
+            "data.changes": data.changes,
+            "data.stream.passing": data.stream.passing,
+        }
         for name, value in asked.items():
             if value:
-                raise SettingError(f"{name}: the simulator alone does that; leave it out on Flower")
+                raise SettingError(
+                    f"{name}: the simulator alone does that; leave it out on Flower"
+                )
 
     @property
     def seed(self) -> int:
@@ -68,30 +82,45 @@ class RecipeTask:
     def dtype(self) -> torch.dtype:
         name = self.experiment.training.dtype
         if name not in DTYPES:
-            raise SettingError(f"training.dtype = {name}: clients on Flower compute in float32 or float64")
+            raise SettingError(
+                f"training.dtype = {name}: clients on Flower compute in float32 or float64"
+            )
         return DTYPES[name]
 
     @cached_property
     def stream(self) -> Stream:
         data, clients = self.experiment.data, self.experiment.system.clients
-        owners = data.partition.split(self.dataset.train_labels, clients, self.seed, self.dataset.columns)
+        owners = data.partition.split(
+            self.dataset.train_labels, clients, self.seed, self.dataset.columns
+        )
         return Stream(owners, self.seed, data.stream, self.dataset.train_labels)
 
     def model(self) -> nn.Module:
-        return build_model(self.experiment.model, self.dataset.shape, len(self.dataset.classes)).to(self.dtype)
+        return build_model(
+            self.experiment.model, self.dataset.shape, len(self.dataset.classes)
+        ).to(self.dtype)
 
     def start(self) -> ArrayRecord:
         """Return the model before round 1."""
         flat = Flat(self.model())
         shape, classes = self.dataset.shape, len(self.dataset.classes)
-        vector = initial_parameters(self.experiment.model, shape, classes, self.seed).to(self.dtype)
+        vector = initial_parameters(
+            self.experiment.model, shape, classes, self.seed
+        ).to(self.dtype)
         return _record(flat.views(vector))
 
     def normalised(self, images: np.ndarray[Any, Any]) -> Tensor:
-        mean, std = (torch.tensor(x, dtype=self.dtype).view(-1, 1, 1) for x in (self.dataset.mean, self.dataset.std))
-        return (torch.from_numpy(images).to(self.dtype) / self.dataset.unit - mean) / std
+        mean, std = (
+            torch.tensor(x, dtype=self.dtype).view(-1, 1, 1)
+            for x in (self.dataset.mean, self.dataset.std)
+        )
+        return (
+            torch.from_numpy(images).to(self.dtype) / self.dataset.unit - mean
+        ) / std
 
-    def train(self, arrays: ArrayRecord, held: HeldSamples, order: Order) -> tuple[ArrayRecord, dict[str, float]]:
+    def train(
+        self, arrays: ArrayRecord, held: HeldSamples, order: Order
+    ) -> tuple[ArrayRecord, dict[str, float]]:
         """Return the model after local training, and the loss of the samples before it, in parts if the order requests it."""
         model = self._loaded(arrays)
         images, labels = held.arrays()
@@ -100,17 +129,27 @@ class RecipeTask:
             logits = model(x)
             metrics = {"train_loss": float(cross_entropy(logits, y))}
             if order.losses:
-                metrics |= held.loss_metrics(cross_entropy(logits, y, reduction="none").numpy())
+                metrics |= held.loss_metrics(
+                    cross_entropy(logits, y, reduction="none").numpy()
+                )
         own = self.experiment.local
-        slopes = None if own.plain else ClientSlopes(own.objective, logits, y, self._factors(held))
+        slopes = (
+            None
+            if own.plain
+            else ClientSlopes(own.objective, logits, y, self._factors(held))
+        )
         parameters = list[Tensor](model.parameters())
         velocity = [torch.zeros_like(each) for each in parameters]
         for rows in schedule(own, self.seed, self._place(order), order.round, len(y)):
             answers = model(x[rows])
             if slopes is None:
-                change = torch.autograd.grad(cross_entropy(answers, y[rows]), parameters, materialize_grads=True)
+                change = torch.autograd.grad(
+                    cross_entropy(answers, y[rows]), parameters, materialize_grads=True
+                )
             else:
-                change = torch.autograd.grad(answers, parameters, slopes(answers, rows), materialize_grads=True)
+                change = torch.autograd.grad(
+                    answers, parameters, slopes(answers, rows), materialize_grads=True
+                )
             with torch.no_grad():
                 descend(parameters, velocity, change, own)
         return _record(dict(model.named_parameters())), metrics
@@ -119,9 +158,13 @@ class RecipeTask:
         """Return the weight of each sample in the loss, or None if all weights are equal."""
         if not self.experiment.objective.by_age:
             return None
-        return torch.from_numpy(self.experiment.objective.factors(held.new, np.array([0, len(held)]))).to(self.dtype)
+        return torch.from_numpy(
+            self.experiment.objective.factors(held.new, np.array([0, len(held)]))
+        ).to(self.dtype)
 
-    def scores(self, arrays: ArrayRecord, held: HeldSamples, asked: tuple[str, ...]) -> Scores:
+    def scores(
+        self, arrays: ArrayRecord, held: HeldSamples, asked: tuple[str, ...]
+    ) -> Scores:
         """Return the scores of samples under the received model, as the simulator computes them."""
         model = self._loaded(arrays)
         images = np.stack([unpack(payload) for payload in held.payloads])
@@ -130,9 +173,15 @@ class RecipeTask:
             if layer is None:
                 logits: Tensor = model(self.normalised(images))
             else:
-                logits, inputs = with_features(layer, lambda: model(self.normalised(images)))
+                logits, inputs = with_features(
+                    layer, lambda: model(self.normalised(images))
+                )
                 features = inputs.numpy()
-        labels = np.array(held.labels, dtype=np.int64) if len(held.labels) == len(held) else None
+        labels = (
+            np.array(held.labels, dtype=np.int64)
+            if len(held.labels) == len(held)
+            else None
+        )
         return scores_of(asked, logits.numpy(), labels, features)
 
     def last(self, model: nn.Module, asked: tuple[str, ...]) -> nn.Linear | None:
@@ -142,7 +191,9 @@ class RecipeTask:
         layer = last_layer(model, self.dataset.shape)
         if layer is None:
             kind = self.experiment.model.kind
-            raise SettingError(f"model.kind = {kind}: does not end with a linear layer, of which a rule needs the gradients")
+            raise SettingError(
+                f"model.kind = {kind}: does not end with a linear layer, of which a rule needs the gradients"
+            )
         return layer
 
     def _place(self, order: Order) -> int:
@@ -150,7 +201,9 @@ class RecipeTask:
         cohort = self.experiment.training.cohort
         if cohort is None:
             return order.client
-        drawn = draw_cohort(self.seed, order.round, self.experiment.system.clients, cohort)
+        drawn = draw_cohort(
+            self.seed, order.round, self.experiment.system.clients, cohort
+        )
         return int(np.searchsorted(drawn, order.client))
 
     def evaluate(self, t: int, arrays: ArrayRecord) -> MetricRecord:
@@ -162,7 +215,9 @@ class RecipeTask:
             found["validation_accuracy"] = self._score(model, *held_out[0])[0]
         return found
 
-    def _score(self, model: nn.Module, images: Pixels, labels: Labels) -> tuple[float, float]:
+    def _score(
+        self, model: nn.Module, images: Pixels, labels: Labels
+    ) -> tuple[float, float]:
         hits, loss = 0, 0.0
         with torch.no_grad():
             for first in range(0, len(labels), EVALUATED):
@@ -194,7 +249,9 @@ class RecipeSource(Source):
         positions: Ints = np.arange(cursor, last)
         numbers, rows = stream.at(np.full_like(positions, self.client), positions)
         samples = [
-            Sample(str(number), pack(data.train_images[row]), int(data.train_labels[row]))
+            Sample(
+                str(number), pack(data.train_images[row]), int(data.train_labels[row])
+            )
             for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)
         ]
         return Batch(samples, last)
@@ -204,10 +261,14 @@ class RecipeSource(Source):
 def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> RecipeTask:
     """Return the task of a recipe, made once per process: it reads the data, and its streams cache the sequences of samples."""
     experiment = load(recipe, overrides)
-    return RecipeTask(experiment, hold_out(experiment.data.load(), experiment.data.validation))
+    return RecipeTask(
+        experiment, hold_out(experiment.data.load(), experiment.data.validation)
+    )
 
 
-def recipe_client(recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None) -> ClientApp:
+def recipe_client(
+    recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None
+) -> ClientApp:
     """Return a ClientApp that admits samples and trains as the recipe specifies."""
     path("recipe_client: recipe", recipe)
     given = tuple(writable_texts("recipe_client: overrides", overrides))
@@ -223,17 +284,35 @@ def recipe_client(recipe: str, overrides: Sequence[str] = (), store: Path | str 
 
     def own_rules(context: Context) -> list[type[Retention | Selection]]:
         experiment = own_task().experiment
-        buying = [type(policy.selection) for policy in experiment.policies.values() if policy.selection is not None]
-        return [*(type(policy.retention(experiment.system)) for policy in experiment.policies.values()), *buying]
+        buying = [
+            type(policy.selection)
+            for policy in experiment.policies.values()
+            if policy.selection is not None
+        ]
+        return [
+            *(
+                type(policy.retention(experiment.system))
+                for policy in experiment.policies.values()
+            ),
+            *buying,
+        ]
 
-    def own_scores(message: Message, context: Context, held: HeldSamples, asked: tuple[str, ...]) -> Scores:
+    def own_scores(
+        message: Message, context: Context, held: HeldSamples, asked: tuple[str, ...]
+    ) -> Scores:
         return own_task().scores(message.content.array_records["arrays"], held, asked)
 
-    @headgate_client(app, source=own_source, store=store, rules=own_rules, scores=own_scores)
+    @headgate_client(
+        app, source=own_source, store=store, rules=own_rules, scores=own_scores
+    )
     def train(message: Message, context: Context, held: HeldSamples) -> Message:
-        arrays, measured = own_task().train(message.content.array_records["arrays"], held, held.order)
+        arrays, measured = own_task().train(
+            message.content.array_records["arrays"], held, held.order
+        )
         metrics = MetricRecord({**measured, "num-examples": len(held)})
-        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+        return Message(
+            RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message
+        )
 
     return app
 
@@ -266,9 +345,13 @@ def recipe_server(
             for rule in (policy.retention(task.experiment.system), policy.selection):
                 task.last(task.model(), () if rule is None else rule.scores)
         names = {own.name: own.name.replace("_", "-") for own in fields(Discipline)}
-        rules = Discipline(**{name: config[key] for name, key in names.items() if key in config})  # type: ignore[arg-type]
+        rules = Discipline(
+            **{name: config[key] for name, key in names.items() if key in config}
+        )  # type: ignore[arg-type]
         track = re.findall(r"[^\s,]+", str(config.get("track") or ""))
-        strategy = AdmissionStrategy(task.experiment, into, discipline=rules, track=track)
+        strategy = AdmissionStrategy(
+            task.experiment, into, discipline=rules, track=track
+        )
         with closing(strategy):
             strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
         if finished is not None:
@@ -278,4 +361,9 @@ def recipe_server(
 
 
 def _record(tensors: Mapping[str, Tensor]) -> ArrayRecord:
-    return ArrayRecord({name: Array(tensor.detach().numpy().copy()) for name, tensor in tensors.items()})
+    return ArrayRecord(
+        {
+            name: Array(tensor.detach().numpy().copy())
+            for name, tensor in tensors.items()
+        }
+    )

@@ -39,7 +39,9 @@ class Roster:
     `keys` is the file of the deployment's keys. If it is None, each node is asked for its client, and trusted.
     """
 
-    def __init__(self, store: LedgerStore, clients: int, keys: Path | None = None) -> None:
+    def __init__(
+        self, store: LedgerStore, clients: int, keys: Path | None = None
+    ) -> None:
         self._store, self.clients, self._keys = store, clients, keys
         self._nodes: dict[int, Node] = {}
         self._turns: dict[int, float] = {}
@@ -48,7 +50,9 @@ class Roster:
         self._failures: dict[int, int] = {}
         self._not_before: dict[int, int] = {}
 
-    def gather(self, grid: Grid, t: int, wanted: int, seconds: float, answer_within: float) -> dict[int, int]:
+    def gather(
+        self, grid: Grid, t: int, wanted: int, seconds: float, answer_within: float
+    ) -> dict[int, int]:
         """Return the node of each connected client, once `wanted` clients are connected or `seconds` have passed."""
         end = time.monotonic() + seconds
         while True:
@@ -61,7 +65,11 @@ class Roster:
     def connected(self, grid: Grid, t: int, answer_within: float) -> dict[int, int]:
         """Return the node of each client that is connected now."""
         self._checks += 1
-        there = self._by_claim(grid, t, answer_within) if self._keys is None else self._by_key(grid, self._keys)
+        there = (
+            self._by_claim(grid, t, answer_within)
+            if self._keys is None
+            else self._by_key(grid, self._keys)
+        )
         claims: dict[int, list[Node]] = {}
         for node in there:
             claim = self._nodes.get(node)
@@ -72,9 +80,17 @@ class Roster:
     def _by_key(self, grid: Grid, keys: Path) -> list[int]:
         """Return the connected nodes that have the key of a client."""
         numbers = {key: client for client, key in read_keys(keys).items()}
-        found = {info.node_id: numbers[info.public_key] for info in grid.get_nodes() if info.public_key in numbers}
+        found = {
+            info.node_id: numbers[info.public_key]
+            for info in grid.get_nodes()
+            if info.public_key in numbers
+        }
         known = {each.node: each.client for each in self._nodes.values()}
-        new = [Node(node, client, NEVER) for node, client in found.items() if known.get(node) != client]
+        new = [
+            Node(node, client, NEVER)
+            for node, client in found.items()
+            if known.get(node) != client
+        ]
         if new:
             self._remember(new)
         return sorted(found)
@@ -82,7 +98,11 @@ class Roster:
     def _by_claim(self, grid: Grid, t: int, answer_within: float) -> list[int]:
         """Return all connected nodes, after asking new ones for their clients."""
         there = sorted(set(grid.get_node_ids()))
-        new = [node for node in there if node not in self._nodes and self._not_before.get(node, 0) <= self._checks]
+        new = [
+            node
+            for node in there
+            if node not in self._nodes and self._not_before.get(node, 0) <= self._checks
+        ]
         if new:
             self._ask(grid, t, new, answer_within)
         return there
@@ -103,13 +123,24 @@ class Roster:
     def _index(self, nodes: Collection[Node]) -> None:
         for node in nodes:
             self._nodes[node.node] = node
-            self._turns[node.client] = max(self._turns.get(node.client, NEVER), node.since)
+            self._turns[node.client] = max(
+                self._turns.get(node.client, NEVER), node.since
+            )
 
-    def _ask(self, grid: Grid, t: int, nodes: Iterable[int], answer_within: float) -> None:
+    def _ask(
+        self, grid: Grid, t: int, nodes: Iterable[int], answer_within: float
+    ) -> None:
         asked = set(nodes)
         answer_within = min(answer_within, ANSWER_WITHIN)
         messages = [
-            Message(RecordDict({NONCE: nonce()}), node, IDENTITY, ttl=answer_within, group_id=str(t)) for node in sorted(asked)
+            Message(
+                RecordDict({NONCE: nonce()}),
+                node,
+                IDENTITY,
+                ttl=answer_within,
+                group_id=str(t),
+            )
+            for node in sorted(asked)
         ]
         found: dict[int, Node] = {}
         events = []
@@ -133,7 +164,9 @@ class Roster:
         """Return the client that a node states in its reply."""
         client = from_wire(Identity, dict(content[RECORD])).client
         if client >= self.clients:
-            raise DataError(f"identity.client = {client}: there are {self.clients} clients, from 0 on")
+            raise DataError(
+                f"identity.client = {client}: there are {self.clients} clients, from 0 on"
+            )
         return client
 
 
@@ -151,15 +184,24 @@ class ClientGrid:
     `patience` seconds they get a `TooFewNodes` error.
     """
 
-    def __init__(self, grid: Grid, connected: Callable[[], Mapping[int, int]], patience: float) -> None:
-        self._grid, self._connected, self._began, self._patience = grid, connected, time.monotonic(), max(patience, SETTLED)
+    def __init__(
+        self, grid: Grid, connected: Callable[[], Mapping[int, int]], patience: float
+    ) -> None:
+        self._grid, self._connected, self._began, self._patience = (
+            grid,
+            connected,
+            time.monotonic(),
+            max(patience, SETTLED),
+        )
         self.clients: dict[int, int] | None = None
         """client of each node; None before the first check"""
 
     def get_node_ids(self) -> list[int]:
         waited = time.monotonic() - self._began
         if waited > self._patience:
-            raise TooFewNodes(f"waited {waited:.0f} s for more than {len(self.clients or ())} clients")
+            raise TooFewNodes(
+                f"waited {waited:.0f} s for more than {len(self.clients or ())} clients"
+            )
         if self.clients is None or waited > SETTLED:
             self.clients = {node: client for client, node in self._connected().items()}
         return list(self.clients)
@@ -181,7 +223,9 @@ def guarded(grid: Grid) -> Grid:
     the bytes of all nodes at once, without handling errors. Here the reply to each message is pulled separately and attributed
     to the node that was asked. A reply that is never complete counts as missing.
     """
-    from flwr.superlink.grid import HttpGrid  # takes two seconds to import, and clients do not need it
+    from flwr.superlink.grid import (
+        HttpGrid,
+    )  # takes two seconds to import, and clients do not need it
 
     if not isinstance(grid, HttpGrid) or "pull_messages" in vars(grid):
         return grid
@@ -189,8 +233,15 @@ def guarded(grid: Grid) -> Grid:
 
     def push_messages(messages: Iterable[Message]) -> Iterable[str]:
         messages = list(messages)
-        ids = [each for each in push(messages) if each]  # a node that has disconnected has none
-        sent.update({each.metadata.message_id: remove_content_from_message(each) for each in messages})
+        ids = [
+            each for each in push(messages) if each
+        ]  # a node that has disconnected has none
+        sent.update(
+            {
+                each.metadata.message_id: remove_content_from_message(each)
+                for each in messages
+            }
+        )
         return ids
 
     def pull_messages(message_ids: Iterable[str]) -> list[Message]:
@@ -200,11 +251,16 @@ def guarded(grid: Grid) -> Grid:
         for asked in sorted(message_ids):
             found: list[RecordDict | Error] = []
             try:
-                found += [each.error if each.has_error() else each.content for each in pull([asked])]
+                found += [
+                    each.error if each.has_error() else each.content
+                    for each in pull([asked])
+                ]
             except httpx.HTTPError:  # the connection to the SuperLink has failed
                 raise
             except Exception as error:  # untrusted bytes can fail in many ways
-                found.append(Error(0, f"its answer cannot be read ({type(error).__name__})"))
+                found.append(
+                    Error(0, f"its answer cannot be read ({type(error).__name__})")
+                )
             replies += [Message(each, reply_to=sent[asked]) for each in found]
         return replies
 
@@ -213,10 +269,18 @@ def guarded(grid: Grid) -> Grid:
 
 
 def _pull_replies(
-    pull: Callable[[PullAppMessagesRequest], PullAppMessagesResponse], request: PullAppMessagesRequest
+    pull: Callable[[PullAppMessagesRequest], PullAppMessagesResponse],
+    request: PullAppMessagesRequest,
 ) -> PullAppMessagesResponse:
     """Pull the replies to the requested messages, without others: nodes can also send messages that reply to nothing."""
     found = pull(request)
     both = zip(found.messages_list, found.message_object_trees, strict=True)
-    kept = [each for each in both if each[0].metadata.reply_to_message_id in request.message_ids]
-    return PullAppMessagesResponse(messages_list=[each for each, _ in kept], message_object_trees=[tree for _, tree in kept])
+    kept = [
+        each
+        for each in both
+        if each[0].metadata.reply_to_message_id in request.message_ids
+    ]
+    return PullAppMessagesResponse(
+        messages_list=[each for each, _ in kept],
+        message_object_trees=[tree for _, tree in kept],
+    )

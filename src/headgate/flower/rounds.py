@@ -101,7 +101,9 @@ class CheckedReplies:
         """Return the losses of samples that clients reported, NaN for clients that reported none."""
         reported = Losses(*(np.full((1, clients), np.nan) for _ in Losses._fields))
         for update in self.updates:
-            for name, each in zip((NEW_LOSS, HELD_LOSS, NEW_RIGHT), reported.arrays, strict=True):
+            for name, each in zip(
+                (NEW_LOSS, HELD_LOSS, NEW_RIGHT), reported.arrays, strict=True
+            ):
                 each[0, update.client] = update.metrics.get(name, np.nan)
         return reported
 
@@ -120,26 +122,48 @@ def check_replies(
     Without `fixed_shapes`, a client's arrays may have other shapes than the model's, like those of trees stored as bytes.
     """
     silent = f"no answer within {discipline.deadline:g} s"
-    answers = {order.client: Answer(order.client, reason=silent) for order in sent.values()}
+    answers = {
+        order.client: Answer(order.client, reason=silent) for order in sent.values()
+    }
     replied, updates, events = set[int](), dict[int, Update](), list[Event]()
     for reply in replies:
         order = sent.get(reply.metadata.src_node_id)
         if order is None:
-            events.append(Event(now.t, -1, "unknown", f"node {reply.metadata.src_node_id} was not asked"))
+            events.append(
+                Event(
+                    now.t,
+                    -1,
+                    "unknown",
+                    f"node {reply.metadata.src_node_id} was not asked",
+                )
+            )
             continue
         if order.client in replied:
-            events.append(Event(now.t, order.client, "again", "answered twice; the first answer counts"))
+            events.append(
+                Event(
+                    now.t,
+                    order.client,
+                    "again",
+                    "answered twice; the first answer counts",
+                )
+            )
             continue
         replied.add(order.client)
         if reply.has_error():
-            reason = one_line(f"error {reply.error.code}: {(reply.error.reason or '').strip() or 'no reason given'}")
+            reason = one_line(
+                f"error {reply.error.code}: {(reply.error.reason or '').strip() or 'no reason given'}"
+            )
             answers[order.client] = Answer(order.client, reason=reason)
             continue
-        answers[order.client], update = _judge(accounts, now, order, reply, model, discipline, fixed_shapes)
+        answers[order.client], update = _judge(
+            accounts, now, order, reply, model, discipline, fixed_shapes
+        )
         if update is not None:
             updates[order.client] = update
     return CheckedReplies(
-        [answers[client] for client in sorted(answers)], [updates[client] for client in sorted(updates)], events
+        [answers[client] for client in sorted(answers)],
+        [updates[client] for client in sorted(updates)],
+        events,
     )
 
 
@@ -158,7 +182,11 @@ def _judge(
         record = reply.content.get(RECORD)
         if not isinstance(record, ConfigRecord):
             raise DataError(f"its answer has no record {RECORD}")
-        receipt = from_wire(Ahead, dict(record)) if "newest" in record else from_wire(Receipt, dict(record))
+        receipt = (
+            from_wire(Ahead, dict(record))
+            if "newest" in record
+            else from_wire(Receipt, dict(record))
+        )
         answer = accounts.judge(now, order, receipt)
         if isinstance(receipt, Ahead) or not receipt.trained or receipt.n == 0:
             return answer, None
@@ -169,9 +197,15 @@ def _judge(
         if fixed_shapes:
             check_update(arrays, model, discipline.norm_cap)
         metrics = numbers(reply.content.metric_records.values())
-        for name, most in ((NEW_LOSS, np.inf), (HELD_LOSS, np.inf), (NEW_RIGHT, 1.0)) if order.losses else ():
+        for name, most in (
+            ((NEW_LOSS, np.inf), (HELD_LOSS, np.inf), (NEW_RIGHT, 1.0))
+            if order.losses
+            else ()
+        ):
             if not 0 <= metrics.get(name, 0.0) <= most:
-                raise DataError(f"{name} = {metrics[name]:g}: must be 0 or more{', and at most 1' if most == 1 else ''}")
+                raise DataError(
+                    f"{name} = {metrics[name]:g}: must be 0 or more{', and at most 1' if most == 1 else ''}"
+                )
         return answer, Update(order.client, receipt.n, arrays, metrics, reply)
     except DataError as error:
         reason = str(error)
@@ -180,37 +214,65 @@ def _judge(
     return replace(answer, reason=one_line(reason), offence=True), None
 
 
-def for_any_strategy(t: int, updates: Iterable[Update], weight: str) -> tuple[list[Message], list[Event]]:
+def for_any_strategy(
+    t: int, updates: Iterable[Update], weight: str
+) -> tuple[list[Message], list[Event]]:
     """Return the replies in a form that all strategies of Flower accept, and events for the ledger.
 
     Strategies fail if the records of two replies have different names, so that one client could end the run. Replies with other
     names than most are therefore left out. Some strategies identify arrays by position, so arrays are in the model's order. The
     metric `weight` is at most the number of samples that the client trained on.
     """
-    forms = [(each, each.reply, _form(each.reply.content)) for each in updates if each.reply is not None]
+    forms = [
+        (each, each.reply, _form(each.reply.content))
+        for each in updates
+        if each.reply is not None
+    ]
     usual = Counter(form for *_, form in forms).most_common(1)
     replies, events = list[Message](), list[Event]()
     for each, reply, form in forms:
         if form != usual[0][0]:
-            events.append(Event(t, each.client, "left out", "the names in its answer differ from those of most clients"))
+            events.append(
+                Event(
+                    t,
+                    each.client,
+                    "left out",
+                    "the names in its answer differ from those of most clients",
+                )
+            )
             continue
         for name, arrays in reply.content.array_records.items():
             reply.content[name] = ArrayRecord({key: arrays[key] for key in each.model})
         for record in reply.content.metric_records.values():
-            if weight in record and not 0 < (stated := each.metrics.get(weight, 0.0)) <= each.n:
+            if (
+                weight in record
+                and not 0 < (stated := each.metrics.get(weight, 0.0)) <= each.n
+            ):
                 record[weight] = each.n
-                events.append(Event(t, each.client, "weight", f"{weight} = {stated:g} counts as {each.n}: it trained on these"))
+                events.append(
+                    Event(
+                        t,
+                        each.client,
+                        "weight",
+                        f"{weight} = {stated:g} counts as {each.n}: it trained on these",
+                    )
+                )
         replies.append(reply)
     return replies, events
 
 
 def _form(content: RecordDict) -> frozenset[tuple[str, frozenset[str]]]:
     """Return the names of the arrays and metrics of a reply, by record."""
-    records: list[tuple[str, Any]] = [*content.array_records.items(), *content.metric_records.items()]
+    records: list[tuple[str, Any]] = [
+        *content.array_records.items(),
+        *content.metric_records.items(),
+    ]
     return frozenset((name, frozenset(record)) for name, record in records)
 
 
-def evaluations(replies: Iterable[Message], asked: Mapping[int, int], weight: str = "num-examples") -> list[Update]:
+def evaluations(
+    replies: Iterable[Message], asked: Mapping[int, int], weight: str = "num-examples"
+) -> list[Update]:
     """Return what clients measured. `asked` has the client of each node; replies that cannot be read are left out."""
     found: dict[int, Update] = {}
     for reply in replies:
@@ -227,7 +289,9 @@ def evaluations(replies: Iterable[Message], asked: Mapping[int, int], weight: st
     return [found[client] for client in sorted(found)]
 
 
-def mean_metrics(updates: Iterable[Update], weight: Floats | None = None) -> MetricRecord:
+def mean_metrics(
+    updates: Iterable[Update], weight: Floats | None = None
+) -> MetricRecord:
     """Return the mean of each metric over the clients that report it, weighted by `weight` or by their numbers of samples."""
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
@@ -236,45 +300,67 @@ def mean_metrics(updates: Iterable[Update], weight: Floats | None = None) -> Met
         for name, value in update.metrics.items():
             sums[name] = sums.get(name, 0.0) + share * value
             counts[name] = counts.get(name, 0.0) + share
-    return MetricRecord({name: sums[name] / counts[name] for name in sorted(sums) if counts[name]})
+    return MetricRecord(
+        {name: sums[name] / counts[name] for name in sorted(sums) if counts[name]}
+    )
 
 
 # arrays and metrics from untrusted clients
 
 
-def read_arrays(packed: Mapping[str, Array], model: NamedArrays, fixed_shapes: bool = True) -> dict[str, NDArray[Any]]:
+def read_arrays(
+    packed: Mapping[str, Array], model: NamedArrays, fixed_shapes: bool = True
+) -> dict[str, NDArray[Any]]:
     """Return the arrays of a reply, without copies. Names, shapes and dtypes that differ from the model's are refused.
 
     Without `fixed_shapes`, an array may have any shape with at most `LONGEST` bytes.
     """
     if packed.keys() != model.keys():
         missing, extra = (
-            ", ".join(sorted(names)[:3]) or "none" for names in (model.keys() - packed.keys(), packed.keys() - model.keys())
+            ", ".join(sorted(names)[:3]) or "none"
+            for names in (model.keys() - packed.keys(), packed.keys() - model.keys())
         )
         raise DataError(f"names differ: {missing} missing, {extra} too many")
-    return {name: read_array(name, packed[name], model[name], fixed_shapes) for name in model}
+    return {
+        name: read_array(name, packed[name], model[name], fixed_shapes)
+        for name in model
+    }
 
 
-def read_array(name: str, packed: Array, expected: NDArray[Any], fixed_shape: bool = True) -> NDArray[Any]:
+def read_array(
+    name: str, packed: Array, expected: NDArray[Any], fixed_shape: bool = True
+) -> NDArray[Any]:
     """Return one array, which must be in numpy's format for a single array. Its size is checked before it is parsed."""
     data = packed.data
-    if packed.stype != "numpy.ndarray" or not isinstance(data, bytes) or not data.startswith(npy.MAGIC_PREFIX):
-        raise DataError(f"{name} cannot be read: it is not in numpy's form for one array")
+    if (
+        packed.stype != "numpy.ndarray"
+        or not isinstance(data, bytes)
+        or not data.startswith(npy.MAGIC_PREFIX)
+    ):
+        raise DataError(
+            f"{name} cannot be read: it is not in numpy's form for one array"
+        )
     if len(data) > (most := (expected.nbytes if fixed_shape else LONGEST) + HEADER):
         raise DataError(f"{name} has {len(data)} bytes, expected at most {most}")
     file = io.BytesIO(data[:HEADER])
     try:
-        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(file)]
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[
+            npy.read_magic(file)
+        ]
         shape, by_column, dtype = read(file, max_header_size=HEADER)
     except Exception as error:  # numpy parses a header as a Python literal, which can fail in many ways
-        raise DataError(f"{name} cannot be read ({type(error).__name__} in its header)") from None
+        raise DataError(
+            f"{name} cannot be read ({type(error).__name__} in its header)"
+        ) from None
     if fixed_shape and shape != expected.shape:
         raise DataError(f"{name} has shape {shape}, expected {expected.shape}")
     if dtype != expected.dtype or dtype.hasobject:
         raise DataError(f"{name} is {dtype}, expected {expected.dtype}")
     nbytes = math.prod(shape) * dtype.itemsize
     if len(data) != file.tell() + nbytes:
-        raise DataError(f"{name} cannot be read: it has {len(data) - file.tell()} bytes of numbers, not {nbytes}")
+        raise DataError(
+            f"{name} cannot be read: it has {len(data) - file.tell()} bytes of numbers, not {nbytes}"
+        )
     flat = np.frombuffer(data, dtype, offset=file.tell())
     return flat.reshape(shape, order="F" if by_column else "C")
 
@@ -287,7 +373,13 @@ def numbers(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
             raise DataError(f"its answer has more than {METRICS} metrics")
         for name, value in record.items():
             if len(name) > TEXT or not name.isprintable():
-                raise DataError(f"a metric's name is not one line of at most {TEXT} printable characters")
-            if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= HUGE:
+                raise DataError(
+                    f"a metric's name is not one line of at most {TEXT} printable characters"
+                )
+            if (
+                isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and abs(value) <= HUGE
+            ):
                 found[name] = float(value)
     return found

@@ -21,7 +21,14 @@ from headgate.reading import read_toml
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, RunFolder
 from headgate.records.tables import STATE, read_sealed
 from headgate.records.trackers import Watching
-from headgate.records.writer import RunWriter, clear_killed_start, commit, create, left_by_a_killed_start, write_tables
+from headgate.records.writer import (
+    RunWriter,
+    clear_killed_start,
+    commit,
+    create,
+    left_by_a_killed_start,
+    write_tables,
+)
 from headgate.writing import FolderLock
 
 PARAMETERS = "parameters"
@@ -36,20 +43,33 @@ class RunRecord:
     """
 
     def __init__(
-        self, folder: Path, experiment: Experiment, held: FolderLock, track: Sequence[str] = (), own_prices: bool = False
+        self,
+        folder: Path,
+        experiment: Experiment,
+        held: FolderLock,
+        track: Sequence[str] = (),
+        own_prices: bool = False,
     ) -> None:
-        watching = Watching(track) if track else None  # refuses unknown names before anything is written
+        watching = (
+            Watching(track) if track else None
+        )  # refuses unknown names before anything is written
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         held.take(folder, folder)
         if any(folder.iterdir()) and left_by_a_killed_start(folder):
             clear_killed_start(folder)
         if not (folder / STATE).exists():
-            mean_price = None if own_prices else experiment.prices.mean(experiment.rounds)
+            mean_price = (
+                None if own_prices else experiment.prices.mean(experiment.rounds)
+            )
             create(folder, experiment.tables(), _environment(mean_price), shards=())
         else:
             _check_same(folder, experiment)
-        self.folder, self.parameters, self.rounds = folder, folder / PARAMETERS, experiment.rounds
+        self.folder, self.parameters, self.rounds = (
+            folder,
+            folder / PARAMETERS,
+            experiment.rounds,
+        )
         self._writer, self._experiment = RunWriter(folder), experiment
         self._began, self._line = time.monotonic(), ""
         self._watching = watching
@@ -65,16 +85,27 @@ class RunRecord:
         """Write the tables again from the ledger, because a crash may have come between writing the ledger and a table."""
         rounds = self.store.rounds()
         self._writer.rewrite("metrics", [each.metrics for each in rounds])
-        self._writer.rewrite("clients", [each.clients for each in rounds if each.clients is not None])
+        self._writer.rewrite(
+            "clients", [each.clients for each in rounds if each.clients is not None]
+        )
 
     def append(self, done: RoundRow) -> None:
         self._writer.append("metrics", [done.metrics])
         self._writer.append("clients", [] if done.clients is None else [done.clients])
         if self._watching is not None:
             self._watching(self.folder, [done.metrics])
-        spent, money = done.spent, self._experiment.system.budget * self._experiment.rounds
+        spent, money = (
+            done.spent,
+            self._experiment.system.budget * self._experiment.rounds,
+        )
         if spent - done.metrics["spend"] < WARN_AT * money <= spent:
-            log(WARNING, "headgate: %.3g %% of the money is spent, %.6g of %.6g", 100 * spent / money, spent, money)
+            log(
+                WARNING,
+                "headgate: %.3g %% of the money is spent, %.6g of %.6g",
+                100 * spent / money,
+                spent,
+                money,
+            )
 
     def state(self, state: str, t: int, line: str = "") -> None:
         """Write the state file. `line` describes the last round in one line, for programs that follow the run."""
@@ -103,16 +134,27 @@ class RunRecord:
 def _check_same(folder: Path, experiment: Experiment) -> None:
     """Refuse to continue the run of another experiment. Only the folder of the recipe's modules may differ."""
     if read_sealed(folder / ENVIRONMENT).get("executor") != EXECUTOR:
-        raise DataError(f"{folder}: holds a run of the simulator; choose another folder")
+        raise DataError(
+            f"{folder}: holds a run of the simulator; choose another folder"
+        )
     for key, reason in experiment.unnamed.items():
-        raise DataError(f"{folder}: cannot be continued, {key} is known to the process that began it alone: {reason}")
+        raise DataError(
+            f"{folder}: cannot be continued, {key} is known to the process that began it alone: {reason}"
+        )
     begun, wanted = (
-        {**tables, "run": {key: value for key, value in tables["run"].items() if key != "folder"}}
+        {
+            **tables,
+            "run": {
+                key: value for key, value in tables["run"].items() if key != "folder"
+            },
+        }
         for tables in (read_toml(folder / CONFIG), experiment.tables())
     )
     if begun != wanted:
         other = f"was begun with other settings ({differing(begun, wanted)})"
-        raise DataError(f"{folder}: {other}; choose another folder, or go on with its config.toml")
+        raise DataError(
+            f"{folder}: {other}; choose another folder, or go on with its config.toml"
+        )
 
 
 def _environment(mean_price: float | None) -> dict[str, Any]:

@@ -80,10 +80,17 @@ class Source(Protocol):
 def checked_batch(source: str, batch: Batch, asked: int) -> Batch:
     """Return a batch of plain Python values, or raise an error with the source, the field and the value that is wrong."""
     unseen(f"{source}: read", batch, Batch, "a Batch")
-    listed = unseen(f"{source}: samples", batch.samples, (list, tuple), "a list of samples")
+    listed = unseen(
+        f"{source}: samples", batch.samples, (list, tuple), "a list of samples"
+    )
     if len(listed) > asked:
-        raise DataError(f"{source}: gave {len(listed)} samples where {asked} were asked for")
-    samples = [_checked_sample(f"{source}: samples[{place}]", each) for place, each in enumerate(listed)]
+        raise DataError(
+            f"{source}: gave {len(listed)} samples where {asked} were asked for"
+        )
+    samples = [
+        _checked_sample(f"{source}: samples[{place}]", each)
+        for place, each in enumerate(listed)
+    ]
     return Batch(samples, whole_number(f"{source}: cursor", batch.cursor, most=STORED))
 
 
@@ -91,7 +98,12 @@ def _checked_sample(name: str, sample: Sample) -> Sample:
     """Return a sample of plain Python values."""
     unseen(name, sample, Sample, "a Sample")
     key = text(f"{name}.key", sample.key, KEY)
-    payload = unseen(f"{name}.payload", sample.payload, (bytes, bytearray, memoryview), "bytes, as pack() returns them")
+    payload = unseen(
+        f"{name}.payload",
+        sample.payload,
+        (bytes, bytearray, memoryview),
+        "bytes, as pack() returns them",
+    )
     return Sample(key, bytes(payload), checked_label(f"{name}.label", sample.label))
 
 
@@ -135,7 +147,9 @@ def pack(item: Any) -> bytes:
     """
     file = io.BytesIO()
     if isinstance(item, Mapping):
-        named: dict[str, Any] = {str(name): _array(value) for name, value in item.items()}
+        named: dict[str, Any] = {
+            str(name): _array(value) for name, value in item.items()
+        }
         np.savez(file, **named)
     elif isinstance(item, tuple):
         np.savez(file, *map(_array, item))
@@ -164,7 +178,9 @@ def unpack(payload: bytes) -> Any:
             return loaded
         item = {name: loaded[name][()] for name in loaded.files}
     except (ValueError, EOFError, OSError, BadZipFile) as error:
-        raise DataError(f"a payload of {len(payload)} bytes holds no array ({error})") from None
+        raise DataError(
+            f"a payload of {len(payload)} bytes holds no array ({error})"
+        ) from None
     return tuple(item.values()) if "arr_0" in item else item
 
 
@@ -186,24 +202,40 @@ class DatasetSource(Source):
     [1, 4]
     """
 
-    def __init__(self, *columns: Any, label: str | int | Callable[[Any], Any] | None = None) -> None:
-        require(bool(columns), "DatasetSource: columns", columns, "at least one data set")
-        lengths = [_length(f"DatasetSource: columns[{place}]", column) for place, column in enumerate(columns)]
+    def __init__(
+        self, *columns: Any, label: str | int | Callable[[Any], Any] | None = None
+    ) -> None:
+        require(
+            bool(columns), "DatasetSource: columns", columns, "at least one data set"
+        )
+        lengths = [
+            _length(f"DatasetSource: columns[{place}]", column)
+            for place, column in enumerate(columns)
+        ]
         for place, length in enumerate(lengths):
             if len(columns) > 1 and (length is None or length != lengths[0]):
-                raise SettingError(f"DatasetSource: columns[{place}] has length {length}: columns must have the same length")
+                raise SettingError(
+                    f"DatasetSource: columns[{place}] has length {length}: columns must have the same length"
+                )
         self._columns, self._label = columns, _label_in("DatasetSource: label", label)
 
     def read(self, cursor: int, count: int) -> Batch:
         cursor = whole_number("read: cursor", cursor, most=STORED)
         count = whole_number("read: count", count)
-        samples = [Sample(str(place), pack(item), self._of(item)) for place, item in self._items(cursor, cursor + count)]
+        samples = [
+            Sample(str(place), pack(item), self._of(item))
+            for place, item in self._items(cursor, cursor + count)
+        ]
         return Batch(samples, cursor + len(samples))
 
     def _items(self, first: int, last: int) -> Iterator[tuple[int, Any]]:
         whole = self._columns[0]
         if not hasattr(whole, "__len__"):
-            rest = whole.skip(first) if hasattr(whole, "skip") else islice(whole, first, None)
+            rest = (
+                whole.skip(first)
+                if hasattr(whole, "skip")
+                else islice(whole, first, None)
+            )
             yield from zip(range(first, last), rest, strict=False)
             return
         for place in range(first, min(last, len(whole))):
@@ -211,11 +243,17 @@ class DatasetSource(Source):
             yield place, item[0] if len(item) == 1 else item
 
     def _of(self, item: Any) -> Label:
-        name = ("label" if isinstance(item, Mapping) else -1) if self._label is None else self._label
+        name = (
+            ("label" if isinstance(item, Mapping) else -1)
+            if self._label is None
+            else self._label
+        )
         try:
             label = np.asarray(name(item) if callable(name) else item[name]).item()
         except (LookupError, TypeError, ValueError) as error:
-            raise DataError(f"source: an item has no label {name!r} that is a number or text ({error})") from None
+            raise DataError(
+                f"source: an item has no label {name!r} that is a number or text ({error})"
+            ) from None
         found: Label = label
         return found
 
@@ -223,13 +261,20 @@ class DatasetSource(Source):
 def _length(name: str, column: Any) -> int | None:
     """Return the length of a data set; None for a stream."""
     readable = hasattr(column, "__getitem__") or hasattr(column, "__iter__")
-    require(readable and not isinstance(column, str | bytes | np.generic), name, column, "a data set or a stream of items")
+    require(
+        readable and not isinstance(column, str | bytes | np.generic),
+        name,
+        column,
+        "a data set or a stream of items",
+    )
     if not hasattr(column, "__len__"):
         return None
     try:
         return len(column)
     except TypeError:  # an array without dimensions
-        raise SettingError(f"{name} = {shown(column)}: must be a data set or a stream of items") from None
+        raise SettingError(
+            f"{name} = {shown(column)}: must be a data set or a stream of items"
+        ) from None
 
 
 def _label_in(name: str, label: Any) -> Any:
@@ -255,7 +300,10 @@ class CallableSource(Source):
         cursor = whole_number("read: cursor", cursor, most=STORED)
         count = whole_number("read: count", count)
         samples: list[Sample] = []
-        while len(samples) < count and (sample := self.function(cursor + len(samples))) is not None:
+        while (
+            len(samples) < count
+            and (sample := self.function(cursor + len(samples))) is not None
+        ):
             samples.append(sample)
         return Batch(samples, cursor + len(samples))
 

@@ -18,7 +18,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headgate.kernels.compiled_shapes import BLOCK, LANES, SAMPLES, SLACK, Grid, Window, rounded, zeros
+from headgate.kernels.compiled_shapes import (
+    BLOCK,
+    LANES,
+    SAMPLES,
+    SLACK,
+    Grid,
+    Window,
+    rounded,
+    zeros,
+)
 from headgate.kernels.stack_net import StackLayer, read_stack, refuse
 from headgate.learning.local import LocalTraining, schedule
 from headgate.simulation.executors.executor import Executor, Ints, Work
@@ -80,8 +89,14 @@ class RoomPlan:
     """How a room is divided. It grows with each request."""
 
     def __init__(self, kernels: Any, most: int, size: int) -> None:
-        self.kernels, self.most, self.sizes = kernels, most, {"floats": 0, "marks": 0, "ints": 0}
-        self.theta, self.slope, self.velocity = (self.take("floats", size) for _ in range(3))
+        self.kernels, self.most, self.sizes = (
+            kernels,
+            most,
+            {"floats": 0, "marks": 0, "ints": 0},
+        )
+        self.theta, self.slope, self.velocity = (
+            self.take("floats", size) for _ in range(3)
+        )
 
     def take(self, kind: str, count: int) -> int:
         """Reserve `count` numbers of a kind and return where they begin."""
@@ -96,7 +111,11 @@ class RoomPlan:
 
     def room(self, dtype: Any) -> ClientRoom:
         sizes = self.sizes
-        return ClientRoom(zeros(sizes["floats"], dtype), zeros(sizes["marks"], np.uint16), zeros(sizes["ints"], np.int64))
+        return ClientRoom(
+            zeros(sizes["floats"], dtype),
+            zeros(sizes["marks"], np.uint16),
+            zeros(sizes["ints"], np.int64),
+        )
 
 
 @dataclass(frozen=True)
@@ -114,7 +133,9 @@ class Convolution:
     @property
     def sizes(self) -> tuple[int, int]:
         """The sizes of weight and bias."""
-        return self.after.channels * self.window.k * self.window.run, rounded(self.after.channels, BLOCK)
+        return self.after.channels * self.window.k * self.window.run, rounded(
+            self.after.channels, BLOCK
+        )
 
     def places(self) -> Ints:
         """Return the place of each number of torch's weight."""
@@ -123,20 +144,52 @@ class Convolution:
         places: Ints = (o * k + i) * self.window.run + j * inputs + c
         return places.reshape(-1)
 
-    def calls(self, space: RoomPlan, x: Between, out: Between, wanted: bool) -> tuple[Call, list[Call]]:
+    def calls(
+        self, space: RoomPlan, x: Between, out: Between, wanted: bool
+    ) -> tuple[Call, list[Call]]:
         """Return its calls of the forward and of the backward pass; with `wanted` these also compute the gradient of x."""
-        window, tile, (weight, bias) = self.window, self.window.tile, parameters(space.theta, self)
-        pool, outputs, pixels = window.pool, self.after.channels, self.after.height * self.after.width
-        table = space.take("floats", tile.groups * window.k * tile.terms * tile.vectors * tile.lanes)
+        window, tile, (weight, bias) = (
+            self.window,
+            self.window.tile,
+            parameters(space.theta, self),
+        )
+        pool, outputs, pixels = (
+            window.pool,
+            self.after.channels,
+            self.after.height * self.after.width,
+        )
+        table = space.take(
+            "floats", tile.groups * window.k * tile.terms * tile.vectors * tile.lanes
+        )
         bands = space.take("floats", pool * pool * self.after.width * outputs + SLACK)
         chosen = space.take("marks", space.most * pixels * outputs + SLACK)
-        outputs_of, slope_of_weights, slope_of_inputs = space.kernels.convolution(window)
-        forward = (outputs_of, (x.values, weight, bias, table, bands, out.values, chosen))
+        outputs_of, slope_of_weights, slope_of_inputs = space.kernels.convolution(
+            window
+        )
+        forward = (
+            outputs_of,
+            (x.values, weight, bias, table, bands, out.values, chosen),
+        )
         samples, rows = window.strip
         many = max(samples * rows * self.after.width, outputs) + 1
-        values, places, shifts = space.take("floats", many), space.take("ints", many), space.take("ints", pool * pool)
-        given = (x.values, out.values, out.slopes, *parameters(space.slope, self), values, chosen, places, shifts)
-        backward: list[Call] = [(slope_of_weights, (*given, int(self.layer.bias is not None)))]
+        values, places, shifts = (
+            space.take("floats", many),
+            space.take("ints", many),
+            space.take("ints", pool * pool),
+        )
+        given = (
+            x.values,
+            out.values,
+            out.slopes,
+            *parameters(space.slope, self),
+            values,
+            chosen,
+            places,
+            shifts,
+        )
+        backward: list[Call] = [
+            (slope_of_weights, (*given, int(self.layer.bias is not None)))
+        ]
         if wanted:
             moved = space.take("floats", outputs * window.deep * window.broad + SLACK)
             args = (weight, out.slopes, x.slopes, moved, values, chosen, places, shifts)
@@ -161,18 +214,32 @@ class Linear:
     def places(self) -> Ints:
         """Return the place of each number of torch's weight. torch flattens by channel, this layout by pixel."""
         before = self.before
-        o, c, y, x = np.ogrid[: self.after.channels, : before.channels, : before.height, : before.width]
+        o, c, y, x = np.ogrid[
+            : self.after.channels, : before.channels, : before.height, : before.width
+        ]
         places: Ints = o * before.pitch + (y * before.width + x) * before.channels + c
         return places.reshape(-1)
 
-    def calls(self, space: RoomPlan, x: Between, out: Between, wanted: bool) -> tuple[Call, list[Call]]:
+    def calls(
+        self, space: RoomPlan, x: Between, out: Between, wanted: bool
+    ) -> tuple[Call, list[Call]]:
         kernels, (weight, bias) = space.kernels, parameters(space.theta, self)
-        shape, kind = (self.before.pitch, self.after.pitch, self.sizes[1]), self.layer.activation
+        shape, kind = (
+            (self.before.pitch, self.after.pitch, self.sizes[1]),
+            self.layer.activation,
+        )
         forward = (kernels.linear, (x.values, weight, bias, out.values, *shape, kind))
         given = (x.values, out.values, out.slopes, *parameters(space.slope, self))
-        backward: list[Call] = [(kernels.slope_of_linear, (*given, *shape, kind, int(self.layer.bias is not None)))]
+        backward: list[Call] = [
+            (
+                kernels.slope_of_linear,
+                (*given, *shape, kind, int(self.layer.bias is not None)),
+            )
+        ]
         if wanted:
-            backward += [(kernels.slope_of_features, (weight, out.slopes, x.slopes, *shape))]
+            backward += [
+                (kernels.slope_of_features, (weight, out.slopes, x.slopes, *shape))
+            ]
         return forward, backward
 
 
@@ -210,7 +277,10 @@ class Net:
     def at_work(self, kernels: Any, most: int, dtype: Any) -> tuple[RoomPlan, Program]:
         """Return the plan of a room and the program for up to `most` samples at a time; compile kernels that are new."""
         space = RoomPlan(kernels, most, self.size)
-        rates, scale, shift = (space.take("floats", count) for count in (3, self.grid.channels, self.grid.channels))
+        rates, scale, shift = (
+            space.take("floats", count)
+            for count in (3, self.grid.channels, self.grid.channels)
+        )
         calls, backward = list[Call](), list[Call]()
         x = samples = space.place(self.grid)
         for number, layer in enumerate(self.layers):
@@ -219,35 +289,68 @@ class Net:
             calls.append(forward)
             backward = back + backward
             x = out
-        where = (space.theta, space.slope, space.velocity, rates, scale, shift, samples.values, x.values, x.slopes)
-        how = (self.size, self.grid.start, self.grid.row, self.grid.pitch, x.grid.pitch, x.grid.channels)
+        where = (
+            space.theta,
+            space.slope,
+            space.velocity,
+            rates,
+            scale,
+            shift,
+            samples.values,
+            x.values,
+            x.slopes,
+        )
+        how = (
+            self.size,
+            self.grid.start,
+            self.grid.row,
+            self.grid.pitch,
+            x.grid.pitch,
+            x.grid.channels,
+        )
         calls += backward
         numbers = np.zeros((len(calls), max(len(args) for _, args in calls)), np.int64)
         for row, (_, args) in zip(numbers, calls, strict=True):
             row[: len(args)] = args
         addresses = np.array([kernel.address(dtype) for kernel, _ in calls], np.int64)
-        return space, Program(addresses, numbers, len(self.layers), np.array([*where, *how]))
+        return space, Program(
+            addresses, numbers, len(self.layers), np.array([*where, *how])
+        )
 
 
 def read_net(task: Task) -> Net:
     """Return the task's model as a net; refuse any other form with a SettingError."""
     stack = read_stack(task)
-    seen = sum(each.inward * each.kernel**2 * math.prod(each.made) for each in stack.layers if not each.linear)
+    seen = sum(
+        each.inward * each.kernel**2 * math.prod(each.made)
+        for each in stack.layers
+        if not each.linear
+    )
     if seen > MOST_NUMBERS:
-        refuse(f"made for small images, this model's kernels see {seen} numbers of a sample (at most {MOST_NUMBERS})")
+        refuse(
+            f"made for small images, this model's kernels see {seen} numbers of a sample (at most {MOST_NUMBERS})"
+        )
     if stack.size > MOST_PARAMETERS:
-        refuse(f"made for small models, this one has {stack.size} parameters (at most {MOST_PARAMETERS})")
+        refuse(
+            f"made for small models, this one has {stack.size} parameters (at most {MOST_PARAMETERS})"
+        )
     grid = before = Grid(*task.shape, pad=stack.frame(0))
     layers, places, start = list[Layer](), np.empty(stack.size, np.int64), 0
     for i, each in enumerate(stack.layers):
         after = Grid(each.outward, *each.out, pad=stack.frame(i + 1))
         layer: Layer = Linear(each, before, after, start)
         if not each.linear:
-            layer = Convolution(each, Window(each.kernel, each.pool, each.activation, before, after), start)
+            layer = Convolution(
+                each,
+                Window(each.kernel, each.pool, each.activation, before, after),
+                start,
+            )
         own = layer.places()
         places[each.weight : each.weight + len(own)] = start + own
         if each.bias is not None:
-            places[each.bias : each.bias + each.outward] = start + layer.sizes[0] + np.arange(each.outward)
+            places[each.bias : each.bias + each.outward] = (
+                start + layer.sizes[0] + np.arange(each.outward)
+            )
         start, before = start + sum(layer.sizes), after
         layers.append(layer)
     return Net(grid, tuple(layers), places, start)
@@ -294,8 +397,13 @@ class Compiled(Executor[Task]):
         cls.need_plain_loss(training)
         if importlib.util.find_spec("numba") is None:
             raise cls.refused("needs numba, which is not installed")
-        if task.device.type != "cpu" or task.dtype not in (torch.float32, torch.float64):
-            raise cls.refused(f"only for float32 or float64 on the CPU, not {task.dtype} on {task.device}")
+        if task.device.type != "cpu" or task.dtype not in (
+            torch.float32,
+            torch.float64,
+        ):
+            raise cls.refused(
+                f"only for float32 or float64 on the CPU, not {task.dtype} on {task.device}"
+            )
         read_net(task)
         return 0.1
 
@@ -303,30 +411,49 @@ class Compiled(Executor[Task]):
         theta, batch, weights, training, *_ = work
         labels = batch.labels.numpy()
         if labels.size and not (labels.min() >= 0 and labels.max() < self.task.classes):
-            raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
+            raise IndexError(
+                f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}"
+            )
         jobs = list(_jobs(work))
         models, losses = self.net.own(theta.detach().numpy()), np.zeros(len(theta))
         after = models.copy()
         most = max((len(job.labels) for job in jobs), default=0)
         most = min(most, max(training.batch_size or most, SAMPLES))
         # the caller handles runs that diverged
-        with np.errstate(all="ignore"), self._rooms(len(jobs), most, models.dtype) as (program, rooms):
+        with (
+            np.errstate(all="ignore"),
+            self._rooms(len(jobs), most, models.dtype) as (program, rooms),
+        ):
             for room in rooms:
-                room.floats[program.ends[3] :][:3] = training.lr, training.momentum, training.weight_decay
+                room.floats[program.ends[3] :][:3] = (
+                    training.lr,
+                    training.momentum,
+                    training.weight_decay,
+                )
 
             def local(job: _Job, room: ClientRoom) -> tuple[float, Floats]:
                 """Return a client's sum of losses before training, and its weighted update, empty if its weight is 0."""
                 start, (_, share, *given) = models[job.run], job
                 move = np.empty(len(start) if share else 0, start.dtype)
-                return self.kernels.train(room, program, *given, start, start.dtype.type(share), move), move
+                return self.kernels.train(
+                    room, program, *given, start, start.dtype.type(share), move
+                ), move
 
             # in the order of the jobs, so that sums do not depend on which thread finishes first
-            for job, (loss, move) in zip(jobs, _spread(local, jobs, rooms, lambda job: len(job.labels)), strict=True):
+            for job, (loss, move) in zip(
+                jobs,
+                _spread(local, jobs, rooms, lambda job: len(job.labels)),
+                strict=True,
+            ):
                 losses[job.run] += loss
                 if len(move):
                     after[job.run] += move
-            losses /= np.diff(batch.offsets[:: weights.shape[1]])  # nan where a run has no samples
-        return torch.from_numpy(after[:, self.net.places]), torch.from_numpy(losses.astype(after.dtype))
+            losses /= np.diff(
+                batch.offsets[:: weights.shape[1]]
+            )  # nan where a run has no samples
+        return torch.from_numpy(after[:, self.net.places]), torch.from_numpy(
+            losses.astype(after.dtype)
+        )
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
         """Return the logits of the models (R, P) for images (S, C, H, W) of bytes, (R, S, classes).
@@ -347,7 +474,9 @@ class Compiled(Executor[Task]):
         return torch.from_numpy(given)
 
     @contextmanager
-    def _rooms(self, works: int, most: int, dtype: Any) -> Iterator[tuple[Program, list[ClientRoom]]]:
+    def _rooms(
+        self, works: int, most: int, dtype: Any
+    ) -> Iterator[tuple[Program, list[ClientRoom]]]:
         """Give the program for up to `most` samples at a time, and a room for each thread that has work.
 
         Both are kept for the next call, because making them takes a tenth of a round of LeNet.
@@ -360,7 +489,9 @@ class Compiled(Executor[Task]):
         while len(rooms) < threads:
             rooms.append(space.room(dtype))
             for start, line in zip(program.ends[4:6], self.task.line, strict=True):
-                rooms[-1].floats[start : start + line.numel()] = line.numpy().reshape(-1)
+                rooms[-1].floats[start : start + line.numel()] = line.numpy().reshape(
+                    -1
+                )
         yield program, rooms[:threads]
         self._kept = kept
 
@@ -373,12 +504,19 @@ def _jobs(work: Work) -> Iterator[_Job]:
         own = slice(offsets[segment], offsets[segment + 1])
         if own.stop > own.start:
             run, client = divmod(segment, work.weights.shape[1])
-            steps = schedule(training, work.seeds[run], client, work.t, own.stop - own.start)
+            steps = schedule(
+                training, work.seeds[run], client, work.t, own.stop - own.start
+            )
             batches = _batches(own.stop - own.start, share, steps, training)
             yield _Job(run, share, images[own], labels[own], batches)
 
 
-def _batches(samples: int, share: float, rows_of_steps: Iterator[slice | Ints], training: LocalTraining) -> Batches:
+def _batches(
+    samples: int,
+    share: float,
+    rows_of_steps: Iterator[slice | Ints],
+    training: LocalTraining,
+) -> Batches:
     """Return the batches of a client: first the samples that are not in its first step, for their loss, then the steps."""
     whole, repeats = np.arange(samples), 1
     most = max(training.batch_size or samples, SAMPLES)
@@ -389,9 +527,16 @@ def _batches(samples: int, share: float, rows_of_steps: Iterator[slice | Ints], 
     else:
         steps = [whole[rows] for rows in rows_of_steps]
         others = np.delete(whole, steps[0])
-    losses_alone = [others[first : first + most] for first in range(0, len(others), most)]
+    losses_alone = [
+        others[first : first + most] for first in range(0, len(others), most)
+    ]
     rows = [*losses_alone, *steps]
-    return Batches(np.concatenate(rows), np.cumsum([len(each) for each in rows]), len(losses_alone), repeats)
+    return Batches(
+        np.concatenate(rows),
+        np.cumsum([len(each) for each in rows]),
+        len(losses_alone),
+        repeats,
+    )
 
 
 def _spread(
@@ -414,7 +559,9 @@ def _spread(
             free.append(room)
 
     with ThreadPoolExecutor(len(rooms)) as pool:
-        largest_first = sorted(range(len(given)), key=lambda i: -size(given[i]))  # so that no large one is left for the end
+        largest_first = sorted(
+            range(len(given)), key=lambda i: -size(given[i])
+        )  # so that no large one is left for the end
         futures = {i: pool.submit(work, given[i]) for i in largest_first}
         for i in range(len(given)):
             yield futures.pop(i).result()

@@ -18,14 +18,19 @@ from numba.extending import intrinsic
 _user = getattr(os, "getuid", lambda: -1)
 """on a system without user ids no folder is known to belong to the user, so nothing is kept"""
 _MADE_FROM = sorted(Path(__file__).parent.glob("*.py"))
-_SOURCES = hashlib.sha256(b"".join(each.read_bytes() for each in _MADE_FROM)).hexdigest()[:16]
+_SOURCES = hashlib.sha256(
+    b"".join(each.read_bytes() for each in _MADE_FROM)
+).hexdigest()[:16]
 """a hash of all files of this room: numba checks only the file of a function, whose constants and helpers may be elsewhere"""
 
 
 def kernel_folder() -> Path:
     """Return `headgate-kernels` in $XDG_CACHE_HOME or ~/.cache; a relative path is ignored."""
     home = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(home if os.path.isabs(home) else os.path.expanduser("~/.cache")) / "headgate-kernels"
+    return (
+        Path(home if os.path.isabs(home) else os.path.expanduser("~/.cache"))
+        / "headgate-kernels"
+    )
 
 
 def objection() -> str | None:
@@ -38,9 +43,19 @@ def objection() -> str | None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         seen = folder.lstat()
     except OSError as error:
-        return f"compiled kernels are not kept: {folder} cannot be made ({error.strerror})"
-    alone = stat.S_ISDIR(seen.st_mode) and seen.st_uid == _user() and not seen.st_mode & 0o077
-    return None if alone else f"compiled kernels are not kept: {folder} is not this user's alone"
+        return (
+            f"compiled kernels are not kept: {folder} cannot be made ({error.strerror})"
+        )
+    alone = (
+        stat.S_ISDIR(seen.st_mode)
+        and seen.st_uid == _user()
+        and not seen.st_mode & 0o077
+    )
+    return (
+        None
+        if alone
+        else f"compiled kernels are not kept: {folder} is not this user's alone"
+    )
 
 
 def is_empty() -> bool:
@@ -48,7 +63,9 @@ def is_empty() -> bool:
     return objection() is not None or not any(kernel_folder().rglob("*.nbc"))
 
 
-def compiled(function: Callable[..., Any], origin: object = None, **options: Any) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], origin: object = None, **options: Any
+) -> Callable[..., Any]:
     """Compile a function that runs without Python's lock, and cache the result on disk.
 
     `origin` is what a closure was made from. The linker knows a function by its name, and numba makes names unique by a number
@@ -56,11 +73,15 @@ def compiled(function: Callable[..., Any], origin: object = None, **options: Any
     Here the name of the function depends on `origin`, and the folder on the sources.
     """
     if origin is not None:
-        function.__qualname__ += f"_{hashlib.sha256(repr(origin).encode()).hexdigest()[:16]}"
+        function.__qualname__ += (
+            f"_{hashlib.sha256(repr(origin).encode()).hexdigest()[:16]}"
+        )
     settings: Any = config
     before, settings.CACHE_DIR = settings.CACHE_DIR, str(kernel_folder() / _SOURCES)
     try:
-        made: Callable[..., Any] = njit(cache=objection() is None, nogil=True, error_model="numpy", **options)(function)
+        made: Callable[..., Any] = njit(
+            cache=objection() is None, nogil=True, error_model="numpy", **options
+        )(function)
         return made
     finally:
         settings.CACHE_DIR = before
@@ -82,10 +103,18 @@ class Kernel:
 
 def _kinds(number: Any) -> tuple[Any, ...]:
     """Return the types of a kernel's arguments."""
-    return number[::1], types.uint16[::1], types.int64[::1], types.int64[::1], types.int64
+    return (
+        number[::1],
+        types.uint16[::1],
+        types.int64[::1],
+        types.int64[::1],
+        types.int64,
+    )
 
 
-def _call(_: Any, address: Any, floats: Any, marks: Any, ints: Any, args: Any, n: Any) -> Any:
+def _call(
+    _: Any, address: Any, floats: Any, marks: Any, ints: Any, args: Any, n: Any
+) -> Any:
     """Call a kernel. No kernel raises an exception, so no status is checked."""
     kinds = _kinds(floats.dtype)
 

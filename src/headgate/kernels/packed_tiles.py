@@ -53,8 +53,18 @@ def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
         return tuned
     deep, most = (64, 128) if itemsize == 2 else (32, 64)
     if kind == "descend":
-        return Tile(power_in(block.inward, most), power_in(block.outward, most), max(deep, block.width), 8, 3)
-    made, summed = (block.outward, block.inward) if kind == "forward" else (block.inward, block.outward)
+        return Tile(
+            power_in(block.inward, most),
+            power_in(block.outward, most),
+            max(deep, block.width),
+            8,
+            3,
+        )
+    made, summed = (
+        (block.outward, block.inward)
+        if kind == "forward"
+        else (block.inward, block.outward)
+    )
     return Tile(most, power_in(made, most), power_in(summed, deep), 8, 3)
 
 
@@ -63,7 +73,9 @@ def strip_for(block: Block) -> tuple[int, int]:
 
     They are as many as fit into its registers, if possible all positions, which are then read once.
     """
-    channels = power_in(block.outward, 512) if block.positions <= 16 else max(32, block.group)
+    channels = (
+        power_in(block.outward, 512) if block.positions <= 16 else max(32, block.group)
+    )
     if block.pool:
         return channels, power_in(block.positions // 4, max(16, block.width))
     return channels, power_in(block.positions, 256 if block.positions <= 256 else 128)

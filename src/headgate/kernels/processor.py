@@ -12,7 +12,9 @@ def vector_registers() -> tuple[int, int, int]:
     features = _features()
     wide = features.get("avx2", False) and features.get("fma", False)
     long = wide and features.get("avx512vl", False)
-    many = platform.machine().lower() in ("aarch64", "arm64") or features.get("avx512vl", False)
+    many = platform.machine().lower() in ("aarch64", "arm64") or features.get(
+        "avx512vl", False
+    )
     return 8 if wide else 4, 16 if long else 8 if wide else 4, 32 if many else 16
 
 

@@ -49,7 +49,11 @@ class Block:
     @property
     def out(self) -> tuple[int, int]:
         """The height and width of its output."""
-        return (self.height // 2, self.width // 2) if self.pool else (self.height, self.width)
+        return (
+            (self.height // 2, self.width // 2)
+            if self.pool
+            else (self.height, self.width)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,12 +79,24 @@ class ResidualNet:
     def last(self) -> StackLayer:
         """The linear layer."""
         inward = self.layers[-1].outward
-        return StackLayer(inward, 1, 1, self.classes, 1, 0, self.head, self.head + inward * self.classes, linear=True)
+        return StackLayer(
+            inward,
+            1,
+            1,
+            self.classes,
+            1,
+            0,
+            self.head,
+            self.head + inward * self.classes,
+            linear=True,
+        )
 
     @property
     def scales(self) -> StackLayer:
         """The affine parameters, as a linear layer whose only input is 1."""
-        return StackLayer(1, 1, 1, self.head - self.affine, 1, 0, self.affine, None, linear=True)
+        return StackLayer(
+            1, 1, 1, self.head - self.affine, 1, 0, self.affine, None, linear=True
+        )
 
     def to(self, device: torch.device) -> "ResidualNet":
         return replace(self, order=self.order.to(device), place=self.place.to(device))
@@ -108,15 +124,26 @@ def read_blocks(task: Task) -> ResidualNet:
     ):
         refuse("the model must end in AdaptiveAvgPool2d(1), Flatten and Linear")
     _read(layers[3:], blocks, parameters, task.shape)
-    starts = {id(parameter): start for parameter, start in zip(task.model.parameters(), flat.starts, strict=False)}
+    starts = {
+        id(parameter): start
+        for parameter, start in zip(task.model.parameters(), flat.starts, strict=False)
+    }
 
     def own(parameter: Tensor) -> Tensor:
-        return starts[id(parameter)] + torch.arange(parameter.numel()).view(parameter.shape)
+        return starts[id(parameter)] + torch.arange(parameter.numel()).view(
+            parameter.shape
+        )
 
     weights = list[Tensor]()
     for (weight, *_), block in zip(parameters, blocks, strict=True):
-        rows = own(weight).permute(2, 3, 1, 0).reshape(-1, block.outward)  # [tap, inward, outward], padded to the block's
-        weights.append(pad(rows, (0, 0, 0, block.taps * block.inward - len(rows)), value=flat.size).flatten())
+        rows = (
+            own(weight).permute(2, 3, 1, 0).reshape(-1, block.outward)
+        )  # [tap, inward, outward], padded to the block's
+        weights.append(
+            pad(
+                rows, (0, 0, 0, block.taps * block.inward - len(rows)), value=flat.size
+            ).flatten()
+        )
     affine = [own(each).flatten() for _, *scales in parameters for each in scales]
     last = [own(each).flatten() for each in (linear.weight, linear.bias)]
     order = torch.cat([*weights, *affine, *last])
@@ -137,19 +164,40 @@ def _layers(module: nn.Module) -> Iterator[nn.Module]:
         yield module
 
 
-def _read(layers: list[nn.Module], blocks: list[Block], parameters: list[Parameters], shape: Shape) -> Shape:
+def _read(
+    layers: list[nn.Module],
+    blocks: list[Block],
+    parameters: list[Parameters],
+    shape: Shape,
+) -> Shape:
     """Add the blocks of these layers and their parameters, and return the shape of their output."""
     while layers:
         layer, first = layers.pop(0), len(blocks)
         if type(layer) is Residual:
-            same = first > 0 and _read(list(_layers(layer.f)), blocks, parameters, shape) == shape
-            if not same or not blocks[first:] or any(block.added is not None for block in blocks[first:]):
+            same = (
+                first > 0
+                and _read(list(_layers(layer.f)), blocks, parameters, shape) == shape
+            )
+            if (
+                not same
+                or not blocks[first:]
+                or any(block.added is not None for block in blocks[first:])
+            ):
                 refuse(f"{layer} where it stands")
             blocks[-1] = replace(blocks[-1], added=first)
         elif type(layer) is nn.MaxPool2d:
-            halves = is_plain(layer) and side(layer.kernel_size) == 2 and shape[1] % 2 == shape[2] % 2 == 0
+            halves = (
+                is_plain(layer)
+                and side(layer.kernel_size) == 2
+                and shape[1] % 2 == shape[2] % 2 == 0
+            )
             # the slope of a pooled sum would have two targets
-            if not halves or not blocks or blocks[-1].pool or blocks[-1].added is not None:
+            if (
+                not halves
+                or not blocks
+                or blocks[-1].pool
+                or blocks[-1].added is not None
+            ):
                 refuse(f"{layer} where it stands")
             blocks[-1] = replace(blocks[-1], pool=True)
             shape = (shape[0], shape[1] // 2, shape[2] // 2)
@@ -159,21 +207,44 @@ def _read(layers: list[nn.Module], blocks: list[Block], parameters: list[Paramet
     return shape
 
 
-def _add_block(layers: list[nn.Module], blocks: list[Block], parameters: list[Parameters], shape: Shape) -> Shape:
+def _add_block(
+    layers: list[nn.Module],
+    blocks: list[Block],
+    parameters: list[Parameters],
+    shape: Shape,
+) -> Shape:
     if [type(each) for each in layers] != [nn.Conv2d, nn.GroupNorm, nn.Mish]:
-        refuse(f"{', '.join(type(each).__name__ for each in layers)} instead of Conv2d, GroupNorm, Mish")
+        refuse(
+            f"{', '.join(type(each).__name__ for each in layers)} instead of Conv2d, GroupNorm, Mish"
+        )
     convolution, norm, channels = layers[0], layers[1], shape[0]
     assert isinstance(convolution, nn.Conv2d)
     assert isinstance(norm, nn.GroupNorm)
     asked = (convolution.kernel_size, convolution.padding, convolution.bias)
     spread = channels % 32 != 0
-    if asked != ((3, 3), (1, 1), None) or not is_plain(convolution) or (spread and blocks):
-        refuse(f"{convolution}, must be 3x3 with padding=1 and bias=False, behind the first on a multiple of 32 channels")
+    if (
+        asked != ((3, 3), (1, 1), None)
+        or not is_plain(convolution)
+        or (spread and blocks)
+    ):
+        refuse(
+            f"{convolution}, must be 3x3 with padding=1 and bias=False, behind the first on a multiple of 32 channels"
+        )
     if any(size & (size - 1) or size > 64 for size in shape[1:]):
-        refuse(f"images of {shape[1]}x{shape[2]} before a convolution, sides must be 1, 2, 4, ..., 64")
+        refuse(
+            f"images of {shape[1]}x{shape[2]} before a convolution, sides must be 1, 2, 4, ..., 64"
+        )
     outward, group = convolution.out_channels, norm.num_channels // norm.num_groups
-    if outward % 32 or group & (group - 1) or group > 64 or outward % max(group, 32) or not norm.affine:
-        refuse(f"{norm}, must be affine on a multiple of 32 channels, in groups of 1, 2, 4, ..., 64")
+    if (
+        outward % 32
+        or group & (group - 1)
+        or group > 64
+        or outward % max(group, 32)
+        or not norm.affine
+    ):
+        refuse(
+            f"{norm}, must be affine on a multiple of 32 channels, in groups of 1, 2, 4, ..., 64"
+        )
     blocks.append(
         Block(
             inward=-(-9 * channels // 16) * 16 if spread else channels,

@@ -79,7 +79,10 @@ class StackNet:
     @property
     def sizes(self) -> list[int]:
         """The size of each layer's input in its frame, then that of the logits."""
-        return [*(layer.inward * math.prod(layer.framed) for layer in self.layers), self.classes]
+        return [
+            *(layer.inward * math.prod(layer.framed) for layer in self.layers),
+            self.classes,
+        ]
 
     def packed(self, theta: Tensor) -> Tensor:
         return theta.contiguous()
@@ -92,18 +95,30 @@ def read_stack(task: Task) -> StackNet:
     """Return the task's model as a stack; refuse any other form with a SettingError."""
     model = task.model
     if not is_chain(model):
-        refuse(f"the model must do its layers one after the other, as a Sequential does; {type(model).__name__} does not")
-    starts = {id(parameter): start for parameter, start in zip(model.parameters(), task.flat.starts, strict=False)}
+        refuse(
+            f"the model must do its layers one after the other, as a Sequential does; {type(model).__name__} does not"
+        )
+    starts = {
+        id(parameter): start
+        for parameter, start in zip(model.parameters(), task.flat.starts, strict=False)
+    }
     parts = [part for part in model if type(part) is not nn.Identity]
     if sum(len(list(part.parameters())) for part in parts) != len(starts):
         refuse("a parameter of the model is shared")
     layers = tuple(_layers(parts, task.shape, starts))
-    if not layers or not layers[-1].linear or layers[-1].activation or layers[-1].outward != task.classes:
+    if (
+        not layers
+        or not layers[-1].linear
+        or layers[-1].activation
+        or layers[-1].outward != task.classes
+    ):
         refuse(f"the model must end in a Linear of {task.classes}")
     return StackNet(layers, task.classes, task.flat.size)
 
 
-def _layers(parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[int, int]) -> Iterator[StackLayer]:
+def _layers(
+    parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[int, int]
+) -> Iterator[StackLayer]:
     """Yield the layers, each with the activation and the pool that follow it, in either order."""
     inward, image, flat = shape[0], shape[1:], False
     while parts:
@@ -111,20 +126,36 @@ def _layers(parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[in
         if type(part) is nn.Flatten and is_plain(part) and not flat:
             inward, image, flat = inward * math.prod(image), (1, 1), True
             continue
-        weight, bias = (starts.get(id(getattr(part, name, None))) for name in ("weight", "bias"))
-        if type(part) is nn.Conv2d and is_plain(part) and not flat and weight is not None:
+        weight, bias = (
+            starts.get(id(getattr(part, name, None))) for name in ("weight", "bias")
+        )
+        if (
+            type(part) is nn.Conv2d
+            and is_plain(part)
+            and not flat
+            and weight is not None
+        ):
             kernel, padding = side(part.kernel_size), side(part.padding)
-            layer = StackLayer(inward, *image, part.out_channels, kernel, padding, weight, bias)
+            layer = StackLayer(
+                inward, *image, part.out_channels, kernel, padding, weight, bias
+            )
             if padding >= kernel:
                 refuse(f"{part}, must have a padding below its kernel")
         elif type(part) is nn.Linear and flat and weight is not None:
-            layer = StackLayer(inward, 1, 1, part.out_features, 1, 0, weight, bias, linear=True)
+            layer = StackLayer(
+                inward, 1, 1, part.out_features, 1, 0, weight, bias, linear=True
+            )
         else:
             refuse(f"{part} where it stands")
         while parts and type(parts[0]) in (*ACTIVATIONS, nn.MaxPool2d):
             part = parts.pop(0)
             if isinstance(part, nn.MaxPool2d):
-                if layer.linear or layer.pool > 1 or not is_plain(part) or side(part.kernel_size) != 2:
+                if (
+                    layer.linear
+                    or layer.pool > 1
+                    or not is_plain(part)
+                    or side(part.kernel_size) != 2
+                ):
                     refuse(f"{part} where it stands")
                 layer = replace(layer, pool=2)
             elif layer.activation:

@@ -47,7 +47,11 @@ class TritonKernels(Executor[Task]):
         self.net = net if isinstance(net, StackNet) else net.to(task.device)
         from headgate.kernels import triton_steps  # this needs triton
 
-        self.kind: Any = triton_steps.StackSpace if isinstance(net, StackNet) else triton_steps.ResidualSpace
+        self.kind: Any = (
+            triton_steps.StackSpace
+            if isinstance(net, StackNet)
+            else triton_steps.ResidualSpace
+        )
         self.workspace: Any = None
         self.judge: Any = None
         self._recorded: dict[tuple[Room, LocalTraining], Callable[[], None]] = {}
@@ -60,11 +64,17 @@ class TritonKernels(Executor[Task]):
         if task.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
             raise cls.refused(f"needs CUDA, the device is {task.device.type}")
         if task.dtype != torch.float32:
-            raise cls.refused(f"training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}")
+            raise cls.refused(
+                f"training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}"
+            )
         cls.need_full_batch(training)
         cls.need_plain_loss(training)
         net = _net(task)
-        return 0.05 if task.bfloat16 or (isinstance(net, StackNet) and net.size < LARGE) else 0.25
+        return (
+            0.05
+            if task.bfloat16 or (isinstance(net, StackNet) and net.size < LARGE)
+            else 0.25
+        )
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
         """Launch a round; nothing here waits for the device."""
@@ -73,8 +83,13 @@ class TritonKernels(Executor[Task]):
         start, momentum = self.net.packed(theta.detach()), training.momentum > 0
         after, means = torch.empty_like(start), theta.new_empty(runs)
         members = np.flatnonzero(np.diff(batch.offsets))
-        offsets, run_of = np.append(batch.offsets[members], len(batch.labels)), members // clients
-        room = Room(rung(max(1, len(batch.labels))), rung(max(1, len(members))))  # no array is empty
+        offsets, run_of = (
+            np.append(batch.offsets[members], len(batch.labels)),
+            members // clients,
+        )
+        room = Room(
+            rung(max(1, len(batch.labels))), rung(max(1, len(members)))
+        )  # no array is empty
         space = self._make_room(room, momentum)
         space.set_clients(offsets)
         space.load(self.task.normalised(batch.images))
@@ -86,26 +101,41 @@ class TritonKernels(Executor[Task]):
             step()
             if turn == 0:
                 space.mean_losses(run_offsets, means)
-        shares = weights.reshape(-1).index_select(0, to_device(members, self.task.device))
+        shares = weights.reshape(-1).index_select(
+            0, to_device(members, self.task.device)
+        )
         space.average(start, shares, run_offsets, after)
         return self.net.flat(after), means
 
     def bytes_of_run(self, samples: int, clients: int, training: LocalTraining) -> int:
-        return int(self.kind.bytes_needed(self.net, Room(samples, clients), training.momentum > 0, self.task.arithmetic))
+        return int(
+            self.kind.bytes_needed(
+                self.net,
+                Room(samples, clients),
+                training.momentum > 0,
+                self.task.arithmetic,
+            )
+        )
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
         """Return the logits (R, n, classes), float32, of the models theta (R, P) for images (n, C, H, W) of bytes."""
         runs, pixels = len(theta), self.task.normalised(images)
         if isinstance(self.net, StackNet):
-            bytes_of_image = self.kind.bytes_needed(self.net, Room(runs, 0), False, torch.float32)
+            bytes_of_image = self.kind.bytes_needed(
+                self.net, Room(runs, 0), False, torch.float32
+            )
             few = max(1, min(len(images), JUDGED // bytes_of_image))
-            if self.judge is None or not self.judge.holds(Room(few * runs, runs), False):
+            if self.judge is None or not self.judge.holds(
+                Room(few * runs, runs), False
+            ):
                 self.judge = None  # freed before the new one is allocated, because both may not fit
                 self.judge = self._space(Room(few * runs, runs), False)
             space = self.judge
         else:
             room = self.workspace.room if self.workspace else Room(64 * runs, runs)
-            space = self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
+            space = self._make_room(
+                Room(max(room.samples, runs), max(room.clients, runs)), False
+            )
             few = space.room.samples // runs
         space.spread(self.net.packed(theta.detach()), np.arange(runs), False)
         logits = list[Tensor]()
@@ -113,10 +143,14 @@ class TritonKernels(Executor[Task]):
             space.set_clients(np.arange(runs + 1) * len(part))
             space.load(part, runs)
             space.forward(Room(runs * len(part), runs), None)
-            logits.append(space.logits[: runs * len(part)].view(runs, len(part), -1).clone())
+            logits.append(
+                space.logits[: runs * len(part)].view(runs, len(part), -1).clone()
+            )
         return torch.cat(logits, dim=1)
 
-    def _step(self, space: Any, room: Room, training: LocalTraining) -> Callable[[], None]:
+    def _step(
+        self, space: Any, room: Room, training: LocalTraining
+    ) -> Callable[[], None]:
         """Return a function that takes a step of all clients (on CUDA a graph). Recording takes one, which `spread` undoes."""
 
         def step() -> None:
@@ -139,15 +173,22 @@ class TritonKernels(Executor[Task]):
         old = self.workspace
         if old is None or not old.holds(room, momentum):
             if old is not None:
-                room = Room(max(room.samples, old.room.samples), max(room.clients, old.room.clients))
+                room = Room(
+                    max(room.samples, old.room.samples),
+                    max(room.clients, old.room.clients),
+                )
                 momentum = momentum or old.momentum
-            self.workspace = old = None  # freed before the new one is allocated, because both may not fit
+            self.workspace = old = (
+                None  # freed before the new one is allocated, because both may not fit
+            )
             self._recorded.clear()
             self.workspace = self._space(room, momentum)
         return self.workspace
 
     def _space(self, room: Room, momentum: bool) -> Any:
-        return self.kind(self.net, room, momentum, self.task.arithmetic, self.task.device)
+        return self.kind(
+            self.net, room, momentum, self.task.arithmetic, self.task.device
+        )
 
 
 def _net(task: Task) -> StackNet | ResidualNet:
@@ -155,6 +196,9 @@ def _net(task: Task) -> StackNet | ResidualNet:
     if not task.bfloat16:
         with suppress(SettingError):
             net = read_stack(task)
-            if all(each.linear or max(each.inward, each.outward) <= WIDEST for each in net.layers):
+            if all(
+                each.linear or max(each.inward, each.outward) <= WIDEST
+                for each in net.layers
+            ):
                 return net
     return read_blocks(task)

@@ -14,7 +14,15 @@ import triton.language as tl
 
 @triton.jit
 def _box(
-    x, start, channel, tap, H: tl.constexpr, W: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr
+    x,
+    start,
+    channel,
+    tap,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    TAPS: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
 ):
     """Return ROWS positions from `start` on, shifted by a tap, (ROWS, CHANNELS); beyond an image they are 0."""
     sample = start // (H * W)
@@ -47,7 +55,9 @@ def convolve(
             channel = (k % pieces) * BK
             a = _box(x, start, channel, tap, H, W, TAPS, BM, BK)
             if BACKWARD:
-                b = tl.reshape(w.load([client, (TAPS - 1 - tap) * CO + first, channel]), (BN, BK))
+                b = tl.reshape(
+                    w.load([client, (TAPS - 1 - tap) * CO + first, channel]), (BN, BK)
+                )
             else:
                 b = tl.reshape(w.load([client, tap * CI + channel, first]), (BK, BN)).T
             total = tl.dot(b, a.T, total, input_precision=PRECISION)
@@ -58,12 +68,16 @@ def convolve(
         place = row[:, None] * CO + first + tl.arange(0, BN)[None, :]
         if ADD:
             added += start.to(tl.int64) * CO
-            total += tl.load(added + place, mask=inside[:, None], other=0.0).to(tl.float32)
+            total += tl.load(added + place, mask=inside[:, None], other=0.0).to(
+                tl.float32
+            )
         tl.store(y + place, total.to(y.dtype.element_ty), mask=inside[:, None])
 
 
 @triton.jit
-def _descend(place, velocity, gradient, mask, lr, momentum, decay, MOMENTUM: tl.constexpr):
+def _descend(
+    place, velocity, gradient, mask, lr, momentum, decay, MOMENTUM: tl.constexpr
+):
     """Take one step of torch.optim.SGD and return the new parameters."""
     value = tl.load(place, mask=mask)
     change = gradient + decay * value
@@ -97,7 +111,9 @@ def descend_convolution(
         whole = begin + (end - begin) // BK * BK
         for p in range(begin, whole, BK):
             a = _box(x, p, inward, tap, H, W, TAPS, BK, BM)
-            total = tl.dot(slope.load([p, outward]).T, a, total, input_precision=PRECISION)
+            total = tl.dot(
+                slope.load([p, outward]).T, a, total, input_precision=PRECISION
+            )
         if (H * W) % BK != 0:  # noqa: SIM102  known when the kernel is compiled; what follows is not
             if whole < end:  # the rest of the box belongs to another client
                 own = (whole + tl.arange(0, BK) < end)[:, None]
@@ -108,13 +124,26 @@ def descend_convolution(
         outward = outward + tl.arange(0, BN)
         place = (tap * CI + inward[:, None]) * CO + outward[None, :]
         wide = client.to(tl.int64) * stride + place
-        value = _descend(master + wide, velocity + wide, total.T, None, lr, momentum, decay, MOMENTUM)
+        value = _descend(
+            master + wide, velocity + wide, total.T, None, lr, momentum, decay, MOMENTUM
+        )
         if LOW:
-            tl.store(low + client.to(tl.int64) * low_stride + place, value.to(low.dtype.element_ty))
+            tl.store(
+                low + client.to(tl.int64) * low_stride + place,
+                value.to(low.dtype.element_ty),
+            )
 
 
 @triton.jit
-def average_positions(x, owner, features, HW: tl.constexpr, C: tl.constexpr, CB: tl.constexpr, BH: tl.constexpr):
+def average_positions(
+    x,
+    owner,
+    features,
+    HW: tl.constexpr,
+    C: tl.constexpr,
+    CB: tl.constexpr,
+    BH: tl.constexpr,
+):
     """Compute the average [sample, C] over all positions of x [sample, HW, C]."""
     sample = tl.program_id(0).to(tl.int64)
     if tl.load(owner + sample) >= 0:
@@ -122,7 +151,12 @@ def average_positions(x, owner, features, HW: tl.constexpr, C: tl.constexpr, CB:
             channel = c + tl.arange(0, CB)
             total = tl.zeros((CB,), dtype=tl.float32)
             for h in range(0, HW, BH):
-                value = tl.load(x + sample * (HW * C) + (h + tl.arange(0, BH))[:, None] * C + channel[None, :])
+                value = tl.load(
+                    x
+                    + sample * (HW * C)
+                    + (h + tl.arange(0, BH))[:, None] * C
+                    + channel[None, :]
+                )
                 total += tl.sum(value.to(tl.float32), 0)
             tl.store(features + sample * C + channel, total / HW)
 

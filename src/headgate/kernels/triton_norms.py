@@ -62,7 +62,9 @@ def _largest(a, b, c, d, slant, shift):
     at_high = _mish(high * slant + shift)
     at_low = _mish(low * slant + shift)
     chosen = tl.where(at_high >= at_low, high, low)
-    which = tl.where(a == chosen, 0, tl.where(b == chosen, 1, tl.where(c == chosen, 2, 3)))
+    which = tl.where(
+        a == chosen, 0, tl.where(b == chosen, 1, tl.where(c == chosen, 2, 3))
+    )
     return tl.maximum(at_high, at_low), tl.where(slant == 0.0, 0, which)
 
 
@@ -92,7 +94,9 @@ def norm_mish(
                 total += a
                 squares += a * a
         middle = _group_mean(tl.sum(total, 0), HW, CB, GROUP)
-        spread = tl.maximum(_group_mean(tl.sum(squares, 0), HW, CB, GROUP) - middle * middle, 0.0)
+        spread = tl.maximum(
+            _group_mean(tl.sum(squares, 0), HW, CB, GROUP) - middle * middle, 0.0
+        )
         scale = 1.0 / tl.sqrt(spread + eps)
         if LEARN:
             tl.store(mean + sample * C + channel, middle)
@@ -104,7 +108,9 @@ def norm_mish(
         for h in range(0, rows, ROWS):
             out = _places(h + row, channel, W, C, False)
             if rows > ROWS:  # otherwise they are still in registers
-                a, b, c, d = _corners(x, _places(h + row, channel, W, C, POOL), W, C, POOL)
+                a, b, c, d = _corners(
+                    x, _places(h + row, channel, W, C, POOL), W, C, POOL
+                )
             if POOL:
                 made, which = _largest(a, b, c, d, slant, shift)
                 if LEARN:
@@ -117,14 +123,29 @@ def norm_mish(
 
 
 @triton.jit
-def _du(x, slope, winner, row, channel, scale, middle, gain, shift, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
+def _du(
+    x,
+    slope,
+    winner,
+    row,
+    channel,
+    scale,
+    middle,
+    gain,
+    shift,
+    W: tl.constexpr,
+    C: tl.constexpr,
+    POOL: tl.constexpr,
+):
     """Return the corners, the winning one, its normalised value, and the slope with respect to the argument of Mish."""
     out = _places(row, channel, W, C, False)
     a, b, c, d = _corners(x, _places(row, channel, W, C, POOL), W, C, POOL)
     chosen, which = a, tl.zeros(a.shape, dtype=tl.int32)
     if POOL:
         which = tl.load(winner + out).to(tl.int32)
-        chosen = tl.where(which == 0, a, tl.where(which == 1, b, tl.where(which == 2, c, d)))
+        chosen = tl.where(
+            which == 0, a, tl.where(which == 1, b, tl.where(which == 2, c, d))
+        )
     standard = chosen * scale[None, :] - middle[None, :]
     du = tl.load(slope + out).to(tl.float32) * _mish_slope(standard * gain + shift)
     return a, b, c, d, which, standard, du
@@ -172,7 +193,9 @@ def norm_mish_slope(
         tl.store(d_affine + sample * d_stride + C + channel, for_shift)
         # dx = (du * gain - level - standard * tilt) * scale, with standard = x * scale - middle
         tilt = _group_mean(for_gain * own, HW, CB, GROUP) * scale
-        level = (_group_mean(for_shift * own, HW, CB, GROUP) * scale - middle * tilt)[None, :]
+        level = (_group_mean(for_shift * own, HW, CB, GROUP) * scale - middle * tilt)[
+            None, :
+        ]
         tilt = (tilt * scale)[None, :]
         steep = gain * scale[None, :]
         for h in range(0, rows, ROWS):
@@ -183,8 +206,24 @@ def norm_mish_slope(
             place = _places(h + row, channel, W, C, POOL)
             if POOL:
                 _put(dx + place, tl.where(which == 0, du, 0.0), a, steep, level, tilt)
-                _put(dx + place + C, tl.where(which == 1, du, 0.0), b, steep, level, tilt)
-                _put(dx + place + W * C, tl.where(which == 2, du, 0.0), c, steep, level, tilt)
-                _put(dx + place + (W + 1) * C, tl.where(which == 3, du, 0.0), d, steep, level, tilt)
+                _put(
+                    dx + place + C, tl.where(which == 1, du, 0.0), b, steep, level, tilt
+                )
+                _put(
+                    dx + place + W * C,
+                    tl.where(which == 2, du, 0.0),
+                    c,
+                    steep,
+                    level,
+                    tilt,
+                )
+                _put(
+                    dx + place + (W + 1) * C,
+                    tl.where(which == 3, du, 0.0),
+                    d,
+                    steep,
+                    level,
+                    tilt,
+                )
             else:
                 _put(dx + place, du, a, steep, level, tilt)

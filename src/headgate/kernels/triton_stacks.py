@@ -20,7 +20,9 @@ from headgate.kernels.triton_kernels import _descend
 @triton.jit
 def _active(value, KIND: tl.constexpr):
     if KIND == 1:
-        value = tl.where(value != value, value, tl.maximum(value, 0.0))  # a nan stays one
+        value = tl.where(
+            value != value, value, tl.maximum(value, 0.0)
+        )  # a nan stays one
     elif KIND == 2:
         value = 2.0 * tl.sigmoid(2.0 * value) - 1.0
     return value
@@ -60,7 +62,11 @@ def convolve(
         sample = tl.where(inside, row // (high * wide), 0)
         down = (row // wide) % high
         right = row % wide
-        corner_of = (sample % images).to(tl.int64) * (C * H * W) + down * (POOL * W) + right * POOL
+        corner_of = (
+            (sample % images).to(tl.int64) * (C * H * W)
+            + down * (POOL * W)
+            + right * POOL
+        )
         theta += client.to(tl.int64) * stride
         out = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         best = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
@@ -70,18 +76,31 @@ def convolve(
             for first in range(0, C * taps, DEEP):
                 k = first + tl.arange(0, DEEP)
                 known = k < C * taps
-                tap = (k // taps) * (H * W) + ((k // KERNEL) % KERNEL + corner // POOL) * W + k % KERNEL + corner % POOL
+                tap = (
+                    (k // taps) * (H * W)
+                    + ((k // KERNEL) % KERNEL + corner // POOL) * W
+                    + k % KERNEL
+                    + corner % POOL
+                )
                 a = tl.load(x + corner_of[:, None] + tl.where(known, tap, 0)[None, :])
                 if BACKWARD:
-                    place = ((k // taps) * (CO * taps) + taps - 1 - k % taps)[:, None] + out[None, :] * taps
+                    place = ((k // taps) * (CO * taps) + taps - 1 - k % taps)[
+                        :, None
+                    ] + out[None, :] * taps
                 else:
                     place = out[None, :] * (C * taps) + k[:, None]
-                b = tl.load(theta + weight + place, mask=known[:, None] & (out < CO)[None, :], other=0.0)
+                b = tl.load(
+                    theta + weight + place,
+                    mask=known[:, None] & (out < CO)[None, :],
+                    other=0.0,
+                )
                 total = tl.dot(a, b, total, input_precision=PRECISION)
             if corner == 0:
                 best = total
             else:
-                better = (total > best) | (total != total)  # the first of equals; always a nan, as in torch
+                better = (total > best) | (
+                    total != total
+                )  # the first of equals; always a nan, as in torch
                 which = tl.where(better, corner, which)
                 best = tl.where(better, total, best)
         if BIAS:
@@ -90,10 +109,19 @@ def convolve(
         long: tl.constexpr = wide + 2 * FRAME
         area: tl.constexpr = (high + 2 * FRAME) * long
         sample = sample.to(tl.int64) * CO
-        framed = (sample * area + (down + FRAME) * long + right + FRAME)[:, None] + out[None, :] * area
-        plain = (sample * (high * wide) + down * wide + right)[:, None] + out[None, :] * (high * wide)
+        framed = (sample * area + (down + FRAME) * long + right + FRAME)[:, None] + out[
+            None, :
+        ] * area
+        plain = (sample * (high * wide) + down * wide + right)[:, None] + out[
+            None, :
+        ] * (high * wide)
         if BACKWARD:
-            tl.store(y + plain, best * _steep(tl.load(beside + framed, mask=real, other=0.0), ACTIVATION), mask=real)
+            tl.store(
+                y + plain,
+                best
+                * _steep(tl.load(beside + framed, mask=real, other=0.0), ACTIVATION),
+                mask=real,
+            )
         else:
             tl.store(y + framed, _active(best, ACTIVATION), mask=real)
             if LEARN and POOL > 1:
@@ -112,14 +140,26 @@ def unpool(
         index = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
         down = (index // W) % H - FRAME
         right = index % W - FRAME
-        seen = (down >= 0) & (down < HIGH * POOL) & (right >= 0) & (right < WIDE * POOL) & (index < CO * H * W)
-        place = (index // (H * W)) * (HIGH * WIDE) + (down // POOL) * WIDE + right // POOL
+        seen = (
+            (down >= 0)
+            & (down < HIGH * POOL)
+            & (right >= 0)
+            & (right < WIDE * POOL)
+            & (index < CO * H * W)
+        )
+        place = (
+            (index // (H * W)) * (HIGH * WIDE) + (down // POOL) * WIDE + right // POOL
+        )
         place = sample.to(tl.int64) * (CO * HIGH * WIDE) + place
         if POOL > 1:
             won = tl.load(winner + place, mask=seen, other=0).to(tl.int32)
             seen = seen & (won == (down % POOL) * POOL + right % POOL)
         value = tl.load(slope + place, mask=seen, other=0.0)
-        tl.store(wide_slope + sample.to(tl.int64) * (CO * H * W) + index, value, mask=index < CO * H * W)
+        tl.store(
+            wide_slope + sample.to(tl.int64) * (CO * H * W) + index,
+            value,
+            mask=index < CO * H * W,
+        )
 
 
 @triton.jit
@@ -139,29 +179,57 @@ def descend_convolution(
         blocks: tl.constexpr = (summands + DEEP - 1) // DEEP
         out = tl.program_id(0) // blocks
         k = (tl.program_id(0) % blocks) * DEEP + tl.arange(0, DEEP)
-        tap = (k // (KERNEL * KERNEL)) * (H * W) + ((k // KERNEL) % KERNEL) * W + k % KERNEL
+        tap = (
+            (k // (KERNEL * KERNEL)) * (H * W)
+            + ((k // KERNEL) % KERNEL) * W
+            + k % KERNEL
+        )
         tap = tl.where(k < summands, tap, 0)
         total = tl.zeros((ROWS, DEEP), dtype=tl.float32)
         alone = tl.zeros((ROWS,), dtype=tl.float32)
         for begin in range(first * positions, last * positions, ROWS):
             row = begin + tl.arange(0, ROWS)
             inside = row < last * positions
-            sample = tl.where(inside, row // positions, first).to(tl.int64)  # never another client's, not even times 0
+            sample = tl.where(inside, row // positions, first).to(
+                tl.int64
+            )  # never another client's, not even times 0
             position = row % positions
             place = sample * (CO * positions) + out * positions + position
             steep = tl.load(slope + place, mask=inside, other=0.0)
             alone += steep
-            corner_of = sample * (C * H * W) + (position // wide) * (POOL * W) + (position % wide) * POOL
+            corner_of = (
+                sample * (C * H * W)
+                + (position // wide) * (POOL * W)
+                + (position % wide) * POOL
+            )
             if POOL > 1:
                 won = tl.load(winner + place, mask=inside, other=0).to(tl.int32)
                 corner_of += (won // POOL) * W + won % POOL
             total += steep[:, None] * tl.load(x + corner_of[:, None] + tap[None, :])
         own = client.to(tl.int64) * stride + weight + out * summands + k
-        _descend(theta + own, velocity + own, tl.sum(total, 0), k < summands, lr, momentum, decay, MOMENTUM)
+        _descend(
+            theta + own,
+            velocity + own,
+            tl.sum(total, 0),
+            k < summands,
+            lr,
+            momentum,
+            decay,
+            MOMENTUM,
+        )
         if BIAS:  # noqa: SIM102  a compile-time constant, unlike the next condition
             if tl.program_id(0) % blocks == 0:
                 beside = client.to(tl.int64) * stride + bias + out
-                _descend(theta + beside, velocity + beside, tl.sum(alone, 0), True, lr, momentum, decay, MOMENTUM)
+                _descend(
+                    theta + beside,
+                    velocity + beside,
+                    tl.sum(alone, 0),
+                    True,
+                    lr,
+                    momentum,
+                    decay,
+                    MOMENTUM,
+                )
 
 
 @triton.jit
@@ -183,22 +251,45 @@ def descend_linear(
         for begin in range(first, last, DEEP):
             sample = begin + tl.arange(0, DEEP)
             seen = (out < CO)[:, None] & (sample < last)[None, :]
-            a = tl.load(slope + sample.to(tl.int64)[None, :] * CO + out[:, None], mask=seen, other=0.0)
+            a = tl.load(
+                slope + sample.to(tl.int64)[None, :] * CO + out[:, None],
+                mask=seen,
+                other=0.0,
+            )
             known = (sample < last)[:, None] & (feature < C)[None, :]
-            b = tl.load(x + sample.to(tl.int64)[:, None] * C + feature[None, :], mask=known, other=0.0)
+            b = tl.load(
+                x + sample.to(tl.int64)[:, None] * C + feature[None, :],
+                mask=known,
+                other=0.0,
+            )
             total = tl.dot(a, b, total, input_precision=PRECISION)
             alone += tl.sum(a, 1)
-        own = client.to(tl.int64) * stride + weight + out[:, None] * C + feature[None, :]
+        own = (
+            client.to(tl.int64) * stride + weight + out[:, None] * C + feature[None, :]
+        )
         real = (out < CO)[:, None] & (feature < C)[None, :]
-        _descend(theta + own, velocity + own, total, real, lr, momentum, decay, MOMENTUM)
+        _descend(
+            theta + own, velocity + own, total, real, lr, momentum, decay, MOMENTUM
+        )
         if BIAS:  # noqa: SIM102
             if tl.program_id(0) % across == 0:
                 beside = client.to(tl.int64) * stride + bias + out
-                _descend(theta + beside, velocity + beside, alone, out < CO, lr, momentum, decay, MOMENTUM)
+                _descend(
+                    theta + beside,
+                    velocity + beside,
+                    alone,
+                    out < CO,
+                    lr,
+                    momentum,
+                    decay,
+                    MOMENTUM,
+                )
 
 
 @triton.jit
-def cross_entropy(logits, labels, offsets, owner, losses, slope, K: tl.constexpr, KP: tl.constexpr):
+def cross_entropy(
+    logits, labels, offsets, owner, losses, slope, K: tl.constexpr, KP: tl.constexpr
+):
     """Compute each sample's loss, and the slope of the client's mean loss with respect to the logits."""
     sample = tl.program_id(0).to(tl.int64)
     client = tl.load(owner + sample)
@@ -206,9 +297,17 @@ def cross_entropy(logits, labels, offsets, owner, losses, slope, K: tl.constexpr
         k = tl.arange(0, KP)
         made = tl.load(logits + sample * K + k, mask=k < K, other=float("-inf"))
         label = tl.load(labels + sample)
-        samples = (tl.load(offsets + client + 1) - tl.load(offsets + client)).to(tl.float32)
+        samples = (tl.load(offsets + client + 1) - tl.load(offsets + client)).to(
+            tl.float32
+        )
         made -= tl.max(made, 0)
         raised = tl.exp(made)
         whole = tl.sum(raised, 0)
-        tl.store(losses + sample, tl.log(whole) - tl.sum(tl.where(k == label, made, 0.0), 0))
-        tl.store(slope + sample * K + k, (raised / whole - tl.where(k == label, 1.0, 0.0)) / samples, mask=k < K)
+        tl.store(
+            losses + sample, tl.log(whole) - tl.sum(tl.where(k == label, made, 0.0), 0)
+        )
+        tl.store(
+            slope + sample * K + k,
+            (raised / whole - tl.where(k == label, 1.0, 0.0)) / samples,
+            mask=k < K,
+        )

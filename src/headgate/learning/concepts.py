@@ -15,7 +15,9 @@ from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError, require
 from headgate.registry import Slot
 
-if TYPE_CHECKING:  # planning a run does not need polars, which reads some of the formats
+if (
+    TYPE_CHECKING
+):  # planning a run does not need polars, which reads some of the formats
     from headgate.learning.formats import Labels, Pixels
 
 
@@ -58,7 +60,9 @@ class Rotated(Concept):
     def images(self, images: "Pixels") -> "Pixels":
         height, width = images.shape[2:]
         if self.quarters != 2 and height != width:
-            raise SettingError(f"quarters = {self.quarters}: images of {height} x {width} pixels can only be turned by 2")
+            raise SettingError(
+                f"quarters = {self.quarters}: images of {height} x {width} pixels can only be turned by 2"
+            )
         return np.ascontiguousarray(np.rot90(images, self.quarters, axes=(2, 3)))
 
 
@@ -74,7 +78,9 @@ class Swapped(Concept):
 
     def labels(self, images: "Pixels", labels: "Labels") -> "Labels":
         if labels.max(initial=0) >= len(self.to):
-            raise SettingError(f"to: names {len(self.to)} classes, the data set has class {labels.max()}")
+            raise SettingError(
+                f"to: names {len(self.to)} classes, the data set has class {labels.max()}"
+            )
         return np.array(self.to, dtype=np.int64)[labels]
 
 
@@ -85,11 +91,18 @@ class OfClasses(Concept):
     classes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        require(min(self.classes, default=-1) >= 0, "classes", self.classes, "numbers of classes, from 0 on")
+        require(
+            min(self.classes, default=-1) >= 0,
+            "classes",
+            self.classes,
+            "numbers of classes, from 0 on",
+        )
 
     def shares(self, classes: int) -> Floats:
         if max(self.classes) >= classes:
-            raise SettingError(f"classes: there is no class {max(self.classes)}, the data set has {classes}")
+            raise SettingError(
+                f"classes: there is no class {max(self.classes)}, the data set has {classes}"
+            )
         return np.isin(np.arange(classes), self.classes).astype(np.float64)
 
 
@@ -101,15 +114,29 @@ class Prior(Concept):
 
     def __post_init__(self) -> None:
         shares = any(self.weights) and all(0 <= weight <= 1 for weight in self.weights)
-        require(shares, "weights", self.weights, "shares from 0 to 1, not all of them 0")
+        require(
+            shares, "weights", self.weights, "shares from 0 to 1, not all of them 0"
+        )
 
     def shares(self, classes: int) -> Floats:
         if len(self.weights) != classes:
-            raise SettingError(f"weights: has {len(self.weights)} shares, the data set has {classes} classes")
+            raise SettingError(
+                f"weights: has {len(self.weights)} shares, the data set has {classes} classes"
+            )
         return np.array(self.weights)
 
 
-CONCEPT = Slot("concept", Concept, {"same": Same, "rotated": Rotated, "swapped": Swapped, "classes": OfClasses, "prior": Prior})
+CONCEPT = Slot(
+    "concept",
+    Concept,
+    {
+        "same": Same,
+        "rotated": Rotated,
+        "swapped": Swapped,
+        "classes": OfClasses,
+        "prior": Prior,
+    },
+)
 
 
 class DriftKind(ABC):
@@ -126,26 +153,34 @@ class DriftKind(ABC):
 class ConceptSchedule:
     """The concept of every client in every round, for the seeds of some runs."""
 
-    def __init__(self, changes: DriftKind, concepts: int, seeds: Ints, clients: int) -> None:
+    def __init__(
+        self, changes: DriftKind, concepts: int, seeds: Ints, clients: int
+    ) -> None:
         self.changes, self.concepts = changes, concepts
         self.seeds, self.clients = [int(seed) for seed in seeds], np.arange(clients)
         self.at = lru_cache(maxsize=2)(self._at)
         """(round) → the concept of every client, for every seed, (S, M)"""
 
     def _at(self, t: int) -> Ints:
-        each = [np.asarray(self.changes.at(seed, t, self.clients)) for seed in self.seeds]
+        each = [
+            np.asarray(self.changes.at(seed, t, self.clients)) for seed in self.seeds
+        ]
         for found in each:
             if found.shape != self.clients.shape or found.dtype.kind not in "iu":
                 problem = f"must return a whole number for each client in round {t}, returned {found.dtype}"
                 raise SettingError(f"data.changes: {problem}")
             if found.min() < 0 or found.max() >= self.concepts:
                 wrong = found[(found < 0) | (found >= self.concepts)][0]
-                raise SettingError(f"data.changes: concept {wrong} in round {t}; data.concepts has 0 to {self.concepts - 1}")
+                raise SettingError(
+                    f"data.changes: concept {wrong} in round {t}; data.concepts has 0 to {self.concepts - 1}"
+                )
         return np.stack(each)
 
     def shares(self, t: int, weight: Floats) -> Floats:
         """Return the share of the total client weight that is in each concept in round t, (S, concepts)."""
-        shares = np.stack([np.bincount(own, weight, self.concepts) for own in self.at(t)])
+        shares = np.stack(
+            [np.bincount(own, weight, self.concepts) for own in self.at(t)]
+        )
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def changed(self, t: int, weight: Floats) -> Floats:
@@ -154,13 +189,18 @@ class ConceptSchedule:
             return np.zeros(len(self.seeds))
         return np.asarray(((self.at(t) != self.at(t - 1)) * weight).sum(axis=1))
 
-    def columns(self, t: int, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
+    def columns(
+        self, t: int, weight: Floats, by_concept: Floats
+    ) -> dict[str, list[float]]:
         """Return the columns of the record: the share of clients that changed, and the share and accuracy of each concept.
         `by_concept` holds the accuracies, (R, concepts); it repeats the seeds once for each policy."""
         again = len(by_concept) // len(self.seeds)
         columns = {"changed": self.changed(t, weight).tolist() * again}
         for concept, share in enumerate(self.shares(t, weight).T):
-            columns |= {f"share_{concept}": share.tolist() * again, f"accuracy_{concept}": by_concept[:, concept].tolist()}
+            columns |= {
+                f"share_{concept}": share.tolist() * again,
+                f"accuracy_{concept}": by_concept[:, concept].tolist(),
+            }
         return columns
 
 
@@ -178,15 +218,26 @@ class _InOrder(DriftKind):
         object.__setattr__(self, "order", self.order or (0, 1))
         require(self.stagger >= 0, "stagger", self.stagger, "rounds, 0 or more")
         if self.clients is not None:
-            require(min(self.clients, default=-1) >= 0, "clients", self.clients, "numbers of clients, from 0 on")
+            require(
+                min(self.clients, default=-1) >= 0,
+                "clients",
+                self.clients,
+                "numbers of clients, from 0 on",
+            )
         several = len(self.order) > 1 and min(self.order) >= 0
-        require(several, "order", self.order, "two or more numbers of concepts, from 0 on")
+        require(
+            several, "order", self.order, "two or more numbers of concepts, from 0 on"
+        )
 
     def check(self, concepts: int, clients: int) -> None:
         if max(self.order) >= concepts:
-            raise SettingError(f"order: names concept {max(self.order)}; data.concepts has 0 to {concepts - 1}")
+            raise SettingError(
+                f"order: names concept {max(self.order)}; data.concepts has 0 to {concepts - 1}"
+            )
         if self.clients is not None and max(self.clients) >= clients:
-            raise SettingError(f"clients: names client {max(self.clients)}; there are 0 to {clients - 1}")
+            raise SettingError(
+                f"clients: names client {max(self.clients)}; there are 0 to {clients - 1}"
+            )
 
     def at(self, seed: int, t: int, clients: Ints) -> Ints:
         place = self._place(seed, t, t - self.stagger * clients, clients)
@@ -211,12 +262,18 @@ class Sudden(_InOrder):
     rounds: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        ascending = min(self.rounds, default=0) > 1 and list(self.rounds) == sorted(set(self.rounds))
+        ascending = min(self.rounds, default=0) > 1 and list(self.rounds) == sorted(
+            set(self.rounds)
+        )
         require(ascending, "rounds", self.rounds, "rounds from 2 on, ascending")
-        object.__setattr__(self, "order", self.order or tuple(range(len(self.rounds) + 1)))
+        object.__setattr__(
+            self, "order", self.order or tuple(range(len(self.rounds) + 1))
+        )
         super().__post_init__()
         if len(self.order) != len(self.rounds) + 1:
-            raise SettingError(f"order: has {len(self.order)} concepts for {len(self.rounds)} changes; it needs one more")
+            raise SettingError(
+                f"order: has {len(self.order)} concepts for {len(self.rounds)} changes; it needs one more"
+            )
 
     def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
         return np.asarray(np.searchsorted(self.rounds, own, side="right"))
@@ -232,9 +289,16 @@ class Gradual(_InOrder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(1 <= self.start < self.stop, "start", self.start, f"a round from 1 on, and before stop, {self.stop}")
+        require(
+            1 <= self.start < self.stop,
+            "start",
+            self.start,
+            f"a round from 1 on, and before stop, {self.stop}",
+        )
         if len(self.order) != 2:
-            raise SettingError(f"order: has {len(self.order)} concepts; a gradual change is from one to another")
+            raise SettingError(
+                f"order: has {len(self.order)} concepts; a gradual change is from one to another"
+            )
 
     def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
         chance = (own - self.start) / (self.stop - self.start)
@@ -260,4 +324,6 @@ class Recurring(_InOrder):
         return np.asarray(np.maximum(own - 1, 0) // self.every % len(self.order))
 
 
-CHANGES = Slot("change", DriftKind, {"sudden": Sudden, "gradual": Gradual, "recurring": Recurring})
+CHANGES = Slot(
+    "change", DriftKind, {"sudden": Sudden, "gradual": Gradual, "recurring": Recurring}
+)

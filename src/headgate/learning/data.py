@@ -86,13 +86,24 @@ class TableFile(DataSource):
     def __post_init__(self) -> None:
         for name in ("file", "test_file"):
             if (name_of_file := getattr(self, name)) is not None:
-                require(name_of_file.endswith(TABLES), name, name_of_file, f"a name that ends in {', '.join(TABLES)}")
+                require(
+                    name_of_file.endswith(TABLES),
+                    name,
+                    name_of_file,
+                    f"a name that ends in {', '.join(TABLES)}",
+                )
         if self.test is not None:
             inside_unit("test", self.test)
         if self.test is not None and self.test_file is not None:
-            raise SettingError(f"test = {self.test:g}: with a test_file no row of the other file is held for testing")
-        if self.features is not None and not 0 < len(self.features) == len({*self.features} - {self.label}):
-            raise SettingError(f"features = {shown(list(self.features))}: must name columns, each once, and not the label")
+            raise SettingError(
+                f"test = {self.test:g}: with a test_file no row of the other file is held for testing"
+            )
+        if self.features is not None and not 0 < len(self.features) == len(
+            {*self.features} - {self.label}
+        ):
+            raise SettingError(
+                f"features = {shown(list(self.features))}: must name columns, each once, and not the label"
+            )
         self._contents()  # refuse a missing or changed file before anything runs
 
     def _contents(self) -> list[tuple[Path, bytes]]:
@@ -105,13 +116,24 @@ class TableFile(DataSource):
     def load(self) -> dict[str, Any]:
         from headgate.learning.table import arrays_of
 
-        return arrays_of(self._contents(), self.label, self.features, 0.2 if self.test is None else self.test)
+        return arrays_of(
+            self._contents(),
+            self.label,
+            self.features,
+            0.2 if self.test is None else self.test,
+        )
 
 
 TABLES = (".csv", ".parquet", ".npz")
 BOUGHT = ("concepts", "window", "look", "keep", "late")
 """settings of [data] that are written only if they differ from their defaults"""
-KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "table": TableFile}
+KINDS = {
+    "digits": Digits,
+    "mnist": Mnist,
+    "cifar10": Cifar10,
+    "imagenette": Imagenette,
+    "table": TableFile,
+}
 DATA = Slot("data set", DataSource, KINDS)
 
 
@@ -143,10 +165,16 @@ class Data:
                 "concepts, data.changes: one says what the world can be like and one when it is; both are needed"
             )
         if len(self.concepts) > CONCEPTS:
-            raise SettingError(f"concepts: has {len(self.concepts)} of them; at most {CONCEPTS}")
+            raise SettingError(
+                f"concepts: has {len(self.concepts)} of them; at most {CONCEPTS}"
+            )
         share = "a share of the training images, 0 or more and less than 1"
         require(0 <= self.validation < 1, "validation", self.validation, share)
-        for name, least, most in (("window", 1, WINDOW), ("keep", 0, SAMPLES), ("late", 0, ROUNDS)):
+        for name, least, most in (
+            ("window", 1, WINDOW),
+            ("keep", 0, SAMPLES),
+            ("late", 0, ROUNDS),
+        ):
             whole(name, getattr(self, name), least, most)
         zero_or_more("look", self.look)
 
@@ -168,12 +196,18 @@ class Data:
             return self.source.load()
         from headgate.learning.datasets import dataset_of
 
-        return dataset_of(self.kind, call_outside("data.kind", self.kind, self.source.load))
+        return dataset_of(
+            self.kind, call_outside("data.kind", self.kind, self.source.load)
+        )
 
     def table(self) -> dict[str, Any]:
         settings = settings_of(self)
         plain = {own.name: own.default for own in fields(self)}
-        written = {name: value for name, value in settings.items() if name not in BOUGHT or value not in (plain[name], [])}
+        written = {
+            name: value
+            for name, value in settings.items()
+            if name not in BOUGHT or value not in (plain[name], [])
+        }
         if len(settings["stream"]) == 1:
             written["stream"] = settings["stream"]["kind"]
         return {**written.pop("source"), **written}

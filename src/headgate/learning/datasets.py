@@ -57,13 +57,23 @@ class Dataset:
         if not self.classes:
             yield "has no classes"
         for split in ("train", "test"):
-            images, labels = getattr(self, f"{split}_images"), getattr(self, f"{split}_labels")
-            kinds = {"images": (images, ("uint8", "float32")), "labels": (labels, ("int64",))}
+            images, labels = (
+                getattr(self, f"{split}_images"),
+                getattr(self, f"{split}_labels"),
+            )
+            kinds = {
+                "images": (images, ("uint8", "float32")),
+                "labels": (labels, ("int64",)),
+            }
             for name, (array, wanted) in kinds.items():
                 if getattr(array, "dtype", None) not in wanted:
                     kind = getattr(array, "dtype", type(array).__name__)
                     yield f"{split}_{name} must be a numpy array of {' or '.join(wanted)}, is {kind}"
-            if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape[2:]:
+            if (
+                images.ndim != 4
+                or images.shape[1] not in (1, 3)
+                or 0 in images.shape[2:]
+            ):
                 yield f"{split}_images must be (N, 1 or 3, height, width), is {images.shape}"
             if labels.ndim != 1 or len(images) != len(labels):
                 yield f"{split}_labels must be ({len(images)},), one for each of {split}_images, is {labels.shape}"
@@ -73,11 +83,16 @@ class Dataset:
                 yield f"{split}_images holds values that are not finite"
             if labels.min() < 0 or labels.max() >= len(self.classes):
                 yield f"{split}_labels holds {labels.min()} to {labels.max()}, outside 0..{len(self.classes) - 1}"
-        train, test = ((each.shape[1:], str(each.dtype)) for each in (self.train_images, self.test_images))
+        train, test = (
+            (each.shape[1:], str(each.dtype))
+            for each in (self.train_images, self.test_images)
+        )
         if train != test:
             yield f"train_images are {train}, test_images {test}"
         for name, values in (("mean", self.mean), ("std", self.std)):
-            fits = len(values) == self.train_images.shape[1] and bool(np.isfinite(values).all())
+            fits = len(values) == self.train_images.shape[1] and bool(
+                np.isfinite(values).all()
+            )
             if not fits or (name == "std" and min(values) <= 0):
                 yield f"{name} = {values} must be a finite number for each channel, and std above zero"
         for name, column in self.columns.items():
@@ -142,7 +157,18 @@ _IMAGENETTE = {
 _KNOWN = {
     "mnist": _Known(tuple("0123456789"), (0.1307,), (0.3081,), ("mnist",)),
     "cifar10": _Known(
-        ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+        (
+            "airplane",
+            "automobile",
+            "bird",
+            "cat",
+            "deer",
+            "dog",
+            "frog",
+            "horse",
+            "ship",
+            "truck",
+        ),
         (0.4914, 0.4822, 0.4465),
         (0.2470, 0.2435, 0.2616),
         ("cifar10", "cifar-10-batches-bin"),
@@ -151,7 +177,13 @@ _KNOWN = {
         tuple(_IMAGENETTE.values()),
         (0.485, 0.456, 0.406),
         (0.229, 0.224, 0.225),
-        ("imagenette", "imagenette64", "imagenette2", "imagenette2-160", "imagenette2-320"),
+        (
+            "imagenette",
+            "imagenette64",
+            "imagenette2",
+            "imagenette2-160",
+            "imagenette2-320",
+        ),
         _IMAGENETTE,
     ),
 }
@@ -176,23 +208,41 @@ def load_dataset(name: str, folder: Path | None = None) -> Dataset:
     0..16 to 0..255 (x * 255 / 16, rounded).
     """
     if name == "digits":
-        with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as file:
-            images = np.rint(file["pixels"][:, np.newaxis] * (255 / 16)).astype(np.uint8)
+        with np.load(
+            Path(__file__).with_name("digits.npz"), allow_pickle=False
+        ) as file:
+            images = np.rint(file["pixels"][:, np.newaxis] * (255 / 16)).astype(
+                np.uint8
+            )
             labels = file["labels"].astype(np.int64)
         held = np.zeros(len(labels), np.bool_)
         for rows in (np.flatnonzero(labels == label) for label in range(10)):
             held[rows[len(rows) - len(rows) // 5 :]] = True
         scale = channel_statistics(images[~held])
-        return Dataset(name, images[~held], labels[~held], images[held], labels[held], tuple("0123456789"), *scale)
+        return Dataset(
+            name,
+            images[~held],
+            labels[~held],
+            images[held],
+            labels[held],
+            tuple("0123456789"),
+            *scale,
+        )
     require(name in _KNOWN, "data.kind", name, f"{', '.join(NAMES)} or module:Class")
     known = _KNOWN[name]
     path, source = _find(name, folder or data_folder())
     train, test = source.read(len(known.mean), len(known.classes))
     channels, titles = train.images.shape[1], source.classes() or known.classes
-    if channels != len(known.mean):  # the folder holds another data set than its name says
-        raise DataError(f"{path}: images have {channels} channel(s), those of {name} have {len(known.mean)}")
+    if channels != len(
+        known.mean
+    ):  # the folder holds another data set than its name says
+        raise DataError(
+            f"{path}: images have {channels} channel(s), those of {name} have {len(known.mean)}"
+        )
     if len(titles) != len(known.classes):
-        raise DataError(f"{path}: holds {len(titles)} classes, {name} has {len(known.classes)}")
+        raise DataError(
+            f"{path}: holds {len(titles)} classes, {name} has {len(known.classes)}"
+        )
     classes = tuple(known.other_names.get(title, title) for title in titles)
     arrays = (train.images, train.labels, test.images, test.labels)
     return Dataset(name, *arrays, classes, known.mean, known.std, train.columns)
@@ -204,7 +254,9 @@ def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:
         if path.is_dir() and (source := recognise(path)) is not None:
             return path, source
     folders = ", ".join(_KNOWN[name].folders)
-    raise DataError(f"data set {name} is not in {root} (looked for {folders}): `headgate data get {name}` downloads it")
+    raise DataError(
+        f"data set {name} is not in {root} (looked for {folders}): `headgate data get {name}` downloads it"
+    )
 
 
 def available(folder: Path | None = None) -> list[DatasetEntry]:
@@ -229,7 +281,9 @@ def hold_out(dataset: Dataset, fraction: float) -> Dataset:
         return dataset
     held = share_of_each_class(dataset.train_labels, fraction, Purpose.VALIDATION)
     if not held.any():
-        raise SettingError(f"data.validation = {fraction:g}: holds out no image, no class of {dataset.name} has enough of them")
+        raise SettingError(
+            f"data.validation = {fraction:g}: holds out no image, no class of {dataset.name} has enough of them"
+        )
     return replace(
         dataset,
         train_images=dataset.train_images[~held],
@@ -240,7 +294,9 @@ def hold_out(dataset: Dataset, fraction: float) -> Dataset:
     )
 
 
-def share_of_each_class(labels: Labels, share: float, purpose: Purpose) -> NDArray[np.bool_]:
+def share_of_each_class(
+    labels: Labels, share: float, purpose: Purpose
+) -> NDArray[np.bool_]:
     """Return a mask of a random share of the rows of each class, rounded down; it is the same for all seeds."""
     chosen = np.zeros(len(labels), np.bool_)
     for rows in (np.flatnonzero(labels == label) for label in np.unique(labels)):
@@ -259,7 +315,9 @@ def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, 
     means, deviations = [], []
     for channel in range(images.shape[1]):
         # Counting the 256 values avoids a copy of all images as floats.
-        shares = np.bincount(images[:, channel].ravel(), minlength=256) / max(images[:, channel].size, 1)
+        shares = np.bincount(images[:, channel].ravel(), minlength=256) / max(
+            images[:, channel].size, 1
+        )
         mean = float(shares @ values)
         means.append(mean)
         deviations.append(float(np.sqrt(shares @ (values - mean) ** 2)) or 1.0)
@@ -281,15 +339,25 @@ def dataset_of(name: str, made: Any) -> Dataset:
     if isinstance(made, tuple) and len(made) == len(_ARRAYS):
         made = dict(zip(_ARRAYS, made, strict=True))
     if not isinstance(made, dict):
-        raise DataError(f"data.kind = {name}: must return a Dataset, a dict or a tuple ({', '.join(_ARRAYS)})")
+        raise DataError(
+            f"data.kind = {name}: must return a Dataset, a dict or a tuple ({', '.join(_ARRAYS)})"
+        )
     missing = [key for key in _ARRAYS if key not in made]
-    features = not missing and np.ndim(made["train_images"]) == 2  # a table with one row for each sample
+    features = (
+        not missing and np.ndim(made["train_images"]) == 2
+    )  # a table with one row for each sample
     known = {*_ARRAYS, "classes", "columns"} | (set() if features else {"mean", "std"})
     unknown = [str(key) for key in made if key not in known]
     if missing or unknown:
-        wrong = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)}, which means nothing here"
+        wrong = (
+            f"lacks {', '.join(missing)}"
+            if missing
+            else f"has {', '.join(unknown)}, which means nothing here"
+        )
         raise DataError(f"data.kind = {name}: the dict returned {wrong}")
-    train_labels, test_labels = (_whole_labels(made[key]) for key in ("train_labels", "test_labels"))
+    train_labels, test_labels = (
+        _whole_labels(made[key]) for key in ("train_labels", "test_labels")
+    )
     train: Samples
     test: Samples
     mean: tuple[float, ...] = (0.0,)
@@ -297,7 +365,10 @@ def dataset_of(name: str, made: Any) -> Dataset:
     if features:
         train, test = standardised(name, made["train_images"], made["test_images"])
     else:
-        train, test = (_channels_first(name, key, made[key]) for key in ("train_images", "test_images"))
+        train, test = (
+            _channels_first(name, key, made[key])
+            for key in ("train_images", "test_images")
+        )
         mean, std = channel_statistics(train)
     classes = made.get("classes") or range(1 + int(train_labels.max(initial=0)))
     return Dataset(
@@ -309,7 +380,10 @@ def dataset_of(name: str, made: Any) -> Dataset:
         classes=tuple(map(str, classes)),
         mean=tuple(map(float, made.get("mean") or mean)),
         std=tuple(map(float, made.get("std") or std)),
-        columns={key: np.asarray(column) for key, column in (made.get("columns") or {}).items()},
+        columns={
+            key: np.asarray(column)
+            for key, column in (made.get("columns") or {}).items()
+        },
     )
 
 
@@ -318,7 +392,9 @@ def _channels_first(name: str, key: str, array: Any) -> Pixels:
     images = np.asarray(array)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
         usual = "(N, H, W), (N, H, W, 3) or (N, 3, H, W) of uint8 in 0..255, or features (N, d)"
-        raise DataError(f"data set {name}: {key} must be {usual}, is {images.shape} of {images.dtype}")
+        raise DataError(
+            f"data set {name}: {key} must be {usual}, is {images.shape} of {images.dtype}"
+        )
     if images.ndim == 3:
         images = images[:, np.newaxis]
     elif images.shape[1] not in (1, 3):
@@ -343,26 +419,46 @@ def standardised(name: str, train: Any, test: Any) -> tuple[Features, Features]:
     """
     tables = {"train_features": np.asarray(train), "test_features": np.asarray(test)}
     for key, table in tables.items():
-        if table.dtype.kind not in "fiub" or table.ndim != 2 or not table.shape[1] or not np.isfinite(table).all():
+        if (
+            table.dtype.kind not in "fiub"
+            or table.ndim != 2
+            or not table.shape[1]
+            or not np.isfinite(table).all()
+        ):
             wanted = "finite numbers (N, d), a row for each sample"
-            raise DataError(f"data set {name}: {key} must be {wanted}, is {table.shape} of {table.dtype}")
+            raise DataError(
+                f"data set {name}: {key} must be {wanted}, is {table.shape} of {table.dtype}"
+            )
     ours, theirs = (table.astype(np.float64) for table in tables.values())
     if ours.shape[1] != theirs.shape[1]:
-        raise DataError(f"data set {name}: train_features have {ours.shape[1]} columns, test_features {theirs.shape[1]}")
+        raise DataError(
+            f"data set {name}: train_features have {ours.shape[1]} columns, test_features {theirs.shape[1]}"
+        )
     with np.errstate(over="ignore", invalid="ignore"):
         middle, spread = ours.mean(axis=0), ours.std(axis=0)
     if not np.isfinite(spread).all():
         column = int(np.argmin(np.isfinite(spread)))
-        raise DataError(f"data set {name}: column {column} of train_features has values that are too large to be scaled")
-    scaled = [((own - middle) / np.where(spread > 0, spread, 1.0)).astype(np.float32) for own in (ours, theirs)]
+        raise DataError(
+            f"data set {name}: column {column} of train_features has values that are too large to be scaled"
+        )
+    scaled = [
+        ((own - middle) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
+        for own in (ours, theirs)
+    ]
     return scaled[0][:, None, None], scaled[1][:, None, None]
 
 
 # from the Hugging Face hub
 
 
-REPOSITORIES = {"mnist": "ylecun/mnist", "cifar10": "uoft-cs/cifar10", "imagenette": "frgfm/imagenette"}
-_FILES = {"imagenette": "*160px/*.parquet"}  # the smallest configuration: images are resized to 64 pixels
+REPOSITORIES = {
+    "mnist": "ylecun/mnist",
+    "cifar10": "uoft-cs/cifar10",
+    "imagenette": "frgfm/imagenette",
+}
+_FILES = {
+    "imagenette": "*160px/*.parquet"
+}  # the smallest configuration: images are resized to 64 pixels
 
 
 def fetch(name: str, folder: Path) -> list[Path]:
@@ -372,18 +468,36 @@ def fetch(name: str, folder: Path) -> list[Path]:
     huggingface_hub uses, $HF_ENDPOINT if it is set.
     """
     if name not in REPOSITORIES:
-        embedded = " (digits comes with headgate, there is nothing to get)" if name == "digits" else ""
-        raise SettingError(f"data = {name!r}: must be {', '.join(REPOSITORIES)}{embedded}")
+        embedded = (
+            " (digits comes with headgate, there is nothing to get)"
+            if name == "digits"
+            else ""
+        )
+        raise SettingError(
+            f"data = {name!r}: must be {', '.join(REPOSITORIES)}{embedded}"
+        )
     try:
         import huggingface_hub as hub
     except ImportError:
-        raise SettingError("data get: needs huggingface_hub: pip install 'headgate[hub]'") from None
+        raise SettingError(
+            "data get: needs huggingface_hub: pip install 'headgate[hub]'"
+        ) from None
     repository, pattern = REPOSITORIES[name], _FILES.get(name, "*.parquet")
     try:
-        hub.snapshot_download(repository, repo_type="dataset", allow_patterns=pattern, local_dir=folder / name, token=False)
-    except Exception as error:  # the library, its HTTP client and the disk raise errors of many types
+        hub.snapshot_download(
+            repository,
+            repo_type="dataset",
+            allow_patterns=pattern,
+            local_dir=folder / name,
+            token=False,
+        )
+    except (
+        Exception
+    ) as error:  # the library, its HTTP client and the disk raise errors of many types
         again = "running the command again resumes the download"
-        raise DataError(f"{repository}: cannot be fetched ({one_line(error, 200)}); {again}") from None
+        raise DataError(
+            f"{repository}: cannot be fetched ({one_line(error, 200)}); {again}"
+        ) from None
     files = sorted((folder / name).rglob("*.parquet"))
     if not files:
         raise DataError(f"{repository}: no parquet files on the hub")

@@ -80,11 +80,17 @@ class PictureFiles(ABC):
             check_memory(f"{path}: takes", path.stat().st_size)
         names = self.classes()
         known = len(names) if names else classes
-        train, test = self.read_split(self.train, known), self.read_split(self.test, known)
+        train, test = (
+            self.read_split(self.train, known),
+            self.read_split(self.test, known),
+        )
         if isinstance(train.images, list):
             pixels = decode_all([*train.images, *test.images], channels)
             many = len(train.images)
-            train, test = train._replace(images=pixels[:many]), test._replace(images=pixels[many:])
+            train, test = (
+                train._replace(images=pixels[:many]),
+                test._replace(images=pixels[many:]),
+            )
         return train, test
 
 
@@ -103,7 +109,14 @@ def checked_labels(path: Path, labels: NDArray[Any], classes: int) -> Labels:
     """Return the labels read from `path` as int64; refuse labels outside 0..classes-1, and files without labels."""
     wrong = labels[(labels < 0) | (labels >= classes)]
     if wrong.size or not labels.size:
-        raise DataError(f"{path}: " + (f"label {wrong[0]} is outside 0..{classes - 1}" if wrong.size else "holds no label"))
+        raise DataError(
+            f"{path}: "
+            + (
+                f"label {wrong[0]} is outside 0..{classes - 1}"
+                if wrong.size
+                else "holds no label"
+            )
+        )
     return labels.astype(np.int64)
 
 
@@ -118,18 +131,26 @@ class IdxFiles(PictureFiles):
     @classmethod
     def find(cls, folder: Path, files: list[Path]) -> Self:
         found: dict[tuple[bool, str], Path] = {}
-        for path in reversed(files):  # some tools leave an unpacked file beside its .gz: prefer it
+        for path in reversed(
+            files
+        ):  # some tools leave an unpacked file beside its .gz: prefer it
             name = path.name.lower()
             found["train" in name, name.rpartition("idx")[2][0]] = path
         if len(found) < 4:
             names = ", ".join(path.name for path in files)
-            raise DataError(f"{folder}: needs idx files of images and of labels for training and for test, found {names}")
-        return cls((found[True, "3"], found[True, "1"]), (found[False, "3"], found[False, "1"]))
+            raise DataError(
+                f"{folder}: needs idx files of images and of labels for training and for test, found {names}"
+            )
+        return cls(
+            (found[True, "3"], found[True, "1"]), (found[False, "3"], found[False, "1"])
+        )
 
     def read_split(self, files: Sequence[Path], classes: int) -> Split:
         images, labels = (read_idx(path) for path in files)
         if len(images) != len(labels):
-            raise DataError(f"{files[1]}: {len(labels)} labels for the {len(images)} images of {files[0].name}")
+            raise DataError(
+                f"{files[1]}: {len(labels)} labels for the {len(images)} images of {files[0].name}"
+            )
         return Split(images[:, np.newaxis], checked_labels(files[1], labels, classes))
 
 
@@ -141,7 +162,9 @@ def read_idx(path: Path) -> Pixels:
         file = gzip.GzipFile(fileobj=raw) if packed else raw
         magic = file.read(4)
         if magic not in (b"\x00\x00\x08\x01", b"\x00\x00\x08\x03"):
-            raise ValueError(f"no idx file of labels or grey images, starts with {magic.hex() or 'nothing'}")
+            raise ValueError(
+                f"no idx file of labels or grey images, starts with {magic.hex() or 'nothing'}"
+            )
         shape = struct.unpack(f">{magic[3]}I", file.read(4 * magic[3]))
         size = math.prod(shape)
         check_memory(f"{path}: takes", size)
@@ -166,7 +189,9 @@ class CifarRecords(PictureFiles):
         test = tuple(path for path in files if "test" in path.name)
         train = tuple(path for path in files if path not in test)
         if not train or not test:
-            raise DataError(f"{folder}: {cls.format} without {'test' if train else 'training'} batches")
+            raise DataError(
+                f"{folder}: {cls.format} without {'test' if train else 'training'} batches"
+            )
         return cls(train, test)
 
     def read_split(self, files: Sequence[Path], classes: int) -> Split:
@@ -191,11 +216,17 @@ class ImageFolder(PictureFiles):
     def find(cls, folder: Path, files: list[Path]) -> Self:
         for root in dict.fromkeys(path.parents[2] for path in files):
             splits = {
-                name: tuple(path for path in files if path.parents[1] == root / name) for name in TRAIN_NAMES + TEST_NAMES
+                name: tuple(path for path in files if path.parents[1] == root / name)
+                for name in TRAIN_NAMES + TEST_NAMES
             }
-            train, test = (next((splits[name] for name in names if splits[name]), ()) for names in (TRAIN_NAMES, TEST_NAMES))
+            train, test = (
+                next((splits[name] for name in names if splits[name]), ())
+                for names in (TRAIN_NAMES, TEST_NAMES)
+            )
             if train and not test:
-                raise DataError(f"{root}: class folders in {train[0].parents[1].name}, but none in test, val or validation")
+                raise DataError(
+                    f"{root}: class folders in {train[0].parents[1].name}, but none in test, val or validation"
+                )
             if train:
                 return cls(train, test)
         raise DataError(f"{folder}: has pictures, but none in train/CLASS")
@@ -207,7 +238,9 @@ class ImageFolder(PictureFiles):
         numbers = {name: number for number, name in enumerate(self.classes())}
         for path in files:
             if path.parent.name not in numbers:
-                raise DataError(f"{path.parent}: this class has no folder in {self.train[0].parents[1]}")
+                raise DataError(
+                    f"{path.parent}: this class has no folder in {self.train[0].parents[1]}"
+                )
         labels = np.array([numbers[path.parent.name] for path in files], np.int64)
         return Split([Encoded(str(path), path) for path in files], labels)
 
@@ -225,11 +258,16 @@ def decode_all(pictures: Sequence[Encoded], channels: int) -> Pixels:
         if made[-1].shape != made[0].shape:
             made, size = [], SIZE
         else:
-            check_memory(f"{picture.name} and {len(made) - 1} pictures before it take", len(made) * made[0].nbytes)
+            check_memory(
+                f"{picture.name} and {len(made) - 1} pictures before it take",
+                len(made) * made[0].nbytes,
+            )
     return np.stack(made)
 
 
-def decode(name: str, data: bytes | Path, channels: int, size: int | None = None) -> Pixels:
+def decode(
+    name: str, data: bytes | Path, channels: int, size: int | None = None
+) -> Pixels:
     """Decode a JPEG, PNG or WebP picture into (channels, H, W); if `size` is given, resize it to size x size."""
     library, file = _library(), io.BytesIO(data) if isinstance(data, bytes) else data
     try:
@@ -237,16 +275,24 @@ def decode(name: str, data: bytes | Path, channels: int, size: int | None = None
             warnings.simplefilter("error", library.DecompressionBombWarning)
             with library.open(file, formats=("JPEG", "PNG", "WEBP")) as picture:
                 if picture.mode.startswith(("I", "F")):
-                    raise ValueError(f"mode {picture.mode} has more than 8 bits a pixel")
+                    raise ValueError(
+                        f"mode {picture.mode} has more than 8 bits a pixel"
+                    )
                 plain = picture.convert("L" if channels == 1 else "RGB")
         if size is not None:
             plain = plain.resize((size, size), library.Resampling.BILINEAR)
         pixels: Pixels = np.asarray(plain, np.uint8)
-    except Exception as error:  # decoders raise many types: OSError, SyntaxError, struct.error, ...
+    except (
+        Exception
+    ) as error:  # decoders raise many types: OSError, SyntaxError, struct.error, ...
         unknown = isinstance(error, library.UnidentifiedImageError)
         why = "not a JPEG, PNG or WebP picture" if unknown else one_line(error, 200)
         raise DataError(f"{name}: picture cannot be decoded ({why})") from None
-    return pixels[np.newaxis] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    return (
+        pixels[np.newaxis]
+        if channels == 1
+        else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    )
 
 
 @cache
@@ -255,7 +301,9 @@ def _library() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise SettingError("reading pictures needs pillow: pip install 'headgate[sim]'") from None
+        raise SettingError(
+            "reading pictures needs pillow: pip install 'headgate[sim]'"
+        ) from None
     return Image
 
 
@@ -267,7 +315,9 @@ def recognise(folder: Path) -> PictureFiles | None:
 
     If there are several layouts, the first one in the order image folder, idx, parquet, cifar-10-batches-bin is chosen.
     """
-    from headgate.learning.table import ParquetFiles  # imports polars, which the rest of this file does not need
+    from headgate.learning.table import (
+        ParquetFiles,
+    )  # imports polars, which the rest of this file does not need
 
     layouts: dict[str, type[PictureFiles]] = {
         rf"(^|/)({'|'.join(TRAIN_NAMES + TEST_NAMES)})/[^/]+/[^/]+\.(jpe?g|png|webp)$": ImageFolder,
@@ -276,9 +326,17 @@ def recognise(folder: Path) -> PictureFiles | None:
         r"(^|/)(data|test)_batch(_\d+)?\.bin$": CifarRecords,
     }
     with naming(folder):
-        there = {path: path.relative_to(folder).as_posix().lower() for path in sorted(folder.rglob("*")) if path.is_file()}
+        there = {
+            path: path.relative_to(folder).as_posix().lower()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
     for pattern, layout in layouts.items():
-        files = [path for path, name in there.items() if re.search(pattern, name) and not re.search(r"(^|/)\.", name)]
+        files = [
+            path
+            for path, name in there.items()
+            if re.search(pattern, name) and not re.search(r"(^|/)\.", name)
+        ]
         if files:
             return layout.find(folder, files)
     return None

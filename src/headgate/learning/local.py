@@ -44,7 +44,9 @@ class LocalTraining:
         require(self.momentum < 1, "momentum", self.momentum, "less than 1")
         zero_or_more("weight_decay", self.weight_decay)
         if self.batch_size is not None and self.steps > 1 << _EPOCH_BITS:
-            raise SettingError(f"steps = {self.steps}: at most {1 << _EPOCH_BITS} epochs of mini-batches")
+            raise SettingError(
+                f"steps = {self.steps}: at most {1 << _EPOCH_BITS} epochs of mini-batches"
+            )
 
     @property
     def plain(self) -> bool:
@@ -52,21 +54,31 @@ class LocalTraining:
         return type(self.objective) is PlainLoss
 
 
-def batch_order(seed: int, client: int, t: int, epoch: int, n: int) -> NDArray[np.int64]:
+def batch_order(
+    seed: int, client: int, t: int, epoch: int, n: int
+) -> NDArray[np.int64]:
     """Return the order in which a client passes over its n samples in an epoch of round t; the arguments determine it.
 
     >>> batch_order(seed=7, client=2, t=1, epoch=0, n=5)
     array([0, 2, 1, 3, 4])
     """
-    for name, value, bits in (("t", t, _ROUND_BITS), ("epoch", epoch, _EPOCH_BITS), ("n", n, _POSITION_BITS)):
+    for name, value, bits in (
+        ("t", t, _ROUND_BITS),
+        ("epoch", epoch, _EPOCH_BITS),
+        ("n", n, _POSITION_BITS),
+    ):
         if not 0 <= value < 1 << bits:
-            raise SettingError(f"{name} = {value}: mini-batches are addressed for 0 to {(1 << bits) - 1}")
+            raise SettingError(
+                f"{name} = {value}: mini-batches are addressed for 0 to {(1 << bits) - 1}"
+            )
     first = np.uint64((t << _EPOCH_BITS | epoch) << _POSITION_BITS)
     draws = uniform(seed, Purpose.BATCH, first + np.arange(n, dtype=np.uint64), client)
     return np.argsort(draws, kind="stable")
 
 
-def schedule(training: LocalTraining, seed: int, client: int, t: int, n: int) -> Iterator[slice | NDArray[np.int64]]:
+def schedule(
+    training: LocalTraining, seed: int, client: int, t: int, n: int
+) -> Iterator[slice | NDArray[np.int64]]:
     """Yield the rows of a client's buffer for each gradient step of round t: all rows, or those of one batch."""
     for epoch in range(training.steps):
         if training.batch_size is None:
@@ -95,6 +107,8 @@ def shifted(images: NDArray[np.uint8], move: Ints, most: int) -> NDArray[np.uint
     [[[[0, 0], [1, 2]]]]
     """
     beside = (most, most)
-    windows = sliding_window_view(np.pad(images, ((0, 0), (0, 0), beside, beside)), images.shape[2:], axis=(2, 3))
+    windows = sliding_window_view(
+        np.pad(images, ((0, 0), (0, 0), beside, beside)), images.shape[2:], axis=(2, 3)
+    )
     down, right = most - move
     return np.asarray(windows[np.arange(len(images)), :, down, right])

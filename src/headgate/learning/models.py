@@ -80,7 +80,14 @@ class OwnModel(Model):
             part: Model = fill(made_by, self.settings, "model", Search(self.folder))
             return part.build(shape, classes)
         given = (shape, classes) if _takes_two(made_by) else ()
-        made: nn.Module = call_outside("model.kind", self.name, made_by, *given, folder=self.folder, **self.settings)
+        made: nn.Module = call_outside(
+            "model.kind",
+            self.name,
+            made_by,
+            *given,
+            folder=self.folder,
+            **self.settings,
+        )
         return made
 
 
@@ -92,4 +99,6 @@ def _takes_two(made_by: Any) -> bool:
     return True
 
 
-MODEL = Slot("model", Model, {"logistic": Logistic, "lenet": LeNet, "resnet9": ResNet9}, OwnModel)
+MODEL = Slot(
+    "model", Model, {"logistic": Logistic, "lenet": LeNet, "resnet9": ResNet9}, OwnModel
+)

@@ -26,7 +26,9 @@ def build_model(model: Model, shape: Shape, classes: int) -> nn.Module:
     made = model.build(shape, classes)
     name = model.kind
     if not isinstance(made, nn.Module):
-        raise SettingError(f"model.kind = {name}: must make a torch.nn.Module, made {type(made).__name__}")
+        raise SettingError(
+            f"model.kind = {name}: must make a torch.nn.Module, made {type(made).__name__}"
+        )
     _check_trainable(name, made)
     _check_output(name, made, shape, classes)
     return made
@@ -50,7 +52,10 @@ class Flat:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.shapes = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+        self.shapes = {
+            name: tuple(parameter.shape)
+            for name, parameter in module.named_parameters()
+        }
         self.sizes = [parameter.numel() for parameter in module.parameters()]
         self.starts = list(accumulate(self.sizes, initial=0))
         self.size = self.starts[-1]
@@ -66,7 +71,9 @@ class Flat:
 
     def vector(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """Return the parameters as one new vector (size,), detached from any graph."""
-        return torch.cat([parameters[name].detach().reshape(-1) for name in self.shapes])
+        return torch.cat(
+            [parameters[name].detach().reshape(-1) for name in self.shapes]
+        )
 
 
 # the models
@@ -83,7 +90,9 @@ def lenet(shape: Shape, classes: int) -> nn.Module:
     """Build LeNet-5 with ReLU and max-pooling; 28x28 images are padded to 32x32, the input size of LeNet-5."""
     channels, height, width = shape
     if min(height, width) < 28:
-        raise SettingError(f"model.kind = lenet: needs images of 28x28 or more, these are {height}x{width}")
+        raise SettingError(
+            f"model.kind = lenet: needs images of 28x28 or more, these are {height}x{width}"
+        )
     padding = 2 if height == width == 28 else 0
 
     def left(length: int) -> int:
@@ -115,10 +124,16 @@ def resnet9(shape: Shape, classes: int) -> nn.Module:
     """Build ResNet-9 with Mish and GroupNorm, which, unlike BatchNorm, has no state besides its parameters."""
     channels, height, width = shape
     if min(height, width) < 8:
-        raise SettingError(f"model.kind = resnet9: needs images of 8x8 or more, these are {height}x{width}")
+        raise SettingError(
+            f"model.kind = resnet9: needs images of 8x8 or more, these are {height}x{width}"
+        )
 
     def block(inward: int, outward: int) -> nn.Module:
-        return nn.Sequential(nn.Conv2d(inward, outward, 3, padding=1, bias=False), nn.GroupNorm(32, outward), nn.Mish())
+        return nn.Sequential(
+            nn.Conv2d(inward, outward, 3, padding=1, bias=False),
+            nn.GroupNorm(32, outward),
+            nn.Mish(),
+        )
 
     return nn.Sequential(
         block(channels, 64),
@@ -140,17 +155,37 @@ SHIPPED = {"logistic": logistic, "lenet": lenet, "resnet9": resnet9}
 def _check_trainable(name: str, model: nn.Module) -> None:
     """Refuse buffers and frozen parameters, which would not be averaged, and dropout, whose draws are not repeatable."""
     buffer = next((key for key, _ in model.named_buffers()), None)
-    frozen = next((key for key, parameter in model.named_parameters() if not parameter.requires_grad), None)
-    dropping = next((key for key, part in model.named_modules() if isinstance(part, _DropoutNd) and part.p > 0), None)
+    frozen = next(
+        (
+            key
+            for key, parameter in model.named_parameters()
+            if not parameter.requires_grad
+        ),
+        None,
+    )
+    dropping = next(
+        (
+            key
+            for key, part in model.named_modules()
+            if isinstance(part, _DropoutNd) and part.p > 0
+        ),
+        None,
+    )
     if buffer is not None:
         hint = "take GroupNorm instead of BatchNorm"
-        raise SettingError(f"model.kind = {name}: has a buffer ({buffer}), which no client would share: {hint}")
+        raise SettingError(
+            f"model.kind = {name}: has a buffer ({buffer}), which no client would share: {hint}"
+        )
     if next(model.parameters(), None) is None:
         raise SettingError(f"model.kind = {name}: has no parameters to learn")
     if frozen is not None:
-        raise SettingError(f"model.kind = {name}: the parameter {frozen} is frozen, all must be learnt")
+        raise SettingError(
+            f"model.kind = {name}: the parameter {frozen} is frozen, all must be learnt"
+        )
     if dropping is not None:
-        raise SettingError(f"model.kind = {name}: has dropout ({dropping}), whose draws would not be repeatable")
+        raise SettingError(
+            f"model.kind = {name}: has dropout ({dropping}), whose draws would not be repeatable"
+        )
 
 
 def _check_output(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
@@ -162,13 +197,19 @@ def _check_output(name: str, model: nn.Module, shape: Shape, classes: int) -> No
             output, alone = model(images), model(images[:1])
     except Exception as error:  # a forward pass can raise any error
         sizes = "x".join(map(str, shape))
-        raise SettingError(f"model.kind = {name}: fails on images of {sizes} ({in_one_line(error)})") from error
+        raise SettingError(
+            f"model.kind = {name}: fails on images of {sizes} ({in_one_line(error)})"
+        ) from error
     given = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
     if given != (2, classes):
-        raise SettingError(f"model.kind = {name}: must return (n, {classes}) for n images, returns {given} for 2")
+        raise SettingError(
+            f"model.kind = {name}: must return (n, {classes}) for n images, returns {given} for 2"
+        )
     if not torch.allclose(output[:1], alone, rtol=1e-3, atol=1e-4):
         # Executors choose their own batches, which must not change any result.
-        raise SettingError(f"model.kind = {name}: what it returns for an image depends on the images beside it")
+        raise SettingError(
+            f"model.kind = {name}: what it returns for an image depends on the images beside it"
+        )
 
 
 # features, steps and slopes
@@ -189,9 +230,15 @@ def last_layer(model: nn.Module, shape: Shape) -> nn.Linear | None:
 
     first = next(model.parameters())
     with torch.no_grad():
-        hooks = [layer.register_forward_hook(note) for layer in model.modules() if type(layer) is nn.Linear]
+        hooks = [
+            layer.register_forward_hook(note)
+            for layer in model.modules()
+            if type(layer) is nn.Linear
+        ]
         try:
-            logits = model(torch.zeros(1, *shape, dtype=first.dtype, device=first.device))
+            logits = model(
+                torch.zeros(1, *shape, dtype=first.dtype, device=first.device)
+            )
         finally:
             for hook in hooks:
                 hook.remove()
@@ -200,7 +247,9 @@ def last_layer(model: nn.Module, shape: Shape) -> nn.Linear | None:
     return last[0] if asked_once and isinstance(last[0], nn.Linear) else None
 
 
-def with_features(layer: nn.Linear, answer: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
+def with_features(
+    layer: nn.Linear, answer: Callable[[], Tensor]
+) -> tuple[Tensor, Tensor]:
     """Call `answer`, and return its output and the inputs of the last layer, with a column of ones if the layer has a bias."""
     went_in: list[Tensor] = []
 
@@ -213,13 +262,20 @@ def with_features(layer: nn.Linear, answer: Callable[[], Tensor]) -> tuple[Tenso
     finally:
         hook.remove()
     features = went_in[-1]
-    return logits, features if layer.bias is None else torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+    return logits, features if layer.bias is None else torch.cat(
+        [features, features.new_ones(len(features), 1)], dim=1
+    )
 
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
 
 
-def descend(places: list[Tensor], velocity: list[Tensor], change: Tensors, training: LocalTraining) -> None:
+def descend(
+    places: list[Tensor],
+    velocity: list[Tensor],
+    change: Tensors,
+    training: LocalTraining,
+) -> None:
     """Do one step of torch.optim.SGD by the gradients `change`, in place; without momentum, `velocity` may be empty.
 
     torch.optim is not used because its import takes seconds, and Flower starts a client process for every message.
@@ -240,14 +296,26 @@ class ClientSlopes:
     `factors`; None: all samples have the same weight.
     """
 
-    def __init__(self, objective: LocalObjective, received: Tensor, labels: Tensor, factors: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        objective: LocalObjective,
+        received: Tensor,
+        labels: Tensor,
+        factors: Tensor | None = None,
+    ) -> None:
         self.objective, self.received, self.factors = objective, received.T, factors
         self.truth = one_hot(labels, received.shape[1]).T.to(received.dtype)
         self.held = self.truth.sum(1, keepdim=True)
 
     def __call__(self, logits: Tensor, rows: slice | NDArray[np.int64]) -> Tensor:
         """Return the derivative of the mean loss of the samples at `rows` with respect to their `logits`, (b, classes)."""
-        at = LocalAnswers(logits.detach().T, self.received[:, rows], self.truth[:, rows], self.held, torch)
+        at = LocalAnswers(
+            logits.detach().T,
+            self.received[:, rows],
+            self.truth[:, rows],
+            self.held,
+            torch,
+        )
         slope: Tensor = self.objective.slope(at)
         if self.factors is not None:
             slope = slope * self.factors[rows]

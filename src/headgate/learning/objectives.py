@@ -110,4 +110,8 @@ def softmax(logits: Any, arrays: Any) -> Any:
     return powers / powers.sum(0)
 
 
-OBJECTIVE = Slot("objective", LocalObjective, {"plain": PlainLoss, "fresh": FreshShare, "fedlc": CalibratedLogits})
+OBJECTIVE = Slot(
+    "objective",
+    LocalObjective,
+    {"plain": PlainLoss, "fresh": FreshShare, "fedlc": CalibratedLogits},
+)

@@ -47,17 +47,23 @@ class Partition(ABC):
     """A rule that gives each client its rows of the training set."""
 
     @abstractmethod
-    def split(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> list[Ints]:
+    def split(
+        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+    ) -> list[Ints]:
         """Return the rows of each client, at least one row for each."""
 
-    def owners(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> Owners:
+    def owners(
+        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+    ) -> Owners:
         """Return the same owners in a form that may compute the rows of a client on demand."""
         return OwnerTable(self.split(labels, clients, seed, columns))
 
 
 def shuffled(rows: Ints, seed: int, client: int) -> Ints:
     """Return the rows in a random order that depends on the seed and the client."""
-    return rows[np.argsort(uniform(seed, Purpose.PARTITION, rows, client), kind="stable")]
+    return rows[
+        np.argsort(uniform(seed, Purpose.PARTITION, rows, client), kind="stable")
+    ]
 
 
 @dataclass(frozen=True)
@@ -67,14 +73,26 @@ class Pairs(Partition):
     per_class: int | None = None
 
     def __post_init__(self) -> None:
-        require(self.per_class is None or self.per_class >= 1, "per_class", self.per_class, "at least 1")
+        require(
+            self.per_class is None or self.per_class >= 1,
+            "per_class",
+            self.per_class,
+            "at least 1",
+        )
 
-    def split(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> list[Ints]:
+    def split(
+        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+    ) -> list[Ints]:
         owners = self.owners(labels, clients, seed, columns)
         table = owners.table(np.arange(clients))
-        return [rows[:length].astype(np.int64) for rows, length in zip(table, owners.lengths, strict=True)]
+        return [
+            rows[:length].astype(np.int64)
+            for rows, length in zip(table, owners.lengths, strict=True)
+        ]
 
-    def owners(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> "PairOwners":
+    def owners(
+        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+    ) -> "PairOwners":
         return PairOwners(labels, clients, seed, self.per_class)
 
 
@@ -85,17 +103,24 @@ class PairOwners:
     for any `per_class`.
     """
 
-    def __init__(self, labels: Ints, clients: int, seed: int, per_class: int | None) -> None:
+    def __init__(
+        self, labels: Ints, clients: int, seed: int, per_class: int | None
+    ) -> None:
         of_class = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
         self.seed, self.per_class = seed, per_class
         self.held = [
-            [of_class[c] for c in dict.fromkeys((first, (first + 1) % len(of_class)))] for first in range(len(of_class))
+            [of_class[c] for c in dict.fromkeys((first, (first + 1) % len(of_class)))]
+            for first in range(len(of_class))
         ]
         """the rows of both classes, for clients whose first class is 0, 1, …"""
-        lengths = [sum(rows[:per_class].size for rows in classes) for classes in self.held]
+        lengths = [
+            sum(rows[:per_class].size for rows in classes) for classes in self.held
+        ]
         for m in range(min(clients, len(lengths))):
             if lengths[m] == 0:
-                raise SettingError(f"data.partition = pairs: client {m} would have no data")
+                raise SettingError(
+                    f"data.partition = pairs: client {m} would have no data"
+                )
         self.lengths: Ints = np.resize(np.array(lengths, dtype=np.int64), clients)
 
     def rows(self, clients: Ints, own: Ints) -> Ints:
@@ -104,12 +129,16 @@ class PairOwners:
 
     def table(self, clients: Ints) -> NDArray[np.int32]:
         """Return the images of some clients, (clients, most images); entries beyond a client's own number are undefined."""
-        table = np.empty((clients.size, int(self.lengths[clients].max(initial=0))), dtype=np.int32)
+        table = np.empty(
+            (clients.size, int(self.lengths[clients].max(initial=0))), dtype=np.int32
+        )
         for first, classes in enumerate(self.held):
             members, at = np.flatnonzero(clients % len(self.held) == first), 0
             for rows in classes:
                 until = at + rows[: self.per_class].size
-                for some, order in permutations(self.seed, Purpose.PARTITION, rows, clients[members]):
+                for some, order in permutations(
+                    self.seed, Purpose.PARTITION, rows, clients[members]
+                ):
                     table[members[some], at:until] = rows[order[:, : self.per_class]]
                 at = until
         return table
@@ -122,9 +151,16 @@ class Iid(Partition):
     per_client: int | None = None
 
     def __post_init__(self) -> None:
-        require(self.per_client is None or self.per_client >= 1, "per_client", self.per_client, "at least 1")
+        require(
+            self.per_client is None or self.per_client >= 1,
+            "per_client",
+            self.per_client,
+            "at least 1",
+        )
 
-    def split(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> list[Ints]:
+    def split(
+        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+    ) -> list[Ints]:
         _enough_for_all(labels, clients, "iid")
         order = shuffled(np.arange(labels.size), seed, 0)
         return [part[: self.per_client] for part in np.array_split(order, clients)]
@@ -139,21 +175,30 @@ class Dirichlet(Partition):
     def __post_init__(self) -> None:
         positive("alpha", self.alpha)
 
-    def split(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> list[Ints]:
+    def split(
+        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+    ) -> list[Ints]:
         _enough_for_all(labels, clients, "dirichlet")
         for attempt in range(RETRIES):
-            generator = np.random.Generator(np.random.Philox(key=[seed, 2**32 * Purpose.PARTITION + attempt]))
+            generator = np.random.Generator(
+                np.random.Philox(key=[seed, 2**32 * Purpose.PARTITION + attempt])
+            )
             owned: list[list[Ints]] = [[] for _ in range(clients)]
             for c in range(int(labels.max()) + 1):
                 rows = shuffled(np.flatnonzero(labels == c), seed, 0)
-                cuts = np.cumsum(generator.dirichlet(np.full(clients, self.alpha)))[:-1] * rows.size
+                cuts = (
+                    np.cumsum(generator.dirichlet(np.full(clients, self.alpha)))[:-1]
+                    * rows.size
+                )
                 for m, part in enumerate(np.split(rows, cuts.astype(np.int64))):
                     owned[m].append(part)
             whole = [np.concatenate(parts) for parts in owned]
             if all(part.size for part in whole):
                 return whole
         empty = f"in {RETRIES} draws some of the {clients} clients always stayed without data"
-        raise SettingError(f"data.alpha = {self.alpha}: {empty}; raise alpha or use fewer clients")
+        raise SettingError(
+            f"data.alpha = {self.alpha}: {empty}; raise alpha or use fewer clients"
+        )
 
 
 @dataclass(frozen=True)
@@ -162,13 +207,19 @@ class ByColumn(Partition):
 
     column: str
 
-    def split(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> list[Ints]:
+    def split(
+        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+    ) -> list[Ints]:
         if self.column not in columns:
             known = ", ".join(columns) or "none"
-            raise SettingError(f"data.column = {self.column}: the data set has no such column; it has {known}")
+            raise SettingError(
+                f"data.column = {self.column}: the data set has no such column; it has {known}"
+            )
         values, owner = np.unique(columns[self.column], return_inverse=True)
         if len(values) < clients:
-            raise SettingError(f"data.column = {self.column}: has {len(values)} values for {clients} clients")
+            raise SettingError(
+                f"data.column = {self.column}: has {len(values)} values for {clients} clients"
+            )
         return [np.flatnonzero(owner % clients == m) for m in range(clients)]
 
 
@@ -176,7 +227,9 @@ def _enough_for_all(labels: Ints, clients: int, name: str) -> None:
     """Refuse more clients than images, for partitions in which each image has one owner."""
     if clients > labels.size:
         dealt = f"{labels.size} images are dealt out to {clients} clients"
-        raise SettingError(f"data.partition = {name}: client {labels.size} would have no data; {dealt}")
+        raise SettingError(
+            f"data.partition = {name}: client {labels.size} would have no data; {dealt}"
+        )
 
 
 KINDS = {"pairs": Pairs, "iid": Iid, "dirichlet": Dirichlet, "column": ByColumn}

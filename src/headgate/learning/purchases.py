@@ -46,12 +46,19 @@ class TrainingSamples(NamedTuple):
 def held_admissions(ledger: Ledger, clients: Ints) -> tuple[Ints, Ints]:
     """Return (place of the client, admission) of every sample that these clients (S, C) hold, sorted by run and client."""
     if (places := ledger.contents.places) is not None:
-        held = np.take_along_axis(places, clients[..., None], axis=1).reshape(clients.size, -1)
+        held = np.take_along_axis(places, clients[..., None], axis=1).reshape(
+            clients.size, -1
+        )
         owner, slot = np.nonzero(held >= 0)
         return owner, held[owner, slot]
-    first, last = (np.take_along_axis(array, clients, axis=1).ravel() for array in (ledger.dropped, ledger.admitted))
+    first, last = (
+        np.take_along_axis(array, clients, axis=1).ravel()
+        for array in (ledger.dropped, ledger.admitted)
+    )
     owner = np.repeat(np.arange(clients.size), last - first)
-    return owner, np.arange(owner.size) + (first - (np.cumsum(last - first) - (last - first)))[owner]
+    return owner, np.arange(owner.size) + (
+        first - (np.cumsum(last - first) - (last - first))
+    )[owner]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +88,23 @@ class PurchaseTable:
     def only(self, keys: Ints) -> "PurchaseTable":
         """Return the table reduced to the samples with these keys, which must ascend."""
         at = self.find(keys)
-        return replace(self, key=keys, rows=self.rows[at], samples=self.samples[at], round=self.round[at])
+        return replace(
+            self,
+            key=keys,
+            rows=self.rows[at],
+            samples=self.samples[at],
+            round=self.round[at],
+        )
 
     def with_new(self, t: int, key: Ints, samples: Ints, rows: Ints) -> "PurchaseTable":
         """Return the table extended by samples that were admitted in round t."""
         at, now = np.searchsorted(self.key, key), np.full(key.shape, t)
         names = ("key", "rows", "samples", "round")
         columns = zip(names, (key, rows, samples, now), strict=True)
-        return replace(self, **{name: np.insert(getattr(self, name), at, new) for name, new in columns})
+        return replace(
+            self,
+            **{name: np.insert(getattr(self, name), at, new) for name, new in columns},
+        )
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that `restored` needs, by name."""
@@ -98,8 +114,15 @@ class PurchaseTable:
         """Return the saved table; raise ValueError if it has another number of runs, clients or spare places."""
         for name in ("looked", "spare", "passed"):
             if saved[name].shape != getattr(self, name).shape:
-                raise ValueError(f"{name} is {saved[name].shape}, must be {getattr(self, name).shape}")
-        return PurchaseTable(**{name: saved[name].astype(array.dtype) for name, array in self.tensors().items()})
+                raise ValueError(
+                    f"{name} is {saved[name].shape}, must be {getattr(self, name).shape}"
+                )
+        return PurchaseTable(
+            **{
+                name: saved[name].astype(array.dtype)
+                for name, array in self.tensors().items()
+            }
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,20 +154,35 @@ class StreamSource:
         """Return the table of purchases before round 1; None: nothing is stored."""
         return None
 
-    def available(self, known: PurchaseTable | None, before: Ledger, ordered: Ints) -> Ints:
+    def available(
+        self, known: PurchaseTable | None, before: Ledger, ordered: Ints
+    ) -> Ints:
         """Return how many of the ordered samples each client can admit, (S, M): at most what its stream has left."""
-        return ordered if self.ends is None else np.minimum(ordered, np.maximum(self.ends - before.admitted, 0))
+        return (
+            ordered
+            if self.ends is None
+            else np.minimum(ordered, np.maximum(self.ends - before.admitted, 0))
+        )
 
-    def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable | None:
+    def after_purchase(
+        self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints
+    ) -> PurchaseTable | None:
         """Return the table of purchases after each client admitted `admitted` samples in round t, (S, M)."""
         return None
 
-    def after_round(self, known: PurchaseTable | None, after: Ledger) -> PurchaseTable | None:
+    def after_round(
+        self, known: PurchaseTable | None, after: Ledger
+    ) -> PurchaseTable | None:
         """Return the table of purchases without samples that are no longer held."""
         return None
 
     def find(
-        self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints, concepts: Ints | None = None
+        self,
+        known: PurchaseTable | None,
+        seeds: Ints,
+        clients: Ints,
+        admissions: Ints,
+        concepts: Ints | None = None,
     ) -> StreamRows:
         """Return the sample numbers and rows of these admissions of clients; `seeds` are places among all seeds."""
         samples, rows = np.empty_like(admissions), np.empty_like(admissions)
@@ -152,14 +190,25 @@ class StreamSource:
             own = np.flatnonzero(seeds == s)
             if own.size:
                 of_concept = None if concepts is None else concepts[own]
-                samples[own], rows[own] = stream.at(clients[own], admissions[own], of_concept)
+                samples[own], rows[own] = stream.at(
+                    clients[own], admissions[own], of_concept
+                )
         return StreamRows(samples, rows)
 
-    def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
+    def trainable(
+        self,
+        t: int,
+        known: PurchaseTable | None,
+        before: Ledger,
+        after: Ledger,
+        clients: Ints,
+    ) -> TrainingSamples:
         """Return the samples on which these clients (S, C) train in round t."""
         owner, admissions = held_admissions(after, clients)
         seeds, whose = owner // clients.shape[1], clients.ravel()[owner]
-        return TrainingSamples(owner, seeds, whose, admissions, admissions >= before.admitted[seeds, whose])
+        return TrainingSamples(
+            owner, seeds, whose, admissions, admissions >= before.admitted[seeds, whose]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,15 +222,28 @@ class PurchaseSource(StreamSource):
         shape, none = (len(self.streams), self.clients), np.zeros(0, np.int32)
         spare = np.full((*shape, self.data.keep, 3), -1, np.int64)
         looked = np.zeros(shape, np.int64)
-        return PurchaseTable(np.zeros(0, np.int64), none, none, none, looked, spare, looked)
+        return PurchaseTable(
+            np.zeros(0, np.int64), none, none, none, looked, spare, looked
+        )
 
-    def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable | None:
+    def after_purchase(
+        self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints
+    ) -> PurchaseTable | None:
         assert known is not None
         each, count = np.arange(admitted.size), admitted.ravel()
         seeds, clients = np.divmod(np.repeat(each, count), self.clients)
-        keys, known = spans((each << ADMISSIONS) + before.admitted.ravel(), count), self._later(t, known, before.admitted)
+        keys, known = (
+            spans((each << ADMISSIONS) + before.admitted.ravel(), count),
+            self._later(t, known, before.admitted),
+        )
         positions = (keys & (1 << ADMISSIONS) - 1) + known.passed[seeds, clients]
-        return known.with_new(t, keys, *super().find(None, seeds, clients, positions, self.world.at(t)[seeds, clients]))
+        return known.with_new(
+            t,
+            keys,
+            *super().find(
+                None, seeds, clients, positions, self.world.at(t)[seeds, clients]
+            ),
+        )
 
     def _later(self, t: int, known: PurchaseTable, had: Ints) -> PurchaseTable:
         """Return the table with `passed` as of round t, where clients have taken `had` samples of their streams, (S, M)."""
@@ -190,24 +252,47 @@ class PurchaseSource(StreamSource):
 
     def after_round(self, known: PurchaseTable | None, after: Ledger) -> PurchaseTable:
         assert known is not None
-        owner, admissions = held_admissions(after, np.broadcast_to(np.arange(self.clients), after.admitted.shape))
+        owner, admissions = held_admissions(
+            after, np.broadcast_to(np.arange(self.clients), after.admitted.shape)
+        )
         return known.only((owner << ADMISSIONS) + admissions)
 
     def find(
-        self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints, concepts: Ints | None = None
+        self,
+        known: PurchaseTable | None,
+        seeds: Ints,
+        clients: Ints,
+        admissions: Ints,
+        concepts: Ints | None = None,
     ) -> StreamRows:
         assert known is not None
         at = known.find(self._key(seeds, clients, admissions))
-        return StreamRows(known.samples[at].astype(np.int64), known.rows[at].astype(np.int64))
+        return StreamRows(
+            known.samples[at].astype(np.int64), known.rows[at].astype(np.int64)
+        )
 
     def _key(self, seeds: Ints | int, clients: Ints, admissions: Ints) -> Ints:
         return np.asarray((seeds * self.clients + clients << ADMISSIONS) + admissions)
 
-    def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
+    def trainable(
+        self,
+        t: int,
+        known: PurchaseTable | None,
+        before: Ledger,
+        after: Ledger,
+        clients: Ints,
+    ) -> TrainingSamples:
         assert known is not None
         held = super().trainable(t, known, before, after, clients)
-        labelled = known.round[known.find(self._key(held.seeds, held.clients, held.admissions))] + self.data.late
-        columns: list[Any] = [column[labelled <= t] for column in held._replace(new=labelled == t)]
+        labelled = (
+            known.round[
+                known.find(self._key(held.seeds, held.clients, held.admissions))
+            ]
+            + self.data.late
+        )
+        columns: list[Any] = [
+            column[labelled <= t] for column in held._replace(new=labelled == t)
+        ]
         return TrainingSamples(*columns)
 
 
@@ -225,7 +310,9 @@ class ChoosingSource(PurchaseSource):
     def looking(self, before: Ledger) -> Bools:
         return self.rule.looking(before)
 
-    def available(self, known: PurchaseTable | None, before: Ledger, ordered: Ints) -> Ints:
+    def available(
+        self, known: PurchaseTable | None, before: Ledger, ordered: Ints
+    ) -> Ints:
         assert known is not None
         spare = (known.spare[..., 0] >= 0).sum(axis=-1)
         return np.asarray(np.minimum(ordered, self._fresh(known, ordered) + spare))
@@ -233,30 +320,62 @@ class ChoosingSource(PurchaseSource):
     def _fresh(self, known: PurchaseTable, ordered: Ints) -> Ints:
         """Return how many new samples of its stream each client is offered, (S, M)."""
         asked = self.data.window * ordered
-        return asked if self.ends is None else np.minimum(asked, np.maximum(self.ends - known.looked, 0))
+        return (
+            asked
+            if self.ends is None
+            else np.minimum(asked, np.maximum(self.ends - known.looked, 0))
+        )
 
-    def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable | None:
+    def after_purchase(
+        self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints
+    ) -> PurchaseTable | None:
         """Process one run at a time: the results do not depend on other runs, and memory is needed for one run only."""
         assert known is not None
-        spare, keys, bought = known.spare.copy(), [np.zeros(0, np.int64)], [np.zeros((0, 3), np.int64)]
-        fresh, concepts, looking = self._fresh(known, admitted), self.world.at(t), self.looking(before)
+        spare, keys, bought = (
+            known.spare.copy(),
+            [np.zeros(0, np.int64)],
+            [np.zeros((0, 3), np.int64)],
+        )
+        fresh, concepts, looking = (
+            self._fresh(known, admitted),
+            self.world.at(t),
+            self.looking(before),
+        )
         known = self._later(t, known, known.looked)
         for s, looks in itertools.product(range(len(self.streams)), (False, True)):
-            clients, rule = np.flatnonzero((admitted[s] > 0) & (looking[s] == looks)), self.rule.now(looks)
+            clients, rule = (
+                np.flatnonzero((admitted[s] > 0) & (looking[s] == looks)),
+                self.rule.now(looks),
+            )
             if not clients.size:
                 continue
-            offer = self._offer(self.streams[s], known, s, clients, fresh[s, clients], concepts[s])
+            offer = self._offer(
+                self.streams[s], known, s, clients, fresh[s, clients], concepts[s]
+            )
             count, there = admitted[s, clients], offer[..., 0] >= 0
-            takes = chosen(rule, self._candidates(rule, known, before, s, clients, offer, count))
+            takes = chosen(
+                rule, self._candidates(rule, known, before, s, clients, offer, count)
+            )
             spare[s, clients] = _newest(offer, there & ~takes, spare.shape[2])
             bought.append(offer[takes])
-            keys.append(spans(self._key(s, clients, before.admitted[s, clients]), count))
+            keys.append(
+                spans(self._key(s, clients, before.admitted[s, clients]), count)
+            )
         key, (_, samples, rows) = np.concatenate(keys), np.concatenate(bought).T
-        order, after = np.argsort(key), replace(known, looked=known.looked + fresh, spare=spare)
+        order, after = (
+            np.argsort(key),
+            replace(known, looked=known.looked + fresh, spare=spare),
+        )
         return after.with_new(t, key[order], samples[order], rows[order])
 
     def _offer(
-        self, stream: Stream | DriftingStream, known: PurchaseTable, s: int, clients: Ints, fresh: Ints, concepts: Ints
+        self,
+        stream: Stream | DriftingStream,
+        known: PurchaseTable,
+        s: int,
+        clients: Ints,
+        fresh: Ints,
+        concepts: Ints,
     ) -> Ints:
         """Return (place, number, row) of the samples that these clients are offered, kept ones and new ones, filled up with −1,
         (C, W, 3)."""
@@ -265,32 +384,60 @@ class ChoosingSource(PurchaseSource):
         whose = clients[owner]
         had = known.looked[s, whose] + place
         new = np.full((len(clients), nth.size, 3), -1, np.int64)
-        new[owner, place] = np.stack([had, *stream.at(whose, had + known.passed[s, whose], concepts[whose])], axis=1)
+        new[owner, place] = np.stack(
+            [had, *stream.at(whose, had + known.passed[s, whose], concepts[whose])],
+            axis=1,
+        )
         return np.concatenate([known.spare[s, clients], new], axis=1)
 
     def _candidates(
-        self, rule: Selection, known: PurchaseTable, before: Ledger, s: int, clients: Ints, offer: Ints, count: Ints
+        self,
+        rule: Selection,
+        known: PurchaseTable,
+        before: Ledger,
+        s: int,
+        clients: Ints,
+        offer: Ints,
+        count: Ints,
     ) -> Candidates:
         """Return the offered samples as candidates, with the scores and held features that the rule needs."""
-        seed, client, there = np.full((len(clients), 1), self.seeds[s]), clients[:, None], offer[..., 0] >= 0
-        found = Candidates(offer[..., 0], count[:, None], seed, client, purpose=Purpose.SELECTION)
+        seed, client, there = (
+            np.full((len(clients), 1), self.seeds[s]),
+            clients[:, None],
+            offer[..., 0] >= 0,
+        )
+        found = Candidates(
+            offer[..., 0], count[:, None], seed, client, purpose=Purpose.SELECTION
+        )
         if rule.looks:
-            found = found._replace(scores=self._scores(rule.scores, s, offer[..., 2], there))
+            found = found._replace(
+                scores=self._scores(rule.scores, s, offer[..., 2], there)
+            )
         if rule.beside_held:
-            owner, admissions = held_admissions(before.of_runs(slice(s, s + 1)), clients[None])
+            owner, admissions = held_admissions(
+                before.of_runs(slice(s, s + 1)), clients[None]
+            )
             nth = np.arange(owner.size) - np.searchsorted(owner, owner)
             rows = np.full((len(clients), int(nth.max(initial=-1)) + 1), -1, np.int64)
-            rows[owner, nth] = known.rows[known.find(self._key(s, clients[owner], admissions))]
+            rows[owner, nth] = known.rows[
+                known.find(self._key(s, clients[owner], admissions))
+            ]
             features = self._scores(("features",), s, rows, rows >= 0).features
             found = found._replace(held=features, held_there=rows >= 0)
         return found
 
-    def _scores(self, asked: tuple[str, ...], s: int, rows: Ints, there: Bools) -> Scores:
+    def _scores(
+        self, asked: tuple[str, ...], s: int, rows: Ints, there: Bools
+    ) -> Scores:
         """Return the scores of rows (C, W) of the training set; `there` marks the places that hold a row."""
-        return self.score(asked, np.full(int(there.sum()), s), rows[there]).placed(there)
+        return self.score(asked, np.full(int(there.sum()), s), rows[there]).placed(
+            there
+        )
 
 
-def find_all(held: Sequence[tuple[StreamSource, PurchaseTable | None, TrainingSamples]]) -> StreamRows:
+def find_all(
+    held: Sequence[tuple[StreamSource, PurchaseTable | None, TrainingSamples]],
+) -> StreamRows:
     """Return the sample numbers and rows of the samples of several policies, one policy after the other.
 
     Policies without a table are looked up in one call, because a stream caches only the passes of its last call.
@@ -302,8 +449,13 @@ def find_all(held: Sequence[tuple[StreamSource, PurchaseTable | None, TrainingSa
         groups.setdefault(-1 if known is None else number, []).append(number)
     for group in groups.values():
         source, known, _ = held[group[0]]
-        asked = (np.concatenate([held[number][2][column] for number in group]) for column in (1, 2, 3))
-        places = np.concatenate([np.arange(ends[number], ends[number + 1]) for number in group])
+        asked = (
+            np.concatenate([held[number][2][column] for number in group])
+            for column in (1, 2, 3)
+        )
+        places = np.concatenate(
+            [np.arange(ends[number], ends[number + 1]) for number in group]
+        )
         found.samples[places], found.rows[places] = source.find(known, *asked)
     return found
 
@@ -312,8 +464,12 @@ def _newest(offer: Ints, left: Bools, keep: int) -> Ints:
     """Return the newest `keep` of the samples that each client did not buy, ascending, filled up with −1, (C, keep, 3)."""
     kept = np.full((len(offer), keep, 3), -1, np.int64)
     offer = np.where(left[..., None], offer, -1)
-    newest = np.take_along_axis(offer, np.argsort(-offer[..., :1], axis=1, kind="stable")[:, :keep], axis=1)
-    order = np.argsort(np.where(newest < 0, NOBODY, newest)[..., :1], axis=1, kind="stable")
+    newest = np.take_along_axis(
+        offer, np.argsort(-offer[..., :1], axis=1, kind="stable")[:, :keep], axis=1
+    )
+    order = np.argsort(
+        np.where(newest < 0, NOBODY, newest)[..., :1], axis=1, kind="stable"
+    )
     kept[:, : newest.shape[1]] = np.take_along_axis(newest, order, axis=1)
     return kept
 
@@ -334,14 +490,18 @@ class UseCounts:
         self.runs, self.samples = runs, samples
         self._keys, self._counts = np.array([-1]), np.zeros(1, dtype=np.int32)
         """keys run·samples + sample, ascending after a −1, and the count of each key"""
-        self.distinct, self.total, self.squares = (np.zeros(runs, dtype=np.int64) for _ in range(3))
+        self.distinct, self.total, self.squares = (
+            np.zeros(runs, dtype=np.int64) for _ in range(3)
+        )
 
     def table(self) -> tuple[Ints, NDArray[np.int32]]:
         """Return (run·samples + sample, count) of all samples ever used, as `restored` needs them."""
         return self._keys[1:], self._counts[1:]
 
     @classmethod
-    def restored(cls, runs: int, samples: int, keys: Ints, counts: NDArray[np.int32]) -> "UseCounts":
+    def restored(
+        cls, runs: int, samples: int, keys: Ints, counts: NDArray[np.int32]
+    ) -> "UseCounts":
         """Return the counts of a saved table; the sums are computed from it."""
         uses = cls(runs, samples)
         uses.use(*np.divmod(keys, samples), counts.astype(np.int64))
@@ -354,10 +514,19 @@ class UseCounts:
             keys, times = np.unique(keys, return_counts=True)
         places = np.asarray(np.searchsorted(self._keys, keys))
         new = self._keys.take(places, mode="clip") != keys
-        self._keys, self._counts = np.insert(self._keys, places[new], keys[new]), np.insert(self._counts, places[new], 0)
+        self._keys, self._counts = (
+            np.insert(self._keys, places[new], keys[new]),
+            np.insert(self._counts, places[new], 0),
+        )
         places += np.cumsum(new) - new  # inserting a key moves the keys behind it
         before = self._counts[places].astype(np.int64)
         self._counts[places] += times.astype(np.int32)
         edges = np.searchsorted(keys, np.arange(self.runs + 1) * self.samples)
-        for sums, terms in ((self.distinct, before == 0), (self.total, times), (self.squares, times * (2 * before + times))):
-            sums += np.diff(np.concatenate([[0], np.cumsum(terms, dtype=np.int64)])[edges])
+        for sums, terms in (
+            (self.distinct, before == 0),
+            (self.total, times),
+            (self.squares, times * (2 * before + times)),
+        ):
+            sums += np.diff(
+                np.concatenate([[0], np.cumsum(terms, dtype=np.int64)])[edges]
+            )

@@ -52,7 +52,12 @@ class Momentum(ServerUpdate):
 
     def __post_init__(self) -> None:
         positive("lr", self.lr, most=float("inf"))
-        require(0 <= self.momentum < 1, "momentum", self.momentum, "0 or more and less than 1")
+        require(
+            0 <= self.momentum < 1,
+            "momentum",
+            self.momentum,
+            "0 or more and less than 1",
+        )
 
     def start(self, model: Any) -> State:
         return {"velocity": model * 0}
@@ -77,7 +82,12 @@ class Adam(ServerUpdate):
         for name in ("lr", "tau"):
             positive(name, getattr(self, name), most=float("inf"))
         for name in ("beta1", "beta2"):
-            require(0 <= getattr(self, name) < 1, name, getattr(self, name), "0 or more and less than 1")
+            require(
+                0 <= getattr(self, name) < 1,
+                name,
+                getattr(self, name),
+                "0 or more and less than 1",
+            )
 
     def start(self, model: Any) -> State:
         return {"first": model * 0, "second": model * 0 + self.tau**2}
@@ -86,7 +96,10 @@ class Adam(ServerUpdate):
         change = mean - model
         first = self.beta1 * state["first"] + (1 - self.beta1) * change
         second = self.second(state["second"], change * change)
-        return model + self.lr * first / (second**0.5 + self.tau), {"first": first, "second": second}
+        return model + self.lr * first / (second**0.5 + self.tau), {
+            "first": first,
+            "second": second,
+        }
 
     def second(self, before: Any, square: Any) -> Any:
         """Return the new mean of the squares of the changes."""
@@ -99,10 +112,16 @@ class Yogi(Adam):
 
     def second(self, before: Any, square: Any) -> Any:
         # before − (1 − β2)·square·sign(before − square), written as products that keep the type of the arrays
-        return before + (1 - self.beta2) * (square * (before < square) - square * (before > square))
+        return before + (1 - self.beta2) * (
+            square * (before < square) - square * (before > square)
+        )
 
 
-SERVER = Slot("server update", ServerUpdate, {"average": Average, "momentum": Momentum, "adam": Adam, "yogi": Yogi})
+SERVER = Slot(
+    "server update",
+    ServerUpdate,
+    {"average": Average, "momentum": Momentum, "adam": Adam, "yogi": Yogi},
+)
 
 
 @paper("eq:global-aggregation")
@@ -113,11 +132,18 @@ def aggregation_weights(rule: str, alpha: Floats, n: Ints) -> Floats:
 
     A run in which no client has a sample has weights of zero, and its model does not change.
     """
-    require(rule in ("memory", "alpha", "uniform"), "training.aggregation", rule, "one of memory, alpha, uniform")
+    require(
+        rule in ("memory", "alpha", "uniform"),
+        "training.aggregation",
+        rule,
+        "one of memory, alpha, uniform",
+    )
     present = (n > 0).astype(np.float64)
     if rule == "memory":
         return memory_proportional_weight(alpha, n)
-    return memory_proportional_weight(alpha if rule == "alpha" else np.ones_like(alpha), present)
+    return memory_proportional_weight(
+        alpha if rule == "alpha" else np.ones_like(alpha), present
+    )
 
 
 def newest_share(t: int, eta: float) -> float:
@@ -153,8 +179,12 @@ def draw_cohort(seed: int, t: int, clients: int, size: int) -> Ints:
     drawn: Ints = np.empty(0, dtype=np.int64)
     chosen = drawn
     while chosen.size < wanted:
-        index = (t << 32) + np.arange(drawn.size, drawn.size + 2 * (wanted - chosen.size))
-        drawn = np.concatenate([drawn, (uniform(seed, Purpose.COHORT, index) * clients).astype(np.int64)])
+        index = (t << 32) + np.arange(
+            drawn.size, drawn.size + 2 * (wanted - chosen.size)
+        )
+        drawn = np.concatenate(
+            [drawn, (uniform(seed, Purpose.COHORT, index) * clients).astype(np.int64)]
+        )
         distinct, first_time = np.unique(drawn, return_index=True)
         chosen = distinct[np.argsort(first_time)][:wanted]
     if out:

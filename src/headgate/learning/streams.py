@@ -33,7 +33,12 @@ class Reshuffle:
     """samples that pass by in each round, bought or not; 0: the stream advances only when the client buys"""
 
     def orders(
-        self, seed: int, clients: Ints, first: Ints, length: int, classes: Callable[[int], Ints]
+        self,
+        seed: int,
+        clients: Ints,
+        first: Ints,
+        length: int,
+        classes: Callable[[int], Ints],
     ) -> Iterator[tuple[slice, Ints]]:
         """Yield (slice of `clients`, orders of their `length` images) for the passes that begin at the positions `first`."""
         return permutations(seed, Purpose.STREAM, np.arange(length), clients, first)
@@ -68,21 +73,43 @@ class MarkovStream(Reshuffle):
         whole("passing", self.passing, 0, WINDOW)
 
     def orders(
-        self, seed: int, clients: Ints, first: Ints, length: int, classes: Callable[[int], Ints]
+        self,
+        seed: int,
+        clients: Ints,
+        first: Ints,
+        length: int,
+        classes: Callable[[int], Ints],
     ) -> Iterator[tuple[slice, Ints]]:
-        for place, (client, begin) in enumerate(zip(clients.tolist(), first.tolist(), strict=True)):
+        for place, (client, begin) in enumerate(
+            zip(clients.tolist(), first.tolist(), strict=True)
+        ):
             at, label = begin + np.arange(length), classes(client)
-            cut, inside = uniform(seed, Purpose.STREAM_RUN, np.stack([2 * at, 2 * at + 1]), client)
+            cut, inside = uniform(
+                seed, Purpose.STREAM_RUN, np.stack([2 * at, 2 * at + 1]), client
+            )
             by_class = np.lexsort((cut, label))
-            least = by_class[np.flatnonzero(np.diff(label[by_class], prepend=-1))]  # the least draw starts each class
+            least = by_class[
+                np.flatnonzero(np.diff(label[by_class], prepend=-1))
+            ]  # the least draw starts each class
             begins, inside[least] = cut * self.mixing < 1, -1.0
             begins[least] = True
             order = np.lexsort((inside, label))
-            drawn = uniform(seed, Purpose.STREAM, at[order[begins[order]]], client)[np.cumsum(begins[order]) - 1]
+            drawn = uniform(seed, Purpose.STREAM, at[order[begins[order]]], client)[
+                np.cumsum(begins[order]) - 1
+            ]
             yield slice(place, place + 1), order[np.argsort(drawn, kind="stable")][None]
 
 
-STREAM = Slot("stream", Reshuffle, {"reshuffle": Reshuffle, "replacement": Replacement, "stop": Stop, "markov": MarkovStream})
+STREAM = Slot(
+    "stream",
+    Reshuffle,
+    {
+        "reshuffle": Reshuffle,
+        "replacement": Replacement,
+        "stop": Stop,
+        "markov": MarkovStream,
+    },
+)
 RESHUFFLE, NONE = Reshuffle(), np.empty(0, np.int64)
 
 
@@ -98,9 +125,17 @@ class StreamRows(NamedTuple):
 class Stream:
     """The endless streams of all clients for one seed; rules that go by class need `labels`, those of the training set."""
 
-    def __init__(self, owned: Owners | Sequence[Ints], seed: int, rule: Reshuffle = RESHUFFLE, labels: Ints = NONE) -> None:
+    def __init__(
+        self,
+        owned: Owners | Sequence[Ints],
+        seed: int,
+        rule: Reshuffle = RESHUFFLE,
+        labels: Ints = NONE,
+    ) -> None:
         self.seed, self.rule, self.labels = seed, rule, labels
-        self.owners: Owners = OwnerTable(owned) if isinstance(owned, Sequence) else owned
+        self.owners: Owners = (
+            OwnerTable(owned) if isinstance(owned, Sequence) else owned
+        )
         self.lengths = self.owners.lengths
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
         """the first sample number of each client, then the number of all samples, (M + 1,)"""
@@ -108,29 +143,45 @@ class Stream:
         self._orders: dict[int, NDArray[np.int32]] = {}
         """the order of each pass that is kept, by a key that holds the client and the number of the pass"""
 
-    def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> StreamRows:
+    def at(
+        self, clients: Ints, positions: Ints, concepts: Ints | None = None
+    ) -> StreamRows:
         """Return the sample at positions[i] of the stream of clients[i], for every i; `concepts` has no effect here.
 
         Consecutive calls need nearly the same passes, so the orders of these passes are kept for the next call.
         """
         lengths = self.lengths[clients]
         if isinstance(self.rule, Replacement):
-            own = (uniform(self.seed, Purpose.STREAM, positions, clients) * lengths).astype(np.int64)
-            return StreamRows(self.starts[clients] + own, self.owners.rows(clients, own))
+            own = (
+                uniform(self.seed, Purpose.STREAM, positions, clients) * lengths
+            ).astype(np.int64)
+            return StreamRows(
+                self.starts[clients] + own, self.owners.rows(clients, own)
+            )
         nth, place = np.divmod(positions, lengths)
         if self.rule.ends and nth.any():
             late = np.flatnonzero(nth)[0]
-            raise SettingError(f"data.stream = stop: the stream of client {clients[late]} ends after {lengths[late]} samples")
+            raise SettingError(
+                f"data.stream = stop: the stream of client {clients[late]} ends after {lengths[late]} samples"
+            )
         wanted, which = np.unique(clients << _NTH_BITS | nth, return_inverse=True)
-        new = np.array([key for key in wanted.tolist() if key not in self._orders], dtype=np.int64)
+        new = np.array(
+            [key for key in wanted.tolist() if key not in self._orders], dtype=np.int64
+        )
         whose, passes = new >> _NTH_BITS, new & (1 << _NTH_BITS) - 1
         size = self.lengths[whose]
         if new.size and sum(map(len, self._orders.values())) + size.sum() > KEPT:
-            self._orders = {key: self._orders[key] for key in np.setdiff1d(wanted, new).tolist()}
+            self._orders = {
+                key: self._orders[key] for key in np.setdiff1d(wanted, new).tolist()
+            }
         for length in np.unique(size).tolist():
             alike = np.flatnonzero(size == length)
-            for some, drawn in self.rule.orders(self.seed, whose[alike], passes[alike] * length, length, self._classes):
-                self._orders |= zip(new[alike[some]].tolist(), drawn.astype(np.int32), strict=True)
+            for some, drawn in self.rule.orders(
+                self.seed, whose[alike], passes[alike] * length, length, self._classes
+            ):
+                self._orders |= zip(
+                    new[alike[some]].tolist(), drawn.astype(np.int32), strict=True
+                )
         orders = [self._orders[key] for key in wanted.tolist()]
         starts = np.cumsum([0, *map(len, orders)])
         own = np.concatenate([NONE, *orders])[starts[which] + place]
@@ -150,4 +201,6 @@ def spans(starts: Ints, lengths: Ints) -> Ints:
     >>> spans(np.array([5, 20]), np.array([3, 2])).tolist()
     [5, 6, 7, 20, 21]
     """
-    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(
+        lengths.sum()
+    )

@@ -29,7 +29,9 @@ class Admissions:
     """
 
     def __init__(self, folder: Path | str) -> None:
-        self._path = Path(plain_folder("Admissions: folder", folder)) / "admissions.json"
+        self._path = (
+            Path(plain_folder("Admissions: folder", folder)) / "admissions.json"
+        )
         self.report: dict[str, Any] = {}
 
     def admit(self, model: Any, most: int | None = None, erased: int = 0) -> range:
@@ -69,23 +71,42 @@ class Admissions:
             count.add(order.round, min(left, available))
         held = order.held(count.position)
         if gone > len(held):
-            raise SettingError(f"admit: erased = {gone}: must be at most {len(held)}, the number of samples to hold")
+            raise SettingError(
+                f"admit: erased = {gone}: must be at most {len(held)}, the number of samples to hold"
+            )
         count.forget(known=order.last - order.samples)
 
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(self._path, json_bytes({"run": run, "position": count.position, "rounds": count.rounds}))
+        replace_file(
+            self._path,
+            json_bytes(
+                {"run": run, "position": count.position, "rounds": count.rounds}
+            ),
+        )
         sync(self._path.parent)
         rounds = sorted(count.rounds)
-        self.report = {META: {"rounds": rounds, "admitted": [count.rounds[t] for t in rounds], "erased": gone}}
+        self.report = {
+            META: {
+                "rounds": rounds,
+                "admitted": [count.rounds[t] for t in rounds],
+                "erased": gone,
+            }
+        }
         return held
 
     def _check(self, count: "_Count", run: str, order: Purchase) -> None:
         """Refuse a count that is another run's, or older or newer than what the server knows."""
         if count.run != run:
-            raise DataError(f"{self._path}: belongs to another run; give this one a folder of its own")
+            raise DataError(
+                f"{self._path}: belongs to another run; give this one a folder of its own"
+            )
         known = order.last - order.samples
-        if not count.reported <= known <= count.position or order.round < max(count.rounds, default=0):
-            raise DataError(f"{self._path}: counts {count.position} samples, the server {known}: one of both is an old copy")
+        if not count.reported <= known <= count.position or order.round < max(
+            count.rounds, default=0
+        ):
+            raise DataError(
+                f"{self._path}: counts {count.position} samples, the server {known}: one of both is an old copy"
+            )
 
 
 @dataclass
@@ -109,7 +130,10 @@ class _Count:
 
     def forget(self, known: int) -> None:
         """Remove the rounds whose report the server has received, but keep the last one."""
-        while len(self.rounds) > 1 and self.reported + self.rounds[min(self.rounds)] <= known:
+        while (
+            len(self.rounds) > 1
+            and self.reported + self.rounds[min(self.rounds)] <= known
+        ):
             del self.rounds[min(self.rounds)]
 
 
@@ -118,12 +142,21 @@ def _purchase(model: Any) -> tuple[str, Purchase]:
     meta = getattr(model, "meta", None)
     sent = meta.get(META) if isinstance(meta, dict) else None
     if not isinstance(sent, dict):
-        raise SettingError(f"{SENT} = {shown(sent)}: is no purchase; the model is not as AdmissionController has sent it")
+        raise SettingError(
+            f"{SENT} = {shown(sent)}: is no purchase; the model is not as AdmissionController has sent it"
+        )
     run = text(f"{SENT}.run", sent.get("run"), TEXT)
     counts = ("client", "round", "samples", "first", "last", "oldest")
-    fields = {name: whole_number(f"{SENT}.{name}", sent.get(name), int(name == "round"), LARGEST) for name in counts}
+    fields = {
+        name: whole_number(
+            f"{SENT}.{name}", sent.get(name), int(name == "round"), LARGEST
+        )
+        for name in counts
+    }
     if fields["samples"] > fields["last"]:
-        raise SettingError(f"{SENT}.samples = {fields['samples']}: must be at most last = {fields['last']}")
+        raise SettingError(
+            f"{SENT}.samples = {fields['samples']}: must be at most last = {fields['last']}"
+        )
     return run, Purchase(**fields, price=amount(f"{SENT}.price", sent.get("price")))
 
 
@@ -143,13 +176,17 @@ def _counted(found: dict[str, Any]) -> _Count:
     position = checked("position", int, found.get("position"))
     stated = found.get("rounds")
     if not isinstance(stated, dict) or len(stated) > LISTED:
-        raise DataError(f"rounds = {shown(stated)}: must be numbers of samples by round, at most {LISTED}")
+        raise DataError(
+            f"rounds = {shown(stated)}: must be numbers of samples by round, at most {LISTED}"
+        )
     rounds: dict[int, int] = {}
     for name, admitted in stated.items():
         rounds[_round(name)] = checked(f"rounds.{shown(name)}", int, admitted)
     count = _Count(run, position, rounds)
     if count.reported < 0:
-        raise DataError(f"position = {position}: must be at least the {sum(rounds.values())} samples of the rounds")
+        raise DataError(
+            f"position = {position}: must be at least the {sum(rounds.values())} samples of the rounds"
+        )
     return count
 
 

@@ -28,7 +28,9 @@ def refused_if_unreadable(read: Callable[P, T]) -> Callable[P, T]:
         except HeadgateError:
             raise
         except Exception as error:
-            raise DataError(f"its answer cannot be read ({type(error).__name__}: {one_line(error, 200)})") from None
+            raise DataError(
+                f"its answer cannot be read ({type(error).__name__}: {one_line(error, 200)})"
+            ) from None
 
     return reading
 
@@ -37,22 +39,34 @@ def refused_if_unreadable(read: Callable[P, T]) -> Callable[P, T]:
 def read_report(sent: Any, t: int) -> Delivery:
     """Return a client's report on round t. A malformed report is refused; the accounts check whether it can be true."""
     report = sent if isinstance(sent, dict) else {}
-    rounds, admitted = (checked(name, tuple[int, ...], report.get(name)) for name in ("rounds", "admitted"))
+    rounds, admitted = (
+        checked(name, tuple[int, ...], report.get(name))
+        for name in ("rounds", "admitted")
+    )
     if len(rounds) != len(admitted) or max(rounds, default=0) != t:
-        raise DataError(f"rounds = {shown(rounds)}: must go up to {t}, with as many numbers as in admitted")
+        raise DataError(
+            f"rounds = {shown(rounds)}: must go up to {t}, with as many numbers as in admitted"
+        )
     done = dict(zip(rounds, admitted, strict=True))
-    return Delivery(done.pop(t), earlier=done, erased=checked("erased", int, report.get("erased")))
+    return Delivery(
+        done.pop(t), earlier=done, erased=checked("erased", int, report.get("erased"))
+    )
 
 
 @refused_if_unreadable
-def read_update(params: Any, is_change: bool, model: NamedArrays, longest: float | None = None) -> Model:
+def read_update(
+    params: Any, is_change: bool, model: NamedArrays, longest: float | None = None
+) -> Model:
     """Return a client's model in the dtypes of `model`, or refuse it.
 
     Numbers are checked as they are after the cast: a number that is finite in the client's dtype may not be in the model's.
     """
     arrays = same_shapes(params, model)
     if is_change:
-        arrays = {name: own.astype(np.float64) + arrays[name].astype(np.float64) for name, own in model.items()}
+        arrays = {
+            name: own.astype(np.float64) + arrays[name].astype(np.float64)
+            for name, own in model.items()
+        }
     update = cast(arrays, model)
     check_update(update, model, longest)
     return update
@@ -61,12 +75,20 @@ def read_update(params: Any, is_change: bool, model: NamedArrays, longest: float
 def same_shapes(params: Any, model: NamedArrays) -> Model:
     """Return the arrays in `params`. Names, shapes or types that do not fit the model are refused."""
     if not isinstance(params, Mapping) or params.keys() != model.keys():
-        raise DataError(f"params = {shown(params)}: must have the names {shown(list(model))}")
+        raise DataError(
+            f"params = {shown(params)}: must have the names {shown(list(model))}"
+        )
     arrays = {name: params[name] for name in model}
     for name, found in arrays.items():
         is_array = isinstance(found, np.ndarray | np.generic)
-        if not is_array or found.shape != model[name].shape or found.dtype.kind not in "fiub":
-            raise DataError(f"params.{name}: must be numbers of shape {model[name].shape}")
+        if (
+            not is_array
+            or found.shape != model[name].shape
+            or found.dtype.kind not in "fiub"
+        ):
+            raise DataError(
+                f"params.{name}: must be numbers of shape {model[name].shape}"
+            )
     return {name: np.asarray(found) for name, found in arrays.items()}
 
 
@@ -88,4 +110,6 @@ def _check_range(name: str, found: NDArray[Any], range_: "np.iinfo[Any]") -> Non
         return
     least, most = float(np.rint(found.min())), float(np.rint(found.max()))
     if not range_.min <= least <= most < float(range_.max) + 1.0:
-        raise DataError(f"params.{name}: must be whole numbers from {range_.min} to {range_.max}")
+        raise DataError(
+            f"params.{name}: must be whole numbers from {range_.min} to {range_.max}"
+        )

@@ -77,7 +77,9 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
     ) -> None:  # fmt: skip
         own = "AdmissionController"
         persistor_id = text(f"{own}: persistor_id", persistor_id, TEXT)
-        super().__init__(persistor_id=persistor_id, ignore_result_error=True, task_check_period=0.1)
+        super().__init__(
+            persistor_id=persistor_id, ignore_result_error=True, task_check_period=0.1
+        )
         # NVFlare writes attributes with the names of parameters into the job, as JSON, and makes the object again from them
         self.folder = plain_folder(f"{own}: folder", folder)
         self.sites = plain_sites(f"{own}: sites", sites)
@@ -86,15 +88,21 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         self.prices = amounts(f"{own}: prices", prices)
         self.timeout = whole_number(f"{own}: timeout", timeout)
         self.norm_multiple = amount(f"{own}: norm_multiple", norm_multiple)
-        self.norm_cap = None if norm_cap is None else amount(f"{own}: norm_cap", norm_cap, TINY)
+        self.norm_cap = (
+            None if norm_cap is None else amount(f"{own}: norm_cap", norm_cap, TINY)
+        )
         self.offences = whole_number(f"{own}: offences", offences, 1)
         if len(self.sites) < (clients := len(self.system["buffer"])):
-            raise SettingError(f"{own}: sites = {shown(self.sites)}: must be {clients} names or more, one for each buffer")
+            raise SettingError(
+                f"{own}: sites = {shown(self.sites)}: must be {clients} names or more, one for each buffer"
+            )
 
     def price(self, t: int) -> ArrayLike:
         """Return the price of a sample in round t, counted from 1: one number, or one for each client."""
         if t > len(self.prices):
-            raise SettingError(f"prices: has {len(self.prices)} of them, none for round {t}; give more, or override `price`")
+            raise SettingError(
+                f"prices: has {len(self.prices)} of them, none for round {t}; give more, or override `price`"
+            )
         return self.prices[t - 1]
 
     def present(self, t: int) -> list[str]:
@@ -105,16 +113,22 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
     def run(self) -> None:
         """Run the remaining rounds. NVFlare calls this method."""
         folder = Path(self.folder)
-        new = None if any(folder.glob(MODELS)) else first(self._first_model())  # before there are accounts
+        new = (
+            None if any(folder.glob(MODELS)) else first(self._first_model())
+        )  # before there are accounts
         system, policy = System(**self.system), make(POLICY, self.policy, "policy")
         with Books(folder, system, policy, offences=self.offences) as books:
             clear_partial(folder)
             if new is not None:
                 self._begin_with(new, books)
             kept = read_model(self._path(books.ledger.t))
-            while not self.abort_signal.triggered and books.ledger.t < (books.system.horizon or np.inf):
+            while not self.abort_signal.triggered and books.ledger.t < (
+                books.system.horizon or np.inf
+            ):
                 if books.system.clients > len(self.sites):
-                    raise SettingError(f"sites: names {len(self.sites)} clients, the accounts have {books.system.clients}")
+                    raise SettingError(
+                        f"sites: names {len(self.sites)} clients, the accounts have {books.system.clients}"
+                    )
                 kept = self._round(books, books.ledger.t + 1, kept)
         if self.persistor:
             self.save_model(FLModel(params=kept.arrays))
@@ -123,9 +137,15 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         """Return what `load_model` gives, if it can be averaged."""
         params = getattr(self.load_model(), "params", None)
         if not params:
-            raise SettingError("persistor_id: names no component that has a model; name one, or override `load_model`")
-        if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
-            raise SettingError(f"load_model: params = {shown(params)}: must be arrays by name")
+            raise SettingError(
+                "persistor_id: names no component that has a model; name one, or override `load_model`"
+            )
+        if not isinstance(params, Mapping) or not all(
+            isinstance(name, str) for name in params
+        ):
+            raise SettingError(
+                f"load_model: params = {shown(params)}: must be arrays by name"
+            )
         arrays = {name: np.array(own) for name, own in params.items()}
         try:
             same_shapes(arrays, arrays)
@@ -136,7 +156,9 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
 
     def _begin_with(self, new: KeptModel, books: Books) -> None:
         if books.ledger.t:
-            raise DataError(f"{self._path(books.ledger.t)}: is gone; the accounts go up to round {books.ledger.t}")
+            raise DataError(
+                f"{self._path(books.ledger.t)}: is gone; the accounts go up to round {books.ledger.t}"
+            )
         write_model(self._path(0), new)
 
     def _round(self, books: Books, t: int, kept: KeptModel) -> KeptModel:
@@ -144,7 +166,11 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         self.current_round = t
         there = checked_present(t, self.present(t), self.sites)
         quarantined = books.quarantined
-        present = [m for m in range(books.system.clients) if self.sites[m] in there and m not in quarantined]
+        present = [
+            m
+            for m in range(books.system.clients)
+            if self.sites[m] in there and m not in quarantined
+        ]
         if not present:
             time.sleep(1.0)
             return kept
@@ -160,24 +186,42 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         self._path(t - 1).unlink(missing_ok=True)
         for client in sorted(books.quarantined - quarantined):
             lift = f"headgate flower clients {self.folder} --lift {client}"
-            self.warning(f"{self.sites[client]}: gets no more orders after {self.offences} refused answers; `{lift}` ends this")
+            self.warning(
+                f"{self.sites[client]}: gets no more orders after {self.offences} refused answers; `{lift}` ends this"
+            )
         accepted = len(judged.reports.keys() - judged.refused.keys())
-        answered, spent = f"{accepted} of {len(purchases)} answers", f"{books.ledger.spent[0]:g} spent in all"
+        answered, spent = (
+            f"{accepted} of {len(purchases)} answers",
+            f"{books.ledger.spent[0]:g} spent in all",
+        )
         self.info(f"headgate: round {t}: {answered}, {spent}")
         return after
 
-    def _ask(self, purchases: Iterable[Purchase], t: int, model: Model, run: str) -> dict[int, FLModel]:
+    def _ask(
+        self, purchases: Iterable[Purchase], t: int, model: Model, run: str
+    ) -> dict[int, FLModel]:
         """Send the purchases and the model, wait, and return the answers by client."""
         answers: dict[int, FLModel] = {}
         for each in purchases:
-            task = FLModel(params=model, current_round=t, meta={META: {**each._asdict(), "run": run}})
+            task = FLModel(
+                params=model,
+                current_round=t,
+                meta={META: {**each._asdict(), "run": run}},
+            )
             keep = partial(answers.__setitem__, each.client)
-            self.send_model(data=task, targets=[self.sites[each.client]], timeout=self.timeout, callback=keep)
+            self.send_model(
+                data=task,
+                targets=[self.sites[each.client]],
+                timeout=self.timeout,
+                callback=keep,
+            )
         while self.get_num_standing_tasks() and not self.abort_signal.triggered:
             time.sleep(self._task_check_period)
         return answers.copy()
 
-    def _judge(self, books: Books, t: int, answers: Mapping[int, FLModel], model: Model) -> "_Judged":
+    def _judge(
+        self, books: Books, t: int, answers: Mapping[int, FLModel], model: Model
+    ) -> "_Judged":
         """Check the answers. An answer is accepted as a whole, or refused as a whole for a reason."""
         judged = _Judged({}, {}, {})
         for client, answer in sorted(answers.items()):
@@ -186,7 +230,12 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
                 held = books.check(client, report)
                 judged.reports[client] = report
                 if held:
-                    update = read_update(answer.params, answer.params_type == ParamsType.DIFF, model, self.norm_cap)
+                    update = read_update(
+                        answer.params,
+                        answer.params_type == ParamsType.DIFF,
+                        model,
+                        self.norm_cap,
+                    )
                     judged.updates[client] = held, update
             except HeadgateError as error:
                 judged.refused[client] = one_line(error)
@@ -194,16 +243,23 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
             self.warning(f"{self.sites[client]}: its answer does not count: {reason}")
         return judged
 
-    def _moved(self, t: int, updates: Mapping[int, tuple[int, Model]], kept: KeptModel) -> KeptModel:
+    def _moved(
+        self, t: int, updates: Mapping[int, tuple[int, Model]], kept: KeptModel
+    ) -> KeptModel:
         """Return the model after the updates of round t. If that is not finite, the model stays as it was."""
         if not updates:
             return kept
         arrays, medians = self._capped(updates, kept)
         results = []
         for (client, (n, _)), own in zip(updates.items(), arrays, strict=True):
-            meta = {MetaKey.NUM_STEPS_CURRENT_ROUND: n, "client_name": self.sites[client]}
+            meta = {
+                MetaKey.NUM_STEPS_CURRENT_ROUND: n,
+                "client_name": self.sites[client],
+            }
             results.append(FLModel(params=_widened(own), current_round=t, meta=meta))
-        before = {name: own.copy() for name, own in kept.arrays.items()}  # `update_model` may change them in place
+        before = {
+            name: own.copy() for name, own in kept.arrays.items()
+        }  # `update_model` may change them in place
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.update_model(FLModel(params=before), self.aggregate(results))
         try:
@@ -214,16 +270,22 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
             moved = cast(shaped, kept.arrays)
             check_update(moved, kept.arrays)
         except DataError as error:
-            self.warning(f"round {t}: the new model is not finite; the model stays as it was ({error})")
+            self.warning(
+                f"round {t}: the new model is not finite; the model stays as it was ({error})"
+            )
             return self._unmoved(KeptModel(kept.arrays, medians))
         return KeptModel(moved, medians)
 
-    def _capped(self, updates: Mapping[int, tuple[int, Model]], kept: KeptModel) -> tuple[list[NamedArrays], list[float]]:
+    def _capped(
+        self, updates: Mapping[int, tuple[int, Model]], kept: KeptModel
+    ) -> tuple[list[NamedArrays], list[float]]:
         """Return the updates, none much longer than the median, and the medians."""
         arrays: list[NamedArrays] = [update for _, update in updates.values()]
         if not self.norm_multiple:
             return arrays, kept.medians
-        arrays, medians, notes = shorten(arrays, kept.arrays, self.norm_multiple, kept.medians)
+        arrays, medians, notes = shorten(
+            arrays, kept.arrays, self.norm_multiple, kept.medians
+        )
         clients = list(updates)
         for note in notes:
             self.warning(f"{self.sites[clients[note.place]]}: {note.reason}")
@@ -232,7 +294,9 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
     def _unmoved(self, kept: KeptModel) -> KeptModel:
         """Give NVFlare's other components the model that stays, in place of the one that `update_model` has given them."""
         learnable = make_model_learnable(weights=dict(kept.arrays), meta_props={})
-        self.fl_ctx.set_prop(AppConstants.GLOBAL_MODEL, learnable, private=True, sticky=True)
+        self.fl_ctx.set_prop(
+            AppConstants.GLOBAL_MODEL, learnable, private=True, sticky=True
+        )
         return kept
 
     def _path(self, t: int) -> Path:
@@ -251,4 +315,7 @@ class _Judged(NamedTuple):
 
 def _widened(arrays: NamedArrays) -> Model:
     """Return the arrays for a weighted sum: NVFlare multiplies them by numbers of samples, for which float16 has no room."""
-    return {name: own.astype(np.float32) if own.dtype == np.float16 else own for name, own in arrays.items()}
+    return {
+        name: own.astype(np.float32) if own.dtype == np.float16 else own
+        for name, own in arrays.items()
+    }

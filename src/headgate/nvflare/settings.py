@@ -23,20 +23,31 @@ def plain_folder(name: str, value: object) -> str:
 
 def plain_sites(name: str, value: object) -> list[str]:
     """Return the names of clients, which must differ."""
-    sites = [text(f"{name}[{m}]", site, TEXT) for m, site in enumerate(_listed(name, value))]
+    sites = [
+        text(f"{name}[{m}]", site, TEXT) for m, site in enumerate(_listed(name, value))
+    ]
     require(bool(sites), name, value, "a list with the name of at least one client")
     for m, site in enumerate(sites):
         if not site or site in sites[:m]:
-            raise SettingError(f"{name}[{m}] = {shown(repr(site))}: must be the name of one more client")
+            raise SettingError(
+                f"{name}[{m}] = {shown(repr(site))}: must be the name of one more client"
+            )
     return sites
 
 
 def plain_system(name: str, value: object) -> dict[str, Any]:
     """Return the settings of a system, without those that are left out."""
     if not isinstance(value, Mapping):
-        raise SettingError(f"{name} = {shown(value)}: must be the settings {', '.join(SYSTEM)}")
+        raise SettingError(
+            f"{name} = {shown(value)}: must be the settings {', '.join(SYSTEM)}"
+        )
     for key in value:
-        require(key in SYSTEM, f"{name}: {shown(key)}", value[key], f"one of the settings {', '.join(SYSTEM)}")
+        require(
+            key in SYSTEM,
+            f"{name}: {shown(key)}",
+            value[key],
+            f"one of the settings {', '.join(SYSTEM)}",
+        )
     stated = [key for key in SYSTEM if key in NEEDED or value.get(key) is not None]
     plain = {key: SYSTEM[key](f"{name}.{key}", value.get(key)) for key in stated}
     System(**plain)
@@ -52,7 +63,10 @@ def plain_policy(name: str, value: Any) -> Any:
 
 
 def amounts(name: str, value: object) -> list[float]:
-    return [amount(f"{name}[{place}]", each) for place, each in enumerate(_listed(name, value))]
+    return [
+        amount(f"{name}[{place}]", each)
+        for place, each in enumerate(_listed(name, value))
+    ]
 
 
 def checked_price(t: int, value: Any, least: int, most: int) -> list[float]:
@@ -63,7 +77,9 @@ def checked_price(t: int, value: Any, least: int, most: int) -> list[float]:
         return [amount(name, plain)]
     prices = amounts(name, plain)
     if len(prices) != 1 and not least <= len(prices) <= most:
-        raise SettingError(f"{name} = {shown(prices)}: must be one number, or one for each of {least} clients")
+        raise SettingError(
+            f"{name} = {shown(prices)}: must be one number, or one for each of {least} clients"
+        )
     return prices
 
 
@@ -73,7 +89,9 @@ def checked_present(t: int, value: object, sites: Sequence[str]) -> set[str]:
     there = _listed(name, value)
     for place, site in enumerate(there):
         if not isinstance(site, str) or site not in sites:
-            raise SettingError(f"{name}[{place}] = {shown(repr(site))}: must be one of the sites {shown(list(sites))}")
+            raise SettingError(
+                f"{name}[{place}] = {shown(repr(site))}: must be one of the sites {shown(list(sites))}"
+            )
     return set(there)
 
 
@@ -91,7 +109,10 @@ def _plain(value: Any) -> Any:
 
 
 def _buffers(name: str, value: object) -> list[int]:
-    return [whole_number(f"{name}[{m}]", places, 1, SAMPLES) for m, places in enumerate(_listed(name, value))]
+    return [
+        whole_number(f"{name}[{m}]", places, 1, SAMPLES)
+        for m, places in enumerate(_listed(name, value))
+    ]
 
 
 SYSTEM: dict[str, Callable[[str, Any], Any]] = {

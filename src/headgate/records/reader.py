@@ -56,7 +56,9 @@ class RunFolder:
     name: str = ""
     """the name under which the run is listed; for a point of a sweep, SWEEP~POINT"""
     sweep: str | None = None
-    tables: dict[str, pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
+    tables: dict[str, pl.DataFrame] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     """the tables of a finished run that are in memory"""
     rounds: int = field(init=False)
     """T, the number of rounds in the settings"""
@@ -81,8 +83,12 @@ class RunFolder:
             raise DataError(f"{path}: not a run folder, there is no such folder")
         for file in (CONFIG, ENVIRONMENT, STATE):
             if mark_of(path / file) is None:
-                raise DataError(f"{path}: not a run folder, {file} is missing or is no plain file")
-        return cls(path, {}, read_sealed(path / ENVIRONMENT), read_state(path), name, sweep)
+                raise DataError(
+                    f"{path}: not a run folder, {file} is missing or is no plain file"
+                )
+        return cls(
+            path, {}, read_sealed(path / ENVIRONMENT), read_state(path), name, sweep
+        )
 
     def with_settings(self) -> "RunFolder":
         """Return a copy of this run with its settings read and checked."""
@@ -94,19 +100,33 @@ class RunFolder:
         return run
 
     def __post_init__(self) -> None:
-        known, policies, seeds = self.state, list(dict.fromkeys(self.state["policies"])), list(self.state["seeds"])
-        facts: dict[str, Any] = {"rounds": int(known["rounds"]), "policies": policies, "seeds": seeds}
+        known, policies, seeds = (
+            self.state,
+            list(dict.fromkeys(self.state["policies"])),
+            list(self.state["seeds"]),
+        )
+        facts: dict[str, Any] = {
+            "rounds": int(known["rounds"]),
+            "policies": policies,
+            "seeds": seeds,
+        }
         facts["runs"] = [(policy, seed) for policy in policies for seed in seeds]
-        facts["lost"] = frozenset((one["policy"], one["seed"]) for one in known["diverged"])
+        facts["lost"] = frozenset(
+            (one["policy"], one["seed"]) for one in known["diverged"]
+        )
         facts["most_rows"] = len(facts["runs"]) * facts["rounds"]
-        for name, value in (facts | {"name": self.name or self.path.resolve().name}).items():
+        for name, value in (
+            facts | {"name": self.name or self.path.resolve().name}
+        ).items():
             object.__setattr__(self, name, value)
 
     @cached_property
     def system(self) -> System:
         """the system that the settings of the run describe, without a horizon"""
         with config_errors(self.path):
-            stated: SystemTable = fill(SystemTable, self.config.get("system", {}), "system")
+            stated: SystemTable = fill(
+                SystemTable, self.config.get("system", {}), "system"
+            )
             return stated.system(None)
 
     @property
@@ -116,13 +136,19 @@ class RunFolder:
         state: str = self.state["state"]
         if self.lost and self.lost >= set(self.runs):
             return "diverged"
-        return "interrupted" if state == "running" and not _alive(self.state["pid"]) else state
+        return (
+            "interrupted"
+            if state == "running" and not _alive(self.state["pid"])
+            else state
+        )
 
     @property
     def started(self) -> float:
         """the start time in seconds since 1970, 0 if the environment does not state it"""
         try:
-            return datetime.fromisoformat(str(self.environment.get("started"))).timestamp()
+            return datetime.fromisoformat(
+                str(self.environment.get("started"))
+            ).timestamp()
         except (ValueError, OverflowError, OSError):
             return 0.0
 
@@ -135,7 +161,11 @@ class RunFolder:
     def target(self) -> float | None:
         """the test accuracy for which the first round that reaches it is reported, None if the settings have no target"""
         target = self.config.get("training", {}).get("target")
-        fine = isinstance(target, int | float) and not isinstance(target, bool) and 0 < target <= 1
+        fine = (
+            isinstance(target, int | float)
+            and not isinstance(target, bool)
+            and 0 < target <= 1
+        )
         return float(target) if fine else None
 
     def metrics(self) -> pl.DataFrame:
@@ -151,7 +181,9 @@ class RunFolder:
         if table not in self.tables:
             if table == "metrics":
                 self.check_tables(table)
-            frame = whole_table(self.path, table, self.policies, self.most_rows, self._sums)
+            frame = whole_table(
+                self.path, table, self.policies, self.most_rows, self._sums
+            )
             if self.state["state"] != "finished":
                 return frame
             self.tables[table] = frame
@@ -161,36 +193,70 @@ class RunFolder:
         """Return columns of the metrics, by default all, or one column of the clients, as arrays."""
         follower, frame = self.follower(table, *columns), self._table(table)
         kind = pl.List(pl.Float64()) if table == "clients" else pl.Float64()
-        absent = [pl.lit(None, kind).alias(name) for name in follower.columns if name not in frame.columns]
+        absent = [
+            pl.lit(None, kind).alias(name)
+            for name in follower.columns
+            if name not in frame.columns
+        ]
         follower.put(self.path, frame.with_columns(absent))
         return follower.rows
 
-    def follower(self, table: str, *columns: str, most_bytes: float = np.inf) -> Follower:
+    def follower(
+        self, table: str, *columns: str, most_bytes: float = np.inf
+    ) -> Follower:
         """Return a follower of these columns that holds at most `most_bytes` of rows; it does not compare checksums."""
         clients = self.system.clients if table == "clients" else 0
-        return Follower(self.path, table, self.rounds, columns or self.measured, clients, most_bytes, self.most_rows)
+        return Follower(
+            self.path,
+            table,
+            self.rounds,
+            columns or self.measured,
+            clients,
+            most_bytes,
+            self.most_rows,
+        )
 
     @property
     def measured(self) -> tuple[str, ...]:
         """the columns of the metrics that this run records; some only if the world changes or if clients look"""
         data = self.config.get("data", {})
-        return (*MEASURED, *((CHANGED,) if "changes" in data else ()), *(LOOKS if data.get("window", 1) != 1 else ()))
+        return (
+            *MEASURED,
+            *((CHANGED,) if "changes" in data else ()),
+            *(LOOKS if data.get("window", 1) != 1 else ()),
+        )
 
     @property
     def _sums(self) -> dict[Path, str]:
         """the recorded checksums by file: in the state of a finished run, else in the checkpoints; empty while it is running"""
         if self.state["state"] == "finished":
             sums = self.state.get(CHECKSUMS)
-            return {self.path / name: each for name, each in sums.items()} if isinstance(sums, dict) else {}
+            return (
+                {self.path / name: each for name, each in sums.items()}
+                if isinstance(sums, dict)
+                else {}
+            )
         if self.status == "running":
             return {}
-        return {shard / name: each for shard in shard_folders(self.path) for name, each in _recorded(shard).items()}
+        return {
+            shard / name: each
+            for shard in shard_folders(self.path)
+            for name, each in _recorded(shard).items()
+        }
 
     def check_tables(self, *tables: str) -> None:
         """Raise DataError if a finished run lacks its metrics, or one of these tables whose checksum is in its state."""
-        for table, file in ((table, f"{table}.parquet") for table in tables if self.state["state"] == "finished"):
-            if (table == "metrics" or self.path / file in self._sums) and not table_files(self.path, table):
-                raise DataError(f"{self.path / file}: is missing, although the run is finished")
+        for table, file in (
+            (table, f"{table}.parquet")
+            for table in tables
+            if self.state["state"] == "finished"
+        ):
+            if (
+                table == "metrics" or self.path / file in self._sums
+            ) and not table_files(self.path, table):
+                raise DataError(
+                    f"{self.path / file}: is missing, although the run is finished"
+                )
 
 
 @contextmanager
@@ -228,10 +294,14 @@ def read_state(folder: Path) -> dict[str, Any]:
         _State.model_validate(state)
     except ValidationError as error:
         key = str(error.errors()[0]["loc"][0])
-        raise DataError(f"{folder / STATE}: {key} = {shown(state.get(key))} is not what a state says") from None
+        raise DataError(
+            f"{folder / STATE}: {key} = {shown(state.get(key))} is not what a state says"
+        ) from None
     policies, seeds = len(state["policies"]), len(state["seeds"])
     if policies * seeds > RUNS:
-        raise DataError(f"{folder / STATE}: {policies:,} policies and {seeds:,} seeds are more than {RUNS:,} runs")
+        raise DataError(
+            f"{folder / STATE}: {policies:,} policies and {seeds:,} seeds are more than {RUNS:,} runs"
+        )
     return state
 
 
@@ -240,7 +310,11 @@ def newest_checkpoint(folder: Path) -> Path | None:
     within = folder / CHECKPOINTS
     if within.is_symlink():
         raise DataError(f"{within}: is a link, which is not followed")
-    found = [path for path in within.glob("[0-9]*") if path.name.isdigit() and path.is_dir() and not path.is_symlink()]
+    found = [
+        path
+        for path in within.glob("[0-9]*")
+        if path.name.isdigit() and path.is_dir() and not path.is_symlink()
+    ]
     return max(found, key=lambda path: int(path.name), default=None)
 
 
@@ -267,7 +341,9 @@ def _recorded(shard: Path) -> dict[str, str]:
     except DataError:
         if newest_checkpoint(shard) == newest:
             raise
-        return _recorded(shard)  # a process on another machine has just written a newer checkpoint
+        return _recorded(
+            shard
+        )  # a process on another machine has just written a newer checkpoint
 
 
 def scan_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
@@ -278,10 +354,14 @@ def scan_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
     runs, damaged = [], {}
     for found in find_runs(folder):
         try:
-            runs.append(RunFolder.head(found.path, found.name, found.sweep).with_settings())
+            runs.append(
+                RunFolder.head(found.path, found.name, found.sweep).with_settings()
+            )
         except DataError as error:
             damaged[found.name] = str(error)
-    return sorted(runs, key=lambda run: (run.started, run.name), reverse=True), dict(sorted(damaged.items()))
+    return sorted(runs, key=lambda run: (run.started, run.name), reverse=True), dict(
+        sorted(damaged.items())
+    )
 
 
 def _alive(pid: int) -> bool:

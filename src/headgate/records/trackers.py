@@ -42,12 +42,19 @@ class Tracker:
     def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
         """Prepare to log the experiment `name`, in `folder` if the logger writes files; raise SettingError if this fails."""
         simple = str | int | float | None
-        settings = {key: value if isinstance(value, simple) else str(value) for key, value in dotted(config)}
+        settings = {
+            key: value if isinstance(value, simple) else str(value)
+            for key, value in dotted(config)
+        }
         self._begin = _TRACKERS[self.kind](name, settings, folder, self._ends)
 
     def log(self, policy: str, t: int, values: Mapping[str, float | None]) -> None:
         """Log the means over the seeds of one policy after round `t`, without values that are NaN or None."""
-        known = {name: float(value) for name, value in values.items() if value is not None and not math.isnan(value)}
+        known = {
+            name: float(value)
+            for name, value in values.items()
+            if value is not None and not math.isnan(value)
+        }
         if known and policy not in self._logs:
             self._logs[policy] = self._begin(policy)
         if known:
@@ -62,11 +69,18 @@ def make_trackers(names: Sequence[str]) -> list[Tracker]:
     """Return one logger per distinct name, not started; raise SettingError for an unknown name or a missing library."""
     for name in names:
         if name not in _TRACKERS:
-            hint = "".join(f"; did you mean {close}?" for close in get_close_matches(name.lower(), _TRACKERS, n=1))
-            raise SettingError(f"--track {name}: must be one of {', '.join(_TRACKERS)}{hint}")
+            hint = "".join(
+                f"; did you mean {close}?"
+                for close in get_close_matches(name.lower(), _TRACKERS, n=1)
+            )
+            raise SettingError(
+                f"--track {name}: must be one of {', '.join(_TRACKERS)}{hint}"
+            )
         if name not in sys.modules and importlib.util.find_spec(name) is None:
             package = "wandb" if name == "wandb" else "'headgate[track]'"
-            raise SettingError(f"--track {name}: is not installed; pip install {package}")
+            raise SettingError(
+                f"--track {name}: is not installed; pip install {package}"
+            )
     return [Tracker(name) for name in dict.fromkeys(names)]
 
 
@@ -75,16 +89,25 @@ def _tensorboard(name: str, settings: Row, folder: Path, ends: ExitStack) -> Beg
     # torch.utils.tensorboard uses these modules too; tensorboard.summary.Writer is documented as experimental.
     event = import_module("tensorboard.compat.proto.event_pb2").Event
     summary = import_module("tensorboard.compat.proto.summary_pb2").Summary
-    make_writer = import_module("tensorboard.summary.writer.event_file_writer").EventFileWriter
+    make_writer = import_module(
+        "tensorboard.summary.writer.event_file_writer"
+    ).EventFileWriter
 
     def begin(policy: str) -> Log:
         # TensorBoard's default of 120 seconds between flushes is long for a user who watches the run.
-        run = make_writer(str(folder / "tensorboard" / quote(policy, " ()+,=")), flush_secs=10)
+        run = make_writer(
+            str(folder / "tensorboard" / quote(policy, " ()+,=")), flush_secs=10
+        )
         ends.callback(run.close)
 
         def log(t: int, values: Mapping[str, float]) -> None:
-            scalars = [summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
-            run.add_event(event(wall_time=time.time(), step=t, summary=summary(value=scalars)))
+            scalars = [
+                summary.Value(tag=tag, simple_value=value)
+                for tag, value in values.items()
+            ]
+            run.add_event(
+                event(wall_time=time.time(), step=t, summary=summary(value=scalars))
+            )
 
         return log
 
@@ -102,7 +125,9 @@ def _mlflow(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
     # Newer versions open the file store only if this variable is set.
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow, entities = import_module("mlflow"), import_module("mlflow.entities")
-    where = os.environ.get("MLFLOW_TRACKING_URI") or (folder / "mlflow").absolute().as_uri()
+    where = (
+        os.environ.get("MLFLOW_TRACKING_URI") or (folder / "mlflow").absolute().as_uri()
+    )
 
     def plain(key: str) -> str:
         return re.sub(r"[^\w.-]+", "_", key)[:250]
@@ -110,24 +135,40 @@ def _mlflow(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
     def create(title: str, settings: Row, tags: Mapping[str, str]) -> str:
         run = str(client.create_run(experiment, run_name=title, tags=tags).info.run_id)
         ends.callback(client.set_terminated, run)
-        params = [entities.Param(plain(key), str(value)) for key, value in settings.items()]
-        for first in range(0, len(params), 100):  # MLflow accepts at most 100 parameters per call
+        params = [
+            entities.Param(plain(key), str(value)) for key, value in settings.items()
+        ]
+        for first in range(
+            0, len(params), 100
+        ):  # MLflow accepts at most 100 parameters per call
             client.log_batch(run, params=params[first : first + 100])
         return run
 
     def begin(policy: str) -> Log:
-        run = create(policy, {**settings, "policy": policy}, {"mlflow.parentRunId": parent, "policy": policy})
+        run = create(
+            policy,
+            {**settings, "policy": policy},
+            {"mlflow.parentRunId": parent, "policy": policy},
+        )
 
         def log(t: int, values: Mapping[str, float]) -> None:
             now = time.time_ns() // 1_000_000
-            client.log_batch(run, metrics=[entities.Metric(plain(key), value, now, t) for key, value in values.items()])
+            client.log_batch(
+                run,
+                metrics=[
+                    entities.Metric(plain(key), value, now, t)
+                    for key, value in values.items()
+                ],
+            )
 
         return log
 
     try:
         client = mlflow.MlflowClient(tracking_uri=where)
         known = client.get_experiment_by_name(name)
-        experiment = known.experiment_id if known is not None else client.create_experiment(name)
+        experiment = (
+            known.experiment_id if known is not None else client.create_experiment(name)
+        )
         parent = create(name, settings, {})
     except mlflow.MlflowException as error:
         raise SettingError(f"--track mlflow: {one_line(error)}") from None
@@ -137,7 +178,9 @@ def _mlflow(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
 def _wandb(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
     """Log one run per policy in the group `name`; the user's environment sets the mode, the project and the account."""
     wandb = import_module("wandb")
-    folder.mkdir(parents=True, exist_ok=True)  # if the folder is missing, wandb writes to another one
+    folder.mkdir(
+        parents=True, exist_ok=True
+    )  # if the folder is missing, wandb writes to another one
 
     def begin(policy: str) -> Log:
         run = wandb.init(
@@ -166,24 +209,42 @@ class Watching(ExitStack):
     `trackers` are the names of the loggers; each run folder has its own loggers. `say` receives each round as a line of JSON.
     """
 
-    def __init__(self, trackers: Sequence[str], say: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, trackers: Sequence[str], say: Callable[[str], None] | None = None
+    ) -> None:
         super().__init__()
-        make_trackers(trackers)  # raises an error for a missing logger before anything is written
+        make_trackers(
+            trackers
+        )  # raises an error for a missing logger before anything is written
         self.names, self.say = trackers, say
-        self._runs: dict[Path, tuple[RunFolder, list[Tracker], dict[tuple[str, int], dict[int, Row]]]] = {}
+        self._runs: dict[
+            Path, tuple[RunFolder, list[Tracker], dict[tuple[str, int], dict[int, Row]]]
+        ] = {}
         """the run of each folder, its loggers, and the rows of rounds that some but not all seeds have finished"""
 
     def __call__(self, folder: Path, rows: Sequence[Row]) -> None:
         """Log rows of the run in `folder`; call it first with no rows, when the earlier rounds of a resumed run are on disk."""
         if folder not in self._runs:
-            run, trackers, waiting = RunFolder.open(folder), make_trackers(self.names), dict[tuple[str, int], dict[int, Row]]()
-            check_no_link(*(folder / each for each in FOLDERS))  # a link could redirect the loggers' files
+            run, trackers, waiting = (
+                RunFolder.open(folder),
+                make_trackers(self.names),
+                dict[tuple[str, int], dict[int, Row]](),
+            )
+            check_no_link(
+                *(folder / each for each in FOLDERS)
+            )  # a link could redirect the loggers' files
             for tracker in trackers:
                 tracker.start(run.name, run.config, folder)
                 self.callback(tracker.close)
-            for known in run.metrics().iter_rows(named=True):  # in a resumed run, some chunks are ahead
-                waiting.setdefault((known["policy"], known["t"]), {})[known["seed"]] = known
-            waiting = {key: some for key, some in waiting.items() if len(some) < len(run.seeds)}
+            for known in run.metrics().iter_rows(
+                named=True
+            ):  # in a resumed run, some chunks are ahead
+                waiting.setdefault((known["policy"], known["t"]), {})[known["seed"]] = (
+                    known
+                )
+            waiting = {
+                key: some for key, some in waiting.items() if len(some) < len(run.seeds)
+            }
             self._runs[folder] = run, trackers, waiting
         run, trackers, waiting = self._runs[folder]
         for row in rows:
@@ -193,11 +254,23 @@ class Watching(ExitStack):
             if len(together) == len(run.seeds):
                 seeds = waiting.pop(key).values()
                 names = [name for name in row if name not in ("policy", "seed", "t")]
-                measured = {name: [each[name] for each in seeds if each[name] is not None] for name in names}
+                measured = {
+                    name: [each[name] for each in seeds if each[name] is not None]
+                    for name in names
+                }
                 for tracker in trackers:
-                    tracker.log(*key, {name: sum(values) / len(values) for name, values in measured.items() if values})
+                    tracker.log(
+                        *key,
+                        {
+                            name: sum(values) / len(values)
+                            for name, values in measured.items()
+                            if values
+                        },
+                    )
         if rows and self.say is not None:
-            seen = [row["test_accuracy"] for row in rows if row["test_accuracy"] is not None]
+            seen = [
+                row["test_accuracy"] for row in rows if row["test_accuracy"] is not None
+            ]
             line = {
                 "run": run.name,
                 "policies": list(dict.fromkeys(row["policy"] for row in rows)),

@@ -64,7 +64,15 @@ from headgate.records.tables import (
     whole_table,
 )
 from headgate.registry import fill
-from headgate.writing import check_no_link, clear_partial, json_bytes, partial_of, replace_file, sync, whole_name
+from headgate.writing import (
+    check_no_link,
+    clear_partial,
+    json_bytes,
+    partial_of,
+    replace_file,
+    sync,
+    whole_name,
+)
 
 TENSORS = "tensors.safetensors"
 
@@ -87,7 +95,10 @@ class RunWriter:
         """Write rows as the next part of a table."""
         if not rows:
             return
-        name, content = f"{table}/{PART.format(max(row['t'] for row in rows))}", io.BytesIO()
+        name, content = (
+            f"{table}/{PART.format(max(row['t'] for row in rows))}",
+            io.BytesIO(),
+        )
         frame_of_rows(rows, table).write_parquet(content)
         check_no_link(self.folder / table)
         (self.folder / table).mkdir(exist_ok=True)
@@ -104,15 +115,31 @@ class RunWriter:
 
     def state(self, state: str, t: int, rounds: int, **more: Any) -> dict[str, Any]:
         """Write and return the state; the state of a finished run includes the checksums of its tables."""
-        facts = {"state": state, "round": t, "rounds": rounds, "pid": os.getpid(), **more}
-        made = [f"{table}.parquet" for table in TABLES if (self.folder / f"{table}.parquet").exists()]
+        facts = {
+            "state": state,
+            "round": t,
+            "rounds": rounds,
+            "pid": os.getpid(),
+            **more,
+        }
+        made = [
+            f"{table}.parquet"
+            for table in TABLES
+            if (self.folder / f"{table}.parquet").exists()
+        ]
         if state == "finished" and made:
-            facts[CHECKSUMS] = {name: file_checksum(self.folder / name) for name in made}
+            facts[CHECKSUMS] = {
+                name: file_checksum(self.folder / name) for name in made
+            }
         replace_file(self.folder / STATE, json_bytes(sealed(facts)))
         return facts
 
     def checkpoint(
-        self, t: int, tensors: Mapping[str, Any], ledgers: Mapping[str, Ledger], facts: Mapping[str, Any] | None = None
+        self,
+        t: int,
+        tensors: Mapping[str, Any],
+        ledgers: Mapping[str, Ledger],
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
         """Write all that is needed to continue from round `t`, and `facts` about the runs at this round.
 
@@ -138,7 +165,9 @@ class RunWriter:
             "policies": list(ledgers),
             "facts": dict(facts or {}),
             "parts": dict(self._parts),
-            "files": {path.name: file_checksum(path) for path in sorted(partial.iterdir())},
+            "files": {
+                path.name: file_checksum(path) for path in sorted(partial.iterdir())
+            },
         }
         replace_file(partial / HEAD, json_bytes(sealed(head)))
         for path in (*partial.iterdir(), partial):
@@ -155,22 +184,32 @@ class Checkpoint:
         self.folder = folder
         check_no_link(folder / CONFIG, folder / ENVIRONMENT)
         self.environment = read_sealed(folder / ENVIRONMENT, RECIPE)
-        if hashlib.sha256(read_bytes(folder / CONFIG)).hexdigest() != self.environment.get("config_sha256"):
-            raise DataError(f"{folder}: {CONFIG} was changed after the run began; start a new run with it")
+        if hashlib.sha256(
+            read_bytes(folder / CONFIG)
+        ).hexdigest() != self.environment.get("config_sha256"):
+            raise DataError(
+                f"{folder}: {CONFIG} was changed after the run began; start a new run with it"
+            )
         if (folder / STATE).exists():
             read_sealed(folder / STATE)
         self.path = newest_checkpoint(folder)
-        self.head: dict[str, Any] = {"t": 0, "parts": {}} if self.path is None else read_head(self.path)
+        self.head: dict[str, Any] = (
+            {"t": 0, "parts": {}} if self.path is None else read_head(self.path)
+        )
         for name, digest in self.head.get("files", {}).items():
             file = folder / CHECKPOINTS / f"{self.t:08d}" / name
             if not file.is_file() or file_checksum(file) != digest:
-                raise DataError(f"{folder}: {file.relative_to(folder)} is damaged; the run cannot be continued")
+                raise DataError(
+                    f"{folder}: {file.relative_to(folder)} is damaged; the run cannot be continued"
+                )
 
     def fact(self, key: str) -> str:
         """Return a string from environment.json; raise DataError if it is missing."""
         value = self.environment.get(key)
         if not isinstance(value, str):
-            raise DataError(f"{self.folder / ENVIRONMENT}: {key} is missing; the run cannot be continued")
+            raise DataError(
+                f"{self.folder / ENVIRONMENT}: {key} is missing; the run cannot be continued"
+            )
         return value
 
     @property
@@ -186,16 +225,24 @@ class Checkpoint:
         try:
             return dict(load_file(self.path / TENSORS))
         except (SafetensorError, OSError) as error:
-            raise DataError(f"{self.path / TENSORS}: is damaged ({error}); the run cannot be continued") from None
+            raise DataError(
+                f"{self.path / TENSORS}: is damaged ({error}); the run cannot be continued"
+            ) from None
 
     def ledger(self, policy: str, controller: Controller) -> Ledger:
         """Return the ledger of a policy at this checkpoint."""
         assert self.path is not None
         if policy not in self.head["policies"]:
-            raise DataError(f"{self.path / HEAD}: knows no policy {policy}; the run cannot be continued")
-        ledger = load_ledger(self.path / f"ledger-{self.head['policies'].index(policy)}.npz", controller)
+            raise DataError(
+                f"{self.path / HEAD}: knows no policy {policy}; the run cannot be continued"
+            )
+        ledger = load_ledger(
+            self.path / f"ledger-{self.head['policies'].index(policy)}.npz", controller
+        )
         if ledger.t != self.t:
-            raise DataError(f"{self.path}: the ledger of {policy} is of round {ledger.t}; the run cannot be continued")
+            raise DataError(
+                f"{self.path}: the ledger of {policy} is of round {ledger.t}; the run cannot be continued"
+            )
         return ledger
 
     def cut_rows(self, whole: Path | None = None) -> dict[str, str]:
@@ -214,8 +261,13 @@ class Checkpoint:
             if ((whole or self.folder) / f"{table}.parquet").exists():
                 continue  # the parts have already been merged into the table
             for name, digest in parts.items():
-                if name.startswith(f"{table}/") and file_checksum(self.folder / name) != digest:
-                    raise DataError(f"{self.folder / name}: is not what was written, its checksum differs")
+                if (
+                    name.startswith(f"{table}/")
+                    and file_checksum(self.folder / name) != digest
+                ):
+                    raise DataError(
+                        f"{self.folder / name}: is not what was written, its checksum differs"
+                    )
             for path in part_files(self.folder, table).values():
                 if f"{table}/{path.name}" not in parts:
                     path.unlink()
@@ -235,12 +287,28 @@ def commit(package: Path = Path(headgate.__file__).parent) -> str | None:
 
     Return None if no checkout tracks the package. An installed package may be inside a checkout that does not track it.
     """
-    commands = ("ls-files --error-unmatch __init__.py", "rev-parse --short HEAD", "diff --name-only HEAD -- ..")
+    commands = (
+        "ls-files --error-unmatch __init__.py",
+        "rev-parse --short HEAD",
+        "diff --name-only HEAD -- ..",
+    )
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # git must not write
-    how: dict[str, Any] = {"cwd": package, "env": environment, "stderr": subprocess.DEVNULL, "text": True, "timeout": 10}
+    how: dict[str, Any] = {
+        "cwd": package,
+        "env": environment,
+        "stderr": subprocess.DEVNULL,
+        "text": True,
+        "timeout": 10,
+    }
     try:
-        _, found, changed = (str(subprocess.check_output(["git", *each.split()], **how)).strip() for each in commands)
-    except (OSError, subprocess.SubprocessError):  # no git, no checkout, or one that does not answer
+        _, found, changed = (
+            str(subprocess.check_output(["git", *each.split()], **how)).strip()
+            for each in commands
+        )
+    except (
+        OSError,
+        subprocess.SubprocessError,
+    ):  # no git, no checkout, or one that does not answer
         return None
     return found + ("+changes" if changed else "")
 
@@ -251,21 +319,34 @@ def commit(package: Path = Path(headgate.__file__).parent) -> str | None:
 def asked_runs(folder: Path, config: Mapping[str, Any] | None = None) -> RunTable:
     """Return the runs that the settings in `folder` specify; `config` are these settings, None to read them."""
     with config_errors(folder):
-        run: RunTable = fill(RunTable, (read_toml(folder / CONFIG) if config is None else config).get("run", {}), "run")
+        run: RunTable = fill(
+            RunTable,
+            (read_toml(folder / CONFIG) if config is None else config).get("run", {}),
+            "run",
+        )
     return run
 
 
 def create(
-    folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]
+    folder: Path,
+    config: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    shards: Sequence[Mapping[str, Any]],
 ) -> RunFolder:
     """Make a new run folder before round 1. `shards` are the configs of its shards, empty if the run is not divided.
 
     The state is written last, so a folder with a state is complete.
     """
-    versions = {"headgate": __version__, "python": platform.python_version(), "numpy": np.__version__}
+    versions = {
+        "headgate": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
     environment = {**versions, "platform": platform.platform(), **environment}
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(f"{folder}: exists already; resume it, or choose another folder")
+        raise DataError(
+            f"{folder}: exists already; resume it, or choose another folder"
+        )
     for number, settings in enumerate((config, *shards)):
         place = folder / SHARDS / f"{number - 1:03d}" if number else folder
         make_folder(place)
@@ -274,15 +355,24 @@ def create(
         facts = {**environment, "config_sha256": hashlib.sha256(text).hexdigest()}
         replace_file(place / ENVIRONMENT, json_bytes(sealed(facts)))
     run = config["run"]
-    runs = {"policies": run["policies"], "seeds": list(range(run["first_seed"], run["first_seed"] + run["seeds"]))}
-    state = RunWriter(folder).state("running", 0, run["rounds"], elapsed_s=0.0, **runs, diverged=[], guessing=[])
+    runs = {
+        "policies": run["policies"],
+        "seeds": list(range(run["first_seed"], run["first_seed"] + run["seeds"])),
+    }
+    state = RunWriter(folder).state(
+        "running", 0, run["rounds"], elapsed_s=0.0, **runs, diverged=[], guessing=[]
+    )
     return RunFolder(folder, dict(config), environment, state)
 
 
 def left_by_a_killed_start(folder: Path) -> bool:
     """Return whether `folder` contains only files that `create` writes before the state."""
     names = {whole_name(path.name) for path in folder.iterdir()}
-    return CONFIG in names and names <= {CONFIG, ENVIRONMENT, STATE, SHARDS} and not (folder / STATE).exists()
+    return (
+        CONFIG in names
+        and names <= {CONFIG, ENVIRONMENT, STATE, SHARDS}
+        and not (folder / STATE).exists()
+    )
 
 
 def clear_killed_start(folder: Path) -> None:
@@ -297,8 +387,12 @@ def clear_killed_start(folder: Path) -> None:
 def check_shards(folder: Path, config: Mapping[str, Any] | None = None) -> None:
     """Raise DataError unless the shards of a run contain each of its runs exactly once."""
     shards, whole = shard_folders(folder), asked_runs(folder, config).runs
-    if shards != [folder] and sorted(run for shard in shards for run in asked_runs(shard).runs) != sorted(whole):
-        raise DataError(f"{folder}: its shards do not hold each of its {len(whole)} runs once; it cannot be continued")
+    if shards != [folder] and sorted(
+        run for shard in shards for run in asked_runs(shard).runs
+    ) != sorted(whole):
+        raise DataError(
+            f"{folder}: its shards do not hold each of its {len(whole)} runs once; it cannot be continued"
+        )
 
 
 def played(shard: Path) -> int:
@@ -311,7 +405,11 @@ def write_state(run: RunFolder, state: str, t: int, elapsed: float) -> RunFolder
     """Combine the states of the shards to the state of the run, write it, and return the run with this state."""
     lost: dict[str, list[dict[str, Any]]] = {"diverged": [], "guessing": []}
     note: dict[str, str] = {}
-    for each in (read_state(shard) for shard in shard_folders(run.path) if (shard / STATE).exists()):
+    for each in (
+        read_state(shard)
+        for shard in shard_folders(run.path)
+        if (shard / STATE).exists()
+    ):
         for key, runs in lost.items():
             runs += each[key]
         if "note" in each:
@@ -320,10 +418,19 @@ def write_state(run: RunFolder, state: str, t: int, elapsed: float) -> RunFolder
     for runs in lost.values():
         runs.sort(key=lambda one: (places.get(one["policy"], len(places)), one["seed"]))
     known = {"policies": run.policies, "seeds": run.seeds, **lost, **note}
-    return replace(run, state=RunWriter(run.path).state(state, t, run.rounds, elapsed_s=round(elapsed, 3), **known))
+    return replace(
+        run,
+        state=RunWriter(run.path).state(
+            state, t, run.rounds, elapsed_s=round(elapsed, 3), **known
+        ),
+    )
 
 
-def finish(run: RunFolder, elapsed: float = 0.0, states: Mapping[Path, Mapping[str, Any]] | None = None) -> RunFolder:
+def finish(
+    run: RunFolder,
+    elapsed: float = 0.0,
+    states: Mapping[Path, Mapping[str, Any]] | None = None,
+) -> RunFolder:
     """Merge the parts into tables, set the state to finished, and return the run with its tables in memory.
 
     This can be repeated if the process is killed. It needs neither the executor nor the device of the run: `states`, the last
@@ -332,15 +439,28 @@ def finish(run: RunFolder, elapsed: float = 0.0, states: Mapping[Path, Mapping[s
     shards = shard_folders(run.path)
     for shard in shards:
         if (t := played(shard)) < run.rounds:
-            raise DataError(f"{shard}: round {t} of {run.rounds}; cannot be finished yet")
+            raise DataError(
+                f"{shard}: round {t} of {run.rounds}; cannot be finished yet"
+            )
     run = write_tables(run)
     for shard in shards:
         known = dict((states or {}).get(shard) or read_state(shard))
-        if shard not in (states or {}) and (newest := newest_checkpoint(shard)) is not None:
+        if (
+            shard not in (states or {})
+            and (newest := newest_checkpoint(shard)) is not None
+        ):
             known |= read_head(newest).get("facts", {})
-        more = {key: value for key, value in known.items() if key not in ("state", "round", "rounds", "pid", CHECKSUMS)}
+        more = {
+            key: value
+            for key, value in known.items()
+            if key not in ("state", "round", "rounds", "pid", CHECKSUMS)
+        }
         state = RunWriter(shard).state("finished", run.rounds, run.rounds, **more)
-    return replace(run, state=state) if shards == [run.path] else write_state(run, "finished", run.rounds, elapsed)
+    return (
+        replace(run, state=state)
+        if shards == [run.path]
+        else write_state(run, "finished", run.rounds, elapsed)
+    )
 
 
 def write_tables(run: RunFolder) -> RunFolder:
@@ -352,7 +472,9 @@ def write_tables(run: RunFolder) -> RunFolder:
         tables[table] = frame = whole_table(run.path, table, run.policies)
         if table == "metrics" and frame.height < run.most_rows:
             missing = f"{frame.height} of {run.most_rows} rows are there"
-            raise DataError(f"{run.path}: metrics: {missing}; the run cannot be finished")
+            raise DataError(
+                f"{run.path}: metrics: {missing}; the run cannot be finished"
+            )
         if not done:
             buffer = io.BytesIO()
             frame.write_parquet(buffer)
@@ -366,8 +488,16 @@ def write_tables(run: RunFolder) -> RunFolder:
 
 def rounds_after(shard: Path, t: int) -> list[list[dict[str, Any]]]:
     """Return the metrics rows of each round after round `t` that another process has written in a shard."""
-    frames = [read_table(path, "metrics") for last, path in part_files(shard, "metrics").items() if last > t]
-    return [own.to_dicts() for frame in frames for own in frame.partition_by("t", maintain_order=True)]
+    frames = [
+        read_table(path, "metrics")
+        for last, path in part_files(shard, "metrics").items()
+        if last > t
+    ]
+    return [
+        own.to_dicts()
+        for frame in frames
+        for own in frame.partition_by("t", maintain_order=True)
+    ]
 
 
 @contextmanager
@@ -377,13 +507,19 @@ def disk_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         why = error.strerror or error
-        raise DataError(f"{folder}: cannot be written ({why}); make room and continue with: {resume_command(folder)}") from None
+        raise DataError(
+            f"{folder}: cannot be written ({why}); make room and continue with: {resume_command(folder)}"
+        ) from None
 
 
 def resume_command(folder: Path) -> str:
     """Return the command that continues a run, or all runs of a sweep."""
     named: list[str] = []
     with suppress(DataError):  # the command itself reports damaged files
-        named = [name for point in points_of(folder) for name in named_outside(read_toml(point / CONFIG)).values()]
+        named = [
+            name
+            for point in points_of(folder)
+            for name in named_outside(read_toml(point / CONFIG)).values()
+        ]
     trust = [word for name in sorted({*named}) for word in ("--trust", name)]
     return shlex.join(["headgate", "run", "--resume", str(folder), *trust])

@@ -32,10 +32,19 @@ SHARE = 0.8
 
 def work(experiment: Experiment) -> float:
     """Return a very rough estimate of the seconds on one core, from the settings alone, to distinguish seconds from minutes."""
-    digits, linear = isinstance(experiment.data.source, Digits), type(experiment.model) is Logistic
-    training = ((0.0006 if digits else 0.002) if linear else 0.15) * max(1.0, experiment.system.clients / 100)
+    digits, linear = (
+        isinstance(experiment.data.source, Digits),
+        type(experiment.model) is Logistic,
+    )
+    training = ((0.0006 if digits else 0.002) if linear else 0.15) * max(
+        1.0, experiment.system.clients / 100
+    )
     evaluation = (0.0001 if digits else 0.007) if linear else 1.0
-    return runs_of(experiment) * experiment.rounds * (training + evaluation / max(experiment.training.evaluate_every, 1))
+    return (
+        runs_of(experiment)
+        * experiment.rounds
+        * (training + evaluation / max(experiment.training.evaluate_every, 1))
+    )
 
 
 def runs_of(experiment: Experiment) -> int:
@@ -46,7 +55,11 @@ def most_runs(experiment: Experiment, executor: str, fit: int | None = None) -> 
     """Return the largest number of runs in a chunk; `fit` is the number that fits into the device memory, None on the CPU."""
     if fit is not None:
         return min(fit, MOST_NETS)
-    return runs_of(experiment) if work(experiment) < LIGHT else TOGETHER.get(executor, TOGETHER_ELSE)
+    return (
+        runs_of(experiment)
+        if work(experiment) < LIGHT
+        else TOGETHER.get(executor, TOGETHER_ELSE)
+    )
 
 
 def cut(experiment: Experiment, most: int) -> list[Experiment]:
@@ -56,7 +69,10 @@ def cut(experiment: Experiment, most: int) -> list[Experiment]:
         return [experiment]
     if len(seeds) <= most:
         groups = -(-len(names) // (most // len(seeds)))
-        return [experiment.only(own.tolist()) for own in np.array_split(np.array(names, dtype=object), groups)]
+        return [
+            experiment.only(own.tolist())
+            for own in np.array_split(np.array(names, dtype=object), groups)
+        ]
     spans = np.array_split(seeds, -(-len(seeds) // most))
     return [experiment.only([name], span) for name in names for span in spans]
 
@@ -113,11 +129,19 @@ def choose_device(name: str) -> str:
         raise SettingError(f"--device {name}: must be one of {', '.join(DEVICES)}")
     if name == "cuda" and not _finds_gpu():
         raise SettingError("--device cuda: torch finds no GPU here")
-    driver = Path("/dev/kfd").exists()  # for AMD; the driver is checked first, because importing torch takes seconds
+    driver = (
+        Path("/dev/kfd").exists()
+    )  # for AMD; the driver is checked first, because importing torch takes seconds
     if name == "auto" and not driver:
         with suppress(OSError):
-            driver = bool(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))
-    return "cuda" if name == "cuda" or (name == "auto" and driver and _finds_gpu()) else "cpu"
+            driver = bool(
+                ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+            )
+    return (
+        "cuda"
+        if name == "cuda" or (name == "auto" and driver and _finds_gpu())
+        else "cpu"
+    )
 
 
 def _finds_gpu() -> bool:

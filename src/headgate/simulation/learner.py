@@ -50,7 +50,9 @@ class RoundSamples(NamedTuple):
     def part(self, own: slice) -> "RoundSamples":
         """Return a slice of the samples as a batch of one run with one client."""
         moves = None if self.moves is None else self.moves[:, own]
-        return RoundSamples(self.rows[own], moves, np.array([0, own.stop - own.start]), np.ones((1, 1)))
+        return RoundSamples(
+            self.rows[own], moves, np.array([0, own.stop - own.start]), np.ones((1, 1))
+        )
 
 
 class Learner(ABC):
@@ -63,10 +65,19 @@ class Learner(ABC):
     device = "cpu"
 
     def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
-        self.experiment, self.dataset, self.training = experiment, dataset, experiment.local
+        self.experiment, self.dataset, self.training = (
+            experiment,
+            dataset,
+            experiment.local,
+        )
 
     def launch(
-        self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: Sequence[int]
+        self,
+        t: int,
+        models: Models,
+        batch: RoundSamples,
+        seeds: Sequence[int],
+        judge: Sequence[int],
     ) -> tuple[Models, Array]:
         """Start round t; return the models after it and an array of results, for which `read` waits.
 
@@ -80,9 +91,19 @@ class Learner(ABC):
         broken = ~here.isfinite(theta).all(1)
         theta = here.where(broken[:, None], models.theta, theta)
         eta = given.training.average
-        mean = theta if eta is None else self._between(models.mean, theta, newest_share(t, eta))
-        results = [broken, train_loss, *(values for place in judge for values in self.judges[place](mean))]
-        return Models(theta, mean, server), here.stack([here.asarray(each, dtype=here.float64) for each in results])
+        mean = (
+            theta
+            if eta is None
+            else self._between(models.mean, theta, newest_share(t, eta))
+        )
+        results = [
+            broken,
+            train_loss,
+            *(values for place in judge for values in self.judges[place](mean)),
+        ]
+        return Models(theta, mean, server), here.stack(
+            [here.asarray(each, dtype=here.float64) for each in results]
+        )
 
     def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Array:
         """Return the loss of each sample of these runs under the models before the round, (samples,); `read` waits for it.
@@ -90,23 +111,39 @@ class Learner(ABC):
         Each run has a forward pass of its own, so its losses do not depend on other runs.
         """
         ends = batch.offsets[:: batch.weights.shape[1]].tolist()
-        own = ((run, self._ragged(batch.part(slice(ends[run], ends[run + 1])))) for run in runs.tolist())
+        own = (
+            (run, self._ragged(batch.part(slice(ends[run], ends[run + 1]))))
+            for run in runs.tolist()
+        )
         parts = [self._losses(models.theta[run : run + 1], each) for run, each in own]
         return self.arrays.concatenate(parts)
 
-    def scores(self, models: Models, asked: tuple[str, ...], runs: Ints, rows: Ints) -> Scores:
+    def scores(
+        self, models: Models, asked: tuple[str, ...], runs: Ints, rows: Ints
+    ) -> Scores:
         """Return the scores of rows of the training set; `runs` states for each row which run's model computes its scores.
 
         Each run has a forward pass of its own, so runs are independent. Images are not shifted. The call waits for the result.
         """
         if not len(rows):
-            one = self.scores(models, asked, np.zeros(1, np.int64), np.zeros(1, np.int64))
+            one = self.scores(
+                models, asked, np.zeros(1, np.int64), np.zeros(1, np.int64)
+            )
             return Scores(*(None if values is None else values[:0] for values in one))
         wanted = "features" in asked
-        answers = [self._answers(models.theta[r : r + 1], rows[runs == r], wanted) for r in np.unique(runs).tolist()]
+        answers = [
+            self._answers(models.theta[r : r + 1], rows[runs == r], wanted)
+            for r in np.unique(runs).tolist()
+        ]
         back = np.argsort(np.argsort(runs, kind="stable"), kind="stable")
-        logits = self.read(self.arrays.concatenate([answer for answer, _ in answers]))[back]
-        features = self.read(self.arrays.concatenate([inputs for _, inputs in answers]))[back] if wanted else None
+        logits = self.read(self.arrays.concatenate([answer for answer, _ in answers]))[
+            back
+        ]
+        features = (
+            self.read(self.arrays.concatenate([inputs for _, inputs in answers]))[back]
+            if wanted
+            else None
+        )
         return scores_of(asked, logits, self.dataset.train_labels[rows], features)
 
     @abstractmethod
@@ -116,20 +153,33 @@ class Learner(ABC):
     def tensors(self, models: Models) -> dict[str, NDArray[Any]]:
         """Return the models as named numpy arrays, from which `restored` restores them."""
         mean = {} if models.mean is models.theta else {"mean": models.mean}
-        named = {"theta": models.theta, **mean, **{f"server.{name}": array for name, array in models.server.items()}}
-        return {name: np.ascontiguousarray(self.read(array)) for name, array in named.items()}
+        named = {
+            "theta": models.theta,
+            **mean,
+            **{f"server.{name}": array for name, array in models.server.items()},
+        }
+        return {
+            name: np.ascontiguousarray(self.read(array))
+            for name, array in named.items()
+        }
 
     def restored(self, tensors: Mapping[str, NDArray[Any]], like: Models) -> Models:
         """Restore models from the arrays of `tensors`; raise ValueError if their shapes differ from those of `like`."""
 
         def put(name: str, there: Array) -> Array:
             if tensors[name].shape != tuple(there.shape):
-                raise ValueError(f"{name} is {tensors[name].shape}, must be {tuple(there.shape)}")
+                raise ValueError(
+                    f"{name} is {tensors[name].shape}, must be {tuple(there.shape)}"
+                )
             return self._put(tensors[name])
 
         theta = put("theta", like.theta)
         mean = put("mean", like.theta) if "mean" in tensors else theta
-        return Models(theta, mean, {name: put(f"server.{name}", array) for name, array in like.server.items()})
+        return Models(
+            theta,
+            mean,
+            {name: put(f"server.{name}", array) for name, array in like.server.items()},
+        )
 
     @abstractmethod
     def read(self, array: Array) -> NDArray[Any]:
@@ -155,7 +205,9 @@ class Learner(ABC):
         """Return the loss of each sample under the one model theta (1, P), (samples,)."""
 
     @abstractmethod
-    def _answers(self, theta: Array, rows: Ints, features: bool) -> tuple[Array, Array | None]:
+    def _answers(
+        self, theta: Array, rows: Ints, features: bool
+    ) -> tuple[Array, Array | None]:
         """Return the logits of model theta (1, P) for rows of the training set, (S, classes), and its last layer's inputs."""
 
     @abstractmethod
@@ -167,10 +219,16 @@ class Learner(ABC):
         """Return old + share·(new − old)."""
 
 
-def learner_of(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> Learner:
+def learner_of(
+    experiment: Experiment, dataset: Dataset, device: str, executor: str
+) -> Learner:
     """Return a numpy learner for logistic regression on the CPU if `gram` supports the settings, else a torch learner."""
-    linear = type(experiment.model) is Logistic and experiment.training.dtype != "bfloat16"
-    fits = executor == "gram" or (executor == "auto" and experiment.local.batch_size is None)
+    linear = (
+        type(experiment.model) is Logistic and experiment.training.dtype != "bfloat16"
+    )
+    fits = executor == "gram" or (
+        executor == "auto" and experiment.local.batch_size is None
+    )
     if linear and device == "cpu" and fits:
         from headgate.simulation.linear import LinearLearner
 
@@ -178,5 +236,7 @@ def learner_of(experiment: Experiment, dataset: Dataset, device: str, executor: 
     try:
         from headgate.simulation.nets import NetLearner
     except ModuleNotFoundError as error:
-        raise SettingError(f"this needs {error.name}: pip install 'headgate[sim]'") from None
+        raise SettingError(
+            f"this needs {error.name}: pip install 'headgate[sim]'"
+        ) from None
     return NetLearner(experiment, dataset, device, executor)

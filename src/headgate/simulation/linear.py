@@ -42,38 +42,78 @@ class Judged:
 
     def __init__(self, task: LinearTask, images: Pixels, labels: Labels) -> None:
         self.task, self.images, self.labels = task, images, labels
-        rows = ((label, np.flatnonzero(labels == label)) for label in range(task.classes))
-        self.classes = [(label, own[at : at + EVALUATED]) for label, own in rows for at in range(0, len(own), EVALUATED)]
+        rows = (
+            (label, np.flatnonzero(labels == label)) for label in range(task.classes)
+        )
+        self.classes = [
+            (label, own[at : at + EVALUATED])
+            for label, own in rows
+            for at in range(0, len(own), EVALUATED)
+        ]
         """pairs of a class and the rows of some of its images"""
         self._kept: list[Alike] = []
 
     def __call__(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return the accuracy (R,) and mean cross-entropy (R,) of the models theta (R, P), multiplied as one matrix."""
         weight = self.task.of_bytes(theta)
-        hits, losses, done = np.zeros(len(theta), np.int64), np.empty((len(theta), len(self.labels))), 0
+        hits, losses, done = (
+            np.zeros(len(theta), np.int64),
+            np.empty((len(theta), len(self.labels))),
+            0,
+        )
         step = max(1, TOGETHER // (ALIKE * len(theta)))
-        some = ((label, parts[at : at + step]) for label, parts in self._chunks() for at in range(0, len(parts), step))
+        some = (
+            (label, parts[at : at + step])
+            for label, parts in self._chunks()
+            for at in range(0, len(parts), step)
+        )
         for label, parts in some:
-            logits = self._answers(weight, parts).reshape(len(theta), self.task.classes, -1)
+            logits = self._answers(weight, parts).reshape(
+                len(theta), self.task.classes, -1
+            )
             own = logits[:, label].copy()
-            before, after = (each.max(axis=1, initial=-np.inf) for each in (logits[:, :label], logits[:, label + 1 :]))
-            hits += ((own > before) & (own >= after)).sum(axis=1)  # among equal largest logits, the first class is predicted
+            before, after = (
+                each.max(axis=1, initial=-np.inf)
+                for each in (logits[:, :label], logits[:, label + 1 :])
+            )
+            hits += ((own > before) & (own >= after)).sum(
+                axis=1
+            )  # among equal largest logits, the first class is predicted
             most = np.maximum(np.maximum(before, after), own)
             logits -= most[:, None]
             here = losses[:, done : done + own.shape[1]]
-            np.subtract(np.log(np.exp(logits, logits).sum(axis=1)), own - most, here, dtype=np.float64)
+            np.subtract(
+                np.log(np.exp(logits, logits).sum(axis=1)),
+                own - most,
+                here,
+                dtype=np.float64,
+            )
             done += own.shape[1]
-        return hits / len(self.labels), losses.mean(axis=1)  # one mean: it does not depend on the size of the parts
+        return hits / len(self.labels), losses.mean(
+            axis=1
+        )  # one mean: it does not depend on the size of the parts
 
     def _answers(self, weight: Floats, parts: list[list[Product]]) -> Floats:
         """Return the logits of all models for all images of these parts, (R·classes, images)."""
-        answers, done = np.empty((weight.shape[1], sum(part[0][1].shape[1] for part in parts)), self.task.dtype), 0
+        answers, done = (
+            np.empty(
+                (weight.shape[1], sum(part[0][1].shape[1] for part in parts)),
+                self.task.dtype,
+            ),
+            0,
+        )
         for part in parts:
-            (first, images), *others = ((weight.take(places, 0).T, samples) for places, samples in part)
+            (first, images), *others = (
+                (weight.take(places, 0).T, samples) for places, samples in part
+            )
             wide = ALONE if len(first) == self.task.classes else images.shape[1]
             for at in range(0, images.shape[1], wide):
                 own = slice(at, min(at + wide, images.shape[1]))
-                here = np.matmul(first, images[:, own], answers[:, done + own.start : done + own.stop])
+                here = np.matmul(
+                    first,
+                    images[:, own],
+                    answers[:, done + own.start : done + own.stop],
+                )
                 for left, samples in others:
                     here += left @ samples[:, own]
             done += images.shape[1]
@@ -83,10 +123,21 @@ class Judged:
         if self.images.size * self.task.dtype.itemsize > KEPT:
             return ((label, [self._products(rows)]) for label, rows in self.classes)
         if not self._kept:
-            for label, rows in self.classes:  # images with a nonzero byte that is rare in the others come last
-                used = self.images[rows].reshape(len(rows), math.prod(self.task.shape)) > 0
-                rarest = np.where(used, used.sum(axis=0, dtype=np.int16), np.int16(EVALUATED)).min(axis=1)
-                parts = np.array_split(rows[np.argsort(-rarest, kind="stable")], -(-len(rows) // ALIKE))
+            for (
+                label,
+                rows,
+            ) in (
+                self.classes
+            ):  # images with a nonzero byte that is rare in the others come last
+                used = (
+                    self.images[rows].reshape(len(rows), math.prod(self.task.shape)) > 0
+                )
+                rarest = np.where(
+                    used, used.sum(axis=0, dtype=np.int16), np.int16(EVALUATED)
+                ).min(axis=1)
+                parts = np.array_split(
+                    rows[np.argsort(-rarest, kind="stable")], -(-len(rows) // ALIKE)
+                )
                 self._kept.append((label, [*map(self._products, parts)]))
         return self._kept
 
@@ -96,7 +147,10 @@ class Judged:
         samples = np.ones((len(places) + 1, len(rows)), self.task.dtype)
         samples[:-1] = images.T[places]
         places = np.append(places, images.shape[1])
-        return [(places[at : at + DEEP], samples[at : at + DEEP]) for at in range(0, len(places), DEEP)]
+        return [
+            (places[at : at + DEEP], samples[at : at + DEEP])
+            for at in range(0, len(places), DEEP)
+        ]
 
 
 class LinearLearner(Learner):
@@ -111,8 +165,12 @@ class LinearLearner(Learner):
         dtype = experiment.training.dtype
         self.dtype = np.dtype("float32" if dtype == "auto" else dtype)
         scale = (dataset.mean, dataset.std)
-        self.task = LinearTask(dataset.shape, len(dataset.classes), *scale, self.dtype, unit=dataset.unit)
-        Gram.cost(self.task, self.training)  # raises an error for settings that it does not support
+        self.task = LinearTask(
+            dataset.shape, len(dataset.classes), *scale, self.dtype, unit=dataset.unit
+        )
+        Gram.cost(
+            self.task, self.training
+        )  # raises an error for settings that it does not support
         self.executor = Gram(self.task)
         self.judges = [Judged(self.task, *own) for own in dataset.judged]
 
@@ -128,7 +186,11 @@ class LinearLearner(Learner):
         return array
 
     def facts(self) -> dict[str, Any]:
-        return {"executor": self.executor.name, "device": "cpu", "dtype": self.dtype.name}
+        return {
+            "executor": self.executor.name,
+            "device": "cpu",
+            "dtype": self.dtype.name,
+        }
 
     def start(self, seeds: Sequence[int]) -> Floats:
         return np.zeros((len(seeds), self.task.size), self.dtype)
@@ -137,17 +199,30 @@ class LinearLearner(Learner):
         images = self.dataset.train_images[batch.rows]
         if batch.moves is not None:
             images = shifted(images, batch.moves, self.experiment.training.shift)
-        factors = None if batch.new is None else self._put(self.training.objective.factors(batch.new, batch.offsets))
-        return RaggedBatch(images, self.dataset.train_labels[batch.rows], batch.offsets, factors)
+        factors = (
+            None
+            if batch.new is None
+            else self._put(self.training.objective.factors(batch.new, batch.offsets))
+        )
+        return RaggedBatch(
+            images, self.dataset.train_labels[batch.rows], batch.offsets, factors
+        )
 
     def _losses(self, theta: Floats, batch: RaggedBatch) -> Floats:
         samples, logits = self._logits(theta, batch.images)
         logits -= logits.max(axis=0)
-        return np.asarray(np.log(np.exp(logits).sum(axis=0)) - logits[batch.labels, np.arange(len(samples))])
+        return np.asarray(
+            np.log(np.exp(logits).sum(axis=0))
+            - logits[batch.labels, np.arange(len(samples))]
+        )
 
-    def _answers(self, theta: Floats, rows: Ints, features: bool) -> tuple[Floats, Floats | None]:
+    def _answers(
+        self, theta: Floats, rows: Ints, features: bool
+    ) -> tuple[Floats, Floats | None]:
         samples, logits = self._logits(theta, self.dataset.train_images[rows])
-        return logits.T, np.insert(samples, samples.shape[1], 1.0, axis=1) if features else None
+        return logits.T, np.insert(
+            samples, samples.shape[1], 1.0, axis=1
+        ) if features else None
 
     def _logits(self, theta: Floats, images: Pixels) -> tuple[Floats, Floats]:
         """Return the normalised images, (S, pixels), and the logits of the one model theta (1, P) for them, (classes, S)."""

@@ -19,7 +19,12 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
-from headgate.learning.networks import build_model, initial_parameters, last_layer, with_features
+from headgate.learning.networks import (
+    build_model,
+    initial_parameters,
+    last_layer,
+    with_features,
+)
 from headgate.simulation.executors import choose
 from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.types import Task, native_kernels, to_device
@@ -31,15 +36,21 @@ class NetLearner(Learner):
 
     arrays = torch
 
-    def __init__(self, experiment: Experiment, dataset: Dataset, device: str, executor: str) -> None:
+    def __init__(
+        self, experiment: Experiment, dataset: Dataset, device: str, executor: str
+    ) -> None:
         super().__init__(experiment, dataset)
         self.device = device
         dtype, where = experiment.training.dtype, torch.device(device)
-        if device == "cuda":  # compute in true float32, with kernels that repeat their results to the bit
+        if (
+            device == "cuda"
+        ):  # compute in true float32, with kernels that repeat their results to the bit
             torch.backends.cudnn.allow_tf32 = False
             torch.backends.cudnn.deterministic = True
         if dtype == "bfloat16" and device != "cuda":
-            raise SettingError(f"training.dtype = bfloat16: needs CUDA, the device is {device}")
+            raise SettingError(
+                f"training.dtype = bfloat16: needs CUDA, the device is {device}"
+            )
         plain = Task(
             model=build_model(experiment.model, dataset.shape, len(dataset.classes)),
             shape=dataset.shape,
@@ -51,20 +62,33 @@ class NetLearner(Learner):
             device=where,
         )
         coarse = replace(plain, bfloat16=True)
-        first = coarse if dtype == "bfloat16" or (dtype == "auto" and device == "cuda") else plain
-        self.executor = choose(first, self.training, executor, or_else=plain if dtype == "auto" else None)
+        first = (
+            coarse
+            if dtype == "bfloat16" or (dtype == "auto" and device == "cuda")
+            else plain
+        )
+        self.executor = choose(
+            first, self.training, executor, or_else=plain if dtype == "auto" else None
+        )
         self.task = task = self.executor.task
 
         def there(images: Pixels, labels: Labels) -> tuple[Tensor, Tensor]:
-            return torch.from_numpy(np.ascontiguousarray(images)).to(where), torch.from_numpy(labels).to(where)
+            return torch.from_numpy(np.ascontiguousarray(images)).to(
+                where
+            ), torch.from_numpy(labels).to(where)
 
         self.images, self.labels = there(dataset.train_images, dataset.train_labels)
-        self.judges: list[Evaluator] = [Evaluator(task, *there(*own), executor=self.executor) for own in dataset.judged]
+        self.judges: list[Evaluator] = [
+            Evaluator(task, *there(*own), executor=self.executor)
+            for own in dataset.judged
+        ]
 
     def check_scores(self, asked: tuple[str, ...], whose: str) -> None:
         if "features" in asked and self.judges[0].last is None:
             kind = self.experiment.model.kind
-            raise SettingError(f"model.kind = {kind}: does not end with a linear layer, of which {whose} needs the gradients")
+            raise SettingError(
+                f"model.kind = {kind}: does not end with a linear layer, of which {whose} needs the gradients"
+            )
 
     def read(self, array: Tensor) -> NDArray[Any]:
         values: NDArray[Any] = array.cpu().numpy()
@@ -82,25 +106,53 @@ class NetLearner(Learner):
     def facts(self) -> dict[str, Any]:
         device = torch.cuda.get_device_name() if self.device == "cuda" else "cpu"
         used = str(self.task.arithmetic).removeprefix("torch.")
-        return {"torch": torch.__version__, "executor": self.executor.name, "device": device, "dtype": used}
+        return {
+            "torch": torch.__version__,
+            "executor": self.executor.name,
+            "device": device,
+            "dtype": used,
+        }
 
     def start(self, seeds: Sequence[int]) -> Tensor:
-        model, shape, classes = self.experiment.model, self.dataset.shape, self.task.classes
-        start = {seed: initial_parameters(model, shape, classes, seed) for seed in dict.fromkeys(seeds)}
-        return torch.stack([start[seed] for seed in seeds]).to(self.task.device, self.task.dtype)
+        model, shape, classes = (
+            self.experiment.model,
+            self.dataset.shape,
+            self.task.classes,
+        )
+        start = {
+            seed: initial_parameters(model, shape, classes, seed)
+            for seed in dict.fromkeys(seeds)
+        }
+        return torch.stack([start[seed] for seed in seeds]).to(
+            self.task.device, self.task.dtype
+        )
 
     def _ragged(self, batch: RoundSamples) -> RaggedBatch:
         rows = to_device(batch.rows, self.task.device)
         images = self.images.index_select(0, rows)
         if batch.moves is not None:
-            images = shifted(images, to_device(batch.moves, self.task.device), self.experiment.training.shift)
-        factors = None if batch.new is None else self._put(self.training.objective.factors(batch.new, batch.offsets))
-        return RaggedBatch(images, self.labels.index_select(0, rows), batch.offsets, factors)
+            images = shifted(
+                images,
+                to_device(batch.moves, self.task.device),
+                self.experiment.training.shift,
+            )
+        factors = (
+            None
+            if batch.new is None
+            else self._put(self.training.objective.factors(batch.new, batch.offsets))
+        )
+        return RaggedBatch(
+            images, self.labels.index_select(0, rows), batch.offsets, factors
+        )
 
     def _losses(self, theta: Tensor, batch: RaggedBatch) -> Tensor:
-        return -log_chances(self.judges[0].answers(theta, batch.images)[0], batch.labels).view(-1)
+        return -log_chances(
+            self.judges[0].answers(theta, batch.images)[0], batch.labels
+        ).view(-1)
 
-    def _answers(self, theta: Tensor, rows: Ints, features: bool) -> tuple[Tensor, Tensor | None]:
+    def _answers(
+        self, theta: Tensor, rows: Ints, features: bool
+    ) -> tuple[Tensor, Tensor | None]:
         images = self.images.index_select(0, to_device(rows, self.task.device))
         return self.judges[0].answers(theta, images, features)
 
@@ -125,13 +177,17 @@ class Evaluator:
     An executor with a method `logits` computes the logits. Otherwise models are called one by one, in the task's arithmetic.
     """
 
-    def __init__(self, task: Task, images: Tensor, labels: Tensor, executor: Any = None) -> None:
+    def __init__(
+        self, task: Task, images: Tensor, labels: Tensor, executor: Any = None
+    ) -> None:
         self.task, self.images, self.labels = task, images, labels
         # functional_call may change a module that shares parameters
         self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
         self.judging = executor if hasattr(executor, "logits") else None
         # on CUDA, convolutions are fastest if the channels are the last dimension in memory
-        self.format = torch.channels_last if task.device.type == "cuda" else torch.preserve_format
+        self.format = (
+            torch.channels_last if task.device.type == "cuda" else torch.preserve_format
+        )
 
     @native_kernels()
     def __call__(self, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,27 +198,39 @@ class Evaluator:
             models = self._models(theta)
             for start in range(0, len(self.labels), EVALUATED):
                 y = self.labels[start : start + EVALUATED]
-                for run, logits in self._logits(theta, models, self.images[start : start + EVALUATED]):
+                for run, logits in self._logits(
+                    theta, models, self.images[start : start + EVALUATED]
+                ):
                     hits[run] += (logits.argmax(dim=-1) == y).sum(dim=-1)
                     rows = log_chances(logits, y).view(-1, len(y))
                     loss[run] -= sum_of_each(rows).view_as(loss[run])
         return hits.double() / len(self.labels), loss / len(self.labels)
 
     @native_kernels()
-    def answers(self, theta: Tensor, images: Tensor, features: bool = False) -> tuple[Tensor, Tensor | None]:
+    def answers(
+        self, theta: Tensor, images: Tensor, features: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
         """Return the logits of one model (1, P) for images, (S, classes), and, with `features`, its last layer's inputs."""
         outputs, went_in = [theta.new_empty(0, self.task.classes)], list[Tensor]()
         with torch.no_grad():
             models = self._models(theta)
             for start in range(0, len(images), EVALUATED):
                 some = images[start : start + EVALUATED]
-                if features and self.last is not None:  # call the module, because executors do not return these inputs
-                    x = self.task.normalised(some).to(self.task.arithmetic, memory_format=self.format)
-                    run = partial(functional_call, self.model, self._model(theta[0]), (x,))
+                if (
+                    features and self.last is not None
+                ):  # call the module, because executors do not return these inputs
+                    x = self.task.normalised(some).to(
+                        self.task.arithmetic, memory_format=self.format
+                    )
+                    run = partial(
+                        functional_call, self.model, self._model(theta[0]), (x,)
+                    )
                     logits, inputs = with_features(self.last, run)
                     went_in.append(inputs.to(theta.dtype))
                 else:
-                    logits = next(self._logits(theta, models, some))[1].reshape(len(some), -1)
+                    logits = next(self._logits(theta, models, some))[1].reshape(
+                        len(some), -1
+                    )
                 outputs.append(logits.to(theta.dtype))
         return torch.cat(outputs), torch.cat(went_in) if went_in else None
 
@@ -182,7 +250,9 @@ class Evaluator:
         if self.judging:
             yield slice(None), self.judging.logits(theta, images)
             return
-        x = self.task.normalised(images).to(self.task.arithmetic, memory_format=self.format)
+        x = self.task.normalised(images).to(
+            self.task.arithmetic, memory_format=self.format
+        )
         for r, parameters in enumerate(models or ()):
             yield r, functional_call(self.model, parameters, (x,)).to(theta.dtype)
 
@@ -192,7 +262,10 @@ class Evaluator:
         if self.format is torch.preserve_format:
             return views
         return {
-            name: view.to(self.task.arithmetic, memory_format=self.format if view.dim() == 4 else torch.preserve_format)
+            name: view.to(
+                self.task.arithmetic,
+                memory_format=self.format if view.dim() == 4 else torch.preserve_format,
+            )
             for name, view in views.items()
         }
 
@@ -207,10 +280,16 @@ def sum_of_each(rows: Tensor) -> Tensor:
     while (many := rows.shape[1]) > 1:
         half = (many + 1) // 2
         both = rows[:, : many - half] + rows[:, half:]
-        rows = both if many % 2 == 0 else torch.cat([both, rows[:, many - half : half]], dim=1)
+        rows = (
+            both
+            if many % 2 == 0
+            else torch.cat([both, rows[:, many - half : half]], dim=1)
+        )
     return rows[:, 0] if many else rows.new_zeros(len(rows))
 
 
 def log_chances(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the log-probability of the true class of each sample, (…, S, 1), from logits (…, S, classes)."""
-    return torch.log_softmax(logits, dim=-1).gather(-1, labels.expand(logits.shape[:-1]).unsqueeze(-1))
+    return torch.log_softmax(logits, dim=-1).gather(
+        -1, labels.expand(logits.shape[:-1]).unsqueeze(-1)
+    )

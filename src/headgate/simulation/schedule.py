@@ -48,9 +48,24 @@ from headgate.records.writer import (
     write_state,
 )
 from headgate.registry import Search, Untrusted
-from headgate.simulation.cut import LIGHT, Footprint, choose_device, cut, most_runs, runs_of, work
+from headgate.simulation.cut import (
+    LIGHT,
+    Footprint,
+    choose_device,
+    cut,
+    most_runs,
+    runs_of,
+    work,
+)
 from headgate.simulation.rounds import Round
-from headgate.simulation.workers import ChunkError, InProcess, Processes, Worker, cores, stop_requested
+from headgate.simulation.workers import (
+    ChunkError,
+    InProcess,
+    Processes,
+    Worker,
+    cores,
+    stop_requested,
+)
 from headgate.writing import FolderLock, clear_partial, replace_file
 
 STATE_SECONDS = 2.0
@@ -91,8 +106,12 @@ def perform(
         left = [task for task in tasks if not task.finished]
         for task in (task for task in left if executor != "auto" and not task.fresh):
             if (begun := Checkpoint(task.folder).fact("executor")) != executor:
-                raise SettingError(f"--executor {executor}: {task.folder} was begun by {begun}")
-        for task in (task for task in left if not task.fresh or task.executor is not None):
+                raise SettingError(
+                    f"--executor {executor}: {task.folder} was begun by {begun}"
+                )
+        for task in (
+            task for task in left if not task.fresh or task.executor is not None
+        ):
             _refuse_untrusted_executor(task, {executor, *trust})
         began, states = time.monotonic(), dict[Path, dict[str, Any]]()
         if any(task.fresh or task.left() for task in left):
@@ -103,7 +122,11 @@ def perform(
         for task in tasks:
             assert task.run is not None
             with disk_errors(folder):
-                runs.append(task.run if task.finished else finish(task.run, time.monotonic() - began, states))
+                runs.append(
+                    task.run
+                    if task.finished
+                    else finish(task.run, time.monotonic() - began, states)
+                )
     return runs
 
 
@@ -130,8 +153,14 @@ class _Task:
         """Return the shards that have rounds left, each with its experiment, or None if this must be read from the shard."""
         if self.chunks:
             return dict(self.chunks)
-        shards = [shard for shard in shard_folders(self.folder) if played(shard) < self.experiment.rounds]
-        return {shard: self.experiment if shard == self.folder else None for shard in shards}
+        shards = [
+            shard
+            for shard in shard_folders(self.folder)
+            if played(shard) < self.experiment.rounds
+        ]
+        return {
+            shard: self.experiment if shard == self.folder else None for shard in shards
+        }
 
 
 def new_folder(points: Experiment | Points) -> Path:
@@ -140,7 +169,12 @@ def new_folder(points: Experiment | Points) -> Path:
     return Path("runs") / f"{experiment.name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _tasks(points: Experiment | Points | None, folder: Path, held: FolderLock, trust: Sequence[str]) -> list[_Task]:
+def _tasks(
+    points: Experiment | Points | None,
+    folder: Path,
+    held: FolderLock,
+    trust: Sequence[str],
+) -> list[_Task]:
     if points is None:
         if not folder.is_dir():
             raise DataError(f"{folder}: there is no such run folder")
@@ -151,26 +185,52 @@ def _tasks(points: Experiment | Points | None, folder: Path, held: FolderLock, t
         experiment.check_prices()
     alone = len(points) == 1 and not points[0][0]
     if (folder / (SWEEP if alone else CONFIG)).exists():
-        raise DataError(f"{folder}: holds {'a sweep' if alone else 'a run, not a sweep'}; choose another folder")
-    return [_task(experiment, folder if alone else folder / folder_name(label), held, trust) for label, experiment in points]
+        raise DataError(
+            f"{folder}: holds {'a sweep' if alone else 'a run, not a sweep'}; choose another folder"
+        )
+    return [
+        _task(experiment, folder if alone else folder / folder_name(label), held, trust)
+        for label, experiment in points
+    ]
 
 
-def _task(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequence[str]) -> _Task:
+def _task(
+    wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequence[str]
+) -> _Task:
     if folder.is_dir():
         held.take(folder, folder)
-    if not folder.exists() or (folder.is_dir() and (left_by_a_killed_start(folder) or not any(folder.iterdir()))):
-        return _Task(wanted, folder, fresh=True) if wanted is not None else _never_begun(folder, trust)
+    if not folder.exists() or (
+        folder.is_dir()
+        and (left_by_a_killed_start(folder) or not any(folder.iterdir()))
+    ):
+        return (
+            _Task(wanted, folder, fresh=True)
+            if wanted is not None
+            else _never_begun(folder, trust)
+        )
     if not (folder / CONFIG).exists():
         raise DataError(f"{folder}: not a run folder, {CONFIG} is missing")
     kept = Checkpoint(folder)  # raises an error if files were changed or damaged
     run = RunFolder.open(folder)
     finished = run.state["state"] == "finished"
-    if not finished or wanted is None or wanted.unnamed.keys() != kept.environment.get("unnamed", {}).keys():
-        for key, why in kept.environment.get("unnamed", {}).items():  # objects that no recipe can name
-            raise SettingError(f"{folder}: cannot be resumed: {key} was handed over in Python ({why})")
-    if wanted is not None and run.config != (own := tomllib.loads(tomli_w.dumps(wanted.tables()))):
+    if (
+        not finished
+        or wanted is None
+        or wanted.unnamed.keys() != kept.environment.get("unnamed", {}).keys()
+    ):
+        for key, why in kept.environment.get(
+            "unnamed", {}
+        ).items():  # objects that no recipe can name
+            raise SettingError(
+                f"{folder}: cannot be resumed: {key} was handed over in Python ({why})"
+            )
+    if wanted is not None and run.config != (
+        own := tomllib.loads(tomli_w.dumps(wanted.tables()))
+    ):
         other = differing(run.config, own)
-        raise DataError(f"{folder}: was begun with other settings ({other}); choose another folder, or remove it")
+        raise DataError(
+            f"{folder}: was begun with other settings ({other}); choose another folder, or remove it"
+        )
     task = _Task(wanted or _read(folder, trust), folder, run)
     if finished:
         run.check_tables(*TABLES)
@@ -178,7 +238,9 @@ def _task(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequ
     check_shards(folder, run.config)
     _refuse_other_code(folder, run.config)
     for shard in shard_folders(folder):
-        with FolderLock() as own_lock:  # child processes of a killed command may still be in their last round
+        with (
+            FolderLock() as own_lock
+        ):  # child processes of a killed command may still be in their last round
             own_lock.take(shard / CONFIG, folder)
             with disk_errors(folder):
                 Checkpoint(shard).cut_rows(folder)
@@ -188,11 +250,15 @@ def _task(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequ
 
 def _read(folder: Path, trust: Sequence[str]) -> Experiment:
     """Read the experiment that was begun in a folder, which may come from another person."""
-    read_toml(folder / CONFIG)  # raises an error if this is not a settings file, before code is imported
+    read_toml(
+        folder / CONFIG
+    )  # raises an error if this is not a settings file, before code is imported
     try:
         return load(folder / CONFIG, trusted=trust)
     except Untrusted as error:
-        raise Untrusted(f"{folder}: {error}; if you trust it: {resume_command(folder)}") from None
+        raise Untrusted(
+            f"{folder}: {error}; if you trust it: {resume_command(folder)}"
+        ) from None
 
 
 def _refuse_other_code(folder: Path, config: Mapping[str, Any]) -> None:
@@ -206,13 +272,18 @@ def _refuse_other_code(folder: Path, config: Mapping[str, Any]) -> None:
     for shard in (shard for shard in shard_folders(folder) if shard != folder):
         for key, name in code(read_toml(shard / CONFIG)).items():
             if whole.get(key) != name:
-                raise DataError(f"{shard / CONFIG}: {key.lstrip('.')} = {name} is not what {folder / CONFIG} says")
+                raise DataError(
+                    f"{shard / CONFIG}: {key.lstrip('.')} = {name} is not what {folder / CONFIG} says"
+                )
 
 
 def _refuse_untrusted_executor(task: _Task, trusted: set[str]) -> None:
     """Raise an error if a folder, which may be another person's, names an outside executor that the user does not name."""
     shards = [] if task.fresh else shard_folders(task.folder)
-    for name in (task.executor, *(Checkpoint(shard).fact("executor") for shard in shards)):
+    for name in (
+        task.executor,
+        *(Checkpoint(shard).fact("executor") for shard in shards),
+    ):
         if name is not None and ":" in name:
             Search(trusted=trusted).check(f"{task.folder}: executor", name)
 
@@ -220,7 +291,9 @@ def _refuse_untrusted_executor(task: _Task, trusted: set[str]) -> None:
 def _never_begun(folder: Path, trust: Sequence[str]) -> _Task:
     """Return a task that restarts a run that was killed while its folder was made, if its settings and environment exist."""
     if not (folder / CONFIG).exists() or not (folder / ENVIRONMENT).exists():
-        raise DataError(f"{folder}: was stopped before its first round; remove it and start again")
+        raise DataError(
+            f"{folder}: was stopped before its first round; remove it and start again"
+        )
     executor = Checkpoint(folder).fact("executor")
     return _Task(_read(folder, trust), folder, fresh=True, executor=executor)
 
@@ -229,18 +302,35 @@ def _never_begun(folder: Path, trust: Sequence[str]) -> _Task:
 
 
 def _worker(tasks: Sequence[_Task], device: str, processes: int | None) -> Worker:
-    unnamed = {f"{key}: {why}" for task in tasks for key, why in task.experiment.unnamed.items()}
+    unnamed = {
+        f"{key}: {why}"
+        for task in tasks
+        for key, why in task.experiment.unnamed.items()
+    }
     if unnamed:
         if (processes or 1) > 1:
-            raise SettingError(f"--processes {processes}: this process alone can run {'; '.join(sorted(unnamed))}")
+            raise SettingError(
+                f"--processes {processes}: this process alone can run {'; '.join(sorted(unnamed))}"
+            )
         return InProcess()
     light = sum(work(task.experiment) for task in tasks) < LIGHT
-    many = min(processes or (1 if light else cores()), sum(runs_of(task.experiment) for task in tasks))
-    return Processes(many) if many > 1 and choose_device(device) == "cpu" else InProcess()  # a GPU takes one chunk at a time
+    many = min(
+        processes or (1 if light else cores()),
+        sum(runs_of(task.experiment) for task in tasks),
+    )
+    return (
+        Processes(many) if many > 1 and choose_device(device) == "cpu" else InProcess()
+    )  # a GPU takes one chunk at a time
 
 
 def _start(
-    tasks: Sequence[_Task], whole: Path, worker: Worker, device: str, executor: str, say: Say | None, held: FolderLock
+    tasks: Sequence[_Task],
+    whole: Path,
+    worker: Worker,
+    device: str,
+    executor: str,
+    say: Say | None,
+    held: FolderLock,
 ) -> None:
     """Divide the experiments of fresh tasks into chunks and make their folders, after all of them have been examined.
 
@@ -250,9 +340,20 @@ def _start(
     fresh = [task for task in tasks if task.fresh]
     for task in fresh:
         facts = worker.examine(task.experiment, device, task.executor or executor)
-        fit = Footprint(*facts["footprint"]).fit(facts["free"]) if "free" in facts else None
+        fit = (
+            Footprint(*facts["footprint"]).fit(facts["free"])
+            if "free" in facts
+            else None
+        )
         most = most_runs(task.experiment, facts["environment"]["executor"], fit)
-        cuts.append((facts, [task.experiment] if task.experiment.unnamed else cut(task.experiment, most)))
+        cuts.append(
+            (
+                facts,
+                [task.experiment]
+                if task.experiment.unnamed
+                else cut(task.experiment, most),
+            )
+        )
         if fit is not None and say is not None:
             say(_memory(cuts[-1][1], facts))
     for warning in dict.fromkeys(facts.get("at_first") for facts, _ in cuts):
@@ -261,15 +362,24 @@ def _start(
     with disk_errors(whole):
         if len(tasks) > 1 or whole != tasks[0].folder:
             make_folder(whole)
-            replace_file(whole / SWEEP, sweep_text(whole, [task.folder for task in tasks]))
+            replace_file(
+                whole / SWEEP, sweep_text(whole, [task.folder for task in tasks])
+            )
         for task, (facts, chunks) in zip(fresh, cuts, strict=True):
             make_folder(task.folder)
             held.take(task.folder, task.folder)
             if any(task.folder.iterdir()) and left_by_a_killed_start(task.folder):
                 clear_killed_start(task.folder)
             shards = [chunk.tables() for chunk in chunks] if len(chunks) > 1 else []
-            unnamed = {"unnamed": task.experiment.unnamed} if task.experiment.unnamed else {}
-            task.run = create(task.folder, task.experiment.tables(), {**facts["environment"], **unnamed}, shards)
+            unnamed = (
+                {"unnamed": task.experiment.unnamed} if task.experiment.unnamed else {}
+            )
+            task.run = create(
+                task.folder,
+                task.experiment.tables(),
+                {**facts["environment"], **unnamed},
+                shards,
+            )
             task.chunks = dict(zip(shard_folders(task.folder), chunks, strict=True))
 
 
@@ -285,7 +395,9 @@ def _memory(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
 
 def _described(tasks: Sequence[_Task], worker: Worker) -> str:
     """Return a line like "60 runs (6 policies × 10 seeds) on 2 processes"."""
-    devices = sorted({str(task.run.environment["device"]) for task in tasks if task.run is not None})
+    devices = sorted(
+        {str(task.run.environment["device"]) for task in tasks if task.run is not None}
+    )
     where = worker.where if "cpu" in devices else f"on {', '.join(devices)}"
     number, own = sum(runs_of(task.experiment) for task in tasks), tasks[0].experiment
     each = f"{_counted(len(own.policies), 'policy', 'policies')} × {_counted(len(own.seeds), 'seed', 'seeds')}"
@@ -301,28 +413,50 @@ def _counted(number: int, one: str, many: str) -> str:
 
 
 def _execute(
-    tasks: Sequence[_Task], whole: Path, worker: Worker, device: str, tick: Tick | None, watch: Watch | None, say: Say | None
+    tasks: Sequence[_Task],
+    whole: Path,
+    worker: Worker,
+    device: str,
+    tick: Tick | None,
+    watch: Watch | None,
+    say: Say | None,
 ) -> dict[Path, dict[str, Any]]:
     """Simulate all shards that have rounds left; return the last states of those that this process has finished."""
     left = [task for task in tasks if not task.finished]
-    chunks = {shard: experiment for task in left for shard, experiment in task.left().items()}
+    chunks = {
+        shard: experiment for task in left for shard, experiment in task.left().items()
+    }
     if say is not None:
         say(_described(left, worker))
     progress = ChunkProgress(tasks, whole, tick, watch)
     try:
         with stop_requested() as stop:
             worker.execute(chunks, device, progress, stop)
-        if any(played(chunk) < task.experiment.rounds for task in left for chunk in task.left()):
-            raise Interrupted("interrupted")  # Ctrl-C in the last round of some chunks, before others began
-    except (HeadgateError, KeyboardInterrupt) as error:  # KeyboardInterrupt: a second Ctrl-C, which does not wait
-        with suppress(HeadgateError, KeyboardInterrupt):  # only the first error is reported
+        if any(
+            played(chunk) < task.experiment.rounds
+            for task in left
+            for chunk in task.left()
+        ):
+            raise Interrupted(
+                "interrupted"
+            )  # Ctrl-C in the last round of some chunks, before others began
+    except (
+        HeadgateError,
+        KeyboardInterrupt,
+    ) as error:  # KeyboardInterrupt: a second Ctrl-C, which does not wait
+        with suppress(
+            HeadgateError, KeyboardInterrupt
+        ):  # only the first error is reported
             progress.update(at_once=True)
         with suppress(HeadgateError, KeyboardInterrupt):
             progress.write_states("interrupted")
         why = error if isinstance(error, HeadgateError) else Interrupted("interrupted")
         raise _explained(why, progress, whole) from None
     progress.update(at_once=True)
-    for note in dict.fromkeys((progress.states.get(chunk) or read_sealed(chunk / STATE)).get("note") for chunk in chunks):
+    for note in dict.fromkeys(
+        (progress.states.get(chunk) or read_sealed(chunk / STATE)).get("note")
+        for chunk in chunks
+    ):
         if note is not None and say is not None:
             say(note)
     return progress.states
@@ -331,19 +465,44 @@ def _execute(
 class ChunkProgress:
     """Records the progress of all chunks, reports it, and writes the states of runs in shards."""
 
-    def __init__(self, tasks: Sequence[_Task], whole: Path, tick: Tick | None, watch: Watch | None) -> None:
-        self.whole, self.tick, self.watch, self.began = whole, tick, watch, time.monotonic()
+    def __init__(
+        self,
+        tasks: Sequence[_Task],
+        whole: Path,
+        tick: Tick | None,
+        watch: Watch | None,
+    ) -> None:
+        self.whole, self.tick, self.watch, self.began = (
+            whole,
+            tick,
+            watch,
+            time.monotonic(),
+        )
         self.tasks = [task for task in tasks if not task.finished]
-        self.shards = {shard: task for task in self.tasks for shard in shard_folders(task.folder)}
+        self.shards = {
+            shard: task for task in self.tasks for shard in shard_folders(task.folder)
+        }
         self.t = {shard: played(shard) for shard in self.shards}
-        self.in_shards = [task.run for task in self.tasks if task.run is not None and (task.folder / SHARDS).is_dir()]
-        self.before = sum(len(shard_folders(task.folder)) * task.experiment.rounds for task in tasks if task.finished)
-        self.total = self.before + sum(task.experiment.rounds for task in self.shards.values())
+        self.in_shards = [
+            task.run
+            for task in self.tasks
+            if task.run is not None and (task.folder / SHARDS).is_dir()
+        ]
+        self.before = sum(
+            len(shard_folders(task.folder)) * task.experiment.rounds
+            for task in tasks
+            if task.finished
+        )
+        self.total = self.before + sum(
+            task.experiment.rounds for task in self.shards.values()
+        )
         self.states: dict[Path, dict[str, Any]] = {}
         """the last state of each chunk that this process has finished"""
         self._ticked = self._written = -STATE_SECONDS
         if watch is not None:
-            for task in self.tasks:  # reads the rows on disk before new ones are written
+            for (
+                task
+            ) in self.tasks:  # reads the rows on disk before new ones are written
                 watch(task.folder, [])
 
     @property
@@ -354,7 +513,10 @@ class ChunkProgress:
         """Record and report a round that this process has finished."""
         self.t[folder] += 1
         if self.watch is not None:
-            self.watch(self.shards[folder].folder, frame_of_rows(done.metrics, "metrics").to_dicts())  # as read from disk
+            self.watch(
+                self.shards[folder].folder,
+                frame_of_rows(done.metrics, "metrics").to_dicts(),
+            )  # as read from disk
         self._report()
 
     def update(self, at_once: bool = False) -> None:
@@ -380,24 +542,48 @@ class ChunkProgress:
     def write_states(self, state: str) -> None:
         """Write the state of each run in shards, with the mean round of its shards; other runs write their own state."""
         for run in self.in_shards:
-            rounds = [self.t[shard] for shard, task in self.shards.items() if task.run is run]
+            rounds = [
+                self.t[shard] for shard, task in self.shards.items() if task.run is run
+            ]
             with disk_errors(self.whole):
-                write_state(run, state, sum(rounds) // len(rounds), time.monotonic() - self.began)
+                write_state(
+                    run,
+                    state,
+                    sum(rounds) // len(rounds),
+                    time.monotonic() - self.began,
+                )
 
 
-def _explained(error: HeadgateError, progress: ChunkProgress, folder: Path) -> HeadgateError:
+def _explained(
+    error: HeadgateError, progress: ChunkProgress, folder: Path
+) -> HeadgateError:
     """Return the error with the chunk in which it occurred, and the command to continue the run or sweep."""
     go_on = f"continue with: {resume_command(folder)}"
     if isinstance(error, Interrupted):
         if len(progress.shards) == 1:
             ((shard, task),) = progress.shards.items()
-            return Interrupted(f"interrupted after round {progress.t[shard]} of {task.experiment.rounds}", go_on)
+            return Interrupted(
+                f"interrupted after round {progress.t[shard]} of {task.experiment.rounds}",
+                go_on,
+            )
         chunks = f"{len(progress.shards)} chunks"
-        return Interrupted(f"interrupted after {progress.done} of {progress.total} rounds in {chunks}", go_on)
+        return Interrupted(
+            f"interrupted after {progress.done} of {progress.total} rounds in {chunks}",
+            go_on,
+        )
     why, text = error, str(error)
     if isinstance(error, ChunkError):
         run = asked_runs(error.folder)
         which = f"{', '.join(run.policies)}, seeds {run.all_seeds[0]} to {run.all_seeds[-1]}"
-        why, text = error.why, f"{error.folder.name} ({which}): {error.why}".replace(str(error.folder), str(folder))
+        why, text = (
+            error.why,
+            f"{error.folder.name} ({which}): {error.why}".replace(
+                str(error.folder), str(folder)
+            ),
+        )
     # Wrong files or settings stay wrong; if the user can continue nevertheless, the error itself contains the command.
-    return type(why)(text if go_on in text or isinstance(why, DataError | SettingError) else f"{text}; {go_on}")
+    return type(why)(
+        text
+        if go_on in text or isinstance(why, DataError | SettingError)
+        else f"{text}; {go_on}"
+    )

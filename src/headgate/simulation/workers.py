@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from headgate.simulation.engine import Simulation
     from headgate.simulation.schedule import ChunkProgress
 
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"),
+    "1",
+)
 POLL_SECONDS = 0.2
 """the seconds between two checks for rounds that the chunks have written"""
 
@@ -63,16 +66,24 @@ class InProcess:
         self._datasets = Datasets()
         self._ready: Simulation | None = None
 
-    def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
+    def examine(
+        self, experiment: Experiment, device: str, executor: str
+    ) -> dict[str, Any]:
         """Return the facts of `run.examine`, and keep its simulation for `execute`."""
         from headgate.simulation.run import examine
 
         self._ready = None
-        facts, self._ready = examine(experiment, self._datasets.of(experiment.data), device, executor)
+        facts, self._ready = examine(
+            experiment, self._datasets.of(experiment.data), device, executor
+        )
         return facts
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: "ChunkProgress", stop: Callable[[], bool]
+        self,
+        chunks: Mapping[Path, Experiment | None],
+        device: str,
+        progress: "ChunkProgress",
+        stop: Callable[[], bool],
     ) -> None:
         """Simulate all chunks; raise ChunkError for a chunk that fails, and `Interrupted` after `stop` returns True.
 
@@ -87,10 +98,14 @@ class InProcess:
             try:
                 if self._ready is not None and self._ready.experiment is experiment:
                     simulation, self._ready = self._ready, None
-                    progress.states[folder] = play_rounds(simulation, RunWriter(folder), tick, stop=stop)
+                    progress.states[folder] = play_rounds(
+                        simulation, RunWriter(folder), tick, stop=stop
+                    )
                 else:
                     own = experiment or load(folder / CONFIG)
-                    progress.states[folder] = play_folder(folder, own, self._datasets.of(own.data), device, tick, stop)
+                    progress.states[folder] = play_folder(
+                        folder, own, self._datasets.of(own.data), device, tick, stop
+                    )
             except Interrupted:
                 raise
             except HeadgateError as error:
@@ -108,9 +123,13 @@ class Processes:
         if sys.platform != "linux":
             raise SettingError(f"--processes {processes}: more than one needs Linux")
         self.where = f"on {processes} processes"
-        self._children = [_Child() for _ in range(processes)]  # they import modules while the first one examines
+        self._children = [
+            _Child() for _ in range(processes)
+        ]  # they import modules while the first one examines
 
-    def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
+    def examine(
+        self, experiment: Experiment, device: str, executor: str
+    ) -> dict[str, Any]:
         self._children[0].ask("examine", experiment.tables(), device, executor)
         facts, error = self._children[0].answer()
         if error is not None:
@@ -118,14 +137,20 @@ class Processes:
         return dict(facts)
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: "ChunkProgress", stop: Callable[[], bool]
+        self,
+        chunks: Mapping[Path, Experiment | None],
+        device: str,
+        progress: "ChunkProgress",
+        stop: Callable[[], bool],
     ) -> None:
         waiting, why, stopping = list(chunks), dict[Path, HeadgateError](), False
         while True:
             for child in self._children:
                 if waiting and not stopping and not child.asked:
                     child.ask("play", waiting.pop(0), device)
-            at_work: dict[Any, _Child] = {child.connection: child for child in self._children if child.asked}
+            at_work: dict[Any, _Child] = {
+                child.connection: child for child in self._children if child.asked
+            }
             if not at_work:
                 break
             for child in at_work.values() if stopping else ():
@@ -136,7 +161,9 @@ class Processes:
                     why[folder] = error
             progress.update()
             stopping = stopping or bool(why) or stop()
-        for folder, error in sorted(why.items(), key=lambda one: isinstance(one[1], Interrupted)):
+        for folder, error in sorted(
+            why.items(), key=lambda one: isinstance(one[1], Interrupted)
+        ):
             raise error if isinstance(error, Interrupted) else ChunkError(folder, error)
 
     def close(self) -> None:
@@ -156,10 +183,17 @@ class _Child:
     def __init__(self) -> None:
         self.connection, given = Pipe()
         path = os.pathsep.join(each for each in sys.path if each)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the child is ready for it
+        before = signal.pthread_sigmask(
+            signal.SIG_BLOCK, {signal.SIGINT}
+        )  # until the child is ready for it
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "headgate.simulation.workers", str(given.fileno())],
+                [
+                    sys.executable,
+                    "-m",
+                    "headgate.simulation.workers",
+                    str(given.fileno()),
+                ],
                 pass_fds=[given.fileno()],
                 env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
                 start_new_session=True,  # so that only the parent receives Ctrl-C from the terminal
@@ -185,8 +219,12 @@ class _Child:
             status = self.process.wait()
         if status < 0:
             name = signal.Signals(-status).name
-            return None, HeadgateError(f"its process was ended by {name}, perhaps for want of memory")
-        return None, HeadgateError(f"its process ended with {status} and did not say why")
+            return None, HeadgateError(
+                f"its process was ended by {name}, perhaps for want of memory"
+            )
+        return None, HeadgateError(
+            f"its process ended with {status} and did not say why"
+        )
 
     def stop(self) -> None:
         """Make the process stop after its current round."""
@@ -218,7 +256,14 @@ def serve(connection: Connection) -> None:
         with stop_requested() as stop:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             try:
-                play_folder(folder, experiment, dataset, device, lambda done: None, lambda: stop() or os.getppid() != parent)
+                play_folder(
+                    folder,
+                    experiment,
+                    dataset,
+                    device,
+                    lambda done: None,
+                    lambda: stop() or os.getppid() != parent,
+                )
             finally:
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
@@ -240,7 +285,10 @@ def _named(error: BaseException) -> tuple[str, str]:
         traceback.print_exception(error)
     elif type(error).__module__ == errors.__name__:
         return type(error).__name__, str(error)
-    return HeadgateError.__name__, f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return (
+        HeadgateError.__name__,
+        f"{type(error).__name__}: {' '.join(str(error).split())}",
+    )
 
 
 @contextmanager
@@ -269,4 +317,6 @@ if __name__ == "__main__":
     serve(Connection(int(sys.argv[1])))
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # everything is written and sent, and a normal exit of torch would make the parent wait
+    os._exit(
+        0
+    )  # everything is written and sent, and a normal exit of torch would make the parent wait

@@ -49,9 +49,16 @@ class BoundConstants:
             if value is None:
                 continue
             fits = isfinite(value) and value >= 0 and (value > 0 or name != "pdim")
-            require(fits, name, value, f"a finite number, {'positive' if name == 'pdim' else 'zero or more'}")
+            require(
+                fits,
+                name,
+                value,
+                f"a finite number, {'positive' if name == 'pdim' else 'zero or more'}",
+            )
             if value > NUMBER or 0 < value < TINY:
-                raise SettingError(f"{name} = {value:g}: must not be beyond {NUMBER:g}, nor below {TINY:g} unless 0")
+                raise SettingError(
+                    f"{name} = {value:g}: must not be beyond {NUMBER:g}, nor below {TINY:g} unless 0"
+                )
 
     @property
     def penalty_step(self) -> float:
@@ -79,26 +86,43 @@ def generalisation_gap(N: ArrayLike, uniform: ArrayLike, k: BoundConstants) -> F
     """Return 10·B·√(Pdim/(N·Ṽ))·√(1 + log(N/Pdim)), with max(N, Pdim) for N and `uniform` for Ṽ."""
     u = np.maximum(np.asarray(N, dtype=np.float64), k.pdim) / k.pdim
     with np.errstate(divide="ignore"):
-        return np.asarray(10.0 * k.loss * np.sqrt((1.0 + np.log(u)) / (u * np.asarray(uniform, dtype=np.float64))))
+        return np.asarray(
+            10.0
+            * k.loss
+            * np.sqrt((1.0 + np.log(u)) / (u * np.asarray(uniform, dtype=np.float64)))
+        )
 
 
 def mismatch_terms(uneven: Floats, step: float, k: BoundConstants) -> Floats:
     """Return D·σ·√x + η·σ²·x with x = `uneven` and η = `step`; infinite if x is infinite, even with constants of zero."""
     finite = np.where(np.isinf(uneven), 0.0, uneven)
-    return np.where(np.isinf(uneven), np.inf, k.D * k.sigma * np.sqrt(finite) + step * k.sigma**2 * finite)
+    return np.where(
+        np.isinf(uneven),
+        np.inf,
+        k.D * k.sigma * np.sqrt(finite) + step * k.sigma**2 * finite,
+    )
 
 
 @paper("eq:cum-regret-bound", "eq:cum-regret-bound_detail", "thm:regret-neff")
-def learning_error(n: ArrayLike, N: ArrayLike, uniform: ArrayLike, k: BoundConstants) -> Floats:
+def learning_error(
+    n: ArrayLike, N: ArrayLike, uniform: ArrayLike, k: BoundConstants
+) -> Floats:
     """Return each round's term of Ē_T(π) in Theorem 1. The sum over rounds bounds the cumulative excess risk."""
     N_eff = np.asarray(N, dtype=np.float64) * np.asarray(uniform, dtype=np.float64)
-    return np.asarray(mismatch_terms(mismatch(n, N_eff), k.eta, k) + generalisation_gap(N, uniform, k) + k.C2)
+    return np.asarray(
+        mismatch_terms(mismatch(n, N_eff), k.eta, k)
+        + generalisation_gap(N, uniform, k)
+        + k.C2
+    )
 
 
 @paper("eq:penalty-dpp")
 def penalty(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
     """Return p(t), the term of Theorem 1 with perfectly even reuse (Ṽ = 1), with η̃ and without its constant."""
-    return np.asarray(mismatch_terms(mismatch(n, N), k.penalty_step, k) + generalisation_gap(N, 1.0, k))
+    return np.asarray(
+        mismatch_terms(mismatch(n, N), k.penalty_step, k)
+        + generalisation_gap(N, 1.0, k)
+    )
 
 
 def penalty_slope(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
@@ -108,24 +132,39 @@ def penalty_slope(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
     u = np.maximum(N, k.pdim) / k.pdim
     log_u = np.log(u)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        convex = -(1.0 / n + 1.0 / N) * (0.5 * k.D * k.sigma * np.sqrt(uneven) + k.penalty_step * k.sigma**2 * uneven)
+        convex = -(1.0 / n + 1.0 / N) * (
+            0.5 * k.D * k.sigma * np.sqrt(uneven) + k.penalty_step * k.sigma**2 * uneven
+        )
     convex = np.where(uneven > 0, np.where(np.isinf(uneven), -np.inf, convex), 0.0)
-    return np.asarray(convex - 5.0 * k.loss / k.pdim * log_u / (u * np.sqrt(u * (1.0 + log_u))))
+    return np.asarray(
+        convex - 5.0 * k.loss / k.pdim * log_u / (u * np.sqrt(u * (1.0 + log_u)))
+    )
 
 
-def penalty_curvature(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> tuple[Floats, Floats]:
+def penalty_curvature(
+    n: ArrayLike, N: ArrayLike, k: BoundConstants
+) -> tuple[Floats, Floats]:
     """Return d²p/dΛ² in two parts: of the mismatch terms, which is never negative, and of the pseudo-dimension term."""
     n, N = np.asarray(n, dtype=np.float64), np.asarray(N, dtype=np.float64)
     uneven = mismatch(n, N)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         a, b = 1.0 / n, 1.0 / N
-        of_root = k.D * k.sigma * np.sqrt(uneven) * (0.75 * (a * a + b * b) + 0.5 * a * b)
+        of_root = (
+            k.D * k.sigma * np.sqrt(uneven) * (0.75 * (a * a + b * b) + 0.5 * a * b)
+        )
         of_linear = 2.0 * k.penalty_step * k.sigma**2 * uneven * (a * a + a * b + b * b)
     convex = np.where(uneven > 0, of_root + of_linear, 0.0)
     u = N / k.pdim
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         log_u = np.log(u)
-        bend = 2.5 * k.loss / k.pdim**2 * (3.0 * log_u**2 + 2.0 * log_u - 2.0) / (u * (1.0 + log_u)) ** 1.5 / u
+        bend = (
+            2.5
+            * k.loss
+            / k.pdim**2
+            * (3.0 * log_u**2 + 2.0 * log_u - 2.0)
+            / (u * (1.0 + log_u)) ** 1.5
+            / u
+        )
     return convex, np.where(u >= 1.0, bend, 0.0)
 
 
@@ -141,13 +180,20 @@ def memory_proportional_weight(alpha: ArrayLike, n: ArrayLike) -> Floats:
     """
     share = np.asarray(alpha, dtype=np.float64) * np.asarray(n, dtype=np.float64)
     total = share.sum(axis=-1, keepdims=True)
-    return np.asarray(np.divide(share, total, out=np.zeros_like(share), where=total > 0))
+    return np.asarray(
+        np.divide(share, total, out=np.zeros_like(share), where=total > 0)
+    )
 
 
 @paper("eq:cum-excess-risk")
 def cumulative_excess_risk(risk: ArrayLike, least_risk: float) -> float:
     """Return E_T(π) = Σ_t E[F(θ^(t)) − F(θ*)] from the risk per run and round, (R, T)."""
-    return float(np.sum(np.mean(np.atleast_2d(np.asarray(risk, dtype=np.float64)), axis=0) - least_risk))
+    return float(
+        np.sum(
+            np.mean(np.atleast_2d(np.asarray(risk, dtype=np.float64)), axis=0)
+            - least_risk
+        )
+    )
 
 
 class LocalConstants(NamedTuple):
@@ -165,12 +211,20 @@ def local_constants(G: float, L: float, D: float, E: int) -> LocalConstants:
     LocalConstants(C1=5.0, C2=0.0)
     """
     drifted = 1.0 - 1.0 / E
-    return LocalConstants(G * (5.0 * G + 2.0 * L * D * (2.0 * drifted) ** 0.5), 4.0 * L**2 * G**2 * drifted)
+    return LocalConstants(
+        G * (5.0 * G + 2.0 * L * D * (2.0 * drifted) ** 0.5),
+        4.0 * L**2 * G**2 * drifted,
+    )
 
 
 @paper("eq:opt-recursion-app", "prop:Ropt-bound-app")
 def distance_recursion(
-    distance: ArrayLike, gap: ArrayLike, mismatch: ArrayLike, eta: float, D: float, c: LocalConstants
+    distance: ArrayLike,
+    gap: ArrayLike,
+    mismatch: ArrayLike,
+    eta: float,
+    D: float,
+    c: LocalConstants,
 ) -> Floats:
     """Return an upper bound on E‖θ^(t+1) − θ*‖² from E‖θ^(t) − θ*‖² (`distance`), the empirical `gap` and `mismatch` σ̄²(t)."""
     mismatch = np.asarray(mismatch, dtype=np.float64)
@@ -184,7 +238,9 @@ def distance_recursion(
 
 
 @paper("eq:Ropt-bound-app", "eq:Ropt-Neff-app", "eq:opt-step-app")
-def optimisation_bound(mismatch: ArrayLike, eta: float, D: float, c: LocalConstants) -> Floats:
+def optimisation_bound(
+    mismatch: ArrayLike, eta: float, D: float, c: LocalConstants
+) -> Floats:
     """Return D²/(2η) + D·Σσ̄ + (η/2)·Σ(2σ̄² + C_1) + (η³/2)·C_2·T, from σ̄²(t) on the last axis of `mismatch`.
 
     If σ̄² comes from `gradient_mismatch(n, N_eff)`, this is eq:Ropt-Neff-app.

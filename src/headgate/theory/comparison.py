@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from headgate.errors import SettingError
-from headgate.theory.bound import BoundConstants, Floats, generalisation_gap, learning_error, mismatch, mismatch_terms
+from headgate.theory.bound import (
+    BoundConstants,
+    Floats,
+    generalisation_gap,
+    learning_error,
+    mismatch,
+    mismatch_terms,
+)
 from headgate.theory.labels import paper
 from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
 
@@ -23,7 +30,9 @@ def debt_update(debt: ArrayLike, spend: ArrayLike, budget: ArrayLike) -> Floats:
     >>> debt_update([0.0, 10.0], [30.0, 70.0], 55.0).tolist()
     [0.0, 25.0]
     """
-    return np.asarray(np.maximum(np.asarray(debt) + np.asarray(spend) - np.asarray(budget), 0.0))
+    return np.asarray(
+        np.maximum(np.asarray(debt) + np.asarray(spend) - np.asarray(budget), 0.0)
+    )
 
 
 @paper("eq:lyapunov-dpp")
@@ -45,35 +54,59 @@ def drift_constant(most_spend: ArrayLike, budget: ArrayLike) -> Floats:
     It holds for all rounds only if c(t)·Λ(t) is bounded. In the paper's interval the bound is c_max·Λ̄/(1−ρ), so the constant
     grows like (1−ρ)^{-2} (studies/paper/errata.md, erratum 13).
     """
-    most_spend, budget = np.asarray(most_spend, dtype=np.float64), np.asarray(budget, dtype=np.float64)
+    most_spend, budget = (
+        np.asarray(most_spend, dtype=np.float64),
+        np.asarray(budget, dtype=np.float64),
+    )
     return np.asarray(0.5 * np.maximum((most_spend - budget) ** 2, budget**2))
 
 
 @paper("eq:dpp-upper-2", "eq:J-constant")
 def dpp_objective(
-    debt: ArrayLike, cost: ArrayLike, admitted: ArrayLike, budget: ArrayLike, V: ArrayLike, p: ArrayLike
+    debt: ArrayLike,
+    cost: ArrayLike,
+    admitted: ArrayLike,
+    budget: ArrayLike,
+    V: ArrayLike,
+    p: ArrayLike,
 ) -> Floats:
     """Return the objective J_t(Λ) = Z·(c·Λ − C) + V·p."""
-    return np.asarray(np.asarray(debt) * (np.asarray(cost) * np.asarray(admitted) - budget) + np.asarray(V) * p)
+    return np.asarray(
+        np.asarray(debt) * (np.asarray(cost) * np.asarray(admitted) - budget)
+        + np.asarray(V) * p
+    )
 
 
 @paper("eq:lambda-min-max", "eq:lambda-interval")
-def admission_interval(t: ArrayLike, rate: ArrayLike, rho: ArrayLike) -> tuple[Floats, Floats]:
+def admission_interval(
+    t: ArrayLike, rate: ArrayLike, rho: ArrayLike
+) -> tuple[Floats, Floats]:
     """Return the ends of [Λ_min(t), Λ_max(t)] = [Λ̄·(1 − ρ^t), Λ̄/(1 − ρ^t)].
 
     >>> [round(float(x), 6) for x in admission_interval(1, 10.0, 0.9)]
     [1.0, 100.0]
     """
-    closed = -np.expm1(np.asarray(t, dtype=np.float64) * np.log(np.asarray(rho, dtype=np.float64)))
+    closed = -np.expm1(
+        np.asarray(t, dtype=np.float64) * np.log(np.asarray(rho, dtype=np.float64))
+    )
     rate = np.asarray(rate, dtype=np.float64)
     with np.errstate(divide="ignore"):  # at t = 0 the upper end is infinite
         return np.asarray(rate * closed), np.asarray(rate / closed)
 
 
-@paper("eq:dpp-T-slot-upper", "lem:dpp-T-slot-upper", "eq:dpp-drift-sum", "eq:penalty-bridge")
-def t_slot_upper(constant: ArrayLike, rounds: int, V: ArrayLike, comparison: ArrayLike) -> Floats:
+@paper(
+    "eq:dpp-T-slot-upper",
+    "lem:dpp-T-slot-upper",
+    "eq:dpp-drift-sum",
+    "eq:penalty-bridge",
+)
+def t_slot_upper(
+    constant: ArrayLike, rounds: int, V: ArrayLike, comparison: ArrayLike
+) -> Floats:
     """Return B·T + V·Σ p̄^CK(t), Lemma 1's bound on E[L(T+1) − L(1)] + V·Σ E[p(t)]; (result + L(1))/V bounds Σ E[p(t)]."""
-    return np.asarray(np.asarray(constant) * rounds + np.asarray(V) * np.sum(comparison, axis=-1))
+    return np.asarray(
+        np.asarray(constant) * rounds + np.asarray(V) * np.sum(comparison, axis=-1)
+    )
 
 
 def rounds_to(T: int) -> Floats:
@@ -100,7 +133,9 @@ def oracle_bound(buffers: ArrayLike, T: int, k: BoundConstants) -> Floats:
 
 
 @paper("eq:nc-Nc")
-def comparison_counts(kept: ArrayLike, distinct: ArrayLike, rate: ArrayLike) -> tuple[Floats, Floats]:
+def comparison_counts(
+    kept: ArrayLike, distinct: ArrayLike, rate: ArrayLike
+) -> tuple[Floats, Floats]:
     """Return n^C(t) and N^C(t) if the server switches to Λ̄ in round t: the kept and the distinct samples, plus Λ̄ each.
 
     The paper writes n(t) − Λ(t−K) + Λ̄, but the kept samples are n(t−1) − Λ(t−K) (studies/paper/errata.md, erratum 11).
@@ -110,7 +145,9 @@ def comparison_counts(kept: ArrayLike, distinct: ArrayLike, rate: ArrayLike) -> 
 
 
 @paper("eq:nc-lb", "eq:Nc-lb", "eq:app-nNlb")
-def interval_lower_counts(K: int, rate: float, rho: float, T: int) -> tuple[Floats, Floats]:
+def interval_lower_counts(
+    K: int, rate: float, rho: float, T: int
+) -> tuple[Floats, Floats]:
     """Return n_lb(t) and N_lb(t), t = 1..T: lower bounds for any policy inside the interval that admits Λ̄ in round t.
 
     In the paper's formula Λ_min(t−K) is negative for t < K; here it counts as 0.
@@ -122,17 +159,24 @@ def interval_lower_counts(K: int, rate: float, rho: float, T: int) -> tuple[Floa
 
 
 @paper("eq:pC-upper-explicit", "eq:pC-upper")
-def ck_penalty_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> Floats:
+def ck_penalty_ceiling(
+    K: int, rate: float, rho: float, T: int, k: BoundConstants
+) -> Floats:
     """Return p̄^CK(t), t = 1..T. The logarithm uses the upper end of the interval, all other terms use the lower end.
 
     It is not always an upper bound, because 1/n − 1/N grows with N (studies/paper/errata.md, erratum 12).
     """
     t = rounds_to(T)
     n, N = interval_lower_counts(K, rate, rho, T)
-    upper = np.concatenate(([0.0], np.cumsum(admission_interval(t, rate, rho)[1])[:-1])) + rate
+    upper = (
+        np.concatenate(([0.0], np.cumsum(admission_interval(t, rate, rho)[1])[:-1]))
+        + rate
+    )
     uneven = mismatch(n, N)
     inside = 1.0 + np.log(np.maximum(upper, k.pdim) / k.pdim)
-    return mismatch_terms(uneven, k.eta, k) + 10.0 * k.loss * np.sqrt(k.pdim / np.maximum(N, k.pdim) * inside)
+    return mismatch_terms(uneven, k.eta, k) + 10.0 * k.loss * np.sqrt(
+        k.pdim / np.maximum(N, k.pdim) * inside
+    )
 
 
 @paper("eq:pc-infty")
@@ -150,22 +194,35 @@ def omega1(bound: ArrayLike, penalties: ArrayLike) -> Floats:
 @paper("eq:omega2-def")
 def omega2(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> float:
     """Return Ω_2(T) = Σ p̄^CK − Σ p̄_∞^CK, the cost of the shrinking interval."""
-    return float(np.sum(ck_penalty_ceiling(K, rate, rho, T, k) - ck_penalty_limit(K, rate, T, k)))
+    return float(
+        np.sum(ck_penalty_ceiling(K, rate, rho, T, k) - ck_penalty_limit(K, rate, T, k))
+    )
 
 
 @paper("eq:omega3-def")
 def omega3(K: int, rate: float, buffers: ArrayLike, T: int, k: BoundConstants) -> float:
     """Return Ω_3(T) = Σ p̄_∞^CK − Ē_T^oracle, the cost of fewer distinct samples."""
-    return float(np.sum(ck_penalty_limit(K, rate, T, k) + k.C2 - oracle_bound(buffers, T, k)))
+    return float(
+        np.sum(ck_penalty_limit(K, rate, T, k) + k.C2 - oracle_bound(buffers, T, k))
+    )
 
 
 @paper("eq:omega-master")
-def omega_master(omega1: ArrayLike, omega2: ArrayLike, omega3: ArrayLike, constant: ArrayLike, T: int, V: float) -> Floats:
+def omega_master(
+    omega1: ArrayLike,
+    omega2: ArrayLike,
+    omega3: ArrayLike,
+    constant: ArrayLike,
+    T: int,
+    V: float,
+) -> Floats:
     """Return Ω_1 + Ω_2 + Ω_3 + B·T/V, an upper bound on the regret.
 
     The paper prints −Ω_1, but its definitions give +Ω_1 (studies/paper/errata.md, erratum 10).
     """
-    first, second, third, drift = (np.asarray(x, dtype=np.float64) for x in (omega1, omega2, omega3, constant))
+    first, second, third, drift = (
+        np.asarray(x, dtype=np.float64) for x in (omega1, omega2, omega3, constant)
+    )
     return np.asarray(first + second + third + drift * T / V)
 
 
@@ -188,7 +245,9 @@ def buffer_violation(occupancy: ArrayLike, buffers: ArrayLike, T: int) -> float:
     """Return Vio^B(T) = Σ_m [Σ_t E(n_m − B_m)]^+ from the occupancy per run and client, summed over the T rounds, (R, M).
     0: eq:avg-buffer-constraint holds for every client."""
     held = np.atleast_2d(np.asarray(occupancy, dtype=np.float64)).mean(axis=0)
-    return float(np.maximum(held - np.asarray(buffers, dtype=np.float64) * T, 0.0).sum())
+    return float(
+        np.maximum(held - np.asarray(buffers, dtype=np.float64) * T, 0.0).sum()
+    )
 
 
 class Benchmark(NamedTuple):
@@ -199,13 +258,17 @@ class Benchmark(NamedTuple):
 
 
 @paper("eq:ck-cost-constraint", "eq:ck-buffer-constraint")
-def saturated(K: int, mean_price: float, buffers: ArrayLike, budget: float) -> Benchmark:
+def saturated(
+    K: int, mean_price: float, buffers: ArrayLike, budget: float
+) -> Benchmark:
     """Return K with the largest rate Λ̄ for which c̄·Λ̄ ≤ C and K·λ_m ≤ B_m, with λ_m in proportion to B_m."""
     return Benchmark(K, min(float(np.sum(buffers)) / K, budget / mean_price))
 
 
 @paper("eq:optimal-K", "cor:optimal-k")
-def optimal_K(mean_price: float, buffers: ArrayLike, budget: float) -> tuple[Benchmark, Benchmark]:
+def optimal_K(
+    mean_price: float, buffers: ArrayLike, budget: float
+) -> tuple[Benchmark, Benchmark]:
     """Return both candidates of Corollary 2, K = ⌈c̄·B̄/C⌉ and K = max(⌊c̄·B̄/C⌋, 1), each with the highest rate that fits.
 
     The paper fills the buffers in both cases. With the smaller K this exceeds the budget, so here its rate is at most C/c̄
@@ -213,10 +276,14 @@ def optimal_K(mean_price: float, buffers: ArrayLike, budget: float) -> tuple[Ben
     """
     ratio = mean_price * float(np.sum(buffers)) / budget
     nearest = round(ratio)
-    if nearest >= 1 and abs(ratio - nearest) < 1e-9 * nearest:  # 10.000000000000002 counts as 10, not 11
+    if (
+        nearest >= 1 and abs(ratio - nearest) < 1e-9 * nearest
+    ):  # 10.000000000000002 counts as 10, not 11
         ratio = float(nearest)
     up, down = max(ceil(ratio), 1), max(floor(ratio), 1)
-    return saturated(up, mean_price, buffers, budget), saturated(down, mean_price, buffers, budget)
+    return saturated(up, mean_price, buffers, budget), saturated(
+        down, mean_price, buffers, budget
+    )
 
 
 class Rates(NamedTuple):
@@ -233,7 +300,9 @@ def claimed_rates(gamma: float, phi: float) -> Rates:
     (studies/paper/errata.md, errata 14 and 21).
     """
     if not (0 < gamma < 1 and 0 < phi < 1):
-        raise SettingError(f"gamma = {gamma}, phi = {phi}: both must lie strictly between 0 and 1")
+        raise SettingError(
+            f"gamma = {gamma}, phi = {phi}: both must lie strictly between 0 and 1"
+        )
     return Rates(max(1 - gamma, phi), max((1 + gamma) / 2, (gamma + phi) / 2))
 
 
@@ -280,9 +349,13 @@ def regret_floor(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> 
     R, memory, most = 1.0 / (1.0 - rho), K * rate, farthest_in_all(rho)
     t = rounds_to(T)
     early = t < 2.0 * most
-    more = np.where(early, 0.0, generalisation_gap(1.5 * rate * t, 1.0, k)) - generalisation_gap(memory * t, 1.0, k)
+    more = np.where(
+        early, 0.0, generalisation_gap(1.5 * rate * t, 1.0, k)
+    ) - generalisation_gap(memory * t, 1.0, k)
     lost = k.D * k.sigma * sqrt(2.0 / memory) + k.eta * k.sigma**2 / memory
-    return float(more.sum()) - lost * (2.0 * (R + K) + R / (e - 1.0) + 2.0 * K * (1.0 + log(T)))
+    return float(more.sum()) - lost * (
+        2.0 * (R + K) + R / (e - 1.0) + 2.0 * K * (1.0 + log(T))
+    )
 
 
 @paper("thm:dpp-cost-constraint", "eq:cost-violation-rate")

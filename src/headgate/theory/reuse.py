@@ -38,11 +38,21 @@ def effective_sample_size(total_uses: ArrayLike, squared_uses: ArrayLike) -> Flo
     """
     total = np.asarray(total_uses, dtype=np.float64)
     squares = np.asarray(squared_uses, dtype=np.float64)
-    return np.divide(total**2, squares, out=np.zeros(np.broadcast(total, squares).shape), where=squares > 0)
+    return np.divide(
+        total**2,
+        squares,
+        out=np.zeros(np.broadcast(total, squares).shape),
+        where=squares > 0,
+    )
 
 
 @paper("eq:age-evolution")
-def count_uses(total_uses: ArrayLike, squared_uses: ArrayLike, uses_in_memory: ArrayLike, n: ArrayLike) -> tuple[Ints, Ints]:
+def count_uses(
+    total_uses: ArrayLike,
+    squared_uses: ArrayLike,
+    uses_in_memory: ArrayLike,
+    n: ArrayLike,
+) -> tuple[Ints, Ints]:
     """Return ΣA and ΣA² after a round that trained on n samples.
 
     `uses_in_memory` is the sum of the use counts of these n samples, including their use in this round.
@@ -50,7 +60,11 @@ def count_uses(total_uses: ArrayLike, squared_uses: ArrayLike, uses_in_memory: A
     """
     n = np.asarray(n, dtype=np.int64)
     total = np.asarray(total_uses, dtype=np.int64) + n
-    squares = np.asarray(squared_uses, dtype=np.int64) + 2 * np.asarray(uses_in_memory, dtype=np.int64) - n
+    squares = (
+        np.asarray(squared_uses, dtype=np.int64)
+        + 2 * np.asarray(uses_in_memory, dtype=np.int64)
+        - n
+    )
     return total, squares
 
 
@@ -62,7 +76,9 @@ def boundary_deficits(admitted: ArrayLike, K: int) -> tuple[NDArray[Any], NDArra
     """
     admitted = np.asarray(admitted)
     first, second = np.zeros_like(admitted), np.zeros_like(admitted)
-    for age in range(1, min(K, admitted.shape[-1] + 1)):  # samples of this age have K − age uses left
+    for age in range(
+        1, min(K, admitted.shape[-1] + 1)
+    ):  # samples of this age have K − age uses left
         of_this_age = admitted[..., : admitted.shape[-1] - age + 1]
         first[..., age - 1 :] += (K - age) * of_this_age
         second[..., age - 1 :] += (K**2 - age**2) * of_this_age
@@ -90,7 +106,9 @@ def ck_uniformity(K: int, t: ArrayLike) -> Floats:
     """
     t = np.asarray(t, dtype=np.float64)
     growing = 1.5 * (t + 1) / (2 * t + 1)
-    settled = (K * t - K * (K - 1) / 2) ** 2 / (t * (K**2 * t - K * (K - 1) * (4 * K + 1) / 6))
+    settled = (K * t - K * (K - 1) / 2) ** 2 / (
+        t * (K**2 * t - K * (K - 1) * (4 * K + 1) / 6)
+    )
     return np.where(t < K, growing, settled)
 
 

@@ -11,7 +11,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.analysis.curves import Heat, Numbers, PolicyCurves, heat, line, neighbours, policy_curves, rounded
+from headgate.analysis.curves import (
+    Heat,
+    Numbers,
+    PolicyCurves,
+    heat,
+    line,
+    neighbours,
+    policy_curves,
+    rounded,
+)
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import Runs, runs_of
 from headgate.analysis.summary import breakdown_note, summarise, summary_table
@@ -56,8 +65,14 @@ def policies_of(run: RunFolder, asked: Sequence[str] = ()) -> list[str]:
     """Return the policies in `asked`, or all policies of the run if it is empty."""
     for policy in asked:
         if policy not in run.policies:
-            raise UnknownRun(f"policy {policy[:100]!r}: {run.name} has {', '.join(run.policies)}")
-    return [policy for policy in run.policies if policy in asked] if asked else run.policies
+            raise UnknownRun(
+                f"policy {policy[:100]!r}: {run.name} has {', '.join(run.policies)}"
+            )
+    return (
+        [policy for policy in run.policies if policy in asked]
+        if asked
+        else run.policies
+    )
 
 
 # the list
@@ -75,20 +90,44 @@ class RunList:
     """the reason for each folder that cannot be read, by name"""
 
 
-def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int, offset: int) -> RunList:
+def run_list(
+    library: Library, search: str, sort: Sort, order: Order, limit: int, offset: int
+) -> RunList:
     """Return the runs that contain all words of `search`. Results are read only for rows that are shown, or to sort by them."""
     heads, falling, words = library.heads(), order == "desc", search.lower().split()
-    texts = {name: " ".join([name, head.status, *head.policies]).lower() for name, head in heads.items()}
-    found = [heads[name] for name in sorted(heads) if all(word in texts[name] for word in words)]
+    texts = {
+        name: " ".join([name, head.status, *head.policies]).lower()
+        for name, head in heads.items()
+    }
+    found = [
+        heads[name]
+        for name in sorted(heads)
+        if all(word in texts[name] for word in words)
+    ]
     if sort in BY_HEAD:
         found.sort(key=BY_HEAD[sort], reverse=falling)
     else:
-        results = {row["name"]: row[BY_ROW[sort]] for row in library.rows([head.name for head in found])}
+        results = {
+            row["name"]: row[BY_ROW[sort]]
+            for row in library.rows([head.name for head in found])
+        }
         known = [head for head in found if results[head.name] is not None]
-        without = [head for head in found if results[head.name] is None]  # last in either order
-        found = [*sorted(known, key=lambda head: results[head.name], reverse=falling), *without]
+        without = [
+            head for head in found if results[head.name] is None
+        ]  # last in either order
+        found = [
+            *sorted(known, key=lambda head: results[head.name], reverse=falling),
+            *without,
+        ]
     rows = library.rows([head.name for head in found[offset : offset + limit]])
-    return RunList(len(heads), len(found), offset, limit, rows, dict(islice(library.unreadable().items(), UNREADABLE)))
+    return RunList(
+        len(heads),
+        len(found),
+        offset,
+        limit,
+        rows,
+        dict(islice(library.unreadable().items(), UNREADABLE)),
+    )
 
 
 # one run
@@ -144,7 +183,12 @@ def detail(library: Library, name: str) -> RunDetail:
         **about(run) | {"round": library.round(name)},
         recorded=any(one.held is not None for one in found),
         conclusion=conclusion(found),
-        warning=" ".join(filter(None, [breakdown_note([run]), *(_money_warning(run, one) for one in found)])),
+        warning=" ".join(
+            filter(
+                None,
+                [breakdown_note([run]), *(_money_warning(run, one) for one in found)],
+            )
+        ),
         summary=[each.to_dict() for each in summaries],
         table=summary_table(summaries, run.target),
     )
@@ -152,16 +196,33 @@ def detail(library: Library, name: str) -> RunDetail:
 
 def _money_warning(run: RunFolder, one: Runs) -> str:
     """Return a warning if a run with real clients has spent most of its money, otherwise an empty text."""
-    share = float(np.nansum(one.values["spend"])) / max(run.system.budget * run.rounds * len(run.seeds), 1e-100)
-    return f"{share:.0%} of the money is spent." if run.environment.get("executor") == "flower" and share >= WARN_AT else ""
+    share = float(np.nansum(one.values["spend"])) / max(
+        run.system.budget * run.rounds * len(run.seeds), 1e-100
+    )
+    return (
+        f"{share:.0%} of the money is spent."
+        if run.environment.get("executor") == "flower" and share >= WARN_AT
+        else ""
+    )
 
 
-def curves(library: Library, name: str, since: int = 0, points: int = 400, policies: Sequence[str] = ()) -> RunCurves:
+def curves(
+    library: Library,
+    name: str,
+    since: int = 0,
+    points: int = 400,
+    policies: Sequence[str] = (),
+) -> RunCurves:
     """Return means over seeds with intervals, for the rounds after `since`."""
     run = library.open(name)
-    lines = [policy_curves(runs_in(library, name, policy), since, points) for policy in policies_of(run, policies)]
+    lines = [
+        policy_curves(runs_in(library, name, policy), since, points)
+        for policy in policies_of(run, policies)
+    ]
     state: Any = run.status
-    return RunCurves(name, state, library.round(name), run.rounds, run.system.budget, lines)
+    return RunCurves(
+        name, state, library.round(name), run.rounds, run.system.budget, lines
+    )
 
 
 def clients(library: Library, name: str, policy: str | None, seed: int | None) -> Heat:
@@ -175,7 +236,9 @@ def clients(library: Library, name: str, policy: str | None, seed: int | None) -
     if not begun:
         which = policy if seed is None else f"{policy}, seed {seed}"
         raise UnknownRun(f"clients of {name}, {which}: nothing was recorded")
-    return heat(policy, rows.of(begun, int(rows.reached(begun).min())), run.system.buffer)
+    return heat(
+        policy, rows.of(begun, int(rows.reached(begun).min())), run.system.buffer
+    )
 
 
 # the gate
@@ -212,7 +275,14 @@ class GateTrace:
     """whether the run recorded what each client admitted"""
 
 
-def trace(library: Library, name: str, policy: str | None, seed: int | None, first: int, limit: int) -> GateTrace:
+def trace(
+    library: Library,
+    name: str,
+    policy: str | None,
+    seed: int | None,
+    first: int,
+    limit: int,
+) -> GateTrace:
     """Return one run of a policy. If `seed` is None, it is the first run that has begun."""
     run = library.open(name)
     policies = policies_of(run, [] if policy is None else [policy])
@@ -226,7 +296,10 @@ def trace(library: Library, name: str, policy: str | None, seed: int | None, fir
         raise SettingError(f"first = {first}: the run has come to round {rounds}")
     settings = run.config.get("policies", {}).get(one.policy)
     K = settings.get("K") if isinstance(settings, dict) else None
-    by_client = (_recorded(library.clients(name, column), key, rounds) for column in ("held", "admitted"))
+    by_client = (
+        _recorded(library.clients(name, column), key, rounds)
+        for column in ("held", "admitted")
+    )
     known: dict[str, Any] = {
         "name": name,
         "policies": run.policies,
@@ -244,14 +317,26 @@ def _recorded(rows: Rows | None, key: tuple[str, int], rounds: int) -> Ints | No
 
 
 def gate_trace(
-    one: Runs, row: int, held: Ints | None, admitted: Ints | None, *, first: int, limit: int, **known: Any
+    one: Runs,
+    row: int,
+    held: Ints | None,
+    admitted: Ints | None,
+    *,
+    first: int,
+    limit: int,
+    **known: Any,
 ) -> GateTrace:
     """Return the rounds from `first` of a run or a rehearsal. `held` and `admitted` have the shape (rounds, clients)."""
     starts, names = neighbours(len(one.buffers), GATE_CLIENTS)
     rounds = int(one.reached[row])
     rows = slice(first - 1, min(first - 1 + limit, rounds))
-    held, admitted = (None if each is None else np.add.reduceat(each, starts, axis=1)[rows] for each in (held, admitted))
-    known |= {column: rounded(line(one, column)[row, rows], 17) for column in GATE_COLUMNS}
+    held, admitted = (
+        None if each is None else np.add.reduceat(each, starts, axis=1)[rows]
+        for each in (held, admitted)
+    )
+    known |= {
+        column: rounded(line(one, column)[row, rows], 17) for column in GATE_COLUMNS
+    }
     return GateTrace(
         policy=one.policy,
         seed=one.seeds[row],

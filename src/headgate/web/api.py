@@ -37,8 +37,13 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         422: "what was asked cannot be met, or what was found cannot be read",
     }.items()
 }
-Policy = Annotated[str | None, Query(description="a policy of the run; left out: its first")]
-Policies = Annotated[list[str], Query(description="these alone; may be repeated", max_length=compare.MOST_RUNS)]
+Policy = Annotated[
+    str | None, Query(description="a policy of the run; left out: its first")
+]
+Policies = Annotated[
+    list[str],
+    Query(description="these alone; may be repeated", max_length=compare.MOST_RUNS),
+]
 Seed = Annotated[int | None, Query(ge=0, le=2**62, description="a seed of the run")]
 Points = Annotated[int, Query(ge=2, le=2000, description="most points of a line")]
 
@@ -47,7 +52,12 @@ class Json(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        text = json.dumps(jsonable(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(
+            jsonable(content),
+            ensure_ascii=False,
+            allow_nan=False,
+            separators=(",", ":"),
+        )
         return text.encode("utf-8", "replace")
 
 
@@ -62,11 +72,18 @@ def endpoints(library: Library) -> APIRouter:
 
     @router.get("/runs", response_model=answers.RunList)
     def runs(
-        search: Annotated[str, Query(description="words that must all occur in name, policies or state")] = "",
+        search: Annotated[
+            str,
+            Query(description="words that must all occur in name, policies or state"),
+        ] = "",
         sort: Annotated[answers.Sort, Query(description="what to sort by")] = "started",
-        order: Annotated[answers.Order, Query(description="rising or falling")] = "desc",
+        order: Annotated[
+            answers.Order, Query(description="rising or falling")
+        ] = "desc",
         limit: Annotated[int, Query(ge=1, le=1000, description="most rows")] = 100,
-        offset: Annotated[int, Query(ge=0, le=10**9, description="rows to pass over")] = 0,
+        offset: Annotated[
+            int, Query(ge=0, le=10**9, description="rows to pass over")
+        ] = 0,
     ) -> Response:
         """Return the runs that match a search, sorted, one page at a time."""
         return Json(answers.run_list(library, search, sort, order, limit, offset))
@@ -79,7 +96,9 @@ def endpoints(library: Library) -> APIRouter:
     @router.get("/runs/{name}/curves", response_model=answers.RunCurves)
     def curves(
         name: str,
-        since: Annotated[int, Query(ge=0, le=10**9, description="only rounds after this one")] = 0,
+        since: Annotated[
+            int, Query(ge=0, le=10**9, description="only rounds after this one")
+        ] = 0,
         points: Points = 400,
         policies: Policies = [],  # noqa: B006  # FastAPI copies it
     ) -> Response:
@@ -104,15 +123,33 @@ def endpoints(library: Library) -> APIRouter:
 
     @router.get("/compare", response_model=compare.RunComparison)
     def compared(
-        runs: Annotated[list[str], Query(description="names of runs; repeated", min_length=1, max_length=compare.MOST_RUNS)],
+        runs: Annotated[
+            list[str],
+            Query(
+                description="names of runs; repeated",
+                min_length=1,
+                max_length=compare.MOST_RUNS,
+            ),
+        ],
         policies: Policies = [],  # noqa: B006  # FastAPI copies it
-        metric: Annotated[answers.Metric, Query(description="what is compared")] = "best_accuracy",
+        metric: Annotated[
+            answers.Metric, Query(description="what is compared")
+        ] = "best_accuracy",
         points: Points = 300,
-        to_run: Annotated[str | None, Query(description="the run of the line to compare with; left out: the first")] = None,
+        to_run: Annotated[
+            str | None,
+            Query(
+                description="the run of the line to compare with; left out: the first"
+            ),
+        ] = None,
         to_policy: Annotated[str | None, Query(description="its policy")] = None,
     ) -> Response:
         """Return runs and policies round by round, their differences from one of the lines, and the settings that differ."""
-        return Json(compare.compare(library, runs, policies, metric, points, (to_run, to_policy)))
+        return Json(
+            compare.compare(
+                library, runs, policies, metric, points, (to_run, to_policy)
+            )
+        )
 
     @router.get("/plan", response_model=planning.PlanChoices)
     def choices() -> Response:

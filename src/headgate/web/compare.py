@@ -20,7 +20,13 @@ from headgate.web.runs import Library
 MOST_RUNS, MOST_LINES = 20, 40
 MOST_SEEDS, MOST_CELLS = 200, 1_000_000
 """largest numbers of seeds and of runs times rounds for which savings are computed, which then takes two seconds at most"""
-MONEY_ONLY = ("system.budget", "run.policies", "run.seeds", "run.first_seed", "training.target")
+MONEY_ONLY = (
+    "system.budget",
+    "run.policies",
+    "run.seeds",
+    "run.first_seed",
+    "training.target",
+)
 """settings in which runs may differ for savings, besides the settings of policies"""
 LEARNT = (*EVALUATED, "best_accuracy", "train_loss")
 
@@ -98,18 +104,35 @@ def compare(
         if not policies or policy in policies
     ]
     if len(found) > MOST_LINES:
-        raise SettingError(f"runs, policies: {len(found)} lines; at most {MOST_LINES} can be compared, choose fewer")
+        raise SettingError(
+            f"runs, policies: {len(found)} lines; at most {MOST_LINES} can be compared, choose fewer"
+        )
     lines = [_line(runs, metric, points) for runs in found]
-    base = next((i for i, line in enumerate(lines) if to[0] in (None, line.run) and to[1] in (None, line.policy)), None)
+    base = next(
+        (
+            i
+            for i, line in enumerate(lines)
+            if to[0] in (None, line.run) and to[1] in (None, line.policy)
+        ),
+        None,
+    )
     if base is None and to != (None, None):
-        raise SettingError(f"to_run = {str(to[0])[:100]}, to_policy = {str(to[1])[:100]}: no line of this comparison")
+        raise SettingError(
+            f"to_run = {str(to[0])[:100]}, to_policy = {str(to[1])[:100]}: no line of this comparison"
+        )
     settings = differing({name: library.open(name).config for name in names})
     return RunComparison(
         metric=metric,
         runs=library.rows(names),
-        lines=[_compared_line(line, runs) for line, runs in zip(lines, found, strict=True)],
+        lines=[
+            _compared_line(line, runs) for line, runs in zip(lines, found, strict=True)
+        ],
         base=base or 0,
-        differences=[_difference(line, lines[base or 0]) for i, line in enumerate(lines) if i != base],
+        differences=[
+            _difference(line, lines[base or 0])
+            for i, line in enumerate(lines)
+            if i != base
+        ],
         settings=settings,
         savings=_savings(found, {each.key for each in settings}),
     )
@@ -120,13 +143,22 @@ def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
     known = [
         one  # with positive money and an accuracy for each seed: folders may hold any values
         for one in rankable(found)
-        if one.finished and 0 < one.spend.mean() < np.inf and np.isfinite(one.last).all()
+        if one.finished
+        and 0 < one.spend.mean() < np.inf
+        and np.isfinite(one.last).all()
     ]
     places = {(one.policy, one.budget) for one in known}
     large = max((len(one.seeds) for one in known), default=0) > MOST_SEEDS
     large = large or sum(len(one.seeds) * one.rounds for one in known) > MOST_CELLS
-    others = any(key not in MONEY_ONLY and not key.startswith("policies.") for key in differ)
-    if large or others or len(places) < len(known) or "constant" not in {one.policy for one in known}:
+    others = any(
+        key not in MONEY_ONLY and not key.startswith("policies.") for key in differ
+    )
+    if (
+        large
+        or others
+        or len(places) < len(known)
+        or "constant" not in {one.policy for one in known}
+    ):
         return ""
     return sentence(chosen_budget(savings(rows(known), "constant", "last")))
 
@@ -136,7 +168,12 @@ def _line(runs: Runs, metric: str, points: int) -> Line:
     kept = runs.begun & ~runs.lost if metric in LEARNT else runs.begun
     values = line(runs, metric)[kept, : runs.complete]
     seeds = tuple(seed for seed, there in zip(runs.seeds, kept, strict=True) if there)
-    ends = np.array([row[np.isfinite(row)][-1] if np.isfinite(row).any() else np.nan for row in values])
+    ends = np.array(
+        [
+            row[np.isfinite(row)][-1] if np.isfinite(row).any() else np.nan
+            for row in values
+        ]
+    )
     places = np.flatnonzero(np.isfinite(values).any(axis=0))
     places = places[thinned(places.size, points)]
     return Line(runs.folder, runs.policy, seeds, places + 1, values[:, places], ends)
@@ -154,7 +191,9 @@ def _compared_line(own: Line, runs: Runs) -> ComparedLine:
 
 def _difference(line: Line, to: Line) -> ComparedSeries:
     """Return `line` minus `to`, for the rounds and seeds that both have."""
-    x, own, other = np.intersect1d(line.x, to.x, assume_unique=True, return_indices=True)
+    x, own, other = np.intersect1d(
+        line.x, to.x, assume_unique=True, return_indices=True
+    )
     _, mine, theirs = np.intersect1d(line.seeds, to.seeds, return_indices=True)
     gaps = line.values[np.ix_(mine, own)] - to.values[np.ix_(theirs, other)]
     return ComparedSeries(**_points(line, x, gaps, line.ends[mine] - to.ends[theirs]))
@@ -164,9 +203,19 @@ def _points(line: Line, x: Ints, values: Floats, ends: Floats) -> dict[str, Any]
     """Return the points that have a mean, and the mean of the last values."""
     mean, half = means(values)
     known = np.isfinite(mean)
-    drawn = {"x": rounded(x[known]), "mean": rounded(mean[known]), "half": rounded(half[known])}
+    drawn = {
+        "x": rounded(x[known]),
+        "mean": rounded(mean[known]),
+        "half": rounded(half[known]),
+    }
     end = estimate(ends).to_dict() if np.isfinite(ends).any() else None
-    return {**drawn, "run": line.run, "policy": line.policy, "seeds": len(values), "end": end}
+    return {
+        **drawn,
+        "run": line.run,
+        "policy": line.policy,
+        "seeds": len(values),
+        "end": end,
+    }
 
 
 def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[DifferingSetting]:
@@ -176,11 +225,21 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[DifferingSetting
     >>> [each.key for each in differing({"a": a, "b": {"policies": {"acdpp": {"K": 4}}, "system": {"buffers": [1, 3]}}})]
     ['policies.acdpp.K', 'system.buffers']
     """
-    shared = set.intersection(*(set(config.get("policies", {})) for config in configs.values()))
+    shared = set.intersection(
+        *(set(config.get("policies", {})) for config in configs.values())
+    )
     leaves: list[dict[str, Any]] = []
     for config in configs.values():
-        played = {name: own for name, own in config.get("policies", {}).items() if name in shared}
+        played = {
+            name: own
+            for name, own in config.get("policies", {}).items()
+            if name in shared
+        }
         leaves.append(dict(dotted({**config, "policies": played})))
     keys = dict.fromkeys(key for own in leaves for key in own)
     settings = [DifferingSetting(key, [own.get(key) for own in leaves]) for key in keys]
-    return [each for each in settings if any(value != each.values[0] for value in each.values)]
+    return [
+        each
+        for each in settings
+        if any(value != each.values[0] for value in each.values)
+    ]

@@ -22,28 +22,58 @@ HELP = {
 
 def metrics_text(library: Library) -> str:
     """Return the means over seeds for each policy of the newest runs. Damaged runs are left out."""
-    lines = {name: [f"# HELP headgate_{name} {text}", f"# TYPE headgate_{name} gauge"] for name, text in HELP.items()}
-    for head in sorted(library.heads().values(), key=lambda head: head.started, reverse=True)[:MOST_RUNS]:
+    lines = {
+        name: [f"# HELP headgate_{name} {text}", f"# TYPE headgate_{name} gauge"]
+        for name, text in HELP.items()
+    }
+    for head in sorted(
+        library.heads().values(), key=lambda head: head.started, reverse=True
+    )[:MOST_RUNS]:
         try:
             run = library.open(head.name)
             found = [runs_in(library, head.name, policy) for policy in run.policies]
         except DataError:
             continue
         for one in found:
-            own = dict(_values(one, run.system.budget * run.rounds)) if one.complete else {}
-            own |= {name: run.state[name] for name in ("refused", "quarantined") if isinstance(run.state.get(name), int)}
-            labels = ",".join(f'{key}="{_escaped(text)}"' for key, text in (("run", run.name), ("policy", one.policy)))
+            own = (
+                dict(_values(one, run.system.budget * run.rounds))
+                if one.complete
+                else {}
+            )
+            own |= {
+                name: run.state[name]
+                for name in ("refused", "quarantined")
+                if isinstance(run.state.get(name), int)
+            }
+            labels = ",".join(
+                f'{key}="{_escaped(text)}"'
+                for key, text in (("run", run.name), ("policy", one.policy))
+            )
             for name, value in own.items():
                 lines[name].append(f"headgate_{name}{{{labels}}} {value:.15g}")
     return "\n".join(line for each in lines.values() for line in each) + "\n"
 
 
 def _values(one: Runs, money: float) -> Iterator[tuple[str, float]]:
-    values = {name: one.values[name][:, : one.complete] for name in ("spend", "price", "admitted", "n", "test_accuracy")}
+    values = {
+        name: one.values[name][:, : one.complete]
+        for name in ("spend", "price", "admitted", "n", "test_accuracy")
+    }
     spent, held = float(values["spend"].sum(axis=1).mean()), values["n"][:, -1]
-    yield from (("rounds", one.complete), ("spent", spent), ("left", money - spent), ("warning", spent >= WARN_AT * money))
-    yield from (("price", float(values["price"][:, -1].mean())), ("admitted", float(values["admitted"].sum(axis=1).mean())))
-    yield from (("held", float(held.mean())), ("mean_age", mean_age(values["admitted"], held)))
+    yield from (
+        ("rounds", one.complete),
+        ("spent", spent),
+        ("left", money - spent),
+        ("warning", spent >= WARN_AT * money),
+    )
+    yield from (
+        ("price", float(values["price"][:, -1].mean())),
+        ("admitted", float(values["admitted"].sum(axis=1).mean())),
+    )
+    yield from (
+        ("held", float(held.mean())),
+        ("mean_age", mean_age(values["admitted"], held)),
+    )
     seen = values["test_accuracy"][:, np.isfinite(values["test_accuracy"]).all(axis=0)]
     yield from [("accuracy", float(seen[:, -1].mean()))] if seen.size else []
 
@@ -54,7 +84,11 @@ def mean_age(admitted: Floats, held: Floats) -> float:
     >>> mean_age(np.array([[2.0, 0.0, 1.0]]), np.array([2.0]))
     1.0
     """
-    newest = np.diff(np.minimum(np.cumsum(admitted[:, ::-1], axis=1), held[:, None]), axis=1, prepend=0)
+    newest = np.diff(
+        np.minimum(np.cumsum(admitted[:, ::-1], axis=1), held[:, None]),
+        axis=1,
+        prepend=0,
+    )
     return float((newest @ np.arange(admitted.shape[1])).sum() / max(held.sum(), 1))
 
 

@@ -64,21 +64,37 @@ class PlanRequest(BaseModel):
 def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any]]:
     """Return the experiment of a request, and its recipe."""
     if asked.policy not in POLICY.kinds:
-        raise SettingError(f"policy = {asked.policy[:100]}: no such policy{nearest(asked.policy, list(POLICY.kinds))}")
+        raise SettingError(
+            f"policy = {asked.policy[:100]}: no such policy{nearest(asked.policy, list(POLICY.kinds))}"
+        )
     _check_sizes(asked)
     process = dict(asked.prices)
     if process.get("kind") == "trace":
         process["prices"] = _prices(process.get("prices"), asked.rounds)
     own = {**asked.options, "kind": asked.policy}
     if asked.K is not None:
-        by_rule = issubclass(POLICY.kinds[asked.policy], BudgetedPolicy) and "rule" not in own  # it has a retention rule
-        own |= {"rule": {"kind": "kstep", "K": asked.K, "capacity": "buffer"}} if by_rule else {"K": asked.K}
+        by_rule = (
+            issubclass(POLICY.kinds[asked.policy], BudgetedPolicy) and "rule" not in own
+        )  # it has a retention rule
+        own |= (
+            {"rule": {"kind": "kstep", "K": asked.K, "capacity": "buffer"}}
+            if by_rule
+            else {"K": asked.K}
+        )
     known = {each.name for each in fields(POLICY.kinds[asked.policy])}
-    own |= {key: value for key, value in (("gamma", asked.gamma), ("phi", asked.phi)) if key in known and key not in own}
+    own |= {
+        key: value
+        for key, value in (("gamma", asked.gamma), ("phi", asked.phi))
+        if key in known and key not in own
+    }
     recipe = {
         "system": dict(asked.system),
         "prices": process,
-        "run": {"rounds": asked.rounds, "seeds": asked.seeds, "policies": [asked.policy]},
+        "run": {
+            "rounds": asked.rounds,
+            "seeds": asked.seeds,
+            "policies": [asked.policy],
+        },
         "bound": dict(asked.bound),
         "policies": {asked.policy: own},
     }
@@ -89,29 +105,45 @@ def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any]]:
 def _without_none(value: Any) -> Any:
     """Return the value without entries that are None, because TOML has no null."""
     if isinstance(value, dict):
-        return {key: _without_none(each) for key, each in value.items() if each is not None}
+        return {
+            key: _without_none(each) for key, each in value.items() if each is not None
+        }
     return value
 
 
 def _check_sizes(asked: PlanRequest) -> None:
     """Refuse a request that would take too long or too much memory, before anything is built."""
     for key in asked.options.keys() & {"K", "kind"}:
-        raise SettingError(f"options.{key}: is asked for as {'policy' if key == 'kind' else key}")
+        raise SettingError(
+            f"options.{key}: is asked for as {'policy' if key == 'kind' else key}"
+        )
     if asked.options.get("capacity", "buffer") not in ("buffer", None):
-        raise SettingError(f"options.capacity = {str(asked.options['capacity'])[:100]}: must be buffer")
+        raise SettingError(
+            f"options.capacity = {str(asked.options['capacity'])[:100]}: must be buffer"
+        )
     for section in ("system", "prices", "options", "bound"):
         _check_values(section, getattr(asked, section))
     if not isinstance(asked.system.get("buffers"), list) or not asked.system["buffers"]:
-        raise SettingError("system.buffers: must be a list of whole numbers, one for each client")
-    system: SystemTable = fill(SystemTable, _without_none(asked.system), "system")  # with the types that are used later
+        raise SettingError(
+            "system.buffers: must be a list of whole numbers, one for each client"
+        )
+    system: SystemTable = fill(
+        SystemTable, _without_none(asked.system), "system"
+    )  # with the types that are used later
     count, buffers = system.clients or len(system.buffers), system.buffers
     if not 1 <= count <= LIMITS["clients"]:
-        raise SettingError(f"system.clients = {count}: must be 1 to {LIMITS['clients']:,}")
+        raise SettingError(
+            f"system.clients = {count}: must be 1 to {LIMITS['clients']:,}"
+        )
     if count * max(buffers) > LIMITS["places"]:
-        raise SettingError(f"system.buffers: {count} clients times {max(buffers)} places; at most {LIMITS['places']:,}")
+        raise SettingError(
+            f"system.buffers: {count} clients times {max(buffers)} places; at most {LIMITS['places']:,}"
+        )
     if count * asked.rounds * asked.seeds > LIMITS["decisions"]:
         what = f"{count} clients, {asked.rounds} rounds and {asked.seeds} seeds"
-        raise SettingError(f"rounds = {asked.rounds}: {what} are more than {LIMITS['decisions']:,} decisions")
+        raise SettingError(
+            f"rounds = {asked.rounds}: {what} are more than {LIMITS['decisions']:,} decisions"
+        )
 
 
 def check_waiting(experiment: Experiment) -> None:
@@ -138,7 +170,9 @@ def _check_values(where: str, value: Any, depth: int = 0) -> None:
     if isinstance(value, Mapping):
         for key, each in value.items():
             if key in NOT_ASKED:
-                raise SettingError(f"{where[:100]}.{key}: a plan names no file; prices are sent with it, as prices.prices")
+                raise SettingError(
+                    f"{where[:100]}.{key}: a plan names no file; prices are sent with it, as prices.prices"
+                )
             _check_values(f"{where}.{key}", each, depth + 1)
     elif isinstance(value, list):
         most = LIMITS["rounds"] if where == "prices.prices" else LIMITS["clients"]
@@ -147,18 +181,32 @@ def _check_values(where: str, value: Any, depth: int = 0) -> None:
         for each in value:
             _check_values(where, each, depth + 1)
     elif isinstance(value, str) and ":" in value:  # a module:Class, under any key
-        raise SettingError(f"{where[:100]} = {value[:100]}: a plan knows what is shipped, nothing else")
+        raise SettingError(
+            f"{where[:100]} = {value[:100]}: a plan knows what is shipped, nothing else"
+        )
     elif isinstance(value, int | float) and not abs(value) <= LIMITS["number"]:
-        raise SettingError(f"{where[:100]} = {shown(value)}: must not be beyond {LIMITS['number']:g}")
-    elif isinstance(value, int | float) and where.endswith((".length", ".rounds")) and value > LIMITS["rounds"]:
+        raise SettingError(
+            f"{where[:100]} = {shown(value)}: must not be beyond {LIMITS['number']:g}"
+        )
+    elif (
+        isinstance(value, int | float)
+        and where.endswith((".length", ".rounds"))
+        and value > LIMITS["rounds"]
+    ):
         raise SettingError(f"{where} = {shown(value)}: at most {LIMITS['rounds']:,}")
     elif isinstance(value, str) and len(value) > MOST_TEXT:
-        raise SettingError(f"{where[:100]} = {shown(value)}: {len(value):,} characters; at most {MOST_TEXT}")
+        raise SettingError(
+            f"{where[:100]} = {shown(value)}: {len(value):,} characters; at most {MOST_TEXT}"
+        )
 
 
 def _prices(prices: Any, rounds: int) -> list[float]:
     """Return the prices of a trace, at most one for each round that a run has."""
-    if not isinstance(prices, list) or not prices or not all(type(each) in (int, float) for each in prices):
+    if (
+        not isinstance(prices, list)
+        or not prices
+        or not all(type(each) in (int, float) for each in prices)
+    ):
         raise SettingError("prices.prices: must be a list of numbers")
     return [float(each) for each in prices[:rounds]]
 
@@ -193,7 +241,15 @@ def choices() -> PlanChoices:
         _, raw, _ = read_recipe(name)
         system = raw["system"]
         if (system.get("clients") or len(system["buffers"])) <= LIMITS["clients"]:
-            recipes.append(PlanRecipe(name, system, raw["prices"], raw["run"]["rounds"], raw.get("bound", {})))
+            recipes.append(
+                PlanRecipe(
+                    name,
+                    system,
+                    raw["prices"],
+                    raw["run"]["rounds"],
+                    raw.get("bound", {}),
+                )
+            )
     return PlanChoices(list(POLICY.kinds), recipes, LIMITS)
 
 
@@ -226,7 +282,9 @@ def answer(asked: PlanRequest) -> PlanAnswer:
         made = plan(experiment.given_for(policy), policy)
         return PlanAnswer(
             plan=plan_json(experiment, asked.policy, made),
-            summary=summarise_rehearsal(experiment, asked.policy, made.rehearsal).to_dict(),
+            summary=summarise_rehearsal(
+                experiment, asked.policy, made.rehearsal
+            ).to_dict(),
             memory=system.memory,
             peak_client=made.peak_client,
             peak_places=int(system.buffer[made.peak_client]),
@@ -246,9 +304,28 @@ def _curves(experiment: Experiment, name: str, result: Rehearsal) -> PolicyCurve
 def _trace(experiment: Experiment, name: str, made: Plan) -> GateTrace:
     """Return the run of the first seed, client by client."""
     prices = experiment.given_for(made.policy).prices
-    one = rehearse(experiment.system, made.policy, prices, experiment.seeds[:1], experiment.rounds, by_client=True)
+    one = rehearse(
+        experiment.system,
+        made.policy,
+        prices,
+        experiment.seeds[:1],
+        experiment.rounds,
+        by_client=True,
+    )
     assert one.held_by_client is not None
     assert one.admitted_by_client is not None
-    known: dict[str, Any] = {"name": None, "policies": [name], "state": "finished", "K": made.setting("K")}
+    known: dict[str, Any] = {
+        "name": None,
+        "policies": [name],
+        "state": "finished",
+        "K": made.setting("K"),
+    }
     by_client = one.held_by_client[0], one.admitted_by_client[0]
-    return gate_trace(as_runs(experiment, name, one), 0, *by_client, first=1, limit=one.rounds, **known)
+    return gate_trace(
+        as_runs(experiment, name, one),
+        0,
+        *by_client,
+        first=1,
+        limit=one.rounds,
+        **known,
+    )

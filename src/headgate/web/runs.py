@@ -15,7 +15,15 @@ from headgate.analysis.tables import LISTED, run_row
 from headgate.errors import DataError, HeadgateError
 from headgate.limits import TABLE as MOST_BYTES
 from headgate.records.reader import RunFolder
-from headgate.records.tables import STATE, Follower, Mark, Rows, find_runs, mark_of, table_files
+from headgate.records.tables import (
+    STATE,
+    Follower,
+    Mark,
+    Rows,
+    find_runs,
+    mark_of,
+    table_files,
+)
 
 HELD_BYTES = 2 * MOST_BYTES
 """largest total size of the tables that are kept for later requests, in bytes"""
@@ -39,7 +47,9 @@ class Library:
         self._rows: dict[str, tuple[Any, dict[str, Any]]] = {}
         self._opened: OrderedDict[str, tuple[RunFolder, RunFolder]] = OrderedDict()
         """by name, the run without and with its settings, which take the longest to read"""
-        self._followers: OrderedDict[tuple[str, tuple[str, ...]], Follower] = OrderedDict()
+        self._followers: OrderedDict[tuple[str, tuple[str, ...]], Follower] = (
+            OrderedDict()
+        )
 
     @property
     def title(self) -> str:
@@ -55,12 +65,19 @@ class Library:
                 known = self._found.get(each.name)
                 if known is None or known[0] != each.mark:
                     try:
-                        known = each.mark, RunFolder.head(each.path, each.name, each.sweep)
+                        known = (
+                            each.mark,
+                            RunFolder.head(each.path, each.name, each.sweep),
+                        )
                     except DataError as error:
                         known = each.mark, self._short(error)
                 found[each.name] = known
             self._found = found
-            runs = {name: run for name, (_, run) in found.items() if isinstance(run, RunFolder)}
+            runs = {
+                name: run
+                for name, (_, run) in found.items()
+                if isinstance(run, RunFolder)
+            }
             self._rows = {name: row for name, row in self._rows.items() if name in runs}
             for key in [key for key in self._followers if key[0] not in runs]:
                 del self._followers[key]
@@ -71,7 +88,11 @@ class Library:
     def unreadable(self) -> dict[str, str]:
         """Return the folders that the last scan could not read, and the reasons."""
         with self._lock:
-            return {name: why for name, (_, why) in self._found.items() if isinstance(why, str)}
+            return {
+                name: why
+                for name, (_, why) in self._found.items()
+                if isinstance(why, str)
+            }
 
     def head(self, name: str) -> RunFolder:
         """Return the run with this name in its present state, without settings."""
@@ -82,7 +103,11 @@ class Library:
             found = self.heads().get(name)
             if found is None:
                 why = self.unreadable().get(name)
-                raise DataError(why) if why else UnknownRun(f"run {name[:200]!r}: there is no such run")
+                raise (
+                    DataError(why)
+                    if why
+                    else UnknownRun(f"run {name[:200]!r}: there is no such run")
+                )
             return found
 
     def _short(self, error: Exception) -> str:
@@ -115,8 +140,12 @@ class Library:
         """Return what each client holds, or another column; without runs if it was not recorded, None if it is too large."""
         with self._lock:
             run = self.open(name)
-            whole = len(run.runs) * run.rounds * run.system.clients * 4  # bytes of one column of the finished run
-            return None if whole > MOST_BYTES else self._followed(run, "clients", column)
+            whole = (
+                len(run.runs) * run.rounds * run.system.clients * 4
+            )  # bytes of one column of the finished run
+            return (
+                None if whole > MOST_BYTES else self._followed(run, "clients", column)
+            )
 
     def _followed(self, run: RunFolder, table: str, *columns: str) -> Rows:
         key = run.name, columns
@@ -128,7 +157,10 @@ class Library:
         except DataError as error:
             raise DataError(f"{run.name}: {self._short(error)}") from None
         self._followers[key] = follower
-        while len(self._followers) > 1 and sum(each.rows.nbytes for each in self._followers.values()) > HELD_BYTES:
+        while (
+            len(self._followers) > 1
+            and sum(each.rows.nbytes for each in self._followers.values()) > HELD_BYTES
+        ):
             self._followers.popitem(last=False)
         return follower.rows
 
@@ -139,7 +171,11 @@ class Library:
 
     def _row(self, head: RunFolder) -> dict[str, Any]:
         """Return the row of a run, which is read again only if its files have changed."""
-        marks = self._found[head.name][0], head.status, table_files(head.path, "metrics")
+        marks = (
+            self._found[head.name][0],
+            head.status,
+            table_files(head.path, "metrics"),
+        )
         known = self._rows.get(head.name)
         if known is None or known[0] != marks:
             self._rows[head.name] = known = marks, self._read_row(head)
@@ -151,7 +187,9 @@ class Library:
             if head.status == "running":
                 return run_row(run, self._followed(run, "metrics", *LISTED))
             # tables that no longer grow are read for this row and not kept
-            return run_row(run, run.follower("metrics", *LISTED, most_bytes=MOST_BYTES).read_new())
+            return run_row(
+                run, run.follower("metrics", *LISTED, most_bytes=MOST_BYTES).read_new()
+            )
         except DataError as error:
             return run_row(head, problem=self._short(error))
 
@@ -161,4 +199,8 @@ class Library:
             head = self.head(name)
             if head.state["state"] == "finished":
                 return head.rounds
-            return int(self._followed(self.open(name), "metrics", *LISTED).reached(head.runs).sum()) // max(1, len(head.runs))
+            return int(
+                self._followed(self.open(name), "metrics", *LISTED)
+                .reached(head.runs)
+                .sum()
+            ) // max(1, len(head.runs))

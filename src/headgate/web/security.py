@@ -38,7 +38,9 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-_HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?")
+_HOST = re.compile(
+    r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?"
+)
 MOST_BYTES = 256 * 2**10
 """largest size of the body of a request, in bytes"""
 
@@ -58,7 +60,9 @@ def hostname(host: str) -> str:
 class Guard:
     """Middleware that checks the host, the origin, the size and the token of every request."""
 
-    def __init__(self, app: ASGIApp, host: str = "127.0.0.1", token: str | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, host: str = "127.0.0.1", token: str | None = None
+    ) -> None:
         self._app, self._token = app, token
         self._names = None if host in EVERYWHERE else LOOPBACK | {host.lower()}
 
@@ -67,13 +71,23 @@ class Guard:
             await self._app(scope, receive, send)
             return
         request, known = Request(scope), False
-        asked, refusal = request.query_params.get("token"), self._refusal(request.headers, scope["method"])
+        asked, refusal = (
+            request.query_params.get("token"),
+            self._refusal(request.headers, scope["method"]),
+        )
         if refusal is None and self._token is not None:
             kind, _, bearer = request.headers.get("authorization", "").partition(" ")
-            given = asked, request.cookies.get(COOKIE), bearer.strip() if kind.lower() == "bearer" else None
+            given = (
+                asked,
+                request.cookies.get(COOKIE),
+                bearer.strip() if kind.lower() == "bearer" else None,
+            )
             known = any(_same(self._token, each) for each in given)
             if not known:
-                refusal = 401, "token: missing or wrong; open the link that headgate serve printed"
+                refusal = (
+                    401,
+                    "token: missing or wrong; open the link that headgate serve printed",
+                )
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -82,13 +96,18 @@ class Guard:
                     sent[name] = value
                 sent.setdefault("Cache-Control", "no-cache")
                 if known and asked is not None and _same(self._token or "", asked):
-                    sent.append("Set-Cookie", f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Strict")
+                    sent.append(
+                        "Set-Cookie",
+                        f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Strict",
+                    )
             await send(message)
 
         if refusal is None:
             await self._app(scope, receive, guarded)
         else:  # close the connection, or the server would still read the rest of the body
-            await JSONResponse({"error": refusal[1]}, refusal[0], {"Connection": "close"})(scope, receive, guarded)
+            await JSONResponse(
+                {"error": refusal[1]}, refusal[0], {"Connection": "close"}
+            )(scope, receive, guarded)
 
     def _refusal(self, headers: Headers, method: str) -> tuple[int, str] | None:
         host = headers.get("host", "")
@@ -96,13 +115,26 @@ class Guard:
             return 400, f"host = {host[:100]!r}: not a name of this server"
         origin = headers.get("origin")
         own = {f"http://{host}".lower(), f"https://{host}".lower()}
-        if method not in ("GET", "HEAD") and origin is not None and origin.lower() not in own:
+        if (
+            method not in ("GET", "HEAD")
+            and origin is not None
+            and origin.lower() not in own
+        ):
             return 400, f"origin = {origin[:100]!r}: not a page of this server"
         length = headers.get("content-length", "0")
-        if "transfer-encoding" in headers or not re.fullmatch("[0-9]{1,9}", length) or int(length) > MOST_BYTES:
-            return 413, f"content-length = {length[:100]}: at most {MOST_BYTES} bytes are taken"
+        if (
+            "transfer-encoding" in headers
+            or not re.fullmatch("[0-9]{1,9}", length)
+            or int(length) > MOST_BYTES
+        ):
+            return (
+                413,
+                f"content-length = {length[:100]}: at most {MOST_BYTES} bytes are taken",
+            )
         return None
 
 
 def _same(token: str, given: str | None) -> bool:
-    return given is not None and compare_digest(token.encode(), given.encode("utf-8", "surrogateescape"))
+    return given is not None and compare_digest(
+        token.encode(), given.encode("utf-8", "surrogateescape")
+    )

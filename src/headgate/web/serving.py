@@ -55,7 +55,9 @@ def token_for(host: str, file: Path | None = None) -> str | None:
     if given is None:
         return None if host.lower() in LOOPBACK else secrets.token_urlsafe(24)
     if not re.fullmatch(rf"[A-Za-z0-9_-]{{{SHORTEST_TOKEN},200}}", given):
-        raise SettingError(f"token: must be {SHORTEST_TOKEN} to 200 letters, digits, - or _")
+        raise SettingError(
+            f"token: must be {SHORTEST_TOKEN} to 200 letters, digits, - or _"
+        )
     return given
 
 
@@ -65,7 +67,13 @@ def link_to(host: str, port: int, token: str | None) -> str:
     >>> link_to("127.0.0.1", 8040, None), link_to("::1", 80, "abc")
     ('http://127.0.0.1:8040/', 'http://[::1]:80/?token=abc')
     """
-    name = socket.gethostname() if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+    name = (
+        socket.gethostname()
+        if host in EVERYWHERE
+        else f"[{host}]"
+        if ":" in host
+        else host
+    )
     return f"http://{name}:{port}/" + (f"?token={token}" if token else "")
 
 
@@ -74,7 +82,9 @@ def listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise SettingError(f"--port {port}: must be 0 to 65535")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
     except (OSError, UnicodeError):
         raise SettingError(f"--host {host}: is no address of this machine") from None
     listening = socket.socket(family, kind, protocol)
@@ -85,8 +95,12 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         if isinstance(error, PermissionError):
-            raise SettingError(f"--port {port}: may not be used ({error.strerror}); choose one above 1023") from None
-        raise SettingError(f"--port {port}: cannot be used on {host} ({error.strerror}); --port 0 takes a free one") from None
+            raise SettingError(
+                f"--port {port}: may not be used ({error.strerror}); choose one above 1023"
+            ) from None
+        raise SettingError(
+            f"--port {port}: cannot be used on {host} ({error.strerror}); --port 0 takes a free one"
+        ) from None
     return listening
 
 
@@ -107,7 +121,13 @@ def configured(app: ASGIApp) -> uvicorn.Config:
     )
 
 
-def serve(folder: Path, host: str, port: int, token: str | None, started: Callable[[str], None]) -> None:
+def serve(
+    folder: Path,
+    host: str,
+    port: int,
+    token: str | None,
+    started: Callable[[str], None],
+) -> None:
     """Serve until Ctrl-C; `started` is called with the link."""
     app = make_app(folder, host, token)
     listening = listen(host, port)
@@ -123,7 +143,9 @@ DRAWING = Path(analysis.__file__).parent / "drawing"
 PAGES = ("/", "/run/{name}", "/compare", "/plan", "/gate", "/gate/{name}")
 
 
-def make_app(folder: Path, host: str = "127.0.0.1", token: str | None = None) -> FastAPI:
+def make_app(
+    folder: Path, host: str = "127.0.0.1", token: str | None = None
+) -> FastAPI:
     """Return the application of the page for the runs in `folder`."""
     library = Library(folder)
     app = FastAPI(
@@ -135,12 +157,21 @@ def make_app(folder: Path, host: str = "127.0.0.1", token: str | None = None) ->
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
         middleware=[Middleware(Guard, host=host, token=token)],
-        exception_handlers={HeadgateError: _refuse, HTTPException: _refuse_http, RequestValidationError: _refuse_query},
+        exception_handlers={
+            HeadgateError: _refuse,
+            HTTPException: _refuse_http,
+            RequestValidationError: _refuse_query,
+        },
         lifespan=_lifespan,
     )
     app.state.library = library
     app.include_router(endpoints(library))
-    app.add_api_route("/metrics", partial(_metrics, library), response_model=None, include_in_schema=False)
+    app.add_api_route(
+        "/metrics",
+        partial(_metrics, library),
+        response_model=None,
+        include_in_schema=False,
+    )
     for path in PAGES:
         app.add_route(path, _page, methods=["GET"])
     app.add_route("/static/plotly.min.js", _plotly, methods=["GET"])
@@ -164,17 +195,29 @@ async def _page(request: Request) -> Response:
 
 
 async def _plotly(request: Request) -> Response:
-    found = find_spec("plotly")  # finds its file without an import of its modules, which takes a second
+    found = find_spec(
+        "plotly"
+    )  # finds its file without an import of its modules, which takes a second
     if found is None or not found.submodule_search_locations:
         raise SettingError("page: needs plotly, as in pip install 'headgate[web]'")
-    script = Path(found.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
-    return FileResponse(script, media_type="text/javascript", headers={"Cache-Control": "private, max-age=86400"})
+    script = (
+        Path(found.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
+    )
+    return FileResponse(
+        script,
+        media_type="text/javascript",
+        headers={"Cache-Control": "private, max-age=86400"},
+    )
 
 
 class _Static(StaticFiles):
-    def file_response(self, full_path: Any, stat_result: Any, scope: Scope, status_code: int = 200) -> Response:
+    def file_response(
+        self, full_path: Any, stat_result: Any, scope: Scope, status_code: int = 200
+    ) -> Response:
         response = super().file_response(full_path, stat_result, scope, status_code)
-        response.headers["Cache-Control"] = "no-cache"  # the browser asks again, and gets 304 if nothing has changed
+        response.headers["Cache-Control"] = (
+            "no-cache"  # the browser asks again, and gets 304 if nothing has changed
+        )
         return response
 
 
@@ -192,7 +235,13 @@ async def _refuse_query(request: Request, error: Exception) -> Response:
     """Return an answer that names the first wrong key of the query or the body, and its value."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    key = next((each for each in first["loc"][1:] if isinstance(each, str)), first["loc"][0])
-    value = "" if first["type"] in ("missing", "json_invalid") else str(first["input"])[:100]
+    key = next(
+        (each for each in first["loc"][1:] if isinstance(each, str)), first["loc"][0]
+    )
+    value = (
+        ""
+        if first["type"] in ("missing", "json_invalid")
+        else str(first["input"])[:100]
+    )
     must = first["msg"].replace("Input should be", "must be")
     return Json(Problem(one_line(f"{key} = {value!r}: {must}")), 400)

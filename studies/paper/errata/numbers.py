@@ -45,7 +45,10 @@ def printed_gap(N: ArrayLike, pdim: float) -> Floats:
 def printed_uniformity(K: int, t: ArrayLike) -> Floats:
     """eq:vck-exact to the letter."""
     t = np.asarray(t, dtype=np.float64)
-    return np.asarray((K * t - K * (K - 1) / 2) ** 2 / (t * (K**2 * t - K * (K - 1) * (2 * K - 1) / 6)))
+    return np.asarray(
+        (K * t - K * (K - 1) / 2) ** 2
+        / (t * (K**2 * t - K * (K - 1) * (2 * K - 1) / 6))
+    )
 
 
 def shows_1_uniformity_of_constant_admission() -> Numbers:
@@ -62,13 +65,22 @@ def shows_2_uniformity_before_round_K() -> Numbers:
 def shows_3_generalisation_below_pdim() -> Numbers:
     """All functions from 106 points to {0, B}, the points equally likely: Pdim = 106, and 39 samples leave some unseen."""
     pdim, N = 106, 39
-    printed, extended = (10 * float(printed_gap(samples, pdim)) for samples in (N, pdim))
-    return (1 - 1 / pdim) ** N, printed, extended, float(printed_gap(50, 100) / printed_gap(100, 100))
+    printed, extended = (
+        10 * float(printed_gap(samples, pdim)) for samples in (N, pdim)
+    )
+    return (
+        (1 - 1 / pdim) ** N,
+        printed,
+        extended,
+        float(printed_gap(50, 100) / printed_gap(100, 100)),
+    )
 
 
 def shows_15_roots_before_round_K() -> Numbers:
     rho, t = 0.9, 3
-    return 1 / MEMORY - 1 / (RATE * t * float(ck_uniformity(K, t))), RATE * (1 - rho ** (t - K))
+    return 1 / MEMORY - 1 / (RATE * t * float(ck_uniformity(K, t))), RATE * (
+        1 - rho ** (t - K)
+    )
 
 
 def shows_17_effective_sizes_below_memory() -> Numbers:
@@ -86,7 +98,9 @@ FRESH = BoundConstants(D=100.0, sigma=1.0, eta=0.1, loss=1.0, pdim=10.0)
 
 def stale_over_fresh(k: BoundConstants, T: int) -> float:
     """The bound of the first buffers, 100 samples, kept for ever, over that of fresh ones in every round."""
-    stale = 10 * k.loss * float(printed_gap(100, k.pdim))  # n = N = N_eff = 100: no mismatch
+    stale = (
+        10 * k.loss * float(printed_gap(100, k.pdim))
+    )  # n = N = N_eff = 100: no mismatch
     return T * stale / float(c.oracle_bound([100], T, k).sum())
 
 
@@ -98,8 +112,13 @@ def shows_19_variance_of_the_difference() -> Numbers:
     """Constant admission: Var of (mean over memory − mean over all uses), in units of σ²/Λ̄, beside 1/n − 1/N_eff."""
     t = np.arange(1, 10_001)
     n, N = ck_counts(K, 1.0, t)
-    true, printed = (variance(n, N * ck_uniformity(K, t)) for variance in (exact_mismatch, mismatch))
-    return [float(true[99] / printed[99]), *(float(true[:T].sum() / printed[:T].sum()) for T in (100, 1000, 10_000))]
+    true, printed = (
+        variance(n, N * ck_uniformity(K, t)) for variance in (exact_mismatch, mismatch)
+    )
+    return [
+        float(true[99] / printed[99]),
+        *(float(true[:T].sum() / printed[:T].sum()) for T in (100, 1000, 10_000)),
+    ]
 
 
 def exact_mismatch(n: ArrayLike, n_eff: ArrayLike) -> Floats:
@@ -127,7 +146,9 @@ def shows_20_two_mixtures() -> Numbers:
 
 def shows_31_supremum_inside_the_mean() -> Numbers:
     """Oracle, n = 1, N = 2: at each of two parameters a gradient's noise is ±σ, independently."""
-    apart = [max((a - b) ** 2, (x - y) ** 2) / 4 for a, b, x, y in product((-1, 1), repeat=4)]
+    apart = [
+        max((a - b) ** 2, (x - y) ** 2) / 4 for a, b, x, y in product((-1, 1), repeat=4)
+    ]
     at_one = [(a - b) ** 2 / 4 for a, b in product((-1, 1), repeat=2)]
     return float(np.mean(apart)), float(np.mean(at_one)), float(mismatch(1, 2))
 
@@ -140,7 +161,10 @@ def shows_24_minimum_of_the_wrong_objective() -> Numbers:
     eta, z = 0.01, 0.5
     c = local_constants(G=1.5, L=1.0, D=2.0, E=1)
     of_sample, least = z**2 / 2, 0.0
-    printed, mended = (float(distance_recursion(0.0, gap, 0.0, eta, 2.0, c)) for gap in (of_sample - least, 0.0))
+    printed, mended = (
+        float(distance_recursion(0.0, gap, 0.0, eta, 2.0, c))
+        for gap in (of_sample - least, 0.0)
+    )
     return (eta * z) ** 2, printed, mended
 
 
@@ -157,14 +181,18 @@ def shows_26_without_convexity() -> Numbers:
     """ℓ = (1 + cos πθ)/2 on [−1, 1], the same for every sample: gradient descent stays at θ(1) = 0, its highest point."""
     eta, G, L, D = 0.01, pi / 2, pi**2 / 2, 2.0
     gap = 1.0
-    after = float(distance_recursion(1.0, gap, 0.0, eta, D, local_constants(G, L, D, E=1)))
+    after = float(
+        distance_recursion(1.0, gap, 0.0, eta, D, local_constants(G, L, D, E=1))
+    )
     return 1.0, after, gap
 
 
 def shows_27_constant_inside_the_sum() -> Numbers:
     G = D = 1.0
     eta, C1 = np.geomspace(1e-4, 1e4, 100_001), local_constants(G, 0.0, D, E=1).C1
-    every_round, once = (float((D**2 / (2 * eta * T) + eta * C1 / 2).min()) for T in (1, 10_000))
+    every_round, once = (
+        float((D**2 / (2 * eta * T) + eta * C1 / 2).min()) for T in (1, 10_000)
+    )
     return every_round, sqrt(5), once
 
 
@@ -175,9 +203,16 @@ def shows_33_weights_of_the_server() -> Numbers:
     """
     alpha, eta = np.array([0.8, 0.2]), 0.001
     weights = memory_proportional_weight(alpha, 10 * alpha)
-    best, rest = alpha[1], weights[1]  # where F_P is least, and where the weighted steps come to rest
+    best, rest = (
+        alpha[1],
+        weights[1],
+    )  # where F_P is least, and where the weighted steps come to rest
     away, gap = float((rest - best) ** 2), float((rest - best) ** 2 / 2)
-    recursion = float(distance_recursion(away, gap, 0.0, eta, 1.0, local_constants(1.0, 1.0, 1.0, E=1)))
+    recursion = float(
+        distance_recursion(
+            away, gap, 0.0, eta, 1.0, local_constants(1.0, 1.0, 1.0, E=1)
+        )
+    )
     return float(weights[0]), float(alpha[0]), away, recursion, gap
 
 
@@ -194,7 +229,11 @@ def shows_37_two_islands() -> Numbers:
 def printed_penalty(n: Floats, N: Floats, k: BoundConstants) -> Floats:
     """eq:penalty-dpp to the letter; nan below Pdim/e."""
     gap = 10 * k.loss * printed_gap(N, k.pdim)
-    return np.asarray(k.D * k.sigma * np.sqrt(mismatch(n, N)) + k.penalty_step * k.sigma**2 * mismatch(n, N) + gap)
+    return np.asarray(
+        k.D * k.sigma * np.sqrt(mismatch(n, N))
+        + k.penalty_step * k.sigma**2 * mismatch(n, N)
+        + gap
+    )
 
 
 def shows_4_first_decision() -> Numbers:
@@ -202,7 +241,10 @@ def shows_4_first_decision() -> Numbers:
     for rho in (0.9, 0.99, 0.999):
         lo, hi = (float(x) for x in c.admission_interval(1, 10.0, rho))
         x = np.linspace(lo, hi, 200_001)
-        found += [float(x[np.nanargmin(printed_penalty(x, x + N0, k))]) for N0 in (k.pdim, 0.0)]
+        found += [
+            float(x[np.nanargmin(printed_penalty(x, x + N0, k))])
+            for N0 in (k.pdim, 0.0)
+        ]
     flat = np.linspace(1.0, 100.0, 1001)
     shares = [
         spend_share(printed_penalty, k.pdim),
@@ -210,17 +252,32 @@ def shows_4_first_decision() -> Numbers:
         spend_share(penalty, 0.0, largest=False),
         spend_share(printed_penalty, 0.0),
     ]
-    return [*found, float(np.ptp(penalty(flat, flat, k))), *(100 * share for share in shares)]
+    return [
+        *found,
+        float(np.ptp(penalty(flat, flat, k))),
+        *(100 * share for share in shares),
+    ]
 
 
-def spend_share(p: Callable[[Floats, Floats, BoundConstants], Floats], N0: float, largest: bool = True) -> float:
+def spend_share(
+    p: Callable[[Floats, Floats, BoundConstants], Floats],
+    N0: float,
+    largest: bool = True,
+) -> float:
     """ACDPP's expected spend over the budget on a grid: MNIST system, V = √T, ρ = 1 − 1/√T, 100 seeds, price luck taken out."""
     T, runs = 100, 100
-    price, admitted, debt = np.random.default_rng(0).uniform(1, 10, (runs, T)), np.zeros((runs, T)), np.zeros(runs)
+    price, admitted, debt = (
+        np.random.default_rng(0).uniform(1, 10, (runs, T)),
+        np.zeros((runs, T)),
+        np.zeros(runs),
+    )
     for t in range(T):
         lo, hi = (float(end) for end in c.admission_interval(t + 1, RATE, 0.9))
         x = np.linspace(hi, lo, 201) if largest else np.linspace(lo, hi, 201)
-        kept, N = admitted[:, max(t - K + 1, 0) : t].sum(axis=-1)[:, None], N0 + admitted.sum(axis=-1)[:, None]
+        kept, N = (
+            admitted[:, max(t - K + 1, 0) : t].sum(axis=-1)[:, None],
+            N0 + admitted.sum(axis=-1)[:, None],
+        )
         J = (debt * price[:, t])[:, None] * x + 10.0 * p(kept + x, N + x, k)
         admitted[:, t] = x[np.nanargmin(J, axis=-1)]
         debt = c.debt_update(debt, price[:, t] * admitted[:, t], BUDGET)
@@ -256,7 +313,9 @@ def shows_8_two_step_sizes() -> Numbers:
 def shows_9_all_to_one_client() -> Numbers:
     """Two buffers of 50, Λ̄ = 10, K = 10, T = 100: J depends on the total alone."""
     T, even, to_one = 100, (5, 5), (10, 0)
-    held = ([c.held(np.full(T, rate), K).sum() for rate in both] for both in (even, to_one))
+    held = (
+        [c.held(np.full(T, rate), K).sum() for rate in both] for both in (even, to_one)
+    )
     return [c.buffer_violation([both], [50, 50], T) for both in held]
 
 
@@ -264,7 +323,9 @@ def shows_11_counted_twice() -> Numbers:
     admitted, K, rate = [7, 3, 5, 11], 2, 10
     n = [7, 10, 8, 16]
     t = 3  # the fourth round
-    printed, mended = (float(before - admitted[t - K] + rate) for before in (n[t], n[t - 1]))
+    printed, mended = (
+        float(before - admitted[t - K] + rate) for before in (n[t], n[t - 1])
+    )
     return float(c.comparison_counts(admitted[t - 1], 15, rate)[0]), printed, mended
 
 
@@ -274,7 +335,11 @@ def shows_36_dropped_before_or_after_training() -> Numbers:
     for order in ("after", "before"):
         ages: list[int] = []  # of the samples of each round that are in memory
         for _ in range(3 * K):
-            trained = [age for age in (*(age + 1 for age in ages), 1) if order == "after" or age != K]
+            trained = [
+                age
+                for age in (*(age + 1 for age in ages), 1)
+                if order == "after" or age != K
+            ]
             ages = [age for age in trained if age != K]
         found += [float(max(trained)), float(rate * len(trained))]
     return [*found, float(ck_counts(K, rate, 100)[0])]
@@ -301,7 +366,10 @@ def shows_10_sign_of_omega_1() -> Numbers:
     T, rho = 50, 0.9
     p = c.ck_penalty_ceiling(K, RATE, rho, T, k)
     regret = float(c.regret(p + 1000.0, c.oracle_bound([MEMORY], T, k)))
-    first, rest = float(c.omega1(p + 1000.0, p)), c.omega2(K, RATE, rho, T, k) + c.omega3(K, RATE, [MEMORY], T, k)
+    first, rest = (
+        float(c.omega1(p + 1000.0, p)),
+        c.omega2(K, RATE, rho, T, k) + c.omega3(K, RATE, [MEMORY], T, k),
+    )
     return regret, rest - first, rest + first
 
 
@@ -310,26 +378,45 @@ def shows_12_ceiling_that_is_too_low() -> Numbers:
     T, low_loss = 25, BoundConstants(loss=10.0)
     lo, hi = c.admission_interval(np.arange(1, T + 1), RATE, 0.9)
     admitted = np.where(np.arange(T) < 3, hi, lo)
-    n, N = c.comparison_counts(admitted[T - K : T - 1].sum(), admitted[: T - 1].sum(), RATE)
-    printed, mended = (float(p(K, RATE, 0.9, T, low_loss)[-1]) for p in (c.ck_penalty_ceiling, repaired_ceiling))
+    n, N = c.comparison_counts(
+        admitted[T - K : T - 1].sum(), admitted[: T - 1].sum(), RATE
+    )
+    printed, mended = (
+        float(p(K, RATE, 0.9, T, low_loss)[-1])
+        for p in (c.ck_penalty_ceiling, repaired_ceiling)
+    )
     return float(penalty(n, N, low_loss)), printed, mended
 
 
-def repaired_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> Floats:
+def repaired_ceiling(
+    K: int, rate: float, rho: float, T: int, k: BoundConstants
+) -> Floats:
     """p̄^CK with the upper end of the interval in 1/N too: a ceiling for every path inside it."""
     n, _ = c.interval_lower_counts(K, rate, rho, T)
-    upper = np.concatenate(([0.0], np.cumsum(c.admission_interval(np.arange(1, T), rate, rho)[1]))) + rate
+    upper = (
+        np.concatenate(
+            ([0.0], np.cumsum(c.admission_interval(np.arange(1, T), rate, rho)[1]))
+        )
+        + rate
+    )
     uneven = np.maximum(1 / n - 1 / upper, 0.0)
     of_gap = c.ck_penalty_ceiling(K, rate, rho, T, replace(k, D=0.0, sigma=0.0))
-    return np.asarray(k.D * k.sigma * np.sqrt(uneven) + k.eta * k.sigma**2 * uneven + of_gap)
+    return np.asarray(
+        k.D * k.sigma * np.sqrt(uneven) + k.eta * k.sigma**2 * uneven + of_gap
+    )
 
 
 def shows_13_drift_constants_in_all() -> Numbers:
     """Σ_t B_t with prices up to 10 and ρ = 1 − T^−φ."""
     Ts, found = [1000, 10_000, 100_000], []
     for phi in (0.3, 0.9):
-        most = (10 * c.admission_interval(np.arange(1, T + 1), RATE, 1 - T**-phi)[1] for T in Ts)
-        found.append(exponent(Ts, [float(c.drift_constant(each, BUDGET).sum()) for each in most]))
+        most = (
+            10 * c.admission_interval(np.arange(1, T + 1), RATE, 1 - T**-phi)[1]
+            for T in Ts
+        )
+        found.append(
+            exponent(Ts, [float(c.drift_constant(each, BUDGET).sum()) for each in most])
+        )
     return found
 
 
@@ -342,7 +429,15 @@ def shows_14_growth_of_omega_3() -> Numbers:
     root, logarithm = float(np.sqrt(10 * 6 / 5)), 6 / 5  # of √(T log T) and log T
     for_one = c.omega3(1, MEMORY, [MEMORY], 1000, k)
     least, most = (float(c.regret_of(end, K, MEMORY, k)) for end in ends)
-    return values[2] / values[1], root, logarithm, without[2] / without[1], for_one, least, most
+    return (
+        values[2] / values[1],
+        root,
+        logarithm,
+        without[2] / without[1],
+        for_one,
+        least,
+        most,
+    )
 
 
 def shows_16_a_divisor_below_zero() -> Numbers:
@@ -362,8 +457,16 @@ def shows_22_any_rule_inside() -> Numbers:
     lo, hi = c.admission_interval(np.arange(1, T + 1), RATE, rho)
     draw = np.random.default_rng(0)
     rules = np.stack([lo, hi, np.full(T, RATE), lo + (hi - lo) * draw.random(T)])
-    regret, over = c.regret_of(rules, K, MEMORY, k), 5.5 * rules.sum(axis=-1) - BUDGET * T
-    return float(regret.max()), c.regret_ceiling(K, RATE, rho, T, k), float(over.max()), c.spend_ceiling(RATE, rho, 5.5)
+    regret, over = (
+        c.regret_of(rules, K, MEMORY, k),
+        5.5 * rules.sum(axis=-1) - BUDGET * T,
+    )
+    return (
+        float(regret.max()),
+        c.regret_ceiling(K, RATE, rho, T, k),
+        float(over.max()),
+        c.spend_ceiling(RATE, rho, 5.5),
+    )
 
 
 def shows_28_feasible_on_average_only() -> Numbers:
@@ -374,8 +477,15 @@ def shows_28_feasible_on_average_only() -> Numbers:
     N = 2 * k.pdim + np.cumsum(admitted, axis=-1)
     left = float(c.lyapunov(debt)[0] + penalty(c.held(admitted, K), N, k).sum())
     most = c.drift_constant(price.max() * c.admission_interval(1, RATE, rho)[1], BUDGET)
-    right = float(c.t_slot_upper(most, T, 1.0, c.ck_penalty_ceiling(K, RATE, rho, T, k)))
-    return round(float(price.mean()) * RATE - BUDGET, 9), left, right, c.cost_violation(price * admitted, BUDGET)
+    right = float(
+        c.t_slot_upper(most, T, 1.0, c.ck_penalty_ceiling(K, RATE, rho, T, k))
+    )
+    return (
+        round(float(price.mean()) * RATE - BUDGET, 9),
+        left,
+        right,
+        c.cost_violation(price * admitted, BUDGET),
+    )
 
 
 def shows_29_roots_are_not_lipschitz() -> Numbers:
@@ -385,14 +495,23 @@ def shows_29_roots_are_not_lipschitz() -> Numbers:
     uniform = ck_uniformity(K, t)
     lemma2 = generalisation_gap(N, uniform, k) - generalisation_gap(N, 1.0, k)
     rho, T = 0.9, 1_000_000
-    lemma3 = (c.ck_penalty_ceiling(K, RATE, rho, T, k) - c.ck_penalty_limit(K, RATE, T, k))[[9_999, T - 1]]
-    scaled = [gap * order for gap in (lemma2, lemma3) for order in (t**2, t**1.5 / np.sqrt(np.log(t)))]
+    lemma3 = (
+        c.ck_penalty_ceiling(K, RATE, rho, T, k) - c.ck_penalty_limit(K, RATE, T, k)
+    )[[9_999, T - 1]]
+    scaled = [
+        gap * order
+        for gap in (lemma2, lemma3)
+        for order in (t**2, t**1.5 / np.sqrt(np.log(t)))
+    ]
     return [float(late / early) for early, late in scaled]
 
 
 def shows_30_constants_on_one_side() -> Numbers:
     one, T = BoundConstants(C2=1.0), 1000
-    bound, p = c.ck_bound(K, RATE, T, one), penalty(*ck_counts(K, RATE, np.arange(1, T + 1)), one)
+    bound, p = (
+        c.ck_bound(K, RATE, T, one),
+        penalty(*ck_counts(K, RATE, np.arange(1, T + 1)), one),
+    )
     return float(c.omega1(bound, p)), float(c.omega1(bound - 1.0, p))
 
 
@@ -400,7 +519,10 @@ def shows_32_two_upper_bounds() -> Numbers:
     """Constant admission and the oracle: their bounds, and their risks with ℓ = (θ − z)²/2, z = ±½, one step of η = 0.1."""
     found = []
     for T in (10_000, 1_000_000):
-        found += [float(terms.sum()) / T for terms in (c.oracle_bound([MEMORY], T, k), c.ck_bound(K, RATE, T, k))]
+        found += [
+            float(terms.sum()) / T
+            for terms in (c.oracle_bound([MEMORY], T, k), c.ck_bound(K, RATE, T, k))
+        ]
     slope = k.D * k.sigma / MEMORY**0.5 + k.eta * k.sigma**2 / MEMORY
     return [*found, slope, *(risk_in_the_long_run(keep) for keep in (1, K))]
 
@@ -408,7 +530,9 @@ def shows_32_two_upper_bounds() -> Numbers:
 def risk_in_the_long_run(keep: int, eta: float = 0.1) -> float:
     """E (θ − θ*)²/2 of θ ← θ − η·(θ − mean over memory); of MEMORY samples a `keep`-th is new in each round; Var z = ¼."""
     steps = eta * (1 - eta) ** np.arange(2000)
-    of_a_round = np.convolve(steps, np.full(keep, 1 / keep))  # what the mean of one round's samples weighs in θ later
+    of_a_round = np.convolve(
+        steps, np.full(keep, 1 / keep)
+    )  # what the mean of one round's samples weighs in θ later
     return float((of_a_round**2).sum() * 0.25 * keep / MEMORY / 2)
 
 
@@ -430,23 +554,39 @@ def shows_35_two_ends_in_one_term() -> Numbers:
     for R in (10, 100, 1000):
         rho, T = 1 - 1 / R, 1000 * R
         _, lower = c.interval_lower_counts(K, RATE, rho, T)
-        away = c.ck_penalty_ceiling(K, RATE, rho, T, k) - c.ck_penalty_limit(K, RATE, T, k)
-        own = c.ck_penalty_ceiling(K, RATE, rho, T, replace(k, sigma=0.0)) - generalisation_gap(lower, 1.0, k)
-        found += [float(own.sum() / R), float(own.sum() / R**0.5), float(np.abs(away).max())]
+        away = c.ck_penalty_ceiling(K, RATE, rho, T, k) - c.ck_penalty_limit(
+            K, RATE, T, k
+        )
+        own = c.ck_penalty_ceiling(
+            K, RATE, rho, T, replace(k, sigma=0.0)
+        ) - generalisation_gap(lower, 1.0, k)
+        found += [
+            float(own.sum() / R),
+            float(own.sum() / R**0.5),
+            float(np.abs(away).max()),
+        ]
     return found
 
 
 # ACDPP in real numbers
 
 
-def acdpp_path(price: Floats, rho: float, V: float, grain: int = 10_000) -> tuple[Floats, Floats]:
+def acdpp_path(
+    price: Floats, rho: float, V: float, grain: int = 10_000
+) -> tuple[Floats, Floats]:
     """Λ(t), (R, T), and Z(T + 1), (R,), of ACDPP with K = Λ̄ = 10, C = 55 and N(0) = 2·Pdim at these prices, (R, T).
 
     The policy admits whole numbers; so it counts in parts of a sample, `grain` of them in each, as in `studies.theory.rates`.
     """
     fine = replace(k, sigma=k.sigma * sqrt(grain), pdim=grain * k.pdim)
-    policy = Acdpp(K=K, rate=grain * RATE, rho=rho, V=grain**2 * V, N0=2 * fine.pdim, bound=fine)
-    controller = Controller(System(np.array([grain * int(MEMORY)]), grain * BUDGET, price.shape[1]), policy, len(price))
+    policy = Acdpp(
+        K=K, rate=grain * RATE, rho=rho, V=grain**2 * V, N0=2 * fine.pdim, bound=fine
+    )
+    controller = Controller(
+        System(np.array([grain * int(MEMORY)]), grain * BUDGET, price.shape[1]),
+        policy,
+        len(price),
+    )
     ledger, admitted = controller.open(), []
     for today in price.T:
         orders = controller.decide(ledger, today)

@@ -15,7 +15,11 @@ PAGE = ROOT / "studies" / "paper" / "errata.md"
 TESTS = ROOT / "tests" / "studies" / "paper" / "test_errata.py"
 TEST = re.compile(r"^def (test_(\d+)_\w+)", re.MULTILINE)
 PAGES = re.compile(r"studies/paper/(\w+\.md)|(docs/studies/\w+\.md)")
-SHOWN = {int(name.split("_")[1]): made for name, made in vars(numbers).items() if name.startswith("shows_")}
+SHOWN = {
+    int(name.split("_")[1]): made
+    for name, made in vars(numbers).items()
+    if name.startswith("shows_")
+}
 LISTED: dict[str, Any] = words(__file__, "errata.toml")
 """how the page begins; what is right; each weight and its heading, the heaviest first; the errata, sorted by weight"""
 
@@ -38,13 +42,21 @@ def numbered_tests() -> dict[int, list[str]]:
 
 def linked(text: str, bullet: str = "") -> str:
     """Return a paragraph in which other pages that are named are links."""
-    return wrapped(PAGES.sub(lambda found: "[{0}]({0})".format(found[1] or f"../../{found[2]}"), text), bullet)
+    return wrapped(
+        PAGES.sub(
+            lambda found: "[{0}]({0})".format(found[1] or f"../../{found[2]}"), text
+        ),
+        bullet,
+    )
 
 
 def entry(each: dict[str, Any], tests: Sequence[str] = ()) -> list[str]:
     """Return the lines of one erratum, with the numbers that show it computed now."""
     values = SHOWN[each["number"]]()
-    shown = "; ".join(f"{name}: {_short(value)}" for name, value in zip(each["shown"], values, strict=True))
+    shown = "; ".join(
+        f"{name}: {_short(value)}"
+        for name, value in zip(each["shown"], values, strict=True)
+    )
     said = [
         f"The paper: {each['says']} ({', '.join(f'`{label}`' for label in each['labels'])})",
         f"True is: {each['is']}",
@@ -53,7 +65,14 @@ def entry(each: dict[str, Any], tests: Sequence[str] = ()) -> list[str]:
         *([f"Test: {', '.join(f'`{name}`' for name in tests)}"] if tests else []),
     ]
     lines = [linked(text, "- ") for text in said]
-    return [f"### {each['number']}. {each['title']}", "", f"*{each['place']}*", "", *lines, ""]
+    return [
+        f"### {each['number']}. {each['title']}",
+        "",
+        f"*{each['place']}*",
+        "",
+        *lines,
+        "",
+    ]
 
 
 def _short(value: float) -> str:
@@ -64,13 +83,20 @@ def _short(value: float) -> str:
 
 def page() -> str:
     tests = numbered_tests()
-    lines = ["# Errata of the paper", "", "What is wrong or missing in the paper, why, and what of it survives.", ""]
+    lines = [
+        "# Errata of the paper",
+        "",
+        "What is wrong or missing in the paper, why, and what of it survives.",
+        "",
+    ]
     lines += [linked(LISTED["intro"].format(counted=counted())), ""]
     lines += ["## What is right", "", *(linked(said, "- ") for said in LISTED["right"])]
     for weight, heading in LISTED["weights"].items():
         own = [each for each in LISTED["erratum"] if each["weight"] == weight]
         lines += ["", f"## {heading} ({len(own)})", ""]
-        lines += [line for each in own for line in entry(each, tests.get(each["number"], []))][:-1]
+        lines += [
+            line for each in own for line in entry(each, tests.get(each["number"], []))
+        ][:-1]
     return "\n".join(lines) + "\n"
 
 

@@ -55,16 +55,39 @@ def judged(world, setting, **more):
     rng, rounds = np.random.default_rng(world["seed"]), world["rounds"]
     buffers = rng.integers(1, 12, world["clients"], endpoint=True)
     shape = (RUNS, rounds, *([buffers.size] if world["own_prices"] else []))
-    paths = rng.choice(ATOMS, shape) if world["atoms"] else rng.integers(1, 640, shape) / 64
+    paths = (
+        rng.choice(ATOMS, shape) if world["atoms"] else rng.integers(1, 640, shape) / 64
+    )
     budget = np.ceil(64 * world["plenty"] * rng.uniform(0.1, 5.0) * buffers.sum()) / 64
     paths, budget = paths * world["unit"], budget * world["unit"]
     horizon = None if world["beyond"] is None else max(rounds + world["beyond"], 1)
 
-    controller = Controller(System(buffers, budget, horizon), Headgate(rule=Fifo(world["capacity"]), **setting), RUNS)
-    orders = [each.admitted for each, _ in goes_on(controller, np.moveaxis(paths, 1, 0))]
-    bought = orders if world["own_prices"] else [admitted.sum(axis=-1) for admitted in orders]
-    places = buffers if world["capacity"] == "buffer" else np.minimum(buffers, world["capacity"])
-    slow = [list(RULE["headgate"](path, places.tolist(), float(budget), horizon, **setting, **more)) for path in paths.tolist()]
+    controller = Controller(
+        System(buffers, budget, horizon),
+        Headgate(rule=Fifo(world["capacity"]), **setting),
+        RUNS,
+    )
+    orders = [
+        each.admitted for each, _ in goes_on(controller, np.moveaxis(paths, 1, 0))
+    ]
+    bought = (
+        orders
+        if world["own_prices"]
+        else [admitted.sum(axis=-1) for admitted in orders]
+    )
+    places = (
+        buffers
+        if world["capacity"] == "buffer"
+        else np.minimum(buffers, world["capacity"])
+    )
+    slow = [
+        list(
+            RULE["headgate"](
+                path, places.tolist(), float(budget), horizon, **setting, **more
+            )
+        )
+        for path in paths.tolist()
+    ]
     return np.stack(bought, axis=1).tolist(), slow
 
 
@@ -82,12 +105,17 @@ def test_the_policy_buys_what_its_page_says(world, setting):
     assert fast == slow
 
 
-@pytest.mark.parametrize(("module", "name", "least"), [(all_prices, "BINS", 2), (headgate, "SHORT", 0)])
+@pytest.mark.parametrize(
+    ("module", "name", "least"), [(all_prices, "BINS", 2), (headgate, "SHORT", 0)]
+)
 @settings(max_examples=60)
 @given(world=st.fixed_dictionaries(WORLD), setting=SETTINGS, more=st.integers(0, 8))
 def test_so_it_does_in_a_long_run(module, name, least, world, setting, more):
     """With more prices than bins, and where prices come again; 512 bins and 256 rounds would take long, fewer are the rule."""
-    world, setting = {**world, "atoms": name == "SHORT"}, {**setting, **({"remember": "all"} if name == "BINS" else {})}
+    world, setting = (
+        {**world, "atoms": name == "SHORT"},
+        {**setting, **({"remember": "all"} if name == "BINS" else {})},
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, name, least + more)
         fast, slow = judged(world, setting, **{name.lower(): least + more})
@@ -118,13 +146,26 @@ BUFFERS = [8, 9, 10, 11, 12]
 def test_the_spend_is_never_further_ahead(path, ahead, smooth, early):
     system, rounds = System(BUFFERS, budget=30.0, horizon=len(path)), len(path)
     policy = Headgate(ahead=ahead, smooth=smooth, early=early)
-    spent = rehearse(system, policy, Trace(tuple(path)), np.arange(1), rounds).spend[0].cumsum()
+    spent = (
+        rehearse(system, policy, Trace(tuple(path)), np.arange(1), rounds)
+        .spend[0]
+        .cumsum()
+    )
     by = np.array([policy._spent_by(t / rounds) for t in range(1, rounds + 1)])
-    pace = spent[0] + (by - by[0]) / (1 - by[0]) * (30.0 * rounds - spent[0]) if by[0] < 1 else np.full(rounds, 30.0 * rounds)
-    assert (spent[1:] <= np.minimum(pace + ahead * 30.0, 30.0 * rounds)[1:] + 1e-9).all()
+    pace = (
+        spent[0] + (by - by[0]) / (1 - by[0]) * (30.0 * rounds - spent[0])
+        if by[0] < 1
+        else np.full(rounds, 30.0 * rounds)
+    )
+    assert (
+        spent[1:] <= np.minimum(pace + ahead * 30.0, 30.0 * rounds)[1:] + 1e-9
+    ).all()
 
 
-@pytest.mark.parametrize(("model", "smooth", "ahead"), [("logistic", 0.0, None), ("lenet", 0.25, 5.0), ("resnet9", 0.25, 5.0)])
+@pytest.mark.parametrize(
+    ("model", "smooth", "ahead"),
+    [("logistic", 0.0, None), ("lenet", 0.25, 5.0), ("resnet9", 0.25, 5.0)],
+)
 def test_what_is_left_out_goes_by_the_model(model, smooth, ahead):
     """A model of one's own is taken for a net: nobody has looked into it."""
     e = load("mnist", f"model.kind={model}", 'run.policies=["headgate", "oracle"]')

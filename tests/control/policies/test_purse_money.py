@@ -28,7 +28,9 @@ def view(price, spent=0.0, t=1, horizon=100, budget=55.0):
     price = np.atleast_1d(np.asarray(price, dtype=float))
     count, by_client = np.zeros(1, dtype=np.int64), np.zeros((1, 3), dtype=np.int64)
     system = System(np.array([3, 1, 7]), budget, horizon)
-    return View(t, price, np.zeros(1), np.array([spent]), count, count, by_client, system, count)
+    return View(
+        t, price, np.zeros(1), np.array([spent]), count, count, by_client, system, count
+    )
 
 
 @given(st.floats(1e-3, 1e6), AMOUNT, AMOUNT, st.integers(0, 500))
@@ -41,11 +43,17 @@ def test_as_many_as_the_money_buys_and_not_one_more(price, spent, more, wanted):
     assert bought == wanted or spent + price * (bought + 2) > most[0]
 
 
-@given(st.lists(st.floats(0.0, 20.0), min_size=3, max_size=3), st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3), AMOUNT)
+@given(
+    st.lists(st.floats(0.0, 20.0), min_size=3, max_size=3),
+    st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3),
+    AMOUNT,
+)
 def test_prices_per_client_keep_the_money_too(prices, shares, money):
     places = np.array([3, 1, 7])
     wanted, owed = np.array([shares]) * places, np.full((1, 3), 0.5)
-    bought, _ = affordable_by_client(view([prices]), wanted, owed, places, np.array([money]))
+    bought, _ = affordable_by_client(
+        view([prices]), wanted, owed, places, np.array([money])
+    )
     assert np.all(bought == np.floor(bought))
     assert np.all((bought >= 0) & (bought <= places))
     assert np.all(bought <= wanted + 1)
@@ -57,20 +65,45 @@ def test_prices_per_client_keep_the_money_too(prices, shares, money):
     [
         (1.0, 0.0, 7 - 1e-12, 100.0, 7),  # 7 but for rounding
         (1.0, 9.0, 5.0, 8.0, 0),  # overspent
-        (3.1, 5.9, 20.0, 33.8, 8),  # (33.8 − 5.9)/3.1 is 9 in floating point, but 5.9 + 9·3.1 is more than 33.8
-        (2.859790725342481e-17, 0.0, 1e30, 0.3, 0),  # of so many, one fewer is the same number, and would cost more than 0.3
-        (1e-3, 1e16, 5.0, np.nextafter(1e16, 0.0), 0),  # a price that is lost in rounding beside the money spent
+        (
+            3.1,
+            5.9,
+            20.0,
+            33.8,
+            8,
+        ),  # (33.8 − 5.9)/3.1 is 9 in floating point, but 5.9 + 9·3.1 is more than 33.8
+        (
+            2.859790725342481e-17,
+            0.0,
+            1e30,
+            0.3,
+            0,
+        ),  # of so many, one fewer is the same number, and would cost more than 0.3
+        (
+            1e-3,
+            1e16,
+            5.0,
+            np.nextafter(1e16, 0.0),
+            0,
+        ),  # a price that is lost in rounding beside the money spent
     ],
 )
 def test_what_the_money_buys(price, spent, wanted, most, bought):
-    assert affordable(view(price, spent), np.array([wanted]), np.array([most]))[0] == bought
+    assert (
+        affordable(view(price, spent), np.array([wanted]), np.array([most]))[0]
+        == bought
+    )
 
 
 @pytest.mark.parametrize("prices", [[0.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
 def test_after_overspending_nothing_is_bought_even_at_a_price_of_0(prices):
     """As after a cut below what is spent. At one price for all it is the same."""
     bought, _ = affordable_by_client(
-        view([prices], 9.0), np.array([[3.0, 1.0, 7.0]]), np.zeros((1, 3)), np.array([3, 1, 7]), np.array([8.0])
+        view([prices], 9.0),
+        np.array([[3.0, 1.0, 7.0]]),
+        np.zeros((1, 3)),
+        np.array([3, 1, 7]),
+        np.array([8.0]),
     )
     assert not bought.any()
     assert affordable(view(0.0, 9.0), np.array([5.0]), np.array([8.0]))[0] == 0
@@ -85,9 +118,18 @@ def test_a_total_within_the_purse_is_left_as_it_is_and_a_larger_one_cut_to_what_
 
 def test_money_is_kept_back_only_where_a_sum_may_be_rounded():
     """Whole numbers are exact up to 2^52, quarters up to 2^50; beyond that, six half units an order and six for the sums."""
-    for most, amounts in ((2.0**52, [1.0, 0.0, 3.0]), (2.0**50, [1024.0, 0.25]), (1e300, [0.0]), (1e300, [])):
+    for most, amounts in (
+        (2.0**52, [1.0, 0.0, 3.0]),
+        (2.0**50, [1024.0, 0.25]),
+        (1e300, [0.0]),
+        (1e300, []),
+    ):
         assert kept_back(most, amounts, 10) == 0.0
-    for most, amounts in ((2.0**52 + 1, [1.0, 1024.0]), (2.0**50 + 1, [1024.0, 0.25]), (5500.0, [0.1, 1.0])):
+    for most, amounts in (
+        (2.0**52 + 1, [1.0, 1024.0]),
+        (2.0**50 + 1, [1024.0, 0.25]),
+        (5500.0, [0.1, 1.0]),
+    ):
         assert kept_back(most, amounts, 10) == 33 * np.spacing(most)
         assert kept_back(most, amounts, 0) == 3 * np.spacing(most)
 
@@ -111,7 +153,9 @@ def test_cheapest_first_buys_the_most_samples_that_the_money_can(fill):
 
 
 def foreseeing(prices, seeds, rounds=30, **settings):
-    return Clairvoyant(**settings).resolved(PolicyContext(SYSTEM, prices, BoundConstants(), seeds, rounds))
+    return Clairvoyant(**settings).resolved(
+        PolicyContext(SYSTEM, prices, BoundConstants(), seeds, rounds)
+    )
 
 
 def test_foresight_follows_its_plan_whoever_plays_beside_it():
@@ -122,7 +166,13 @@ def test_foresight_follows_its_plan_whoever_plays_beside_it():
     plan = [cheapest_first(own, SYSTEM, 8 * SYSTEM.budget).sum() for own in policy.path]
     assert together.N[:, -1].tolist() == plan
     for seed in seeds:
-        alone = rehearse(SYSTEM, foreseeing(prices, seeds[[seed]], fill=8.0), prices, seeds[[seed]], 30)
+        alone = rehearse(
+            SYSTEM,
+            foreseeing(prices, seeds[[seed]], fill=8.0),
+            prices,
+            seeds[[seed]],
+            30,
+        )
         assert np.array_equal(alone.admitted[0], together.admitted[seed])
 
 

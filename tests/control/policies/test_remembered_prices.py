@@ -9,13 +9,19 @@ from headgate.control.policies.budgeted import all_prices, latest_prices
 from headgate.control.policies.budgeted.all_prices import BINS
 from headgate.control.policies.budgeted.price_limit import edge_of
 
-PRICES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5, 7.0]), min_size=1, max_size=30)
+PRICES = st.lists(
+    st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5, 7.0]), min_size=1, max_size=30
+)
 
 
 @given(PRICES, st.floats(0.0, 5.0))
-def test_following_the_edge_spends_what_was_asked_for_and_no_other_rule_buys_more_for_it(prices, spend):
+def test_following_the_edge_spends_what_was_asked_for_and_no_other_rule_buys_more_for_it(
+    prices, spend
+):
     """The fractional knapsack: the cheapest first."""
-    edge = edge_of(np.sort(np.array(prices))[None], np.array([len(prices)]), np.array([spend]))
+    edge = edge_of(
+        np.sort(np.array(prices))[None], np.array([len(prices)]), np.array([spend])
+    )
     wanted = np.array([edge.wanted(np.array([price]))[0] for price in prices])
     assert np.mean(wanted * prices) == pytest.approx(min(spend, np.mean(prices)))
     money, most = spend * len(prices), 0.0

@@ -6,7 +6,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.control import Controller, Fifo, KStep, Report, Reservoir, System, buffers
-from headgate.control.buffers import BY_CHOSEN_PLACE, BY_CLIENT, BY_PLACE, Buffers, keeps_alone
+from headgate.control.buffers import (
+    BY_CHOSEN_PLACE,
+    BY_CLIENT,
+    BY_PLACE,
+    Buffers,
+    keeps_alone,
+)
 from headgate.control.policies import Constant
 from headgate.control.types import Streams
 from headgate.errors import SettingError
@@ -17,18 +23,31 @@ from ..playing import arriving, goes_on
 
 @settings(deadline=None)
 @given(
-    st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=25),
+    st.lists(
+        st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=25
+    ),
     st.one_of(st.none(), st.integers(1, 6)),
     st.one_of(st.none(), st.lists(st.integers(1, 7), min_size=3, max_size=3)),
     st.sets(st.integers(0, 2)),
 )
-@example([[4, 4, 4], [0, 0, 0], [5, 4, 6], [0, 1, 0], [4, 4, 4]], None, [3, 2, 4], set())  # whole buffers, filled and renewed
-@example([[4, 4, 4], [0, 0, 0], [0, 0, 0], [4, 4, 4], [3, 2, 4]], 2, [3, 2, 4], set())  # and after all of them have aged out
-@example([[4, 4, 4], [0, 0, 0], [1, 1, 1], [4, 4, 4]], 2, [3, 2, 4], set())  # or most of them
 @example(
-    [[1, 1, 1], [2, 2, 2], [0, 0, 0], [2, 2, 2], [0, 0, 0], [1, 1, 1]], 2, [4, 4, 4], set()
+    [[4, 4, 4], [0, 0, 0], [5, 4, 6], [0, 1, 0], [4, 4, 4]], None, [3, 2, 4], set()
+)  # whole buffers, filled and renewed
+@example(
+    [[4, 4, 4], [0, 0, 0], [0, 0, 0], [4, 4, 4], [3, 2, 4]], 2, [3, 2, 4], set()
+)  # and after all of them have aged out
+@example(
+    [[4, 4, 4], [0, 0, 0], [1, 1, 1], [4, 4, 4]], 2, [3, 2, 4], set()
+)  # or most of them
+@example(
+    [[1, 1, 1], [2, 2, 2], [0, 0, 0], [2, 2, 2], [0, 0, 0], [1, 1, 1]],
+    2,
+    [4, 4, 4],
+    set(),
 )  # as many go as come, not full
-def test_windows_from_counts_hold_what_their_rule_keeps_sample_by_sample(arrivals, K, capacity, forever):
+def test_windows_from_counts_hold_what_their_rule_keeps_sample_by_sample(
+    arrivals, K, capacity, forever
+):
     """One list of (sample, round of admission) per client of two runs: age by hand, the capacity by `rank`, uses counted."""
     if K is None and capacity is None:
         return
@@ -39,27 +58,49 @@ def test_windows_from_counts_hold_what_their_rule_keeps_sample_by_sample(arrival
     uses, ends = [Counter(), Counter()], [0, 0, 0]
     for t, ledger in enumerate(arriving(rule, arrivals, [4, 5], 3), start=1):
         for (r, m), held in memories.items():
-            staying = [(i, born) for i, born in held if t - born < longest or (m in forever and K is not None)]
-            could = [*staying, *((i, t) for i in range(ends[m], ends[m] + arrivals[t - 1][m]))]
+            staying = [
+                (i, born)
+                for i, born in held
+                if t - born < longest or (m in forever and K is not None)
+            ]
+            could = [
+                *staying,
+                *((i, t) for i in range(ends[m], ends[m] + arrivals[t - 1][m])),
+            ]
             position = np.array([i for i, _ in could], dtype=np.int64)
             age = np.array([t - born for _, born in could], dtype=np.int64)
-            stays = keeps_alone(rule, 10**9 if room is None else room[m], 4 + r, m, position, age)
-            memories[r, m] = [each for each, keep in zip(could, stays, strict=True) if keep]
+            stays = keeps_alone(
+                rule, 10**9 if room is None else room[m], 4 + r, m, position, age
+            )
+            memories[r, m] = [
+                each for each, keep in zip(could, stays, strict=True) if keep
+            ]
             uses[r].update((m, i) for i, _ in memories[r, m])
-            assert [i for i, _ in memories[r, m]] == list(range(ledger.dropped[r, m], ledger.admitted[r, m]))
-        ends = [end + arriving for end, arriving in zip(ends, arrivals[t - 1], strict=True)]
+            assert [i for i, _ in memories[r, m]] == list(
+                range(ledger.dropped[r, m], ledger.admitted[r, m])
+            )
+        ends = [
+            end + arriving for end, arriving in zip(ends, arrivals[t - 1], strict=True)
+        ]
         for r, counted in enumerate(uses):
             assert ledger.uses[r] == counted.total()
             assert ledger.squared_uses[r] == sum(count**2 for count in counted.values())
             assert ledger.unused[r] == sum(ends) - len(counted)
             assert ledger.uses_in_memory[r] == sum(
-                counted[m, i] for (s, m), held in memories.items() if s == r for i, _ in held
+                counted[m, i]
+                for (s, m), held in memories.items()
+                if s == r
+                for i, _ in held
             )
 
 
 def test_clients_that_admit_less_than_ordered_keep_exact_windows():
     controller = Controller(a_system(), Constant(rate=8, K=3), 1)
-    *_, (_, ledger) = goes_on(controller, [2.0] * 12, report=lambda orders: Report(orders.admitted // (2 - orders.t % 2)))
+    *_, (_, ledger) = goes_on(
+        controller,
+        [2.0] * 12,
+        report=lambda orders: Report(orders.admitted // (2 - orders.t % 2)),
+    )
     assert np.array_equal(ledger.contents.recent[0], ledger.admitted)  # round 12
     assert ledger.spent[0] == 2.0 * ledger.admitted.sum()
 
@@ -75,14 +116,29 @@ def test_clients_that_admit_less_than_ordered_keep_exact_windows():
         (KStep(4, capacity=7), None, [BY_CLIENT + 8 * 4, BY_CLIENT + BY_PLACE * 7]),
     ],
 )
-def test_every_client_of_every_run_is_counted_with_its_rounds_and_its_places(rule, horizon, taken, monkeypatch):
+def test_every_client_of_every_run_is_counted_with_its_rounds_and_its_places(
+    rule, horizon, taken, monkeypatch
+):
     asked = []
     monkeypatch.setattr(buffers, "check_memory", lambda what, size: asked.append(size))
-    Buffers(rule, System(np.array([3, 1, 7]), 1.0, horizon), 2, Streams(np.arange(2), None))
+    Buffers(
+        rule, System(np.array([3, 1, 7]), 1.0, horizon), 2, Streams(np.arange(2), None)
+    )
     assert asked == [2 * 3 * each for each in taken]
 
 
-@pytest.mark.parametrize(("rule", "what"), [(KStep(10**6), "K = 1000000: 2 runs"), (Fifo(10**6), "capacity = 1000000: 2 runs")])
+@pytest.mark.parametrize(
+    ("rule", "what"),
+    [
+        (KStep(10**6), "K = 1000000: 2 runs"),
+        (Fifo(10**6), "capacity = 1000000: 2 runs"),
+    ],
+)
 def test_more_than_there_can_be_is_refused(rule, what):
     with pytest.raises(SettingError, match=what):
-        Buffers(rule, System(np.array([3, 1, 7] * 1000), 1.0, None), 2, Streams(np.arange(2), None))
+        Buffers(
+            rule,
+            System(np.array([3, 1, 7] * 1000), 1.0, None),
+            2,
+            Streams(np.arange(2), None),
+        )

@@ -19,7 +19,9 @@ SYSTEM = System([3, 4, 2, 5, 3], budget=30.0, horizon=40)
 
 
 def controller_of(runs=1, **settings):
-    return Controller(SYSTEM, Headgate(selection=Adaptive(**settings)), runs, looks=LOOKS)
+    return Controller(
+        SYSTEM, Headgate(selection=Adaptive(**settings)), runs, looks=LOOKS
+    )
 
 
 def played(controller, shares, prices):
@@ -36,8 +38,18 @@ def played(controller, shares, prices):
 
 @st.composite
 def worlds(draw, runs=None):
-    R, random = runs or draw(st.integers(1, 3)), np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    level = np.clip(np.cumsum(random.normal(0.02, draw(st.sampled_from([0.0, 0.1, 0.3])), (40, R, 1)), axis=0), 0, 1)
+    R, random = (
+        runs or draw(st.integers(1, 3)),
+        np.random.default_rng(draw(st.integers(0, 2**32 - 1))),
+    )
+    level = np.clip(
+        np.cumsum(
+            random.normal(0.02, draw(st.sampled_from([0.0, 0.1, 0.3])), (40, R, 1)),
+            axis=0,
+        ),
+        0,
+        1,
+    )
     shares = np.clip(level + random.normal(0, 0.1, (40, R, CLIENTS)), 0, 1)
     silent = random.random((40, R, CLIENTS)) < draw(st.sampled_from([0.0, 0.5]))
     return np.where(silent, np.nan, shares), random.uniform(1, 10, (40, R))
@@ -53,9 +65,13 @@ def slowly(rule, history):
         own = [m for m in everybody if state != "trial" or not looked[m]]
         new = max(round(bought * len(own) / max(len(everybody), 1)), len(own))
         if new:
-            right += new / (new + min(heard, 30)) * (np.mean([told[m] for m in own]) - right)
+            right += (
+                new / (new + min(heard, 30)) * (np.mean([told[m] for m in own]) - right)
+            )
         heard += new
-        pays = state == "margins" or right >= (rule.level if state == "trial" else rule.again)
+        pays = state == "margins" or right >= (
+            rule.level if state == "trial" else rule.again
+        )
         if state != "trial" or heard >= (10 if pays else 100):
             state = "margins" if pays else "lots"
     return state
@@ -73,11 +89,19 @@ def test_who_looks_is_what_a_plain_version_says_and_money_is_kept(world, level, 
         history = []
         for t, (before, orders, after) in enumerate(past):
             looks, state = rule.looking(before)[r], slowly(rule, history)
-            everywhere = {"trial": np.arange(CLIENTS) % 4 > 0, "lots": False, "margins": True}[state if t else "lots"]
+            everywhere = {
+                "trial": np.arange(CLIENTS) % 4 > 0,
+                "lots": False,
+                "margins": True,
+            }[state if t else "lots"]
             assert (looks == everywhere).all()
-            paid = (orders.price if orders.price.ndim == 2 else orders.price[:, None])[r]
+            paid = (orders.price if orders.price.ndim == 2 else orders.price[:, None])[
+                r
+            ]
             assert np.allclose(paid, prices[t, r] + LOOKS * looks)
-            assert float(after.looks[r] - before.looks[r]) == pytest.approx(LOOKS * orders.admitted[r, looks].sum())
+            assert float(after.looks[r] - before.looks[r]) == pytest.approx(
+                LOOKS * orders.admitted[r, looks].sum()
+            )
             told = np.where(orders.admitted[r] > 0, shares[t, r], np.nan)
             history.append((looks, orders.admitted[r].sum(), told))
     assert (last.spent <= 30.0 * 40).all()
@@ -86,7 +110,9 @@ def test_who_looks_is_what_a_plain_version_says_and_money_is_kept(world, level, 
 
 @settings(max_examples=8)
 @given(worlds(runs=3))
-def test_a_run_alone_and_a_run_that_goes_on_from_a_file_do_the_same(tmp_path_factory, world):
+def test_a_run_alone_and_a_run_that_goes_on_from_a_file_do_the_same(
+    tmp_path_factory, world
+):
     shares, prices = world
     past, _ = played(controller_of(3), shares, prices)
     for r in range(3):
@@ -96,10 +122,15 @@ def test_a_run_alone_and_a_run_that_goes_on_from_a_file_do_the_same(tmp_path_fac
     path, controller = tmp_path_factory.getbasetemp() / "ledger.npz", controller_of(3)
     for before, orders, _ in past[1::13]:
         save_ledger(before, path)
-        again = controller.decide(load_ledger(path, controller), prices[before.t] + LOOKS)
+        again = controller.decide(
+            load_ledger(path, controller), prices[before.t] + LOOKS
+        )
         assert np.array_equal(again.admitted, orders.admitted)
         assert np.array_equal(again.price, orders.price)
-        assert all(np.array_equal(again.memory[name], orders.memory[name]) for name in orders.memory)
+        assert all(
+            np.array_equal(again.memory[name], orders.memory[name])
+            for name in orders.memory
+        )
 
 
 def test_what_it_is():
@@ -107,5 +138,7 @@ def test_what_it_is():
     assert isinstance(Adaptive().now(False), ByLot)
     assert not Headgate(selection=ByMargin()).hears
     for wrong in ({"level": 1.1}, {"again": -0.1}, {"level": float("nan")}):
-        with pytest.raises(SettingError, match=rf"{next(iter(wrong))} = .*must lie between 0 and 1"):
+        with pytest.raises(
+            SettingError, match=rf"{next(iter(wrong))} = .*must lie between 0 and 1"
+        ):
             Adaptive(**wrong)

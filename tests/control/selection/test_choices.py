@@ -14,7 +14,9 @@ from headgate.errors import SettingError
 
 def most_unsure(entropies, count):
     """The places of the highest, the earlier of equals first."""
-    return sorted(sorted(range(len(entropies)), key=lambda i: (-entropies[i], i))[:count])
+    return sorted(
+        sorted(range(len(entropies)), key=lambda i: (-entropies[i], i))[:count]
+    )
 
 
 @st.composite
@@ -29,11 +31,19 @@ def offers(draw):
     coarse = draw(st.booleans())
 
     def values():
-        return np.where(there, random.integers(0, 3, there.shape) if coarse else np.abs(random.normal(size=there.shape)), 0.0)
+        return np.where(
+            there,
+            random.integers(0, 3, there.shape)
+            if coarse
+            else np.abs(random.normal(size=there.shape)),
+            0.0,
+        )
 
     scores = Scores(entropy=values(), margin=values())
     seed, client = random.integers(0, 9, (clients, 1)), np.arange(clients)[:, None]
-    return Candidates(position, count[:, None], seed, client, scores=scores, purpose=Purpose.SELECTION)
+    return Candidates(
+        position, count[:, None], seed, client, scores=scores, purpose=Purpose.SELECTION
+    )
 
 
 @given(offers())
@@ -50,16 +60,25 @@ def test_by_uncertainty(offered):
 def test_lots_are_fair_and_of_their_address():
     clients = np.arange(3000)[:, None]
     position, room = np.tile(np.arange(100, 108), (3000, 1)), np.full((3000, 1), 2)
-    offered = Candidates(position, room, clients * 0 + 7, clients, purpose=Purpose.SELECTION)
+    offered = Candidates(
+        position, room, clients * 0 + 7, clients, purpose=Purpose.SELECTION
+    )
     takes = chosen(ByLot(), offered)
     assert np.abs(takes.mean(axis=0) - 0.25).max() < 0.03
     later = offered._replace(position=offered.position + 8)
     assert not np.array_equal(chosen(ByLot(), later), takes)
-    assert np.unique(offered._replace(position=offered.position - 100).draw()).size == offered.position.size
+    assert (
+        np.unique(offered._replace(position=offered.position - 100).draw()).size
+        == offered.position.size
+    )
 
 
 def test_who_looks():
-    assert [name for name, kind in KINDS.items() if kind().looks] == ["entropy", "margin", "adaptive"]
+    assert [name for name, kind in KINDS.items() if kind().looks] == [
+        "entropy",
+        "margin",
+        "adaptive",
+    ]
 
 
 class Peeking(Selection):
@@ -77,7 +96,10 @@ class Beside(Selection):
 
 
 def test_what_is_refused():
-    with pytest.raises(SettingError, match=r"Peeking\.scores = .*must be a tuple of entropy, margin, guess, features"):
+    with pytest.raises(
+        SettingError,
+        match=r"Peeking\.scores = .*must be a tuple of entropy, margin, guess, features",
+    ):
         Peeking().check()
     with pytest.raises(SettingError, match=r'Beside\.beside_held: needs "features"'):
         Beside().check()

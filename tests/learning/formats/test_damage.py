@@ -79,16 +79,36 @@ def test_labels_name_the_file_where_they_are_out_of_range_or_too_few(tmp_path):
     ("change", "message"),
     [
         (lambda frame: frame.rename({"image": "photo"}), "has photo, label"),
-        (lambda frame: frame.with_columns(image=pl.lit("x.png")), "not a struct with bytes"),
+        (
+            lambda frame: frame.with_columns(image=pl.lit("x.png")),
+            "not a struct with bytes",
+        ),
         (lambda frame: frame.with_columns(label=pl.lit("cat")), "not whole numbers"),
-        (lambda frame: frame.with_columns(label=pl.when(pl.int_range(pl.len()) == 3).then(None).otherwise("label")), "row 3"),
-        (lambda frame: frame.with_columns(image=pl.struct(bytes=pl.lit(None, pl.Binary), path=pl.lit("p"))), "empty in row 0"),
-        (lambda frame: frame.with_columns(image=pl.struct(bytes=pl.lit(b"GIF89a"), path=pl.lit("p"))), "row 0: picture cannot"),
+        (
+            lambda frame: frame.with_columns(
+                label=pl.when(pl.int_range(pl.len()) == 3).then(None).otherwise("label")
+            ),
+            "row 3",
+        ),
+        (
+            lambda frame: frame.with_columns(
+                image=pl.struct(bytes=pl.lit(None, pl.Binary), path=pl.lit("p"))
+            ),
+            "empty in row 0",
+        ),
+        (
+            lambda frame: frame.with_columns(
+                image=pl.struct(bytes=pl.lit(b"GIF89a"), path=pl.lit("p"))
+            ),
+            "row 0: picture cannot",
+        ),
     ],
 )
 def test_parquet_of_another_make_is_refused(tmp_path, change, message):
     write_parquet(tmp_path, COLOUR)
-    change(parquet_frame(*COLOUR.splits["train"])).write_parquet(tmp_path / "train.parquet")
+    change(parquet_frame(*COLOUR.splits["train"])).write_parquet(
+        tmp_path / "train.parquet"
+    )
     refuses(tmp_path, tmp_path / "train.parquet", message)
 
 
@@ -99,7 +119,11 @@ def test_parquet_of_another_make_is_refused(tmp_path, change, message):
         (write_binary, "test_batch.bin", "without test batches"),
         (write_binary, "data_batch_*", "without training batches"),
         (write_parquet, "test.parquet", "found train.parquet"),
-        (partial(write_idx, packed=True), "t10k-labels*", "of labels for training and for test, found"),
+        (
+            partial(write_idx, packed=True),
+            "t10k-labels*",
+            "of labels for training and for test, found",
+        ),
     ],
 )
 def test_half_a_data_set_is_refused(tmp_path, write, gone, message):
@@ -118,5 +142,8 @@ def test_a_class_known_only_to_the_test_set_is_refused(tmp_path):
 def test_sixteen_bit_pictures_are_refused_not_clipped():
     out = io.BytesIO()
     Image.fromarray(np.full((4, 4), 4000, np.uint16)).save(out, "PNG")
-    with pytest.raises(DataError, match=r"x: picture cannot be decoded \(mode I;16 has more than 8 bits"):
+    with pytest.raises(
+        DataError,
+        match=r"x: picture cannot be decoded \(mode I;16 has more than 8 bits",
+    ):
         decode("x", out.getvalue(), 1)

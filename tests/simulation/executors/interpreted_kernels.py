@@ -39,8 +39,12 @@ def _interpreter(monkeypatch):
 
     from headgate.kernels import triton_norms
 
-    quick = SimpleNamespace(fast_expf=lambda u: tl.exp(u), fast_dividef=lambda a, b: a / b)
-    monkeypatch.setattr(triton_norms, "libdevice", quick)  # which the interpreter does not have
+    quick = SimpleNamespace(
+        fast_expf=lambda u: tl.exp(u), fast_dividef=lambda a, b: a / b
+    )
+    monkeypatch.setattr(
+        triton_norms, "libdevice", quick
+    )  # which the interpreter does not have
     plain = interpreter._patch_lang_tensor
 
     def patched(tensor, scope):
@@ -51,7 +55,11 @@ def _interpreter(monkeypatch):
     def patch_builtin(package, builder, scope):
         """As Triton's own, which looks through all of a package at every call of a function in a kernel."""
         if package not in BUILTIN:
-            BUILTIN[package] = [name for name, member in inspect.getmembers(package) if is_builtin(member)]
+            BUILTIN[package] = [
+                name
+                for name, member in inspect.getmembers(package)
+                if is_builtin(member)
+            ]
         for name in BUILTIN[package]:
             if is_builtin(member := getattr(package, name)):
                 interpreter._patch_attr(package, name, member, builder, scope)
@@ -69,7 +77,9 @@ def ints(values):
 
 def close(given, expected, tolerance=2e-5):
     given, expected = given.detach(), expected.detach()
-    assert (given - expected).abs().max() <= tolerance * max(float(expected.abs().max()), 1e-3)
+    assert (given - expected).abs().max() <= tolerance * max(
+        float(expected.abs().max()), 1e-3
+    )
 
 
 def image(rows):
@@ -86,7 +96,9 @@ def each_client():
             yield client, slice(OFFSETS[client], OFFSETS[client + 1])
 
 
-@pytest.mark.parametrize(("height", "width", "positions", "momentum"), [(4, 4, 32, 0.0), (8, 4, 16, 0.9)])
+@pytest.mark.parametrize(
+    ("height", "width", "positions", "momentum"), [(4, 4, 32, 0.0), (8, 4, 16, 0.9)]
+)
 def test_convolution_its_slope_and_its_descent(height, width, positions, momentum):
     from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -95,18 +107,31 @@ def test_convolution_its_slope_and_its_descent(height, width, positions, momentu
 
     random, inward, outward = torch.Generator().manual_seed(0), 32, 64
     samples, clients, area = sum(SIZES), len(SIZES), height * width
-    x, added = (torch.randn(samples, height, width, inward, generator=random) for _ in range(2))
+    x, added = (
+        torch.randn(samples, height, width, inward, generator=random) for _ in range(2)
+    )
     slope = torch.randn(samples, height, width, outward, generator=random)
     w = torch.randn(clients, 9, inward, outward, generator=random)
     count = count_tiles(samples, clients, area, positions)
-    table = (*(ints(each) for each in tiles(OFFSETS, area, positions, count)), ints(OFFSETS))
+    table = (
+        *(ints(each) for each in tiles(OFFSETS, area, positions, count)),
+        ints(OFFSETS),
+    )
     y, dx = torch.full_like(slope, torch.nan), torch.full_like(x, torch.nan)
 
     def box(array, *taken):
-        return TensorDescriptor(array, list(array.shape), list(array.stride()), [*taken])
+        return TensorDescriptor(
+            array, list(array.shape), list(array.stride()), [*taken]
+        )
 
     def images(array, channels):
-        return box(array, max(1, positions // area), min(height, positions // width), width, channels)
+        return box(
+            array,
+            max(1, positions // area),
+            min(height, positions // width),
+            width,
+            channels,
+        )
 
     whole = w.view(clients, 9 * inward, outward)
     kernels.convolve[(count * 2,)](
@@ -117,7 +142,11 @@ def test_convolution_its_slope_and_its_descent(height, width, positions, momentu
         images(slope, 64), box(whole, 1, 32, 64), dx, added, *table, height, width, outward, inward, 9, True, True, positions,
         32, 64, "ieee",
     )  # fmt: skip
-    master, velocity, low = w.clone(), torch.randn(w.shape, generator=random), torch.empty(w.shape, dtype=torch.float16)
+    master, velocity, low = (
+        w.clone(),
+        torch.randn(w.shape, generator=random),
+        torch.empty(w.shape, dtype=torch.float16),
+    )
     before = velocity.clone()
     kernels.descend_convolution[9 * 2, clients](
         images(x, 16), box(slope.view(-1, outward), positions, 64), master, velocity, low, ints(OFFSETS),
@@ -129,9 +158,15 @@ def test_convolution_its_slope_and_its_descent(height, width, positions, momentu
         weights = w[c].view(3, 3, inward, outward).permute(3, 2, 0, 1).requires_grad_()
         made = F.conv2d(inputs, weights, padding=1)
         close(y[own], rows(made))
-        to_inputs, to_weights = torch.autograd.grad(made, [inputs, weights], image(slope[own]))
+        to_inputs, to_weights = torch.autograd.grad(
+            made, [inputs, weights], image(slope[own])
+        )
         close(dx[own], rows(to_inputs) + added[own])
-        change = to_weights.permute(2, 3, 1, 0).reshape(9, inward, outward) + 0.01 * w[c] + momentum * before[c]
+        change = (
+            to_weights.permute(2, 3, 1, 0).reshape(9, inward, outward)
+            + 0.01 * w[c]
+            + momentum * before[c]
+        )
         close(master[c], w[c] - 0.1 * change)
         close(low[c].float(), master[c], 1e-3)
         if momentum:
@@ -140,13 +175,24 @@ def test_convolution_its_slope_and_its_descent(height, width, positions, momentu
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-@pytest.mark.parametrize(("pool", "add"), [(False, False), (False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("pool", "add"), [(False, False), (False, True), (True, False)]
+)
 def test_normalisation_mish_and_pool(pool, add, at_once):
     from headgate.kernels import triton_norms as kernels
 
-    random, channels, group, height, width = torch.Generator().manual_seed(1), 32, 4, 4, 8
+    random, channels, group, height, width = (
+        torch.Generator().manual_seed(1),
+        32,
+        4,
+        4,
+        8,
+    )
     samples, clients = sum(SIZES), len(SIZES)
-    x, added = (2 + torch.randn(samples, height, width, channels, generator=random) for _ in range(2))
+    x, added = (
+        2 + torch.randn(samples, height, width, channels, generator=random)
+        for _ in range(2)
+    )
     affine = torch.randn(clients, 2 * channels, generator=random)
     affine[:, 3] = 0  # where all corners are alike the first one wins
     owner = ints([*np.repeat(np.arange(clients), SIZES), -1])
@@ -154,9 +200,15 @@ def test_normalisation_mish_and_pool(pool, add, at_once):
     slope = torch.randn(out, generator=random)
     y, winner = torch.full(out, torch.nan), torch.full(out, 9, dtype=torch.uint8)
     mean, rstd = torch.empty(2, samples, channels)
-    dx, d_affine = torch.full_like(x, torch.nan), torch.full((samples, 2 * channels), torch.nan)
+    dx, d_affine = (
+        torch.full_like(x, torch.nan),
+        torch.full((samples, 2 * channels), torch.nan),
+    )
     shape = (height * width, width, channels, group, pool)
-    strip = (16, (height * width // 4 if pool else height * width) // (1 if at_once else 4))
+    strip = (
+        16,
+        (height * width // 4 if pool else height * width) // (1 if at_once else 4),
+    )
 
     def forward(learn):
         kernels.norm_mish[((samples + 1) * 2,)](
@@ -177,7 +229,9 @@ def test_normalisation_mish_and_pool(pool, add, at_once):
         made = F.mish(F.group_norm(inputs, channels // group, *scales.split(channels)))
         made = F.max_pool2d(made, 2) if pool else made
         close(y[own], rows(made) + (added[own] if add else 0))
-        to_inputs, to_scales = torch.autograd.grad(made, [inputs, scales], image(slope[own]))
+        to_inputs, to_scales = torch.autograd.grad(
+            made, [inputs, scales], image(slope[own])
+        )
         close(dx[own], rows(to_inputs), 1e-4)
         close(d_affine[own].sum(dim=0), to_scales, 1e-4)
 
@@ -213,7 +267,10 @@ def a_world(sizes, net=tiny_net):
 
 
 @pytest.mark.parametrize("net", [tiny_net, tiny_stack])
-@pytest.mark.parametrize("training", [LocalTraining(0.2, 1), LocalTraining(0.1, 2, momentum=0.9, weight_decay=0.02)])
+@pytest.mark.parametrize(
+    "training",
+    [LocalTraining(0.2, 1), LocalTraining(0.1, 2, momentum=0.9, weight_decay=0.02)],
+)
 def test_the_executor_does_what_the_reference_does(net, training):
     case = a_world([[1, 0, 2], [0, 0, 0], [0, 1, 0]], net)
     given, executor = case.theta.clone(), TritonKernels(case.task)
@@ -223,11 +280,15 @@ def test_the_executor_does_what_the_reference_does(net, training):
     torch.testing.assert_close(loss, expected_loss, rtol=1e-5, atol=0, equal_nan=True)
     assert torch.equal(after[1], given[1])
     assert torch.equal(case.theta, given)
-    if training.steps == 1:  # a run alone, with room left over from before: the same bits
+    if (
+        training.steps == 1
+    ):  # a run alone, with room left over from before: the same bits
         assert torch.equal(after[2:], case.run(2).advance(executor, training)[0])
 
 
-def test_the_arrays_of_a_round_are_let_go_before_those_of_a_larger_one_take_their_memory(monkeypatch):
+def test_the_arrays_of_a_round_are_let_go_before_those_of_a_larger_one_take_their_memory(
+    monkeypatch,
+):
     """Otherwise both are held at once, and do not fit into the memory that was asked for."""
     made, plain = [], TritonKernels._space
 
@@ -269,11 +330,24 @@ def test_logits_are_those_of_the_model(net):
 
 def test_of_several_largest_the_first_is_chosen_and_a_nan_is_not_lost():
     def pools():
-        return nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 5))
+        return nn.Sequential(
+            nn.Conv2d(3, 2, 1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(8, 5),
+        )
 
     case = a_world([[2]], pools)
-    case.packed.images[:] = case.packed.images[:, :, :1, :1]  # all positions of an image are alike
-    after, expected = (case.advance(make(case.task), LocalTraining(0.5, 2))[0] for make in (TritonKernels, Reference))
+    case.packed.images[:] = case.packed.images[
+        :, :, :1, :1
+    ]  # all positions of an image are alike
+    after, expected = (
+        case.advance(make(case.task), LocalTraining(0.5, 2))[0]
+        for make in (TritonKernels, Reference)
+    )
     assert (after - expected).norm() <= 1e-5 * (expected - case.theta).norm()
     case.theta[0, 0] = torch.nan
-    assert torch.isnan(TritonKernels(case.task).logits(case.theta, case.packed.images)).all()
+    assert torch.isnan(
+        TritonKernels(case.task).logits(case.theta, case.packed.images)
+    ).all()

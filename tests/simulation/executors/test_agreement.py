@@ -44,12 +44,24 @@ MODELS = {
 BUFFERS = {"one run": ONE_RUN, "three runs": THREE_RUNS}
 IN_BATCHES = ("flat", "compiled", "streams")
 TRAININGS = [
-    *(LocalTraining(0.1, steps, momentum, decay) for steps in (1, 5) for momentum in (0.0, 0.8) for decay in (0.0, 0.03)),
-    *(LocalTraining(0.03, 3, momentum=0.9, weight_decay=0.01, batch_size=size) for size in (1, 3, 8, 1000)),
+    *(
+        LocalTraining(0.1, steps, momentum, decay)
+        for steps in (1, 5)
+        for momentum in (0.0, 0.8)
+        for decay in (0.0, 0.03)
+    ),
+    *(
+        LocalTraining(0.03, 3, momentum=0.9, weight_decay=0.01, batch_size=size)
+        for size in (1, 3, 8, 1000)
+    ),
     *(
         LocalTraining(lr, steps, momentum, decay, batch_size, objective)
         for objective, _ in OBJECTIVES.values()
-        for lr, steps, momentum, decay, batch_size in ((0.3, 4, 0, 0.1, None), (0.3, 4, 0.8, 0.1, None), (0.1, 2, 0.5, 0.02, 3))
+        for lr, steps, momentum, decay, batch_size in (
+            (0.3, 4, 0, 0.1, None),
+            (0.3, 4, 0.8, 0.1, None),
+            (0.1, 2, 0.5, 0.02, 3),
+        )
     ),
 ]
 
@@ -59,7 +71,12 @@ def fits(kind, training):
     return in_batches and (training.plain or kind not in ONLY_PLAIN)
 
 
-CASES = [(kind, training) for kind in MODELS for training in TRAININGS if fits(kind, training)]
+CASES = [
+    (kind, training)
+    for kind in MODELS
+    for training in TRAININGS
+    if fits(kind, training)
+]
 
 
 @cache
@@ -74,25 +91,41 @@ def judged(model, buffers, training):
 def test_executors_do_what_the_reference_does(kind, training, buffers):
     for model in MODELS[kind] if training.batch_size is None else [tanh_net]:
         case, expected = judged(model, buffers, training)
-        assert_same(case.advance(KINDS[kind](case.task), training), expected, case.theta)
+        assert_same(
+            case.advance(KINDS[kind](case.task), training), expected, case.theta
+        )
 
 
 @pytest.mark.parametrize("unit", [BYTE, 1.0], ids=["bytes", "features"])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.float64, 1e-9)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.float64, 1e-9)], ids=str
+)
 @pytest.mark.parametrize(
     ("kind", "model"),
-    [("gram", linear), ("compiled", pooled_net), ("flat", tiny_convolution), ("batched", tiny_convolution)],
+    [
+        ("gram", linear),
+        ("compiled", pooled_net),
+        ("flat", tiny_convolution),
+        ("batched", tiny_convolution),
+    ],
 )
 def test_samples_of_both_kinds_in_both_precisions(kind, model, dtype, tolerance, unit):
-    case, training = world(model(), THREE_RUNS, dtype=dtype, unit=unit), LocalTraining(0.1, 5)
+    case, training = (
+        world(model(), THREE_RUNS, dtype=dtype, unit=unit),
+        LocalTraining(0.1, 5),
+    )
     before = case.packed.images.clone()
-    given, judged = (case.advance(make(case.task), training) for make in (KINDS[kind], Reference))
+    given, judged = (
+        case.advance(make(case.task), training) for make in (KINDS[kind], Reference)
+    )
     assert given[0].dtype == given[1].dtype == dtype
     assert_same(given, judged, case.theta, tolerance)
     assert torch.equal(case.packed.images, before)
     others = before.to(torch.float32 if unit == BYTE else torch.uint8)
     with pytest.raises(ValueError, match=r"images are .*, must be"):
-        case._replace(packed=case.packed._replace(images=others)).advance(KINDS[kind](case.task), training)
+        case._replace(packed=case.packed._replace(images=others)).advance(
+            KINDS[kind](case.task), training
+        )
 
 
 @pytest.mark.parametrize("make", [FlatLoop, Compiled])
@@ -102,7 +135,9 @@ def test_mini_batches_follow_round_and_seed(make):
     first = case.advance(make(case.task), training, t=1)[0]
     assert torch.equal(first, case.advance(make(case.task), training, t=1)[0])
     assert not torch.equal(first, case.advance(make(case.task), training, t=2)[0])
-    assert not torch.equal(first, case._replace(seeds=[99]).advance(make(case.task), training, t=1)[0])
+    assert not torch.equal(
+        first, case._replace(seeds=[99]).advance(make(case.task), training, t=1)[0]
+    )
 
 
 @st.composite
@@ -115,34 +150,61 @@ def trainings(draw, kind):
         momentum=draw(st.sampled_from([0.0, 0.9])),
         weight_decay=draw(st.sampled_from([0.0, 0.2])),
         batch_size=batch_size,
-        objective=OBJECTIVES[draw(st.sampled_from(["plain"] if kind in ONLY_PLAIN else sorted(OBJECTIVES)))][0],
+        objective=OBJECTIVES[
+            draw(
+                st.sampled_from(["plain"] if kind in ONLY_PLAIN else sorted(OBJECTIVES))
+            )
+        ][0],
     )
 
 
-@pytest.mark.parametrize(("kind", "most"), [("gram", 2 * BIN), ("batched", 2 * BIN), ("flat", 12), ("compiled", 12)])
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [("gram", 2 * BIN), ("batched", 2 * BIN), ("flat", 12), ("compiled", 12)],
+)
 @given(st.data(), st.integers(1, 3), st.integers(1, 6))
 @settings(max_examples=25)
 def test_any_buffers_in_any_settings(kind, most, data, runs, clients):
     size = st.integers(0, 6) | st.integers(0, most)
     sizes = [[data.draw(size) for _ in range(clients)] for _ in range(runs)]
-    case = world(data.draw(st.sampled_from(MODELS[kind]))(), sizes, seed=data.draw(st.integers(0, 3)))
+    case = world(
+        data.draw(st.sampled_from(MODELS[kind]))(),
+        sizes,
+        seed=data.draw(st.integers(0, 3)),
+    )
     training = data.draw(trainings(kind))
     executor = KINDS[kind](case.task)
     if kind == "batched":
-        executor = Batched(case.task, data.draw(st.sampled_from([1, 200_000, 1 << 29])), few_shapes=data.draw(st.booleans()))
-    assert_same(case.advance(executor, training), case.advance(Reference(case.task), training), case.theta)
+        executor = Batched(
+            case.task,
+            data.draw(st.sampled_from([1, 200_000, 1 << 29])),
+            few_shapes=data.draw(st.booleans()),
+        )
+    assert_same(
+        case.advance(executor, training),
+        case.advance(Reference(case.task), training),
+        case.theta,
+    )
 
 
 def test_parameters_that_share_memory_are_one_and_those_unused_stay():
     class Odd(nn.Module):
         def __init__(self):
             super().__init__()
-            self.first, self.unused, self.last = nn.Linear(72, 5), nn.Linear(3, 2), nn.Linear(72, CLASSES)
+            self.first, self.unused, self.last = (
+                nn.Linear(72, 5),
+                nn.Linear(3, 2),
+                nn.Linear(72, CLASSES),
+            )
             self.twice = self.first
 
         def forward(self, x):
             x = x.flatten(1)
-            return self.last(x) + torch.tanh(self.first(x) + 2 * self.twice(x)).sum(dim=1, keepdim=True) * x[:, :CLASSES]
+            return (
+                self.last(x)
+                + torch.tanh(self.first(x) + 2 * self.twice(x)).sum(dim=1, keepdim=True)
+                * x[:, :CLASSES]
+            )
 
     case = world(Odd(), ONE_RUN)
     assert case.task.flat.size == 72 * 5 + 5 + 3 * 2 + 2 + 72 * CLASSES + CLASSES

@@ -36,9 +36,14 @@ def net(kind):
 @pytest.mark.parametrize("make", [linear, net])
 @pytest.mark.parametrize("altered", ["subclass", "on the object", "hook"])
 def test_a_forward_of_ones_own_is_done_and_not_its_layers(make, altered):
-    model, training = make(DoubledChain if altered == "subclass" else nn.Sequential), LocalTraining(0.1, 3)
+    model, training = (
+        make(DoubledChain if altered == "subclass" else nn.Sequential),
+        LocalTraining(0.1, 3),
+    )
     if altered == "on the object":
-        model.forward = types.MethodType(lambda self, x: 2 * nn.Sequential.forward(self, x), model)
+        model.forward = types.MethodType(
+            lambda self, x: 2 * nn.Sequential.forward(self, x), model
+        )
     if altered == "hook":
         model[1].register_forward_hook(lambda layer, given, out: 2 * out)
     case = world(model, ONE_RUN)
@@ -61,6 +66,13 @@ def test_a_subclass_that_adds_a_name_alone_is_read_as_what_it_is():
     training = LocalTraining(0.1, 3)
     case = world(linear(NamedChain), ONE_RUN)
     assert choose(case.task, training).name == "gram"
-    assert_same(case.advance(choose(case.task, training), training), case.advance(Reference(case.task), training), case.theta)
+    assert_same(
+        case.advance(choose(case.task, training), training),
+        case.advance(Reference(case.task), training),
+        case.theta,
+    )
     pytest.importorskip("numba")
-    assert choose(world(net(NamedChain), ONE_RUN).task, training, "compiled").name == "compiled"
+    assert (
+        choose(world(net(NamedChain), ONE_RUN).task, training, "compiled").name
+        == "compiled"
+    )

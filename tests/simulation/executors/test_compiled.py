@@ -90,17 +90,29 @@ NETS = [
 
 
 def check(case, training, tolerance=1e-9):
-    given, judged = (case.advance(make(case.task), training) for make in (Compiled, Reference))
+    given, judged = (
+        case.advance(make(case.task), training) for make in (Compiled, Reference)
+    )
     assert_same(given, judged, case.theta, tolerance)
 
 
 @pytest.mark.parametrize(
     ("sizes", "momentum", "decay", "batch_size"),
-    [(ONE_RUN, 0.0, 0.0, None), (THREE_RUNS, 0.8, 0.03, None), (THREE_RUNS, 0.9, 0.01, 7), (THREE_RUNS, 0.0, 0.01, 1000)],
+    [
+        (ONE_RUN, 0.0, 0.0, None),
+        (THREE_RUNS, 0.8, 0.03, None),
+        (THREE_RUNS, 0.9, 0.01, 7),
+        (THREE_RUNS, 0.0, 0.01, 1000),
+    ],
 )
 @pytest.mark.parametrize(("model", "shape"), NETS)
-def test_it_does_what_the_reference_does(model, shape, sizes, momentum, decay, batch_size):
-    check(world(model(), sizes, shape), LocalTraining(0.05, 3, momentum, decay, batch_size))
+def test_it_does_what_the_reference_does(
+    model, shape, sizes, momentum, decay, batch_size
+):
+    check(
+        world(model(), sizes, shape),
+        LocalTraining(0.05, 3, momentum, decay, batch_size),
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,17 +123,28 @@ def test_it_does_what_the_reference_does(model, shape, sizes, momentum, decay, b
     ],
 )
 def test_lenet(shape, dtype, tolerance):
-    case = world(build_model(LeNet(), shape, 10), [[1, 0, 9, 2, 25]], shape, 10, dtype, spread=0.06)
+    case = world(
+        build_model(LeNet(), shape, 10),
+        [[1, 0, 9, 2, 25]],
+        shape,
+        10,
+        dtype,
+        spread=0.06,
+    )
     check(case, LocalTraining(0.05, 3, momentum=0.5), tolerance)
 
 
 def test_of_several_largest_the_first_is_chosen():
-    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, CLASSES))
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, CLASSES)
+    )
     case = world(model, ONE_RUN, GREY)
     random = torch.Generator().manual_seed(1)
     # Few values, whole weights and biases of quarters: windows are full of ties between places whose slopes differ. Sums are
     # exact, so it does not matter whether a bias is added first or last: with rounding, equals added to a bias differ.
-    case.packed.images[:] = 255 * torch.randint(0, 2, case.packed.images.shape, generator=random, dtype=torch.uint8)
+    case.packed.images[:] = 255 * torch.randint(
+        0, 2, case.packed.images.shape, generator=random, dtype=torch.uint8
+    )
     case.theta[:, :18] = torch.randint(-1, 2, (1, 18), generator=random).double()
     case.theta[:, 18:20] = (4 * case.theta[:, 18:20]).round() / 4
     task = Task(model, GREY, CLASSES, (0.0,), (1.0,), torch.float64)
@@ -130,18 +153,37 @@ def test_of_several_largest_the_first_is_chosen():
 
 @pytest.mark.parametrize("asked", ["train", "train in mini-batches", "answer"])
 def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch, asked):
-    sizes = [[150, 150], [3, 0]] if asked == "answer" else [[7, 0, 30, 5], [2, 11, 1, 6]]
-    case = world(build_model(LeNet(), (1, 28, 28), 10), sizes, (1, 28, 28), 10, torch.float32, spread=0.06)
+    sizes = (
+        [[150, 150], [3, 0]] if asked == "answer" else [[7, 0, 30, 5], [2, 11, 1, 6]]
+    )
+    case = world(
+        build_model(LeNet(), (1, 28, 28), 10),
+        sizes,
+        (1, 28, 28),
+        10,
+        torch.float32,
+        spread=0.06,
+    )
     executor, before, given = Compiled(case.task), torch.get_num_threads(), []
     seen, kernel = set(), getattr(executor.kernels, name := asked.split()[0])
-    monkeypatch.setattr(executor.kernels, name, lambda *given: (seen.add(threading.get_ident()), kernel(*given))[1])
+    monkeypatch.setattr(
+        executor.kernels,
+        name,
+        lambda *given: (seen.add(threading.get_ident()), kernel(*given))[1],
+    )
     training = LocalTraining(0.1, 3, batch_size=None if asked == "train" else 4)
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
             answers = asked == "answer"
-            given.append((executor.logits(case.theta, case.packed.images),) if answers else case.advance(executor, training))
-            assert len(seen) in ((1,) if threads == 1 else (2, 3))  # all in this thread, then in others: one may do all
+            given.append(
+                (executor.logits(case.theta, case.packed.images),)
+                if answers
+                else case.advance(executor, training)
+            )
+            assert len(seen) in (
+                (1,) if threads == 1 else (2, 3)
+            )  # all in this thread, then in others: one may do all
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(alone, shared) for alone, shared in zip(*given, strict=True))
@@ -154,11 +196,19 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch, asked):
         (torch.float64, wide_rows, (1, 18, 17), 4),
     ],
 )
-def test_memory_of_a_larger_round_that_broke_down_does_not_tell_in_the_next(dtype, model, shape, batch_size):
+def test_memory_of_a_larger_round_that_broke_down_does_not_tell_in_the_next(
+    dtype, model, shape, batch_size
+):
     small = world(model(), [[3, 1, 2], [4, 1, 5]], shape, dtype=dtype, spread=0.1)
     large = world(small.task.model, [[33, 21, 9]], shape, dtype=dtype)
-    executor, training = Compiled(small.task), LocalTraining(0.3, 3, momentum=0.9, batch_size=batch_size)
-    asked, said = small.packed.images[:3], Compiled(small.task).logits(small.theta, small.packed.images[:3])
+    executor, training = (
+        Compiled(small.task),
+        LocalTraining(0.3, 3, momentum=0.9, batch_size=batch_size),
+    )
+    asked, said = (
+        small.packed.images[:3],
+        Compiled(small.task).logits(small.theta, small.packed.images[:3]),
+    )
     alone, alone_loss = small.advance(Compiled(small.task), training)
     broken = torch.full_like(large.theta, float("nan"))
     assert large._replace(theta=broken).advance(executor, training)[0].isnan().all()
@@ -174,7 +224,9 @@ def test_memory_of_a_larger_round_that_broke_down_does_not_tell_in_the_next(dtyp
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_logits_are_those_of_the_module(dtype):
-    case = world(like_lenet(), [[70, 80], [0, 0], [1, 0]], GREY, dtype=dtype)  # more than a chunk
+    case = world(
+        like_lenet(), [[70, 80], [0, 0], [1, 0]], GREY, dtype=dtype
+    )  # more than a chunk
     case.theta[1] = float("nan")
     given = Compiled(case.task).logits(case.theta, case.packed.images)
     assert given.shape == (3, 151, CLASSES)
@@ -182,17 +234,26 @@ def test_logits_are_those_of_the_module(dtype):
     assert given[1].isnan().all()
     images = case.task.normalised(case.packed.images)
     for r in (0, 2):
-        expected = functional_call(case.task.model.to(dtype), case.task.flat.views(case.theta[r]), (images,))
+        expected = functional_call(
+            case.task.model.to(dtype), case.task.flat.views(case.theta[r]), (images,)
+        )
         torch.testing.assert_close(given[r], expected.detach())
 
 
 def test_logits_of_an_image_depend_on_nothing_else_to_the_bit():
     case = world(like_lenet(), [[150], [0], [0]], GREY, dtype=torch.float32)
     executor, images = Compiled(case.task), case.packed.images
-    whole, order = executor.logits(case.theta, images), torch.randperm(150, generator=torch.Generator().manual_seed(2))
-    assert torch.equal(executor.logits(case.theta.flip(0), images[order]), whole.flip(0)[:, order])
+    whole, order = (
+        executor.logits(case.theta, images),
+        torch.randperm(150, generator=torch.Generator().manual_seed(2)),
+    )
+    assert torch.equal(
+        executor.logits(case.theta.flip(0), images[order]), whole.flip(0)[:, order]
+    )
     for i in (0, 63, 64, 149):
-        assert torch.equal(executor.logits(case.theta[1:2], images[i : i + 1])[0], whole[1, i : i + 1])
+        assert torch.equal(
+            executor.logits(case.theta[1:2], images[i : i + 1])[0], whole[1, i : i + 1]
+        )
     assert executor.logits(case.theta, images[:0]).shape == (3, 0, CLASSES)
 
 
@@ -200,27 +261,51 @@ def test_lenet_is_judged_to_the_last_image_as_in_float64(monkeypatch):
     """While it learns: at first, from round to round and when it is good."""
     digits = Digits().load()
     images = np.concatenate([digits.train_images, digits.test_images])
-    images = torch.from_numpy(np.pad(np.kron(images, np.ones((3, 3), np.uint8)), [(0, 0), (0, 0), (2, 2), (2, 2)]))
+    images = torch.from_numpy(
+        np.pad(
+            np.kron(images, np.ones((3, 3), np.uint8)), [(0, 0), (0, 0), (2, 2), (2, 2)]
+        )
+    )
     labels = torch.from_numpy(np.concatenate([digits.train_labels, digits.test_labels]))
-    task = Task(build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28), 10, digits.mean, digits.std)
+    task = Task(
+        build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28), 10, digits.mean, digits.std
+    )
     executor, judged, model = Compiled(task), [], copy.deepcopy(task.model).double()
     answers, asked = executor.logits, []
-    monkeypatch.setattr(executor, "logits", lambda theta, images: asked.append(len(images)) or answers(theta, images))
-    start, exact = initial_parameters(LeNet(), (1, 28, 28), 10, 0)[None], replace(task, dtype=torch.float64)
+    monkeypatch.setattr(
+        executor,
+        "logits",
+        lambda theta, images: asked.append(len(images)) or answers(theta, images),
+    )
+    start, exact = (
+        initial_parameters(LeNet(), (1, 28, 28), 10, 0)[None],
+        replace(task, dtype=torch.float64),
+    )
     work, theta = RaggedBatch(images[:400], labels[:400], np.arange(0, 401, 50)), start
     for t in range(1, 9):
-        theta, _ = executor.advance(theta, work, torch.full((1, 8), 1 / 8), LocalTraining(0.2, 10), [0], t)
+        theta, _ = executor.advance(
+            theta, work, torch.full((1, 8), 1 / 8), LocalTraining(0.2, 10), [0], t
+        )
         if t in (1, 5, 8):
             both = torch.cat([theta, start])
             own = answers(both, images).argmax(dim=2)
             accuracy, loss = Evaluator(task, images, labels, executor)(both)
-            assert sum(asked) == len(images)  # by the executor, which is faster than the module
+            assert sum(asked) == len(
+                images
+            )  # by the executor, which is faster than the module
             asked.clear()
             for r, vector in enumerate(both):
-                said = functional_call(model, task.flat.views(vector.double()), (exact.normalised(images),)).detach()
+                said = functional_call(
+                    model, task.flat.views(vector.double()), (exact.normalised(images),)
+                ).detach()
                 assert torch.equal(own[r], said.argmax(dim=1))
-                assert accuracy[r].item() == (said.argmax(dim=1) == labels).double().mean().item()
-                assert loss[r].item() == pytest.approx(cross_entropy(said, labels).item(), rel=1e-5)
+                assert (
+                    accuracy[r].item()
+                    == (said.argmax(dim=1) == labels).double().mean().item()
+                )
+                assert loss[r].item() == pytest.approx(
+                    cross_entropy(said, labels).item(), rel=1e-5
+                )
             judged.append(accuracy[0].item())
     assert judged[0] < 0.5 < 0.8 < judged[-1]
 
@@ -230,15 +315,31 @@ def test_lenet_is_judged_to_the_last_image_as_in_float64(monkeypatch):
 
 def ending(*layers):
     """Some layers that keep 2x8x8, and what makes a model of them."""
-    return nn.Sequential(nn.Conv2d(1, 2, 1), *layers, nn.Flatten(), nn.Linear(128, CLASSES))
+    return nn.Sequential(
+        nn.Conv2d(1, 2, 1), *layers, nn.Flatten(), nn.Linear(128, CLASSES)
+    )
 
 
 @pytest.mark.parametrize(
     ("model", "why"),
     [
-        (nn.Sequential(nn.Flatten(), nn.Linear(64, 40_000), nn.ReLU(), nn.Linear(40_000, CLASSES)), "made for small models"),
-        (ending(nn.Conv2d(2, 2000, 3, padding=1), nn.Conv2d(2000, 2, 3, padding=1)), "made for small images"),
-        (ending(nn.GroupNorm(1, 2)), "GroupNorm.* where it stands"),  # the others are in test_nets.py
+        (
+            nn.Sequential(
+                nn.Flatten(),
+                nn.Linear(64, 40_000),
+                nn.ReLU(),
+                nn.Linear(40_000, CLASSES),
+            ),
+            "made for small models",
+        ),
+        (
+            ending(nn.Conv2d(2, 2000, 3, padding=1), nn.Conv2d(2000, 2, 3, padding=1)),
+            "made for small images",
+        ),
+        (
+            ending(nn.GroupNorm(1, 2)),
+            "GroupNorm.* where it stands",
+        ),  # the others are in test_nets.py
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_and_auto_takes_another(model, why):
@@ -253,12 +354,23 @@ def test_what_else_does_not_fit(monkeypatch):
     assert choose(task, LocalTraining(0.1, 1, 0.9, 0.1)).name == "compiled"
     assert choose(task, LocalTraining(0.1, 1, batch_size=4)).name == "compiled"
     for other in ({"dtype": torch.float16}, {"device": torch.device("cuda")}):
-        with pytest.raises(SettingError, match=r"only for float32 or float64 on the CPU, not torch\.float"):
-            choose(task_of(like_lenet(), GREY, **other), LocalTraining(0.1, 1), "compiled")
+        with pytest.raises(
+            SettingError,
+            match=r"only for float32 or float64 on the CPU, not torch\.float",
+        ):
+            choose(
+                task_of(like_lenet(), GREY, **other), LocalTraining(0.1, 1), "compiled"
+            )
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "numba" else find(name))
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: None if name == "numba" else find(name),
+    )
     assert type(choose(task, LocalTraining(0.1, 1))) is FlatLoop
-    with pytest.raises(SettingError, match="--executor compiled: needs numba, which is not installed"):
+    with pytest.raises(
+        SettingError, match="--executor compiled: needs numba, which is not installed"
+    ):
         choose(task, LocalTraining(0.1, 1), "compiled")
 
 
@@ -287,14 +399,18 @@ def kept(folder, *sides):
     return first, hits
 
 
-def test_what_was_compiled_is_found_by_the_next_process_and_no_closure_is_taken_for_another(tmp_path):
+def test_what_was_compiled_is_found_by_the_next_process_and_no_closure_is_taken_for_another(
+    tmp_path,
+):
     assert kept(tmp_path, 3) == ("True None", ["0"])
     assert kept(tmp_path, 2, 3) == ("False None", ["0", "1"])
     assert (tmp_path / "headgate-kernels").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("how", ["open to others", "a link", "a file"])
-def test_nothing_is_kept_in_a_folder_that_others_may_write_to(tmp_path, monkeypatch, how):
+def test_nothing_is_kept_in_a_folder_that_others_may_write_to(
+    tmp_path, monkeypatch, how
+):
     folder = tmp_path / "headgate-kernels"
     if how == "open to others":
         folder.mkdir()
@@ -307,5 +423,7 @@ def test_nothing_is_kept_in_a_folder_that_others_may_write_to(tmp_path, monkeypa
     else:
         folder.write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert kernel_calls.objection().startswith(f"compiled kernels are not kept: {folder} ")
+    assert kernel_calls.objection().startswith(
+        f"compiled kernels are not kept: {folder} "
+    )
     assert kernel_calls.is_empty()

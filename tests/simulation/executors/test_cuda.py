@@ -17,7 +17,9 @@ from .worlds import FITTING, THREE_RUNS, assert_same, block, with_triton, world
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
-    pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),  # torch's compiler still uses it itself
+    pytest.mark.filterwarnings(
+        "ignore:.*torch.jit:DeprecationWarning"
+    ),  # torch's compiler still uses it itself
 ]
 SIZES = [[3, 0, 1, 5, 9], [0, 0, 0, 0, 0], [1, 2, 0, 9, 4]]
 
@@ -37,7 +39,14 @@ def lenet():
 def a_world(make, seed, bfloat16=False):
     shape = (3, 16, 16) if make is residual_net else (1, 28, 28)
     half = (0.5,) * shape[0]
-    options = {"spread": 0.02, "about": True, "device": "cuda", "bfloat16": bfloat16, "mean": half, "std": half}
+    options = {
+        "spread": 0.02,
+        "about": True,
+        "device": "cuda",
+        "bfloat16": bfloat16,
+        "mean": half,
+        "std": half,
+    }
     return world(make(), SIZES, shape, 10, torch.float32, seed=seed, **options)
 
 
@@ -63,32 +72,50 @@ def test_nets_as_the_reference(name, make, lr, bfloat16, tolerance, momentum, de
         again, _ = case.advance(executor, training)
         expected, expected_loss = case.advance(Reference(case.task), training)
         assert (after - expected).norm() <= tolerance * (expected - case.theta).norm()
-        torch.testing.assert_close(loss, expected_loss, rtol=max(tolerance / 10, 1e-5), atol=0, equal_nan=True)
+        torch.testing.assert_close(
+            loss, expected_loss, rtol=max(tolerance / 10, 1e-5), atol=0, equal_nan=True
+        )
         assert torch.equal(after, again)
         assert torch.equal(after[1], case.theta[1])
         if make is lenet:
-            assert torch.equal(case.run(2).advance(choose(case.task, training, name), training)[0][0], after[2])
+            assert torch.equal(
+                case.run(2).advance(choose(case.task, training, name), training)[0][0],
+                after[2],
+            )
     assert getattr(executor, "note", None) is None
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize(
-    ("make", "model"), [each for each in FITTING if "batched" in each.id or each.id in ("reference", "flat")]
+    ("make", "model"),
+    [
+        each
+        for each in FITTING
+        if "batched" in each.id or each.id in ("reference", "flat")
+    ],
 )
 def test_what_torch_alone_does_is_as_on_the_cpu(make, model, momentum):
     training = LocalTraining(0.3, 5, momentum)
     executor = None
-    for seed in range(4):  # the second time a shape comes it is recorded, from then on it is played
+    for seed in range(
+        4
+    ):  # the second time a shape comes it is recorded, from then on it is played
         case = world(model(), THREE_RUNS, seed=seed)
         there = world(case.task.model, THREE_RUNS, seed=seed, device="cuda")
         executor = executor or make(there.task)
         after, loss = there.advance(executor, training)
-        assert_same((after.cpu(), loss.cpu()), case.advance(Reference(case.task), training), case.theta)
+        assert_same(
+            (after.cpu(), loss.cpu()),
+            case.advance(Reference(case.task), training),
+            case.theta,
+        )
     assert getattr(executor, "note", None) is None
 
 
 @with_triton
-@pytest.mark.parametrize(("make", "tolerance", "wrong"), [(lenet, 1e-5, 0), (residual_net, 1e-4, 1)])
+@pytest.mark.parametrize(
+    ("make", "tolerance", "wrong"), [(lenet, 1e-5, 0), (residual_net, 1e-4, 1)]
+)
 def test_evaluation_is_that_of_the_model(make, tolerance, wrong):
     task, theta, packed, *_ = a_world(make, 0)
     executor = choose(task, LocalTraining(0.1, 1), "triton")

@@ -26,7 +26,11 @@ class Played:
 
     def __init__(self, function, inputs, pool):
         Played.made += 1
-        self.function, self.inputs, self.outputs = function, tuple(value.clone() for value in inputs), None
+        self.function, self.inputs, self.outputs = (
+            function,
+            tuple(value.clone() for value in inputs),
+            None,
+        )
 
     def __call__(self, inputs):
         for place, value in zip(self.inputs, inputs, strict=True):
@@ -54,10 +58,20 @@ def test_shapes_that_come_back_are_recorded_and_played(monkeypatch):
         assert_same(other.advance(executor, training), judged, other.theta)
         made.append(Played.made)
     shapes = len(
-        {(rows.shape) for (_, rows, _), _ in executor._groups(case.packed.offsets, np.arange(15)[np.ravel(THREE_RUNS) > 0])}
+        {
+            (rows.shape)
+            for (_, rows, _), _ in executor._groups(
+                case.packed.offsets, np.arange(15)[np.ravel(THREE_RUNS) > 0]
+            )
+        }
     )
     assert shapes > 2
-    assert made == [0, shapes, 2 * shapes, 3 * shapes]  # more shapes than are kept: each drives out another
+    assert made == [
+        0,
+        shapes,
+        2 * shapes,
+        3 * shapes,
+    ]  # more shapes than are kept: each drives out another
     assert len(executor._recorded) == 2
     assert executor.note is None
 
@@ -72,8 +86,15 @@ def test_when_recording_fails_it_goes_on_without_and_says_so(monkeypatch):
     executor.graphs = True
     training = LocalTraining(0.3, 3)
     for _ in range(3):
-        assert_same(case.advance(executor, training), case.advance(Reference(case.task), training), case.theta)
-    assert executor.note == "CUDA graphs given up, slower: operation not permitted when stream is capturing"
+        assert_same(
+            case.advance(executor, training),
+            case.advance(Reference(case.task), training),
+            case.theta,
+        )
+    assert (
+        executor.note
+        == "CUDA graphs given up, slower: operation not permitted when stream is capturing"
+    )
 
 
 @pytest.mark.parametrize("collecting", [True, False])
@@ -89,7 +110,10 @@ def test_no_garbage_is_collected_while_recording(monkeypatch, collecting):
     before = gc.isenabled()
     try:
         (gc.enable if collecting else gc.disable)()
-        with pytest.raises(RuntimeError, match="a step fails"), recording("a graph", pool="a pool"):
+        with (
+            pytest.raises(RuntimeError, match="a step fails"),
+            recording("a graph", pool="a pool"),
+        ):
             raise RuntimeError("a step fails")
         assert gc.isenabled() is collecting
     finally:
@@ -103,18 +127,31 @@ def refuses(*_):
 
 def warns(executor, *given):
     """That float32 could be less exact is no reason to give the compiler up; in tests warnings are errors."""
-    warnings.warn("TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled.", stacklevel=2)
+    warnings.warn(
+        "TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled.",
+        stacklevel=2,
+    )
     return executor._loss(*given)
 
 
 @pytest.mark.parametrize(
     ("does", "note"),
-    [(refuses, "torch.compile given up, slower: NotImplementedError: no compiler here"), (warns, None)],
+    [
+        (
+            refuses,
+            "torch.compile given up, slower: NotImplementedError: no compiler here",
+        ),
+        (warns, None),
+    ],
     ids=["refuses", "warns"],
 )
 def test_streams_go_on_where_a_compiler_refuses_and_say_so(does, note):
     case = world(tiny_convolution(), THREE_RUNS)
     executor, training = CudaStreams(case.task, compiled=False), LocalTraining(0.3, 2)
     executor.compiled, executor._fast_loss = True, partial(does, executor)
-    assert_same(case.advance(executor, training), case.advance(Reference(case.task), training), case.theta)
+    assert_same(
+        case.advance(executor, training),
+        case.advance(Reference(case.task), training),
+        case.theta,
+    )
     assert executor.note == note

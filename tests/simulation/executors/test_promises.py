@@ -32,7 +32,13 @@ from .worlds import (
 
 
 @pytest.mark.parametrize(
-    ("kind", "objective"), [(kind, name) for kind in ALL for name in OBJECTIVES if name == "plain" or kind not in ONLY_PLAIN]
+    ("kind", "objective"),
+    [
+        (kind, name)
+        for kind in ALL
+        for name in OBJECTIVES
+        if name == "plain" or kind not in ONLY_PLAIN
+    ],
 )
 def test_runs_together_are_runs_alone_also_beside_one_that_broke_down(kind, objective):
     case = world(FITTED.get(kind, tiny_convolution)(), [*THREE_RUNS, [4, 1, 0, 0, 2]])
@@ -44,7 +50,9 @@ def test_runs_together_are_runs_alone_also_beside_one_that_broke_down(kind, obje
     tolerance = 0.0 if kind in ("reference", "flat", "compiled") else 1e-12
     for r in range(3):
         alone = case.run(r).advance(ALL[kind](case.task), training)
-        assert_same((after[r : r + 1], loss[r : r + 1]), alone, case.theta[r], tolerance)
+        assert_same(
+            (after[r : r + 1], loss[r : r + 1]), alone, case.theta[r], tolerance
+        )
 
 
 @pytest.mark.parametrize(("make", "model"), FITTING)
@@ -55,7 +63,9 @@ def test_without_samples_or_weights_a_model_stays_as_it_is(make, model):
     assert loss.isnan().tolist() == [False, True, False]
     # a step so large that every client that trains is lost: one of weight 0 must not count all the same
     weightless = case._replace(weights=torch.zeros_like(case.weights))
-    unmoved, same_loss = weightless.advance(make(case.task), LocalTraining(1e250, 5, momentum=0.9))
+    unmoved, same_loss = weightless.advance(
+        make(case.task), LocalTraining(1e250, 5, momentum=0.9)
+    )
     assert torch.equal(unmoved, case.theta)
     torch.testing.assert_close(same_loss, loss, rtol=1e-12, atol=0, equal_nan=True)
     empty = world(model(), [[0, 0], [0, 0]])
@@ -66,10 +76,14 @@ def test_without_samples_or_weights_a_model_stays_as_it_is(make, model):
 
 @pytest.mark.parametrize("gradients_on", [True, False])
 @pytest.mark.parametrize(("make", "model"), FITTING)
-def test_arguments_and_the_model_are_left_alone_and_nothing_is_remembered(make, model, gradients_on):
+def test_arguments_and_the_model_are_left_alone_and_nothing_is_remembered(
+    make, model, gradients_on
+):
     case = world(model(), THREE_RUNS)
     executor, training = make(case.task), LocalTraining(0.3, 3, momentum=0.9)
-    kept = copy.deepcopy((case.theta, case.packed, case.weights, case.task.model.state_dict()))
+    kept = copy.deepcopy(
+        (case.theta, case.packed, case.weights, case.task.model.state_dict())
+    )
     with torch.set_grad_enabled(gradients_on):
         first, first_loss = case.advance(executor, training)
         executor.advance(first, case.packed, case.weights, training, case.seeds, 4)
@@ -84,7 +98,10 @@ def test_arguments_and_the_model_are_left_alone_and_nothing_is_remembered(make, 
     assert torch.equal(case.packed.labels, packed.labels)
     assert np.array_equal(case.packed.offsets, packed.offsets)
     assert torch.equal(case.weights, weights)
-    assert all(torch.equal(value, state[name]) for name, value in case.task.model.state_dict().items())
+    assert all(
+        torch.equal(value, state[name])
+        for name, value in case.task.model.state_dict().items()
+    )
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -117,7 +134,13 @@ def test_a_label_that_is_no_class_is_refused(make, wrong):
 
 
 def test_gram_gives_the_same_bits_with_any_number_of_threads_and_puts_it_back():
-    case = world(build_model(Logistic(), (1, 28, 28), 10), [[60, 0, 90]], shape=(1, 28, 28), classes=10, dtype=torch.float32)
+    case = world(
+        build_model(Logistic(), (1, 28, 28), 10),
+        [[60, 0, 90]],
+        shape=(1, 28, 28),
+        classes=10,
+        dtype=torch.float32,
+    )
     blas, torch_threads, given = ThreadpoolController(), torch.get_num_threads(), []
     try:
         for threads in (1, 2):
@@ -139,9 +162,15 @@ def test_what_does_not_belong_together_is_refused(make, model):
     wrong = {
         "theta is": case._replace(theta=case.theta[:, 1:]),
         "theta is .* must be": case._replace(theta=case.theta.half()),
-        "offsets do not divide 23 samples": case._replace(packed=packed._replace(offsets=packed.offsets + 1)),
-        "offsets do not divide 23 samples among 1 runs": case._replace(weights=case.weights[:, :3]),
-        "images are": case._replace(packed=packed._replace(images=packed.images[:, :1])),
+        "offsets do not divide 23 samples": case._replace(
+            packed=packed._replace(offsets=packed.offsets + 1)
+        ),
+        "offsets do not divide 23 samples among 1 runs": case._replace(
+            weights=case.weights[:, :3]
+        ),
+        "images are": case._replace(
+            packed=packed._replace(images=packed.images[:, :1])
+        ),
     }
     for reason, each in wrong.items():
         with pytest.raises(ValueError, match=reason):

@@ -31,7 +31,13 @@ def test_other_vectors_give_what_the_reference_gives(kind, tmp_path):
     file = str(Path(__file__).with_name("test_compiled.py"))
     process = PROCESS.format(kind=kind, file=file, which=WHICH)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    told = subprocess.run([sys.executable, "-c", process], capture_output=True, text=True, timeout=600, env=environment)
+    told = subprocess.run(
+        [sys.executable, "-c", process],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=environment,
+    )
     assert told.returncode == 0, told.stdout + told.stderr  # 5 if there is no such test
 
 

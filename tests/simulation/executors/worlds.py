@@ -21,7 +21,9 @@ from headgate.simulation.executors.types import Task
 
 from ...learning import losses_written_out as written
 
-with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+with_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton is not installed"
+)
 SHAPE, CLASSES = (2, 6, 6), 4
 MEAN, STD = (0.1, 0.4, 0.3), (0.3, 0.2, 0.25)  # of the channels, as many as there are
 ONE_RUN = [[4, 0, 1, 11, 7]]
@@ -45,11 +47,19 @@ def linear_without_bias():
 
 
 def tanh_net():
-    return nn.Sequential(nn.Flatten(), nn.Linear(72, 7), nn.Tanh(), nn.Linear(7, CLASSES))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(72, 7), nn.Tanh(), nn.Linear(7, CLASSES)
+    )
 
 
 def tiny_convolution():
-    return nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(27, CLASSES))
+    return nn.Sequential(
+        nn.Conv2d(2, 3, 3, padding=1),
+        nn.Tanh(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(27, CLASSES),
+    )
 
 
 def pooled_net():
@@ -67,7 +77,9 @@ def pooled_net():
 def block(inward, outward, groups=8):
     """Of a residual net."""
     norm = nn.GroupNorm(groups, outward)
-    return nn.Sequential(nn.Conv2d(inward, outward, 3, padding=1, bias=False), norm, nn.Mish())
+    return nn.Sequential(
+        nn.Conv2d(inward, outward, 3, padding=1, bias=False), norm, nn.Mish()
+    )
 
 
 KINDS = {
@@ -81,7 +93,10 @@ KINDS = {
 }
 ALL = {"reference": Reference, **KINDS}
 FITTED = {"gram": linear, "compiled": pooled_net}
-FITTING = [pytest.param(make, FITTED.get(name, tiny_convolution), id=name) for name, make in ALL.items()]
+FITTING = [
+    pytest.param(make, FITTED.get(name, tiny_convolution), id=name)
+    for name, make in ALL.items()
+]
 ONLY_PLAIN = ("compiled", "streams")
 """executors that minimise nothing but cross-entropy"""
 
@@ -94,7 +109,9 @@ class World(NamedTuple):
     seeds: list[int]
 
     def advance(self, executor, training, t=3):
-        return executor.advance(self.theta, self.batch_for(training), self.weights, training, self.seeds, t)
+        return executor.advance(
+            self.theta, self.batch_for(training), self.weights, training, self.seeds, t
+        )
 
     def batch_for(self, training):
         """Where an objective asks for the age of samples, about 40 % of them are fresh: those whose first byte is small."""
@@ -102,23 +119,48 @@ class World(NamedTuple):
             return self.packed
         fresh = self.packed.images.flatten(1)[:, 0] < 100
         factors = training.objective.factors(fresh.numpy(), self.packed.offsets)
-        return self.packed._replace(factors=torch.from_numpy(factors).to(self.theta.dtype))
+        return self.packed._replace(
+            factors=torch.from_numpy(factors).to(self.theta.dtype)
+        )
 
     def run(self, r):
         """Only run r."""
         clients, offsets = self.weights.shape[1], self.packed.offsets
         first, last = offsets[r * clients], offsets[(r + 1) * clients]
         own = offsets[r * clients : (r + 1) * clients + 1] - first
-        packed = RaggedBatch(self.packed.images[first:last], self.packed.labels[first:last], own)
-        return World(self.task, self.theta[r : r + 1], packed, self.weights[r : r + 1], self.seeds[r : r + 1])
+        packed = RaggedBatch(
+            self.packed.images[first:last], self.packed.labels[first:last], own
+        )
+        return World(
+            self.task,
+            self.theta[r : r + 1],
+            packed,
+            self.weights[r : r + 1],
+            self.seeds[r : r + 1],
+        )
 
 
 def task_of(model, shape=SHAPE, classes=CLASSES, **options):
-    return Task(model, shape, classes, **{"mean": MEAN[: shape[0]], "std": STD[: shape[0]], **options})
+    return Task(
+        model,
+        shape,
+        classes,
+        **{"mean": MEAN[: shape[0]], "std": STD[: shape[0]], **options},
+    )
 
 
 def world(
-    model, sizes, shape=SHAPE, classes=CLASSES, dtype=torch.float64, *, seed=0, spread=0.3, about=False, device="cpu", **options
+    model,
+    sizes,
+    shape=SHAPE,
+    classes=CLASSES,
+    dtype=torch.float64,
+    *,
+    seed=0,
+    spread=0.3,
+    about=False,
+    device="cpu",
+    **options,
 ):
     """Random images, labels and models; weights need not sum to 1, and the first client's is 0 where others have samples.
 
@@ -127,23 +169,39 @@ def world(
     random = torch.Generator().manual_seed(seed)
     counts = np.array(sizes)
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    images = torch.randint(0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random)
+    images = torch.randint(
+        0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random
+    )
     if options.get("unit", BYTE) != BYTE:  # features
         images = 2 * torch.randn(images.shape, generator=random)
     labels = torch.randint(0, classes, (len(images),), generator=random)
     weights = torch.rand(counts.shape, dtype=torch.float64, generator=random)
     if counts.shape[1] > 1:
         weights[:, 0] = 0
-    task = task_of(model, shape, classes, dtype=dtype, device=torch.device(device), **options)
-    theta = spread * torch.randn(len(counts), task.flat.size, dtype=torch.float64, generator=random)
+    task = task_of(
+        model, shape, classes, dtype=dtype, device=torch.device(device), **options
+    )
+    theta = spread * torch.randn(
+        len(counts), task.flat.size, dtype=torch.float64, generator=random
+    )
     if about:
         theta += task.flat.vector(dict(model.named_parameters()))
     packed = RaggedBatch(images.to(device), labels.to(device), offsets)
-    return World(task, theta.to(device, dtype), packed, weights.to(device, dtype), [11 + r for r in range(len(counts))])
+    return World(
+        task,
+        theta.to(device, dtype),
+        packed,
+        weights.to(device, dtype),
+        [11 + r for r in range(len(counts))],
+    )
 
 
 def assert_same(given, judged, start, tolerance=1e-9):
     """Models agree relative to the largest change of a parameter, losses relative to themselves."""
     (after, loss), (expected, expected_loss) = given, judged
-    assert (after - expected).abs().max() <= tolerance * max((expected - start).abs().max(), 1e-300)
-    torch.testing.assert_close(loss, expected_loss, rtol=tolerance, atol=0, equal_nan=True)
+    assert (after - expected).abs().max() <= tolerance * max(
+        (expected - start).abs().max(), 1e-300
+    )
+    torch.testing.assert_close(
+        loss, expected_loss, rtol=tolerance, atol=0, equal_nan=True
+    )

@@ -9,9 +9,16 @@ import pytest
 from headgate.experiment import load
 from headgate.records.tables import shard_folders
 
-SETTINGS = ["run.seeds=4", "run.rounds=6", 'run.policies=["hybrid", "acdpp"]', "training.steps=2"]
+SETTINGS = [
+    "run.seeds=4",
+    "run.rounds=6",
+    'run.policies=["hybrid", "acdpp"]',
+    "training.steps=2",
+]
 TABLES = ("metrics.parquet", "clients.parquet")
-linux = pytest.mark.skipif(sys.platform != "linux", reason="several processes need Linux")
+linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="several processes need Linux"
+)
 
 
 def tables(folder):
@@ -19,7 +26,11 @@ def tables(folder):
 
 
 def models(folder):
-    return [path.read_bytes() for part in shard_folders(folder) for path in sorted(part.rglob("*.safetensors"))]
+    return [
+        path.read_bytes()
+        for part in shard_folders(folder)
+        for path in sorted(part.rglob("*.safetensors"))
+    ]
 
 
 class Stopping:
@@ -45,7 +56,11 @@ class Odd(Constant):
 """
 
 
-OWN = [f"policies.{name}.{one}" for name in ("hybrid", "acdpp") for one in ("kind=odd:Odd", "rate=4.0", "K=4")]
+OWN = [
+    f"policies.{name}.{one}"
+    for name in ("hybrid", "acdpp")
+    for one in ("kind=odd:Odd", "rate=4.0", "K=4")
+]
 """settings with which both policies are odd ones"""
 
 
@@ -53,6 +68,8 @@ def odd(folder, monkeypatch, t, do):
     """An experiment whose policies do something odd in round `t`, or in every round, while there is a file named armed."""
     monkeypatch.chdir(folder)
     monkeypatch.delitem(sys.modules, "odd", raising=False)
-    (folder / "odd.py").write_text(POLICY.format(when="True" if t is None else f"view.t == {t}", do=do))
+    (folder / "odd.py").write_text(
+        POLICY.format(when="True" if t is None else f"view.t == {t}", do=do)
+    )
     (folder / "armed").touch()
     return load("digits", [*SETTINGS, *OWN])

@@ -57,7 +57,9 @@ def test_memory_goes_back_between_chunks(tmp_path, monkeypatch, small):
     assert all(reserved <= first[1] + 2**25 for _, reserved in later)
 
 
-def test_chunks_come_to_the_numbers_of_one_also_if_interrupted(tmp_path, monkeypatch, small):
+def test_chunks_come_to_the_numbers_of_one_also_if_interrupted(
+    tmp_path, monkeypatch, small
+):
     cut_up = play(small, tmp_path / "cut")[0].path
     assert len(shard_folders(cut_up)) == 4
     folder = tmp_path / "run"

@@ -52,14 +52,38 @@ def begun(tmp_path, long_run):
     """A command that plays slowly, once two chunks of it have some rounds behind them, and its folder."""
     folder = tmp_path / "run"
     words = [word for each in SLOW for word in ("--set", each)]
-    command = [sys.executable, "-c", SCRIPT, "run", "digits", *words, "--processes", "2", "--progress", "none"]
+    command = [
+        sys.executable,
+        "-c",
+        SCRIPT,
+        "run",
+        "digits",
+        *words,
+        "--processes",
+        "2",
+        "--progress",
+        "none",
+    ]
     command += ["--out", str(folder)]
     Path("armed").touch()
     with subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
     ) as process:
         try:
-            until(lambda: sum(any((shard / "clients").glob("part-*")) for shard in shards_of(folder)) >= 2, process)
+            until(
+                lambda: (
+                    sum(
+                        any((shard / "clients").glob("part-*"))
+                        for shard in shards_of(folder)
+                    )
+                    >= 2
+                ),
+                process,
+            )
             yield process, folder
         finally:
             process.kill()
@@ -85,7 +109,11 @@ def until(condition, process=None):
 
 def pids(folder):
     """Of the children at work."""
-    told = [json.loads((part / "state.json").read_text()) for part in shards_of(folder) if (part / "state.json").exists()]
+    told = [
+        json.loads((part / "state.json").read_text())
+        for part in shards_of(folder)
+        if (part / "state.json").exists()
+    ]
     return [each["pid"] for each in told if each["round"] < each["rounds"]]
 
 
@@ -98,7 +126,9 @@ def gone(pid):
 
 
 @linux
-def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, begun, long_run):
+def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(
+    tmp_path, begun, long_run
+):
     process, folder = begun
     (run,) = scan_runs(tmp_path)[0]
     assert run.status == "running"
@@ -116,7 +146,9 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, beg
     stopped = RunFolder.open(folder)
     assert stopped.status == "interrupted"
     assert 0 < stopped.state["round"] < ROUNDS
-    assert any(list((part / "checkpoints").glob("0*")) for part in shard_folders(folder))
+    assert any(
+        list((part / "checkpoints").glob("0*")) for part in shard_folders(folder)
+    )
     assert resumed(folder, 2) == long_run
     assert RunFolder.open(folder).state["round"] == ROUNDS
 
@@ -144,7 +176,9 @@ def test_children_of_a_killed_command_end_by_themselves(begun, long_run):
     process.communicate()
     until(lambda: all(gone(pid) for pid in children))
     assert RunFolder.open(folder).status == "interrupted"
-    assert any(list((part / "checkpoints").glob("0*")) for part in shard_folders(folder))
+    assert any(
+        list((part / "checkpoints").glob("0*")) for part in shard_folders(folder)
+    )
     assert resumed(folder, 2) == long_run
 
 
@@ -152,11 +186,20 @@ def test_children_of_a_killed_command_end_by_themselves(begun, long_run):
 
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=linux)])
-def test_ctrl_c_in_a_last_round_is_heard_and_loses_nothing(tmp_path, monkeypatch, processes):
-    who = "os.getpid()" if processes == 1 else "os.getppid()"  # the worker pool, as if the command had told it
-    experiment = odd(tmp_path, monkeypatch, 6, f"os.kill({who}, signal.SIGINT), time.sleep(1)")
+def test_ctrl_c_in_a_last_round_is_heard_and_loses_nothing(
+    tmp_path, monkeypatch, processes
+):
+    who = (
+        "os.getpid()" if processes == 1 else "os.getppid()"
+    )  # the worker pool, as if the command had told it
+    experiment = odd(
+        tmp_path, monkeypatch, 6, f"os.kill({who}, signal.SIGINT), time.sleep(1)"
+    )
     folder = tmp_path / "run"
-    with pytest.raises(Interrupted, match=r"interrupted after \d+ of 24 rounds in 4 chunks; continue with"):
+    with pytest.raises(
+        Interrupted,
+        match=r"interrupted after \d+ of 24 rounds in 4 chunks; continue with",
+    ):
         perform(experiment, folder, processes=processes)
     assert RunFolder.open(folder).status == "interrupted"
     assert 1 <= len(list(folder.glob("shards/*/checkpoints/00000006"))) < 4
@@ -167,7 +210,9 @@ def test_ctrl_c_in_a_last_round_is_heard_and_loses_nothing(tmp_path, monkeypatch
 
 
 @linux
-@pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN], ids=["foreground", "background"])
+@pytest.mark.parametrize(
+    "inherited", [signal.SIG_DFL, signal.SIG_IGN], ids=["foreground", "background"]
+)
 def test_ctrl_c_while_the_others_are_still_starting(tmp_path, capfd, inherited):
     """Also where SIGINT is ignored, as in what a script starts with `&`: who plays tells the others all the same."""
     folder = tmp_path / "run"
@@ -179,5 +224,10 @@ def test_ctrl_c_while_the_others_are_still_starting(tmp_path, capfd, inherited):
     finally:
         signal.signal(signal.SIGINT, before)
     with closing(player), pytest.raises(Interrupted):
-        player.execute(dict.fromkeys(shard_folders(folder)[1:]), "cpu", SimpleNamespace(update=lambda: None), lambda: True)
+        player.execute(
+            dict.fromkeys(shard_folders(folder)[1:]),
+            "cpu",
+            SimpleNamespace(update=lambda: None),
+            lambda: True,
+        )
     assert capfd.readouterr().err == ""

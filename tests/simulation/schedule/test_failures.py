@@ -18,7 +18,9 @@ from .played import SETTINGS, linux, odd
 @linux
 def test_what_a_child_refuses_reaches_the_user(tmp_path):
     with pytest.raises(SettingError, match="--executor fast"):
-        perform(load("digits", SETTINGS), tmp_path / "run", processes=2, executor="fast")
+        perform(
+            load("digits", SETTINGS), tmp_path / "run", processes=2, executor="fast"
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -32,7 +34,10 @@ def test_what_a_child_refuses_reaches_the_user(tmp_path):
 )
 def test_a_child_that_fails_is_named_with_its_error(tmp_path, monkeypatch, does, said):
     experiment = odd(tmp_path, monkeypatch, 3, does)
-    with pytest.raises(HeadgateError, match=rf"\((hybrid|acdpp), seeds \d to \d\): {said}; continue with"):
+    with pytest.raises(
+        HeadgateError,
+        match=rf"\((hybrid|acdpp), seeds \d to \d\): {said}; continue with",
+    ):
         perform(experiment, tmp_path / "run", processes=2)
     assert list((tmp_path / "run").rglob("state.json"))
 
@@ -54,7 +59,9 @@ def test_a_process_whose_parent_was_killed_ends_without_a_word(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_full_disk_is_reported_also_by_the_process_that_looks_after_the_others(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_also_by_the_process_that_looks_after_the_others(
+    tmp_path, monkeypatch
+):
     def full(*given):
         raise OSError(28, "No space left on device")
 
@@ -63,7 +70,9 @@ def test_a_full_disk_is_reported_also_by_the_process_that_looks_after_the_others
     with pytest.raises(DataError) as error:
         perform(load("digits", SETTINGS), folder, processes=1)
     hint = f"make room and continue with: headgate run --resume {folder}"
-    assert str(error.value).endswith(f"{folder}: cannot be written (No space left on device); {hint}")
+    assert str(error.value).endswith(
+        f"{folder}: cannot be written (No space left on device); {hint}"
+    )
 
 
 def test_what_cannot_be_continued_is_not_said_to_go_on(tmp_path, monkeypatch):
@@ -74,31 +83,54 @@ def test_what_cannot_be_continued_is_not_said_to_go_on(tmp_path, monkeypatch):
         execute(self, chunks, *given)
 
     monkeypatch.setattr(InProcess, "execute", damaged)
-    with pytest.raises(DataError, match=r"000 \(hybrid, seeds 0 to 1\): .*checkpoint.json: cannot be read \([^)]*\)$"):
+    with pytest.raises(
+        DataError,
+        match=r"000 \(hybrid, seeds 0 to 1\): .*checkpoint.json: cannot be read \([^)]*\)$",
+    ):
         perform(load("digits", SETTINGS), folder, processes=1)
 
 
 def test_what_an_executor_gave_up_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("headgate.simulation.executors.gram.Gram.note", "given up, slower", raising=False)
+    monkeypatch.setattr(
+        "headgate.simulation.executors.gram.Gram.note",
+        "given up, slower",
+        raising=False,
+    )
     said = []
-    folder = perform(load("digits", SETTINGS), tmp_path / "run", processes=1, say=said.append)[0].path
+    folder = perform(
+        load("digits", SETTINGS), tmp_path / "run", processes=1, say=said.append
+    )[0].path
     assert said == ["8 runs (2 policies × 4 seeds)", "given up, slower"]
     assert RunFolder.open(folder).state["note"] == "given up, slower"
 
 
-def test_what_keeps_one_waiting_before_the_first_round_is_said_first(tmp_path, monkeypatch):
-    monkeypatch.setattr("headgate.simulation.executors.gram.Gram.at_first", "something is compiled")
+def test_what_keeps_one_waiting_before_the_first_round_is_said_first(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        "headgate.simulation.executors.gram.Gram.at_first", "something is compiled"
+    )
     said = []
-    points = [(f"system.budget={budget}", load("digits", [*SETTINGS, f"system.budget={budget}"])) for budget in (20.0, 55.0)]
+    points = [
+        (
+            f"system.budget={budget}",
+            load("digits", [*SETTINGS, f"system.budget={budget}"]),
+        )
+        for budget in (20.0, 55.0)
+    ]
     perform(points, tmp_path / "runs", processes=1, say=said.append)
     assert said == ["something is compiled", "16 runs (2 points of a sweep)"]
 
 
 @pytest.mark.parametrize("trust", [(), ("other",), ("os:path",), ("os",)])
-def test_an_executor_that_a_folder_names_is_imported_only_if_it_is_trusted(tmp_path, trust):
+def test_an_executor_that_a_folder_names_is_imported_only_if_it_is_trusted(
+    tmp_path, trust
+):
     task = schedule._Task(None, tmp_path, fresh=True, executor="os:path")
     if trust in ((), ("other",)):
-        with pytest.raises(Untrusted, match=r"executor = os:path: is code from outside headgate"):
+        with pytest.raises(
+            Untrusted, match=r"executor = os:path: is code from outside headgate"
+        ):
             schedule._refuse_untrusted_executor(task, {"auto", *trust})
     else:
         schedule._refuse_untrusted_executor(task, {"auto", *trust})
@@ -108,9 +140,12 @@ def test_an_executor_that_a_folder_names_is_imported_only_if_it_is_trusted(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("device", "kind", "processes"), [("cpu", Processes, None), ("cuda", InProcess, None), ("cuda", InProcess, 2)]
+    ("device", "kind", "processes"),
+    [("cpu", Processes, None), ("cuda", InProcess, None), ("cuda", InProcess, 2)],
 )
-def test_many_processes_play_on_the_cpu_and_one_on_a_gpu(tmp_path, monkeypatch, device, kind, processes):
+def test_many_processes_play_on_the_cpu_and_one_on_a_gpu(
+    tmp_path, monkeypatch, device, kind, processes
+):
     monkeypatch.setattr(schedule, "LIGHT", 0)
     monkeypatch.setattr(schedule, "cores", lambda: 2)
     monkeypatch.setattr(schedule, "choose_device", lambda name: name)

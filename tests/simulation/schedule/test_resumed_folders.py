@@ -17,7 +17,9 @@ from .played import SETTINGS, Stopping, tables
 
 def say_made_on_a_gpu(folder):
     for path in folder.rglob("environment.json"):
-        path.write_text(json.dumps(sealed(read_sealed(path) | {"device": "NVIDIA H200"})))
+        path.write_text(
+            json.dumps(sealed(read_sealed(path) | {"device": "NVIDIA H200"}))
+        )
 
 
 def test_a_run_whose_rounds_are_done_is_finished_on_any_device(tmp_path, monkeypatch):
@@ -34,25 +36,35 @@ def test_a_run_whose_rounds_are_done_is_finished_on_any_device(tmp_path, monkeyp
 
 
 def test_rounds_that_are_left_are_not_played_on_another_device(tmp_path, monkeypatch):
-    monkeypatch.setattr("headgate.simulation.workers.InProcess.execute", lambda *_: None)
+    monkeypatch.setattr(
+        "headgate.simulation.workers.InProcess.execute", lambda *_: None
+    )
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), folder, processes=1)
     monkeypatch.undo()
     say_made_on_a_gpu(folder)
-    with pytest.raises(SettingError, match="began on NVIDIA H200, the device is now cpu"):
+    with pytest.raises(
+        SettingError, match="began on NVIDIA H200, the device is now cpu"
+    ):
         perform(None, folder, device="cpu", processes=1)
 
 
 def test_folders_that_do_not_fit_are_refused(tmp_path):
     folder = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)[0].path
-    with pytest.raises(DataError, match="holds a run, not a sweep; choose another folder"):
-        perform([("a", load("digits", SETTINGS)), ("b", load("digits", SETTINGS))], folder)
+    with pytest.raises(
+        DataError, match="holds a run, not a sweep; choose another folder"
+    ):
+        perform(
+            [("a", load("digits", SETTINGS)), ("b", load("digits", SETTINGS))], folder
+        )
     (tmp_path / "swept").mkdir()
     (tmp_path / "swept" / "sweep.json").write_text('{"points": []}')
     with pytest.raises(DataError, match="holds a sweep; choose another folder"):
         perform(load("digits", SETTINGS), tmp_path / "swept")
-    with pytest.raises(DataError, match=r"was begun with other settings \(run.rounds, "):
+    with pytest.raises(
+        DataError, match=r"was begun with other settings \(run.rounds, "
+    ):
         perform(load("digits", [*SETTINGS, "run.rounds=7"]), folder)
     with pytest.raises(DataError, match="there is no such run folder"):
         perform(None, tmp_path / "nowhere")
@@ -71,7 +83,9 @@ def test_parts_that_are_missing_are_noticed(tmp_path):
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
     shutil.rmtree(folder / "shards" / "002")
-    with pytest.raises(DataError, match="its shards do not hold each of its 8 runs once") as refusal:
+    with pytest.raises(
+        DataError, match="its shards do not hold each of its 8 runs once"
+    ) as refusal:
         perform(None, folder, processes=1)
     assert "continue with" not in str(refusal.value)
 
@@ -83,13 +97,18 @@ def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
     with pytest.raises(SettingError, match=r"--executor flat: .*run was begun by gram"):
         perform(load("digits", SETTINGS), folder, executor="flat")
     part = shard_folders(folder)[1]
-    for path in (folder, part / "config.toml"):  # a command, or a child that was left behind
+    for path in (
+        folder,
+        part / "config.toml",
+    ):  # a command, or a child that was left behind
         later = part / "metrics" / "part-00009.parquet"
         later.parent.mkdir(exist_ok=True)
         later.write_bytes(b"of nobody who is playing")
         with FolderLock() as other:
             other.take(path, folder)
-            with pytest.raises(DataError, match="run: is in use by another process; wait for it to end"):
+            with pytest.raises(
+                DataError, match="run: is in use by another process; wait for it to end"
+            ):
                 perform(None, folder, processes=1)
             with pytest.raises(DataError, match="is in use by another process"):
                 perform(load("digits", SETTINGS), folder, processes=1)
@@ -99,10 +118,18 @@ def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
 
 
 def test_a_start_that_was_killed_is_made_again_from_what_its_folder_says(tmp_path):
-    whole = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1, executor="flat")[0].path
+    whole = perform(
+        load("digits", SETTINGS), tmp_path / "whole", processes=1, executor="flat"
+    )[0].path
     half = tmp_path / "half"
     with pytest.raises(Interrupted):
-        perform(load("digits", SETTINGS), half, processes=1, executor="flat", watch=Stopping())
+        perform(
+            load("digits", SETTINGS),
+            half,
+            processes=1,
+            executor="flat",
+            watch=Stopping(),
+        )
     (half / "state.json").unlink()
     shutil.rmtree(half / "shards" / "003")
     shutil.rmtree(half / "shards" / "000" / "checkpoints", ignore_errors=True)
@@ -130,8 +157,14 @@ def test_a_sweep_says_what_it_has_before_it_has_it(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="make room"):
         perform(points, folder, processes=1)
     monkeypatch.undo()
-    assert [point.name for point in points_of(folder)] == ["training.lr=0.1", "training.lr=0.5", "training.lr=0.7"]
-    with pytest.raises(DataError, match=r"training.lr=0.1: was stopped before its first round"):
+    assert [point.name for point in points_of(folder)] == [
+        "training.lr=0.1",
+        "training.lr=0.5",
+        "training.lr=0.7",
+    ]
+    with pytest.raises(
+        DataError, match=r"training.lr=0.1: was stopped before its first round"
+    ):
         perform(None, folder)
     perform(points[1:], folder, processes=1)
     assert len(points_of(folder)) == 3  # some points at a time

@@ -33,7 +33,9 @@ def test_one_process_and_two_write_the_same_bytes(tmp_path):
     assert ticks == sorted(ticks)
     assert len(rows) == 24
     assert {folder for folder, _ in rows} == {two}
-    assert sorted((row["policy"], row["seed"], row["t"]) for _, new in rows for row in new) == sorted(
+    assert sorted(
+        (row["policy"], row["seed"], row["t"]) for _, new in rows for row in new
+    ) == sorted(
         pl.read_parquet(two / "metrics.parquet").select("policy", "seed", "t").rows()
     )
     assert said == ["8 runs (2 policies × 4 seeds) on 2 processes"]
@@ -41,12 +43,16 @@ def test_one_process_and_two_write_the_same_bytes(tmp_path):
     assert RunFolder.open(two).status == "finished"
 
 
-def test_cut_or_whole_the_rows_are_the_same_and_no_policy_sees_the_runs_beside_its_own(tmp_path, monkeypatch):
+def test_cut_or_whole_the_rows_are_the_same_and_no_policy_sees_the_runs_beside_its_own(
+    tmp_path, monkeypatch
+):
     """Prices of few levels, so that the runs of several seeds look alike for a while."""
     kinds = [*POLICY.kinds]
     listed = ", ".join(f'"{kind}"' for kind in kinds)
     prices = ["prices.kind=integer", "prices.low=1", "prices.high=2"]
-    experiment = load("digits", ["run.seeds=3", "run.rounds=5", f"run.policies=[{listed}]", *prices])
+    experiment = load(
+        "digits", ["run.seeds=3", "run.rounds=5", f"run.policies=[{listed}]", *prices]
+    )
     monkeypatch.setitem(cut.TOGETHER, "gram", 1)
     parts = perform(experiment, tmp_path / "shards", processes=1)[0].path
     assert len(shard_folders(parts)) == 3 * len(kinds)
@@ -63,11 +69,16 @@ def test_cut_or_whole_the_rows_are_the_same_and_no_policy_sees_the_runs_beside_i
 def test_points_of_a_sweep_are_played_together(tmp_path):
     points = sweep_points("digits", [*SETTINGS, "sweep.training.lr=[0.1, 0.5]"])
     said = []
-    folders = [run.path for run in perform(points, tmp_path / "sweep", processes=2, say=said.append)]
+    folders = [
+        run.path
+        for run in perform(points, tmp_path / "sweep", processes=2, say=said.append)
+    ]
     assert [folder.name for folder in folders] == ["training.lr=0.1", "training.lr=0.5"]
     assert said == ["16 runs (2 points of a sweep) on 2 processes"]
     for (_, experiment), folder in zip(points, folders, strict=True):
-        alone = perform(experiment, tmp_path / "alone" / folder.name, processes=1)[0].path
+        alone = perform(experiment, tmp_path / "alone" / folder.name, processes=1)[
+            0
+        ].path
         assert tables(alone) == tables(folder)
     assert [run.path for run in perform(points, tmp_path / "sweep")] == folders
     assert [run.path for run in perform(None, tmp_path / "sweep")] == folders

@@ -11,7 +11,17 @@ from studies.paper.batches import NAMES, batches
 KNOWN = json.loads((Path(__file__).parent / "batches.json").read_text("utf-8"))
 """what the recipes of the studies come to: numbers on pages depend on it, so a change must be meant"""
 ROUNDS = 20
-TRAINING = ("lr", "steps", "momentum", "weight_decay", "batch_size", "aggregation", "evaluate_every", "target", "dtype")
+TRAINING = (
+    "lr",
+    "steps",
+    "momentum",
+    "weight_decay",
+    "batch_size",
+    "aggregation",
+    "evaluate_every",
+    "target",
+    "dtype",
+)
 
 
 def of(name):
@@ -29,7 +39,13 @@ def beside(e):
         "buffers": e.system.buffer.tolist(),
         "budget": e.system.budget,
         "weights": [round(float(weight), 12) for weight in e.system.weight],
-        "data": [data.kind, type(dealt).__name__.lower(), *most, type(data.stream).__name__.lower(), data.validation],
+        "data": [
+            data.kind,
+            type(dealt).__name__.lower(),
+            *most,
+            type(data.stream).__name__.lower(),
+            data.validation,
+        ],
         "model": e.model.kind,
         "training": [getattr(training, name) for name in TRAINING],
         "bound": [e.bound.D, e.bound.sigma, e.bound.eta, e.bound.loss, e.bound.pdim],
@@ -39,7 +55,13 @@ def beside(e):
 def orders(e, policy):
     """What it admits, holds and spends in the first rounds of two seeds, as one short text."""
     played = rehearse(e.system, policy, e.prices, e.seeds[:2], min(ROUNDS, e.rounds))
-    text = json.dumps([played.admitted.tolist(), played.n.tolist(), np.round(played.spend, 6).tolist()])
+    text = json.dumps(
+        [
+            played.admitted.tolist(),
+            played.n.tolist(),
+            np.round(played.spend, 6).tolist(),
+        ]
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -51,7 +73,9 @@ def test_what_the_studies_run_is_changed_on_purpose_only(name):
         known = dict(KNOWN[folder])
         wanted = known.pop("orders")
         assert beside(e) == known, folder
-        assert {own: orders(e, policy) for own, policy in e.policies.items()} == wanted, folder
+        assert {
+            own: orders(e, policy) for own, policy in e.policies.items()
+        } == wanted, folder
 
 
 def test_a_trial_run_is_small_and_needs_no_data():

@@ -26,8 +26,12 @@ def test_money_is_what_a_rehearsal_says(name):
     e = next(run.experiment for run in batches(name) if run.name == "written")
     for policy in ("acdpp", "constant", "hybrid"):
         published = read_control(RESULTS, name)["written", policy][0]
-        spend = rehearse(e.system, e.policies[policy], e.prices, np.arange(100), e.rounds).spend.mean()
-        assert abs(spend - published.spend[0]) < 5 * published.spend[1] * np.sqrt(published.runs / 100)
+        spend = rehearse(
+            e.system, e.policies[policy], e.prices, np.arange(100), e.rounds
+        ).spend.mean()
+        assert abs(spend - published.spend[0]) < 5 * published.spend[1] * np.sqrt(
+            published.runs / 100
+        )
 
 
 def test_what_other_rules_judged_is_not_put_into_the_table(tmp_path):
@@ -36,33 +40,70 @@ def test_what_other_rules_judged_is_not_put_into_the_table(tmp_path):
     keep_claims(tmp_path)
     together = read_numbers(tmp_path / "claims.json")
     assert together["made_by"] == []
-    assert {row[side]["verdict"] for row in together["claims"] for side in ("written", "released")} == {NOT_RUN}
+    assert {
+        row[side]["verdict"]
+        for row in together["claims"]
+        for side in ("written", "released")
+    } == {NOT_RUN}
 
 
 def test_a_run_folder_more_is_put_beside_what_is_known(tmp_path):
     old = read_numbers(copytree(RESULTS, tmp_path / "results") / "imagenette.json")
-    small = load("digits", "run.rounds=4", "run.seeds=2", 'run.policies=["oracle", "acdpp", "constant"]')
+    small = load(
+        "digits",
+        "run.rounds=4",
+        "run.seeds=2",
+        'run.policies=["oracle", "acdpp", "constant"]',
+    )
     run(small, out=tmp_path / RATE, quiet=True)
     keep_study("imagenette", [tmp_path / RATE], tmp_path / "results", quick=False)
     made = read_numbers(tmp_path / "results" / "imagenette.json")
-    assert [one for one in made["policies"] if one["batch"] != RATE] == [one for one in old["policies"] if one["batch"] != RATE]
-    assert [one["policy"] for one in made["policies"] if one["batch"] == RATE] == ["oracle", "acdpp", "constant"]
+    assert [one for one in made["policies"] if one["batch"] != RATE] == [
+        one for one in old["policies"] if one["batch"] != RATE
+    ]
+    assert [one["policy"] for one in made["policies"] if one["batch"] == RATE] == [
+        "oracle",
+        "acdpp",
+        "constant",
+    ]
     assert set(old["commits"]) < set(made["commits"])
     paths = (folder / "imagenette.csv" for folder in (tmp_path / "results", RESULTS))
-    curves, before = ([*DictReader(path.read_text("utf-8").splitlines())] for path in paths)
+    curves, before = (
+        [*DictReader(path.read_text("utf-8").splitlines())] for path in paths
+    )
     assert curves[:-12] == [row for row in before if row["batch"] != RATE]
     assert {row["batch"] for row in curves[-12:]} == {RATE}
 
 
 def test_claims_are_judged_from_results_alone_by_one_command(tmp_path, studies):
     copytree(RESULTS, tmp_path / "results" / "paper")
-    studies("reproduce", "claims", "--quiet", "--results", tmp_path / "results", "--out", tmp_path / "out")
-    made, committed = (read_numbers(folder / "claims.json") for folder in (tmp_path / "results" / "paper", RESULTS))
+    studies(
+        "reproduce",
+        "claims",
+        "--quiet",
+        "--results",
+        tmp_path / "results",
+        "--out",
+        tmp_path / "out",
+    )
+    made, committed = (
+        read_numbers(folder / "claims.json")
+        for folder in (tmp_path / "results" / "paper", RESULTS)
+    )
     said = ("key", "claim", "place", "paper", "command")
     now, then = (
-        [(*(row[each] for each in said), row["written"]["verdict"], row["released"]["verdict"]) for row in each["claims"]]
+        [
+            (
+                *(row[each] for each in said),
+                row["written"]["verdict"],
+                row["released"]["verdict"],
+            )
+            for row in each["claims"]
+        ]
         for each in (made, committed)
     )
     assert now == then
     assert not (tmp_path / "out" / "runs").exists()
-    assert "Of 47 claims of the paper" in (tmp_path / "out" / "claims.md").read_text("utf-8")
+    assert "Of 47 claims of the paper" in (tmp_path / "out" / "claims.md").read_text(
+        "utf-8"
+    )

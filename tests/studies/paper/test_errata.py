@@ -35,14 +35,25 @@ k = BoundConstants()
 
 def test_every_erratum_has_its_numbers_and_a_test_and_is_sorted_by_weight_with_labels_of_the_paper():
     numbers = [each["number"] for each in LISTED["erratum"]]
-    assert sorted(numbers) == sorted(SHOWN) == sorted(numbered_tests()) == list(range(1, len(numbers) + 1))
-    weights = [list(LISTED["weights"]).index(each["weight"]) for each in LISTED["erratum"]]
+    assert (
+        sorted(numbers)
+        == sorted(SHOWN)
+        == sorted(numbered_tests())
+        == list(range(1, len(numbers) + 1))
+    )
+    weights = [
+        list(LISTED["weights"]).index(each["weight"]) for each in LISTED["erratum"]
+    ]
     assert weights == sorted(weights)
     labels = words(str(ROOT / "studies" / "paper" / "x"), "labels.toml")["labels"]
-    assert {label for each in LISTED["erratum"] for label in each["labels"]} <= set(labels)
+    assert {label for each in LISTED["erratum"] for label in each["labels"]} <= set(
+        labels
+    )
 
 
-@pytest.mark.parametrize("name", ["README.md", "studies/paper/README.md", "paper/paper.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "studies/paper/README.md", "paper/paper.md"]
+)
 def test_pages_say_the_counts_of_the_list(name):
     said = " ".join((ROOT / name).read_text("utf-8").split())
     assert counted() in said
@@ -50,12 +61,25 @@ def test_pages_say_the_counts_of_the_list(name):
 
 def test_the_letter_names_every_error_and_no_other_with_a_number_that_shows_it():
     text = (ROOT / "studies" / "paper" / "letter.md").read_text("utf-8")
-    entries = {int(entry[1]): entry[0] for entry in re.finditer(r"^- \*\*Erratum (\d+),.*?(?=^- |^## )", text, re.M | re.S)}
-    assert list(entries) == [each["number"] for each in LISTED["erratum"] if each["weight"] == "error"]
+    entries = {
+        int(entry[1]): entry[0]
+        for entry in re.finditer(
+            r"^- \*\*Erratum (\d+),.*?(?=^- |^## )", text, re.M | re.S
+        )
+    }
+    assert list(entries) == [
+        each["number"] for each in LISTED["erratum"] if each["weight"] == "error"
+    ]
     assert len(text.split()) <= 1200
     for number, entry in entries.items():
-        shown = {f"{value:.{digits}f}".replace("-", "−") for value in SHOWN[number]() for digits in (2, 3, 4)}
-        assert any(re.search(rf"(?<![\d.]){each}(?!\d)", entry) for each in shown), number
+        shown = {
+            f"{value:.{digits}f}".replace("-", "−")
+            for value in SHOWN[number]()
+            for digits in (2, 3, 4)
+        }
+        assert any(re.search(rf"(?<![\d.]){each}(?!\d)", entry) for each in shown), (
+            number
+        )
         assert "Repair:" in entry
 
 
@@ -65,12 +89,18 @@ def test_the_letter_names_every_error_and_no_other_with_a_number_that_shows_it()
 @pytest.mark.paper("eq:vck-exact")
 def test_1_the_printed_uniformity_of_constant_admission_is_wrong():
     K, a = sympy.symbols("K a", positive=True)
-    deficit = sympy.summation(K**2 - a**2, (a, 1, K - 1))  # eq:boundary-deficit-2 with Λ̄ = 1
+    deficit = sympy.summation(
+        K**2 - a**2, (a, 1, K - 1)
+    )  # eq:boundary-deficit-2 with Λ̄ = 1
     assert sympy.simplify(deficit - K * (K - 1) * (4 * K + 1) / 6) == 0
-    assert sympy.solve(sympy.Eq(deficit, K * (K - 1) * (2 * K - 1) / 6), K) == [1]  # as printed: for K = 1 alone
+    assert sympy.solve(sympy.Eq(deficit, K * (K - 1) * (2 * K - 1) / 6), K) == [
+        1
+    ]  # as printed: for K = 1 alone
     shown = errata.shows_1_uniformity_of_constant_admission()
     assert [round(x, 5) for x in shown] == [0.94186, 0.8617]
-    assert float(ck_uniformity(5, 20)) == pytest.approx(float(kstep_uniformity(np.ones(20), 5)[-1]), rel=1e-14)
+    assert float(ck_uniformity(5, 20)) == pytest.approx(
+        float(kstep_uniformity(np.ones(20), 5)[-1]), rel=1e-14
+    )
 
 
 @pytest.mark.paper("eq:kstep-vtilde-exact")
@@ -108,7 +138,13 @@ def test_what_is_right_in_lemma_6_from_pdim_on():
         assert (
             np.mean(gaps)
             < bound
-            <= 0.37 * float(generalisation_gap(N, 1 / N / (weights**2).sum(), BoundConstants(loss=1, pdim=d))) + 1e-9
+            <= 0.37
+            * float(
+                generalisation_gap(
+                    N, 1 / N / (weights**2).sum(), BoundConstants(loss=1, pdim=d)
+                )
+            )
+            + 1e-9
         )
 
 
@@ -127,13 +163,19 @@ def test_17_under_constant_admission_the_effective_size_falls_below_memory():
 
 @pytest.mark.paper("eq:cum-regret-bound", "eq:ck-bound-detail", "eq:kstep-opt-problem")
 def test_18_first_buffers_for_ever_can_beat_fresh_ones_with_N_at_least_Pdim():
-    assert all(0.5 < ratio < 0.6 for ratio in errata.shows_18_staleness_against_freshness())
+    assert all(
+        0.5 < ratio < 0.6 for ratio in errata.shows_18_staleness_against_freshness()
+    )
     k = BoundConstants(D=100.0, sigma=1.0, eta=0.1, loss=1.0, pdim=10.0)
-    limit = k.D * k.sigma / 10 + k.eta * k.sigma**2 / 100  # what fresh samples come to in a round, N → ∞
+    limit = (
+        k.D * k.sigma / 10 + k.eta * k.sigma**2 / 100
+    )  # what fresh samples come to in a round, N → ∞
     assert float(c.oracle_bound([100], 10**6, k)[-1]) == pytest.approx(limit, rel=0.01)
     assert 10 * np.sqrt(0.1 * (1 + np.log(10))) < limit  # the condition of the erratum
     scripts = BoundConstants()
-    assert 10 * scripts.loss * 500 > c.oracle_bound([100], 500, scripts).sum()  # there the oracle is better
+    assert (
+        10 * scripts.loss * 500 > c.oracle_bound([100], 500, scripts).sum()
+    )  # there the oracle is better
 
 
 @pytest.mark.paper("eq:sigma-bar-Neff-app")
@@ -141,15 +183,24 @@ def test_18_first_buffers_for_ever_can_beat_fresh_ones_with_N_at_least_Pdim():
 def test_19_constant_admission_exceeds_the_printed_variance_in_every_round(K):
     t = np.arange(1, 300)
     n, N = ck_counts(K, 1.0, t)
-    true, printed = (variance(n, N * ck_uniformity(K, t)) for variance in (errata.exact_mismatch, mismatch))
+    true, printed = (
+        variance(n, N * ck_uniformity(K, t))
+        for variance in (errata.exact_mismatch, mismatch)
+    )
     assert np.all(true[1:] > printed[1:] + 1e-12)
-    assert true[-1] == pytest.approx(1 / n[-1] - 1 / (K * N[-1]), rel=1e-3)  # the steady form
+    assert true[-1] == pytest.approx(
+        1 / n[-1] - 1 / (K * N[-1]), rel=1e-3
+    )  # the steady form
     for at in (2, K, 3 * K):  # by definition: Σ(ω_i − 1{in memory}/n)²
         uses = np.minimum(np.arange(at, 0, -1), K)
-        weights = uses / uses.sum() - np.where(np.arange(at) >= at - K, 1 / min(at, K), 0)
+        weights = uses / uses.sum() - np.where(
+            np.arange(at) >= at - K, 1 / min(at, K), 0
+        )
         assert (weights**2).sum() == pytest.approx(true[at - 1])
     if K == 10:
-        assert errata.shows_19_variance_of_the_difference()[1:] == pytest.approx([1.358, 1.047, 1.007], abs=1e-3)
+        assert errata.shows_19_variance_of_the_difference()[1:] == pytest.approx(
+            [1.358, 1.047, 1.007], abs=1e-3
+        )
 
 
 @pytest.mark.paper("lem:gen-Neff-app")
@@ -163,8 +214,13 @@ def test_20_a_difference_of_mixtures_stays_however_many_samples_there_are():
 def test_31_the_mean_of_the_supremum_is_larger_than_the_variance_at_one_parameter():
     at_two, at_one, printed = errata.shows_31_supremum_inside_the_mean()
     assert at_two > at_one == pytest.approx(printed)
-    many = [max(int(a != b) for a, b in zip(x, y, strict=True)) for x, y in product(product((0, 1), repeat=4), repeat=2)]
-    assert np.mean(many) == pytest.approx(1 - 2**-4)  # with ever more parameters: σ², twice what is printed
+    many = [
+        max(int(a != b) for a, b in zip(x, y, strict=True))
+        for x, y in product(product((0, 1), repeat=4), repeat=2)
+    ]
+    assert np.mean(many) == pytest.approx(
+        1 - 2**-4
+    )  # with ever more parameters: σ², twice what is printed
     assert float(mismatch(1, 2)) == 0.5
 
 
@@ -180,13 +236,17 @@ def steps(gradient, theta, eta, E):
 @pytest.mark.paper("eq:opt-recursion-app", "prop:Ropt-bound-app")
 def test_24_the_recursion_is_false_with_the_minimum_of_another_objective():
     left, printed, mended = errata.shows_24_minimum_of_the_wrong_objective()
-    played = [steps(lambda theta, z=z: theta - z, 0.0, 0.01, 1) ** 2 for z in (-0.5, 0.5)]
+    played = [
+        steps(lambda theta, z=z: theta - z, 0.0, 0.01, 1) ** 2 for z in (-0.5, 0.5)
+    ]
     assert np.mean(played) == pytest.approx(left)
     assert left > 0 > printed
     assert left <= mended
     theta, z = sympy.symbols("theta z")
     loss = (theta - z) ** 2 / 2
-    risk = sum(loss.subs(z, s) for s in (sympy.Rational(-1, 2), sympy.Rational(1, 2))) / 2
+    risk = (
+        sum(loss.subs(z, s) for s in (sympy.Rational(-1, 2), sympy.Rational(1, 2))) / 2
+    )
     assert sympy.solve(sympy.diff(risk, theta), theta) == [0]  # θ* is where it starts
 
 
@@ -206,7 +266,10 @@ def test_25_three_local_steps_move_farther_than_the_recursion_allows():
     assert holds == [True, False, False]  # E = 2, 3, 10
     for E, left in zip((2, 3, 10), shown[::2], strict=True):
         assert steps(lambda theta: -1.0, 0.0, 0.1, E) ** 2 == pytest.approx(left)
-        assert steps(lambda theta: -1.0, 0.0, 0.1 / E, E) ** 2 <= 0.01 * local_constants(1.0, 0.0, 2.0, E).C1  # steps of η/E
+        assert (
+            steps(lambda theta: -1.0, 0.0, 0.1 / E, E) ** 2
+            <= 0.01 * local_constants(1.0, 0.0, 2.0, E).C1
+        )  # steps of η/E
 
 
 @pytest.mark.paper("eq:opt-recursion-app")
@@ -256,11 +319,17 @@ def test_37_on_a_set_that_is_not_convex_theorem_1_is_false_as_printed():
 
 @pytest.mark.paper("alg:acdpp", "eq:lambda-min-max")
 def test_4_the_first_decision_is_a_burst_or_where_the_penalty_vanishes():
-    *first, flat, from_pdim, largest, smallest, printed = errata.shows_4_first_decision()
+    *first, flat, from_pdim, largest, smallest, printed = (
+        errata.shows_4_first_decision()
+    )
     assert first[::2] == pytest.approx([100, 1000, 10_000])  # N(0) = Pdim: Λ_max(1)
-    assert first[1::2] == pytest.approx([100 / np.e] * 3, abs=0.03)  # N(0) = 0, to the letter
+    assert first[1::2] == pytest.approx(
+        [100 / np.e] * 3, abs=0.03
+    )  # N(0) = 0, to the letter
     assert flat == 0  # max(N, Pdim), N(0) = 0: every Λ is a minimiser
-    assert smallest < printed < 99 < 101 < largest == pytest.approx(from_pdim, abs=0.2)  # which one is taken decides the budget
+    assert (
+        smallest < printed < 99 < 101 < largest == pytest.approx(from_pdim, abs=0.2)
+    )  # which one is taken decides the budget
 
 
 def test_4_the_policy_takes_the_largest_minimiser_which_spends_what_N0_at_Pdim_does():
@@ -268,11 +337,15 @@ def test_4_the_policy_takes_the_largest_minimiser_which_spends_what_N0_at_Pdim_d
     e = load("mnist", ["run.seeds=150", "run.rounds=100"])
     spent = []
     for N0 in (0.0, e.bound.pdim):
-        policy = Acdpp(N0=N0).resolved(PolicyContext(e.system, e.prices, e.bound, e.seeds, e.rounds))
+        policy = Acdpp(N0=N0).resolved(
+            PolicyContext(e.system, e.prices, e.bound, e.seeds, e.rounds)
+        )
         played = rehearse(e.system, policy, e.prices, e.seeds, e.rounds)
         assert np.all(played.admitted[:, 0] == 100)
         luck = policy.rate * (played.price - e.prices.mean(e.rounds))
-        spent.append((played.price * played.admitted - luck).mean() / e.system.budget * 100)
+        spent.append(
+            (played.price * played.admitted - luck).mean() / e.system.budget * 100
+        )
     assert spent == pytest.approx([errata.shows_4_first_decision()[7]] * 2, abs=0.8)
 
 
@@ -281,9 +354,13 @@ def test_36_a_sample_is_used_K_times_only_if_it_is_dropped_after_training():
     uses, n, fewer, less, printed = errata.shows_36_dropped_before_or_after_training()
     assert (uses, n) == (10, printed)
     assert (fewer, less) == (9, 90)
-    counts = np.minimum(np.arange(30, 0, -1), fewer)  # uses after 30 rounds of one sample each
+    counts = np.minimum(
+        np.arange(30, 0, -1), fewer
+    )  # uses after 30 rounds of one sample each
     of_formula = kstep_uniformity(np.ones(30), 10)[-1]
-    assert uniformity(np.minimum(np.arange(30, 0, -1), uses)) == pytest.approx(of_formula)
+    assert uniformity(np.minimum(np.arange(30, 0, -1), uses)) == pytest.approx(
+        of_formula
+    )
     assert uniformity(counts) != pytest.approx(of_formula)
 
 
@@ -315,7 +392,9 @@ def test_6_the_interval_soon_holds_no_whole_number():
 def test_7_the_floor_of_corollary_2_is_feasible_only_where_it_is_the_ceiling():
     ratio, floor, ceiling = errata.shows_7_floor_of_corollary_2()
     assert ceiling <= 60 < floor
-    for budget in np.linspace(10, 549, 50):  # the floor with full buffers always costs more than C unless both are one
+    for budget in np.linspace(
+        10, 549, 50
+    ):  # the floor with full buffers always costs more than C unless both are one
         up, down = (f(5.5 * 100 / budget) for f in (np.ceil, np.floor))
         assert 5.5 * 100 / up <= budget * (1 + 1e-12)
         assert down == up or 5.5 * 100 / down > budget
@@ -329,8 +408,12 @@ def test_8_with_two_step_sizes_omega_1_is_linear():
     short, long = errata.shows_8_two_step_sizes()
     assert long / short == pytest.approx(10, rel=0.06)
     assert k.penalty_step == k.eta
-    assert penalty(10, 100, BoundConstants(eta_tilde=2.0)) - penalty(10, 100, k) == pytest.approx(1.5 * 100 * 0.09)
-    assert c.oracle_bound([100], 3, BoundConstants(eta_tilde=2.0)) == pytest.approx(c.oracle_bound([100], 3, k))
+    assert penalty(10, 100, BoundConstants(eta_tilde=2.0)) - penalty(
+        10, 100, k
+    ) == pytest.approx(1.5 * 100 * 0.09)
+    assert c.oracle_bound([100], 3, BoundConstants(eta_tilde=2.0)) == pytest.approx(
+        c.oracle_bound([100], 3, k)
+    )
 
 
 @pytest.mark.paper("eq:cum-buffer-violation")
@@ -352,8 +435,12 @@ def test_23_another_K_for_the_buffers_makes_the_regret_linear():
     per_round, limit, *overfull, ceiling = shown
     assert per_round == pytest.approx(limit, rel=1e-3)
     assert limit > 50
-    assert np.all(np.divide(overfull[1:], overfull[:-1]) > 2)  # with Corollary 2's K: four times T, more than twice as much
-    assert overfull[-1] > ceiling  # more than any rule with a fixed ρ = 0.9 ever reaches
+    assert np.all(
+        np.divide(overfull[1:], overfull[:-1]) > 2
+    )  # with Corollary 2's K: four times T, more than twice as much
+    assert (
+        overfull[-1] > ceiling
+    )  # more than any rule with a fixed ρ = 0.9 ever reaches
 
 
 def test_4_the_table_of_readings_says_these_numbers():
@@ -368,43 +455,79 @@ def test_4_the_table_of_readings_says_these_numbers():
 
 @pytest.mark.paper("eq:omega-master")
 def test_10_the_sign_of_omega_1():
-    bound, p, ceiling, limit, oracle, drift = sympy.symbols("bound p ceiling limit oracle drift")
-    first, second, third = bound - p, ceiling - limit, limit - oracle  # the three definitions
+    bound, p, ceiling, limit, oracle, drift = sympy.symbols(
+        "bound p ceiling limit oracle drift"
+    )
+    first, second, third = (
+        bound - p,
+        ceiling - limit,
+        limit - oracle,
+    )  # the three definitions
     regret = (bound - oracle).subs(p, p)
     at_lemma_1 = {p: ceiling + drift}  # eq:penalty-bridge with equality
-    assert sympy.simplify((first + second + third + drift - regret).subs(at_lemma_1)) == 0
-    assert sympy.simplify((-first + second + third + drift - regret).subs(at_lemma_1)) != 0
+    assert (
+        sympy.simplify((first + second + third + drift - regret).subs(at_lemma_1)) == 0
+    )
+    assert (
+        sympy.simplify((-first + second + third + drift - regret).subs(at_lemma_1)) != 0
+    )
     regret, minus, plus = errata.shows_10_sign_of_omega_1()
     assert minus < regret == pytest.approx(plus)
-    omegas = (50_000.0, c.omega2(10, 10.0, 0.9, 50, k), c.omega3(10, 10.0, [100], 50, k))
-    assert float(c.omega_master(*omegas, constant=0.0, T=50, V=1.0)) == pytest.approx(plus)
+    omegas = (
+        50_000.0,
+        c.omega2(10, 10.0, 0.9, 50, k),
+        c.omega3(10, 10.0, [100], 50, k),
+    )
+    assert float(c.omega_master(*omegas, constant=0.0, T=50, V=1.0)) == pytest.approx(
+        plus
+    )
 
 
 @pytest.mark.paper("eq:pC-upper", "eq:pC-upper-explicit")
 def test_12_the_penalty_does_not_fall_with_N_and_the_ceiling_can_be_too_low():
     reached, printed, mended = errata.shows_12_ceiling_that_is_too_low()
     assert printed < reached <= mended
-    assert (reached, printed) == (pytest.approx(998.9, abs=0.1), pytest.approx(919.2, abs=0.1))
+    assert (reached, printed) == (
+        pytest.approx(998.9, abs=0.1),
+        pytest.approx(919.2, abs=0.1),
+    )
 
 
-@given(st.integers(1, 12), st.floats(0.5, 0.98), st.sampled_from([0.0, 10.0, 1000.0]), st.integers(0, 2**32 - 1))
+@given(
+    st.integers(1, 12),
+    st.floats(0.5, 0.98),
+    st.sampled_from([0.0, 10.0, 1000.0]),
+    st.integers(0, 2**32 - 1),
+)
 def test_12_the_mended_ceiling_holds_on_every_path(K, rho, loss, seed):
     T, rate, own = 40, 10.0, BoundConstants(loss=loss)
     lo, hi = c.admission_interval(np.arange(1, T + 1), rate, rho)
     draw = np.random.default_rng(seed)
-    admitted = np.where(draw.random(T) < 0.5, lo + (hi - lo) * draw.random(T) ** 4, np.where(draw.random(T) < 0.5, lo, hi))
+    admitted = np.where(
+        draw.random(T) < 0.5,
+        lo + (hi - lo) * draw.random(T) ** 4,
+        np.where(draw.random(T) < 0.5, lo, hi),
+    )
     ceiling = errata.repaired_ceiling(K, rate, rho, T, own)
     for t in range(1, T + 1):
-        n, N = c.comparison_counts(admitted[max(t - K, 0) : t - 1].sum(), admitted[: t - 1].sum(), rate)
+        n, N = c.comparison_counts(
+            admitted[max(t - K, 0) : t - 1].sum(), admitted[: t - 1].sum(), rate
+        )
         assert float(penalty(n, N, own)) <= ceiling[t - 1] * (1 + 1e-9) + 1e-9
 
 
 def test_12_mending_it_leaves_the_order_of_omega_2():
     T, opened = 20_000, np.array([10.0, 100.0, 1000.0])  # 1/(1−ρ)
-    mended = np.array([errata.repaired_ceiling(10, 10.0, 1 - 1 / R, T, k).sum() for R in opened])
-    printed = np.array([c.ck_penalty_ceiling(10, 10.0, 1 - 1 / R, T, k).sum() for R in opened])
+    mended = np.array(
+        [errata.repaired_ceiling(10, 10.0, 1 - 1 / R, T, k).sum() for R in opened]
+    )
+    printed = np.array(
+        [c.ck_penalty_ceiling(10, 10.0, 1 - 1 / R, T, k).sum() for R in opened]
+    )
     limit = c.ck_penalty_limit(10, 10.0, T, k).sum()
-    assert (mended - printed) / np.sqrt(opened) == pytest.approx([6500] * 3, rel=0.1)  # what it adds
+    assert (mended - printed) / np.sqrt(opened) == pytest.approx(
+        [6500] * 3, rel=0.1
+    )  # what it adds
     assert np.all(np.diff((mended - limit) / opened) < 0)
 
 
@@ -416,10 +539,14 @@ def test_13_the_drift_constants_of_all_rounds_grow_like_T_to_the_2_phi():
 
 @pytest.mark.paper("eq:omega3-def", "lem:omega3-order")
 def test_14_omega_3_grows_like_the_root_of_T_not_like_its_logarithm():
-    ratio, root, logarithm, mismatches, for_one, least, most = errata.shows_14_growth_of_omega_3()
+    ratio, root, logarithm, mismatches, for_one, least, most = (
+        errata.shows_14_growth_of_omega_3()
+    )
     assert ratio == pytest.approx(root, rel=0.06)
     assert ratio > 10**0.5 > logarithm
-    assert mismatches == pytest.approx(logarithm, abs=0.02)  # the part that does grow so
+    assert mismatches == pytest.approx(
+        logarithm, abs=0.02
+    )  # the part that does grow so
     assert for_one == 0
     assert most < 0 < least  # φ = 0.9: either sign
 
@@ -446,12 +573,17 @@ def test_21_the_path_is_that_of_the_rule():
     for t in range(1, T + 1):
         lo, hi = c.admission_interval(t, rate, rho)
         grid = np.linspace(float(lo), float(hi), 5001)
-        kept, N = admitted[0, max(t - 10, 0) : t - 1].sum(), 2 * k.pdim + admitted[0, : t - 1].sum()
+        kept, N = (
+            admitted[0, max(t - 10, 0) : t - 1].sum(),
+            2 * k.pdim + admitted[0, : t - 1].sum(),
+        )
 
         def J(x, kept=kept, N=N, pull=debt[0] * price[0, t - 1]):
             return pull * x + V * penalty(kept + x, N + x, k)
 
-        assert lo - 1e-4 <= admitted[0, t - 1] <= hi + 1e-4  # in ten thousandths of a sample
+        assert (
+            lo - 1e-4 <= admitted[0, t - 1] <= hi + 1e-4
+        )  # in ten thousandths of a sample
         assert J(admitted[0, t - 1]) <= J(grid).min() * (1 + 1e-6)
         debt = c.debt_update(debt, price[:, t - 1] * admitted[:, t - 1], 55.0)
     assert admitted[0, 0] == pytest.approx(rate / (1 - rho), rel=1e-6)
@@ -491,7 +623,10 @@ def test_32_each_bound_is_linear_in_T_while_the_regret_is_not():
     Ts = [10**4, 10**5, 10**6]
     oracle, own = (
         np.array([f(T).sum() for T in Ts])
-        for f in (lambda T: c.oracle_bound([100], T, k), lambda T: c.ck_bound(10, 10.0, T, k))
+        for f in (
+            lambda T: c.oracle_bound([100], T, k),
+            lambda T: c.ck_bound(10, 10.0, T, k),
+        )
     )
     limit = k.D * k.sigma / 10 + k.eta * k.sigma**2 / 100
     for bound in (oracle, own):
@@ -501,7 +636,9 @@ def test_32_each_bound_is_linear_in_T_while_the_regret_is_not():
     assert (own - oracle)[-1] / (own - oracle)[0] < 20  # where T grows a hundredfold
     *shown, slope, _, _ = errata.shows_32_two_upper_bounds()
     assert slope == limit
-    assert shown == pytest.approx([oracle[0] / Ts[0], own[0] / Ts[0], oracle[2] / Ts[2], own[2] / Ts[2]])
+    assert shown == pytest.approx(
+        [oracle[0] / Ts[0], own[0] / Ts[0], oracle[2] / Ts[2], own[2] / Ts[2]]
+    )
 
 
 def test_32_risks_can_differ_by_an_amount_that_is_linear_in_T():
@@ -510,13 +647,17 @@ def test_32_risks_can_differ_by_an_amount_that_is_linear_in_T():
     draw, runs, rounds = np.random.default_rng(0), 400, 300
     for new, keep, expected in ((100, 1, fresh), (10, 10, kept)):
         means = draw.choice([-0.5, 0.5], (runs, rounds, new)).mean(axis=-1)
-        memory = np.stack([means[:, t : rounds - keep + 1 + t] for t in range(keep)]).mean(axis=0)
+        memory = np.stack(
+            [means[:, t : rounds - keep + 1 + t] for t in range(keep)]
+        ).mean(axis=0)
         theta, risks = np.zeros(runs), []
         for mean in memory.T:
             theta = theta - 0.1 * (theta - mean)
             risks.append((theta**2 / 2).mean())
         early, late = np.mean(risks[100:180]), np.mean(risks[180:])
-        assert [early, late] == pytest.approx([expected] * 2, rel=0.15)  # the same in every late round: linear in all
+        assert [early, late] == pytest.approx(
+            [expected] * 2, rel=0.15
+        )  # the same in every late round: linear in all
     assert kept > 5 * fresh
 
 
@@ -531,7 +672,9 @@ def test_34_omega_1_grows_where_rho_goes_to_one():
 
 @pytest.mark.paper("eq:pC-upper-explicit", "lem:omega2-order")
 def test_35_both_ends_of_the_interval_add_more_than_the_root_of_R_and_less_than_R():
-    shown = np.reshape(errata.shows_35_two_ends_in_one_term(), (3, 3))  # R by what is shown
+    shown = np.reshape(
+        errata.shows_35_two_ends_in_one_term(), (3, 3)
+    )  # R by what is shown
     over_R, over_root, largest = shown.T
     assert np.all(np.diff(over_R) < 0)
     assert np.all(np.diff(over_root) > 0)

@@ -6,31 +6,61 @@ import pytest
 from headgate.experiment import load
 from headgate.theory.reuse import ck_uniformity
 from studies.paper import theory_claims
-from studies.paper.theory_claims import FASTER, of_any_setting, of_formulas, of_other_settings, of_rates, theory_rows
+from studies.paper.theory_claims import (
+    FASTER,
+    of_any_setting,
+    of_formulas,
+    of_other_settings,
+    of_rates,
+    theory_rows,
+)
 from studies.paper.verdicts import FAILS, HOLDS, NOT_RUN, UNTESTABLE, VACUOUS
 from studies.theory.rates import Fit, MeasuredRates, measure
 
 
 @pytest.fixture(scope="module")
 def rates():
-    return measure(*theory_claims.rehearsed(2), theory_claims.other_horizons(quick=True), 0.5, 0.5)
+    return measure(
+        *theory_claims.rehearsed(2), theory_claims.other_horizons(quick=True), 0.5, 0.5
+    )
 
 
 def test_formulas_fail_as_the_errata_say_and_a_constant_memory_is_best_long_after_the_beginning():
-    assert theory_claims.printed_uniformity_error(5, 20) >= abs(0.86170 / ck_uniformity(5, 20) - 1) - 1e-4
-    assert theory_claims.printed_uniformity_error(1, 20) == pytest.approx(0, abs=1e-12)  # without reuse there is no deficit
+    assert (
+        theory_claims.printed_uniformity_error(5, 20)
+        >= abs(0.86170 / ck_uniformity(5, 20) - 1) - 1e-4
+    )
+    assert theory_claims.printed_uniformity_error(1, 20) == pytest.approx(
+        0, abs=1e-12
+    )  # without reuse there is no deficit
     assert 1.0 < theory_claims.dearest_candidate(load("mnist")) < 1.2
     assert theory_claims.uneven_over_constant(load("mnist").bound) > 1
     verdicts = {key: written.verdict for key, (written, _) in of_formulas().items()}
-    assert verdicts == {"corollary1": FAILS, "corollary2": FAILS, "fresh": FAILS, "constant-n": HOLDS}
+    assert verdicts == {
+        "corollary1": FAILS,
+        "corollary2": FAILS,
+        "fresh": FAILS,
+        "constant-n": HOLDS,
+    }
 
 
 def test_what_is_measured_becomes_a_row_with_its_number(rates):
-    rows = {row.key.removeprefix("theory-"): row for row in theory_rows(of_rates(rates) | of_other_settings(rates, True), "c")}
+    rows = {
+        row.key.removeprefix("theory-"): row
+        for row in theory_rows(of_rates(rates) | of_other_settings(rates, True), "c")
+    }
     assert rows["lemma1"].written.value.high == rows["lemma1"].written.value.mean
     assert rows["inequality"].written.verdict == NOT_RUN
     assert rows["fixed-regret"].written.verdict == VACUOUS
-    for key in ("any-regret", "any-vio", "any-regret-rate", "any-vio-rate", "fixed-regret", "fixed-vio", "planned-buffer"):
+    for key in (
+        "any-regret",
+        "any-vio",
+        "any-regret-rate",
+        "any-vio-rate",
+        "fixed-regret",
+        "fixed-vio",
+        "planned-buffer",
+    ):
         assert rows[key].written.verdict != NOT_RUN
         assert rows[key].released.verdict == UNTESTABLE
     for key in ("sublinear", "any-regret"):  # whatever the verdict
@@ -51,7 +81,9 @@ def test_a_lemma_that_is_broken_once_is_broken():
 def test_any_gamma_and_phi_is_asked_where_it_can_break(rates):
     assert {(0.1, 0.8), (0.1, 0.9)} <= set(theory_claims.OTHER)
     broken = replace(rates.fits[1], exponent=1.3, low=1.2, high=1.4, holds=False)
-    spoilt = MeasuredRates(rates.points, (rates.fits[0], broken, *rates.fits[2:]), 0.7, 0.3)
+    spoilt = MeasuredRates(
+        rates.points, (rates.fits[0], broken, *rates.fits[2:]), 0.7, 0.3
+    )
     findings = of_any_setting([rates, spoilt])
     for key in ("any-vio", "any-vio-rate"):
         assert (findings[key].verdict, findings[key].value.mean) == (FAILS, 1.3)
@@ -67,11 +99,22 @@ def test_rates_become_rows():
     )
     found = of_rates(MeasuredRates((), fits, 0.5, 0.5))
     verdicts = {key: written.verdict for key, (written, _) in found.items()}
-    assert verdicts.pop("regret") == verdicts.pop("omega3") == FAILS  # proved by an erratum
+    assert (
+        verdicts.pop("regret") == verdicts.pop("omega3") == FAILS
+    )  # proved by an erratum
     assert found["regret"][0].value.three == pytest.approx([0.6, 0.59, 0.61])
-    assert verdicts == dict.fromkeys(("sublinear", "vio-sublinear", "cost_violation", "buffer_violation"), HOLDS)
+    assert verdicts == dict.fromkeys(
+        ("sublinear", "vio-sublinear", "cost_violation", "buffer_violation"), HOLDS
+    )
     assert {released.verdict for _, released in found.values()} == {UNTESTABLE}
     rows = {row.key: row for row in theory_rows(found, "c")}
-    assert (rows["theory-regret"].written, rows["theory-omega1"].written.verdict) == (found["regret"][0], NOT_RUN)
-    steep = MeasuredRates((), (Fit("buffer_violation", 0.3, 0.2, 0.4, "O(1)", 0.0, False),), 0.5, 0.5)
-    assert of_rates(steep)["buffer_violation"][0].verdict == FASTER  # no slope refutes an O(·)
+    assert (rows["theory-regret"].written, rows["theory-omega1"].written.verdict) == (
+        found["regret"][0],
+        NOT_RUN,
+    )
+    steep = MeasuredRates(
+        (), (Fit("buffer_violation", 0.3, 0.2, 0.4, "O(1)", 0.0, False),), 0.5, 0.5
+    )
+    assert (
+        of_rates(steep)["buffer_violation"][0].verdict == FASTER
+    )  # no slope refutes an O(·)

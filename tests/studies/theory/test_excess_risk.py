@@ -46,16 +46,25 @@ from studies.theory.excess_risk import (
 
 def made(seed=0, n=40, d=5, classes=3):
     generator = torch.Generator().manual_seed(seed)
-    features = torch.cat([torch.randn(n, d, generator=generator), torch.ones(n, 1)], dim=1)
+    features = torch.cat(
+        [torch.randn(n, d, generator=generator), torch.ones(n, 1)], dim=1
+    )
     weight = torch.rand(n, generator=generator, dtype=torch.float64)
-    return Population(features, torch.randint(classes, (n,), generator=generator), weight / weight.sum(), classes)
+    return Population(
+        features,
+        torch.randint(classes, (n,), generator=generator),
+        weight / weight.sum(),
+        classes,
+    )
 
 
 def slow_losses(population, theta):
     """Image by image, in plain Python."""
     matrix = as_matrix(theta[None].double(), population.classes)[0]
     losses = []
-    for x, y in zip(population.features.double(), population.labels.tolist(), strict=True):
+    for x, y in zip(
+        population.features.double(), population.labels.tolist(), strict=True
+    ):
         z = [float(row @ x) for row in matrix]
         losses.append(math.log(sum(math.exp(v) for v in z)) - z[y])
     return losses
@@ -73,7 +82,9 @@ def test_risk_agrees_with_a_loop(seed, size):
     mean, largest = risk(population, theta)
     for r in range(2):
         losses = slow_losses(population, theta[r])
-        assert mean[r] == pytest.approx(np.dot(population.weight.numpy(), losses), rel=1e-5, abs=1e-6)
+        assert mean[r] == pytest.approx(
+            np.dot(population.weight.numpy(), losses), rel=1e-5, abs=1e-6
+        )
         assert largest[r] == pytest.approx(max(losses), rel=1e-5, abs=1e-6)
 
 
@@ -85,7 +96,9 @@ def test_gradients_agree_with_autograd(seed, size):
     for i in range(15):
         point = theta.double().clone().requires_grad_()
         logits = as_matrix(point, 3)[0] @ population.features[i].double()
-        torch.nn.functional.cross_entropy(logits[None], population.labels[i : i + 1]).backward()
+        torch.nn.functional.cross_entropy(
+            logits[None], population.labels[i : i + 1]
+        ).backward()
         each.append(point.grad[0])
     each = torch.stack(each)
     centre = population.weight @ each
@@ -103,19 +116,25 @@ def test_a_flat_model_means_the_same_here_and_in_the_simulator(digits):
     pixels = population.features[:, :-1].reshape(-1, *digits.shape)
     with torch.no_grad():
         logits = torch.func.functional_call(model, Flat(model).views(theta), (pixels,))
-    losses = torch.nn.functional.cross_entropy(logits.double(), population.labels, reduction="none")
+    losses = torch.nn.functional.cross_entropy(
+        logits.double(), population.labels, reduction="none"
+    )
     expected = float(population.weight @ losses)
     assert risk(population, theta[None])[0] == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_population_is_the_mixture_of_what_clients_own(digits):
     weights = [1.0, 2, 3, 4, 5, 6, 7, 8, 9, 10]
-    experiment = load("digits", [f"system.weights={weights}", "data.partition.per_class=7"])
+    experiment = load(
+        "digits", [f"system.weights={weights}", "data.partition.per_class=7"]
+    )
     population = pooled(digits, experiment, seed=3)
     assert len(population.labels) == 140
     of_class = np.bincount(population.labels.numpy(), population.weight.numpy())
     alpha = np.array(weights) / 55
-    assert of_class == pytest.approx((alpha + np.roll(alpha, 1)) / 2)  # class c belongs to clients c and c − 1
+    assert of_class == pytest.approx(
+        (alpha + np.roll(alpha, 1)) / 2
+    )  # class c belongs to clients c and c − 1
 
 
 @pytest.mark.parametrize("ridge", [1e-1, 1e-3])
@@ -125,15 +144,21 @@ def test_the_optimum_is_one(ridge):
     assert found.gradient**2 / (2 * ridge) <= 1e-9
     point = found.theta.clone().requires_grad_()
     logits = population.features.double() @ as_matrix(point[None], 3)[0].T
-    loss = population.weight @ torch.nn.functional.cross_entropy(logits, population.labels, reduction="none")
+    loss = population.weight @ torch.nn.functional.cross_entropy(
+        logits, population.labels, reduction="none"
+    )
     (loss + ridge / 2 * point.square().sum()).backward()
     assert float(point.grad.norm()) == pytest.approx(found.gradient, rel=1e-3, abs=1e-9)
     assert found.risk == pytest.approx(loss.item())
-    again = minimiser(population, ridge, gap=1e-9, start=found.theta + 0.1)  # a start changes nothing
+    again = minimiser(
+        population, ridge, gap=1e-9, start=found.theta + 0.1
+    )  # a start changes nothing
     assert again.theta.numpy() == pytest.approx(found.theta.numpy(), abs=1e-3)
     generator = torch.Generator().manual_seed(0)
     for size in (1e-2, 1e-1, 1.0):  # nothing in the ball is better
-        around = found.theta + size * torch.randn(200, 18, generator=generator, dtype=torch.float64)
+        around = found.theta + size * torch.randn(
+            200, 18, generator=generator, dtype=torch.float64
+        )
         around *= (found.theta.norm() / around.norm(dim=1, keepdim=True)).clamp_max(1.0)
         assert risk(population, around)[0].min() > found.risk - 1e-6
 
@@ -166,8 +191,15 @@ def test_the_constants_are_the_extremes_that_were_seen():
     # with its C_2 Theorem 1 is the proof's optimisation bound and the generalisation gap, nothing twice and nothing lost
     n, N, uniform = np.full(50, 20.0), 20.0 * np.arange(2, 52), 0.9
     total = learning_error(n, N, uniform, c).sum()
-    optimisation = optimisation_bound(gradient_mismatch(n, N * uniform, c), 0.1, 2.0, local_constants(5.0, 4.0, 2.0, 10))
-    assert total == pytest.approx(optimisation + generalisation_gap(N, uniform, c).sum())
+    optimisation = optimisation_bound(
+        gradient_mismatch(n, N * uniform, c),
+        0.1,
+        2.0,
+        local_constants(5.0, 4.0, 2.0, 10),
+    )
+    assert total == pytest.approx(
+        optimisation + generalisation_gap(N, uniform, c).sum()
+    )
 
 
 def k_step_uses(admitted, K):
@@ -178,7 +210,9 @@ def k_step_uses(admitted, K):
         yield np.clip(age, 0, K), (age >= 1) & (age <= K)
 
 
-@given(admitted=st.lists(st.integers(1, 6), min_size=1, max_size=15), K=st.integers(1, 6))
+@given(
+    admitted=st.lists(st.integers(1, 6), min_size=1, max_size=15), K=st.integers(1, 6)
+)
 def test_the_exact_mismatch_from_counts(admitted, K):
     n, n_eff, expected = [], [], []
     for uses, held in k_step_uses(admitted, K):
@@ -194,13 +228,21 @@ def test_the_exact_mismatch_from_counts(admitted, K):
 @pytest.fixture(scope="module")
 def outcome(digits):
     ticks = []
-    found = measure_risk(recipe("theory/digits"), digits, quick=True, tick=lambda done, of: ticks.append((done, of)))
+    found = measure_risk(
+        recipe("theory/digits"),
+        digits,
+        quick=True,
+        tick=lambda done, of: ticks.append((done, of)),
+    )
     assert ticks == [(done, 6) for done in range(1, 7)]  # three budgets, two step sizes
     return found
 
 
 def test_every_policy_is_played_at_every_budget_and_step_size(outcome):
-    assert [(stage.lr, len(stage.points[0].excess)) for stage in outcome.stages] == [(0.5, 2), (0.061, 1)]
+    assert [(stage.lr, len(stage.points[0].excess)) for stage in outcome.stages] == [
+        (0.5, 2),
+        (0.061, 1),
+    ]
     for stage in outcome.stages:
         assert [(point.policy, point.budget) for point in stage.points] == [
             *((name, 55.0) for name in BASIC),
@@ -210,23 +252,39 @@ def test_every_policy_is_played_at_every_budget_and_step_size(outcome):
 
 
 def test_the_risk_is_that_of_the_model_that_enters_each_round(outcome, digits):
-    experiment = load("digits", ["system.budget=55.0", "run.rounds=12", "run.seeds=2", 'run.policies=["constant"]'])
+    experiment = load(
+        "digits",
+        [
+            "system.budget=55.0",
+            "run.rounds=12",
+            "run.seeds=2",
+            'run.policies=["constant"]',
+        ],
+    )
     population = pooled(digits, experiment, seed=1)
     simulation = Simulation(experiment, digits, "cpu")
     expected = []
     for _ in range(12):
         expected.append(risk(population, torch.from_numpy(simulation.theta[1:2]))[0])
         simulation.step()
-    point = next(each for each in outcome.stages[0].points if each.policy == "constant" and each.budget == 55)
+    point = next(
+        each
+        for each in outcome.stages[0].points
+        if each.policy == "constant" and each.budget == 55
+    )
     assert expected[0] == pytest.approx(np.log(10), rel=1e-6)
-    assert point.excess[1] + outcome.optima[1].risk == pytest.approx(np.concatenate(expected), rel=1e-4)
+    assert point.excess[1] + outcome.optima[1].risk == pytest.approx(
+        np.concatenate(expected), rel=1e-4
+    )
     by_hand = cumulative_excess_risk(np.concatenate(expected), outcome.optima[1].risk)
     assert point.measured[1] == pytest.approx(by_hand, rel=1e-4)
 
 
 def test_no_run_is_beyond_the_constants_read_off_them(outcome):
     for stage in outcome.stages:
-        assert stage.seen.radius < min(float(each.theta.norm()) for each in outcome.optima)
+        assert stage.seen.radius < min(
+            float(each.theta.norm()) for each in outcome.optima
+        )
         assert max(point.excess.max() for point in stage.points) < stage.estimated.loss
         assert min(point.excess.min() for point in stage.points) > 0
     assert outcome.stages[1].lr * outcome.L <= 1 < outcome.stages[0].lr * outcome.L
@@ -235,16 +293,27 @@ def test_no_run_is_beyond_the_constants_read_off_them(outcome):
 def test_verdicts_follow_the_numbers(outcome):
     two_seeds = replace(outcome, stages=outcome.stages[:1])  # one seed has no interval
     found = {key: written.verdict for key, (written, _) in of_runs([two_seeds]).items()}
-    assert (found.pop("inequality"), found.pop("informative")) == ("vacuous", "does not hold")
-    assert (found.pop("mismatch"), found.pop("step_size")) == ("does not hold", "does not hold")
+    assert (found.pop("inequality"), found.pop("informative")) == (
+        "vacuous",
+        "does not hold",
+    )
+    assert (found.pop("mismatch"), found.pop("step_size")) == (
+        "does not hold",
+        "does not hold",
+    )
     assert found.keys() == {"ranks", "ranks-equal"}
     stage = outcome.stages[0]
     informing = replace(stage.estimated, D=1e-9, pdim=1e-9)
     low = replace(outcome, stages=(replace(stage, estimated=informing),))
-    assert of_runs([low])["inequality"][0].verdict == "does not hold"  # a bound below T·B can fail, and this one does
+    assert (
+        of_runs([low])["inequality"][0].verdict == "does not hold"
+    )  # a bound below T·B can fail, and this one does
 
 
 def test_a_surrogate_that_equals_the_risk_ranks_perfectly(outcome):
     for sign in (1, -1):
-        points = [replace(point, excess=sign * point.surrogate()[:, None]) for point in outcome.stages[0].points]
+        points = [
+            replace(point, excess=sign * point.surrogate()[:, None])
+            for point in outcome.stages[0].points
+        ]
         assert surrogate_ranks(points).three == pytest.approx([sign] * 3)

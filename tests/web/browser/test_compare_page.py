@@ -29,23 +29,35 @@ def test_runs_are_added_by_name_and_their_settings_compared(tab, served):
     expect(page.get_by_role("row", name="done: constant")).to_have_count(0)
 
 
-def test_runs_at_several_budgets_begin_with_the_money_for_the_same_accuracy(tab, tmp_path):
+def test_runs_at_several_budgets_begin_with_the_money_for_the_same_accuracy(
+    tab, tmp_path
+):
     for money in (10.0, 30.0):
-        MadeUp(tmp_path / f"at-{money:g}", ("headgate", "constant"), system={"buffers": [4, 6, 5], "budget": money}).finish()
+        MadeUp(
+            tmp_path / f"at-{money:g}",
+            ("headgate", "constant"),
+            system={"buffers": [4, 6, 5], "budget": money},
+        ).finish()
     page = tab(tmp_path, "/compare?runs=at-10&runs=at-30")
-    expect(page.locator(".needs")).to_have_text(re.compile("^constant admission reaches .* a round; headgate "))
+    expect(page.locator(".needs")).to_have_text(
+        re.compile("^constant admission reaches .* a round; headgate ")
+    )
     page.get_by_role("button", name="Remove at-30").click()
     expect(page.get_by_role("row", name="headgate")).to_have_count(1)
     expect(page.locator(".needs")).to_be_hidden()
 
 
 def test_the_line_to_compare_with(tab, served):
-    page = tab(served, "/compare?runs=done&runs=another&policies=acdpp&policies=constant")
+    page = tab(
+        served, "/compare?runs=done&runs=another&policies=acdpp&policies=constant"
+    )
     expect(page.locator("figure").first.locator("svg.main-svg").first).to_be_visible()
     page.get_by_label("What is compared").select_option("n")
     page.get_by_label("Compared with").select_option(label="another: acdpp")
     expect(page.locator(".gap-hint")).to_contain_text("Each line minus another: acdpp")
-    expect(page.locator(".gap-hint")).to_contain_text("seed by seed over the seeds that both have")
+    expect(page.locator(".gap-hint")).to_contain_text(
+        "seed by seed over the seeds that both have"
+    )
     page.get_by_role("button", name="constant", exact=True).click()
     expect(page.locator(".scroll[aria-label='At the end'] tbody tr")).to_have_count(2)
     expect(page).to_have_url(re.compile("metric=n"))

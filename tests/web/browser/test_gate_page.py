@@ -24,7 +24,10 @@ def picture(page):
 
 def test_it_plays_pauses_steps_and_is_scrubbed(tab, served):
     page = tab(served, "/gate/done?policy=acdpp", still=False)
-    canvas, play = page.locator("canvas.stage-canvas"), page.get_by_role("button", name=re.compile("Play|Pause"))
+    canvas, play = (
+        page.locator("canvas.stage-canvas"),
+        page.get_by_role("button", name=re.compile("Play|Pause")),
+    )
     expect(canvas).to_have_attribute("data-playing", "true")
     expect(readout(page, "Round")).to_have_text("2 / 20")
     expect(readout(page, "Round")).to_have_text("3 / 20")
@@ -41,7 +44,9 @@ def test_it_plays_pauses_steps_and_is_scrubbed(tab, served):
     page.keyboard.press("ArrowLeft")
     expect(readout(page, "Round")).to_have_text("2 / 20")
     assert picture(page) != stood
-    expect(canvas).to_have_attribute("aria-label", re.compile(r"The gate in round 2 of 20\. Price"))
+    expect(canvas).to_have_attribute(
+        "aria-label", re.compile(r"The gate in round 2 of 20\. Price")
+    )
     bars = page.locator(".bars").bounding_box()
     page.mouse.click(bars["x"] + 0.5 * bars["width"], bars["y"] + 20)
     expect(readout(page, "Round")).to_have_text(re.compile("^(9|10|11) / 20"))
@@ -60,7 +65,9 @@ def test_without_a_run_a_rehearsal_is_shown(tab, tmp_path):
     expect(readout(page, "Round")).to_have_text("4 / 80")
     page.get_by_label("Policy").select_option("constant")
     expect(page).to_have_url(re.compile("policy=constant"))
-    expect(page.locator("canvas.stage-canvas")).to_have_attribute("data-playing", "true")
+    expect(page.locator("canvas.stage-canvas")).to_have_attribute(
+        "data-playing", "true"
+    )
 
 
 def test_the_tour_explains_and_escape_ends_it(tab, served):
@@ -73,22 +80,35 @@ def test_the_tour_explains_and_escape_ends_it(tab, served):
         titles.append(tour.get_by_role("heading").text_content())
         if number < 6:
             tour.get_by_role("button", name="Next").click()
-    assert titles == ["A round", "Prices change", "Why wait", "Debt keeps the promise", "What K does", "All together"]
+    assert titles == [
+        "A round",
+        "Prices change",
+        "Why wait",
+        "Debt keeps the promise",
+        "What K does",
+        "All together",
+    ]
     page.keyboard.press("Escape")
     expect(tour.get_by_role("heading")).to_have_text("The paper in one minute")
 
 
 def test_nothing_plays_by_itself_for_those_who_want_no_motion(tab, served):
     page = tab(served, "/gate/done")
-    expect(page.locator("canvas.stage-canvas")).to_have_attribute("data-playing", "false")
+    expect(page.locator("canvas.stage-canvas")).to_have_attribute(
+        "data-playing", "false"
+    )
     page.get_by_role("button", name="Play").click()
     expect(readout(page, "Round")).to_have_text(re.compile(r"^[1-9]\d* / 20$"))
-    value = float(page.get_by_role("slider", name="Round").evaluate("handle => handle.value"))
+    value = float(
+        page.get_by_role("slider", name="Round").evaluate("handle => handle.value")
+    )
     assert value >= 1  # it plays when asked to,
     assert value == int(value)  # from round to round, with nothing in between
 
 
-def test_windows_and_ages_follow_from_the_record_and_what_an_older_run_did_not_record_is_not_invented(tab, served):
+def test_windows_and_ages_follow_from_the_record_and_what_an_older_run_did_not_record_is_not_invented(
+    tab, served
+):
     page = tab(served)
     for policy in ("acdpp", "hybrid", "headgate"):
         trace = served.get(f"/api/runs/done/trace?policy={policy}&seed=0").json
@@ -100,9 +120,17 @@ def test_windows_and_ages_follow_from_the_record_and_what_an_older_run_did_not_r
                 there = trace["held"][t][m]
                 queues[m] = [age + 1 for age in queues[m]] + [0] * int(count)
                 missing = int(there) - len(queues[m])
-                queues[m] = [t + 1] * missing + queues[m] if missing > 0 else queues[m][-int(there) :] if there else []
+                queues[m] = (
+                    [t + 1] * missing + queues[m]
+                    if missing > 0
+                    else queues[m][-int(there) :]
+                    if there
+                    else []
+                )
                 assert ages[t][m] == queues[m]
-    labels, _, together, _ = page.evaluate(MODEL, trace | {"admitted_by_client": None, "recorded": False})
+    labels, _, together, _ = page.evaluate(
+        MODEL, trace | {"admitted_by_client": None, "recorded": False}
+    )
     assert labels == ["all clients"]
     assert together == [[n] for n in trace["n"]]
 

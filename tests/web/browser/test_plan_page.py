@@ -32,7 +32,9 @@ def test_a_slider_changes_the_plan_the_link_and_what_is_copied(tab, served):
     assert plan["system"]["budget"] == float(budget)
 
 
-def test_of_many_movements_the_last_is_answered_and_what_cannot_be_is_said_beside_its_field(tab, served):
+def test_of_many_movements_the_last_is_answered_and_what_cannot_be_is_said_beside_its_field(
+    tab, served
+):
     page = tab(served, "/plan?rounds=40&seeds=2", expected="422")
     expect(page.locator(".tile")).to_have_count(7)
     field = page.get_by_role("spinbutton", name="Clients")
@@ -43,7 +45,9 @@ def test_of_many_movements_the_last_is_answered_and_what_cannot_be_is_said_besid
     expect(page.locator(".tile", has_text="Most in memory")).to_contain_text("of 300")
     budget = page.get_by_role("spinbutton", name="Budget")
     budget.fill("-5")
-    expect(page.locator(".field[data-setting='system.budget'] .field-wrong")).to_contain_text("system.budget")
+    expect(
+        page.locator(".field[data-setting='system.budget'] .field-wrong")
+    ).to_contain_text("system.budget")
     budget.fill("50")
     expect(page.locator(".field-wrong:visible")).to_have_count(0)
 
@@ -51,7 +55,9 @@ def test_of_many_movements_the_last_is_answered_and_what_cannot_be_is_said_besid
 def test_policy_K_prices_and_recipes(tab, served):
     page = tab(served, "/plan?rounds=40&seeds=2")
     expect(tile(page, "Policy")).to_have_text("headgate")
-    assert page.get_by_label("Policy").locator("option").first.text_content() == "headgate"
+    assert (
+        page.get_by_label("Policy").locator("option").first.text_content() == "headgate"
+    )
     page.get_by_label("Policy").select_option("acdpp")
     expect(page.locator(".tile")).to_have_count(7)
     page.get_by_label("Choose K for me").uncheck()

@@ -7,7 +7,13 @@ import pytest
 expect = pytest.importorskip("playwright.sync_api").expect
 READING = (Path(__file__).parent / "reading.js").read_text("utf-8").split("\n", 1)[1]
 LONG = "a-run-with-a-rather-long-name"
-PAGES = ["/", f"/run/{LONG}", f"/compare?runs={LONG}&runs=stopped", "/plan", "/gate?round=3"]
+PAGES = [
+    "/",
+    f"/run/{LONG}",
+    f"/compare?runs={LONG}&runs=stopped",
+    "/plan",
+    "/gate?round=3",
+]
 
 
 def settled(page):

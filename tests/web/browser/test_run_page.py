@@ -16,19 +16,25 @@ def plot(page, title):
     return page.locator("figure", has_text=title).locator(".plot")
 
 
-def test_every_figure_is_drawn_with_its_text_alternative_and_a_link_reproduces_the_view(tab, served):
+def test_every_figure_is_drawn_with_its_text_alternative_and_a_link_reproduces_the_view(
+    tab, served
+):
     page = tab(served, "/run/done")
     expect(page.get_by_role("heading", level=1)).to_have_text("done")
     expect(page.locator(".plot")).to_have_count(10)
     for figure in page.locator(".plot").all():
         figure.scroll_into_view_if_needed()
         expect(figure.locator("svg.main-svg").first).to_be_visible()
-        expect(figure).to_have_attribute("aria-label", re.compile(r"at the end|held \d+"))
+        expect(figure).to_have_attribute(
+            "aria-label", re.compile(r"at the end|held \d+")
+        )
     page.get_by_role("button", name="constant", exact=True).click()
     page.get_by_label("Policy of the buffer map").select_option("headgate")
     expect(page).to_have_url(re.compile(r"hide=constant.*policy=headgate"))
     page.reload()
-    expect(page.get_by_role("button", name="constant", exact=True)).to_have_attribute("aria-pressed", "false")
+    expect(page.get_by_role("button", name="constant", exact=True)).to_have_attribute(
+        "aria-pressed", "false"
+    )
     expect(page.get_by_label("Policy of the buffer map")).to_have_value("headgate")
 
 
@@ -37,9 +43,15 @@ def test_numbers_one_click_away_and_three_ways_to_save(tab, served):
     expect(plot(page, "Test accuracy").locator("svg.main-svg").first).to_be_visible()
     page.get_by_role("button", name="Numbers of Test accuracy").click()
     table = page.get_by_role("region", name="Test accuracy: numbers")
-    expect(table.locator("thead th")).to_have_text(["Round", "acdpp", "hybrid", "constant", "headgate"])
+    expect(table.locator("thead th")).to_have_text(
+        ["Round", "acdpp", "hybrid", "constant", "headgate"]
+    )
     expect(table.locator("tbody tr")).to_have_count(10)
-    for ending, begins in (("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("CSV", b"policy,series,t,mean,half")):
+    for ending, begins in (
+        ("SVG", b"<svg"),
+        ("PNG", b"\x89PNG"),
+        ("CSV", b"policy,series,t,mean,half"),
+    ):
         page.get_by_label("Save Test accuracy").click()
         with page.expect_download() as caught:
             page.get_by_role("button", name=ending, exact=True).click()
@@ -49,10 +61,17 @@ def test_numbers_one_click_away_and_three_ways_to_save(tab, served):
             content = file.read()
         assert content.startswith(begins)
     rows = list(csv.DictReader(io.StringIO(content.decode())))
-    assert {row["policy"] for row in rows} == {"acdpp", "hybrid", "constant", "headgate"}
+    assert {row["policy"] for row in rows} == {
+        "acdpp",
+        "hybrid",
+        "constant",
+        "headgate",
+    }
 
 
-def test_rounds_appear_as_they_land_until_the_run_is_finished_and_take_nobodys_place_away(tab, tmp_path):
+def test_rounds_appear_as_they_land_until_the_run_is_finished_and_take_nobodys_place_away(
+    tab, tmp_path
+):
     made = MadeUp(tmp_path / "live", rounds=12).play(2)
     page = tab(tmp_path, "/run/live")
     expect(page.locator(".live-mark")).to_have_text("live")
@@ -76,10 +95,16 @@ def test_rounds_appear_as_they_land_until_the_run_is_finished_and_take_nobodys_p
     expect(page.locator(".live-mark")).to_have_text("")
 
 
-def test_a_lost_connection_is_said_and_what_was_missed_is_caught_up(tab, tmp_path, elsewhere):
+def test_a_lost_connection_is_said_and_what_was_missed_is_caught_up(
+    tab, tmp_path, elsewhere
+):
     made = MadeUp(tmp_path / "live", rounds=12).play(2)
     with Served(tmp_path) as served:
-        page = tab(served, "/run/live", expected="ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load")
+        page = tab(
+            served,
+            "/run/live",
+            expected="ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load",
+        )
         expect(page.locator(".live-mark")).to_have_text("live")
     expect(page.locator(".live-mark")).to_have_text("reconnecting")
     made.play(5)

@@ -27,7 +27,14 @@ def test_an_empty_folder_says_what_to_do_and_the_first_run_appears(tab, tmp_path
 
 def test_search_sort_and_states(tab, served):
     page = tab(served, "/?sort=name&order=asc")
-    listed = ["a-run-with-a-rather-long-name", "another", "crowded", "done", "gamma <b>&amp;", "stopped"]
+    listed = [
+        "a-run-with-a-rather-long-name",
+        "another",
+        "crowded",
+        "done",
+        "gamma <b>&amp;",
+        "stopped",
+    ]
     expect(names(page)).to_have_text(listed)
     expect(page.locator("tr[data-name=stopped] .state")).to_have_text("interrupted")
     expect(page.locator("tr[data-name=done] .spark path")).to_have_count(1)
@@ -47,9 +54,13 @@ def test_spend_is_that_of_the_best_and_red_only_where_that_broke_a_limit(tab, tm
     MadeUp(tmp_path / "kept", policies=("acdpp", "headgate", "released")).finish()
     MadeUp(tmp_path / "broken", policies=("acdpp", "released")).finish()
     page = tab(tmp_path)
-    kept, broken = (page.locator(f"tr[data-name={name}] .cell-spend") for name in ("kept", "broken"))
+    kept, broken = (
+        page.locator(f"tr[data-name={name}] .cell-spend") for name in ("kept", "broken")
+    )
     share = Library(tmp_path).rows(["kept"])[0]["spend_share"]
-    expect(kept).to_have_text(f"{percent(share)}1 other over budget".replace(" %", "\u00a0%"))
+    expect(kept).to_have_text(
+        f"{percent(share)}1 other over budget".replace(" %", "\u00a0%")
+    )
     expect(kept.locator(".over")).to_have_count(0)
     expect(broken.locator(".over")).to_have_count(2)
     expect(broken).to_contain_text("released broke money")
@@ -57,12 +68,16 @@ def test_spend_is_that_of_the_best_and_red_only_where_that_broke_a_limit(tab, tm
 
 def test_numbers_are_rounded_as_in_the_terminal(tab, served):
     """0.6655 was 66.6 % on the page and 66.5 % in the terminal."""
-    shares = [*(k / n for n in (7, 400, 10_000) for k in range(n)), 0.6655, 0.66249999999999998]
-    written = (
-        "async (all) => { const say = await import('/static/drawing/format.js'); return all.map((one) => say.percent(one)); }"
-    )
+    shares = [
+        *(k / n for n in (7, 400, 10_000) for k in range(n)),
+        0.6655,
+        0.66249999999999998,
+    ]
+    written = "async (all) => { const say = await import('/static/drawing/format.js'); return all.map((one) => say.percent(one)); }"
     texts = tab(served).evaluate(written, shares)
-    assert [text.replace("\u00a0", " ") for text in texts] == [percent(share, 1) for share in shares]
+    assert [text.replace("\u00a0", " ") for text in texts] == [
+        percent(share, 1) for share in shares
+    ]
 
 
 def test_choosing_runs_leads_to_their_comparison(tab, served):

@@ -3,9 +3,21 @@
 from headgate.control.policies.budgeted.alert import Alert
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.headgate import Headgate
-from headgate.control.policies.budgeted.simple import Below, Pacing, Random, Resolving, Threshold
+from headgate.control.policies.budgeted.simple import (
+    Below,
+    Pacing,
+    Random,
+    Resolving,
+    Threshold,
+)
 from headgate.control.policies.dpp import Acdpp, Dpp, Released
-from headgate.control.policies.references import Clairvoyant, Constant, Held, Hybrid, Oracle
+from headgate.control.policies.references import (
+    Clairvoyant,
+    Constant,
+    Held,
+    Hybrid,
+    Oracle,
+)
 from headgate.control.policy import AdmissionPolicy
 
 KINDS: dict[str, type[AdmissionPolicy]] = {

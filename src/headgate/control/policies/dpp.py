@@ -52,12 +52,27 @@ def paper_penalty(k: bound.BoundConstants) -> BentCurve:
 
 
 @paper("eq:dpp-policy", "eq:dpp-min-def")
-def minimise_objective(view: View, V: float, penalty: BentCurve, n: Floats, N: Floats, lo: Floats, hi: Floats) -> Floats:
+def minimise_objective(
+    view: View,
+    V: float,
+    penalty: BentCurve,
+    n: Floats,
+    N: Floats,
+    lo: Floats,
+    hi: Floats,
+) -> Floats:
     """Return the argmin of J_t(Λ) = Z·(c·Λ − C) + V·p(n + Λ, N + Λ) over lo ≤ Λ ≤ hi for every run, (R,)."""
     pull = view.debt * view.one_price()
 
     def value(x: Floats) -> Floats:
-        return dpp_objective(view.debt, view.one_price(), x, view.system.budget, V, penalty.value(n + x, N + x))
+        return dpp_objective(
+            view.debt,
+            view.one_price(),
+            x,
+            view.system.budget,
+            V,
+            penalty.value(n + x, N + x),
+        )
 
     def slope(x: Floats) -> Floats:
         return pull + V * penalty.slope(n + x, N + x)
@@ -113,7 +128,9 @@ class Dpp(AdmissionPolicy):
         zero_or_more("n0", self.n0)
         if isinstance(self.burst, str):
             if self.burst not in ("buffer", "none"):
-                raise SettingError(f'burst = "{self.burst}": must be "buffer", "none" or a number of samples')
+                raise SettingError(
+                    f'burst = "{self.burst}": must be "buffer", "none" or a number of samples'
+                )
         else:
             positive("burst", self.burst)
         if self.K is not None:
@@ -121,7 +138,11 @@ class Dpp(AdmissionPolicy):
 
     def resolved(self, given: PolicyContext) -> Self:
         horizon = given.system.horizon
-        V = self.V if self.V is not None or horizon is None else max(horizon, 2) ** self.gamma
+        V = (
+            self.V
+            if self.V is not None or horizon is None
+            else max(horizon, 2) ** self.gamma
+        )
         K = given.better_K() if self.K is None else self.K
         return replace(self, K=K, V=V, bound=self.bound or given.bound)
 
@@ -135,7 +156,11 @@ class Dpp(AdmissionPolicy):
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         lo, hi = self.interval(view)
         room = view.room() if self.burst == "buffer" else None
-        limit = None if self.capacity is None else self.retention(view.system).limit(view.system)
+        limit = (
+            None
+            if self.capacity is None
+            else self.retention(view.system).limit(view.system)
+        )
         for most in (None if isinstance(self.burst, str) else self.burst, limit, room):
             if most is not None:
                 hi = np.minimum(hi, np.sum(most, axis=-1))
@@ -144,8 +169,12 @@ class Dpp(AdmissionPolicy):
         n = view.kept + np.float64(self.n0 if view.t < self.required("K") else 0.0)
         N = view.distinct + np.float64(self.N0)
         V = self.V if self.V is not None else horizon_at(view) ** self.gamma
-        total = minimise_objective(view, V, paper_penalty(self.bound or BoundConstants()), n, N, lo, hi)  # eq:dpp-policy
-        return AdmissionRequest(within_purse(view, total) if self.purse else total, room), memory
+        total = minimise_objective(
+            view, V, paper_penalty(self.bound or BoundConstants()), n, N, lo, hi
+        )  # eq:dpp-policy
+        return AdmissionRequest(
+            within_purse(view, total) if self.purse else total, room
+        ), memory
 
 
 @paper("eq:dpp-policy", "alg:acdpp")
@@ -174,12 +203,24 @@ class Acdpp(Dpp):
     def resolved(self, given: PolicyContext) -> Self:
         known = super().resolved(given)
         horizon = given.system.horizon
-        rho = self.rho if self.rho is not None or horizon is None else 1.0 - max(horizon, 2) ** -self.phi
-        return replace(known, rate=given.highest_rate(int(known.required("K"))) if self.rate is None else self.rate, rho=rho)
+        rho = (
+            self.rho
+            if self.rho is not None or horizon is None
+            else 1.0 - max(horizon, 2) ** -self.phi
+        )
+        return replace(
+            known,
+            rate=given.highest_rate(int(known.required("K")))
+            if self.rate is None
+            else self.rate,
+            rho=rho,
+        )
 
     def interval(self, view: View) -> tuple[Floats, Floats]:
         rho = self.rho if self.rho is not None else 1.0 - horizon_at(view) ** -self.phi
-        return admission_interval(view.t, self.required("rate"), rho)  # eq:lambda-min-max
+        return admission_interval(
+            view.t, self.required("rate"), rho
+        )  # eq:lambda-min-max
 
 
 def released_penalty(k: BoundConstants) -> BentCurve:
@@ -188,18 +229,28 @@ def released_penalty(k: BoundConstants) -> BentCurve:
 
     def value(n: Floats, N: Floats) -> Floats:
         u = N / k.pdim
-        return root * (n**-0.5 - N**-0.5) + linear * (1 / n - 1 / N) + gap * (1 + 0.5 * np.log(u)) / np.sqrt(u)
+        return (
+            root * (n**-0.5 - N**-0.5)
+            + linear * (1 / n - 1 / N)
+            + gap * (1 + 0.5 * np.log(u)) / np.sqrt(u)
+        )
 
     def slope(n: Floats, N: Floats) -> Floats:
         u = N / k.pdim
-        return -0.5 * root * (n**-1.5 - N**-1.5) - linear * (n**-2.0 - N**-2.0) - 0.25 * gap / k.pdim * np.log(u) * u**-1.5
+        return (
+            -0.5 * root * (n**-1.5 - N**-1.5)
+            - linear * (n**-2.0 - N**-2.0)
+            - 0.25 * gap / k.pdim * np.log(u) * u**-1.5
+        )
 
     def curvature(n: Floats, N: Floats) -> tuple[Floats, Floats]:
         u = N / k.pdim
         convex = 0.75 * root * (n**-2.5 - N**-2.5) + 2 * linear * (n**-3.0 - N**-3.0)
         return convex, 0.125 * gap / k.pdim**2 * (3 * np.log(u) - 2) * u**-2.5
 
-    return BentCurve(value, slope, curvature, bend=(k.pdim, k.pdim * float(np.exp(2.0 / 3.0))))
+    return BentCurve(
+        value, slope, curvature, bend=(k.pdim, k.pdim * float(np.exp(2.0 / 3.0)))
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +301,9 @@ class Released(AdmissionPolicy):
         n, N = view.kept.astype(np.float64), view.distinct + np.float64(k.pdim)
         wanted = minimise_objective(view, self.V, released_penalty(k), n, N, lo, hi)
         each = np.full_like(view.kept_by_client, self.least)
-        return AdmissionRequest(np.maximum(wanted - self.least * view.system.clients, 0.0), given=each), memory
+        return AdmissionRequest(
+            np.maximum(wanted - self.least * view.system.clients, 0.0), given=each
+        ), memory
 
 
 # the argmin
@@ -285,7 +338,12 @@ def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
             step = x - slope / curvature
         middle = 0.5 * (low + high)
         better = np.where((step > low) & (step < high), step, middle)
-        arrived = (slope == 0) | (np.abs(better - x) <= 4e-16 * np.abs(x)) | (middle <= low) | (middle >= high)
+        arrived = (
+            (slope == 0)
+            | (np.abs(better - x) <= 4e-16 * np.abs(x))
+            | (middle <= low)
+            | (middle >= high)
+        )
         x = np.where(inside & ~arrived, better, x)
         inside &= ~arrived
         if not inside.any():
@@ -293,14 +351,18 @@ def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
     return x
 
 
-def concave_part(objective: BentCurve, start: Floats, end: Floats) -> tuple[Floats, Floats]:
+def concave_part(
+    objective: BentCurve, start: Floats, end: Floats
+) -> tuple[Floats, Floats]:
     """Return the ends of the part of [start, end] where the curvature is negative, or (end, end) if it never is.
 
     The ratio of the curvature's two parts falls and then rises. A golden-section search finds its lowest point; then
     bisection finds both edges.
     """
 
-    def excess(x: Floats) -> Floats:  # log of the ratio, negative if the objective is concave
+    def excess(
+        x: Floats,
+    ) -> Floats:  # log of the ratio, negative if the objective is concave
         convex, bent = objective.curvature(x)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(bent < 0, np.log(convex) - np.log(-bent), np.inf)
@@ -330,5 +392,8 @@ def _edge(excess: Callable[[Floats], Floats], within: Floats, beyond: Floats) ->
     for _ in range(56):
         middle = 0.5 * (within + beyond)
         negative = excess(middle) < 0
-        within, beyond = np.where(negative, middle, within), np.where(negative, beyond, middle)
+        within, beyond = (
+            np.where(negative, middle, within),
+            np.where(negative, beyond, middle),
+        )
     return within

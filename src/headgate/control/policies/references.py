@@ -10,7 +10,11 @@ from numpy.typing import NDArray
 
 from headgate.control.checks import positive
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, within_purse
+from headgate.control.policies.budgeted.purse import (
+    affordable,
+    affordable_by_client,
+    within_purse,
+)
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, Fifo, KStep, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
@@ -50,8 +54,12 @@ class Constant(AdmissionPolicy):
         return self.rule or KStep(self.required("K"), capacity=self.capacity)
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        total = np.broadcast_to(np.asarray(self.required("rate"), dtype=np.float64), view.debt.shape)
-        return AdmissionRequest(within_purse(view, total) if self.purse else total), memory
+        total = np.broadcast_to(
+            np.asarray(self.required("rate"), dtype=np.float64), view.debt.shape
+        )
+        return AdmissionRequest(
+            within_purse(view, total) if self.purse else total
+        ), memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,26 +83,45 @@ class Hybrid(AdmissionPolicy):
     def __post_init__(self) -> None:
         positive("rate", self.rate, optional=True)
         if self.fill not in FILLS:
-            raise SettingError(f'fill = "{self.fill}": must be one of {", ".join(FILLS)}')
+            raise SettingError(
+                f'fill = "{self.fill}": must be one of {", ".join(FILLS)}'
+            )
         if self.K is not None:
             KStep(self.K)  # refuses a bad K now
 
     def resolved(self, given: PolicyContext) -> Self:
         clients = given.system.clients
-        stale = tuple(range((clients + 1) // 2, clients)) if self.stale is None else self.stale
+        stale = (
+            tuple(range((clients + 1) // 2, clients))
+            if self.stale is None
+            else self.stale
+        )
         fresh = given.system.buffer[~replace(self, stale=stale).mask(given.system)]
-        K = optimal_K(given.mean_price, fresh, given.system.budget)[0].K if self.K is None else self.K
-        return replace(self, stale=stale, K=K, rate=given.highest_rate(K, fresh) if self.rate is None else self.rate)
+        K = (
+            optimal_K(given.mean_price, fresh, given.system.budget)[0].K
+            if self.K is None
+            else self.K
+        )
+        return replace(
+            self,
+            stale=stale,
+            K=K,
+            rate=given.highest_rate(K, fresh) if self.rate is None else self.rate,
+        )
 
     def mask(self, system: System) -> NDArray[np.bool_]:
         """Return which clients are stale, (M,)."""
         stale = self.required("stale")
         for client in stale:
             if not 0 <= client < system.clients:
-                raise SettingError(f"stale = {list(stale)}: there is no client {client}; there are 0 to {system.clients - 1}")
+                raise SettingError(
+                    f"stale = {list(stale)}: there is no client {client}; there are 0 to {system.clients - 1}"
+                )
         mask = np.isin(np.arange(system.clients), stale)
         if mask.all():
-            raise SettingError(f"stale = {list(stale)}: names every client, so nobody is left to admit")
+            raise SettingError(
+                f"stale = {list(stale)}: names every client, so nobody is left to admit"
+            )
         return mask
 
     def retention(self, system: System) -> Retention:
@@ -105,13 +132,25 @@ class Hybrid(AdmissionPolicy):
         return np.where(self.mask(system), 0, system.buffer)
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        total = np.broadcast_to(np.asarray(self.required("rate"), dtype=np.float64), view.debt.shape)
+        total = np.broadcast_to(
+            np.asarray(self.required("rate"), dtype=np.float64), view.debt.shape
+        )
         if self.fill == "none":
             return AdmissionRequest(total), memory
         rounds = 1 if self.fill == "first" else self.required("K")
-        done, before = (np.minimum(t, rounds) * view.system.buffer // rounds for t in (view.t, view.t - 1))
-        fill = np.broadcast_to(np.where(self.mask(view.system), done - before, 0), view.kept_by_client.shape)
-        return (AdmissionRequest(total, given=fill) if self.paid else AdmissionRequest(total, free=fill)), memory
+        done, before = (
+            np.minimum(t, rounds) * view.system.buffer // rounds
+            for t in (view.t, view.t - 1)
+        )
+        fill = np.broadcast_to(
+            np.where(self.mask(view.system), done - before, 0),
+            view.kept_by_client.shape,
+        )
+        return (
+            AdmissionRequest(total, given=fill)
+            if self.paid
+            else AdmissionRequest(total, free=fill)
+        ), memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +164,9 @@ class Oracle(AdmissionPolicy):
         return KStep(1)
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        return AdmissionRequest(np.full(view.debt.shape, float(view.system.memory))), memory
+        return AdmissionRequest(
+            np.full(view.debt.shape, float(view.system.memory))
+        ), memory
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -142,7 +183,9 @@ class Clairvoyant(BudgetedPolicy):
     @property
     def known(self) -> PolicyContext:
         if self.given is None:
-            raise SettingError("Clairvoyant: knows no prices yet; headgate.load, or `resolved`, tells it")
+            raise SettingError(
+                "Clairvoyant: knows no prices yet; headgate.load, or `resolved`, tells it"
+            )
         return self.given
 
     @cached_property
@@ -154,11 +197,19 @@ class Clairvoyant(BudgetedPolicy):
     def _levels(self) -> Ints:
         """The samples bought up to each round, (seeds, rounds)."""
         system = self.known.system
-        return np.cumsum([cheapest_first(own, system, self.money_to_fill(system)) for own in self.path], axis=-1)
+        return np.cumsum(
+            [
+                cheapest_first(own, system, self.money_to_fill(system))
+                for own in self.path
+            ],
+            axis=-1,
+        )
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         if view.t > self.known.rounds:
-            raise SettingError(f"rounds = {self.known.rounds}: the plan ends there, round {view.t} was asked for")
+            raise SettingError(
+                f"rounds = {self.known.rounds}: the plan ends there, round {view.t} was asked for"
+            )
         price = view.one_price()
         runs = len(price)
         if not np.array_equal(self.path[:runs, view.t - 1], price):
@@ -175,7 +226,11 @@ def cheapest_first(prices: Floats, system: System, fill: float = 0.0) -> Ints:
         order = np.concatenate([[0], order[order != 0]])
     for t in order:
         most = min(money, fill) if fill and t == 0 else money
-        bought[t] = system.memory if prices[t] <= 0 else min(system.memory, int(max(most, 0.0) / prices[t]))
+        bought[t] = (
+            system.memory
+            if prices[t] <= 0
+            else min(system.memory, int(max(most, 0.0) / prices[t]))
+        )
         money -= bought[t] * prices[t]
     return bought
 
@@ -213,8 +268,14 @@ class Held(AdmissionPolicy):
 
     def retention(self, system: System) -> Retention:
         rule, places = self.policy.retention(system), self.places(system)
-        capacity: Capacity = "buffer" if places is system.buffer else tuple(places.tolist())
-        return Fifo(capacity=capacity) if isinstance(rule, KStep) else replace(rule, capacity=capacity)
+        capacity: Capacity = (
+            "buffer" if places is system.buffer else tuple(places.tolist())
+        )
+        return (
+            Fifo(capacity=capacity)
+            if isinstance(rule, KStep)
+            else replace(rule, capacity=capacity)
+        )
 
     def places(self, system: System) -> Ints:
         """Return the most samples that each client can hold, (M,)."""
@@ -229,22 +290,36 @@ class Held(AdmissionPolicy):
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         ask, memory = self.policy.admit(view, memory)
-        by_client = view if view.price.ndim > 1 else view._replace(price=view.price[:, None])
+        by_client = (
+            view if view.price.ndim > 1 else view._replace(price=view.price[:, None])
+        )
         most = np.full(view.debt.shape, min(view.system.money(view.t), view.money))
         whole = [each for each in (ask.given, ask.free) if each is not None]
         given, room = None, ask.room
         if whole:
             places = self.places(view.system)
             asked = np.minimum(np.sum(whole, axis=0), places)
-            bought, _ = affordable_by_client(by_client, asked.astype(np.float64), np.zeros(asked.shape), asked, most)
+            bought, _ = affordable_by_client(
+                by_client, asked.astype(np.float64), np.zeros(asked.shape), asked, most
+            )
             given = bought.astype(np.int64)
             room = places - given if room is None else np.minimum(room, places - given)
-            rounding = 8 * np.spacing(most)  # the ledger sums both purchases in another order
-            most = np.where(given.any(axis=-1), most - (by_client.price * given).sum(axis=-1) - rounding, most)
+            rounding = 8 * np.spacing(
+                most
+            )  # the ledger sums both purchases in another order
+            most = np.where(
+                given.any(axis=-1),
+                most - (by_client.price * given).sum(axis=-1) - rounding,
+                most,
+            )
         # the division of the total among the clients is not known yet, so all of it counts at the highest of their prices
         dearest = view._replace(price=by_client.price.max(axis=-1))
         return AdmissionRequest(
-            np.minimum(ask.total, affordable(dearest, np.ceil(ask.total) + view.lot, most)), room, given
+            np.minimum(
+                ask.total, affordable(dearest, np.ceil(ask.total) + view.lot, most)
+            ),
+            room,
+            given,
         ), memory
 
 

@@ -55,7 +55,9 @@ class PriceProcess(ABC):
 
 def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
     """Return seeds and rounds that broadcast to (R, stop − start), for `headgate.control.randomness.uniform`."""
-    return np.asarray(seeds, dtype=np.int64)[:, None], np.arange(start, stop, dtype=np.int64)[None, :]
+    return np.asarray(seeds, dtype=np.int64)[:, None], np.arange(
+        start, stop, dtype=np.int64
+    )[None, :]
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,9 @@ class Uniform(PriceProcess):
         zero_or_more("low", self.low)
         positive("high", self.high)
         if self.low > self.high:
-            raise SettingError(f"low = {self.low}: must not be above high = {self.high}")
+            raise SettingError(
+                f"low = {self.low}: must not be above high = {self.high}"
+            )
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
@@ -93,7 +97,9 @@ class UniformInteger(Uniform):
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
-        return self.low + np.floor((self.high - self.low + 1) * uniform(seed, Purpose.PRICE, t))
+        return self.low + np.floor(
+            (self.high - self.low + 1) * uniform(seed, Purpose.PRICE, t)
+        )
 
 
 @dataclass(frozen=True)
@@ -122,15 +128,29 @@ class Markov(PriceProcess):
     def __post_init__(self) -> None:
         zero_or_more("levels", self.levels)
         if len(self.levels) > LEVELS:
-            raise SettingError(f"levels: {len(self.levels):,} of them; at most {LEVELS:,}")
+            raise SettingError(
+                f"levels: {len(self.levels):,} of them; at most {LEVELS:,}"
+            )
         size = len(self.levels)
-        if not size or len(self.transition) != size or any(len(row) != size for row in self.transition):
+        if (
+            not size
+            or len(self.transition) != size
+            or any(len(row) != size for row in self.transition)
+        ):
             raise SettingError(f"transition: needs {size} rows of {size} probabilities")
         matrix = np.asarray(self.transition, dtype=np.float64)
-        if not np.all(np.isfinite(matrix)) or np.any(matrix < 0) or np.any(np.abs(matrix.sum(axis=1) - 1) > 1e-9):
-            raise SettingError("transition: every row must hold probabilities that sum to 1")
+        if (
+            not np.all(np.isfinite(matrix))
+            or np.any(matrix < 0)
+            or np.any(np.abs(matrix.sum(axis=1) - 1) > 1e-9)
+        ):
+            raise SettingError(
+                "transition: every row must hold probabilities that sum to 1"
+            )
         if np.linalg.matrix_rank(np.eye(len(matrix)) - matrix) < len(matrix) - 1:
-            raise SettingError("transition: some levels can never be reached from others, so there is no one mean price")
+            raise SettingError(
+                "transition: some levels can never be reached from others, so there is no one mean price"
+            )
         positive("mean of levels", self.mean(None))
 
     @cached_property
@@ -139,7 +159,9 @@ class Markov(PriceProcess):
         matrix = np.asarray(self.transition, dtype=np.float64)
         size = len(matrix)
         system = np.vstack([matrix.T - np.eye(size), np.ones(size)])
-        share: Floats = np.linalg.lstsq(system, np.append(np.zeros(size), 1.0), rcond=None)[0]
+        share: Floats = np.linalg.lstsq(
+            system, np.append(np.zeros(size), 1.0), rcond=None
+        )[0]
         return np.asarray(np.maximum(share, 0.0) / np.maximum(share, 0.0).sum())
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
@@ -172,19 +194,29 @@ class Seasonal(PriceProcess):
         zero_or_more("amplitude", self.amplitude)
         zero_or_more("noise", self.noise)
         if (both := self.amplitude + self.noise) > self.average:
-            below = f"more than average = {self.average}, so prices would fall below zero"
+            below = (
+                f"more than average = {self.average}, so prices would fall below zero"
+            )
             raise SettingError(f"amplitude + noise = {both}: {below}")
 
     def _season(self, t: NDArray[np.int64]) -> Floats:
-        return np.asarray(self.average + self.amplitude * np.sin(2 * np.pi * t / self.period))
+        return np.asarray(
+            self.average + self.amplitude * np.sin(2 * np.pi * t / self.period)
+        )
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
         noise = self.noise * (2 * uniform(seed, Purpose.PRICE_NOISE, t) - 1)
-        return np.maximum(self._season(t) + noise, 0.0)  # rounding alone could make a price negative
+        return np.maximum(
+            self._season(t) + noise, 0.0
+        )  # rounding alone could make a price negative
 
     def mean(self, rounds: int | None) -> float:
-        return self.average if rounds is None else float(self._season(np.arange(1, rounds + 1)).mean())
+        return (
+            self.average
+            if rounds is None
+            else float(self._season(np.arange(1, rounds + 1)).mean())
+        )
 
 
 @dataclass(frozen=True)
@@ -203,7 +235,9 @@ class Bursts(Uniform):
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         calm = super().path(seeds, start, stop)
-        seed, t = rounds_of(seeds, start, stop + self.length - 1)  # shifted by `length`: bursts may begin before round 1
+        seed, t = rounds_of(
+            seeds, start, stop + self.length - 1
+        )  # shifted by `length`: bursts may begin before round 1
         begins = np.cumsum(uniform(seed, Purpose.PRICE_STATE, t) < self.chance, axis=-1)
         before = np.pad(begins, ((0, 0), (1, 0)))[:, : stop - start]
         return np.where(begins[:, self.length - 1 :] > before, self.factor * calm, calm)
@@ -229,14 +263,24 @@ class Drift(PriceProcess):
         a_share("noise", self.noise)  # keeps prices at zero or above
 
     def _mean_at(self, t: NDArray[np.int64]) -> Floats:
-        return np.asarray(self.first + (self.last - self.first) * np.minimum((t - 1) / max(self.rounds - 1, 1), 1.0))
+        return np.asarray(
+            self.first
+            + (self.last - self.first)
+            * np.minimum((t - 1) / max(self.rounds - 1, 1), 1.0)
+        )
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
-        return self._mean_at(t) * (1 + self.noise * (2 * uniform(seed, Purpose.PRICE, t) - 1))
+        return self._mean_at(t) * (
+            1 + self.noise * (2 * uniform(seed, Purpose.PRICE, t) - 1)
+        )
 
     def mean(self, rounds: int | None) -> float:
-        return self.last if rounds is None else float(self._mean_at(np.arange(1, rounds + 1)).mean())
+        return (
+            self.last
+            if rounds is None
+            else float(self._mean_at(np.arange(1, rounds + 1)).mean())
+        )
 
 
 @dataclass(frozen=True)
@@ -250,20 +294,35 @@ class Pareto(PriceProcess):
     def __post_init__(self) -> None:
         positive("low", self.low)
         positive("tail", self.tail)
-        require(self.low < self.high < np.inf, "high", self.high, f"finite and above low = {self.low}")
+        require(
+            self.low < self.high < np.inf,
+            "high",
+            self.high,
+            f"finite and above low = {self.low}",
+        )
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
         beyond = (self.low / self.high) ** self.tail
         draw = uniform(seed, Purpose.PRICE, t)
-        return np.asarray(np.minimum(self.low * (1 - draw * (1 - beyond)) ** (-1 / self.tail), self.high))
+        return np.asarray(
+            np.minimum(
+                self.low * (1 - draw * (1 - beyond)) ** (-1 / self.tail), self.high
+            )
+        )
 
     def mean(self, rounds: int | None) -> float:
         ratio = self.high / self.low
         whole = 1 - ratio**-self.tail
         if self.tail == 1:
             return float(self.low * np.log(ratio) / whole)
-        return float(self.low * self.tail / (self.tail - 1) * (1 - ratio ** (1 - self.tail)) / whole)
+        return float(
+            self.low
+            * self.tail
+            / (self.tail - 1)
+            * (1 - ratio ** (1 - self.tail))
+            / whole
+        )
 
 
 @dataclass(frozen=True)
@@ -280,7 +339,9 @@ class Switches(PriceProcess):
     def __post_init__(self) -> None:
         zero_or_more("levels", self.levels)
         if not self.levels or len(self.levels) != len(self.lengths):
-            raise SettingError(f"lengths: needs one for each of the {len(self.levels)} levels, has {len(self.lengths)}")
+            raise SettingError(
+                f"lengths: needs one for each of the {len(self.levels)} levels, has {len(self.lengths)}"
+            )
         for length in self.lengths:
             whole("lengths", length, most=ROUNDS)
         positive("mean of levels", self.mean(None))
@@ -289,14 +350,22 @@ class Switches(PriceProcess):
         ends = np.cumsum(self.lengths)
         t = np.arange(start - 1, stop - 1)
         place = t % ends[-1] if self.repeat else np.minimum(t, ends[-1] - 1)
-        return np.asarray(np.array(self.levels, dtype=np.float64)[np.searchsorted(ends, place, side="right")])
+        return np.asarray(
+            np.array(self.levels, dtype=np.float64)[
+                np.searchsorted(ends, place, side="right")
+            ]
+        )
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         return np.tile(self._prices(start, stop), (len(seeds), 1))
 
     def mean(self, rounds: int | None) -> float:
         if rounds is None:
-            return float(np.average(self.levels, weights=self.lengths)) if self.repeat else float(self.levels[-1])
+            return (
+                float(np.average(self.levels, weights=self.lengths))
+                if self.repeat
+                else float(self.levels[-1])
+            )
         return float(self._prices(1, rounds + 1).mean())
 
 

@@ -41,14 +41,18 @@ class Trace(PriceProcess):
         if (self.prices is None) == (self.file is None):
             raise SettingError("file: a trace needs either a file or prices")
         if self.at_end not in AT_END:
-            raise SettingError(f'at_end = "{self.at_end}": must be one of {", ".join(AT_END)}')
+            raise SettingError(
+                f'at_end = "{self.at_end}": must be one of {", ".join(AT_END)}'
+            )
         values = self._values
         if values.ndim != 1 or values.size == 0:
             raise DataError(f"{self.source}: holds no prices")
         bad = np.flatnonzero(~((values >= 0) & (values <= NUMBER)))
         if bad.size:
             wanted = f"prices must be finite and zero or more, at most {NUMBER:g}"
-            raise DataError(f"{self.source}: price {values[bad[0]]} in row {bad[0] + 1}; {wanted}")
+            raise DataError(
+                f"{self.source}: price {values[bad[0]]} in row {bad[0] + 1}; {wanted}"
+            )
         if not values.any():
             raise DataError(f"{self.source}: every price is zero")
 
@@ -73,16 +77,22 @@ class Trace(PriceProcess):
     def _upto(self, stop: int) -> Floats:
         if stop - 1 > self._values.size and self.at_end == "stop":
             hint = 'shorten the run or set prices.at_end = "repeat"'
-            raise DataError(f"{self.source}: ends after {self._values.size} rounds, round {stop - 1} was asked for; {hint}")
+            raise DataError(
+                f"{self.source}: ends after {self._values.size} rounds, round {stop - 1} was asked for; {hint}"
+            )
         return self._values[np.arange(stop - 1) % self._values.size]
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         return np.tile(self._upto(stop)[start - 1 :], (len(seeds), 1))
 
     def mean(self, rounds: int | None) -> float:
-        mean = float(self._values.mean() if rounds is None else self._upto(rounds + 1).mean())
+        mean = float(
+            self._values.mean() if rounds is None else self._upto(rounds + 1).mean()
+        )
         if mean <= 0:
-            raise DataError(f"{self.source}: every price in rounds 1 to {rounds} is zero")
+            raise DataError(
+                f"{self.source}: every price in rounds 1 to {rounds} is zero"
+            )
         return mean
 
 
@@ -93,7 +103,9 @@ def _column(path: Path, content: bytes, asked: str | None) -> list[float]:
     kind = path.suffix[1:]
     try:
         if kind == "csv":
-            frame = polars.read_csv(content.decode().encode(), infer_schema=False, n_rows=PRICES + 1).lazy()
+            frame = polars.read_csv(
+                content.decode().encode(), infer_schema=False, n_rows=PRICES + 1
+            ).lazy()
         else:
             check_parquet(path, content, most=PRICES)
             frame = polars.scan_parquet(io.BytesIO(content))
@@ -102,19 +114,32 @@ def _column(path: Path, content: bytes, asked: str | None) -> list[float]:
         name = next((each for each in wanted if each in columns), None)
         if name is None:
             named = ", ".join(f'"{each}"' for each in columns) or "nothing"
-            raise DataError(f'{path}: no column "{wanted[0]}"; its header names {shown(named, 300)}')
+            raise DataError(
+                f'{path}: no column "{wanted[0]}"; its header names {shown(named, 300)}'
+            )
         column = frame.select(name).collect()[name]
         if kind == "csv":
             column = column.fill_null("").str.strip_chars()
             odd = column.cast(polars.Float64, strict=False).is_null()
             if odd.any():
                 row = int(odd.arg_max() or 0)
-                raise DataError(f'{path}: "{shown(column[row])}" in row {row + 1} of column "{name}" is not a number')
+                raise DataError(
+                    f'{path}: "{shown(column[row])}" in row {row + 1} of column "{name}" is not a number'
+                )
         elif not column.dtype.is_numeric():
-            raise DataError(f'{path}: column "{name}" holds {column.dtype}, not numbers')
+            raise DataError(
+                f'{path}: column "{name}" holds {column.dtype}, not numbers'
+            )
         values = column.cast(polars.Float64)
-    except (OSError, ValueError, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        raise DataError(f"{path}: cannot be read as {kind} ({one_line(error, 200)})") from None
+    except (
+        OSError,
+        ValueError,
+        polars.exceptions.PolarsError,
+        polars.exceptions.PanicException,
+    ) as error:
+        raise DataError(
+            f"{path}: cannot be read as {kind} ({one_line(error, 200)})"
+        ) from None
     if len(values) > PRICES:
         raise DataError(f"{path}: more than {PRICES:,} prices")
     return [float("nan") if value is None else value for value in values.to_list()]
@@ -129,8 +154,13 @@ def market_table(name: str) -> tuple[tuple[str, ...], Floats]:
 
     The file holds whole cents, (points, rows) of int32, stored as byte planes from the lowest byte on, which compresses best.
     """
-    with np.load(Path(__file__).parent / "recorded" / f"{name}.npz", allow_pickle=False) as file:
-        values = np.ascontiguousarray(np.stack(file["cents"], axis=-1).view("<i4")[..., 0].T) / 100
+    with np.load(
+        Path(__file__).parent / "recorded" / f"{name}.npz", allow_pickle=False
+    ) as file:
+        values = (
+            np.ascontiguousarray(np.stack(file["cents"], axis=-1).view("<i4")[..., 0].T)
+            / 100
+        )
         values.flags.writeable = False
         return tuple(file["points"].tolist()), values
 
@@ -151,7 +181,9 @@ class Market(PriceProcess):
     @property
     def _prices(self) -> Floats:
         """The prices of samples, (rows,), or (rows, clients) if each client has its own price."""
-        return np.asarray(self.scale * np.maximum(market_table(self.market)[1][:, 0], 0.0))
+        return np.asarray(
+            self.scale * np.maximum(market_table(self.market)[1][:, 0], 0.0)
+        )
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         prices = self._prices
@@ -178,14 +210,19 @@ class Ercot(Market):
         known, _ = market_table(self.market)
         for point in self.points:
             if point not in known:
-                raise SettingError(f"points = {list(self.points)}: {point} is none of {', '.join(known)}")
+                raise SettingError(
+                    f"points = {list(self.points)}: {point} is none of {', '.join(known)}"
+                )
 
     @property
     def _prices(self) -> Floats:
         if not self.points:
             return super()._prices
         known, values = market_table(self.market)
-        return np.asarray(self.scale * np.maximum(values[:, [known.index(point) for point in self.points]], 0.0))
+        return np.asarray(
+            self.scale
+            * np.maximum(values[:, [known.index(point) for point in self.points]], 0.0)
+        )
 
 
 @dataclass(frozen=True)

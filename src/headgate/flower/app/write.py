@@ -29,7 +29,11 @@ FILES = ("__init__.py", "server_app.py", "client_app.py")
 
 
 def write_app(
-    folder: Path, recipe: str, overrides: Sequence[str] = (), policy: str | None = None, clients: int | None = None
+    folder: Path,
+    recipe: str,
+    overrides: Sequence[str] = (),
+    policy: str | None = None,
+    clients: int | None = None,
 ) -> Experiment:
     """Write an app into `folder`, which must be new or empty; return the experiment that it runs."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -37,11 +41,19 @@ def write_app(
     package = package_name(folder.resolve().name)
     experiment = load(recipe, single(recipe, overrides, policy, clients))
     tables = experiment.tables()
-    tables = {**tables, "run": {key: value for key, value in tables["run"].items() if key != "folder"}}
-    own = own_modules(tables, [*([] if experiment.folder is None else [experiment.folder]), Path.cwd()])
+    tables = {
+        **tables,
+        "run": {key: value for key, value in tables["run"].items() if key != "folder"},
+    }
+    own = own_modules(
+        tables,
+        [*([] if experiment.folder is None else [experiment.folder]), Path.cwd()],
+    )
     for module, path in own.items():
         if module.as_posix() in FILES:
-            raise DataError(f"{path}: the app has a {module} of its own; give the module another name")
+            raise DataError(
+                f"{path}: the app has a {module} of its own; give the module another name"
+            )
     values = {
         "package": package,
         "name": package.replace("_", "-"),
@@ -56,9 +68,13 @@ def write_app(
     (folder / "home").mkdir()
     for source, name in AROUND.items():
         text = (TEMPLATE / source).read_text("utf-8")
-        (folder / name).write_text(text if source == "env.sh" else Template(text).substitute(values), "utf-8")
+        (folder / name).write_text(
+            text if source == "env.sh" else Template(text).substitute(values), "utf-8"
+        )
     for name in FILES:
-        (home / name).write_text((TEMPLATE / "package" / name).read_text("utf-8"), "utf-8")
+        (home / name).write_text(
+            (TEMPLATE / "package" / name).read_text("utf-8"), "utf-8"
+        )
     for module, path in own.items():
         (home / module).parent.mkdir(parents=True, exist_ok=True)
         (home / module).write_bytes(path.read_bytes())
@@ -78,31 +94,52 @@ def own_modules(tables: Mapping[str, Any], folders: Sequence[Path]) -> dict[Path
             finder.import_hook(name.partition(":")[0])
         except ImportError:  # not in these folders
             continue
-    paths = [Path(file) for module in finder.modules.values() if (file := getattr(module, "__file__", None))]
-    return {path.relative_to(root): path for path in paths for root in roots if path.is_relative_to(root)}
+    paths = [
+        Path(file)
+        for module in finder.modules.values()
+        if (file := getattr(module, "__file__", None))
+    ]
+    return {
+        path.relative_to(root): path
+        for path in paths
+        for root in roots
+        if path.is_relative_to(root)
+    }
 
 
 def app_settings(folder: Path) -> tuple[int, Path]:
     """Return the number of clients and the run folder of an app, whose files may have been edited."""
     try:
-        own = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["tool"]["flwr"]["app"]
+        own = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["tool"][
+            "flwr"
+        ]["app"]
         package = str(own["components"]["serverapp"]).partition(".")[0]
         experiment = load(str(folder / package / "recipe.toml"))
         return experiment.system.clients, Path(own["config"]["out"])
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
-        raise DataError(f"{folder}: is no app made by headgate flower new ({error})") from None
+        raise DataError(
+            f"{folder}: is no app made by headgate flower new ({error})"
+        ) from None
 
 
-def single(recipe: str, overrides: Sequence[str], policy: str | None, clients: int | None) -> list[str]:
+def single(
+    recipe: str, overrides: Sequence[str], policy: str | None, clients: int | None
+) -> list[str]:
     """Return overrides for one policy, by default headgate, and one seed. With other clients, each has the same budget."""
     more = list(overrides)
     given = load(recipe, more)
     if clients is not None and clients != given.system.clients:
         more.append(f"system.clients={clients}")
         if not any(each.startswith("system.budget=") for each in overrides):
-            more.append(f"system.budget={given.system.budget * clients / given.system.clients:g}")
-        if isinstance(given.data.partition, Pairs) and not any(each.startswith("data.partition=") for each in overrides):
-            more.append("data.partition=iid")  # with pairs, fewer clients would hold fewer classes
+            more.append(
+                f"system.budget={given.system.budget * clients / given.system.clients:g}"
+            )
+        if isinstance(given.data.partition, Pairs) and not any(
+            each.startswith("data.partition=") for each in overrides
+        ):
+            more.append(
+                "data.partition=iid"
+            )  # with pairs, fewer clients would hold fewer classes
     return [*more, f'run.policies=["{policy or "headgate"}"]', "run.seeds=1"]
 
 
@@ -115,6 +152,8 @@ def package_name(name: str) -> str:
     made = re.sub(r"\W+", "_", name.lower(), flags=re.ASCII).strip("_") or "app"
     return (
         f"app_{made}"
-        if made[0].isdigit() or keyword.iskeyword(made) or made in ("flwr", "headgate", "torch", "numpy")
+        if made[0].isdigit()
+        or keyword.iskeyword(made)
+        or made in ("flwr", "headgate", "torch", "numpy")
         else made
     )

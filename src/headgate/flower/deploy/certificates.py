@@ -21,8 +21,15 @@ LOOPBACK = ("localhost", "127.0.0.1")
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 825
 SOON = timedelta(days=30)
 """a certificate that expires sooner is renewed, or causes a warning"""
-AUTHORITY = ("basicConstraints=critical,CA:TRUE,pathlen:0", "keyUsage=critical,keyCertSign,cRLSign")
-SERVER = ("basicConstraints=critical,CA:FALSE", "keyUsage=critical,digitalSignature", "extendedKeyUsage=serverAuth")
+AUTHORITY = (
+    "basicConstraints=critical,CA:TRUE,pathlen:0",
+    "keyUsage=critical,keyCertSign,cRLSign",
+)
+SERVER = (
+    "basicConstraints=critical,CA:FALSE",
+    "keyUsage=critical,digitalSignature",
+    "extendedKeyUsage=serverAuth",
+)
 
 
 def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
@@ -32,46 +39,113 @@ def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
     certificates that were renewed, or that expire within 30 days and could not be. A certificate that has expired is refused
     (`DataError`), and so is a folder that needs a new one and does not have the authority's key.
     """
-    wanted, now, warnings = [_alternative_name(host) for host in (*hosts, *LOOPBACK)], datetime.now(UTC), list[str]()
+    wanted, now, warnings = (
+        [_alternative_name(host) for host in (*hosts, *LOOPBACK)],
+        datetime.now(UTC),
+        list[str](),
+    )
     authority, signer, server, key = (folder / name for name in FILES)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not authority.exists():
         _make("headgate authority", authority, signer, AUTHORITY_DAYS, AUTHORITY)
-    san = _read(server).extensions.get_extension_for_class(x509.SubjectAlternativeName).value if server.exists() else ()
-    known = [f"{'DNS' if isinstance(name, x509.DNSName) else 'IP'}:{name.value}" for name in san if key.exists()]
+    san = (
+        _read(server)
+        .extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        .value
+        if server.exists()
+        else ()
+    )
+    known = [
+        f"{'DNS' if isinstance(name, x509.DNSName) else 'IP'}:{name.value}"
+        for name in san
+        if key.exists()
+    ]
     if known and _read(server).not_valid_after_utc - now < SOON and signer.exists():
-        warnings.append(f"{server}: is renewed, it ends within 30 days; restart nginx and the SuperLink")
+        warnings.append(
+            f"{server}: is renewed, it ends within 30 days; restart nginx and the SuperLink"
+        )
     if warnings or not set(wanted) <= set(known):
         if not signer.exists():
-            raise DataError(f"{signer}: is not there, and is needed to make {server.name}")
+            raise DataError(
+                f"{signer}: is not there, and is needed to make {server.name}"
+            )
         names = f"subjectAltName={','.join(dict.fromkeys([*known, *wanted]))}"
-        _make("headgate SuperLink", server, key, SERVER_DAYS, (*SERVER, names), "-CA", authority, "-CAkey", signer)
+        _make(
+            "headgate SuperLink",
+            server,
+            key,
+            SERVER_DAYS,
+            (*SERVER, names),
+            "-CA",
+            authority,
+            "-CAkey",
+            signer,
+        )
     for path in (authority, server):
         if (left := _read(path).not_valid_after_utc - now) < SOON:
-            ends = f"expire{'s' if left > timedelta(0) else 'd'} on {now + left:%Y-%m-%d}"
-            warnings.append(f"{path}: {ends}; headgate flower certificates renews server.pem by ca.key")
+            ends = (
+                f"expire{'s' if left > timedelta(0) else 'd'} on {now + left:%Y-%m-%d}"
+            )
+            warnings.append(
+                f"{path}: {ends}; headgate flower certificates renews server.pem by ca.key"
+            )
             if left <= timedelta(0):
                 raise DataError(warnings[-1])
     return warnings
 
 
-def _make(name: str, path: Path, key: Path, days: int, uses: Sequence[str], *signer: str | Path) -> None:
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-sha384", "-nodes", *signer]
-    command += ["-config", "/dev/null", "-subj", f"/CN={name}", "-days", str(days), "-keyout", key, "-out", path]
+def _make(
+    name: str,
+    path: Path,
+    key: Path,
+    days: int,
+    uses: Sequence[str],
+    *signer: str | Path,
+) -> None:
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-384",
+        "-sha384",
+        "-nodes",
+        *signer,
+    ]
+    command += [
+        "-config",
+        "/dev/null",
+        "-subj",
+        f"/CN={name}",
+        "-days",
+        str(days),
+        "-keyout",
+        key,
+        "-out",
+        path,
+    ]
     try:
         command += [word for use in uses for word in ("-addext", use)]
         subprocess.run(command, check=True, capture_output=True, text=True, umask=0o077)
     except FileNotFoundError:
-        raise SettingError("openssl: is not installed; certificates are made by it") from None
+        raise SettingError(
+            "openssl: is not installed; certificates are made by it"
+        ) from None
     except subprocess.CalledProcessError as error:
-        raise DataError(f"{path}: openssl cannot make it ({' '.join(error.stderr.split())[-200:]})") from None
+        raise DataError(
+            f"{path}: openssl cannot make it ({' '.join(error.stderr.split())[-200:]})"
+        ) from None
 
 
 def _read(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: is no certificate ({getattr(error, 'strerror', None) or 'cannot be read'})") from None
+        raise DataError(
+            f"{path}: is no certificate ({getattr(error, 'strerror', None) or 'cannot be read'})"
+        ) from None
 
 
 def _alternative_name(host: str) -> str:
@@ -79,5 +153,7 @@ def _alternative_name(host: str) -> str:
         return f"IP:{ipaddress.ip_address(host)}"
     except ValueError:
         if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", host):
-            raise SettingError(f"--host {host!r}: must be a name such as fl.example.org or an IP address") from None
+            raise SettingError(
+                f"--host {host!r}: must be a name such as fl.example.org or an IP address"
+            ) from None
     return f"DNS:{host}"

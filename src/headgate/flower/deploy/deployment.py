@@ -30,7 +30,11 @@ from headgate.records.tables import STATE
 from headgate.writing import FolderLock
 
 SERVER = ("superlink", "superlink-superexec", "nginx")
-RENEWAL = ("certificates.sh", "headgate-certificates.service", "headgate-certificates.timer")
+RENEWAL = (
+    "certificates.sh",
+    "headgate-certificates.service",
+    "headgate-certificates.timer",
+)
 NAME = "headgate"
 """name of the connection in Flower's config.toml"""
 FORBIDDEN = "\"'\\$%`\n"
@@ -44,63 +48,125 @@ PATIENCE = 300.0
 SERVER_APP = "flwr-serverapp"
 
 
-def write_server(folder: Path, certificates: Path, listen: str, inside: int) -> list[Path]:
+def write_server(
+    folder: Path, certificates: Path, listen: str, inside: int
+) -> list[Path]:
     """Write the files for the server's machine into a folder, and return their paths.
 
     SuperNodes connect to `listen` (ADDRESS:PORT); the SuperLink listens on the port `inside` of 127.0.0.1.
     """
-    values = {"certificates": certificates.resolve(), "inside": inside, "listen": listen}
-    made = _write(folder, SERVER, ("nginx.conf", *RENEWAL), listen.rpartition(":")[2], values)
+    values = {
+        "certificates": certificates.resolve(),
+        "inside": inside,
+        "listen": listen,
+    }
+    made = _write(
+        folder, SERVER, ("nginx.conf", *RENEWAL), listen.rpartition(":")[2], values
+    )
     for each in (folder / "temporary", folder / "user"):
         each.mkdir(mode=0o700, exist_ok=True)
     own = f'address = "127.0.0.1:{inside}"\nroot-certificates = "{values["certificates"]}/ca.crt"\n'
-    (folder / "user" / "config.toml").write_text(f'[superlink]\ndefault = "{NAME}"\n[superlink.{NAME}]\n{own}', "utf-8")
+    (folder / "user" / "config.toml").write_text(
+        f'[superlink]\ndefault = "{NAME}"\n[superlink.{NAME}]\n{own}', "utf-8"
+    )
     return made
 
 
 def write_node(
-    folder: Path, superlink: str, authority: Path, key: Path, client: int, clients: int, port: int, keep: bool = False
+    folder: Path,
+    superlink: str,
+    authority: Path,
+    key: Path,
+    client: int,
+    clients: int,
+    port: int,
+    keep: bool = False,
 ) -> list[Path]:
     """Write the files for a client's machine into a folder, and return their paths.
 
     `superlink` is HOST:PORT of nginx. The SuperNode listens on `port` of 127.0.0.1. If `keep`, samples stay after a run.
     """
-    values: dict[str, Any] = {"superlink": superlink, "authority": authority, "key": key, "port": port}
-    values |= {"client": client, "clients": clients, "keep": " headgate-keep=true" if keep else ""}
+    values: dict[str, Any] = {
+        "superlink": superlink,
+        "authority": authority,
+        "key": key,
+        "port": port,
+    }
+    values |= {
+        "client": client,
+        "clients": clients,
+        "keep": " headgate-keep=true" if keep else "",
+    }
     return _write(folder, [f"supernode-{client}"], (), "", values)
 
 
-def _write(folder: Path, services: Sequence[str], others: Sequence[str], port: str, values: dict[str, Any]) -> list[Path]:
+def _write(
+    folder: Path,
+    services: Sequence[str],
+    others: Sequence[str],
+    port: str,
+    values: dict[str, Any],
+) -> list[Path]:
     """Fill the templates of `services` and `others`. Containers mount all paths in `values` and publish `port`, if any."""
-    values |= {"folder": folder, "user": getpass.getuser(), "ids": f"{os.getuid()}:{os.getgid()}"}
-    path, quiet = Path(sys.executable).parent, " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
+    values |= {
+        "folder": folder,
+        "user": getpass.getuser(),
+        "ids": f"{os.getuid()}:{os.getgid()}",
+    }
+    path, quiet = (
+        Path(sys.executable).parent,
+        " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items()),
+    )
     for name, value in {**values, "path": path}.items():
         if wrong := set(FORBIDDEN) & set(str(value)):
-            raise SettingError(f"{name} = {str(value)!r}: must not contain {' '.join(map(repr, sorted(wrong)))}")
+            raise SettingError(
+                f"{name} = {str(value)!r}: must not contain {' '.join(map(repr, sorted(wrong)))}"
+            )
     run = '  {0}: {{ <<: *service, network_mode: "service:network", command: [/bin/bash, "{1}/{0}.sh"] }}'
     values |= {
         "environment": f'export {quiet} PYTHONUNBUFFERED=1 FLWR_HOME="{folder}/home" PATH="{path}:$PATH:/usr/sbin"',
-        "volumes": json.dumps([f"{each}:{each}" for each in values.values() if isinstance(each, Path)]),
+        "volumes": json.dumps(
+            [f"{each}:{each}" for each in values.values() if isinstance(each, Path)]
+        ),
         "ports": json.dumps([f"{port}:{port}"] if port else []),
         "containers": "\n".join(run.format(name, folder) for name in services),
     }
     wanted = {name: (name, "") for name in (*others, "compose.yaml")}
-    wanted |= {f"{name}.sh": (f"{name.rstrip('-0123456789')}.sh", name) for name in services}
+    wanted |= {
+        f"{name}.sh": (f"{name.rstrip('-0123456789')}.sh", name) for name in services
+    }
     wanted |= {f"headgate-{name}.service": ("unit.service", name) for name in services}
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, (template, service) in wanted.items():
-        text = (files("headgate.flower.deploy") / "template" / template).read_text("utf-8")
-        (folder / name).write_text(Template(text).substitute(values, service=service), "utf-8")
+        text = (files("headgate.flower.deploy") / "template" / template).read_text(
+            "utf-8"
+        )
+        (folder / name).write_text(
+            Template(text).substitute(values, service=service), "utf-8"
+        )
     return [folder / name for name in wanted]
 
 
 def flwr(folder: Path, *words: str) -> dict[str, Any]:
     """Run `flwr` for the SuperLink with this folder, and return the JSON object that it prints."""
-    program, env = Path(sys.executable).with_name("flwr"), {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(folder / "user")}
-    done = subprocess.run([program, *words, "--format", "json"], env=env, capture_output=True, text=True, check=False)
-    answer: dict[str, Any] = json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
+    program, env = (
+        Path(sys.executable).with_name("flwr"),
+        {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(folder / "user")},
+    )
+    done = subprocess.run(
+        [program, *words, "--format", "json"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    answer: dict[str, Any] = (
+        json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
+    )
     if not answer.get("success"):  # flwr may exit with 0 after a failure
-        raise HeadgateError(f"flwr {' '.join(words[:2])}: {' '.join((done.stdout or done.stderr).split())[-400:]}")
+        raise HeadgateError(
+            f"flwr {' '.join(words[:2])}: {' '.join((done.stdout or done.stderr).split())[-400:]}"
+        )
     return answer
 
 
@@ -123,14 +189,33 @@ class Loopback(ExitStack):
     clients has a SuperNode. `say` is called with a line for each event. All processes get the environment variables in `more`.
     """
 
-    def __init__(self, folder: Path, nodes: int, say: Callable[[str], None], more: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int,
+        say: Callable[[str], None],
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__()
-        self.folder, self.nodes, self.say, self.port = folder.resolve(), nodes, say, free_port()
-        self.link, self.more = self.folder / "superlink", {**(more or {}), MARK: str(self.folder)}
+        self.folder, self.nodes, self.say, self.port = (
+            folder.resolve(),
+            nodes,
+            say,
+            free_port(),
+        )
+        self.link, self.more = (
+            self.folder / "superlink",
+            {**(more or {}), MARK: str(self.folder)},
+        )
 
     def bring_up(self) -> None:
         """Start all services, and wait until all SuperNodes have joined."""
-        if shutil.which("nginx", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin") is None:
+        if (
+            shutil.which(
+                "nginx", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
+            )
+            is None
+        ):
             raise SettingError("nginx: is not installed; apt-get install nginx")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.enter_context(FolderLock()).take(self.folder, self.folder)
@@ -138,34 +223,80 @@ class Loopback(ExitStack):
         self._end()  # processes that a killed one has left behind
         for warning in ensure_certificates(self.folder / "certificates"):
             self.say(warning)
-        write_server(self.link, self.folder / "certificates", f"127.0.0.1:{self.port}", inside := free_port())
+        write_server(
+            self.link,
+            self.folder / "certificates",
+            f"127.0.0.1:{self.port}",
+            inside := free_port(),
+        )
         for name in SERVER:  # the variable does not reach workers of nginx
-            self.start(name, self.link, *(["-g", "master_process off;"] if name == "nginx" else []))
-        self.await_that(lambda: socket.create_connection(("127.0.0.1", inside), 1), "SuperLink").close()
+            self.start(
+                name,
+                self.link,
+                *(["-g", "master_process off;"] if name == "nginx" else []),
+            )
+        self.await_that(
+            lambda: socket.create_connection(("127.0.0.1", inside), 1), "SuperLink"
+        ).close()
         for client in range(self.nodes):
             self.start_node(client)
-        self.say(f"SuperLink behind nginx at https://127.0.0.1:{self.port}, {self.nodes} SuperNodes; logs in {self.folder}")
+        self.say(
+            f"SuperLink behind nginx at https://127.0.0.1:{self.port}, {self.nodes} SuperNodes; logs in {self.folder}"
+        )
         logs = [self.folder / f"supernode-{client}.log" for client in range(self.nodes)]
-        self.await_that(lambda: all("SuperNode ID:" in log.read_text("utf-8", "replace") for log in logs), "SuperNodes")
+        self.await_that(
+            lambda: all(
+                "SuperNode ID:" in log.read_text("utf-8", "replace") for log in logs
+            ),
+            "SuperNodes",
+        )
 
     def start_node(self, client: int, registered: bool = True) -> None:
         """Start the SuperNode of a client, after making and registering its key if necessary."""
-        home, authority = self.folder / f"node-{client}", self.folder / "certificates" / "ca.crt"
+        home, authority = (
+            self.folder / f"node-{client}",
+            self.folder / "certificates" / "ca.crt",
+        )
         if not (home / "key").exists():
             make_key(home / "key")
         if registered:
             register(self.link, client, home / "key.pub")
-        write_node(home, f"127.0.0.1:{self.port}", authority, home / "key", client, self.nodes, free_port())
+        write_node(
+            home,
+            f"127.0.0.1:{self.port}",
+            authority,
+            home / "key",
+            client,
+            self.nodes,
+            free_port(),
+        )
         self.start(f"supernode-{client}", home)
 
     def start(self, name: str, home: Path, *words: str) -> None:
         """Start the script of a service, with a new log in the deployment's folder. It restarts whenever it ends."""
-        command = ["setsid", "--fork", "/bin/bash", "-c", AGAIN, name, f"{home}/{name}.sh", *words]
-        with (self.folder / f"{name}.log").open("wb") as log:  # Ctrl-C in a terminal does not reach another session
-            own: Any = {"env": {**os.environ, **self.more}, "umask": 0o077, "stdin": subprocess.DEVNULL}
+        command = [
+            "setsid",
+            "--fork",
+            "/bin/bash",
+            "-c",
+            AGAIN,
+            name,
+            f"{home}/{name}.sh",
+            *words,
+        ]
+        with (self.folder / f"{name}.log").open(
+            "wb"
+        ) as log:  # Ctrl-C in a terminal does not reach another session
+            own: Any = {
+                "env": {**os.environ, **self.more},
+                "umask": 0o077,
+                "stdin": subprocess.DEVNULL,
+            }
             subprocess.run(command, check=True, stdout=log, stderr=log, **own)
 
-    def await_that(self, condition: Callable[[], Any], what: str, pause: float = 0.5) -> Any:
+    def await_that(
+        self, condition: Callable[[], Any], what: str, pause: float = 0.5
+    ) -> Any:
         """Wait until `condition` returns a true value, and return it. A call that fails is repeated."""
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
@@ -173,11 +304,17 @@ class Loopback(ExitStack):
                 if found := condition():
                     return found
             time.sleep(pause)
-        raise HeadgateError(f"{what}: not there within {PATIENCE:g} s; logs in {self.folder}")
+        raise HeadgateError(
+            f"{what}: not there within {PATIENCE:g} s; logs in {self.folder}"
+        )
 
     def _end(self) -> None:
         """End all services, SuperNodes first so that they can sign off."""
-        for word, how in ((AGAIN, signal.SIGKILL), ("flower-supernode", signal.SIGTERM), ("", signal.SIGKILL)):
+        for word, how in (
+            (AGAIN, signal.SIGKILL),
+            ("flower-supernode", signal.SIGTERM),
+            ("", signal.SIGKILL),
+        ):
             until = time.monotonic() + 8
             for pid in self.running(word):
                 with suppress(ProcessLookupError):
@@ -189,22 +326,37 @@ class Loopback(ExitStack):
         """Yield the ids of the processes of this deployment whose command line contains `word`."""
         for path in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                mine = f"{MARK}={self.folder}".encode() in (path / "environ").read_bytes().split(b"\0")
+                mine = f"{MARK}={self.folder}".encode() in (
+                    path / "environ"
+                ).read_bytes().split(b"\0")
                 if mine and word.encode() in (path / "cmdline").read_bytes():
                     yield int(path.name)
 
-    def run(self, app: Path, out: Path, settings: Mapping[str, Any] | None = None) -> None:
+    def run(
+        self, app: Path, out: Path, settings: Mapping[str, Any] | None = None
+    ) -> None:
         """Submit an app and follow it to its end. If its ServerApp is lost, submit it again; the run then continues."""
-        config = " ".join(f"{key}={json.dumps(value)}" for key, value in {"out": str(out), **(settings or {})}.items())
+        config = " ".join(
+            f"{key}={json.dumps(value)}"
+            for key, value in {"out": str(out), **(settings or {})}.items()
+        )
         run, status, line = "", "", _line(out)
 
         def now() -> str:
-            return str(flwr(self.link, "ls", NAME, "--run-id", run)["runs"][0]["status"])
+            return str(
+                flwr(self.link, "ls", NAME, "--run-id", run)["runs"][0]["status"]
+            )
 
         while not status.startswith("finished"):
-            run = str(flwr(self.link, "run", str(app), NAME, "--run-config", config)["run-id"])
+            run = str(
+                flwr(self.link, "run", str(app), NAME, "--run-config", config)["run-id"]
+            )
             self.say(f"run {run}: submitted")
-            self.await_that(lambda: any(self.running(SERVER_APP)) or now().startswith("finished"), f"ServerApp of run {run}", 2)
+            self.await_that(
+                lambda: any(self.running(SERVER_APP)) or now().startswith("finished"),
+                f"ServerApp of run {run}",
+                2,
+            )
             while any(self.running(SERVER_APP)) or line != _line(out):
                 if line != (line := _line(out)):
                     self.say(line)
@@ -214,11 +366,15 @@ class Loopback(ExitStack):
                 self.say(f"run {run}: its ServerApp is gone; submitted again")
                 flwr(self.link, "stop", run, NAME)
         if status != "finished:completed":
-            raise HeadgateError(f"run {run}: {status}; the table task_logs in {self.link / 'state.db'} has the reason")
+            raise HeadgateError(
+                f"run {run}: {status}; the table task_logs in {self.link / 'state.db'} has the reason"
+            )
 
 
 def _line(out: Path) -> str:
-    return str(read_object(out / STATE).get("line", "")) if (out / STATE).is_file() else ""
+    return (
+        str(read_object(out / STATE).get("line", "")) if (out / STATE).is_file() else ""
+    )
 
 
 def free_port() -> int:

@@ -10,7 +10,12 @@ from typing import Any
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.registry import find_outside, in_one_line
-from headgate.simulation.executors.executor import Executor, RaggedBatch, TrainingTask, Work
+from headgate.simulation.executors.executor import (
+    Executor,
+    RaggedBatch,
+    TrainingTask,
+    Work,
+)
 
 GROUP = "headgate.executors"
 SHIPPED = {
@@ -28,7 +33,9 @@ SHIPPED = {
 def available() -> dict[str, EntryPoint]:
     """Return the entry points of all executors by name: those of this package, then those of other installed packages."""
     ours = {name: EntryPoint(name, value, GROUP) for name, value in SHIPPED.items()}
-    return ours | {each.name: each for each in entry_points(group=GROUP) if each.name not in ours}
+    return ours | {
+        each.name: each for each in entry_points(group=GROUP) if each.name not in ours
+    }
 
 
 def find(name: str) -> type[Executor[Any]]:
@@ -37,16 +44,23 @@ def find(name: str) -> type[Executor[Any]]:
         return find_outside("--executor", name, (Executor,))
     known = available()
     if name not in known:
-        raise SettingError(f"--executor {name}: must be auto, {', '.join(known)}, or module:Class")
+        raise SettingError(
+            f"--executor {name}: must be auto, {', '.join(known)}, or module:Class"
+        )
     try:
         found: type[Executor[Any]] = known[name].load()
     except ImportError as error:
-        raise SettingError(f"--executor {name}: needs {error.name or in_one_line(error)}, which is not installed") from error
+        raise SettingError(
+            f"--executor {name}: needs {error.name or in_one_line(error)}, which is not installed"
+        ) from error
     return found
 
 
 def choose(
-    task: TrainingTask, training: LocalTraining, name: str = "auto", or_else: TrainingTask | None = None
+    task: TrainingTask,
+    training: LocalTraining,
+    name: str = "auto",
+    or_else: TrainingTask | None = None,
 ) -> Executor[Any]:
     """Return the executor that trains the task at the lowest cost, among all if `name` is `auto`, else the one of this name.
 
@@ -54,13 +68,17 @@ def choose(
     SettingError of the executor that was tried last.
     """
     offers: list[tuple[float, int, type[Executor[Any]], TrainingTask]] = []
-    refusal = SettingError(f"--executor {name}: cannot train this model with these settings")
+    refusal = SettingError(
+        f"--executor {name}: cannot train this model with these settings"
+    )
     for kind in available() if name == "auto" else [name]:
         for each in (task,) if or_else is None else (task, or_else):
             try:
                 own = find(kind)
                 if getattr(each, "bfloat16", False) and not own.bfloat16:
-                    raise SettingError(f"training.dtype = bfloat16: --executor {kind} does not do it")
+                    raise SettingError(
+                        f"training.dtype = bfloat16: --executor {kind} does not do it"
+                    )
                 if (cost := own.cost(each, training)) is not None:
                     offers.append((cost, len(offers), own, each))
             except SettingError as error:
@@ -68,8 +86,12 @@ def choose(
     for _, _, own, each in sorted(offers, key=lambda offer: offer[:2]):
         try:
             made = own(each)
-            made.name = name if ":" in name else own.name  # the name under which a resumed run finds it
+            made.name = (
+                name if ":" in name else own.name
+            )  # the name under which a resumed run finds it
             return made
-        except SettingError as error:  # some executors detect only here that they cannot train the task
+        except (
+            SettingError
+        ) as error:  # some executors detect only here that they cannot train the task
             refusal = error
     raise refusal

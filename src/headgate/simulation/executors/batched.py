@@ -25,7 +25,15 @@ from headgate.learning.local import LocalTraining
 from headgate.learning.networks import descend
 from headgate.learning.objectives import LocalAnswers
 from headgate.simulation.executors.executor import Executor, Ints, Work
-from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, recording, rung, to_device
+from headgate.simulation.executors.types import (
+    Group,
+    Task,
+    grouped,
+    native_kernels,
+    recording,
+    rung,
+    to_device,
+)
 
 GRAPHS = 64
 """the largest number of recorded graphs that are kept"""
@@ -45,7 +53,9 @@ class Batched(Executor[Task]):
 
     name = "batched"
 
-    def __init__(self, task: Task, memory: int | None = None, few_shapes: bool | None = None) -> None:
+    def __init__(
+        self, task: Task, memory: int | None = None, few_shapes: bool | None = None
+    ) -> None:
         cuda = task.device.type == "cuda"
         super().__init__(task)
         self.memory: int = memory or (1 << 33 if cuda else 1 << 29)
@@ -53,7 +63,11 @@ class Batched(Executor[Task]):
         self.graphs = cuda
         self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
         self.gradients = vmap(grad_and_value(self._loss))
-        self.answers = vmap(lambda parameters, images: functional_call(self.model, parameters, (images,)))
+        self.answers = vmap(
+            lambda parameters, images: functional_call(
+                self.model, parameters, (images,)
+            )
+        )
         # One pool for all graphs: they never run at the same time, and a result is used before the next one runs.
         self._pool = torch.cuda.graph_pool_handle() if cuda else None
         self._recorded: OrderedDict[tuple[object, ...], _Recorded] = OrderedDict()
@@ -72,25 +86,43 @@ class Batched(Executor[Task]):
         theta, batch, weights, training, *_ = work
         runs, clients = weights.shape
         sizes, shares = np.diff(batch.offsets), weights.reshape(-1)
-        images, labels = batch.images.to(self.task.device), batch.labels.to(self.task.device)
+        images, labels = (
+            batch.images.to(self.task.device),
+            batch.labels.to(self.task.device),
+        )
         after, losses = theta.clone(), theta.new_zeros(runs * clients)
         for group, members in self._groups(batch.offsets, np.flatnonzero(sizes)):
-            rows, real = self._index(group.rows), self._index(group.real).to(theta.dtype)
+            rows, real = (
+                self._index(group.rows),
+                self._index(group.real).to(theta.dtype),
+            )
             own = self._index(group.members)
             inputs: Inputs = (theta[own // clients], images[rows], labels[rows])
             inputs += (real / real.sum(dim=1, keepdim=True).clamp(min=1),)
             if not training.plain:
-                inputs += (torch.ones_like(real) if batch.factors is None else batch.factors[rows],)
+                inputs += (
+                    torch.ones_like(real)
+                    if batch.factors is None
+                    else batch.factors[rows],
+                )
             moves, before = self._train(inputs, training)
             own = own[: len(members)]
             losses[own] = before[: len(members)]
             self._add(after, moves[: len(members)], members // clients, shares[own])
         samples = self._index(sizes).to(theta.dtype).view(runs, clients)
-        return after, (losses.view(runs, clients) * samples).sum(dim=1) / samples.sum(dim=1)  # 0/0 is nan
+        return after, (losses.view(runs, clients) * samples).sum(dim=1) / samples.sum(
+            dim=1
+        )  # 0/0 is nan
 
     # one client, and a group of them
 
-    def _loss(self, parameters: dict[str, Tensor], images: Tensor, labels: Tensor, share: Tensor) -> Tensor:
+    def _loss(
+        self,
+        parameters: dict[str, Tensor],
+        images: Tensor,
+        labels: Tensor,
+        share: Tensor,
+    ) -> Tensor:
         logits = functional_call(self.model, parameters, (images,))
         return (cross_entropy(logits, labels, reduction="none") * share).sum()
 
@@ -100,28 +132,45 @@ class Batched(Executor[Task]):
         images = self.task.normalised(pixels)
         # separate tensors, not views of one: products and convolutions are faster with contiguous parameters
         views = self.task.flat.views(start).items()
-        parameters = {name: view.clone(memory_format=torch.contiguous_format) for name, view in views}
+        parameters = {
+            name: view.clone(memory_format=torch.contiguous_format)
+            for name, view in views
+        }
         places = list(parameters.values())
         velocity = [torch.zeros_like(place) for place in places if training.momentum]
         before = None
         if factors:
             truth = one_hot(labels, self.task.classes).movedim(2, 0).to(start.dtype)
-            held, received = (truth * (share > 0)).sum(2, keepdim=True).expand_as(truth), None
+            held, received = (
+                (truth * (share > 0)).sum(2, keepdim=True).expand_as(truth),
+                None,
+            )
         for _ in range(training.steps):
             if not factors:
                 gradients, loss = self.gradients(parameters, images, labels, share)
                 before = loss if before is None else before
-                descend(places, velocity, [gradients[name] for name in parameters], training)
+                descend(
+                    places, velocity, [gradients[name] for name in parameters], training
+                )
                 continue
             with torch.enable_grad():  # a client's logits depend only on its own parameters, so one backward pass suffices
-                own = {name: place.detach().requires_grad_() for name, place in parameters.items()}
+                own = {
+                    name: place.detach().requires_grad_()
+                    for name, place in parameters.items()
+                }
                 logits = self.answers(own, images)
             here = logits.detach().movedim(2, 0)
             if received is None:
                 received = here
-                before = (cross_entropy(here.movedim(0, 1), labels, reduction="none") * share).sum(dim=1)
-            slope = training.objective.slope(LocalAnswers(here, received, truth, held, torch)) * (share * factors[0])
-            change = torch.autograd.grad(logits, list(own.values()), slope.movedim(0, 2), materialize_grads=True)
+                before = (
+                    cross_entropy(here.movedim(0, 1), labels, reduction="none") * share
+                ).sum(dim=1)
+            slope = training.objective.slope(
+                LocalAnswers(here, received, truth, held, torch)
+            ) * (share * factors[0])
+            change = torch.autograd.grad(
+                logits, list(own.values()), slope.movedim(0, 2), materialize_grads=True
+            )
             descend(places, velocity, change, training)
         assert before is not None  # there is at least one step
         return torch.cat([place.flatten(1) for place in places], dim=1) - start, before
@@ -134,7 +183,9 @@ class Batched(Executor[Task]):
             return self._descend(inputs, training)
         if shape not in self._recorded:
             try:
-                self._recorded[shape] = _Recorded(lambda given: self._descend(given, training), inputs, self._pool)
+                self._recorded[shape] = _Recorded(
+                    lambda given: self._descend(given, training), inputs, self._pool
+                )
             except RuntimeError as error:
                 self.graphs = False
                 self.note = f"CUDA graphs given up, slower: {one_line(error)}"
@@ -150,14 +201,22 @@ class Batched(Executor[Task]):
     def _groups(self, offsets: Ints, chosen: Ints) -> Iterator[tuple[Group, Ints]]:
         """Yield groups that fit into the memory, each with its clients without padding."""
         for group in grouped(offsets, chosen, self.overhead):
-            length = rung(group.rows.shape[1]) if self.few_shapes else group.rows.shape[1]
+            length = (
+                rung(group.rows.shape[1]) if self.few_shapes else group.rows.shape[1]
+            )
             numbers = 4 * self.task.flat.size + 3 * length * self.saved
             most = max(1, self.memory // (numbers * self.task.dtype.itemsize))
             pieces = -(-len(group.members) // most)
-            for members, rows, real in zip(*(np.array_split(array, pieces) for array in group), strict=True):
+            for members, rows, real in zip(
+                *(np.array_split(array, pieces) for array in group), strict=True
+            ):
                 count = rung(len(members)) if self.few_shapes else len(members)
                 fill = ((0, count - len(members)), (0, length - rows.shape[1]))
-                filled = Group(np.pad(members, fill[0], "edge"), np.pad(rows, fill, "edge"), np.pad(real, fill))
+                filled = Group(
+                    np.pad(members, fill[0], "edge"),
+                    np.pad(rows, fill, "edge"),
+                    np.pad(real, fill),
+                )
                 yield filled, members
 
     def _add(self, after: Tensor, moves: Tensor, runs: Ints, shares: Tensor) -> None:
@@ -165,12 +224,18 @@ class Batched(Executor[Task]):
         order = np.argsort(runs, kind="stable")
         turn = np.arange(len(runs)) - np.searchsorted(runs[order], runs[order])
         order = order[np.argsort(turn, kind="stable")]
-        places, targets, share = self._index(order), self._index(runs[order]), shares[:, None]
+        places, targets, share = (
+            self._index(order),
+            self._index(runs[order]),
+            shares[:, None],
+        )
         first = 0
         for count in np.bincount(turn).tolist():
             now = places[first : first + count]
             # 0 times the update of a diverged client would be NaN
-            added = torch.where(share[now] == 0, torch.zeros_like(share[now]), share[now] * moves[now])
+            added = torch.where(
+                share[now] == 0, torch.zeros_like(share[now]), share[now] * moves[now]
+            )
             after.index_add_(0, targets[first : first + count], added)
             first += count
 
@@ -181,34 +246,54 @@ class Batched(Executor[Task]):
         """Try one step of two clients with one image each; return how many numbers are saved per sample for the gradient."""
         task = self.task
         start = task.flat.vector(dict(self.model.named_parameters())).expand(2, -1)
-        images = torch.zeros(2, 1, *task.shape, dtype=getattr(torch, task.given), device=task.device)
+        images = torch.zeros(
+            2, 1, *task.shape, dtype=getattr(torch, task.given), device=task.device
+        )
         labels = torch.zeros(2, 1, dtype=torch.int64, device=task.device)
-        own, saved = {parameter.untyped_storage().data_ptr() for parameter in self.model.parameters()}, 0
+        own, saved = (
+            {
+                parameter.untyped_storage().data_ptr()
+                for parameter in self.model.parameters()
+            },
+            0,
+        )
 
         def count(tensor: Tensor) -> Tensor:
             nonlocal saved
             saved += 0 if tensor.untyped_storage().data_ptr() in own else tensor.numel()
             return tensor
 
-        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        with (
+            torch.enable_grad(),
+            torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor),
+        ):
             self.model(task.normalised(images[0]))
         try:
-            self._descend((start, images, labels, torch.ones_like(labels, dtype=task.dtype)), LocalTraining(1.0, 1))
+            self._descend(
+                (start, images, labels, torch.ones_like(labels, dtype=task.dtype)),
+                LocalTraining(1.0, 1),
+            )
         except RuntimeError as error:
-            raise self.refused(f"the model does not run under torch.func.vmap ({one_line(error)}): take flat") from error
+            raise self.refused(
+                f"the model does not run under torch.func.vmap ({one_line(error)}): take flat"
+            ) from error
         return max(saved, 1)
 
 
 class _Recorded:
     """A function of tensors, recorded as a CUDA graph with fixed shapes and fixed memory for inputs and outputs."""
 
-    def __init__(self, function: Callable[[Inputs], Outputs], inputs: Inputs, pool: Any) -> None:
+    def __init__(
+        self, function: Callable[[Inputs], Outputs], inputs: Inputs, pool: Any
+    ) -> None:
         # The graph reads and writes the memory of these tensors, and does not keep them alive.
         self.inputs: Inputs = tuple(given.clone() for given in inputs)
         beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
-            function(self.inputs)  # libraries initialise themselves in the first call, which cannot be recorded
+            function(
+                self.inputs
+            )  # libraries initialise themselves in the first call, which cannot be recorded
         torch.cuda.current_stream().wait_stream(beside)
         torch.cuda.synchronize()
         self.graph = torch.cuda.CUDAGraph()

@@ -72,14 +72,27 @@ class TrainingTask(ABC):
         theta, batch, (runs, clients) = work.theta, work.batch, work.weights.shape
         if tuple(theta.shape) != (runs, self.size) or theta.dtype != self.dtype:
             wanted = f"({runs}, {self.size}) {self.dtype}"
-            raise ValueError(f"theta is {tuple(theta.shape)} {theta.dtype}, must be {wanted}")
+            raise ValueError(
+                f"theta is {tuple(theta.shape)} {theta.dtype}, must be {wanted}"
+            )
         samples, offsets = len(batch.labels), batch.offsets
-        whole = len(offsets) == runs * clients + 1 and offsets[0] == 0 and offsets[-1] == samples
+        whole = (
+            len(offsets) == runs * clients + 1
+            and offsets[0] == 0
+            and offsets[-1] == samples
+        )
         if not whole or (offsets[1:] < offsets[:-1]).any():
-            raise ValueError(f"offsets do not divide {samples} samples among {runs} runs of {clients} clients")
-        if tuple(batch.images.shape) != (samples, *self.shape) or str(batch.images.dtype).removeprefix("torch.") != self.given:
+            raise ValueError(
+                f"offsets do not divide {samples} samples among {runs} runs of {clients} clients"
+            )
+        if (
+            tuple(batch.images.shape) != (samples, *self.shape)
+            or str(batch.images.dtype).removeprefix("torch.") != self.given
+        ):
             given = f"{tuple(batch.images.shape)} {batch.images.dtype}"
-            raise ValueError(f"images are {given}, must be {(samples, *self.shape)} {self.given}")
+            raise ValueError(
+                f"images are {given}, must be {(samples, *self.shape)} {self.given}"
+            )
 
 
 Task = TypeVar("Task", bound=TrainingTask)
@@ -113,7 +126,9 @@ class Executor(ABC, Generic[Task]):
         Return None, or raise a SettingError with the reason, if the executor cannot train the task with these settings.
         """
 
-    def bytes_of_run(self, samples: int, clients: int, training: LocalTraining) -> int | None:
+    def bytes_of_run(
+        self, samples: int, clients: int, training: LocalTraining
+    ) -> int | None:
         """Return the bytes of memory that a run needs while it trains, or None if this is not known."""
         return None
 
@@ -142,10 +157,14 @@ class Executor(ABC, Generic[Task]):
     def need_full_batch(cls, training: LocalTraining) -> None:
         """Raise SettingError if the settings use mini-batches."""
         if training.batch_size is not None:
-            raise cls.refused(f"full-batch only, training.batch_size = {training.batch_size}")
+            raise cls.refused(
+                f"full-batch only, training.batch_size = {training.batch_size}"
+            )
 
     @classmethod
     def need_plain_loss(cls, training: LocalTraining) -> None:
         """Raise SettingError if the objective is not plain cross-entropy."""
         if not training.plain:
-            raise cls.refused(f"plain cross-entropy only, objective.kind = {shown_kind(OBJECTIVE, training.objective)}")
+            raise cls.refused(
+                f"plain cross-entropy only, objective.kind = {shown_kind(OBJECTIVE, training.objective)}"
+            )

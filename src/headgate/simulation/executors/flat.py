@@ -40,9 +40,16 @@ class FlatLoop(Executor[Task]):
     @native_kernels()
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
         theta, batch, weights, training, seeds, t = work
-        clients, offsets, shares = weights.shape[1], batch.offsets.tolist(), weights.tolist()
+        clients, offsets, shares = (
+            weights.shape[1],
+            batch.offsets.tolist(),
+            weights.tolist(),
+        )
         after, losses = theta.clone(), []
-        images, labels = self.task.normalised(batch.images), batch.labels.to(self.task.device)
+        images, labels = (
+            self.task.normalised(batch.images),
+            batch.labels.to(self.task.device),
+        )
         for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
             total = theta.new_zeros(())
             for m, share in enumerate(shares[r]):
@@ -56,14 +63,23 @@ class FlatLoop(Executor[Task]):
                         total += n * cross_entropy(self.model(images[own]), labels[own])
                     continue
                 factors = None if batch.factors is None else batch.factors[own]
-                total += n * self._descend(images[own], labels[own], factors, training, seed, m, t)
+                total += n * self._descend(
+                    images[own], labels[own], factors, training, seed, m, t
+                )
                 after[r].add_(self.vector - start, alpha=share)
             samples = offsets[(r + 1) * clients] - offsets[r * clients]
             losses.append(total / samples)  # 0/0 is nan
         return after, torch.stack(losses)
 
     def _descend(
-        self, images: Tensor, labels: Tensor, factors: Tensor | None, training: LocalTraining, seed: int, client: int, t: int
+        self,
+        images: Tensor,
+        labels: Tensor,
+        factors: Tensor | None,
+        training: LocalTraining,
+        seed: int,
+        client: int,
+        t: int,
     ) -> Tensor:
         """Train the vector on the client's samples; return the mean loss of these samples before the training."""
         before, slopes = None, None
@@ -71,15 +87,23 @@ class FlatLoop(Executor[Task]):
             with torch.no_grad():
                 received = self.model(images)
             before = cross_entropy(received, labels)
-            slopes = None if training.plain else ClientSlopes(training.objective, received, labels, factors)
-        velocity = [torch.zeros_like(place) for place in self.places if training.momentum]
+            slopes = (
+                None
+                if training.plain
+                else ClientSlopes(training.objective, received, labels, factors)
+            )
+        velocity = [
+            torch.zeros_like(place) for place in self.places if training.momentum
+        ]
         for rows in schedule(training, seed, client, t, len(labels)):
             with torch.enable_grad():
                 logits = self.model(images[rows])
                 loss = cross_entropy(logits, labels[rows]) if slopes is None else logits
             before = loss.detach() if before is None else before
             slope = None if slopes is None else slopes(logits, rows)
-            change = torch.autograd.grad(loss, self.parameters, slope, materialize_grads=True)
+            change = torch.autograd.grad(
+                loss, self.parameters, slope, materialize_grads=True
+            )
             descend(self.places, velocity, change, training)
         assert before is not None  # there is at least one step
         return before

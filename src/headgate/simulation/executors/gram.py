@@ -30,7 +30,13 @@ from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Shape
 from headgate.learning.objectives import LocalAnswers
-from headgate.simulation.executors.executor import Executor, Ints, RaggedBatch, TrainingTask, Work
+from headgate.simulation.executors.executor import (
+    Executor,
+    Ints,
+    RaggedBatch,
+    TrainingTask,
+    Work,
+)
 
 BIN = 48
 """the most rows in a bin of small clients: larger bins have slower products, smaller bins have more products. Measured"""
@@ -60,7 +66,9 @@ class LinearTask(TrainingTask):
         """Write the normalised images (S, C, H, W) into `samples` (S, features)."""
         scale, shift = self.line
         channels = samples.reshape(len(images), len(scale), math.prod(self.shape[1:]))
-        channels[:] = images.reshape(channels.shape)  # converted first, because the product with bytes is slower
+        channels[:] = images.reshape(
+            channels.shape
+        )  # converted first, because the product with bytes is slower
         channels *= scale
         channels += shift
 
@@ -68,7 +76,9 @@ class LinearTask(TrainingTask):
     def line(self) -> tuple[Floats, Floats]:
         """the normalisation (x/unit − mean)/std as (scale, shift) of scale·x + shift, each (C, 1)"""
         mean, std = (np.array(values)[:, None] for values in (self.mean, self.std))
-        return (1 / (self.unit * std)).astype(self.dtype), (-mean / std).astype(self.dtype)
+        return (1 / (self.unit * std)).astype(self.dtype), (-mean / std).astype(
+            self.dtype
+        )
 
     def of_bytes(self, models: Floats) -> Floats:
         """Return the models (R, P) as weights of unnormalised images, (features + 1, R·classes); the last row is the bias."""
@@ -98,9 +108,16 @@ class Gram(Executor[Any]):
     def __init__(self, task: Any) -> None:
         super().__init__(task)
         self.linear: LinearTask = task
-        if not isinstance(task, LinearTask):  # a torch task whose model is a Flatten and a Linear
-            bias, dtype = task.size > task.classes * math.prod(task.shape), np.dtype(str(task.dtype).removeprefix("torch."))
-            self.linear = LinearTask(task.shape, task.classes, task.mean, task.std, dtype, bias, task.unit)
+        if not isinstance(
+            task, LinearTask
+        ):  # a torch task whose model is a Flatten and a Linear
+            bias, dtype = (
+                task.size > task.classes * math.prod(task.shape),
+                np.dtype(str(task.dtype).removeprefix("torch.")),
+            )
+            self.linear = LinearTask(
+                task.shape, task.classes, task.mean, task.std, dtype, bias, task.unit
+            )
 
     @classmethod
     def cost(cls, task: Any, training: LocalTraining) -> float:
@@ -122,7 +139,9 @@ class Gram(Executor[Any]):
 
         images, labels, offsets, factors = work.batch
         batch = RaggedBatch(plain(images), plain(labels), offsets, plain(factors))
-        given = work._replace(theta=plain(work.theta), batch=batch, weights=plain(work.weights))
+        given = work._replace(
+            theta=plain(work.theta), batch=batch, weights=plain(work.weights)
+        )
         with one_thread():
             after, losses = self.train(given)
         return torch.from_numpy(after), torch.from_numpy(losses)
@@ -131,17 +150,32 @@ class Gram(Executor[Any]):
         if not isinstance(work.theta, np.ndarray):
             return self._train_tensors(work)
         models, (images, labels, offsets, factors), weights, training, *_ = work
-        if labels.size and labels.view(np.uint64).max() >= self.linear.classes:  # as uint64, a negative label is very large
-            raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.linear.classes}")
+        if (
+            labels.size and labels.view(np.uint64).max() >= self.linear.classes
+        ):  # as uint64, a negative label is very large
+            raise IndexError(
+                f"labels are {labels.min()} to {labels.max()}, must be less than {self.linear.classes}"
+            )
         runs, sizes = slices(offsets[:: weights.shape[1]]), offsets[1:] - offsets[:-1]
         bins = slices(binned(offsets, weights.shape[1])) if training.steps > 1 else []
         with np.errstate(all="ignore"):
-            samples, logits, grams = self._measured(models, images, runs, bins, slices(offsets))
+            samples, logits, grams = self._measured(
+                models, images, runs, bins, slices(offsets)
+            )
             spans = list(zip(bins, grams, strict=True))
-            moves, losses = _descended(logits, labels, sizes, weights, training, spans, factors)
+            moves, losses = _descended(
+                logits, labels, sizes, weights, training, spans, factors
+            )
             held = sizes.reshape(weights.shape).sum(axis=1)
-            means = np.bincount(np.arange(len(held)).repeat(held), losses, minlength=len(held)) / held  # 0/0 is nan
-            after = np.empty(models.shape, models.dtype)  # first the update of each run, which is one product
+            means = (
+                np.bincount(
+                    np.arange(len(held)).repeat(held), losses, minlength=len(held)
+                )
+                / held
+            )  # 0/0 is nan
+            after = np.empty(
+                models.shape, models.dtype
+            )  # first the update of each run, which is one product
             weight, bias = self.linear.matrices(after)
             for r, run in enumerate(runs):
                 np.matmul(moves[:, run], samples[run], weight[r])
@@ -149,12 +183,24 @@ class Gram(Executor[Any]):
                     np.add.reduce(moves[:, run], axis=1, out=bias[r, :, 0])
             after += models
             if training.weight_decay:
-                trained = (weights * (sizes.reshape(weights.shape) > 0)).sum(axis=1, keepdims=True)
-                after += np.where(trained == 0, 0, (shares_after(training)[-1] - 1) * trained) * models
+                trained = (weights * (sizes.reshape(weights.shape) > 0)).sum(
+                    axis=1, keepdims=True
+                )
+                after += (
+                    np.where(
+                        trained == 0, 0, (shares_after(training)[-1] - 1) * trained
+                    )
+                    * models
+                )
         return after, means.astype(after.dtype)
 
     def _measured(
-        self, models: Floats, images: NDArray[Any], runs: list[slice], bins: list[slice], clients: list[slice]
+        self,
+        models: Floats,
+        images: NDArray[Any],
+        runs: list[slice],
+        bins: list[slice],
+        clients: list[slice],
     ) -> tuple[Floats, Floats, list[Floats]]:
         """Return all samples, normalised; their logits (classes, S) with the model of their run; the Gram matrices of the bins.
 
@@ -182,9 +228,14 @@ class Gram(Executor[Any]):
         with its own transpose and calls a routine that computes only half of it, but takes twice as long for a small matrix.
         """
         gram = np.zeros((span.stop - span.start,) * 2, room.dtype)
-        more = 1 if self.linear.bias else 0  # the weight of one more feature, which is always 1
+        more = (
+            1 if self.linear.bias else 0
+        )  # the weight of one more feature, which is always 1
         for client in clients:
-            at, size = slice(client.start - span.start, client.stop - span.start), client.stop - client.start
+            at, size = (
+                slice(client.start - span.start, client.stop - span.start),
+                client.stop - client.start,
+            )
             products = room[client] @ room[client.start : client.stop + (size <= FEW)].T
             np.add(products[:, :size], more, gram[at, at])
             if client.stop == span.stop:
@@ -211,10 +262,21 @@ def _descended(
     share = (-training.lr * (weight != 0) / sizes).astype(logits.dtype).repeat(sizes)
     if factors is not None:
         share *= factors
-    here, total, truth, velocity = logits.copy(), *np.zeros((3, *logits.shape), logits.dtype)
-    own = labels * len(labels) + np.arange(len(labels))  # the flat index of each sample's true class
+    here, total, truth, velocity = (
+        logits.copy(),
+        *np.zeros((3, *logits.shape), logits.dtype),
+    )
+    own = labels * len(labels) + np.arange(
+        len(labels)
+    )  # the flat index of each sample's true class
     truth.put(own, share if plain else 1)
-    held = None if plain else _classes_held(labels, sizes, len(logits)).astype(logits.dtype).repeat(sizes, axis=1)
+    held = (
+        None
+        if plain
+        else _classes_held(labels, sizes, len(logits))
+        .astype(logits.dtype)
+        .repeat(sizes, axis=1)
+    )
     places = [(total[:, span], gram, here[:, span]) for span, gram in bins]
     factor, losses = np.empty_like(share), np.empty_like(share)
     shares = shares_after(training) if training.weight_decay else []
@@ -230,7 +292,9 @@ def _descended(
             change = here
             here -= np.maximum.reduce(here, axis=0, out=factor)
             if not step:
-                here.take(own, None, losses, "clip")  # all indices are valid; this mode skips the check of their bounds
+                here.take(
+                    own, None, losses, "clip"
+                )  # all indices are valid; this mode skips the check of their bounds
             np.exp(here, here)
             np.add.reduce(here, axis=0, out=factor)
             if not step:
@@ -238,7 +302,10 @@ def _descended(
             here *= np.divide(share, factor, factor)
             here -= truth
         else:
-            change = training.objective.slope(LocalAnswers(here, logits, truth, held, np)) * share
+            change = (
+                training.objective.slope(LocalAnswers(here, logits, truth, held, np))
+                * share
+            )
         if training.weight_decay:
             change -= training.lr * training.weight_decay * total
         if training.momentum:
@@ -259,7 +326,10 @@ def shares_after(training: LocalTraining) -> list[float]:
     """
     shares, shrinking = [1.0], 0.0
     for _ in range(training.steps):
-        shrinking = training.momentum * shrinking - training.lr * training.weight_decay * shares[-1]
+        shrinking = (
+            training.momentum * shrinking
+            - training.lr * training.weight_decay * shares[-1]
+        )
         shares.append(shares[-1] + shrinking)
     return shares
 
@@ -271,13 +341,17 @@ def _classes_held(labels: Ints, sizes: Ints, classes: int) -> Ints:
     [[0, 0, 1], [2, 0, 0]]
     """
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    return np.bincount(labels * len(sizes) + owner, minlength=classes * len(sizes)).reshape(classes, len(sizes))
+    return np.bincount(
+        labels * len(sizes) + owner, minlength=classes * len(sizes)
+    ).reshape(classes, len(sizes))
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Make numpy multiply in one thread, so that results do not depend on the number of threads, to the bit."""
-    many = [(library, number) for library in _blas() if (number := library.num_threads) != 1]
+    many = [
+        (library, number) for library in _blas() if (number := library.num_threads) != 1
+    ]
     for library, _ in many:
         library.set_num_threads(1)
     try:
@@ -289,7 +363,9 @@ def one_thread() -> Iterator[None]:
 
 @cache
 def _blas() -> list[Any]:
-    return list(ThreadpoolController().select(user_api="blas").lib_controllers)  # cached: the search takes milliseconds
+    return list(
+        ThreadpoolController().select(user_api="blas").lib_controllers
+    )  # cached: the search takes milliseconds
 
 
 def binned(offsets: Ints, clients: int) -> Ints:
@@ -299,11 +375,15 @@ def binned(offsets: Ints, clients: int) -> Ints:
     array([  0,  35,  95, 110, 115])
     """
     edges = [0]
-    for segment, (first, last) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
+    for segment, (first, last) in enumerate(
+        zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+    ):
         # a bin ends before a client that exceeds its size, and at the end of a run
         if first > edges[-1] and (segment % clients == 0 or last - edges[-1] > BIN):
             edges.append(first)
-    return np.array([*edges, offsets[-1]] if offsets[-1] > edges[-1] else edges, dtype=np.int64)
+    return np.array(
+        [*edges, offsets[-1]] if offsets[-1] > edges[-1] else edges, dtype=np.int64
+    )
 
 
 def slices(offsets: Ints) -> list[slice]:

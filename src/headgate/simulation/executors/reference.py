@@ -51,40 +51,68 @@ class Reference(Executor[Task]):
                 if weights[r, m] == 0:
                     continue
                 local, velocity = start, torch.zeros_like(start)
-                slopes = None if training.plain else self._slopes(work, r * clients + m, start, images, labels)
+                slopes = (
+                    None
+                    if training.plain
+                    else self._slopes(work, r * clients + m, start, images, labels)
+                )
                 for rows in schedule(training, seeds[r], m, t, n):
                     if slopes is None:
-                        gradient = local_gradient(self.model, local, images[rows], labels[rows])
+                        gradient = local_gradient(
+                            self.model, local, images[rows], labels[rows]
+                        )
                     else:
-                        gradient = gradient_by_slopes(self.model, local, images[rows], partial(slopes, rows=rows))
+                        gradient = gradient_by_slopes(
+                            self.model, local, images[rows], partial(slopes, rows=rows)
+                        )
                     local, velocity = descend(local, velocity, gradient, training)
                 update = update + weights[r, m].double() * (local - start)
             models.append(start + update)
             losses.append(loss / samples if samples else float("nan"))
-        return torch.stack(models).to(theta.dtype), torch.tensor(losses, dtype=theta.dtype, device=theta.device)
+        return torch.stack(models).to(theta.dtype), torch.tensor(
+            losses, dtype=theta.dtype, device=theta.device
+        )
 
     def _buffer(self, batch: RaggedBatch, segment: int) -> tuple[Tensor, Tensor]:
         first, last = batch.offsets[segment], batch.offsets[segment + 1]
         task = self.task
-        mean, std = (torch.tensor(x, dtype=torch.float64, device=task.device).view(-1, 1, 1) for x in (task.mean, task.std))
+        mean, std = (
+            torch.tensor(x, dtype=torch.float64, device=task.device).view(-1, 1, 1)
+            for x in (task.mean, task.std)
+        )
         images = batch.images[first:last].to(task.device, torch.float64)
-        return (images / task.unit - mean) / std, batch.labels[first:last].to(task.device)
+        return (images / task.unit - mean) / std, batch.labels[first:last].to(
+            task.device
+        )
 
-    def _slopes(self, work: Work, segment: int, start: Tensor, images: Tensor, labels: Tensor) -> ClientSlopes:
-        received, factors = functional_call(self.model, Flat(self.model).views(start), (images,)), work.batch.factors
+    def _slopes(
+        self, work: Work, segment: int, start: Tensor, images: Tensor, labels: Tensor
+    ) -> ClientSlopes:
+        received, factors = (
+            functional_call(self.model, Flat(self.model).views(start), (images,)),
+            work.batch.factors,
+        )
         if factors is not None:
-            factors = factors[work.batch.offsets[segment] : work.batch.offsets[segment + 1]].double()
+            factors = factors[
+                work.batch.offsets[segment] : work.batch.offsets[segment + 1]
+            ].double()
         return ClientSlopes(work.training.objective, received.detach(), labels, factors)
 
 
 @paper("eq:local-empirical-risk")
-def empirical_risk(model: nn.Module, theta: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+def empirical_risk(
+    model: nn.Module, theta: Tensor, images: Tensor, labels: Tensor
+) -> Tensor:
     """Return the mean cross-entropy of the model with parameters theta over the images."""
-    return cross_entropy(functional_call(model, Flat(model).views(theta), (images,)), labels)
+    return cross_entropy(
+        functional_call(model, Flat(model).views(theta), (images,)), labels
+    )
 
 
 @paper("eq:local-gradient")
-def local_gradient(model: nn.Module, theta: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+def local_gradient(
+    model: nn.Module, theta: Tensor, images: Tensor, labels: Tensor
+) -> Tensor:
     theta = theta.detach().requires_grad_()
     with torch.enable_grad():
         risk = empirical_risk(model, theta, images, labels)
@@ -92,7 +120,9 @@ def local_gradient(model: nn.Module, theta: Tensor, images: Tensor, labels: Tens
     return gradient
 
 
-def gradient_by_slopes(model: nn.Module, theta: Tensor, images: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor:
+def gradient_by_slopes(
+    model: nn.Module, theta: Tensor, images: Tensor, slope: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Return the gradient of an objective other than cross-entropy; `slope` returns its derivative by the logits."""
     theta = theta.detach().requires_grad_()
     with torch.enable_grad():
@@ -102,7 +132,9 @@ def gradient_by_slopes(model: nn.Module, theta: Tensor, images: Tensor, slope: C
 
 
 @paper("eq:local-gd")
-def descend(theta: Tensor, velocity: Tensor, gradient: Tensor, training: LocalTraining) -> tuple[Tensor, Tensor]:
+def descend(
+    theta: Tensor, velocity: Tensor, gradient: Tensor, training: LocalTraining
+) -> tuple[Tensor, Tensor]:
     """Return the parameters and the velocity after one step; the step of the paper has no momentum and no weight decay."""
     velocity = training.momentum * velocity + gradient + training.weight_decay * theta
     return theta - training.lr * velocity, velocity

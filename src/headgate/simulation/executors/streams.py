@@ -32,16 +32,24 @@ class CudaStreams(Executor[Task]):
 
     name, bfloat16 = "streams", True
 
-    def __init__(self, task: Task, streams: int | None = None, compiled: bool | None = None) -> None:
+    def __init__(
+        self, task: Task, streams: int | None = None, compiled: bool | None = None
+    ) -> None:
         cuda = task.device.type == "cuda"
         super().__init__(task)
         self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
         self.compiled = cuda if compiled is None else compiled
         self.graphs = cuda
-        torch.backends.cudnn.deterministic |= cuda  # cuDNN then always adds in the same order
+        torch.backends.cudnn.deterministic |= (
+            cuda  # cuDNN then always adds in the same order
+        )
         # The second size is compiled for all sizes, so any number of sizes needs at most two compilations.
-        self._fast_loss: Callable[..., Tensor] = torch.compile(self._loss) if self.compiled else self._loss
-        self.lanes = [_Lane(task, self.model) for _ in range(streams or (STREAMS if cuda else 1))]
+        self._fast_loss: Callable[..., Tensor] = (
+            torch.compile(self._loss) if self.compiled else self._loss
+        )
+        self.lanes = [
+            _Lane(task, self.model) for _ in range(streams or (STREAMS if cuda else 1))
+        ]
 
     @classmethod
     def cost(cls, task: Task, training: LocalTraining) -> float:
@@ -53,11 +61,19 @@ class CudaStreams(Executor[Task]):
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
         theta, batch, weights, training, seeds, t = work
         clients, offsets = weights.shape[1], batch.offsets.tolist()
-        images, labels = batch.images.to(self.task.device), batch.labels.to(self.task.device)
+        images, labels = (
+            batch.images.to(self.task.device),
+            batch.labels.to(self.task.device),
+        )
         after, losses = theta.clone(), []
         for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
-            sizes = [offsets[r * clients + m + 1] - offsets[r * clients + m] for m in range(clients)]
-            busy = sorted((m for m in range(clients) if sizes[m]), key=lambda m: -sizes[m])  # the longest first
+            sizes = [
+                offsets[r * clients + m + 1] - offsets[r * clients + m]
+                for m in range(clients)
+            ]
+            busy = sorted(
+                (m for m in range(clients) if sizes[m]), key=lambda m: -sizes[m]
+            )  # the longest first
             for lane in self.lanes:
                 lane.begin()
             for turn, m in enumerate(busy):
@@ -66,7 +82,9 @@ class CudaStreams(Executor[Task]):
                 lane = self.lanes[turn % len(self.lanes)]
                 with lane.current():
                     lane.start(start)
-                    loss = self._descend(lane, images[own], labels[own], training, seed, m, t)
+                    loss = self._descend(
+                        lane, images[own], labels[own], training, seed, m, t
+                    )
                     lane.finish(start, weights[r, m], loss * sizes[m])
             for lane in self.lanes:
                 lane.join()
@@ -80,32 +98,52 @@ class CudaStreams(Executor[Task]):
     # one client
 
     def _descend(
-        self, lane: "_Lane", images: Tensor, labels: Tensor, training: LocalTraining, seed: int, client: int, t: int
+        self,
+        lane: "_Lane",
+        images: Tensor,
+        labels: Tensor,
+        training: LocalTraining,
+        seed: int,
+        client: int,
+        t: int,
     ) -> Tensor:
         """Do all steps of a client in a lane; return the mean loss of all its samples before the first step."""
-        pixels = self.task.normalised(images).to(self.task.arithmetic, memory_format=torch.channels_last)
+        pixels = self.task.normalised(images).to(
+            self.task.arithmetic, memory_format=torch.channels_last
+        )
         before = None
         if training.batch_size is not None:
             with torch.no_grad():
                 before = self._loss(
-                    lane.parameters, pixels, labels, torch.full_like(labels, 1 / len(labels), dtype=self.task.dtype)
+                    lane.parameters,
+                    pixels,
+                    labels,
+                    torch.full_like(labels, 1 / len(labels), dtype=self.task.dtype),
                 )
         inputs = None
         for rows in schedule(training, seed, client, t, len(labels)):
             if inputs is None or not isinstance(rows, slice):
-                chosen = rows if isinstance(rows, slice) else to_device(rows, self.task.device)
+                chosen = (
+                    rows
+                    if isinstance(rows, slice)
+                    else to_device(rows, self.task.device)
+                )
                 inputs = lane.inputs(pixels[chosen], labels[chosen])
             loss = self._step(lane, inputs, training)
             before = loss.clone() if before is None else before
         assert before is not None  # there is at least one step
         return before
 
-    def _step(self, lane: "_Lane", inputs: "_Inputs", training: LocalTraining) -> Tensor:
+    def _step(
+        self, lane: "_Lane", inputs: "_Inputs", training: LocalTraining
+    ) -> Tensor:
         """Do a gradient step, from a recorded graph if possible; return the loss before the step."""
         if not self.graphs:
             return self._plain_step(lane, inputs, training)
         if training not in inputs.recorded:
-            kept = [place.clone() for place in (*lane.places, *lane.velocity)]  # because the recording does steps
+            kept = [
+                place.clone() for place in (*lane.places, *lane.velocity)
+            ]  # because the recording does steps
             self._plain_step(lane, inputs, training)  # compiles the step for a new size
             self._plain_step(lane, inputs, training)
             torch.cuda.synchronize()
@@ -124,12 +162,19 @@ class CudaStreams(Executor[Task]):
         graph.replay()
         return loss
 
-    def _plain_step(self, lane: "_Lane", inputs: "_Inputs", training: LocalTraining) -> Tensor:
+    def _plain_step(
+        self, lane: "_Lane", inputs: "_Inputs", training: LocalTraining
+    ) -> Tensor:
         with torch.enable_grad():
             loss = self._loss_of(lane, inputs)
         change = torch.autograd.grad(loss, lane.low, materialize_grads=True)
         with torch.no_grad():
-            descend(lane.places, lane.velocity, [each.to(self.task.dtype) for each in change], training)
+            descend(
+                lane.places,
+                lane.velocity,
+                [each.to(self.task.dtype) for each in change],
+                training,
+            )
             torch._foreach_copy_(lane.low, lane.places)
         return loss.detach()
 
@@ -138,23 +183,37 @@ class CudaStreams(Executor[Task]):
         if self.compiled:
             try:
                 with warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", "TensorFloat32")  # float32 is intended, not the faster TensorFloat32
+                    warnings.filterwarnings(
+                        "ignore", "TensorFloat32"
+                    )  # float32 is intended, not the faster TensorFloat32
                     return self._fast_loss(*given)
             except Exception as error:  # a compiler may fail with any error
                 self.compiled = False
-                self.note = f"torch.compile given up, slower: {in_one_line(error)[:200]}"
+                self.note = (
+                    f"torch.compile given up, slower: {in_one_line(error)[:200]}"
+                )
         return self._loss(*given)
 
-    def _loss(self, parameters: dict[str, Tensor], images: Tensor, labels: Tensor, share: Tensor) -> Tensor:
+    def _loss(
+        self,
+        parameters: dict[str, Tensor],
+        images: Tensor,
+        labels: Tensor,
+        share: Tensor,
+    ) -> Tensor:
         logits = functional_call(self.model, parameters, (images,))
-        return (cross_entropy(logits.to(share.dtype), labels, reduction="none") * share).sum()
+        return (
+            cross_entropy(logits.to(share.dtype), labels, reduction="none") * share
+        ).sum()
 
 
 class _Inputs:
     """The input tensors of a lane's step for one size, and the graphs that were recorded with them."""
 
     def __init__(self, task: Task, size: int) -> None:
-        self.images = torch.zeros(size, *task.shape, dtype=task.arithmetic, device=task.device)
+        self.images = torch.zeros(
+            size, *task.shape, dtype=task.arithmetic, device=task.device
+        )
         self.images = self.images.to(memory_format=torch.channels_last)
         self.labels = torch.zeros(size, dtype=torch.int64, device=task.device)
         self.share = torch.zeros(size, dtype=task.dtype, device=task.device)
@@ -169,10 +228,16 @@ class _Lane:
         self.task = task
         self.stream: Any = torch.cuda.Stream() if task.device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.pool = torch.cuda.graph_pool_handle() if self.stream else None
-        self.parameters = {name: _channels_last(each.detach().clone()) for name, each in model.named_parameters()}
+        self.parameters = {
+            name: _channels_last(each.detach().clone())
+            for name, each in model.named_parameters()
+        }
         """the parameters by name, in the dtype of the arithmetic"""
         self.low = [each.requires_grad_() for each in self.parameters.values()]
-        self.places = [torch.empty_like(each, dtype=task.dtype, requires_grad=False) for each in self.low]
+        self.places = [
+            torch.empty_like(each, dtype=task.dtype, requires_grad=False)
+            for each in self.low
+        ]
         """the parameters in the task's dtype"""
         self.velocity = [torch.empty_like(place) for place in self.places]
         self.sizes: dict[int, _Inputs] = {}
@@ -185,7 +250,9 @@ class _Lane:
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream())
         with self.current():
-            self.moved = torch.zeros(self.task.flat.size, dtype=self.task.dtype, device=self.task.device)
+            self.moved = torch.zeros(
+                self.task.flat.size, dtype=self.task.dtype, device=self.task.device
+            )
             self.loss = self.moved.new_zeros(())
 
     def join(self) -> None:
@@ -196,7 +263,9 @@ class _Lane:
 
     def start(self, theta: Tensor) -> None:
         with torch.no_grad():
-            torch._foreach_copy_(self.places, list(self.task.flat.views(theta).values()))
+            torch._foreach_copy_(
+                self.places, list(self.task.flat.views(theta).values())
+            )
             torch._foreach_copy_(self.low, self.places)
             torch._foreach_zero_(self.velocity)
 

@@ -53,14 +53,21 @@ class Task(TrainingTask):
     def normalised(self, images: Tensor) -> Tensor:
         """Return the images (S, C, H, W), normalised and on the device."""
         scale, shift = self.line
-        own = images.to(self.device, self.dtype, copy=self.unit != BYTE)  # the conversion of bytes always makes a copy
+        own = images.to(
+            self.device, self.dtype, copy=self.unit != BYTE
+        )  # the conversion of bytes always makes a copy
         return own.mul_(scale).add_(shift)
 
     @cached_property
     def line(self) -> tuple[Tensor, Tensor]:
         """the normalisation (x/unit − mean)/std as (scale, shift) of scale·x + shift, each (C, 1, 1)"""
-        mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (self.mean, self.std))
-        return (1 / (self.unit * std)).to(self.device, self.dtype), (-mean / std).to(self.device, self.dtype)
+        mean, std = (
+            torch.tensor(values, dtype=torch.float64).view(-1, 1, 1)
+            for values in (self.mean, self.std)
+        )
+        return (1 / (self.unit * std)).to(self.device, self.dtype), (-mean / std).to(
+            self.device, self.dtype
+        )
 
 
 @contextmanager
@@ -111,7 +118,11 @@ def rung(n: int) -> int:
 def to_device(values: NDArray[Any], device: torch.device) -> Tensor:
     """Copy an array to the device; the host does not wait for the device."""
     tensor = torch.from_numpy(values)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    return (
+        tensor.pin_memory().to(device, non_blocking=True)
+        if device.type == "cuda"
+        else tensor.to(device)
+    )
 
 
 class Group(NamedTuple):
@@ -140,7 +151,11 @@ def grouped(offsets: Ints, chosen: Ints, overhead: float) -> list[Group]:
     while last:
         filled_up = np.cumsum(sizes[last - 1] - sizes[:last][::-1])
         first = last - int(np.searchsorted(filled_up, overhead, "right"))
-        members, length, place = chosen[first:last], sizes[first:last, None], np.arange(sizes[last - 1])
+        members, length, place = (
+            chosen[first:last],
+            sizes[first:last, None],
+            np.arange(sizes[last - 1]),
+        )
         rows = offsets[members, None] + np.minimum(place, length - 1)
         groups.append(Group(members, rows, place < length))
         last = first

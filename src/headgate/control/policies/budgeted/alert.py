@@ -57,7 +57,12 @@ class Alert(Headgate):
 
     def start(self, system: System, runs: int) -> Arrays:
         none, nothing = np.zeros(runs, dtype=np.int64), np.zeros(runs)
-        counts = {"alarms": none, "last_alarm": none, "before_rise": none, "quiet": none - 1}
+        counts = {
+            "alarms": none,
+            "last_alarm": none,
+            "before_rise": none,
+            "quiet": none - 1,
+        }
         on = {"on": none > 0, "on_samples": nothing, "on_losses": nothing}
         unheard = {**dict.fromkeys(NAMES, nothing), "heard_until": none}
         return {**super().start(system, runs), **unheard, **counts, **on}
@@ -66,12 +71,20 @@ class Alert(Headgate):
         quiet = np.where(view.admitted > memory["heard_until"], 0, memory["quiet"] + 1)
         memory, louder = self._listen(view, {**memory, "quiet": quiet})
         share, memory = super().wanted(view, memory)
-        renewed = (view.admitted - memory["before_rise"]) / self.places(view.system).sum()
-        stale = np.where(memory["last_alarm"] == view.t, np.clip(1.0 - renewed, 0.0, 1.0), 0.0)
+        renewed = (view.admitted - memory["before_rise"]) / self.places(
+            view.system
+        ).sum()
+        stale = np.where(
+            memory["last_alarm"] == view.t, np.clip(1.0 - renewed, 0.0, 1.0), 0.0
+        )
         closer = ~memory["on"] & (louder > RISE)
-        probe = np.where(closer, CLOSER * self.probe, np.where(quiet >= QUIET, self.probe, 0.0))
+        probe = np.where(
+            closer, CLOSER * self.probe, np.where(quiet >= QUIET, self.probe, 0.0)
+        )
         least = np.minimum(np.maximum(stale, probe), 1.0) * self.turnover
-        return np.maximum(share, least if view.price.ndim == 1 else least[:, None]), memory
+        return np.maximum(
+            share, least if view.price.ndim == 1 else least[:, None]
+        ), memory
 
     def _listen(self, view: View, memory: Arrays) -> tuple[Arrays, Floats]:
         """Return the memory after the last report (alarms, and how many samples had been admitted before losses rose), and the
@@ -79,15 +92,22 @@ class Alert(Headgate):
         calm, on = memory["evidence"] == 0, memory["on"]
         before = np.where(calm, memory["heard_until"], memory["before_rise"])
         memory, louder, samples = observe(view, {**memory, "before_rise": before}, ~on)
-        rings = memory["evidence"] > max(np.log((view.system.horizon or OPEN) / self.false_alarms), 0.0)
+        rings = memory["evidence"] > max(
+            np.log((view.system.horizon or OPEN) / self.false_alarms), 0.0
+        )
         last = np.where(rings, view.t, memory["last_alarm"])
         # While an alarm is on, sum the losses of the new samples, `ENOUGH` of them at a time.
         samples = np.where(on, memory["on_samples"] + samples, 0.0)
-        losses = np.where(on, memory["on_losses"] + louder * (samples - memory["on_samples"]), 0.0)
+        losses = np.where(
+            on, memory["on_losses"] + louder * (samples - memory["on_samples"]), 0.0
+        )
         full = samples >= ENOUGH
         learnt = on & full & (losses < RISE * samples)
         given_up = on & ~learnt & (view.t - last >= LONGEST)
-        memory = {**memory, **{name: np.where(given_up, 0.0, memory[name]) for name in NAMES}}
+        memory = {
+            **memory,
+            **{name: np.where(given_up, 0.0, memory[name]) for name in NAMES},
+        }
         memory = {
             **memory,
             "evidence": np.where(rings, 0.0, memory["evidence"]),
@@ -109,11 +129,19 @@ def heard(view: View, memory: Arrays) -> tuple[Floats, Floats, Arrays]:
     new, places = view.losses.new, view.system.buffer
     reported = ~np.isnan(new)
     weight = (reported * places).sum(axis=-1)
-    loss = (np.where(reported, np.minimum(new, LOUDEST), 0.0) * places).sum(axis=-1) / np.maximum(weight, 1)
-    return loss, np.minimum(view.admitted - memory["heard_until"], weight).astype(np.float64), after
+    loss = (np.where(reported, np.minimum(new, LOUDEST), 0.0) * places).sum(
+        axis=-1
+    ) / np.maximum(weight, 1)
+    return (
+        loss,
+        np.minimum(view.admitted - memory["heard_until"], weight).astype(np.float64),
+        after,
+    )
 
 
-def observe(view: View, memory: Arrays, settled: Bools) -> tuple[Arrays, Floats, Floats]:
+def observe(
+    view: View, memory: Arrays, settled: Bools
+) -> tuple[Arrays, Floats, Floats]:
     """Return the memory after the previous round's losses, their ratio to the usual loss (1 if either is unknown), and the
     number of samples in it, both (R,). Runs that are not `settled` learn nothing."""
     loss, count, memory = heard(view, memory)
@@ -123,15 +151,24 @@ def observe(view: View, memory: Arrays, settled: Bools) -> tuple[Arrays, Floats,
     heard_of = np.where(known, count, 0.0)
     count, known = np.where(settled, count, 0.0), known & settled
     counted = count * MANY / (count + MANY)
-    scatter = (LEARNT * SCATTER + memory["scatter"]) / (LEARNT + memory["scatter_rounds"])
-    evidence = memory["evidence"] + np.where(known, counted / scatter * (ratio * (1 - 1 / RISE) - np.log(RISE)), 0.0)
+    scatter = (LEARNT * SCATTER + memory["scatter"]) / (
+        LEARNT + memory["scatter_rounds"]
+    )
+    evidence = memory["evidence"] + np.where(
+        known, counted / scatter * (ratio * (1 - 1 / RISE) - np.log(RISE)), 0.0
+    )
     off = counted * (np.minimum(ratio, RISE) - 1) ** 2
     kept = samples * np.exp(-counted / LASTING)
     learnt = {
         "evidence": np.maximum(evidence, 0.0),
         "scatter": memory["scatter"] + np.where(known, off, 0.0),
         "scatter_rounds": memory["scatter_rounds"] + known,
-        "usual": np.divide(usual * kept + loss * counted, kept + counted, out=np.zeros_like(usual), where=kept + counted > 0),
+        "usual": np.divide(
+            usual * kept + loss * counted,
+            kept + counted,
+            out=np.zeros_like(usual),
+            where=kept + counted > 0,
+        ),
         "usual_samples": kept + counted,
     }
     return {**memory, **learnt}, ratio, heard_of

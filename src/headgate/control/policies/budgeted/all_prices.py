@@ -19,18 +19,31 @@ NONE = np.array(np.inf).view(np.int64)[()]
 
 def unseen(runs: int) -> Arrays:
     """Return the memory before the first price."""
-    bins, bits = np.full((runs, BINS), NONE, dtype=np.int64), np.zeros(runs, dtype=np.int64)
-    return dict(zip(NAMES, (bins, np.zeros((runs, BINS)), np.zeros_like(bins), bits), strict=True))
+    bins, bits = (
+        np.full((runs, BINS), NONE, dtype=np.int64),
+        np.zeros(runs, dtype=np.int64),
+    )
+    return dict(
+        zip(
+            NAMES,
+            (bins, np.zeros((runs, BINS)), np.zeros_like(bins), bits),
+            strict=True,
+        )
+    )
 
 
 def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
     """Return the memory with `prices` added, (R, any number). If these are felt prices, `costs` are the real prices."""
     bins, sums, counts, bits = own = [memory[name].copy() for name in NAMES]
-    for price, cost in zip(prices.T, (prices if costs is None else costs).T, strict=True):
+    for price, cost in zip(
+        prices.T, (prices if costs is None else costs).T, strict=True
+    ):
         free = (bins == bin_of(price, bits)[:, None]) | (bins == NONE)
         for run in np.flatnonzero(~free.any(axis=-1)).tolist():
             _widen(bins, sums, counts, bits, run)
-            free[run] = (bins[run] == bin_of(price[run], bits[run])) | (bins[run] == NONE)
+            free[run] = (bins[run] == bin_of(price[run], bits[run])) | (
+                bins[run] == NONE
+            )
         # full bins come first, so this is the price's own bin if it exists
         at = np.arange(len(bins)), free.argmax(axis=-1)
         bins[at] = bin_of(price, bits)
@@ -49,15 +62,23 @@ def _widen(bins: Ints, sums: Floats, counts: Ints, bits: Ints, run: int) -> None
     joined = bins[run]
     while joined.size == BINS:
         bits[run] += 1
-        joined, places = np.unique((bins[run] >> bits[run]) << bits[run], return_inverse=True)
-    joined_sums, joined_counts = (np.bincount(places, each[run], BINS) for each in (sums, counts))
+        joined, places = np.unique(
+            (bins[run] >> bits[run]) << bits[run], return_inverse=True
+        )
+    joined_sums, joined_counts = (
+        np.bincount(places, each[run], BINS) for each in (sums, counts)
+    )
     bins[run], sums[run], counts[run] = NONE, joined_sums, joined_counts
     bins[run, : joined.size] = joined
 
 
 def holds(memory: Arrays, price: Floats) -> NDArray[np.bool_]:
     """Return whether the bin of `price`, (R,), holds a remembered price."""
-    return np.asarray((memory["price_bins"] == bin_of(price, memory["price_bits"])[:, None]).any(axis=-1))
+    return np.asarray(
+        (memory["price_bins"] == bin_of(price, memory["price_bits"])[:, None]).any(
+            axis=-1
+        )
+    )
 
 
 def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
@@ -65,11 +86,19 @@ def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
 
     The current prices must be among the remembered ones. A single price needs only comparisons, no sorting.
     """
-    (bins, sums, _, bits), count = (memory[name] for name in NAMES), memory["price_counts"].sum(axis=-1)
+    (bins, sums, _, bits), count = (
+        (memory[name] for name in NAMES),
+        memory["price_counts"].sum(axis=-1),
+    )
     if price.ndim == 1:
         today = bin_of(price, bits)[:, None]
         left = spend * count - np.where(bins < today, sums, 0.0).sum(axis=-1)
         return share_at_edge(left, np.where(bins == today, sums, 0.0).sum(axis=-1))
     order = np.argsort(bins, axis=-1)
-    lows, costs = (np.take_along_axis(each, order, axis=-1) for each in (bins.view(np.float64), sums))
-    return edge_of(lows, count, spend, costs).wanted(bin_of(price, bits[:, None]).view(np.float64))
+    lows, costs = (
+        np.take_along_axis(each, order, axis=-1)
+        for each in (bins.view(np.float64), sums)
+    )
+    return edge_of(lows, count, spend, costs).wanted(
+        bin_of(price, bits[:, None]).view(np.float64)
+    )

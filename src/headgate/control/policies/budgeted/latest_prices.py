@@ -10,14 +10,22 @@ from headgate.control.types import Arrays, Floats, Ints
 def unseen(runs: int, window: int = 256, costs: bool = False) -> Arrays:
     """Return the memory before the first price; `costs` adds the real prices if the felt prices are remembered."""
     own = {"price_costs": np.zeros((runs, window))} if costs else {}
-    return {"prices": np.zeros((runs, window)), "prices_seen": np.zeros(runs, dtype=np.int64), **own}
+    return {
+        "prices": np.zeros((runs, window)),
+        "prices_seen": np.zeros(runs, dtype=np.int64),
+        **own,
+    }
 
 
 def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
     """Return the memory with `prices`, (R, any number), in place of the oldest; `costs` are the real prices of felt ones."""
     seen, window = memory["prices_seen"], memory["prices"].shape[-1]
     places = (seen[:, None] + np.arange(prices.shape[-1])) % window
-    new = {"prices": prices} if costs is None else {"prices": prices, "price_costs": costs}
+    new = (
+        {"prices": prices}
+        if costs is None
+        else {"prices": prices, "price_costs": costs}
+    )
     kept = {name: memory[name].copy() for name in new}
     for name, values in new.items():
         np.put_along_axis(kept[name], places, values, axis=-1)
@@ -32,7 +40,9 @@ def remembered(memory: Arrays) -> Ints:
 def seen_prices(memory: Arrays) -> Floats:
     """Return the remembered prices, (R, window), and infinity for each empty place."""
     prices = memory["prices"]
-    return np.where(np.arange(prices.shape[-1]) < remembered(memory)[:, None], prices, np.inf)
+    return np.where(
+        np.arange(prices.shape[-1]) < remembered(memory)[:, None], prices, np.inf
+    )
 
 
 def holds(memory: Arrays, price: Floats) -> NDArray[np.bool_]:
@@ -49,9 +59,18 @@ def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
     costs = memory.get("price_costs", prices)
     if price.ndim > 1:
         order = np.argsort(prices, axis=-1)
-        ordered, sums = (np.take_along_axis(each, order, axis=-1) for each in (prices, costs))
-        return edge_of(ordered, count, spend, np.where(np.isfinite(ordered), sums, 0.0)).wanted(price)
+        ordered, sums = (
+            np.take_along_axis(each, order, axis=-1) for each in (prices, costs)
+        )
+        return edge_of(
+            ordered, count, spend, np.where(np.isfinite(ordered), sums, 0.0)
+        ).wanted(price)
     today = price[:, None]
     left = spend * count - np.where(prices < today, costs, 0.0).sum(axis=-1)
     tied = prices == today
-    return share_at_edge(left, price * tied.sum(axis=-1) if costs is prices else np.where(tied, costs, 0.0).sum(axis=-1))
+    return share_at_edge(
+        left,
+        price * tied.sum(axis=-1)
+        if costs is prices
+        else np.where(tied, costs, 0.0).sum(axis=-1),
+    )

@@ -37,18 +37,28 @@ def spread(price: Floats, felt: Floats | None = None) -> tuple[Floats, Floats]:
     if price.ndim == 1:
         return felt, np.broadcast_to(price[:, None], felt.shape)
     clients = price.shape[-1]
-    places = np.round(np.linspace(0, clients - 1, min(clients, SPREAD))).astype(np.int64)
+    places = np.round(np.linspace(0, clients - 1, min(clients, SPREAD))).astype(
+        np.int64
+    )
     chosen = np.argsort(felt, axis=-1, kind="stable")[:, places]
-    return np.take_along_axis(felt, chosen, axis=-1), np.take_along_axis(price, chosen, axis=-1)
+    return np.take_along_axis(felt, chosen, axis=-1), np.take_along_axis(
+        price, chosen, axis=-1
+    )
 
 
-@np.errstate(over="ignore")  # at a price near zero the money buys infinitely many, which is right
+@np.errstate(
+    over="ignore"
+)  # at a price near zero the money buys infinitely many, which is right
 def share_at_edge(left: Floats, tied: Floats) -> Floats:
     """Return the share that the money `left` buys of places that cost `tied` together; 1 if they cost nothing."""
-    return np.asarray(np.clip(np.divide(left, tied, out=np.ones_like(left), where=tied > 0), 0.0, 1.0))
+    return np.asarray(
+        np.clip(np.divide(left, tied, out=np.ones_like(left), where=tied > 0), 0.0, 1.0)
+    )
 
 
-def edge_of(ordered: Floats, count: Ints, spend: Floats, sums: Floats | None = None) -> Edge:
+def edge_of(
+    ordered: Floats, count: Ints, spend: Floats, sums: Floats | None = None
+) -> Edge:
     """Return the limit at which a place costs `spend` per round on average under these prices.
 
     `ordered` holds the prices, sorted in each row and padded with infinity; `count` is their number, (R,). If an entry stands
@@ -56,8 +66,12 @@ def edge_of(ordered: Floats, count: Ints, spend: Floats, sums: Floats | None = N
     """
     cost = np.where(np.isfinite(ordered), ordered, 0.0) if sums is None else sums
     money = spend * count
-    within = ((np.cumsum(cost, axis=-1) <= money[:, None]) & np.isfinite(ordered)).sum(axis=-1)
+    within = ((np.cumsum(cost, axis=-1) <= money[:, None]) & np.isfinite(ordered)).sum(
+        axis=-1
+    )
     padded = np.concatenate([ordered, np.full((len(ordered), 1), np.inf)], axis=-1)
     price = np.take_along_axis(padded, within[:, None], axis=-1)
     left = money - (cost * (ordered < price)).sum(axis=-1)
-    return Edge(price[:, 0], share_at_edge(left, (cost * (ordered == price)).sum(axis=-1)))
+    return Edge(
+        price[:, 0], share_at_edge(left, (cost * (ordered == price)).sum(axis=-1))
+    )

@@ -33,7 +33,11 @@ def rounds_left(view: View) -> float:
 def pace(view: View, overdraft: float) -> Floats:
     """Return the money that an even spend allows in this round, (R,): the money left, divided by the rounds left."""
     unspent = np.maximum(view.system.money(view.t, overdraft) - view.spent, 0.0)
-    even = 0.0 if view.system.horizon is not None else view.system.budget * (1 - 1 / rounds_left(view))  # later budgets
+    even = (
+        0.0
+        if view.system.horizon is not None
+        else view.system.budget * (1 - 1 / rounds_left(view))
+    )  # later budgets
     return unspent / rounds_left(view) + even
 
 
@@ -45,9 +49,16 @@ def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
     unless rounding removes the price from the sum; then nothing is bought.
     """
     price, lot = view.one_price(), view.lot
-    fits = np.divide(np.maximum(most - view.spent, 0.0), price, out=np.full_like(price, np.inf), where=price > 0)
+    fits = np.divide(
+        np.maximum(most - view.spent, 0.0),
+        price,
+        out=np.full_like(price, np.inf),
+        where=price > 0,
+    )
     whole = in_lots(np.minimum(wanted + ROUNDING, fits), lot)
-    whole = np.where(view.spent + price * whole > most, np.maximum(whole - lot, 0.0), whole)
+    whole = np.where(
+        view.spent + price * whole > most, np.maximum(whole - lot, 0.0), whole
+    )
     return np.where(view.spent + price * whole > most, 0.0, whole)
 
 
@@ -62,7 +73,9 @@ def within_purse(view: View, total: Floats) -> Floats:
     return np.minimum(total, affordable(view, np.ceil(total) + view.lot, most))
 
 
-def affordable_by_client(view: View, wanted: Floats, owed: Floats, places: Ints, most: Floats) -> tuple[Floats, Floats]:
+def affordable_by_client(
+    view: View, wanted: Floats, owed: Floats, places: Ints, most: Floats
+) -> tuple[Floats, Floats]:
     """Return (whole samples, remainders of rounding), both (R, M), for prices per client, from `wanted` plus the old `owed`.
 
     If the money does not suffice, `wanted` is reduced in proportion. The remainders are below one lot for each client and
@@ -70,11 +83,16 @@ def affordable_by_client(view: View, wanted: Floats, owed: Floats, places: Ints,
     """
 
     def too_dear(samples: Floats) -> NDArray[np.bool_]:
-        return np.asarray(view.spent + (view.price * samples).sum(axis=-1) > most)[:, None]
+        return np.asarray(view.spent + (view.price * samples).sum(axis=-1) > most)[
+            :, None
+        ]
 
     cost = (view.price * wanted).sum(axis=-1)
     room = np.maximum(most - view.spent, 0.0)
-    cut = wanted * np.divide(room, cost, out=np.ones_like(cost), where=cost > room)[:, None]
+    cut = (
+        wanted
+        * np.divide(room, cost, out=np.ones_like(cost), where=cost > room)[:, None]
+    )
     whole = in_lots(np.minimum(cut + owed + ROUNDING, places), view.lot)
     whole = np.where(too_dear(whole), in_lots(cut * (1 - 1e-12), view.lot), whole)
     whole = np.where(too_dear(whole), 0.0, whole)

@@ -44,15 +44,21 @@ class Threshold(BudgetedPolicy):
     def resolved(self, given: PolicyContext) -> Self:
         if self.limit is not None:
             return self
-        limit, share = known_edge(given.prices, given.system, given.rounds, self.money_to_fill(given.system))
+        limit, share = known_edge(
+            given.prices, given.system, given.rounds, self.money_to_fill(given.system)
+        )
         return replace(self, limit=limit, share=share)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         runs = view.debt.shape
-        return Edge(np.full(runs, self.required("limit")), np.full(runs, self.share)).wanted(view.price), memory
+        return Edge(
+            np.full(runs, self.required("limit")), np.full(runs, self.share)
+        ).wanted(view.price), memory
 
 
-def known_edge(prices: PriceProcess, system: System, rounds: int, fill: float = 0.0) -> tuple[float, float]:
+def known_edge(
+    prices: PriceProcess, system: System, rounds: int, fill: float = 0.0
+) -> tuple[float, float]:
     """Return (limit, share) at which the expected spend of all rounds is C·T, with at most `fill` money spent in round 1."""
     seeds = OTHERS + np.arange(max(1, DRAWS // rounds), dtype=np.int64)
     seen = np.sort(prices.path(seeds, 1, rounds + 1).ravel())[None]
@@ -110,8 +116,14 @@ class Pacing(BudgetedPolicy):
         if view.t == 1:
             mu = 1 / mean if self.initial is None else np.full_like(price, self.initial)
         else:
-            step = 1 / (mean * budget * np.sqrt(horizon_at(view))) if self.step is None else self.step
-            mu = np.maximum(memory["mu"] - step * (budget - (view.spent - memory["spent"])), 0.0)
+            step = (
+                1 / (mean * budget * np.sqrt(horizon_at(view)))
+                if self.step is None
+                else self.step
+            )
+            mu = np.maximum(
+                memory["mu"] - step * (budget - (view.spent - memory["spent"])), 0.0
+            )
         share = (mu * price <= 1).astype(np.float64)
         return share, {**memory, "mu": mu, "spent": view.spent, "sum_of_prices": total}
 
@@ -128,7 +140,9 @@ class Below(BudgetedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 < self.quantile <= 1, "quantile", self.quantile, "above 0 and at most 1")
+        require(
+            0 < self.quantile <= 1, "quantile", self.quantile, "above 0 and at most 1"
+        )
 
     def start(self, system: System, runs: int) -> Arrays:
         return {**super().start(system, runs), **latest_prices.unseen(runs)}
@@ -136,14 +150,27 @@ class Below(BudgetedPolicy):
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         price = view.price if view.price.ndim == 1 else view.price.mean(axis=-1)
         memory = latest_prices.remember(memory, price[:, None])
-        place = np.ceil(self.quantile * latest_prices.remembered(memory)).astype(np.int64) - 1
-        limit = np.take_along_axis(np.sort(latest_prices.seen_prices(memory), axis=-1), place[:, None], axis=-1)[:, 0]
-        cost = (view.price if view.price.ndim > 1 else price[:, None]) * self.places(view.system)
+        place = (
+            np.ceil(self.quantile * latest_prices.remembered(memory)).astype(np.int64)
+            - 1
+        )
+        limit = np.take_along_axis(
+            np.sort(latest_prices.seen_prices(memory), axis=-1), place[:, None], axis=-1
+        )[:, 0]
+        cost = (view.price if view.price.ndim > 1 else price[:, None]) * self.places(
+            view.system
+        )
         money = pace(view, self.overdraft) / self.quantile
         all_places = cost.sum(axis=-1)
-        share = np.divide(money, all_places, out=np.ones_like(money), where=all_places > money)
+        share = np.divide(
+            money, all_places, out=np.ones_like(money), where=all_places > money
+        )
         share = np.where(price <= limit, share, 0.0)
-        return (share if view.price.ndim == 1 else np.broadcast_to(share[:, None], view.price.shape)), memory
+        return (
+            share
+            if view.price.ndim == 1
+            else np.broadcast_to(share[:, None], view.price.shape)
+        ), memory
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -165,7 +192,9 @@ class Random(BudgetedPolicy):
         a_share("chance", self.chance, optional=True)
 
     def resolved(self, given: PolicyContext) -> Self:
-        spends_all = min(1.0, given.system.budget / (given.mean_price * given.system.memory))
+        spends_all = min(
+            1.0, given.system.budget / (given.mean_price * given.system.memory)
+        )
         return replace(self, chance=spends_all if self.chance is None else self.chance)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:

@@ -18,8 +18,15 @@ LONGEST = 64
 
 def unused(runs: int, clients: int) -> Arrays:
     """Return the memory before round 1. With a price per client only `used` and `bought_before` are needed, else the others."""
-    renewed = {"renewed": np.zeros((runs, LONGEST)), "admitted_before": np.zeros(runs, dtype=np.int64)}
-    return {**renewed, "used": np.ones((runs, clients)), "bought_before": np.zeros((runs, clients), dtype=np.int64)}
+    renewed = {
+        "renewed": np.zeros((runs, LONGEST)),
+        "admitted_before": np.zeros(runs, dtype=np.int64),
+    }
+    return {
+        **renewed,
+        "used": np.ones((runs, clients)),
+        "bought_before": np.zeros((runs, clients), dtype=np.int64),
+    }
 
 
 def observe(memory: Arrays, view: View, places: Ints) -> Arrays:
@@ -28,8 +35,14 @@ def observe(memory: Arrays, view: View, places: Ints) -> Arrays:
         share = (view.admitted - memory["admitted_before"]) / places.sum()
         renewed = np.concatenate([share[:, None], memory["renewed"][:, :-1]], axis=-1)
         return {**memory, "renewed": renewed, "admitted_before": view.admitted}
-    share = np.minimum((memory["bought"] - memory["bought_before"]) / np.maximum(places, 1), 1.0)
-    return {**memory, "used": (1.0 - share) ** 2 * memory["used"] + 1.0, "bought_before": memory["bought"]}
+    share = np.minimum(
+        (memory["bought"] - memory["bought_before"]) / np.maximum(places, 1), 1.0
+    )
+    return {
+        **memory,
+        "used": (1.0 - share) ** 2 * memory["used"] + 1.0,
+        "bought_before": memory["bought"],
+    }
 
 
 def ages(renewed: Floats, t: int) -> Ints:
@@ -37,7 +50,11 @@ def ages(renewed: Floats, t: int) -> Ints:
 
     In round t no place counts as used for longer than t rounds, not even an empty one.
     """
-    return np.asarray(np.minimum(1 + (renewed.cumsum(axis=-1)[:, None] < NEWER[:, None]).sum(axis=-1), t))
+    return np.asarray(
+        np.minimum(
+            1 + (renewed.cumsum(axis=-1)[:, None] < NEWER[:, None]).sum(axis=-1), t
+        )
+    )
 
 
 def felt(memory: Arrays, price: Floats, t: int, smooth: float) -> Floats:

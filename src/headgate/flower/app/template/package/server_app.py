@@ -6,4 +6,6 @@ from headgate.analysis.report import conclude
 from headgate.flower import recipe_server
 
 recipe = str(Path(__file__).with_name("recipe.toml"))
-app = recipe_server(recipe, finished=lambda folder: conclude([folder], folder))  # summary.json and report.html
+app = recipe_server(
+    recipe, finished=lambda folder: conclude([folder], folder)
+)  # summary.json and report.html
