@@ -1,10 +1,12 @@
-"""What users' commands cost at an earlier commit and now: processor time of the whole command, children included.
+"""What users' commands cost at an earlier commit and now: processor time of the whole
+command, children included.
 
     python benchmarks/before_after.py BASE [--repeats 5] [--out FILE]
 
-BASE is a commit; a work tree of it is made in a temporary folder and runs in this environment. Both sides take turns, after
-one turn that is not counted. The time is the processor's, so that other work on the machine matters less; the least of the
-repeats is compared.
+BASE is a commit; a work tree of it is made in a temporary folder and runs in this
+environment. Both sides take turns, after one turn that is not counted. The time is the
+processor's, so that other work on the machine matters less; the least of the repeats is
+compared.
 """
 
 import argparse

@@ -1,10 +1,13 @@
-"""What a round of accounts costs as the clients grow from ten to ten thousand, with commits on disk.
+"""What a round of accounts costs as the clients grow from ten to ten thousand, with
+commits on disk.
 
-    python benchmarks/books.py [--clients 10 100 1000 10000] [--rounds 5] [--folder FOLDER]
+    python benchmarks/books.py [--clients 10 100 1000 10000] [--rounds 5] [--folder
+    FOLDER]
 
-Every client reports in every round. Times are the median and the most of `begin` and of `settle` by the clock; the last
-column is the time of the processor that both took for a client, which shows whether the cost grows faster than the clients.
-The folder decides which disk is measured.
+Every client reports in every round. Times are the median and the most of `begin` and of
+`settle` by the clock; the last column is the time of the processor that both took for a
+client, which shows whether the cost grows faster than the clients. The folder decides
+which disk is measured.
 """
 
 import argparse

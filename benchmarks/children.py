@@ -1,8 +1,10 @@
-"""Runs a command and says how long it took, how much memory it and all it started held, and what it printed.
+"""Runs a command and says how long it took, how much memory it and all it started held,
+and what it printed.
 
-Memory is the sum over all processes of what each holds by itself and its part of what they share (Linux's PSS), looked at
-a few times a second, later every twentieth of the time so far: a simulator that spreads over processes is counted as one.
-Whatever happens, nothing is left running.
+Memory is the sum over all processes of what each holds by itself and its part of what
+they share (Linux's PSS), looked at a few times a second, later every twentieth of the
+time so far: a simulator that spreads over processes is counted as one. Whatever
+happens, nothing is left running.
 """
 
 import os
@@ -31,7 +33,9 @@ class Failed(RuntimeError):
 
 
 class Process(NamedTuple):
-    """A number is given to another process one day; number and time of birth are not."""
+    """A number is given to another process one day; number and time of birth are
+    not.
+    """
 
     pid: int
     born: str
@@ -86,7 +90,8 @@ def run(command: Sequence[str], env: Mapping[str, str], timeout: float) -> Done:
         if code:
             errors.seek(0)
             raise Failed(
-                f"{' '.join(command)}: {code} after {seconds:.0f} s (at most {timeout:.0f})\n{errors.read()[-2000:]}"
+                f"{' '.join(command)}: {code} after {seconds:.0f} s (at most"
+                f" {timeout:.0f})\n{errors.read()[-2000:]}"
             )
         output.seek(0)
         return Done(began, seconds, watch.peak_mib, output.read())
@@ -112,7 +117,9 @@ def descendants(pid: int) -> set[Process]:
 
 
 def stat(pid: int) -> list[str] | None:
-    """What Linux says about a process from its state on; nothing of one that has ended."""
+    """What Linux says about a process from its state on; nothing of one that has
+    ended.
+    """
     try:
         told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,9 +1,12 @@
-"""What control costs: forty runs over ten thousand rounds, and one round of a million clients.
+"""What control costs: forty runs over ten thousand rounds, and one round of a million
+clients.
 
-    python benchmarks/control.py [--rounds 10000] [--clients 1000 10000 100000 1000000] [--out FILE]
+    python benchmarks/control.py [--rounds 10000] [--clients 1000 10000 100000 1000000]
+    [--out FILE]
 
-Times are split into decide (without apportioning), apportion and post. Sizes grow by tens, so that the last table shows
-whether a round stays linear in the number of clients. There headgate has money for some of the places in every round.
+Times are split into decide (without apportioning), apportion and post. Sizes grow by
+tens, so that the last table shows whether a round stays linear in the number of
+clients. There headgate has money for some of the places in every round.
 """
 
 import argparse

@@ -1,16 +1,22 @@
-"""What a round of local training costs: executors against the way it is usually written.
+"""What a round of local training costs: executors against the way it is usually
+written.
 
-    python benchmarks/executors.py [--quick] [--repeats 7] [--case logistic/1 mlp/10 lenet/1@2 …] [--out FILE]
+    python benchmarks/executors.py [--quick] [--repeats 7] [--case logistic/1 mlp/10
+    lenet/1@2 …] [--out FILE]
 
-A case is model/runs, and @threads where it is not one thread; loops.py says what a round is. Each case has a process of
-its own, with that many threads for all libraries in it. All ways take turns there; medians of the repeats, each of which
-is the mean of as many rounds as fit into 50 ms. Memory is the most that a process holds which takes one way only.
+A case is model/runs, and @threads where it is not one thread; loops.py says what a
+round is. Each case has a process of its own, with that many threads for all libraries
+in it. All ways take turns there; medians of the repeats, each of which is the mean of
+as many rounds as fit into 50 ms. Memory is the most that a process holds which takes
+one way only.
 
-"of peak" is the share of the speed of a 1024x1024x1024 matrix product, measured in the same process, at which a way
-does its arithmetic. The Gram form does about a fifth of the arithmetic of the others, and on the CPU always in one
-thread. For nets the share is nominal: all multiplications of the usual algorithm are counted, while `compiled` leaves out
-those of slopes at pixels that the pooling did not choose; "really" counts only what it does. "of floor" is the share of the
-time that the Gram form's arithmetic would take at that speed, and reading images and models once at the speed of a copy.
+"of peak" is the share of the speed of a 1024x1024x1024 matrix product, measured in the
+same process, at which a way does its arithmetic. The Gram form does about a fifth of
+the arithmetic of the others, and on the CPU always in one thread. For nets the share is
+nominal: all multiplications of the usual algorithm are counted, while `compiled` leaves
+out those of slopes at pixels that the pooling did not choose; "really" counts only what
+it does. "of floor" is the share of the time that the Gram form's arithmetic would take
+at that speed, and reading images and models once at the speed of a copy.
 """
 
 import argparse
@@ -47,7 +53,9 @@ EXECUTORS = ("reference", "flat", "compiled", "batched", "gram")
 ONLY = {"gram": "logistic"}
 """The model that an executor takes, where it does not take all."""
 SLOW = {"research style": 2, "lean loop": 4, "reference": 2}
-"""Of many runs, how many are timed; the time is scaled up, as these ways take one run after the other."""
+"""Of many runs, how many are timed; the time is scaled up, as these ways take one run
+after the other.
+"""
 
 
 def ways_of(model: str) -> list[str]:
@@ -132,7 +140,10 @@ def measure(case: str, repeats: int) -> dict[str, Any]:
         "peak_gflops": rounded(peak / 1e9),
         "copy_gb_per_s": rounded(speed / 1e9),
     }
-    title = f"{MODELS[model]}, {runs} run{'s together' if runs > 1 else ''}, {threads} thread{'s' if threads > 1 else ''}"
+    title = (
+        f"{MODELS[model]}, {runs} run{'s together' if runs > 1 else ''}, {threads}"
+        f" thread{'s' if threads > 1 else ''}"
+    )
     columns = [
         "ms_a_run",
         *(["really_of_peak"] if any("really_of_peak" in each for each in ways) else []),
@@ -181,8 +192,8 @@ def child(case: str, *words: str) -> Any:
 def table(case: dict[str, Any]) -> None:
     told = case["settings"]
     print(
-        f"\n{case['title']}, {told['samples']} samples; "
-        f"GEMM peak {told['peak_gflops']:.1f} GFLOP/s, copy {told['copy_gb_per_s']:.1f} GB/s"
+        f"\n{case['title']}, {told['samples']} samples; GEMM peak"
+        f" {told['peak_gflops']:.1f} GFLOP/s, copy {told['copy_gb_per_s']:.1f} GB/s"
     )
     heads = (
         "ms a round",
@@ -232,9 +243,15 @@ def targets(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ("logistic/40", "40 runs together", 300, 0.45),
     ):
         if gram := found.get((case, "gram")):
-            text = f"logistic regression on one thread, {runs}: times as fast as the research-style loop"
+            text = (
+                f"logistic regression on one thread, {runs}: times as fast as the"
+                " research-style loop"
+            )
             rows.append(target(text, required, gram["ratio_to"]["research style"]))
-            text = f"logistic regression on one thread, {runs}: milliseconds a round and run"
+            text = (
+                f"logistic regression on one thread, {runs}: milliseconds a round"
+                " and run"
+            )
             rows.append(target(text, most, gram["ms_a_run"], "ms", at_most=True))
     if gram := found.get(("logistic/1", "gram")):
         text = "logistic regression, 1 run: share of the Gram form's floor"

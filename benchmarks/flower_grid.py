@@ -1,4 +1,6 @@
-"""What the benchmarks of Flower's server share: the experiment, the model, and a grid of clients in the same process."""
+"""What the benchmarks of Flower's server share: the experiment, the model, and a grid
+of clients in the same process.
+"""
 
 import logging
 import os
@@ -46,7 +48,9 @@ def zeros() -> dict[str, Any]:
 
 
 def grid_of(clients: int) -> Any:
-    """A class of grids with these clients; who derives from it answers in `send_and_receive`."""
+    """A class of grids with these clients; who derives from it answers in
+    `send_and_receive`.
+    """
     from flwr.serverapp import Grid
     from flwr.supercore.task_identity import TaskIdentity
 

@@ -1,13 +1,16 @@
-"""The work of same_work.py in Flower's simulation engine, with as little around it as Flower allows.
+"""The work of same_work.py in Flower's simulation engine, with as little around it as
+Flower allows.
 
     python benchmarks/flower_peer.py MODEL ROUNDS RESULT.npz [lean|usual]
 
-Needs flwr[simulation]; benchmarks/peers.py starts it in its own environment. Every core has one worker with one thread.
-The model travels as one array, the server averages by number of samples (FedAvg), and nothing is evaluated. A worker makes
-the data once. A client's round is
+Needs flwr[simulation]; benchmarks/peers.py starts it in its own environment. Every core
+has one worker with one thread. The model travels as one array, the server averages by
+number of samples (FedAvg), and nothing is evaluated. A worker makes the data once. A
+client's round is
 
 - lean: a loop over tensors normalised beforehand, in a model that the worker keeps
-- usual: a new model, an SGD object, and a DataLoader that reads and normalises image by image, as in Flower's templates
+- usual: a new model, an SGD object, and a DataLoader that reads and normalises image by
+  image, as in Flower's templates
 """
 
 import copy
@@ -52,7 +55,9 @@ client_app = ClientApp()
 
 @cache
 def worker(name: str) -> tuple[Any, ...]:
-    """What a worker makes once: a model, normalised images for the lean style, images one by one for the usual, labels."""
+    """What a worker makes once: a model, normalised images for the lean style, images
+    one by one for the usual, labels.
+    """
     import loops
     import torch
 
@@ -127,7 +132,8 @@ class Timed(FedAvg):
         failed = [reply for reply in replies if reply.has_error()]
         if failed or len(replies) < same_work.CLIENTS:
             raise RuntimeError(
-                f"round {server_round}: {len(replies)} replies, {len(failed)} of them errors"
+                f"round {server_round}: {len(replies)} replies, {len(failed)} of them"
+                " errors"
             )
         result = super().aggregate_train(server_round, replies)
         self.ends.append(time.time())

@@ -1,12 +1,16 @@
-"""An hour of ten thousand clients on Flower: whether the server's memory stays as it is, and its books agree in the end.
+"""An hour of ten thousand clients on Flower: whether the server's memory stays as it
+is, and its books agree in the end.
 
-    python benchmarks/flower_soak.py [--clients 10000] [--minutes 60] [--seed 0] [--out FILE]
+    python benchmarks/flower_soak.py [--clients 10000] [--minutes 60] [--seed 0] [--out
+    FILE]
 
-The server is the real one, with its ledger on disk. The clients are a grid in the same process, at the level of messages:
-each keeps count of what it admitted and what it has not been heard of. A round is a minute of a clock that nobody waits for.
-In every minute some orders are lost on the way, some answers are lost on the way back, and a few clients lie; five hundred
-are asked to train (logistic regression on 8x8 digits, 650 numbers). The memory of the process is read before every round;
-the slope is that of a straight line through all but the first tenth.
+The server is the real one, with its ledger on disk. The clients are a grid in the same
+process, at the level of messages: each keeps count of what it admitted and what it has
+not been heard of. A round is a minute of a clock that nobody waits for. In every minute
+some orders are lost on the way, some answers are lost on the way back, and a few
+clients lie; five hundred are asked to train (logistic regression on 8x8 digits, 650
+numbers). The memory of the process is read before every round; the slope is that of a
+straight line through all but the first tenth.
 """
 
 import argparse
@@ -32,7 +36,9 @@ from machine import (
 
 COHORT = 500
 LOST, SILENT, LYING = 0.01, 0.02, 0.002
-"""shares of the clients to whom an order does not come, whose answer does not come, and who lie, in every round"""
+"""shares of the clients to whom an order does not come, whose answer does not come, and
+who lie, in every round
+"""
 MOST_MIB = 32.0
 """growth in an hour that still counts as none"""
 
@@ -65,7 +71,9 @@ def main() -> None:
     )
     case = {
         "name": "flower_soak",
-        "title": f"{given.minutes} minutes of {given.clients} clients, a round a minute",
+        "title": (
+            f"{given.minutes} minutes of {given.clients} clients, a round a minute"
+        ),
         "columns": [
             "mib_at_a_tenth",
             "mib_at_the_end",
@@ -93,7 +101,9 @@ def main() -> None:
 
 
 def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
-    """Memory before and seconds since the last of each round, and what the books say in the end."""
+    """Memory before and seconds since the last of each round, and what the books say in
+    the end.
+    """
     quiet_flower()
     from flwr.app import Array, ArrayRecord
 
@@ -119,7 +129,8 @@ def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
                 and admitted[one.client] != grid.position[one.client]
             ):
                 sys.exit(
-                    f"client {one.client} has admitted {grid.position[one.client]} samples, paid {admitted[one.client]}"
+                    f"client {one.client} has admitted {grid.position[one.client]}"
+                    f" samples, paid {admitted[one.client]}"
                 )
         blamed = {
             event.client
@@ -184,7 +195,8 @@ def counting_grid(clients: int, minutes: int, seed: int, model: dict[str, Any]) 
             self.began = now
             if len(self.mib) % 10 == 0:
                 say(
-                    f"minute {len(self.mib)}: {self.mib[-1]:.1f} MiB, {self.seconds[-1]:.2f} s a round"
+                    f"minute {len(self.mib)}: {self.mib[-1]:.1f} MiB,"
+                    f" {self.seconds[-1]:.2f} s a round"
                 )
 
         def send_and_receive(

@@ -1,11 +1,14 @@
-"""FLUTE's LR-MNIST configuration in headgate: 100 rounds in a fresh process, start-up and evaluation included.
+"""FLUTE's LR-MNIST configuration in headgate: 100 rounds in a fresh process, start-up
+and evaluation included.
 
     python benchmarks/flute_peer.py [ROUNDS]
 
-The configuration: 1000 users of two digits each, 10 of them drawn for a round; one local epoch of SGD at rate 0.03 in
-batches of 10; 100 rounds, evaluated every 20; one linear layer whose outputs pass a sigmoid before the cross-entropy. How
-many images a user has follows a power law there (mean about 60); here sizes are lognormal with that mean. Prints what it
-did as JSON. MNIST is looked for in $HEADGATE_DATA; without it, the images are made up and accuracy means nothing.
+The configuration: 1000 users of two digits each, 10 of them drawn for a round; one
+local epoch of SGD at rate 0.03 in batches of 10; 100 rounds, evaluated every 20; one
+linear layer whose outputs pass a sigmoid before the cross-entropy. How many images a
+user has follows a power law there (mean about 60); here sizes are lognormal with that
+mean. Prints what it did as JSON. MNIST is looked for in $HEADGATE_DATA; without it, the
+images are made up and accuracy means nothing.
 """
 
 import json

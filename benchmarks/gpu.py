@@ -1,17 +1,21 @@
 """What a round of local training costs on a GPU: executors against a lean loop.
 
-    python benchmarks/gpu.py [--repeats 7] [--case resnet9 lenet evaluate] [--out FILE] [--commit ID]
-    python benchmarks/gpu.py --accuracy [--data cifar10] [--rounds 60] [--seeds 3]
+    python benchmarks/gpu.py [--repeats 7] [--case resnet9 lenet evaluate] [--out FILE]
+    [--commit ID] python benchmarks/gpu.py --accuracy [--data cifar10] [--rounds 60]
+    [--seeds 3]
 
-A round: 10 clients a run, 10 full-batch gradient steps each, then the server's weighted average. ResNet-9 with 20 images
-of 32x32 at each client; LeNet with ragged buffers, some empty, about 100 images of 28x28 a run.
-Synthetic data. All ways take turns in one process; median, least and most of the repeats.
+A round: 10 clients a run, 10 full-batch gradient steps each, then the server's weighted
+average. ResNet-9 with 20 images of 32x32 at each client; LeNet with ragged buffers,
+some empty, about 100 images of 28x28 a run. Synthetic data. All ways take turns in one
+process; median, least and most of the repeats.
 
-- lean loop: a copy of the model and an SGD object for each client, on slices of tensors normalised beforehand, float32
-  without TF32. Of 40 runs it does two, and its time is scaled up: it takes one run after the other.
+- lean loop: a copy of the model and an SGD object for each client, on slices of tensors
+  normalised beforehand, float32 without TF32. Of 40 runs it does two, and its time is
+  scaled up: it takes one run after the other.
 
-"of peak" is the share of the speed of an 8192x8192x8192 matrix product of the same precision in the same process. "off" is
-the distance from the reference in float64, relative to the update.
+"of peak" is the share of the speed of an 8192x8192x8192 matrix product of the same
+precision in the same process. "off" is the distance from the reference in float64,
+relative to the update.
 
 --accuracy learns CIFAR-10 with constant admission in float32 and in bfloat16 and compares final accuracies with the
 spread over seeds.
@@ -48,14 +52,18 @@ from headgate.simulation.nets import Evaluator
 CLIENTS, CLASSES, DEVICE = 10, 10, torch.device("cuda")
 SHAPES = {"resnet9": (3, 32, 32), "lenet": (1, 28, 28)}
 FLOPS = {"resnet9": 2.27e9, "lenet": 2.264e6}
-"""Operations for a sample in a step, forward and backward, two for a multiplication and addition."""
+"""Operations for a sample in a step, forward and backward, two for a multiplication and
+addition.
+"""
 TRAINING = {"resnet9": LocalTraining(lr=5e-3, steps=10)}
 OTHERS = LocalTraining(lr=0.05, steps=10)
 EVALUATED = (
     ("lenet", 40, False, ("batched", "triton")),
     ("resnet9", 10, True, ("streams", "triton")),
 )
-"""model, runs, whether in bfloat16, and by which executors; the first one leaves it to the model"""
+"""model, runs, whether in bfloat16, and by which executors; the first one leaves it to
+the model
+"""
 
 
 @dataclass(frozen=True)
@@ -216,7 +224,9 @@ class Way:
 def measure(
     ways: list[Way], repeats: int, peak: dict[str, float]
 ) -> list[dict[str, Any]]:
-    """Milliseconds of all ways, in turns; the first one is what the others are compared with, run by run."""
+    """Milliseconds of all ways, in turns; the first one is what the others are compared
+    with, run by run.
+    """
     memory = {}
     for way in ways:
         way.round()
@@ -245,18 +255,18 @@ def measure(
                 "ms_most": max(times[way.name]),
                 "ms_run": middle / runs,
                 "times_lean": base / (middle / runs),
-                "of_peak": way.work.flops()
-                * way.scale
-                / (middle / 1e3)
-                / peak[way.precision],
+                "of_peak": (
+                    way.work.flops() * way.scale / (middle / 1e3) / peak[way.precision]
+                ),
                 "peak_memory_gb": memory[way.name] / 1e9,
             }
         )
         row = rows[-1]
         print(
-            f"{row['model']:9}{row['way']:26}{row['runs']:4} runs {middle:10.2f} ms a round ({row['ms_least']:.2f} to "
-            f"{row['ms_most']:.2f}), {row['ms_run']:8.3f} a run, {row['times_lean']:7.1f}x, {row['of_peak']:6.1%} of peak, "
-            f"{row['peak_memory_gb']:.2f} GB",
+            f"{row['model']:9}{row['way']:26}{row['runs']:4} runs {middle:10.2f} ms a"
+            f" round ({row['ms_least']:.2f} to {row['ms_most']:.2f}),"
+            f" {row['ms_run']:8.3f} a run, {row['times_lean']:7.1f}x,"
+            f" {row['of_peak']:6.1%} of peak, {row['peak_memory_gb']:.2f} GB",
             flush=True,
         )
     return rows
@@ -349,7 +359,9 @@ def forty(
 
 
 def evaluate(repeats: int) -> list[dict[str, Any]]:
-    """10,000 test images: forty LeNets and ten ResNet-9, by the model itself and by executors that offer it."""
+    """10,000 test images: forty LeNets and ten ResNet-9, by the model itself and by
+    executors that offer it.
+    """
     rows = []
     for model, runs, bfloat16, names in (
         ("lenet", 40, False, ("batched", "triton")),
@@ -394,7 +406,9 @@ def evaluate(repeats: int) -> list[dict[str, Any]]:
 
 
 def accuracy(name: str, rounds: int, seeds: int) -> list[dict[str, Any]]:
-    """10 clients of two classes each that admit 4 images a round and keep the newest 20."""
+    """10 clients of two classes each that admit 4 images a round and keep the newest
+    20.
+    """
     from headgate.learning.datasets import load_dataset
 
     data = load_dataset(name)

@@ -2,7 +2,8 @@
 
     python benchmarks/headgate_peer.py MODEL ROUNDS RESULT.npz [RUNS]
 
-As in `headgate run`, a linear model takes numpy alone, and torch is imported only for a net.
+As in `headgate run`, a linear model takes numpy alone, and torch is imported only for a
+net.
 """
 
 import sys

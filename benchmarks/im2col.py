@@ -1,8 +1,10 @@
-"""Small stacks on the CPU in the plainest fast way: im2col and BLAS by numpy, pooling and the loss by numba as it stands.
+"""Small stacks on the CPU in the plainest fast way: im2col and BLAS by numpy, pooling
+and the loss by numba as it stands.
 
-It is what `compiled` is held against in next_simpler.py. An array holds channels, each row by row and pixel by pixel, all
-samples of a pixel side by side. So a shift by a pixel is a shift of the whole array, and a row of the matrix that a
-convolution multiplies is one copy of a slice.
+It is what `compiled` is held against in next_simpler.py. An array holds channels, each
+row by row and pixel by pixel, all samples of a pixel side by side. So a shift by a
+pixel is a shift of the whole array, and a row of the matrix that a convolution
+multiplies is one copy of a slice.
 """
 
 from typing import Any
@@ -20,7 +22,9 @@ _fast = njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reas
 
 @_fast
 def normalise(images: Array, scale: Array, shift: Array, pad: int, out: Array) -> None:
-    """Images (n, C, H, W) of bytes into (C, H + 2 pad, W + 2 pad, n) with zeros around them."""
+    """Images (n, C, H, W) of bytes into (C, H + 2 pad, W + 2 pad, n) with zeros around
+    them.
+    """
     n, channels, height, width = images.shape
     for c in range(channels):
         for y in range(height):
@@ -33,7 +37,9 @@ def normalise(images: Array, scale: Array, shift: Array, pad: int, out: Array) -
 
 @_fast
 def pool(x: Array, bias: Array, pad: int, out: Array, chosen: Array) -> None:
-    """ReLU of the largest of 2 x 2 windows and a bias, into a frame of `pad` zeros, and which was the largest."""
+    """ReLU of the largest of 2 x 2 windows and a bias, into a frame of `pad` zeros, and
+    which was the largest.
+    """
     channels, high, wide, n = chosen.shape
     for c in range(channels):
         for i in range(high):
@@ -61,7 +67,9 @@ def pool(x: Array, bias: Array, pad: int, out: Array, chosen: Array) -> None:
 
 @_fast
 def unpool(slope: Array, value: Array, chosen: Array, pad: int, out: Array) -> None:
-    """The slope of a convolution's output, zero but where a window was the largest and positive."""
+    """The slope of a convolution's output, zero but where a window was the largest and
+    positive.
+    """
     channels, high, wide, n = chosen.shape
     out[:] = 0
     for c in range(channels):
@@ -117,7 +125,9 @@ class Convolution:
         self.chosen = np.zeros((*self.shape, n), np.uint8)
 
     def shifts(self, array: Array) -> list[Array]:
-        """Slices of framed images, one for each input channel and each pixel of the kernel."""
+        """Slices of framed images, one for each input channel and each pixel of the
+        kernel.
+        """
         flat, wide = array.reshape(len(array), -1), array.shape[2] * self.n
         starts = [i * wide + j * self.n for i in range(self.k) for j in range(self.k)]
         return [
@@ -155,7 +165,9 @@ class Convolution:
 
 
 class Im2col:
-    """LeNet and the like: convolutions with max-pool and ReLU, then linear layers with ReLU between them."""
+    """LeNet and the like: convolutions with max-pool and ReLU, then linear layers with
+    ReLU between them.
+    """
 
     def __init__(self, task: Any) -> None:
         self.task, modules = task, list(task.model)
@@ -171,7 +183,9 @@ class Im2col:
         ]
 
     def layers(self, n: int) -> tuple[list[Convolution], list[Array]]:
-        """Convolutions for n samples, and what goes into each of them and out of the last."""
+        """Convolutions for n samples, and what goes into each of them and out of the
+        last.
+        """
         shape, made = self.task.shape, list[Convolution]()
         for i, layer in enumerate(self.convolutions):
             pad = (

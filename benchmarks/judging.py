@@ -1,9 +1,11 @@
-"""What it costs to judge LeNets on 10,000 images: torch, model by model, and the compiled kernels.
+"""What it costs to judge LeNets on 10,000 images: torch, model by model, and the
+compiled kernels.
 
     python benchmarks/judging.py [--quick] [--repeats 5] [--out FILE]
 
-Two models that have learnt for a round, images as of MNIST (made up), one thread and two. Both ways take turns in one
-process. Said of the compiled kernels is how many answers differ from those of float64.
+Two models that have learnt for a round, images as of MNIST (made up), one thread and
+two. Both ways take turns in one process. Said of the compiled kernels is how many
+answers differ from those of float64.
 """
 
 import argparse
@@ -67,9 +69,15 @@ def measure(threads: int, repeats: int, images_: int) -> dict[str, Any]:
     entries[1]["note"] = (
         f"{changed} of {RUNS * images_:,} answers are not those of float64"
     )
-    title = f"{RUNS} LeNets judged on {images_:,} images, {threads} thread{'s' if threads > 1 else ''}"
+    title = (
+        f"{RUNS} LeNets judged on {images_:,} images, {threads}"
+        f" thread{'s' if threads > 1 else ''}"
+    )
     for entry in entries:
-        told = f"{entry['median_ms']:9.1f} ms   x torch {entry['ratio_to']['torch']:.3g}   of peak {entry['share_of_peak']:.1%}"
+        told = (
+            f"{entry['median_ms']:9.1f} ms   x torch {entry['ratio_to']['torch']:.3g}  "
+            f" of peak {entry['share_of_peak']:.1%}"
+        )
         print(
             f"{title}: {entry['way']:10} {told}   {entry.get('note', '')}", flush=True
         )

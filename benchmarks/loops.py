@@ -1,10 +1,12 @@
-"""A round of local training, and the two ways it is usually written: what executors are compared with.
+"""A round of local training, and the two ways it is usually written: what executors are
+compared with.
 
-A round: 10 clients with ragged buffers, some empty, about 100 samples of 28x28 a run, 10 full-batch gradient steps each,
-then the server's weighted average. Synthetic data.
+A round: 10 clients with ragged buffers, some empty, about 100 samples of 28x28 a run,
+10 full-batch gradient steps each, then the server's weighted average. Synthetic data.
 
-- research style: a deep copy of the model and an SGD object for each client, a DataLoader over a Subset that reads and
-  normalises image by image, the whole buffer as the batch
+- research style: a deep copy of the model and an SGD object for each client, a
+  DataLoader over a Subset that reads and normalises image by image, the whole buffer as
+  the batch
 - lean loop: the same without a DataLoader, on slices of tensors normalised beforehand
 """
 
@@ -31,11 +33,16 @@ from headgate.simulation.executors.types import Task
 CLIENTS, SAMPLES, SHAPE, CLASSES, MEAN, STD = 10, 100, (1, 28, 28), 10, 0.1307, 0.3081
 TRAINING = LocalTraining(lr=0.05, steps=10)
 DECAY = {"decayed": 0.01}
-"""`decayed` is logistic regression with weight decay, which the Gram form does not do"""
+"""`decayed` is logistic regression with weight decay, which the Gram form does not do
+"""
 FLOPS = {"logistic": 4 * 7840, "decayed": 4 * 7840, "mlp": 639_200, "lenet": 2_264_000}
-"""Operations of the usual algorithm for a sample in a step, forward and backward, two for a multiplication and addition."""
+"""Operations of the usual algorithm for a sample in a step, forward and backward, two
+for a multiplication and addition.
+"""
 REAL_FLOPS = {("lenet", "compiled"): 1_367_520}
-"""Where a way does fewer: here slopes of convolutions only at the pixels that the pooling chose, a quarter of them."""
+"""Where a way does fewer: here slopes of convolutions only at the pixels that the
+pooling chose, a quarter of them.
+"""
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,9 @@ class Work:
         )
 
     def gram_flops(self) -> float:
-        """Logits and update with all features, the Gram matrices, and steps in the space of samples."""
+        """Logits and update with all features, the Gram matrices, and steps in the
+        space of samples.
+        """
         sizes = np.diff(self.packed.offsets).astype(float)
         samples, squares, features = float(sizes.sum()), float((sizes**2).sum()), 784
         return (
@@ -91,7 +100,9 @@ class Work:
         )
 
     def least_bytes(self) -> float:
-        """What any way has to read and write: every image once, every model once in and once out."""
+        """What any way has to read and write: every image once, every model once in and
+        once out.
+        """
         return self.packed.images.numel() + 2 * self.theta.nbytes
 
 
@@ -140,9 +151,11 @@ def make(name: str, runs: int) -> Work:
 
 
 class Images(Dataset[tuple[Tensor, int]]):
-    """As published code reads MNIST: a PIL image for each sample, turned into a tensor and normalised one by one.
+    """As published code reads MNIST: a PIL image for each sample, turned into a tensor
+    and normalised one by one.
 
-    torchvision is not needed for this comparison: the steps are those of its ToTensor and Normalize.
+    torchvision is not needed for this comparison: the steps are those of its ToTensor
+    and Normalize.
     """
 
     def __init__(self, images: Tensor, labels: Tensor) -> None:
@@ -173,7 +186,9 @@ class Images(Dataset[tuple[Tensor, int]]):
 
 
 def averaged(work: Work, train: Callable[[nn.Module, int, int], None]) -> Tensor:
-    """What both loops share: a copy of the model for each client that has samples, and the server's average."""
+    """What both loops share: a copy of the model for each client that has samples, and
+    the server's average.
+    """
     after = work.theta.clone()
     for r in range(work.runs):
         server = copy.deepcopy(work.task.model)

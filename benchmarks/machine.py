@@ -1,13 +1,18 @@
-"""What every benchmark says about where and how it was measured, and the JSON it leaves.
+"""What every benchmark says about where and how it was measured, and the JSON it
+leaves.
 
-`benchmarks/results/NAME.json` is what tools/benchmarks.py draws docs/understand/benchmarks.md from. Its shape:
+`benchmarks/results/NAME.json` is what tools/benchmarks.py draws
+docs/understand/benchmarks.md from. Its shape:
 
-    benchmark, machine, commit, date, command, settings
-    cases     [{name, title?, settings?, columns?, ways: [{way, median_ms, min_ms, max_ms, ratio_to?, share_of_peak?,
+    benchmark, machine, commit, date, command, settings cases     [{name, title?,
+    settings?, columns?, ways: [{way, median_ms, min_ms, max_ms, ratio_to?,
+    share_of_peak?,
                share_of_floor?, peak_memory_mib?, off?, note?}]}]
-    targets   [{target, required, measured, unit, at_most}]: what the project asks for and what came out
+    targets   [{target, required, measured, unit, at_most}]: what the project asks for
+    and what came out
 
-ratio_to says how many times as fast as another way. `columns` names further keys of the ways that are shown.
+ratio_to says how many times as fast as another way. `columns` names further keys of the
+ways that are shown.
 """
 
 import json
@@ -75,7 +80,9 @@ def _cpu() -> str:
 
 
 def commit() -> str:
-    """The commit that was measured, marked where the code has changes that are not in it."""
+    """The commit that was measured, marked where the code has changes that are not in
+    it.
+    """
     try:
         name = _git("rev-parse", "--short", "HEAD")
         changed = _git("status", "--porcelain", "--", "src", "benchmarks/*.py")
@@ -103,7 +110,9 @@ def seconds(function: Callable[[], object], at_least: float = 0.05) -> float:
 
 
 def gemm_peak(side: int = 1024) -> float:
-    """Operations a second of a square float32 product in torch, with the threads that torch has."""
+    """Operations a second of a square float32 product in torch, with the threads that
+    torch has.
+    """
     import torch
 
     a = torch.randn(side, side)

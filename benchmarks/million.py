@@ -1,13 +1,16 @@
-"""Two seeds and two policies of a million clients: what the whole command holds in memory, and when its record is on disk.
+"""Two seeds and two policies of a million clients: what the whole command holds in
+memory, and when its record is on disk.
 
     python benchmarks/million.py [--rounds 40] [--clients 1000000] [--out FILE]
 
-`headgate run million` as a user types it, in one process, for one run (a seed of headgate), and for two seeds of headgate and
-constant. While it plays, its memory, its processor time and the rows of its record are looked at. A run that holds its record
-until the end has no rows before it; one that keeps something of every round holds more at the end than before. What was gained
-is the least of the last quarter of the rounds, less the least of the second quarter, when buffers have filled: what a round
-takes for a moment depends on how many places it renews. What grows by design is the table of the samples ever trained on, 12
-bytes each, and twice that while it is made.
+`headgate run million` as a user types it, in one process, for one run (a seed of
+headgate), and for two seeds of headgate and constant. While it plays, its memory, its
+processor time and the rows of its record are looked at. A run that holds its record
+until the end has no rows before it; one that keeps something of every round holds more
+at the end than before. What was gained is the least of the last quarter of the rounds,
+less the least of the second quarter, when buffers have filled: what a round takes for a
+moment depends on how many places it renews. What grows by design is the table of the
+samples ever trained on, 12 bytes each, and twice that while it is made.
 """
 
 import argparse
@@ -54,7 +57,10 @@ def main() -> None:
     cases = [
         {
             "name": "million",
-            "title": f"Processor time of a round of `headgate run million`, {given.rounds} rounds of {given.clients:,} clients",
+            "title": (
+                f"Processor time of a round of `headgate run million`, {given.rounds}"
+                f" rounds of {given.clients:,} clients"
+            ),
             "columns": columns,
             "ways": ways,
         }

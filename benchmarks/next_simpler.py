@@ -1,17 +1,23 @@
-"""Hand-written kernels against the next simpler way: a round of local training, judged on 10,000 images.
+"""Hand-written kernels against the next simpler way: a round of local training, judged
+on 10,000 images.
 
-    python benchmarks/next_simpler.py [--device cuda] [--repeats 5] [--images 10000] [--case lenet …] [--out FILE] [--commit ID]
+    python benchmarks/next_simpler.py [--device cuda] [--repeats 5] [--images 10000]
+    [--case lenet …] [--out FILE] [--commit ID]
 
-A kernel of our own stays where a round by it, judging included, is at least twice as fast as by the next simpler way.
+A kernel of our own stays where a round by it, judging included, is at least twice as
+fast as by the next simpler way.
 
-- cpu, one thread, one LeNet run (loops.py says what a round is): `compiled`; im2col and BLAS with plain numba (im2col.py);
-  `flat` with gradients and answers by torch.compile; `flat` as it is.
-- cuda, ten runs of ten clients: ResNet-9 in bfloat16 with 20 images a client, LeNet in float32 with ragged buffers. `triton`;
-  `streams` or `batched`; vmap with torch.compile, recorded as CUDA graphs; grouped convolutions, written out, with
+- cpu, one thread, one LeNet run (loops.py says what a round is): `compiled`; im2col and
+  BLAS with plain numba (im2col.py); `flat` with gradients and answers by torch.compile;
+  `flat` as it is.
+- cuda, ten runs of ten clients: ResNet-9 in bfloat16 with 20 images a client, LeNet in
+  float32 with ragged buffers. `triton`; `streams` or `batched`; vmap with
+  torch.compile, recorded as CUDA graphs; grouped convolutions, written out, with
   torch.compile and its CUDA graphs.
 
-Each way is tried by itself: it prints its times, or why it has none. On the CPU the time is the processor's, in one thread.
-`cold_s` is what three rounds take before anything is measured, compilers included.
+Each way is tried by itself: it prints its times, or why it has none. On the CPU the
+time is the processor's, in one thread. `cold_s` is what three rounds take before
+anything is measured, compilers included.
 """
 
 import argparse
@@ -75,7 +81,9 @@ def im2col(work: Any, images: Tensor, labels: Tensor) -> Way:
 
 
 def compiled_loop(work: Any, images: Tensor, labels: Tensor) -> Way:
-    """Client by client: the loss is compiled once for any number of samples, and so is its gradient."""
+    """Client by client: the loss is compiled once for any number of samples, and so is
+    its gradient.
+    """
     model, flat, training = (
         copy.deepcopy(work.task.model),
         work.task.flat,
@@ -148,7 +156,9 @@ def cpu_cases(images: int) -> dict[str, dict[str, Callable[[], Way]]]:
 
 
 def compiled_vmap(work: Any, images: Tensor, labels: Tensor) -> Way:
-    """The executor `batched`, whose gradients torch.compile makes; it records its steps as CUDA graphs itself."""
+    """The executor `batched`, whose gradients torch.compile makes; it records its steps
+    as CUDA graphs itself.
+    """
     from headgate.simulation.executors.batched import Batched
 
     task = copy.copy(work.task)
@@ -177,7 +187,9 @@ def grouped(
     clients: int,
     prefix: str = "",
 ) -> Tensor:
-    """A module for many clients: x is (n, clients·channels, H, W) and each parameter has clients in front."""
+    """A module for many clients: x is (n, clients·channels, H, W) and each parameter
+    has clients in front.
+    """
     own = {
         name: parameters[prefix + name]
         for name, _ in module.named_parameters(recurse=False)
@@ -217,7 +229,9 @@ def grouped(
 
 
 def grouped_convolutions(work: Any, images: Tensor, labels: Tensor) -> Way:
-    """All clients as the groups of one net; shorter buffers are filled up, and what fills up does not count."""
+    """All clients as the groups of one net; shorter buffers are filled up, and what
+    fills up does not count.
+    """
     task, training, offsets = work.task, work.training, work.packed.offsets
     clients, sizes = work.weights.shape[1], offsets[1:] - offsets[:-1]
     busy = sizes.nonzero()[0]
@@ -266,7 +280,9 @@ def grouped_convolutions(work: Any, images: Tensor, labels: Tensor) -> Way:
 def grouped_judge(
     work: Any, images: Tensor, together: int = 500
 ) -> Callable[[], Tensor]:
-    """All models as the groups of one net, on some images at a time, compiled and recorded."""
+    """All models as the groups of one net, on some images at a time, compiled and
+    recorded.
+    """
     task, runs = work.task, len(work.theta)
 
     def answer(parameters: dict[str, Tensor], pixels: Tensor) -> Tensor:
@@ -346,7 +362,8 @@ def measure(
         wait()
         cold = time.perf_counter() - began
         trained, judged = timed(way.train), timed(way.judge)
-    except Exception as error:  # a compiler may fail in any way, and the others are still to be measured
+    except Exception as error:
+        # a compiler may fail in any way, and the others are still to be measured
         say(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
         return {
             "way": name,

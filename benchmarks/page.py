@@ -2,11 +2,13 @@
 
     python benchmarks/page.py [--folders 1000] [--live 10] [--out FILE]
 
-One small run is made by `headgate run` and copied; the live ones get a round of fifty rows each between two loads. The server
-is a process of its own, asked over HTTP as a browser would: the list right after the start (a page of 100 rows, then all),
-again with nothing changed, and with ten runs that have grown. The planner is asked for ten clients and 500 rounds as if a
-slider were dragged: the budget changes with every question, so that nothing is known from the one before; then K or the
-policy alone. `cpu_ms` is the processor time that the server took (median).
+One small run is made by `headgate run` and copied; the live ones get a round of fifty
+rows each between two loads. The server is a process of its own, asked over HTTP as a
+browser would: the list right after the start (a page of 100 rows, then all), again with
+nothing changed, and with ten runs that have grown. The planner is asked for ten clients
+and 500 rounds as if a slider were dragged: the budget changes with every question, so
+that nothing is known from the one before; then K or the policy alone. `cpu_ms` is the
+processor time that the server took (median).
 """
 
 import argparse
@@ -102,7 +104,9 @@ def main() -> None:
 
 
 def make_folders(runs: Path, folders: int, live: int) -> list[Path]:
-    """All of them copies of one real run; the live ones as they were half-way, in the name of this process."""
+    """All of them copies of one real run; the live ones as they were half-way, in the
+    name of this process.
+    """
     command = [
         sys.executable,
         "-m",
@@ -288,7 +292,8 @@ def measure_plans(runs: Path, times: int) -> list[dict[str, Any]]:
             for name, took_by in others.items():
                 took_by.append(ask("/api/plan", asked(number, policy=name))[1])
             say(
-                f"plan {number}: {1e3 * took.wall:.0f} ms, {1e3 * took.cpu:.0f} ms of a processor"
+                f"plan {number}: {1e3 * took.wall:.0f} ms, {1e3 * took.cpu:.0f} ms of a"
+                " processor"
             )
     return [
         timed("from scratch", scratch),

@@ -2,10 +2,12 @@
 
     python benchmarks/page_soak.py [--rounds 1800] [--out FILE]
 
-Ten runs of ten runs each are played at once, a round every two seconds for an hour: 1,800 rounds, without the two seconds.
-Meanwhile four browsers watch one run each (its curves, occupancies and results), one has the list
-open, one drags a slider of the planner. All of it is done as often as in that hour, as fast as the server can. Its memory is
-read a hundred times. The rows themselves are part of it, and what they take is said beside it; the rest is the allocator's.
+Ten runs of ten runs each are played at once, a round every two seconds for an hour:
+1,800 rounds, without the two seconds. Meanwhile four browsers watch one run each (its
+curves, occupancies and results), one has the list open, one drags a slider of the
+planner. All of it is done as often as in that hour, as fast as the server can. Its
+memory is read a hundred times. The rows themselves are part of it, and what they take
+is said beside it; the rest is the allocator's.
 """
 
 import argparse
@@ -35,7 +37,9 @@ PRICES = {"kind": "uniform", "low": 1.0, "high": 10.0}
 
 
 class Playing:
-    """A run folder that grows by a round at a time; its numbers mean nothing, their number and size do."""
+    """A run folder that grows by a round at a time; its numbers mean nothing, their
+    number and size do.
+    """
 
     def __init__(self, folder: Path, rounds: int) -> None:
         run = {"rounds": rounds, "seeds": SEEDS, "policies": list(POLICIES)}
@@ -185,7 +189,8 @@ def soak(
             began = now
             if len(at) % 10 == 0:
                 say(
-                    f"round {t}: {held[-1]:.1f} MiB, {1e3 * blocks[-1]:.0f} ms for a round of the hour"
+                    f"round {t}: {held[-1]:.1f} MiB, {1e3 * blocks[-1]:.0f} ms for a"
+                    " round of the hour"
                 )
     return at, held, blocks
 
@@ -196,12 +201,14 @@ def conclude(
     settled = slice(len(at) // 10, None)
     slope = float(np.polyfit(np.array(at[settled]) / given.rounds, held[settled], 1)[0])
     rows = given.rounds * len(POLICIES) * SEEDS
-    # a row: all columns and occupancies of what is watched, two columns in any case, and each time a byte to know it is there
+    # a row: all columns and occupancies of what is watched, two columns in any case,
+    # and each time a byte to know it is there
     bytes_held = rows * (WATCHED * (11 * 8 + 1 + 10 * 4 + 1) + RUNS * (2 * 8 + 1))
     took = bytes_held / 2**20
     print(
-        f"{given.rounds} rounds of {RUNS} runs: {held[settled][0]:.1f} MiB after a tenth, {held[-1]:.1f} MiB "
-        f"at the end, {slope:+.1f} MiB over the hour, of which the rows themselves take {took:.1f}"
+        f"{given.rounds} rounds of {RUNS} runs: {held[settled][0]:.1f} MiB after a"
+        f" tenth, {held[-1]:.1f} MiB at the end, {slope:+.1f} MiB over the hour, of"
+        f" which the rows themselves take {took:.1f}"
     )
     one = way(
         "a round of the hour",
@@ -214,7 +221,10 @@ def conclude(
     )
     case = {
         "name": "page-soak",
-        "title": f"{given.rounds} rounds of {RUNS} runs with {WATCHED} watched, the list open and a slider dragged",
+        "title": (
+            f"{given.rounds} rounds of {RUNS} runs with {WATCHED} watched, the list"
+            " open and a slider dragged"
+        ),
         "columns": [
             "mib_at_a_tenth",
             "mib_at_the_end",

@@ -1,13 +1,17 @@
-"""headgate beside other simulators: Flower, pfl-research, and FLUTE's published numbers.
+"""headgate beside other simulators: Flower, pfl-research, and FLUTE's published
+numbers.
 
-    python benchmarks/peers.py [--quick] [--case flower/logistic flower/lenet pfl/1 pfl/2 flute] [--out FILE]
+    python benchmarks/peers.py [--quick] [--case flower/logistic flower/lenet pfl/1
+    pfl/2 flute] [--out FILE]
 
 `make bench-peers` runs it in an environment that has them (benchmarks/peers.txt).
 
-- flower/MODEL: 100 rounds of the work in same_work.py, each side in a fresh process, time from its start to its end.
-  Flower has a worker for each core, headgate its default. Flower's clients are written twice, see flower_peer.py.
+- flower/MODEL: 100 rounds of the work in same_work.py, each side in a fresh process,
+  time from its start to its end. Flower has a worker for each core, headgate its
+  default. Flower's clients are written twice, see flower_peer.py.
 - pfl/THREADS: a central iteration of pfl's own CIFAR-10 benchmark, see pfl_peer.py.
-- flute: FLUTE's LR-MNIST configuration in headgate, see flute_peer.py, beside what FLUTE's authors published.
+- flute: FLUTE's LR-MNIST configuration in headgate, see flute_peer.py, beside what
+  FLUTE's authors published.
 """
 
 import argparse
@@ -36,7 +40,9 @@ REQUIRED = {
     ("lenet", 1): (20, 20),
     ("lenet", 10): (30, 20),
 }
-"""times as fast as Flower, with its usual client and with a lean one; None: nothing is asked"""
+"""times as fast as Flower, with its usual client and with a lean one; None: nothing is
+asked
+"""
 PUBLISHED = {"FLUTE, GPUs": 95.0, "FLUTE, CPU": 200.0, "Flower 1.0, CPU": 1814.0}
 """seconds, from the benchmarks in FLUTE's README; other machines, years ago"""
 
@@ -72,7 +78,8 @@ def flower(model: str, rounds: int, repeats: int) -> dict[str, Any]:
                 with np.load(result) as arrays:
                     left[name] = dict(arrays)
                 say(
-                    f"flower/{model}, {repeat + 1} of {repeats}: {name} {done[name][-1].seconds:.1f} s"
+                    f"flower/{model}, {repeat + 1} of {repeats}: {name}"
+                    f" {done[name][-1].seconds:.1f} s"
                 )
     start, ours = same_work.start(model), left["headgate"]
     ways = []
@@ -101,7 +108,9 @@ def flower(model: str, rounds: int, repeats: int) -> dict[str, Any]:
         )
     return {
         "name": f"flower/{model}",
-        "title": f"{MODELS[model]}, {rounds} rounds in a fresh process, start-up included",
+        "title": (
+            f"{MODELS[model]}, {rounds} rounds in a fresh process, start-up included"
+        ),
         "settings": {"rounds": rounds, "flwr": version("flwr"), "ray": version("ray")},
         "columns": ["start_s", "first_round_s", "ms_a_later_round", "off_at_the_end"],
         "ways": ways,
@@ -117,7 +126,10 @@ def flower_targets(case: dict[str, Any]) -> list[dict[str, Any]]:
             for (peer, ratio), required in zip(
                 each["ratio_to"].items(), asked, strict=True
             ):
-                text = f"{MODELS[model]}, 100 rounds with start-up, {each['way']}: times as fast as {peer}"
+                text = (
+                    f"{MODELS[model]}, 100 rounds with start-up, {each['way']}: times"
+                    f" as fast as {peer}"
+                )
                 rows += [target(text, required, ratio)] if required else []
     return rows
 
@@ -160,7 +172,10 @@ def flute(rounds: int, repeats: int) -> dict[str, Any]:
     }
     if told["data"] == "mnist" and told["accuracy"]:
         settings["test_accuracy"] = told["accuracy"][-1]
-    title = f"FLUTE's LR-MNIST configuration, {rounds} rounds in a fresh process, start-up and evaluation included"
+    title = (
+        f"FLUTE's LR-MNIST configuration, {rounds} rounds in a fresh process, start-up"
+        " and evaluation included"
+    )
     return {"name": "flute", "title": title, "settings": settings, "ways": ways}
 
 
@@ -169,7 +184,8 @@ def flute(rounds: int, repeats: int) -> dict[str, Any]:
 
 def table(case: dict[str, Any]) -> None:
     print(
-        f"\n{case['title']}; {', '.join(f'{key} {value}' for key, value in case['settings'].items())}"
+        f"\n{case['title']};"
+        f" {', '.join(f'{key} {value}' for key, value in case['settings'].items())}"
     )
     for each in case["ways"]:
         seconds = " ".join(

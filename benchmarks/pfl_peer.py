@@ -1,14 +1,19 @@
-"""pfl-research's own CIFAR-10 i.i.d. benchmark, in pfl and in headgate: time of a central iteration.
+"""pfl-research's own CIFAR-10 i.i.d. benchmark, in pfl and in headgate: time of a
+central iteration.
 
-    python benchmarks/pfl_peer.py [--device cpu] [--threads 1] [--cohort 50] [--iterations 5] [--out FILE] [--commit ID]
+    python benchmarks/pfl_peer.py [--device cpu] [--threads 1] [--cohort 50]
+    [--iterations 5] [--out FILE] [--commit ID]
 
-Its configuration: users of 50 images of 3x32x32, 50 users drawn for each iteration, one local epoch in batches of 10 at
-rate 0.1, then the unweighted mean of their updates; two convolutions (32 and 64 channels, 3x3), pooling, 128 hidden
-units. Left out on both sides: dropout, so that results can be compared, and evaluation. Images are made up: a pattern for
-each class, and noise. An iteration is all of it: drawing users, fetching their data, local training, averaging.
+Its configuration: users of 50 images of 3x32x32, 50 users drawn for each iteration, one
+local epoch in batches of 10 at rate 0.1, then the unweighted mean of their updates; two
+convolutions (32 and 64 channels, 3x3), pooling, 128 hidden units. Left out on both
+sides: dropout, so that results can be compared, and evaluation. Images are made up: a
+pattern for each class, and noise. An iteration is all of it: drawing users, fetching
+their data, local training, averaging.
 
-Both take turns in one process. Before that, an iteration on the same users and batches shows that they do the same work.
-pfl is a peer, not a dependency: `make bench-peers` installs it. All of it that is needed here is plain Python.
+Both take turns in one process. Before that, an iteration on the same users and batches
+shows that they do the same work. pfl is a peer, not a dependency: `make bench-peers`
+installs it. All of it that is needed here is plain Python.
 """
 
 import argparse
@@ -94,7 +99,9 @@ class Ours:
         return users[:, None] * EACH + np.arange(EACH)
 
     def in_their_order(self, users: np.ndarray) -> np.ndarray:
-        """The users' rows such that the batches headgate makes of them are those of pfl, which takes rows as they lie."""
+        """The users' rows such that the batches headgate makes of them are those of
+        pfl, which takes rows as they lie.
+        """
         rows, own = self._rows(users), np.empty((self.cohort, EACH), dtype=np.int64)
         for client in range(self.cohort):
             own[client, batch_order(0, client, 1, 0, EACH)] = rows[client]
@@ -110,7 +117,9 @@ class Ours:
 
 
 class Theirs:
-    """pfl: FederatedAveraging on its SimulatedBackend, as its benchmark puts them together."""
+    """pfl: FederatedAveraging on its SimulatedBackend, as its benchmark puts them
+    together.
+    """
 
     def __init__(
         self, images: Tensor, labels: Tensor, cohort: int, users: Sequence[int]
@@ -204,7 +213,9 @@ def metrics(self: nn.Module, x: Tensor, y: Tensor) -> dict[str, Any]:
 
 
 def without_accountants() -> None:
-    """pfl imports accountants of differential privacy, which are not used here; absent ones get an empty stand-in."""
+    """pfl imports accountants of differential privacy, which are not used here; absent
+    ones get an empty stand-in.
+    """
 
     class Empty(ModuleType):
         def __getattr__(self, name: str) -> type:
@@ -250,7 +261,8 @@ def compare(
             ours.iterate()
             times["headgate"].append(now() - begun)
             say(
-                f"cohort {cohort}: pfl {times['pfl'][-1]:.3f} s, headgate {times['headgate'][-1]:.3f} s"
+                f"cohort {cohort}: pfl {times['pfl'][-1]:.3f} s, headgate"
+                f" {times['headgate'][-1]:.3f} s"
             )
         else:  # the first one warms up, and both take the same users
             same = copy.copy(ours)

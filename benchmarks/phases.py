@@ -1,21 +1,24 @@
-"""Where the time of one run goes, from the start of its process to the end: `headgate run mnist`, one policy, one seed.
+"""Where the time of one run goes, from the start of its process to the end: `headgate
+run mnist`, one policy, one seed.
 
-    python benchmarks/phases.py [--quick] [--repeats 3] [--case logistic lenet] [--out FILE]
+    python benchmarks/phases.py [--quick] [--repeats 3] [--case logistic lenet] [--out
+    FILE]
 
-100 rounds of logistic regression or 20 of LeNet, each evaluated, in one process. The phases do not overlap: what one does
-within another is its own.
+100 rounds of logistic regression or 20 of LeNet, each evaluated, in one process. The
+phases do not overlap: what one does within another is its own.
 
 - import: all import statements, wherever they stand
 - data: reading and unpacking the data set
-- compile: numba's functions, compiled or taken from its cache, which the first run that is not counted has filled
+- compile: numba's functions, compiled or taken from its cache, which the first run that
+  is not counted has filled
 - control: what is admitted, by whom, and which samples that are
 - train, evaluate: of all rounds
 - record: rows, checkpoints, tables, summary and report
 - rest: the interpreter's own start and end, the command line, and all else
 
-Beside it the logistic run without a clock in it, that of digits, and what others start with: `python -c "import torch"`. All
-take turns.
-Python's own byte code is there for all of them, as after any installation. MNIST is read from $HEADGATE_DATA.
+Beside it the logistic run without a clock in it, that of digits, and what others start
+with: `python -c "import torch"`. All take turns. Python's own byte code is there for
+all of them, as after any installation. MNIST is read from $HEADGATE_DATA.
 """
 
 import argparse
@@ -160,7 +163,10 @@ def measure(models: list[str], few: bool, repeats: int) -> list[dict[str, Any]]:
         {"name": "phases/start", "title": title, "ways": ways}
     ]
     for model in models:
-        title = f"{MODELS[model]}, 1 run of {5 if few else ROUNDS[model]} rounds: where the time goes"
+        title = (
+            f"{MODELS[model]}, 1 run of {5 if few else ROUNDS[model]} rounds: where the"
+            " time goes"
+        )
         cases.append(
             {
                 "name": f"phases/{model}",

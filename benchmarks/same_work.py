@@ -1,7 +1,9 @@
-"""The work that headgate and Flower both do: whose samples, which round, where the model starts. Numpy alone.
+"""The work that headgate and Flower both do: whose samples, which round, where the
+model starts. Numpy alone.
 
-Ten clients, 100 samples a round in all and at least one each, drawn anew every round from images of 28x28: a pattern for
-each of ten classes, and noise. Every number follows from (round, client), so that no side has to be told by the other.
+Ten clients, 100 samples a round in all and at least one each, drawn anew every round
+from images of 28x28: a pattern for each of ten classes, and noise. Every number follows
+from (round, client), so that no side has to be told by the other.
 """
 
 from functools import cache

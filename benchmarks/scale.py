@@ -1,13 +1,18 @@
-"""What a round costs as the clients grow from a thousand to a million, of whom a thousand train.
+"""What a round costs as the clients grow from a thousand to a million, of whom a
+thousand train.
 
-    python benchmarks/scale.py [--clients 1000 10000 100000 1000000] [--rounds 20] [--repeat 3] [--out FILE]
+    python benchmarks/scale.py [--clients 1000 10000 100000 1000000] [--rounds 20]
+    [--repeat 3] [--out FILE]
 
-The recipe `million` with another number of clients and a budget in proportion; each size in a fresh process of one thread,
-which is asked for its peak memory, and sizes by turns. Times are of the rounds after buffers have filled. Beside the time by
-the clock there is that of the processor, which others on the machine disturb less, and its parts: control (decide and post,
-all clients, all policies; and of each policy), packing (drawing the cohort and finding its samples), training (with
-averaging), and the rest (use counts and metrics). A straight line is fitted to the processor's time and to memory over the
-number of clients; the exponent says how what clients add grows from the last size but one to the last: 1 is linear.
+The recipe `million` with another number of clients and a budget in proportion; each
+size in a fresh process of one thread, which is asked for its peak memory, and sizes by
+turns. Times are of the rounds after buffers have filled. Beside the time by the clock
+there is that of the processor, which others on the machine disturb less, and its parts:
+control (decide and post, all clients, all policies; and of each policy), packing
+(drawing the cohort and finding its samples), training (with averaging), and the rest
+(use counts and metrics). A straight line is fitted to the processor's time and to
+memory over the number of clients; the exponent says how what clients add grows from the
+last size but one to the last: 1 is linear.
 """
 
 import argparse
@@ -48,7 +53,8 @@ def main() -> None:
         return
     if len(given.clients) < 3 or sorted(given.clients) != given.clients:
         parser.error(
-            "--clients: at least three numbers, ascending, or nothing can be said about growth"
+            "--clients: at least three numbers, ascending, or nothing can be said about"
+            " growth"
         )
     found: dict[int, list[dict[str, Any]]] = {clients: [] for clients in given.clients}
     for turn in range(given.repeat):
@@ -67,7 +73,10 @@ def main() -> None:
     cases = [
         {
             "name": "clients",
-            "title": f"A round of all policies of `million`, one seed, {COHORT} clients train (digits, logistic regression)",
+            "title": (
+                f"A round of all policies of `million`, one seed, {COHORT} clients"
+                " train (digits, logistic regression)"
+            ),
             "columns": [f"{part}_ms" for part in (*PARTS, *POLICIES)],
             "ways": ways,
             "fit": fits,
@@ -124,7 +133,9 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
     from headgate.simulation import rounds as rows
 
     engine.FEW = rows.FEW = (
-        0  # what is written down for few clients is worked out for them too: all sizes do the same
+        # what is written down for few clients is worked out for them too: all sizes do
+        # the same
+        0
     )
     budget = load("million").system.budget * clients / 1_000_000
     settings = [
@@ -182,8 +193,9 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
 def summed_up(clients: int, results: list[dict[str, Any]]) -> dict[str, Any]:
     rounds = [each for result in results for each in result["times"]["round"]]
     parts = {
-        f"{part}_ms": 1e3
-        * median(x for result in results for x in result["times"][part])
+        f"{part}_ms": (
+            1e3 * median(x for result in results for x in result["times"][part])
+        )
         for part in (*PARTS, *POLICIES)
     }
     memory = max(result["peak_memory_mib"] for result in results)
@@ -200,7 +212,9 @@ def summed_up(clients: int, results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def line(clients: list[int], values: list[float]) -> dict[str, float]:
-    """value = at_none + per_million·clients/10⁶ by least squares, how much of the spread it explains, and the exponent."""
+    """value = at_none + per_million·clients/10⁶ by least squares, how much of the
+    spread it explains, and the exponent.
+    """
     x, y = np.array(clients) / 1e6, np.array(values)
     slope, start = np.polyfit(x, y, 1)
     r2 = 1 - ((y - slope * x - start) ** 2).sum() / ((y - y.mean()) ** 2).sum()

@@ -1,11 +1,15 @@
-"""What it costs to look at samples: rounds of MNIST under retention rules that ask the model, beside rules that do not.
+"""What it costs to look at samples: rounds of MNIST under retention rules that ask the
+model, beside rules that do not.
 
-    python benchmarks/scoring.py [--quick] [--repeats 5] [--case logistic lenet] [--out FILE]
+    python benchmarks/scoring.py [--quick] [--repeats 5] [--case logistic lenet] [--out
+    FILE]
 
-The recipe mnist with the policy headgate, four seeds in one batch, on the CPU by one thread. All rules buy the same samples
-in the same rounds. They take turns, some rounds at a time; the first turn, which compiles and fills caches, does not count.
-Nothing is evaluated: that would hide what looking costs. `scored` is how many samples a round looks at in the mean, and
-`share_%` which part of the round's time that takes, in the learner alone. MNIST is read from $HEADGATE_DATA.
+The recipe mnist with the policy headgate, four seeds in one batch, on the CPU by one
+thread. All rules buy the same samples in the same rounds. They take turns, some rounds
+at a time; the first turn, which compiles and fills caches, does not count. Nothing is
+evaluated: that would hide what looking costs. `scored` is how many samples a round
+looks at in the mean, and `share_%` which part of the round's time that takes, in the
+learner alone. MNIST is read from $HEADGATE_DATA.
 """
 
 import argparse
@@ -104,12 +108,16 @@ def measure(
         for rule, side in sides.items():
             side.play(rounds)
             say(
-                f"{model}, {rule}, {repeat} of {repeats}: {1e3 * side.times[-1]:.1f} ms a round"
+                f"{model}, {rule}, {repeat} of {repeats}: {1e3 * side.times[-1]:.1f} ms"
+                " a round"
             )
     ways = [side.told(rule) for rule, side in sides.items()]
     for each in ways:
         each["ratio_to"] = ratios(ways, each, ["fifo"])
-    title = f"{MODELS[model]}, a round of {SEEDS} runs without evaluation, by retention rule"
+    title = (
+        f"{MODELS[model]}, a round of {SEEDS} runs without evaluation, by retention"
+        " rule"
+    )
     assert dataset is not None
     return {
         "name": f"scoring/{model}",
@@ -125,7 +133,10 @@ def targets(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for case in (case for case in cases if case["name"] == "scoring/lenet"):
         middle = {each["way"]: each["median_ms"] for each in case["ways"]}
         for rule in ("gss", "ode"):
-            text = f"a round of LeNet under {rule}, which asks for gradients: times that of fifo"
+            text = (
+                f"a round of LeNet under {rule}, which asks for gradients: times that"
+                " of fifo"
+            )
             found.append(
                 target(text, MOST, middle[rule] / middle["fifo"], at_most=True)
             )
@@ -153,7 +164,8 @@ def main() -> None:
         print(f"\n{case['title']}")
         for each in case["ways"]:
             print(
-                f"  {each['way']:12}{each['median_ms']:9.1f} ms {each['scored']:8.1f} scored, {each['share_%']:.1f} %"
+                f"  {each['way']:12}{each['median_ms']:9.1f} ms {each['scored']:8.1f}"
+                f" scored, {each['share_%']:.1f} %"
             )
     if out := given.out or (None if given.quick else RESULTS / "scoring.json"):
         settings = {"repeats": repeats, "rounds": rounds, "seeds": SEEDS}

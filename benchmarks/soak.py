@@ -2,10 +2,11 @@
 
     python benchmarks/soak.py [--rounds 100000] [--out FILE]
 
-Digits, logistic regression, constant admission and the oracle (which passes over its streams every few dozen rounds). The
-models are evaluated and the memory of the process is read a hundred times; the slope is that of a straight line through
-all but the first tenth. What grows by design is not in memory (the rows of the record) or is there from the beginning (the
-prices of all rounds).
+Digits, logistic regression, constant admission and the oracle (which passes over its
+streams every few dozen rounds). The models are evaluated and the memory of the process
+is read a hundred times; the slope is that of a straight line through all but the first
+tenth. What grows by design is not in memory (the rows of the record) or is there from
+the beginning (the prices of all rounds).
 """
 
 import argparse
@@ -62,13 +63,14 @@ def main() -> None:
             start, accuracy = now, done.metrics[0]["test_accuracy"]
             if len(at) % 10 == 0:
                 say(
-                    f"round {t}: {held[-1]:.1f} MiB, {1e3 * blocks[-1]:.2f} ms a round, accuracy {accuracy:.3f}"
+                    f"round {t}: {held[-1]:.1f} MiB, {1e3 * blocks[-1]:.2f} ms a round,"
+                    f" accuracy {accuracy:.3f}"
                 )
     settled = slice(len(at) // 10, None)
     slope = float(np.polyfit(np.array(at[settled]) / 1e4, held[settled], 1)[0])
     print(
-        f"{given.rounds} rounds: {held[settled][0]:.1f} MiB after a tenth, {held[-1]:.1f} MiB at the end, "
-        f"{slope:+.4f} MiB in ten thousand rounds"
+        f"{given.rounds} rounds: {held[settled][0]:.1f} MiB after a tenth,"
+        f" {held[-1]:.1f} MiB at the end, {slope:+.4f} MiB in ten thousand rounds"
     )
     one = way(
         "a round of two runs",

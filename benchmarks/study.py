@@ -1,12 +1,15 @@
-"""How long the paper's whole MNIST study takes: `headgate run mnist`, six policies (the released one among them), ten seeds.
+"""How long the paper's whole MNIST study takes: `headgate run mnist`, six policies (the
+released one among them), ten seeds.
 
     python benchmarks/study.py [--quick] [--case logistic lenet] [--out FILE]
     python benchmarks/study.py --device cuda [--repeats 3] [--out FILE]
 
-Logistic regression is evaluated every round, LeNet every fifth; 100 rounds, on all cores, start-up, evaluation, records and
-report included. LeNet is trained with lr 0.1: at the paper's 0.5 it breaks down, and a run that has costs little. Before that
-one round is run that is not counted, so that byte code and compiled kernels are there, as on any machine that has run it
-once. MNIST is read from $HEADGATE_DATA. On a GPU: LeNet, four policies, evaluated every round.
+Logistic regression is evaluated every round, LeNet every fifth; 100 rounds, on all
+cores, start-up, evaluation, records and report included. LeNet is trained with lr 0.1:
+at the paper's 0.5 it breaks down, and a run that has costs little. Before that one
+round is run that is not counted, so that byte code and compiled kernels are there, as
+on any machine that has run it once. MNIST is read from $HEADGATE_DATA. On a GPU: LeNet,
+four policies, evaluated every round.
 """
 
 import argparse
@@ -59,14 +62,18 @@ def study(
             ]
             done.append(run(command, {"PYTHONDONTWRITEBYTECODE": ""}, timeout=7200))
         say(
-            f"study/{model}, {repeat} of {repeats}: {done[-1].seconds:.1f} s, {done[-1].peak_memory_mib:.0f} MiB"
+            f"study/{model}, {repeat} of {repeats}: {done[-1].seconds:.1f} s,"
+            f" {done[-1].peak_memory_mib:.0f} MiB"
         )
     del done[0]
     memory = rounded(max(each.peak_memory_mib for each in done))
     policies = len(POLICIES[device].split(","))
     return {
         "name": f"study/{model}",
-        "title": f"the paper's MNIST study with {model}: {policies} policies, {seeds} seeds, {rounds} rounds",
+        "title": (
+            f"the paper's MNIST study with {model}: {policies} policies, {seeds} seeds,"
+            f" {rounds} rounds"
+        ),
         "settings": {"evaluate_every": every, "lr": LR[model]},
         "ways": [
             way(

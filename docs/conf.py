@@ -1,7 +1,9 @@
-"""How the site is built: `make docs`, offline, into build/site. Every warning is an error.
+"""How the site is built: `make docs`, offline, into build/site. Every warning is an
+error.
 
-furo, because it is plain: text in the middle, light and dark by the reader's system, system fonts and no script or
-style from elsewhere. Formulas are MathML, which browsers draw by themselves.
+furo, because it is plain: text in the middle, light and dark by the reader's system,
+system fonts and no script or style from elsewhere. Formulas are MathML, which browsers
+draw by themselves.
 """
 
 import gc
@@ -11,8 +13,12 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 
 gc.set_threshold(
-    100_000, 20, 50
-)  # hardly anything is garbage before the end: a tenth of the time went into looking for it
+    100_000,
+    20,
+    50,
+    # hardly anything is garbage before the end: a tenth of the time went into looking
+    # for it
+)
 HERE = Path(__file__).parent
 sys.path[:0] = [
     str(HERE / "_extensions"),

@@ -1,10 +1,12 @@
-"""Algorithm 1 of the paper, slow and plain: one run, symbols as in the paper, nothing batched.
+"""Algorithm 1 of the paper, slow and plain: one run, symbols as in the paper, nothing
+batched.
 
-This is the judge of the fast engine: `tests/simulation/test_algorithm1.py` compares every admission exactly and every
-parameter to rounding. The penalty is printed as in the paper, which has no value for N < Pdim/e and falls with N below
-Pdim (studies/paper/errata.md, erratum 3); so N(0), one of the algorithm's inputs, is at least Pdim, as in the released
-scripts.
-Run it to see ACDPP learn the digits: python examples/algorithm1.py
+This is the judge of the fast engine: `tests/simulation/test_algorithm1.py` compares
+every admission exactly and every parameter to rounding. The penalty is printed as in
+the paper, which has no value for N < Pdim/e and falls with N below Pdim
+(studies/paper/errata.md, erratum 3); so N(0), one of the algorithm's inputs, is at
+least Pdim, as in the released scripts. Run it to see ACDPP learn the digits: python
+examples/algorithm1.py
 """
 
 from fractions import Fraction
@@ -27,7 +29,9 @@ def p(n, N, k):
 
 
 def argmin(J, lo, hi):
-    """The Λ in [lo, hi] with the least J, the larger of equals: a grid, then ever finer grids around its best points."""
+    """The Λ in [lo, hi] with the least J, the larger of equals: a grid, then ever finer
+    grids around its best points.
+    """
     for _ in range(14):
         grid = np.linspace(lo, hi, 4001)
         values = J(grid)
@@ -37,7 +41,9 @@ def argmin(J, lo, hi):
 
 
 def share_out(Lambda, owed, B):
-    """Whole samples per client: one at a time to the client, among those entitled to part of one, whose next is due first."""
+    """Whole samples per client: one at a time to the client, among those entitled to
+    part of one, whose next is due first.
+    """
     B_bar, lam = int(B.sum()), np.zeros(len(B), dtype=int)
     for m in range(len(B)):
         owed[m] += Fraction(Lambda * int(B[m]), B_bar)
@@ -59,7 +65,9 @@ def softmax(z):
 
 
 def gradient(theta, x, y):
-    """∇F̂ of eq:local-gradient for multinomial logistic regression; theta is (classes, features + 1), the last column a bias."""
+    """∇F̂ of eq:local-gradient for multinomial logistic regression; theta is (classes,
+    features + 1), the last column a bias.
+    """
     x1 = np.hstack([x, np.ones((len(x), 1))])
     p = softmax(x1 @ theta.T)
     p[np.arange(len(y)), y] -= 1
@@ -69,9 +77,11 @@ def gradient(theta, x, y):
 def algorithm1(
     stream, c, B, C, K, V, rho, Lambda_bar, k, eta, E, alpha, theta, N0, n0=0
 ):
-    """ACDPP over T = len(c) rounds. `stream(m, i)` is the i-th sample (x, y) of client m. Yields (t, λ(t), Z(t+1), θ^(t+1)).
+    """ACDPP over T = len(c) rounds. `stream(m, i)` is the i-th sample (x, y) of client
+    m. Yields (t, λ(t), Z(t+1), θ^(t+1)).
 
-    N0 and n0 are N(0) and n(0): samples counted before round 1; n0 of them as admitted in round 0, so until round K − 1.
+    N0 and n0 are N(0) and n(0): samples counted before round 1; n0 of them as admitted
+    in round 0, so until round K − 1.
     """
     M, Z, carry = len(B), 0.0, 0.0
     owed = [Fraction(0)] * M
@@ -80,7 +90,8 @@ def algorithm1(
     ]  # Q[m]: (index, age) of every sample in client m's buffer
     generated, N = [0] * M, N0
     for t in range(1, len(c) + 1):
-        # The server observes c(t) and what is left in the buffers, and solves eq:dpp-policy.
+        # The server observes c(t) and what is left in the buffers, and solves
+        # eq:dpp-policy.
         Q = [[(i, A) for i, A in Q[m] if A < K] for m in range(M)]  # eq:kstep-drop
         kept = sum(map(len, Q)) + (n0 if t < K else 0)
         lo, hi = admission_interval(t, Lambda_bar, rho)  # eq:lambda-min-max
@@ -125,7 +136,9 @@ def algorithm1(
 
 
 def digits(seed):
-    """(stream, test images, test labels) of the digits, two classes a client, pixels normalised."""
+    """(stream, test images, test labels) of the digits, two classes a client, pixels
+    normalised.
+    """
     from headgate.learning.datasets import load_dataset
     from headgate.learning.partition import Pairs
     from headgate.learning.streams import Stream
@@ -172,5 +185,6 @@ if __name__ == "__main__":
             np.argmax(test_x @ theta[:, :-1].T + theta[:, -1], axis=1) == test_y
         )
         print(
-            f"t = {t:2}  c = {c[t - 1]:5.2f}  Λ = {lam.sum():3}  Z = {Z:7.2f}  accuracy {accuracy:.3f}"
+            f"t = {t:2}  c = {c[t - 1]:5.2f}  Λ = {lam.sum():3}  Z = {Z:7.2f}  accuracy"
+            f" {accuracy:.3f}"
         )

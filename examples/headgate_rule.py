@@ -1,8 +1,10 @@
-"""The rule of `headgate`, slow and plain: one run, every price in a list, names as in docs/understand/headgate.md.
+"""The rule of `headgate`, slow and plain: one run, every price in a list, names as in
+docs/understand/headgate.md.
 
-This is the judge of the policy: `tests/control/policies/test_headgate_rule.py` compares every purchase exactly.
-It needs numpy for its sine, its powers and the line between two points alone, so that both round alike.
-Run it to see a hundred rounds: python examples/headgate_rule.py
+This is the judge of the policy: `tests/control/policies/test_headgate_rule.py` compares
+every purchase exactly. It needs numpy for its sine, its powers and the line between two
+points alone, so that both round alike. Run it to see a hundred rounds: python
+examples/headgate_rule.py
 """
 
 import math
@@ -28,7 +30,9 @@ def seen_as(price, bits):
 
 
 class Prices:
-    """(price as felt, what it costs) of all prices that are remembered, and how many of their bits are not looked at."""
+    """(price as felt, what it costs) of all prices that are remembered, and how many of
+    their bits are not looked at.
+    """
 
     def __init__(self, latest, bins):
         self.latest, self.bins, self.bits = latest, bins, 0
@@ -51,9 +55,11 @@ class Prices:
         return lambda price: seen_as(price, bits) in seen
 
     def deserve(self, prices, spend, near, ahead, known):
-        """The share of its places that each of these prices deserves where a place may cost `spend` a round.
+        """The share of its places that each of these prices deserves where a place may
+        cost `spend` a round.
 
-        A share `near` 0 or 1 becomes 0 or 1, at a price that is new all do; 0 only `ahead` of the floor.
+        A share `near` 0 or 1 becomes 0 or 1, at a price that is new all do; 0 only
+        `ahead` of the floor.
         """
         seen = sorted((seen_as(felt, self.bits), cost) for felt, cost in self.seen)
         money, total, theta = spend * len(seen), 0.0, math.inf
@@ -78,7 +84,9 @@ class Prices:
 
 
 def fair(w, h, b, fairness):
-    """From the purchase in proportion to the places towards w, as far as every client's share of all purchases lets it."""
+    """From the purchase in proportion to the places towards w, as far as every client's
+    share of all purchases lets it.
+    """
     d, W, H = [each / sum(b) for each in b], sum(w), sum(h)
     x = 1.0
     for m in range(len(b)):
@@ -94,9 +102,11 @@ def headgate(
     path, b, C, T, *, early=0.0, turnover=1.0, smooth=0.0, ahead=None, remember="all", fill=None, overdraft=10.0,
     fairness=0.25, bins=512, short=256,
 ):  # fmt: skip
-    """Yields what is bought in each round: a number where the price is one, a list where each client has its own.
+    """Yields what is bought in each round: a number where the price is one, a list
+    where each client has its own.
 
-    `path` are the prices, b the clients' places, C the budget of a round and T the number of rounds, None where it is open.
+    `path` are the prices, b the clients' places, C the budget of a round and T the
+    number of rounds, None where it is open.
     """
     parts = [
         (i + 0.5) / 10 for i in range(10)

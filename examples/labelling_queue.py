@@ -1,8 +1,10 @@
-"""A labelling queue with real prices and data of one's own, from plan to report:   python examples/labelling_queue.py
+"""A labelling queue with real prices and data of one's own, from plan to report:
+python examples/labelling_queue.py
 
-Ten shops hold a few labelled customers each and see many more without a label. A label costs what electricity does in Texas
-at that hour and comes two rounds after it is ordered; a look at an unlabelled customer costs a little, too. How many labels
-to order, and for which customers?
+Ten shops hold a few labelled customers each and see many more without a label. A label
+costs what electricity does in Texas at that hour and comes two rounds after it is
+ordered; a look at an unlabelled customer costs a little, too. How many labels to order,
+and for which customers?
 """
 
 import sys

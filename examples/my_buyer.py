@@ -1,4 +1,6 @@
-"""A policy of one's own that never overspends: the base class has the purse, this class says how much to renew."""
+"""A policy of one's own that never overspends: the base class has the purse, this class
+says how much to renew.
+"""
 
 from dataclasses import dataclass
 
@@ -9,7 +11,9 @@ from headgate.control.policies import BudgetedPolicy
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TwoSteps(BudgetedPolicy):
-    """Renews all places at prices up to `low`, half of them up to `high`, none above."""
+    """Renews all places at prices up to `low`, half of them up to `high`, none
+    above.
+    """
 
     low: float = 2.0
     high: float = 5.0

@@ -1,4 +1,6 @@
-"""A data set of one's own: uint8 images and whole labels, for training and for testing."""
+"""A data set of one's own: uint8 images and whole labels, for training and for
+testing.
+"""
 
 from dataclasses import dataclass
 

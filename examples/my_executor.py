@@ -1,4 +1,6 @@
-"""An executor of one's own: the local steps of every client, one after the other, of any model."""
+"""An executor of one's own: the local steps of every client, one after the other, of
+any model.
+"""
 
 import torch
 from torch.func import functional_call, grad_and_value

@@ -1,4 +1,6 @@
-"""A model of one's own: `build` makes a torch module. torch is imported there, so planning does not need it."""
+"""A model of one's own: `build` makes a torch module. torch is imported there, so
+planning does not need it.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,6 @@
-"""An objective of one's own: how a sample's loss changes with the model's answers to it."""
+"""An objective of one's own: how a sample's loss changes with the model's answers to
+it.
+"""
 
 from dataclasses import dataclass
 

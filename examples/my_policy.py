@@ -9,7 +9,9 @@ from headgate.control import AdmissionPolicy, AdmissionRequest
 
 @dataclass(frozen=True, eq=False)
 class BelowAverage(AdmissionPolicy):
-    """Twice the rate while the price is at most its average so far, nothing otherwise."""
+    """Twice the rate while the price is at most its average so far, nothing
+    otherwise.
+    """
 
     rate: float = 10.0
 

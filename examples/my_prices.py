@@ -1,4 +1,6 @@
-"""A price process of one's own. Draws are addressed by seed and round, so all policies meet the same prices."""
+"""A price process of one's own. Draws are addressed by seed and round, so all policies
+meet the same prices.
+"""
 
 from dataclasses import dataclass
 

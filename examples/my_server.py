@@ -1,4 +1,6 @@
-"""A server update of one's own: what becomes of the model, given the mean of the clients' models."""
+"""A server update of one's own: what becomes of the model, given the mean of the
+clients' models.
+"""
 
 from dataclasses import dataclass
 

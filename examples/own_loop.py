@@ -1,8 +1,10 @@
-"""Your own training loop, in which headgate decides: plain PyTorch federated averaging over ten clients with small buffers.
+"""Your own training loop, in which headgate decides: plain PyTorch federated averaging
+over ten clients with small buffers.
 
-headgate needs to know what each client can hold, what may be spent a round, and each round's price. It answers with a
-window of each client's stream: train on the samples first..last-1. The accounts and the model are in a folder: killed at any
-moment, the same command goes on. Run it: python examples/own_loop.py [FOLDER]
+headgate needs to know what each client can hold, what may be spent a round, and each
+round's price. It answers with a window of each client's stream: train on the samples
+first..last-1. The accounts and the model are in a folder: killed at any moment, the
+same command goes on. Run it: python examples/own_loop.py [FOLDER]
 """
 
 import sys
@@ -17,7 +19,8 @@ try:
     from torch.nn.functional import cross_entropy
 except ImportError:
     sys.exit(
-        "this example trains with PyTorch, which is not installed: pip install 'headgate[sim]'"
+        "this example trains with PyTorch, which is not installed: pip install"
+        " 'headgate[sim]'"
     )
 
 from headgate import Books, System
@@ -26,7 +29,9 @@ from headgate.learning.datasets import load_dataset
 
 
 def local_steps(model, images, labels):
-    """The model that a client makes of the server's, after ten gradient steps on what it holds."""
+    """The model that a client makes of the server's, after ten gradient steps on what
+    it holds.
+    """
     own = nn.Linear(64, 10)
     own.load_state_dict(model.state_dict())
     optimiser = torch.optim.SGD(own.parameters(), lr=0.5)

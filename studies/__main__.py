@@ -1,4 +1,6 @@
-"""`python -m studies`, from a checkout: runs the studies, keeps their results and writes their pages."""
+"""`python -m studies`, from a checkout: runs the studies, keeps their results and
+writes their pages.
+"""
 
 import time
 from collections.abc import Sequence
@@ -75,7 +77,9 @@ app = typer.Typer(
 
 @app.callback()
 def root() -> None:
-    """What was measured with headgate: the paper and its claims, its theory, and other policies beside the paper's."""
+    """What was measured with headgate: the paper and its claims, its theory, and other
+    policies beside the paper's.
+    """
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,9 @@ def reproduce(
     quick: Annotated[
         bool,
         typer.Option(
-            help="A trial of the whole chain on embedded data; its numbers mean nothing."
+            help=(
+                "A trial of the whole chain on embedded data; its numbers mean nothing."
+            )
         ),
     ] = False,
     out: Annotated[
@@ -140,13 +146,16 @@ def reproduce(
 ) -> None:
     """Run a study, keep its results and write its page.
 
-    WHAT is mnist, cifar10 or imagenette, the paper's section 7 as its text and as its scripts have it; theory; all of these;
-    claims, every claim of the paper judged by the results that are there; better, ours beside the paper's; savings, the money
-    for the same accuracy; drift, policies under concept drift; or selection, which samples to buy.
+    WHAT is mnist, cifar10 or imagenette, the paper's section 7 as its text and as its
+    scripts have it; theory; all of these; claims, every claim of the paper judged by
+    the results that are there; better, ours beside the paper's; savings, the money for
+    the same accuracy; drift, policies under concept drift; or selection, which samples
+    to buy.
 
-    Results that lie in --results are used as they are, runs that are finished in --out likewise, and what was interrupted goes
-    on; so runs may come from another machine. What needs a GPU is run with one only. Money, debt and memory are judged on
-    4,000 rehearsed runs (one to four minutes a data set).
+    Results that lie in --results are used as they are, runs that are finished in --out
+    likewise, and what was interrupted goes on; so runs may come from another machine.
+    What needs a GPU is run with one only. Money, debt and memory are judged on 4,000
+    rehearsed runs (one to four minutes a data set).
     """
     folder = out or Path("reproduced-quick" if quick else "reproduced")
     kept = (results or folder / "results") / ("better" if what in COMPARED else "paper")
@@ -228,7 +237,9 @@ def _measure_theory(asked: _Options) -> None:
 
 
 def _comparisons(what: What, asked: _Options) -> list[Path]:
-    """Run those comparisons that have no results yet, what needs a GPU only with one, and write the page."""
+    """Run those comparisons that have no results yet, what needs a GPU only with one,
+    and write the page.
+    """
     names, query = COMPARED[what]
     for name in not_run(names, asked.results, asked.quick):
         said, runs = about(name), asked.out / "runs" / "better" / name

@@ -1,4 +1,6 @@
-"""What headgate closes of the gap between constant admission and the oracle, and the leaderboard of every policy."""
+"""What headgate closes of the gap between constant admission and the oracle, and the
+leaderboard of every policy.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -90,7 +92,9 @@ class InHindsight(NamedTuple):
     schedule: str
     closed: Estimate | None
     of_it: Estimate | None
-    """what headgate closes, as a part of what this schedule closes; None where it may close nothing"""
+    """what headgate closes, as a part of what this schedule closes; None where it may
+    close nothing
+    """
 
 
 Known = Mapping[str, Mapping[str, InHindsight]]
@@ -98,7 +102,9 @@ Known = Mapping[str, Mapping[str, InHindsight]]
 
 
 def in_hindsight(own: Sequence[Row], tried: Sequence[Row], key: str) -> InHindsight:
-    """The schedule that is best on the seeds before the study's own, judged on those; without such seeds, best on these."""
+    """The schedule that is best on the seeds before the study's own, judged on those;
+    without such seeds, best on these.
+    """
 
     def by_seed(row: Row) -> dict[int, float]:
         return dict(zip(row["learnt"], row[f"{key}_by_seed"], strict=True))
@@ -134,7 +140,9 @@ def in_hindsight(own: Sequence[Row], tried: Sequence[Row], key: str) -> InHindsi
 
 
 def share(closed: Estimate | None) -> str:
-    """Return what is closed of a gap, in percent with its interval; constant admission and the oracle have none."""
+    """Return what is closed of a gap, in percent with its interval; constant admission
+    and the oracle have none.
+    """
     if closed is None:
         return DASH
     ends = " (– … –)" if closed.low is None and closed.mean not in (0.0, 1.0) else ""
@@ -179,9 +187,12 @@ def _closed_lines(shown: Found, known: Known) -> list[list[str]]:
                     for row in (constant, headgate, oracle)
                 ),
                 *(share(Estimate(*headgate[f"closed_{key}"])) for key in MEASURES),
-                f"{share(known[name]['last'].closed)}, `{known[name]['last'].schedule}`"
-                if name in known
-                else DASH,
+                (
+                    f"{share(known[name]['last'].closed)},"
+                    f" `{known[name]['last'].schedule}`"
+                    if name in known
+                    else DASH
+                ),
                 *(
                     share(known[name][key].of_it if name in known else None)
                     for key in MEASURES
@@ -213,7 +224,9 @@ def _numbers(found: Found, shown: Found) -> dict[str, Any]:
         "over": sum(
             row["overspent_runs"] + max(row["worst_excess"], 0) for row in ours
         ),
-        "released": f"{100 * released['best'][0]:.2f} % for {released['spend']:.2f} a round",
+        "released": (
+            f"{100 * released['best'][0]:.2f} % for {released['spend']:.2f} a round"
+        ),
         "peak": released["peak_n"],
         "ours": f"{100 * least['best'][0]:.2f} % for {least['spend']:.2f}",
         "of_released": percent(least["spend"] / released["spend"]),
@@ -225,7 +238,9 @@ def _numbers(found: Found, shown: Found) -> dict[str, Any]:
 
 
 def _best_rival(name: str, found: Found) -> str:
-    """headgate less the best that ACDPP comes to with any of the settings tried, by the last models."""
+    """headgate less the best that ACDPP comes to with any of the settings tried, by the
+    last models.
+    """
     rivals = [
         row for row in found[name] if row["policy"].startswith("K") and row["last"]
     ]
@@ -240,9 +255,11 @@ def _offer(row: Row) -> Offer:
 
 
 def beside_constant(found: Found) -> tuple[int, int, int]:
-    """Return the offers, and those in which headgate is clearly ahead of constant by all measures, or behind by any.
+    """Return the offers, and those in which headgate is clearly ahead of constant by
+    all measures, or behind by any.
 
-    Clear is p of at most 5 % in Student's paired test after Holm's correction over all of them.
+    Clear is p of at most 5 % in Student's paired test after Holm's correction over all
+    of them.
     """
     tests: dict[tuple[str, Any, str], Difference | None] = {}
     for name, rows in found.items():
@@ -271,7 +288,8 @@ OURS, BY = "headgate", "last"
 
 
 def ranked(rows: Mapping[str, Row]) -> tuple[list[str], dict[str, Difference | None]]:
-    """Return those who kept both limits, the best first and without references, and what the others are less the first.
+    """Return those who kept both limits, the best first and without references, and
+    what the others are less the first.
 
     That is taken seed by seed, with p after Holm's correction over the ranked policies.
     """

@@ -1,4 +1,6 @@
-"""The comparisons behind the pages, each a recipe better/NAME: what runs, and its rows, kept as one line each."""
+"""The comparisons behind the pages, each a recipe better/NAME: what runs, and its rows,
+kept as one line each.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -32,14 +34,18 @@ HINDSIGHT = tuple(
 BY_AGE = ("age-mnist", "age-lenet", "age-cifar10", "age-imagenette")
 WANDER = ("wander-ercot", "wander-brent", "wander-ercot-lenet", "wander-brent-lenet")
 ALSO = ("listening", *WANDER, *BY_AGE, *HINDSIGHT)
-"""a policy that buys by the clients' losses, one that finds its window, limits by age, hindsight"""
+"""a policy that buys by the clients' losses, one that finds its window, limits by age,
+hindsight
+"""
 Found = Mapping[str, Sequence[Row]]
 """the rows of each comparison"""
 
 
 @cache
 def about(name: str) -> dict[str, Any]:
-    """Return the table [study] of a comparison's recipe: `title`, `needs_gpu`, and `quick`, settings of a trial."""
+    """Return the table [study] of a comparison's recipe: `title`, `needs_gpu`, and
+    `quick`, settings of a trial.
+    """
     return study_table(recipe(f"better/{name}"))
 
 
@@ -48,7 +54,9 @@ def title(name: str) -> str:
 
 
 def budget(name: str) -> float:
-    """Return the budget of the recipe itself, at which a comparison of several budgets is shown."""
+    """Return the budget of the recipe itself, at which a comparison of several budgets
+    is shown.
+    """
     return float(read_recipe(recipe(f"better/{name}"))[1]["system"]["budget"])
 
 
@@ -63,18 +71,25 @@ def command(name: str, points: Sequence[tuple[str, Experiment]]) -> str:
         if one_price
         else "recipe"
     )
-    return f"headgate compare studies/recipes/better/{name}.toml --budgets {money} --policies recipe --as-printed"
+    return (
+        f"headgate compare studies/recipes/better/{name}.toml --budgets {money}"
+        " --policies recipe --as-printed"
+    )
 
 
 def not_run(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
-    """Return the comparisons without rows in `folder`; refused where trials and results would be mixed."""
+    """Return the comparisons without rows in `folder`; refused where trials and results
+    would be mixed.
+    """
     return [name for name in names if not of_one_sort(folder / f"{name}.json", quick)]
 
 
 def keep_rows(
     runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False
 ) -> Path:
-    """Write NAME.json, a row for each budget and policy with the scores of every seed; rows of other policies are kept."""
+    """Write NAME.json, a row for each budget and policy with the scores of every seed;
+    rows of other policies are kept.
+    """
     rows = [
         {key: _rounded(value) for key, value in row.items() if key != "paid"}
         for row in compared_rows(read_finished(runs))
@@ -129,7 +144,9 @@ def rows_in(numbers: Mapping[str, Any]) -> Sequence[Row]:
 
 
 def rows_of(names: Sequence[str], folder: Path) -> dict[str, Sequence[Row]]:
-    """Return the rows of each comparison; refused where one that needs no GPU was not run."""
+    """Return the rows of each comparison; refused where one that needs no GPU was not
+    run.
+    """
     found = {name: rows_in(read_numbers(folder / f"{name}.json")) for name in names}
     if absent := [
         name
@@ -149,7 +166,9 @@ def at(rows: Sequence[Row], policy: str, budget: float | None = None) -> Row:
 
 
 def gap(one: Row, other: Row, key: str) -> str:
-    """Seed by seed, in points, with its 95 % interval; nothing where all runs of a side were lost."""
+    """Seed by seed, in points, with its 95 % interval; nothing where all runs of a side
+    were lost.
+    """
     return said(
         paired(one, other, key)
         if one[f"{key}_by_seed"] and other[f"{key}_by_seed"]

@@ -1,4 +1,6 @@
-"""Policies under concept drift: what each loses after a change, and what being on the alert costs in vain."""
+"""Policies under concept drift: what each loses after a change, and what being on the
+alert costs in vain.
+"""
 
 from itertools import product
 from pathlib import Path
@@ -76,7 +78,9 @@ def drift_content(folder: Path) -> StudyContent:
 
 
 def dependent(found: Found) -> tuple[dict[str, str], str]:
-    """What dependence does to whole buffers and to the newest: every difference by its name, and a table of them."""
+    """What dependence does to whole buffers and to the newest: every difference by its
+    name, and a table of them.
+    """
     numbers, lines = dict[str, str](), []
     for name in (name for name in STREAMS if name in found):
         rows = {row["policy"]: row for row in found[name]}
@@ -99,7 +103,9 @@ def dependent(found: Found) -> tuple[dict[str, str], str]:
 
 
 def counts(drifts: dict[str, dict[str, Row]], rival: str) -> str:
-    """Under how many kinds of drift it clearly loses less, is back sooner, ends higher and ends lower."""
+    """Under how many kinds of drift it clearly loses less, is back sooner, ends higher
+    and ends lower.
+    """
     asked = (("daily", 1), ("length", -1), ("last", 1), ("last", -1))
     signs = {
         key: [

@@ -1,6 +1,8 @@
-"""The one way a study becomes a page: its sentences, one figure, one table, the command.
+"""The one way a study becomes a page: its sentences, one figure, one table, the
+command.
 
-What a page says stands in pages.toml; a query fills in the numbers, the table and the figure.
+What a page says stands in pages.toml; a query fills in the numbers, the table and the
+figure.
 """
 
 import json
@@ -84,7 +86,9 @@ def runs_of(facts: Mapping[str, Any]) -> str:
 
 
 Series = Mapping[str, Sequence[Estimate | None]]
-"""marks of one colour by what they are, one for each line of a figure; no mark where the mean is NaN"""
+"""marks of one colour by what they are, one for each line of a figure; no mark where
+the mean is NaN
+"""
 
 
 def intervals(
@@ -94,7 +98,9 @@ def intervals(
     line: float = 0.0,
     most: float = 100.0,
 ) -> Callable[[Path], None]:
-    """Return what draws a line for each name with a mark and its interval for each series; nothing is gained at `line`."""
+    """Return what draws a line for each name with a mark and its interval for each
+    series; nothing is gained at `line`.
+    """
 
     def draw(path: Path) -> None:
         with plt.rc_context(STYLE):
@@ -147,7 +153,8 @@ def of_one_sort(path: Path, quick: bool) -> dict[str, Any]:
     if known and bool(known.get("quick")) != quick:
         kinds = "real results, a trial run" if quick else "a trial run, real results"
         raise DataError(
-            f"{path.parent}: holds {kinds} would be mixed with them; choose another --out or --pages"
+            f"{path.parent}: holds {kinds} would be mixed with them; choose another"
+            " --out or --pages"
         )
     return known
 

@@ -1,4 +1,6 @@
-"""Where headgate saves money and where it does not: one row for each model and kind of price."""
+"""Where headgate saves money and where it does not: one row for each model and kind of
+price.
+"""
 
 from collections.abc import Mapping, Sequence
 from math import nan
@@ -20,7 +22,9 @@ _BOTH = [
 SAVINGS = tuple(
     f"savings-{each}" for each in ("logistic", "lenet", "cifar10", "imagenette", *_BOTH)
 )
-"""the comparisons, each a recipe better/NAME; they are shown at the recipe's own budget of constant admission"""
+"""the comparisons, each a recipe better/NAME; they are shown at the recipe's own budget
+of constant admission
+"""
 RIVALS = ("constant", "even", "median")
 MOST = 170.0
 """percent at which the figure ends"""
@@ -34,7 +38,9 @@ class PricedModel(NamedTuple):
     prices: str
     rows: Sequence[Row]
     beside: Mapping[str, Saving | None]
-    """what ours needs for each rival's accuracy, by the last models, at the budget of the study"""
+    """what ours needs for each rival's accuracy, by the last models, at the budget of
+    the study
+    """
 
     @property
     def called(self) -> str:
@@ -80,7 +86,8 @@ def savings_content(folder: Path) -> StudyContent:
         numbers = read_numbers(folder / f"{name}.json")
         made.append(
             escape(
-                f"{title(name)} ({name}): {runs_of(numbers)}; {'; '.join(numbers['devices'])}"
+                f"{title(name)} ({name}): {runs_of(numbers)};"
+                f" {'; '.join(numbers['devices'])}"
             )
         )
     names = [f"{title(each.study)}: {each.called}" for each in found]
@@ -139,7 +146,9 @@ def share(one: Saving | None) -> str:
 
 
 def _lines(found: Sequence[PricedModel]) -> list[list[str]]:
-    """Return what headgate needs of each rival's money, a line for each model and kind of price."""
+    """Return what headgate needs of each rival's money, a line for each model and kind
+    of price.
+    """
     lines = []
     for place in found:
         first = place.beside["constant"]

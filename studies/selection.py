@@ -1,4 +1,6 @@
-"""Which samples to buy and which to keep: what each rule that looks at samples is worth at equal spend, looks included."""
+"""Which samples to buy and which to keep: what each rule that looks at samples is worth
+at equal spend, looks included.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +33,9 @@ COMES_ROUND = "looking-cifar10-calm"
 """where clients have so few samples that they see each of them more than once"""
 BUYING = ("entropy", "margin", "vessal", "coreset")
 HOW_MANY = {"headgate": "", "constant": "constant-"}
-"""who decides how many to buy, and how the names of its buying rules begin; `random` draws lots, the others look"""
+"""who decides how many to buy, and how the names of its buying rules begin; `random`
+draws lots, the others look
+"""
 
 
 def selection_content(folder: Path) -> StudyContent:
@@ -89,12 +93,16 @@ def selection_content(folder: Path) -> StudyContent:
 
 
 def _trained_on(policy: str, rows: Sequence[Row]) -> str:
-    """How much of what it buys is bought for the first time; nothing where it was not run."""
+    """How much of what it buys is bought for the first time; nothing where it was not
+    run.
+    """
     return percent(at(rows, policy)["N"] / bought(at(rows, policy))) if rows else DASH
 
 
 def choices(found: Found) -> dict[str, object]:
-    """Return a table of margin less random and of adaptive less the better of the two, and how far adaptive stays behind."""
+    """Return a table of margin less random and of adaptive less the better of the two,
+    and how far adaptive stays behind.
+    """
     lines, gaps = [], []
     for name, rows in found.items():
         for prices, own in grouped(rows, lambda row: str(row["prices"])).items():
@@ -125,5 +133,7 @@ def choices(found: Found) -> dict[str, object]:
 
 
 def bought(row: Row) -> float:
-    """Return the labels paid for in a run: more than N where a stream comes round and a sample is bought again."""
+    """Return the labels paid for in a run: more than N where a stream comes round and a
+    sample is bought again.
+    """
     return float(row["spend"] * row["rounds"] / row["price_paid"])

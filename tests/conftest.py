@@ -1,8 +1,11 @@
-"""Hypothesis without a database and with the same examples everywhere, a failing one printed; Ctrl-C as in the foreground.
+"""Hypothesis without a database and with the same examples everywhere, a failing one
+printed; Ctrl-C as in the foreground.
 
-Temporary files lie in memory where there is room: thousands are written, and no machine loses its power here. Files of tests
-that take long come first, so that no worker is left with one of them at the end; `make test-slow` says which those are.
-Nothing is searched for garbage while modules are read, and those never: a fifth of the time in which tests are found.
+Temporary files lie in memory where there is room: thousands are written, and no machine
+loses its power here. Files of tests that take long come first, so that no worker is
+left with one of them at the end; `make test-slow` says which those are. Nothing is
+searched for garbage while modules are read, and those never: a fifth of the time in
+which tests are found.
 """
 
 import gc
@@ -37,7 +40,9 @@ MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
 
 
 def roomy(folder):
-    """Whether there is room, and programs may be started from there, as some tests do."""
+    """Whether there is room, and programs may be started from there, as some tests
+    do.
+    """
     return (
         folder.is_dir()
         and not os.statvfs(folder).f_flag & os.ST_NOEXEC
@@ -53,12 +58,16 @@ if "TMPDIR" not in os.environ and roomy(MEMORY):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    """One more than there are cores: some tests wait, for processes that start and for time to pass."""
+    """One more than there are cores: some tests wait, for processes that start and for
+    time to pass.
+    """
     return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items):
-    """Tests in a browser come last: it leaves an event loop running in its worker, and then no other can be run there."""
+    """Tests in a browser come last: it leaves an event loop running in its worker, and
+    then no other can be run there.
+    """
     rank = {ROOT / name: place for place, name in enumerate(LONGEST)}
     items.sort(
         key=lambda item: (
@@ -75,7 +84,9 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):
-    """A file that imports what only an extra brings is skipped where that is not installed."""
+    """A file that imports what only an extra brings is skipped where that is not
+    installed.
+    """
     report = yield
     excinfo = report.call.excinfo if report.failed else None
     cause = excinfo.value.__cause__ if excinfo else None
@@ -84,14 +95,19 @@ def pytest_make_collect_report(collector):
         report.longrepr = (
             str(collector.path),
             0,
-            f"Skipped: needs {cause.name}: pip install 'headgate[{EXTRAS[cause.name]}]'",
+            (
+                f"Skipped: needs {cause.name}: pip install"
+                f" 'headgate[{EXTRAS[cause.name]}]'"
+            ),
         )
     return report
 
 
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c_is_heard():
-    """What a script starts with `&` ignores SIGINT, and so do its children: tests that press Ctrl-C would wait for ever."""
+    """What a script starts with `&` ignores SIGINT, and so do its children: tests that
+    press Ctrl-C would wait for ever.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -99,7 +115,9 @@ def ctrl_c_is_heard():
 
 @pytest.fixture
 def typed(monkeypatch, capsys):
-    """What a command prints on both streams when a user types it; it must end with `code`."""
+    """What a command prints on both streams when a user types it; it must end with
+    `code`.
+    """
 
     def call(*words, code=0, main=None):
         from headgate.cli import main as headgate
@@ -121,7 +139,9 @@ def headgate(typed):
 
 @pytest.fixture
 def python():
-    """Both streams of a Python of its own, given these words; it must end with `code`."""
+    """Both streams of a Python of its own, given these words; it must end with
+    `code`.
+    """
 
     def call(*words, code=0, **more):
         done = subprocess.run(
@@ -139,7 +159,9 @@ def python():
 
 @pytest.fixture
 def forgets_modules(tmp_path):
-    """What is imported from the test's folder leaves with it: the next test may have another module of that name."""
+    """What is imported from the test's folder leaves with it: the next test may have
+    another module of that name.
+    """
     yield
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):

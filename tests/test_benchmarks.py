@@ -1,4 +1,6 @@
-"""docs/understand/benchmarks.md says what the committed results say, and its tool and the benchmarks' own tools are right."""
+"""docs/understand/benchmarks.md says what the committed results say, and its tool and
+the benchmarks' own tools are right.
+"""
 
 import importlib.util
 import json
@@ -74,7 +76,10 @@ def test_where_a_result_went_is_not_in_the_command():
 
 
 def test_a_command_is_timed_with_all_that_it_starts():
-    script = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid); time.sleep(1)"
+    script = (
+        "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid);"
+        " time.sleep(1)"
+    )
     done = CHILDREN.run([sys.executable, "-c", script], {}, timeout=30)
     assert CHILDREN.stat(int(done.output)) is None  # nothing is left running
     assert done.seconds >= 1

@@ -76,8 +76,8 @@ def test_a_policy_of_ones_own_is_named_by_module_and_class(
     )
     _, err = headgate("rehearse", "digits", "--policies", "bought_here:Nobody", code=2)
     assert (
-        "policies.Nobody.kind = bought_here:Nobody: module bought_here has no Nobody; known: TwoSteps"
-        in err
+        "policies.Nobody.kind = bought_here:Nobody: module bought_here has no Nobody;"
+        " known: TwoSteps" in err
     )
     _, err = headgate(
         "rehearse", "digits", "--set", 'run.policies=["bought_here:TwoSteps"]', code=2

@@ -133,7 +133,10 @@ def test_a_sweep_runs_every_point_and_compares_them(headgate, tmp_path):
 
 PER_CLIENT = [
     "--set",
-    f"prices={{kind='per-client', common={{kind='constant', value=2.0}}, factors={[1.0] * 10}}}",
+    (
+        "prices={kind='per-client', common={kind='constant', value=2.0},"
+        f" factors={[1.0] * 10}}}"
+    ),
 ]
 
 
@@ -187,7 +190,9 @@ def test_a_cartesian_sweep_and_senseless_ones(headgate, tmp_path):
 
 @pytest.mark.parametrize(("times", "left"), [(1, 3), (2, 2)], ids=["once", "twice"])
 def test_resume_from_the_command_line(headgate, python, tmp_path, times, left):
-    """Ctrl-C ends after the round; a second one at once, which is told and recorded as well."""
+    """Ctrl-C ends after the round; a second one at once, which is told and recorded as
+    well.
+    """
     folder = tmp_path / "r"
     script = f"""if True:
         import os, signal
@@ -216,7 +221,8 @@ def test_resume_from_the_command_line(headgate, python, tmp_path, times, left):
     _, said = python("-c", script, *words, "--out", folder, code=130)
     assert (
         said.strip()
-        == f"interrupted after round {left} of 6; continue with: headgate run --resume {folder}"
+        == f"interrupted after round {left} of 6; continue with: headgate run --resume"
+        f" {folder}"
     )
     assert "interrupted" in headgate("runs", tmp_path)[0]
     headgate("run", "--resume", folder, "--progress", "none")
@@ -231,7 +237,9 @@ def test_resume_from_the_command_line(headgate, python, tmp_path, times, left):
 
 
 def test_every_part_may_come_from_outside_the_package(headgate, tmp_path):
-    """Found beside the recipe, whatever the working folder is; each in a file of at most 35 lines."""
+    """Found beside the recipe, whatever the working folder is; each in a file of at
+    most 35 lines.
+    """
     few = (
         "--seeds",
         "1",
@@ -254,7 +262,9 @@ def test_every_part_may_come_from_outside_the_package(headgate, tmp_path):
 
 
 def test_an_executor_may_come_from_outside_the_package(headgate, tmp_path, monkeypatch):
-    """It learns what `flat` does, is recorded by its name, and the run goes on by it."""
+    """It learns what `flat` does, is recorded by its name, and the run goes on by
+    it.
+    """
     monkeypatch.syspath_prepend(EXAMPLES)
     few = (
         "--rounds",
@@ -301,7 +311,8 @@ def test_a_file_lies_beside_the_recipe_or_in_the_working_folder_of_who_names_it(
     (tmp_path / "prices.csv").write_text("price\n2\n3\n")
     recipe = tmp_path / "recipes" / "mine.toml"
     recipe.write_text(
-        'base = "digits"\nprices = {kind = "trace", file = "prices.csv", at_end = "repeat"}\n'
+        'base = "digits"\nprices = {kind = "trace", file = "prices.csv", at_end ='
+        ' "repeat"}\n'
     )
     named = (
         "--set",
@@ -336,7 +347,9 @@ def test_a_file_lies_beside_the_recipe_or_in_the_working_folder_of_who_names_it(
 
 
 def test_the_same_recipe_goes_on_in_its_folder(headgate, tmp_path, monkeypatch):
-    """Without --trust for the code that it names; with other settings it says which, and a finished run stays."""
+    """Without --trust for the code that it names; with other settings it says which,
+    and a finished run stays.
+    """
     (tmp_path / "own_steps.py").write_text(
         (EXAMPLES / "my_policy.py").read_text("utf-8")
     )
@@ -363,8 +376,8 @@ def test_the_same_recipe_goes_on_in_its_folder(headgate, tmp_path, monkeypatch):
         *words, "--set", "system.budget=40", "--set", "training.lr=0.3", code=4
     )[1]
     assert (
-        "r: was begun with other settings (system.budget, training.lr); choose another folder"
-        in " ".join(said.split())
+        "r: was begun with other settings (system.budget, training.lr); choose another"
+        " folder" in " ".join(said.split())
     )
     for words_ in (("--resume", "."), ("digits", "--out", ".")):
         assert ".: not a run folder, config.toml is missing" in " ".join(

@@ -1,4 +1,6 @@
-"""Every label of the paper is in the code and in a test, or excused with a reason; the page says so."""
+"""Every label of the paper is in the code and in a test, or excused with a reason; the
+page says so.
+"""
 
 import runpy
 from pathlib import Path

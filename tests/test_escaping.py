@@ -1,4 +1,6 @@
-"""Names from recipes and run folders are shown as they are: in terminals, CSV, Markdown and figures, and nothing happens."""
+"""Names from recipes and run folders are shown as they are: in terminals, CSV, Markdown
+and figures, and nothing happens.
+"""
 
 import ast
 import csv

@@ -25,7 +25,9 @@ SMALL = (
 
 @dataclass(frozen=True)
 class Steady(headgate.AdmissionPolicy):
-    """The same number of samples every round; what leaves a full buffer of B_m is the default."""
+    """The same number of samples every round; what leaves a full buffer of B_m is the
+    default.
+    """
 
     rate: float = 4.0
 
@@ -35,26 +37,28 @@ class Steady(headgate.AdmissionPolicy):
 
 def test_importing_it_imports_nothing_heavy_and_offers_no_other_name(python):
     code = (
-        "import sys, headgate\n"
-        "heavy = {'torch', 'polars', 'numpy', 'pydantic', 'rich', 'matplotlib'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-        "assert [name for name in vars(headgate) if name[0] != '_'] == [], 'completion would offer more'\n"
-        "assert {'load', 'plan', 'rehearse', 'run', 'compare', 'open', 'Controller', 'System'} <= set(dir(headgate))\n"
-        "headgate.load('digits'); headgate.plan(headgate.load('digits', 'run.rounds=5'))\n"
-        "assert not {'torch', 'matplotlib', 'flwr'} & set(sys.modules)\n"
+        "import sys, headgate\nheavy = {'torch', 'polars', 'numpy', 'pydantic', 'rich',"
+        " 'matplotlib'} & set(sys.modules)\nassert not heavy, heavy\nassert [name for"
+        " name in vars(headgate) if name[0] != '_'] == [], 'completion would offer"
+        " more'\nassert {'load', 'plan', 'rehearse', 'run', 'compare', 'open',"
+        " 'Controller', 'System'} <= set(dir(headgate))\nheadgate.load('digits');"
+        " headgate.plan(headgate.load('digits', 'run.rounds=5'))\nassert not {'torch',"
+        " 'matplotlib', 'flwr'} & set(sys.modules)\n"
     )
     python("-c", code)
 
 
 def test_the_command_line_imports_what_a_command_needs(python, tmp_path):
-    """Help and mistyped options come at once; a run and its report draw nothing with matplotlib and decode no pictures."""
+    """Help and mistyped options come at once; a run and its report draw nothing with
+    matplotlib and decode no pictures.
+    """
     code = (
-        "import sys, headgate.cli.commands\n"
-        "heavy = {'numpy', 'polars', 'pydantic', 'matplotlib', 'torch', 'flwr', 'starlette'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-        "sys.modules.update(dict.fromkeys(['matplotlib', 'PIL', 'sklearn', 'scipy', 'flwr', 'starlette', 'uvicorn']))\n"
-        "sys.argv[1:] = 'run digits --rounds 2 --seeds 1 --policies headgate --processes 1 --out run'.split()\n"
-        "headgate.cli.main()\n"
+        "import sys, headgate.cli.commands\nheavy = {'numpy', 'polars', 'pydantic',"
+        " 'matplotlib', 'torch', 'flwr', 'starlette'} & set(sys.modules)\nassert not"
+        " heavy, heavy\nsys.modules.update(dict.fromkeys(['matplotlib', 'PIL',"
+        " 'sklearn', 'scipy', 'flwr', 'starlette', 'uvicorn']))\nsys.argv[1:] = 'run"
+        " digits --rounds 2 --seeds 1 --policies headgate --processes 1 --out"
+        " run'.split()\nheadgate.cli.main()\n"
     )
     python("-c", code, cwd=tmp_path)
     assert (tmp_path / "run" / "report.html").is_file()
@@ -247,7 +251,9 @@ def test_a_loop_of_ones_own_learns_within_its_money():
 
 
 def test_a_labelling_queue_goes_from_plan_to_report(tmp_path, capsys, monkeypatch):
-    """examples/labelling_queue.py: real prices, looks that cost, labels that come late, data of one's own."""
+    """examples/labelling_queue.py: real prices, looks that cost, labels that come late,
+    data of one's own.
+    """
     monkeypatch.setattr(sys, "path", list(sys.path))
     example = runpy.run_path(
         str(Path(__file__).parents[1] / "examples" / "labelling_queue.py")
@@ -265,11 +271,14 @@ def test_a_labelling_queue_goes_from_plan_to_report(tmp_path, capsys, monkeypatc
 
 def test_the_loop_says_what_it_lacks_without_torch(python):
     path = Path(__file__).parents[1] / "examples" / "own_loop.py"
-    program = f"import runpy, sys; sys.modules['torch'] = None; runpy.run_path({str(path)!r}, run_name='__main__')"
+    program = (
+        f"import runpy, sys; sys.modules['torch'] = None; runpy.run_path({str(path)!r},"
+        " run_name='__main__')"
+    )
     _, said = python("-c", program, code=1)
     assert (
-        said
-        == "this example trains with PyTorch, which is not installed: pip install 'headgate[sim]'\n"
+        said == "this example trains with PyTorch, which is not installed: pip install"
+        " 'headgate[sim]'\n"
     )
 
 

@@ -1,4 +1,6 @@
-"""The house: one name for one class, and pages of the docs state their purpose first."""
+"""The house: one name for one class, and pages of the docs state their purpose
+first.
+"""
 
 import ast
 import re
@@ -57,7 +59,9 @@ def test_a_page_says_first_what_it_is_for(page):
 
 
 def test_no_two_classes_have_one_name():
-    """A search for a class finds one. Those with an underscore are their file's own, and kernels come in pairs."""
+    """A search for a class finds one. Those with an underscore are their file's own,
+    and kernels come in pairs.
+    """
     found = {}
     for path in sorted((ROOT / "src" / "headgate").rglob("*.py")):
         for node in ast.parse(path.read_text("utf-8")).body:

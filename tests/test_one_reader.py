@@ -1,7 +1,9 @@
-"""The same folders through the reader, the command line, the report, the comparison, the page and Python: one answer.
+"""The same folders through the reader, the command line, the report, the comparison,
+the page and Python: one answer.
 
-Finished, still running, one seed lost, the points of a sweep, a run on Flower, and one whose policy and prices are of a module
-that cannot be imported. Every number that two of them tell is equal to the last bit.
+Finished, still running, one seed lost, the points of a sweep, a run on Flower, and one
+whose policy and prices are of a module that cannot be imported. Every number that two
+of them tell is equal to the last bit.
 """
 
 import json
@@ -101,7 +103,9 @@ def as_json(value):
 
 
 def by_reader(folder):
-    """What the reader itself says, with the targets that the page and the closing table take."""
+    """What the reader itself says, with the targets that the page and the closing table
+    take.
+    """
     run = RunFolder.open(folder)
     return [as_json(summarise(one, run.target).to_dict()) for one in read_runs([run])]
 

@@ -17,7 +17,9 @@ TOOL = runpy.run_path(str(ROOT / "tools" / "packages.py"))
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Of the sdist, as `python -m build` makes it: what the sdist lacks the wheel lacks."""
+    """Of the sdist, as `python -m build` makes it: what the sdist lacks the wheel
+    lacks.
+    """
     return TOOL["build"](tmp_path_factory.mktemp("dist"))[0]
 
 

@@ -1,4 +1,6 @@
-"""What `make` installs is pinned with its hashes, and nothing that it needs is missing."""
+"""What `make` installs is pinned with its hashes, and nothing that it needs is
+missing.
+"""
 
 import importlib.metadata
 import json
@@ -45,7 +47,9 @@ def test_the_files_are_as_the_tool_writes_them_with_hashes_and_without_torch_for
     ("groups", "pins", "least"), [(["headgate"], MAIN, 25), (GROUPS, PINS, 100)]
 )
 def test_nothing_that_the_pins_need_is_missing(groups, pins, least):
-    """They are installed without what they ask for: it must be among them. Seen as it is installed here."""
+    """They are installed without what they ask for: it must be among them. Seen as it
+    is installed here.
+    """
     asked = [(Requirement(text), "") for group in groups for text in GROUPS[group]]
     seen, missing = set(), []
     while asked:
@@ -96,5 +100,8 @@ def test_make_installs_nothing_without_its_hash_but_headgate():
     assert re.findall(r"\$\(HASHED\)[^\\\n]*", made) == [
         "$(HASHED) -r pins/run.txt ",
         "$(HASHED) -r pins/rest.txt",
-        "$(HASHED) --no-index -r pins/torch.txt 2>/dev/null || $(HASHED) -r pins/torch.txt -r pins/cuda.txt",
+        (
+            "$(HASHED) --no-index -r pins/torch.txt 2>/dev/null || $(HASHED) -r"
+            " pins/torch.txt -r pins/cuda.txt"
+        ),
     ]

@@ -1,4 +1,6 @@
-"""Progress where nobody sees a bar: plain lines, few of them, and silence where it is asked for."""
+"""Progress where nobody sees a bar: plain lines, few of them, and silence where it is
+asked for.
+"""
 
 import io
 import re
@@ -28,7 +30,8 @@ def test_lines_say_what_is_done_and_what_is_left_and_a_name_commands_no_terminal
     assert 2 <= len(lines) <= 5
     for line in lines:
         assert re.fullmatch(
-            r"learning \\x1b\[31mred\\n: \d of 8 rounds, \d:\d\d:\d\d, about \d:\d\d:\d\d left",
+            r"learning \\x1b\[31mred\\n: \d of 8 rounds, \d:\d\d:\d\d, about"
+            r" \d:\d\d:\d\d left",
             line,
         )
 

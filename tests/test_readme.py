@@ -1,4 +1,6 @@
-"""Command blocks of README and docs run as they stand, and so do their Python blocks."""
+"""Command blocks of README and docs run as they stand, and so do their Python
+blocks.
+"""
 
 import os
 import re
@@ -20,7 +22,9 @@ COMMANDS = [block for block in SH.findall(TEXT) if "make " not in block]
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 ELSEWHERE = {"flower", "page", "million"}
-"""pages whose commands want other machines, wait, or take long; tests of their own try them"""
+"""pages whose commands want other machines, wait, or take long; tests of their own try
+them
+"""
 SLOW = {"scale", "which-policy", "changes", "run", "ten-minutes"}
 """pages whose commands take longer than those of README: `make test-all`"""
 RUN = [
@@ -38,7 +42,9 @@ WITH_PYTHON = [
 
 
 def put_files(page, folder):
-    """A block that is to be put `into NAME` is put there, and tables of the examples beside it, as a reader would."""
+    """A block that is to be put `into NAME` is put there, and tables of the examples
+    beside it, as a reader would.
+    """
     text = page.read_text("utf-8")
     for name, block in re.findall(
         r"into `(\w+\.\w+)`[^`]*:\n\n```\w+\n(.*?)```", text, re.DOTALL
@@ -101,7 +107,9 @@ def test_command_blocks_of_a_page_run_one_after_the_other(
 def test_python_blocks_of_a_page_run_one_after_the_other(
     page, tmp_path, monkeypatch, forgets_modules
 ):
-    """In a folder where a recipe lies that a Flower app could have: one policy, one seed."""
+    """In a folder where a recipe lies that a Flower app could have: one policy, one
+    seed.
+    """
     (tmp_path / "recipe.toml").write_text(
         'base = "digits"\n[run]\npolicies = ["headgate"]\nseeds = 1\n'
     )
@@ -139,7 +147,9 @@ def test_the_parts_in_the_docs_are_those_of_the_examples():
     ids=["short", "whole"],
 )
 def test_make_run_is_the_main_job(tmp_path, more):
-    """`make test` is what runs this test; `make run` is run for real, in the environment that is set up already."""
+    """`make test` is what runs this test; `make run` is run for real, in the
+    environment that is set up already.
+    """
     assert "```sh\nmake run\n```" in TEXT
     assert "```sh\nmake test\n```" in TEXT
     if not (ROOT / ".venv" / ".ready").exists():

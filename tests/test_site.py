@@ -1,4 +1,6 @@
-"""`make docs` as a test: no warning, no broken link, no undocumented name, and a site that needs no network."""
+"""`make docs` as a test: no warning, no broken link, no undocumented name, and a site
+that needs no network.
+"""
 
 import os
 import re
@@ -44,7 +46,9 @@ def build(source, site, *more):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Built from a copy, as the gallery writes beside the sources. Only the first tutorial is run for it."""
+    """Built from a copy, as the gallery writes beside the sources. Only the first
+    tutorial is run for it.
+    """
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(
         DOCS, folder / "docs", ignore=shutil.ignore_patterns("learn", "__pycache__")

@@ -1,4 +1,6 @@
-"""The public checks can fail: each fault is planted and must be found, with a message that names its cause."""
+"""The public checks can fail: each fault is planted and must be found, with a message
+that names its cause.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,9 +48,10 @@ class Forgetful(Honest):
 
     def admit(self, view, memory):
         self.rounds += 1
-        return AdmissionRequest(
-            np.full(view.debt.shape, float(self.rounds % 5))
-        ), memory
+        return (
+            AdmissionRequest(np.full(view.debt.shape, float(self.rounds % 5))),
+            memory,
+        )
 
 
 class Vandal(Honest):
@@ -160,7 +163,8 @@ def test_what_a_policy_raises_is_its_own_with_a_note_beside_it():
             )
         )
     assert raised.value.__notes__ == [
-        "in round 1, in TakesARunForAll.admit: arrays of view and memory hold all 3 runs"
+        "in round 1, in TakesARunForAll.admit: arrays of view and memory hold all 3"
+        " runs"
     ]
 
 

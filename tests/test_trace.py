@@ -1,4 +1,6 @@
-"""One run builds each thing once and reads nothing back that it holds: counted in a process of its own."""
+"""One run builds each thing once and reads nothing back that it holds: counted in a
+process of its own.
+"""
 
 import re
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Makes docs/understand/benchmarks.md and its pictures from benchmarks/results/*.json: python tools/benchmarks.py"""
+"""Makes docs/understand/benchmarks.md and its pictures from benchmarks/results/*.json:
+python tools/benchmarks.py
+"""
 
 import json
 import textwrap
@@ -46,7 +48,9 @@ def load(folder: Path) -> dict[str, Result]:
 
 
 def _shaped(record: dict[str, Any]) -> Result:
-    """The record of benchmarks/gpu.py in the shape of the others, which stay as they are."""
+    """The record of benchmarks/gpu.py in the shape of the others, which stay as they
+    are.
+    """
     if "cases" in record:
         return record
     peaks = {
@@ -156,7 +160,10 @@ def _gpu_targets(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
     for row in record.get("accuracy", ()):
         if "difference" in row:
-            text = "bfloat16 against float32 over a whole CIFAR-10 run: difference of accuracies in standard errors"
+            text = (
+                "bfloat16 against float32 over a whole CIFAR-10 run: difference of"
+                " accuracies in standard errors"
+            )
             measured = abs(row["difference"]) / row["standard_error"]
             found.append(
                 {
@@ -205,7 +212,10 @@ def _made(result: Result) -> str:
         f"{value}" if key in ("cpu", "os", "device") else f"{key} {value}"
         for key, value in result["machine"].items()
     )
-    made = f"`{result['command']}` at commit {result['commit']}, {result['date']}. {where}."
+    made = (
+        f"`{result['command']}` at commit {result['commit']}, {result['date']}."
+        f" {where}."
+    )
     return textwrap.fill(made, 118, break_long_words=False, break_on_hyphens=False)
 
 
@@ -270,7 +280,9 @@ def _figure(name: str) -> Path:
 
 
 def draw(result: Result, path: Path) -> None:
-    """A row of bars for each case, on a logarithmic scale; grey is what others are compared with."""
+    """A row of bars for each case, on a logarithmic scale; grey is what others are
+    compared with.
+    """
     from headgate.analysis.curves import COLOURS
     from headgate.analysis.figures import STYLE, plt, save_figure
 

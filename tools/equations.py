@@ -1,4 +1,5 @@
-"""Makes studies/paper/equations.md: each label of the paper, the code behind it and the tests of that code.
+"""Makes studies/paper/equations.md: each label of the paper, the code behind it and the
+tests of that code.
 
 python -m tools.equations
 """
@@ -124,7 +125,10 @@ def page() -> str:
         "Where each label of the paper is computed, and which tests cover it.",
         "",
         "Made by `python -m tools.equations`. Errata are in [errata.md](errata.md).",
-        "For Theorems 2 and 3 the code computes what is true instead ([regret.md](regret.md)). † marks what nothing in `src`",
+        (
+            "For Theorems 2 and 3 the code computes what is true instead"
+            " ([regret.md](regret.md)). † marks what nothing in `src`"
+        ),
         "calls, by its name: it is there to be read and tested.",
         "",
         "| label | code | tests |",
@@ -137,11 +141,15 @@ def page() -> str:
                 for name in code[label]
             )
             lines.append(
-                f"| `{label}` | {own} | {'<br>'.join(f'`{name}`' for name in tests.get(label, []))} |"
+                f"| `{label}` | {own} |"
+                f" {'<br>'.join(f'`{name}`' for name in tests.get(label, []))} |"
             )
     lines += ["", "## Labels that need no code", ""]
     for group in paper["no_code"]:
-        told = f"- {group['reason']}: {', '.join(f'`{label}`' for label in group['labels'])}"
+        told = (
+            f"- {group['reason']}:"
+            f" {', '.join(f'`{label}`' for label in group['labels'])}"
+        )
         lines += textwrap.wrap(
             told,
             118,

@@ -1,12 +1,14 @@
-"""Tries faults on headgate, in the simulator and over Flower, and makes docs/understand/faults.md of what happened.
+"""Tries faults on headgate, in the simulator and over Flower, and makes
+docs/understand/faults.md of what happened.
 
-    python tools/faults.py                               all parts (about a quarter of an hour)
-    python tools/faults.py --part random --kills 500     one part; the rows of the others stay as they are
-    python tools/faults.py --part simulator --kills 500  at every change to the disk, the rest of 500 at random moments
-    python tools/faults.py --page                        only the page, from docs/understand/faults.json
+    python tools/faults.py                               all parts (about a quarter of
+    an hour) python tools/faults.py --part random --kills 500     one part; the rows of
+    the others stay as they are python tools/faults.py --part simulator --kills 500  at
+    every change to the disk, the rest of 500 at random moments python tools/faults.py
+    --page                        only the page, from docs/understand/faults.json
 
-Parts: `processes` of a deployment, before all `statements` and files of server and client, and at `random` moments; the
-`simulator`.
+Parts: `processes` of a deployment, before all `statements` and files of server and
+client, and at `random` moments; the `simulator`.
 """
 
 import argparse
@@ -103,7 +105,9 @@ def processes() -> list[Row]:
 
 
 def killed(part: str, kills: int, seed: int) -> list[Row]:
-    """Rows of the tests that end a process at each of its SQL statements or changes to the disk, or at random moments."""
+    """Rows of the tests that end a process at each of its SQL statements or changes to
+    the disk, or at random moments.
+    """
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.json"
         where, more = ("flower", ["--part", part])
@@ -129,7 +133,10 @@ def page(rows: dict[str, list[Row]]) -> str:
         [
             *(HEAD, "## Processes of a deployment", ""),
             *(
-                "TLS, node authentication, four SuperNodes; each row is one SIGKILL (or none) in the midst of a run.",
+                (
+                    "TLS, node authentication, four SuperNodes; each row is one SIGKILL"
+                    " (or none) in the midst of a run."
+                ),
                 "",
             ),
             *table(

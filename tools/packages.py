@@ -1,11 +1,14 @@
-"""Builds wheel and sdist, and tries both in a clean environment of every Python that is here.
+"""Builds wheel and sdist, and tries both in a clean environment of every Python that is
+here.
 
-python tools/packages.py            all Pythons from 3.11 on that are found on the path or with pyenv
-python tools/packages.py --extras   this Python and the wheel alone: each extra that a user runs by itself
+python tools/packages.py            all Pythons from 3.11 on that are found on the path
+or with pyenv python tools/packages.py --extras   this Python and the wheel alone: each
+extra that a user runs by itself
 
-Each environment gets headgate from the index that pip is configured with and runs the smoke test; without `--extras` it
-gets no extras. The newest versions there are and the oldest that pyproject.toml allows are tried. Words such as sim or
-torch==2.13.0 beside `--extras` say which extras alone, and what is held fast.
+Each environment gets headgate from the index that pip is configured with and runs the
+smoke test; without `--extras` it gets no extras. The newest versions there are and the
+oldest that pyproject.toml allows are tried. Words such as sim or torch==2.13.0 beside
+`--extras` say which extras alone, and what is held fast.
 """
 
 import json
@@ -65,7 +68,9 @@ EXTRAS = {
 
 
 def build(into: Path) -> list[Path]:
-    """The wheel and the sdist that it is made from, with the build backend of this environment."""
+    """The wheel and the sdist that it is made from, with the build backend of this
+    environment.
+    """
     command = [
         sys.executable,
         "-m",
@@ -84,7 +89,9 @@ def build(into: Path) -> list[Path]:
 
 
 def oldest(extra: str = "", project: Path = ROOT / "pyproject.toml") -> list[str]:
-    """What headgate needs, without extras or with one, each in the oldest version that is allowed."""
+    """What headgate needs, without extras or with one, each in the oldest version that
+    is allowed.
+    """
     said = tomllib.loads(project.read_text("utf-8"))["project"]
     bounds: dict[str, Version] = {}
     for each in map(
@@ -104,7 +111,9 @@ def oldest(extra: str = "", project: Path = ROOT / "pyproject.toml") -> list[str
 def attempt(
     python: str, package: Path, more: Sequence[str] = (), extra: str = ""
 ) -> None:
-    """Installs a package, and more, into a new environment and runs the smoke test there."""
+    """Installs a package, and more, into a new environment and runs the smoke test
+    there.
+    """
     wanted = f"{package}[{extra}]" if extra else str(package)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
@@ -133,7 +142,8 @@ def attempt(
             )
             if done.returncode:
                 sys.exit(
-                    f"{wanted}, {python}: headgate {' '.join(words)} ended with {done.returncode}\n{done.stderr}"
+                    f"{wanted}, {python}: headgate {' '.join(words)} ended with"
+                    f" {done.returncode}\n{done.stderr}"
                 )
         if extra == "web":
             serve(bin_ / "headgate", home, env)
@@ -195,7 +205,8 @@ def each_extra(package: Path, words: Sequence[str]) -> None:
             print(f"{package.name}[{extra}]: {said} versions …", flush=True)
             attempt(sys.executable, package, more, extra)
             print(
-                f"{package.name}[{extra}]: tried with {', '.join(more) or 'the newest'}",
+                f"{package.name}[{extra}]: tried with"
+                f" {', '.join(more) or 'the newest'}",
                 flush=True,
             )
 

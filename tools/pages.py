@@ -1,7 +1,7 @@
 """Makes the pages and pictures that are made from the code and from results.
 
-python tools/pages.py           writes them
-python tools/pages.py --check   makes them in a copy of the checkout and prints which pages differ; exits with 1 if any does
+python tools/pages.py           writes them python tools/pages.py --check   makes them
+in a copy of the checkout and prints which pages differ; exits with 1 if any does
 """
 
 import shutil
@@ -32,7 +32,9 @@ def make(folder: Path) -> None:
 
 
 def differing() -> list[str]:
-    """Return the differences of Markdown pages, as a diff; pictures hold no text to compare."""
+    """Return the differences of Markdown pages, as a diff; pictures hold no text to
+    compare.
+    """
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.splitlines()

@@ -1,11 +1,12 @@
-"""Renews constraints.txt and pins/ from pyproject.toml: every version, and the hashes of all its files.
+"""Renews constraints.txt and pins/ from pyproject.toml: every version, and the hashes
+of all its files.
 
 python tools/pins.py                           # versions that still fit stay
 python tools/pins.py --upgrade                 # the newest of everything
 python tools/pins.py --upgrade-package polars  # the newest of one
 
-uv resolves once for every platform and Python from 3.11 on, against the index that pip is configured with. Nothing
-is downloaded but descriptions.
+uv resolves once for every platform and Python from 3.11 on, against the index that pip
+is configured with. Nothing is downloaded but descriptions.
 """
 
 import json
@@ -20,10 +21,18 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 HEADS = {
-    "constraints.txt": "Every version that `make` installs, for `pip install -c`. The hashes are in pins/.",
-    "pins/run.txt": "What `make run` needs: headgate without extras, and the build backend.",
+    "constraints.txt": (
+        "Every version that `make` installs, for `pip install -c`. The hashes are in"
+        " pins/."
+    ),
+    "pins/run.txt": (
+        "What `make run` needs: headgate without extras, and the build backend."
+    ),
     "pins/rest.txt": "What the extras need beside it, except torch.",
-    "pins/torch.txt": "torch, as the index has it and, built for processors alone (+cpu), as it was found beside it.",
+    "pins/torch.txt": (
+        "torch, as the index has it and, built for processors alone (+cpu), as it was"
+        " found beside it."
+    ),
     "pins/cuda.txt": "What the index's torch needs beside the others.",
 }
 
@@ -48,7 +57,8 @@ def read(text: str) -> list[Pin]:
     found = []
     for entry in re.split(r"\n(?=\S)", text):
         if match := re.match(
-            r"(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>[^\\\n]*[^\\\n ]))?",
+            r"(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>[^\\\n]*[^\\\n"
+            r" ]))?",
             entry,
         ):
             hashes = frozenset(re.findall(r"--hash=sha256:([0-9a-f]{64})", entry))
@@ -131,8 +141,8 @@ def resolved(before: Iterable[Pin], *options: str) -> list[Pin]:
 
 
 def with_other_builds(pin: Pin, before: Iterable[Pin]) -> Pin:
-    """torch for processors alone is on no usual index: its wheels are those that pip is told to find beside it
-    (find-links), and those known before."""
+    """torch for processors alone is on no usual index: its wheels are those that pip is
+    told to find beside it (find-links), and those known before."""
     known = [old.hashes for old in before if old[:2] == pin[:2]]
     local = (
         "--dry-run",

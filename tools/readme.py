@@ -1,5 +1,5 @@
-"""Writes the numbers of README.md, docs/start/which-policy.md, paper/paper.md and two tables of paper/note.md, and draws
-docs/figures/front.svg, from studies/results.
+"""Writes the numbers of README.md, docs/start/which-policy.md, paper/paper.md and two
+tables of paper/note.md, and draws docs/figures/front.svg, from studies/results.
 
 python -m tools.readme
 """
@@ -82,7 +82,9 @@ def front_table(found: list[PricedModel]) -> str:
 
 
 def front_sentence(found: list[PricedModel]) -> str:
-    """What headgate needs where prices jump: the four models under the paper's prices."""
+    """What headgate needs where prices jump: the four models under the paper's
+    prices.
+    """
     paper = [place for place in found if place.prices.startswith("uniform")]
     first, *said = [
         (
@@ -93,15 +95,18 @@ def front_sentence(found: list[PricedModel]) -> str:
     ]
     shares = [f"{first[0]} of the money {first[1]}", *(" ".join(each) for each in said)]
     text = (
-        "**Under the paper's prices, which jump between 1 and 10, it reaches the accuracy of constant admission for "
-        f"{', '.join(shares[:-1])} and {shares[-1]}** (last tenth of the rounds, 95 % intervals over seeds that "
-        "nobody had looked at; everybody held to the same limits)."
+        "**Under the paper's prices, which jump between 1 and 10, it reaches the"
+        f" accuracy of constant admission for {', '.join(shares[:-1])} and"
+        f" {shares[-1]}** (last tenth of the rounds, 95 % intervals over seeds that"
+        " nobody had looked at; everybody held to the same limits)."
     )
     return fill(text, 118, break_long_words=False, break_on_hyphens=False)
 
 
 def with_closed(text: str, between: str) -> str:
-    """The text with today's `45 (42 … 48)` of the four main studies, in their order; line breaks stay where they are."""
+    """The text with today's `45 (42 … 48)` of the four main studies, in their order;
+    line breaks stay where they are.
+    """
     said = iter([re.findall(r"−?\d+", interval(closed(name), 0)) for name in MAIN])
 
     def put(old: re.Match[str]) -> str:
@@ -166,7 +171,9 @@ def _asked(place: PricedModel) -> bool:
 
 
 def draw_front(path: Path = PICTURE) -> None:
-    """MNIST, logistic regression, under the paper's prices: what is saved against constant admission."""
+    """MNIST, logistic regression, under the paper's prices: what is saved against
+    constant admission.
+    """
     rows = next(
         place.rows for place in all_places() if place.prices.startswith("uniform")
     )
@@ -175,7 +182,10 @@ def draw_front(path: Path = PICTURE) -> None:
         rows,
         saved,
         path,
-        title="MNIST, logistic regression, 40 seeds: accuracy in the last tenth of the rounds",
+        title=(
+            "MNIST, logistic regression, 40 seeds: accuracy in the last tenth of the"
+            " rounds"
+        ),
     )
 
 

@@ -1,4 +1,5 @@
-"""Pictures of every page, light and dark, wide and narrow, of runs that are played for it: python tools/screenshots.py OUT
+"""Pictures of every page, light and dark, wide and narrow, of runs that are played for
+it: python tools/screenshots.py OUT
 
 With --docs the two of the documentation are written to docs/figures as well.
 """
@@ -26,7 +27,9 @@ PAGES = {
     "runs": "/",
     "run": "/run/digits-paper",
     "live": "/run/digits-live",
-    "compare": "/compare?runs=digits-paper&runs=digits-richer&policies=acdpp&policies=constant&x=money",
+    "compare": (
+        "/compare?runs=digits-paper&runs=digits-richer&policies=acdpp&policies=constant&x=money"
+    ),
     "plan": "/plan",
     "gate": "/gate/digits-paper?policy=released&round=10.62",
     "rehearsal": "/gate?round=5.6",

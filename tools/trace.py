@@ -1,4 +1,5 @@
-"""Counts what one `headgate run` enters of our own code: functions, files, objects built, tables opened.
+"""Counts what one `headgate run` enters of our own code: functions, files, objects
+built, tables opened.
 
 python tools/trace.py [--list] [headgate arguments; default: a short run of digits]
 """
@@ -31,7 +32,8 @@ CO_NEWLOCALS = 2
 
 
 def trace(arguments: Sequence[str]) -> Counter[tuple[str, str]]:
-    """Run the command line in this process and count the calls of each of our functions, by file and name.
+    """Run the command line in this process and count the calls of each of our
+    functions, by file and name.
 
     Lambdas, comprehensions and the bodies of modules and classes are left out.
     """

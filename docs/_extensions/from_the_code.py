@@ -1,7 +1,9 @@
-"""Pages that are made of the code when the site is built: commands from the command line, keys from the classes behind them.
+"""Pages that are made of the code when the site is built: commands from the command
+line, keys from the classes behind them.
 
-`{commands}` is every command with its arguments and options. `{kinds} policy` is every kind that fills a slot, with its
-settings. `{keys} module:Class` is the table of one section of a recipe.
+`{commands}` is every command with its arguments and options. `{kinds} policy` is every
+kind that fills a slot, with its settings. `{keys} module:Class` is the table of one
+section of a recipe.
 """
 
 import re
@@ -122,7 +124,9 @@ def keys(kind: type) -> list[str]:
 
 
 def prose(kind: type) -> str:
-    """A docstring as Markdown: text that is indented is shown as it is, and so are doctests."""
+    """A docstring as Markdown: text that is indented is shown as it is, and so are
+    doctests.
+    """
     said = re.sub(r"\n\s*>>>.*", "", kind.__doc__ or "", flags=re.DOTALL)
     return "\n\n".join(" ".join(each.split()) for each in said.split("\n\n")).strip()
 
@@ -174,9 +178,11 @@ class Commands(FromTheCode):
                     [
                         f"## `{path}`",
                         "",
-                        prose(command.callback)
-                        if command.callback
-                        else command.help or "",
+                        (
+                            prose(command.callback)
+                            if command.callback
+                            else command.help or ""
+                        ),
                         "",
                     ]
                 )

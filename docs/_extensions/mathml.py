@@ -1,4 +1,6 @@
-"""Formulas as MathML, by the converter that docutils has: nothing is loaded when a page is read."""
+"""Formulas as MathML, by the converter that docutils has: nothing is loaded when a page
+is read.
+"""
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml

@@ -1,7 +1,9 @@
-"""What every page of the site asks for is made once: the titles of its navigation, and the stems of its words.
+"""What every page of the site asks for is made once: the titles of its navigation, and
+the stems of its words.
 
-The navigation of a page has titles alone. Sphinx copies all headings of all pages for it, and every name of the reference,
-and then takes them out again: a sixth of the time that a build takes. Here they are taken out before. The pages are the same.
+The navigation of a page has titles alone. Sphinx copies all headings of all pages for
+it, and every name of the reference, and then takes them out again: a sixth of the time
+that a build takes. Here they are taken out before. The pages are the same.
 """
 
 from functools import cache
@@ -12,7 +14,9 @@ from sphinx.search.en import SearchEnglish
 
 
 class Titles(dict):
-    """Of each page its titles and the trees below it, as Sphinx itself cuts a copy where titles alone are asked for."""
+    """Of each page its titles and the trees below it, as Sphinx itself cuts a copy
+    where titles alone are asked for.
+    """
 
     def __init__(self, whole: dict[str, nodes.bullet_list]) -> None:
         self.whole = whole

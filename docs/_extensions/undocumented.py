@@ -1,4 +1,6 @@
-"""A public name without a docstring is a warning, and so an error; so is a main function that no page documents."""
+"""A public name without a docstring is a warning, and so an error; so is a main
+function that no page documents.
+"""
 
 from sphinx.util import logging
 

@@ -2,10 +2,12 @@
 One budget, from plan to report
 ===============================
 
-How to go from a budget to a decision: plan, rehearse, learn, compare, and read the results.
+How to go from a budget to a decision: plan, rehearse, learn, compare, and read the
+results.
 
-You have ten devices that read digits. Each has room for about ten labelled images, a label costs between 1 and 10, and
-you may spend 40 a round for 20 rounds. Which policy, and what will you get?
+You have ten devices that read digits. Each has room for about ten labelled images, a
+label costs between 1 and 10, and you may spend 40 a round for 20 rounds. Which policy,
+and what will you get?
 """
 
 import tempfile
@@ -19,11 +21,10 @@ import headgate
 
 folder = Path(tempfile.mkdtemp())  # where runs are written
 
-# %%
-# The experiment
-# --------------
+# %% The experiment --------------
 #
-# A recipe by name, and what is different in your system, in the same words as ``--set`` on the command line.
+# A recipe by name, and what is different in your system, in the same words as ``--set``
+# on the command line.
 
 e = headgate.load(
     "digits",
@@ -36,22 +37,20 @@ print(
     e.system.clients, "clients,", e.system.memory, "places,", e.system.budget, "a round"
 )
 
-# %%
-# Plan
-# ----
+# %% Plan ----
 #
-# What the recommended policy will do, before anything runs. A plan that breaks a limit has a warning.
+# What the recommended policy will do, before anything runs. A plan that breaks a limit
+# has a warning.
 
 plan = headgate.plan(e)
 print(plan)
 print("warning:", headgate.plan(e, "acdpp").warning)
 
-# %%
-# Rehearse
-# --------
+# %% Rehearse --------
 #
-# Control over the whole horizon, without learning: a second, and money and memory are exactly those of a run. The oracle
-# renews everything at any price, so it is left out of the picture of the money.
+# Control over the whole horizon, without learning: a second, and money and memory are
+# exactly those of a run. The oracle renews everything at any price, so it is left out
+# of the picture of the money.
 
 rows = headgate.rehearse(e).frame
 by_round = rows.group_by("policy", "t", maintain_order=True).agg(
@@ -70,20 +69,19 @@ for axes in (money, memory):
     axes.set(xlabel="round", xlim=(0, 25))
 spread(money, memory)
 
-# %%
-# ``headgate`` fills the buffers first, then waits for low prices. ``acdpp`` begins with a burst: for some rounds it holds
-# more than there are places for.
+# %% ``headgate`` fills the buffers first, then waits for low prices. ``acdpp`` begins
+# with a burst: for some rounds it holds more than there are places for.
 #
-# Learn
-# -----
+# Learn -----
 #
-# All policies and seeds in one call, into a folder. If it is stopped and called again, it resumes.
+# All policies and seeds in one call, into a folder. If it is stopped and called again,
+# it resumes.
 
 run = headgate.run(e, folder / "run", quiet=True)
 print(run)
 
-# %%
-# Accuracy over the money that was really spent is the fair picture: a policy that spends faster must not look better for it.
+# %% Accuracy over the money that was really spent is the fair picture: a policy that
+# spends faster must not look better for it.
 
 metrics = run.frame.filter(pl.col("test_accuracy").is_not_null())
 figure, (by_money,) = panels("Best test accuracy so far (%)", width=6.5, height=3.6)
@@ -109,21 +107,18 @@ level(by_money, best, "oracle: everything new in every round, at any price")
 by_money.set(xlabel="money spent", ylim=(60, None))
 spread(by_money)
 
-# %%
-# Compare
-# -------
+# %% Compare -------
 #
-# One budget is one point. ``compare`` learns at several, checks both limits in every run and round, and shows which
-# policies cannot be distinguished.
+# One budget is one point. ``compare`` learns at several, checks both limits in every
+# run and round, and shows which policies cannot be distinguished.
 
 compared = headgate.compare(e, budgets=[20, 40], out=folder / "compared", quiet=True)
 print(compared)
 
-# %%
-# The report
-# ----------
+# %% The report ----------
 #
-# ``run`` has written one already: a page in one file that needs no network. On the command line all of this is
-# ``headgate plan``, ``rehearse``, ``run``, ``compare`` and ``report``.
+# ``run`` has written one already: a page in one file that needs no network. On the
+# command line all of this is ``headgate plan``, ``rehearse``, ``run``, ``compare`` and
+# ``report``.
 
 print(run.report().name, f"{run.report().stat().st_size / 1e6:.1f} MB")

@@ -21,20 +21,21 @@ from headgate.testing import check_policy
 
 folder = Path(tempfile.mkdtemp())
 
-# %%
-# Three things to know
-# --------------------
+# %% Three things to know --------------------
 #
-# ``view`` is what a server may know: the price, the debt, what was spent, what is held. ``AdmissionRequest``
-# is what the policy asks for. Its memory is named arrays of fixed shape. Arrays lead with the runs of a batch, so one
-# policy object decides for all seeds at once: work on whole arrays, not on single numbers.
+# ``view`` is what a server may know: the price, the debt, what was spent, what is held.
+# ``AdmissionRequest`` is what the policy asks for. Its memory is named arrays of fixed
+# shape. Arrays lead with the runs of a batch, so one policy object decides for all
+# seeds at once: work on whole arrays, not on single numbers.
 #
 # This policy asks for twice a rate while the price is at most its average so far.
 
 
 @dataclass(frozen=True, eq=False)
 class BelowAverage(AdmissionPolicy):
-    """Twice the rate while the price is at most its average so far, nothing otherwise."""
+    """Twice the rate while the price is at most its average so far, nothing
+    otherwise.
+    """
 
     rate: float = 10.0
 
@@ -47,9 +48,9 @@ class BelowAverage(AdmissionPolicy):
         return AdmissionRequest(np.where(cheap, 2 * self.rate, 0.0)), {"prices": seen}
 
 
-# %%
-# Fields are settings: ``rate`` can be set in a recipe. ``check_policy`` runs it in many ways and says in one line what
-# is wrong. It checks that a policy is pure, causal, independent of the batch, resumable and correct in its accounts.
+# %% Fields are settings: ``rate`` can be set in a recipe. ``check_policy`` runs it in
+# many ways and says in one line what is wrong. It checks that a policy is pure, causal,
+# independent of the batch, resumable and correct in its accounts.
 
 check_policy(BelowAverage())
 
@@ -70,12 +71,11 @@ try:
 except SettingError as wrong:
     print(wrong)
 
-# %%
-# Keeping the limits
-# ------------------
+# %% Keeping the limits ------------------
 #
-# Nothing holds ``BelowAverage`` to its budget. A subclass of ``BudgetedPolicy`` returns the share of the places to renew
-# and leaves the accounts to its base class: the money is never overdrawn and no buffer overfilled, at any prices.
+# Nothing holds ``BelowAverage`` to its budget. A subclass of ``BudgetedPolicy`` returns
+# the share of the places to renew and leaves the accounts to its base class: the money
+# is never overdrawn and no buffer overfilled, at any prices.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -129,11 +129,10 @@ for axes in (money, distinct):
 money.axhline(100, color="#7c8794", linestyle="--", linewidth=1)
 spread(money, distinct)
 
-# %%
-# At equal money
-# --------------
+# %% At equal money --------------
 #
-# Accuracy decides. ``compare`` gives each policy the same budgets and reports what was really spent.
+# Accuracy decides. ``compare`` gives each policy the same budgets and reports what was
+# really spent.
 
 yardsticks = headgate.load(
     "digits",
@@ -158,6 +157,6 @@ found = pl.DataFrame(compared.rows).select(
 with pl.Config(tbl_rows=20, tbl_hide_column_data_types=True):
     print(found)
 
-# %%
-# Then put it into a module beside a recipe, and name it there: ``kind = "my_policy:BelowAverageBuyer"``. Everything that
-# takes a shipped policy takes yours: the command line, sweeps, the planner's page, Flower.
+# %% Then put it into a module beside a recipe, and name it there: ``kind =
+# "my_policy:BelowAverageBuyer"``. Everything that takes a shipped policy takes yours:
+# the command line, sweeps, the planner's page, Flower.

@@ -2,7 +2,8 @@
 Your own data, model and prices
 ===============================
 
-How to bring what your system has: samples, a network, and the prices that labels really had.
+How to bring what your system has: samples, a network, and the prices that labels really
+had.
 
 The network is torch's: this needs ``headgate[sim]``.
 """
@@ -19,12 +20,11 @@ import headgate
 
 folder = Path(tempfile.mkdtemp())
 
-# %%
-# Data: a file
-# ------------
+# %% Data: a file ------------
 #
-# A table is a file with a row for each sample: ``.csv``, ``.parquet``, or ``.npz`` with an array of samples, which may be
-# images, and one of labels. Here they are stripes under noise.
+# A table is a file with a row for each sample: ``.csv``, ``.parquet``, or ``.npz`` with
+# an array of samples, which may be images, and one of labels. Here they are stripes
+# under noise.
 
 labels = np.arange(1500) % 3
 images = np.random.default_rng(0).integers(0, 216, (1500, 8, 8), dtype=np.uint8)
@@ -32,12 +32,11 @@ images[labels == 0, ::2, :] += 40
 images[labels == 1, :, ::2] += 40
 np.savez(folder / "stripes.npz", x=images, y=labels)
 
-# %%
-# A model: a class
-# ----------------
+# %% A model: a class ----------------
 #
-# What is not a file is a frozen data class whose fields are its settings. Its module is beside the recipe, and the
-# recipe names it as ``module:Class``. This model has one hidden layer.
+# What is not a file is a frozen data class whose fields are its settings. Its module is
+# beside the recipe, and the recipe names it as ``module:Class``. This model has one
+# hidden layer.
 
 (folder / "shop.py").write_text('''
 from dataclasses import dataclass
@@ -110,11 +109,10 @@ print("shop" in sys.modules)
 run = headgate.run(e, folder / "run", processes=1, quiet=True)
 print(run)
 
-# %%
-# Waiting for the night
-# ---------------------
+# %% Waiting for the night ---------------------
 #
-# The recorded prices have a cheap half of the day. ``headgate`` buys there, ``constant`` pays what is asked.
+# The recorded prices have a cheap half of the day. ``headgate`` buys there,
+# ``constant`` pays what is asked.
 
 rows = run.frame.group_by("policy", "t", maintain_order=True).agg(
     pl.col("price", "admitted").mean()
@@ -137,6 +135,5 @@ try:
 except headgate.HeadgateError as error:
     print(error)
 
-# %%
-# :doc:`/do/parts` has an example of every kind of part: policies, rules, prices, data, models, server updates and
-# objectives.
+# %% :doc:`/do/parts` has an example of every kind of part: policies, rules, prices,
+# data, models, server updates and objectives.

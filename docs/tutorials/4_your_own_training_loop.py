@@ -2,10 +2,11 @@
 Your own training loop
 ======================
 
-How to let headgate decide inside an existing loop: three calls, no recipe, no run folder.
+How to let headgate decide inside an existing loop: three calls, no recipe, no run
+folder.
 
-You keep your model, your optimiser and your way of sending things around. In each round headgate returns which samples of
-its stream each client holds, and keeps the accounts.
+You keep your model, your optimiser and your way of sending things around. In each round
+headgate returns which samples of its stream each client holds, and keeps the accounts.
 """
 
 import tempfile
@@ -19,12 +20,10 @@ from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Constant, Headgate
 from headgate.learning.datasets import load_dataset
 
-# %%
-# What is given
-# -------------
+# %% What is given -------------
 #
-# Ten clients with small buffers, 55 to spend in each of 60 rounds, and digits as data. A client's stream is the order in
-# which its samples arrive.
+# Ten clients with small buffers, 55 to spend in each of 60 rounds, and digits as data.
+# A client's stream is the order in which its samples arrive.
 
 rounds, clients = 60, 10
 system = System(
@@ -36,12 +35,11 @@ test = data.test_images.reshape(-1, 64) / 127.5 - 1
 streams = np.array_split(np.random.default_rng(0).permutation(len(pixels)), clients)
 prices = np.random.default_rng(1).uniform(1, 10, rounds)
 
-# %%
-# The loop
-# --------
+# %% The loop --------
 #
-# ``decide`` is pure: call it as often as you like. ``post`` is the only way time advances, and the only way money is
-# spent. Between the two is your training; here softmax regression in plain numpy, averaged by how much each client holds.
+# ``decide`` is pure: call it as often as you like. ``post`` is the only way time
+# advances, and the only way money is spent. Between the two is your training; here
+# softmax regression in plain numpy, averaged by how much each client holds.
 
 
 def softmax(scores):
@@ -89,17 +87,17 @@ for name, policy in {
 }.items():
     accuracy, ledger = train(policy)
     print(
-        f"{name}: {accuracy[-1]:.1f} %, spent {ledger.spent[0]:.0f} of {system.budget * rounds:.0f}"
+        f"{name}: {accuracy[-1]:.1f} %, spent {ledger.spent[0]:.0f} of"
+        f" {system.budget * rounds:.0f}"
     )
     line(axes, np.arange(1, rounds + 1), accuracy, name)
 axes.set(xlabel="round", xlim=(0, 70), ylim=(50, None))
 spread(axes)
 
-# %%
-# Clients that do something else
-# ------------------------------
+# %% Clients that do something else ------------------------------
 #
-# An absent client has admitted nothing. Report that, and it is neither charged nor owed later.
+# An absent client has admitted nothing. Report that, and it is neither charged nor owed
+# later.
 
 controller = Controller(system, Headgate())
 ledger = controller.open()
@@ -111,12 +109,10 @@ print(
     "ordered", orders.admitted[0], "charged for", after.admitted[0], "=", after.spent[0]
 )
 
-# %%
-# Keep the ledger
-# ---------------
+# %% Keep the ledger ---------------
 #
-# A ledger is the complete state of control. Write it to a file when you checkpoint your model; a ledger that is read back
-# gives the same orders in every later round.
+# A ledger is the complete state of control. Write it to a file when you checkpoint your
+# model; a ledger that is read back gives the same orders in every later round.
 
 path = Path(tempfile.mkdtemp()) / "ledger.npz"
 save_ledger(after, path)
@@ -126,8 +122,7 @@ same = np.array_equal(
 )
 print("the same orders:", same)
 
-# %%
-# In a job of NVFlare
-# -------------------
+# %% In a job of NVFlare -------------------
 #
-# ``headgate.nvflare`` is such a loop for NVFlare, with accounts that survive a kill: :doc:`/reference/python` shows it.
+# ``headgate.nvflare`` is such a loop for NVFlare, with accounts that survive a kill:
+# :doc:`/reference/python` shows it.

@@ -2,10 +2,12 @@
 From a laptop to a Flower deployment
 ====================================
 
-How the same experiment goes from the simulator to Flower's simulation engine, and from there to machines of their own.
+How the same experiment goes from the simulator to Flower's simulation engine, and from
+there to machines of their own.
 
-The recipe, the policy and the seed stay the same, and so do the decisions: each client is ordered to admit the same
-samples in the same rounds, wherever it runs. This needs ``headgate[sim,flower]``.
+The recipe, the policy and the seed stay the same, and so do the decisions: each client
+is ordered to admit the same samples in the same rounds, wherever it runs. This needs
+``headgate[sim,flower]``.
 """
 
 import os
@@ -23,11 +25,10 @@ import headgate
 
 folder = Path(tempfile.mkdtemp())
 
-# %%
-# On a laptop
-# -----------
+# %% On a laptop -----------
 #
-# Choose policy, budget and learning rate here: a round takes milliseconds. An app on Flower is one policy and one seed.
+# Choose policy, budget and learning rate here: a round takes milliseconds. An app on
+# Flower is one policy and one seed.
 
 settings = [
     "system.buffers=[8, 10, 12]",
@@ -39,13 +40,12 @@ settings = [
 e = headgate.load("digits", *settings)
 simulated = headgate.run(e, folder / "simulated", quiet=True)
 
-# %%
-# On Flower's simulation engine
-# -----------------------------
+# %% On Flower's simulation engine -----------------------------
 #
-# ``AdmissionStrategy`` takes the place of Flower's ``FedAvg``. ``recipe_client`` is a client that does what the recipe
-# says; ``headgate_client`` puts admission around a client that you have. ``headgate flower new DIR`` writes all of this as
-# an app for ``flwr run``. The engine needs a process of its own.
+# ``AdmissionStrategy`` takes the place of Flower's ``FedAvg``. ``recipe_client`` is a
+# client that does what the recipe says; ``headgate_client`` puts admission around a
+# client that you have. ``headgate flower new DIR`` writes all of this as an app for
+# ``flwr run``. The engine needs a process of its own.
 
 (folder / "simulate.py").write_text(f"""
 import os, warnings
@@ -115,21 +115,21 @@ for own, rows in zip(axes, (ours, theirs), strict=True):
     own.set(xlabel="round", xlim=(0.4, 8.2), ylim=(0, 32), xticks=range(1, 7))
     own.axhline(30, color=GREY, linestyle="--", linewidth=1)
 
-# %%
-# As a deployment
-# ---------------
+# %% As a deployment ---------------
 #
-# Two commands more. The first writes an app, the second brings up a SuperLink behind nginx and SuperNodes with
-# keys of their own on this machine, runs the app with a line a round, and ends every process that it started:
+# Two commands more. The first writes an app, the second brings up a SuperLink behind
+# nginx and SuperNodes with keys of their own on this machine, runs the app with a line
+# a round, and ends every process that it started:
 #
 # .. code-block:: sh
 #
-#    headgate flower new my-app --recipe digits --clients 4 --rounds 20
-#    headgate flower deploy-example my-app --nodes 4
+# headgate flower new my-app --recipe digits --clients 4 --rounds 20 headgate flower
+# deploy-example my-app --nodes 4
 #
-# Kill a SuperNode, the ServerApp or the SuperLink while it runs: what was paid for is not lost, and nothing is paid for
-# twice. On real machines each client makes a key, the server gets a certificate, and ``headgate flower superlink`` and
-# ``headgate flower supernode`` write what nginx and systemd need: :doc:`/do/flower` has every step.
+# Kill a SuperNode, the ServerApp or the SuperLink while it runs: what was paid for is
+# not lost, and nothing is paid for twice. On real machines each client makes a key, the
+# server gets a certificate, and ``headgate flower superlink`` and ``headgate flower
+# supernode`` write what nginx and systemd need: :doc:`/do/flower` has every step.
 
 print(
     pl.read_parquet(folder / "simulated" / "metrics.parquet").select(

@@ -1,4 +1,6 @@
-"""How the figures of the tutorials are drawn: lines labelled where they end, readable when small, on light and on dark."""
+"""How the figures of the tutorials are drawn: lines labelled where they end, readable
+when small, on light and on dark.
+"""
 
 import atexit
 import sys
@@ -100,7 +102,9 @@ def level(axes, y, text):
 
 @atexit.register
 def _keep():
-    """What a tutorial drew lies beside it where it was run as a program; the site takes figures as they come."""
+    """What a tutorial drew lies beside it where it was run as a program; the site takes
+    figures as they come.
+    """
     program = Path(sys.argv[0]).resolve()
     if program.parent != Path(__file__).resolve().parent:
         return

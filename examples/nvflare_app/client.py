@@ -1,4 +1,6 @@
-"""A client's script: it buys what it is told to, holds a window of its stream, and trains softmax regression on it."""
+"""A client's script: it buys what it is told to, holds a window of its stream, and
+trains softmax regression on it.
+"""
 
 import sys
 from pathlib import Path

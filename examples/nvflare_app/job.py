@@ -1,9 +1,11 @@
-"""Handwritten digits on NVFlare, in which headgate decides what each of three clients buys; client.py is a client's script.
+"""Handwritten digits on NVFlare, in which headgate decides what each of three clients
+buys; client.py is a client's script.
 
     python examples/nvflare_app/job.py FOLDER
 
-plays it in NVFlare's simulator. Accounts, model and the clients' counts lie in FOLDER: kill it at any moment, start it again,
-and it goes on where it was. `job.export_job` in place of `job.simulator_run` writes the job for a deployment.
+plays it in NVFlare's simulator. Accounts, model and the clients' counts lie in FOLDER:
+kill it at any moment, start it again, and it goes on where it was. `job.export_job` in
+place of `job.simulator_run` writes the job for a deployment.
 """
 
 import sys

@@ -1,4 +1,6 @@
-"""The main functions of headgate, each a single call. Their results display themselves in a notebook."""
+"""The main functions of headgate, each a single call. Their results display themselves
+in a notebook.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 SHARES = (0.25, 0.5, 1.0, 2.0)
-"""the budgets at which policies are compared by default, as shares of the recipe's budget"""
+"""the budgets at which policies are compared by default, as shares of the recipe's
+budget
+"""
 Points = Sequence[tuple[str, Experiment]]
 
 
@@ -73,7 +77,8 @@ def load(recipe: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
 def _check_loaded(experiment: object) -> None:
     if isinstance(experiment, str | Path | Mapping):
         raise SettingError(
-            f"experiment = {shown(experiment)}: is a recipe; headgate.load makes an experiment of it"
+            f"experiment = {shown(experiment)}: is a recipe; headgate.load makes an"
+            " experiment of it"
         )
 
 
@@ -105,7 +110,9 @@ def sweep(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlanResult(Displayed):
-    """The result of `plan`: a policy's settings, its limits and what to expect of it."""
+    """The result of `plan`: a policy's settings, its limits and what to expect of
+    it.
+    """
 
     experiment: Experiment
     name: str
@@ -140,7 +147,8 @@ def plan(
     experiment : Experiment
         What `load` returned.
     policy : str or AdmissionPolicy
-        The name of one of the experiment's policies, a kind of policy, or a policy object.
+        The name of one of the experiment's policies, a kind of policy, or a policy
+        object.
 
     Returns
     -------
@@ -160,7 +168,8 @@ def plan(
             if policy not in KINDS:
                 others = nearest(policy, [*experiment.policies, *KINDS])
                 raise SettingError(
-                    f"policy = {policy}: neither a policy of the experiment nor a kind{others}"
+                    f"policy = {policy}: neither a policy of the experiment nor a"
+                    f" kind{others}"
                 )
             experiment = experiment.with_policy(policy, KINDS[policy]())
     else:
@@ -180,7 +189,9 @@ class RehearsalResult(Displayed):
 
     @cached_property
     def frame(self) -> "pl.DataFrame":
-        """One row per policy, seed and round, with the columns of `headgate rehearse --out`."""
+        """One row per policy, seed and round, with the columns of `headgate rehearse
+        --out`.
+        """
         return rows(self.experiment, self.results)
 
     @cached_property
@@ -231,7 +242,9 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run(Displayed):
-    """The record of a run folder, or of all points of a sweep. The run may still be in progress."""
+    """The record of a run folder, or of all points of a sweep. The run may still be in
+    progress.
+    """
 
     path: Path
 
@@ -241,7 +254,9 @@ class Run(Displayed):
 
     @property
     def status(self) -> str:
-        """The state: running, interrupted, finished or diverged; for a sweep, the first of these that applies to any point."""
+        """The state: running, interrupted, finished or diverged; for a sweep, the first
+        of these that applies to any point.
+        """
         states = {folder.status for folder in self.folders}
         return next(
             state
@@ -251,12 +266,16 @@ class Run(Displayed):
 
     @property
     def frame(self) -> "pl.DataFrame":
-        """One row per policy, seed and round; a sweep has the additional first column `point`."""
+        """One row per policy, seed and round; a sweep has the additional first column
+        `point`.
+        """
         return self._together(lambda folder: folder.metrics())
 
     @property
     def clients(self) -> "pl.DataFrame":
-        """What each client admitted, held and paid: one row per policy, seed and round."""
+        """What each client admitted, held and paid: one row per policy, seed and
+        round.
+        """
         return self._together(lambda folder: folder.clients())
 
     def _together(self, table: "Callable[[RunFolder], pl.DataFrame]") -> "pl.DataFrame":
@@ -274,7 +293,9 @@ class Run(Displayed):
 
     @property
     def runs(self) -> list[Runs]:
-        """The runs of each policy as arrays over all seeds, with a mask of the runs whose model was lost."""
+        """The runs of each policy as arrays over all seeds, with a mask of the runs
+        whose model was lost.
+        """
         return read_runs(self.folders)
 
     @property
@@ -318,14 +339,16 @@ def run(
     trust: Sequence[str] = (),
     quiet: bool = False,
 ) -> Run:
-    """Run all policies and seeds, and write a run folder with a summary and a report. Ctrl-C loses nothing.
+    """Run all policies and seeds, and write a run folder with a summary and a report.
+    Ctrl-C loses nothing.
 
     Parameters
     ----------
     experiment : Experiment, list of (str, Experiment) or None
         What `load` or `sweep` returned. None stands for the experiment in `out`.
     out : str or pathlib.Path, optional
-        The run folder; by default runs/NAME-TIME. If it holds a run of the same experiment, that run is resumed.
+        The run folder; by default runs/NAME-TIME. If it holds a run of the same
+        experiment, that run is resumed.
     device : str
         The device to train on: auto, cpu or cuda.
     executor : str
@@ -333,7 +356,8 @@ def run(
     processes : int, optional
         The number of processes; by default one for each core, and one on a GPU.
     trust : sequence of str
-        Code outside the package that the folder names and that is allowed to run, as `module` or `module:Class`.
+        Code outside the package that the folder names and that is allowed to run, as
+        `module` or `module:Class`.
     quiet : bool
         Whether to show no progress bar.
 
@@ -409,25 +433,30 @@ def compare(
     command: str = "headgate.compare",
     as_printed: bool = False,
 ) -> Comparison:
-    """Compare policies at equal money: what each learns at every budget, and what it needs for the same accuracy.
+    """Compare policies at equal money: what each learns at every budget, and what it
+    needs for the same accuracy.
 
-    Every policy except references is held to the money and the buffers (`headgate.control.policies.Held`).
+    Every policy except references is held to the money and the buffers
+    (`headgate.control.policies.Held`).
 
     Parameters
     ----------
     experiment : Experiment or list of (str, Experiment)
-        What `load` or `sweep` returned. Points of a sweep are compared as they are, each with its own budget and prices.
+        What `load` or `sweep` returned. Points of a sweep are compared as they are,
+        each with its own budget and prices.
     budgets : sequence of float, optional
         The budgets per round; by default 0.25, 0.5, 1 and 2 times the experiment's.
     out : str or pathlib.Path, optional
-        The folder of runs and report; by default compared/NAME. Finished runs in it are used, so budgets can be added later.
+        The folder of runs and report; by default compared/NAME. Finished runs in it are
+        used, so budgets can be added later.
     as_printed : bool
         Whether to leave policies as they are, including those that break their limits.
 
     Returns
     -------
     Comparison
-        A table and a page; its methods `money_for` and `saved_against` give further numbers.
+        A table and a page; its methods `money_for` and `saved_against` give further
+        numbers.
     """
     from headgate.simulation.schedule import perform
 

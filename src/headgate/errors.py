@@ -4,7 +4,9 @@ from headgate.escaping import shown
 
 
 class HeadgateError(Exception):
-    """The base of all errors that headgate raises; `exit_code` is the exit code of the command line."""
+    """The base of all errors that headgate raises; `exit_code` is the exit code of the
+    command line.
+    """
 
     exit_code = 1
 
@@ -38,12 +40,16 @@ class Interrupted(HeadgateError):
 
 
 class LedgerError(HeadgateError):
-    """The error for orders, reports and a ledger that do not match; nothing was posted."""
+    """The error for orders, reports and a ledger that do not match; nothing was
+    posted.
+    """
 
     exit_code = 5
 
 
 def require(fits: bool, name: str, value: object, wanted: str) -> None:
-    """Raise SettingError unless `fits`; the message states the name, the value and what is wanted."""
+    """Raise SettingError unless `fits`; the message states the name, the value and what
+    is wanted.
+    """
     if not fits:
         raise SettingError(f"{name} = {shown(value)}: must be {wanted}")

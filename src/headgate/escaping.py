@@ -1,4 +1,5 @@
-"""Escaping of text and values from outside, with one function for each place in which they are shown.
+"""Escaping of text and values from outside, with one function for each place in which
+they are shown.
 
 For HTML there is `html.escape`; the page puts text into nodes, never into markup.
 """
@@ -14,7 +15,9 @@ LONGEST = 80
 LINE = 500
 """the most characters of a message"""
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-"""Unicode categories of control characters, of those that change the direction of writing, and of invisible ones"""
+"""Unicode categories of control characters, of those that change the direction of
+writing, and of invisible ones
+"""
 
 
 def printable(text: str) -> str:
@@ -81,7 +84,8 @@ def markup(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Escape a cell of a CSV file: put an apostrophe before text that a spreadsheet would read as a formula.
+    """Escape a cell of a CSV file: put an apostrophe before text that a spreadsheet
+    would read as a formula.
 
     >>> cell("=1+1"), cell("a"), cell("-3.5")
     ("'=1+1", 'a', '-3.5')
@@ -98,7 +102,8 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]inf|[+-]nan")
 
 
 def label(text: str) -> str:
-    """Escape a label for matplotlib: a dollar sign begins no formula, and an underscore hides no line from the legend.
+    """Escape a label for matplotlib: a dollar sign begins no formula, and an underscore
+    hides no line from the legend.
 
     >>> label("a$b"), label("_x")
     ('a\\\\$b', ' _x')
@@ -117,7 +122,9 @@ def code(text: str) -> str:
 
 
 def json_text(text: str) -> str:
-    """Escape JSON for a terminal: write control characters that JSON allows in the way in which it escapes others."""
+    """Escape JSON for a terminal: write control characters that JSON allows in the way
+    in which it escapes others.
+    """
     seen = (each == "\n" or category(each) not in _UNSEEN for each in text)
     return "".join(
         each if fine else json.dumps(each)[1:-1]

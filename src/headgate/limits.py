@@ -1,6 +1,8 @@
-"""Limits on the size of input. Each limit is stated here once, and for users in docs/reference/recipes.md.
+"""Limits on the size of input. Each limit is stated here once, and for users in
+docs/reference/recipes.md.
 
-Sizes are checked before memory is allocated. The environment variable HEADGATE_MEMORY, in GiB, sets how much may be used.
+Sizes are checked before memory is allocated. The environment variable HEADGATE_MEMORY,
+in GiB, sets how much may be used.
 """
 
 import os
@@ -9,9 +11,13 @@ from headgate.errors import SettingError
 from headgate.escaping import shown
 
 NUMBER = 1e15
-"""the largest number of a setting: whole numbers are exact as floats, and squares and products stay finite"""
+"""the largest number of a setting: whole numbers are exact as floats, and squares and
+products stay finite
+"""
 TINY = 1e-100
-"""the smallest number of a setting that must be above zero: its square and its inverse stay finite and above zero"""
+"""the smallest number of a setting that must be above zero: its square and its inverse
+stay finite and above zero
+"""
 CLIENTS = 10_000_000
 ROUNDS = 1_000_000
 """the most rounds of a run, and the largest value of any setting in rounds"""
@@ -25,7 +31,9 @@ POINTS = 10_000
 PRICES = 10_000_000
 """the most prices of a trace"""
 PURCHASES = 20_000
-"""the most rows of a file that is replayed, and the largest product of its times and clients"""
+"""the most rows of a file that is replayed, and the largest product of its times and
+clients
+"""
 CONCEPTS = 256
 """the most concepts between which a world changes"""
 WINDOW = 1_000
@@ -50,7 +58,8 @@ TEXT = 10_000
 """the most characters of a text in a user's own table of data"""
 
 MEMORY = 2.0
-"""the GiB of memory that a rehearsal or a file may take, unless HEADGATE_MEMORY is set"""
+"""the GiB of memory that a rehearsal or a file may take, unless HEADGATE_MEMORY is set
+"""
 
 
 def memory() -> float:
@@ -68,8 +77,11 @@ def memory() -> float:
 
 
 def check_memory(what: str, wanted: float) -> None:
-    """Raise SettingError if so many bytes may not be taken; `what` names the setting, its value and what needs the memory."""
+    """Raise SettingError if so many bytes may not be taken; `what` names the setting,
+    its value and what needs the memory.
+    """
     if wanted > memory():
         raise SettingError(
-            f"{what} about {wanted / 2**30:,.1f} GiB of memory; at most {memory() / 2**30:g} (HEADGATE_MEMORY)"
+            f"{what} about {wanted / 2**30:,.1f} GiB of memory; at most"
+            f" {memory() / 2**30:g} (HEADGATE_MEMORY)"
         )

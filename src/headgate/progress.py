@@ -1,4 +1,6 @@
-"""Progress of long work on standard error: a bar in a terminal, and otherwise a line from time to time."""
+"""Progress of long work on standard error: a bar in a terminal, and otherwise a line
+from time to time.
+"""
 
 import sys
 import time
@@ -21,7 +23,9 @@ from rich.progress import (
 from headgate.escaping import printable
 
 FIRST, NEXT = 5.0, 30.0
-"""the seconds until the first line of progress without a terminal, and between two lines"""
+"""the seconds until the first line of progress without a terminal, and between two
+lines
+"""
 
 
 def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
@@ -57,7 +61,10 @@ class LinesOfProgress(Progress):
         self._next = now + NEXT
         taken = task.elapsed or 0.0
         left = taken * (task.total - task.completed) / task.completed
-        text = f"{task.completed:,.0f} of {task.total:,.0f} {self.unit}, {_clock(taken)}, about {_clock(left)} left"
+        text = (
+            f"{task.completed:,.0f} of {task.total:,.0f} {self.unit}, {_clock(taken)},"
+            f" about {_clock(left)} left"
+        )
         print(f"{task.description}: {text}", file=sys.stderr, flush=True)
 
 
@@ -69,7 +76,9 @@ def _clock(seconds: float) -> str:
 def ticked(
     text: str, total: int, quiet: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Show a bar over `total` rounds; yield a function to call with each finished round. To save time, it draws every 25th."""
+    """Show a bar over `total` rounds; yield a function to call with each finished
+    round. To save time, it draws every 25th.
+    """
     with progress_bar(quiet) as bar:
         task = bar.add_task(printable(text), total=total)
 
@@ -84,7 +93,9 @@ def ticked(
 def counted(
     text: str, quiet: bool = False, unit: str = "rounds"
 ) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar; yield a function to call with the amount of work that is done and the total."""
+    """Show a bar; yield a function to call with the amount of work that is done and the
+    total.
+    """
     with progress_bar(quiet, unit) as bar:
         task = bar.add_task(printable(text), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

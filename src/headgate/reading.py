@@ -1,4 +1,5 @@
-"""Reading of untrusted files: up to a stated size, never through a link, and with every parser error caught.
+"""Reading of untrusted files: up to a stated size, never through a link, and with every
+parser error caught.
 
 A problem with a file is reported in one line that names the file.
 """
@@ -41,12 +42,15 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def read_bytes(path: Path, most: int = RECIPE) -> bytes:
-    """Return the content of a plain file of at most `most` bytes; links and pipes are not read."""
+    """Return the content of a plain file of at most `most` bytes; links and pipes are
+    not read.
+    """
     with opened(path) as file:
         content = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
     if len(content) > most:
         raise DataError(
-            f"{path}: is larger than {most / 2**20:,.0f} MiB, the most that is read of it here"
+            f"{path}: is larger than {most / 2**20:,.0f} MiB, the most that is read of"
+            " it here"
         )
     return content
 
@@ -89,9 +93,11 @@ def read_object(path: Path, most: int = JSON) -> dict[str, Any]:
 def check_parquet(
     path: Path, content: bytes | None = None, most: int | None = None
 ) -> int:
-    """Return the number of rows in a parquet file's footer; raise an error for more than `most` or than memory allows.
+    """Return the number of rows in a parquet file's footer; raise an error for more
+    than `most` or than memory allows.
 
-    The memory is estimated at 8 bytes a value: the unpacked size of texts and lists is unknown. `content`: that of the file.
+    The memory is estimated at 8 bytes a value: the unpacked size of texts and lists is
+    unknown. `content`: that of the file.
     """
     import polars as pl
 

@@ -1,7 +1,8 @@
-"""Parts of an experiment: classes, shipped with headgate or written by the user, whose fields are their settings.
+"""Parts of an experiment: classes, shipped with headgate or written by the user, whose
+fields are their settings.
 
-A recipe names a part by its kind or as `module:Class` and states its settings. In Python, a part is an object; the record
-describes it as a recipe would.
+A recipe names a part by its kind or as `module:Class` and states its settings. In
+Python, a part is an object; the record describes it as a recipe would.
 """
 
 import importlib
@@ -53,11 +54,15 @@ class Untrusted(SettingError):
 
 @dataclass(frozen=True)
 class Search:
-    """The folder of the modules that a recipe names, and which of these modules may be imported."""
+    """The folder of the modules that a recipe names, and which of these modules may be
+    imported.
+    """
 
     folder: Path | None = None
     trusted: Collection[str] | None = None
-    """names that may be imported, `module` or `module:Class`; None: all, as in the user's own recipes"""
+    """names that may be imported, `module` or `module:Class`; None: all, as in the
+    user's own recipes
+    """
 
     def check(self, setting: str, name: str) -> None:
         if self.trusted is not None and not {name, name.partition(":")[0]} & {
@@ -73,7 +78,9 @@ OWN = Search()
 
 
 SLOTS: dict[type, "Slot"] = {}
-"""slots by their base class: a field with such a type is made from its description in a recipe"""
+"""slots by their base class: a field with such a type is made from its description in a
+recipe
+"""
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,9 @@ class Slot:
     kinds: Mapping[str, type]
     """shipped classes, by their names in recipes"""
     outside: type | None = None
-    """class that represents a `module:Class` until it is used; None: it is imported at once"""
+    """class that represents a `module:Class` until it is used; None: it is imported at
+    once
+    """
 
     def __post_init__(self) -> None:
         SLOTS[self.base] = self
@@ -108,9 +117,11 @@ def make(
     search: Search = OWN,
     usual: str | None = None,
 ) -> Any:
-    """Make the part of this `description`: a kind, a table with `kind`, or the part itself.
+    """Make the part of this `description`: a kind, a table with `kind`, or the part
+    itself.
 
-    `where` is its key in the recipe; `usual` is the kind if the table does not name one.
+    `where` is its key in the recipe; `usual` is the kind if the table does not name
+    one.
     """
     if isinstance(description, slot.base):
         return description
@@ -147,7 +158,9 @@ def make(
 def fill(
     kind: type, settings: Mapping[str, Any], where: str, search: Search = OWN
 ) -> Any:
-    """Make an instance of a class from its settings, checked against its fields; an error names the wrong key in one line."""
+    """Make an instance of a class from its settings, checked against its fields; an
+    error names the wrong key in one line.
+    """
     require(isinstance(settings, Mapping), where, settings, "a section")
     values: dict[str, Any] = {}
     if is_dataclass(kind):
@@ -221,7 +234,9 @@ PYDANTICS = re.compile("^(Value error, )?(Input should be )?(must be )?")
 
 
 def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
-    """Return `raw` as an instance of the model; the first error of pydantic is raised as a SettingError of one line."""
+    """Return `raw` as an instance of the model; the first error of pydantic is raised
+    as a SettingError of one line.
+    """
     from pydantic import ValidationError
 
     try:
@@ -231,7 +246,8 @@ def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
         first, path = errors[0], [str(part) for part in errors[0]["loc"]]
         if first["type"] == "extra_forbidden":
             raise SettingError(
-                f"{where}.{shown(path[0])}: unknown key{nearest(path[0], list(model.model_fields))}"
+                f"{where}.{shown(path[0])}: unknown"
+                f" key{nearest(path[0], list(model.model_fields))}"
             ) from None
         if first["type"] == "missing":
             raise SettingError(f"{where}.{path[0]}: is missing") from None
@@ -241,21 +257,26 @@ def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
             if e["loc"][0] == first["loc"][0]
         )
         raise SettingError(
-            f"{where}.{path[0]} = {shown(raw.get(path[0]))}: must be {' or '.join(messages)}"
+            f"{where}.{path[0]} = {shown(raw.get(path[0]))}: must be"
+            f" {' or '.join(messages)}"
         ) from None
 
 
 @cache
 def _model(kind: type) -> "type[BaseModel]":
-    """Make the pydantic model of a data class's fields: arrays are lists, nested parts and tables are not checked here."""
+    """Make the pydantic model of a data class's fields: arrays are lists, nested parts
+    and tables are not checked here.
+    """
     from pydantic import ConfigDict, create_model
 
     given: dict[str, Any] = {}
     try:
         hints = get_type_hints(kind)
-    except Exception as error:  # a user's hints may name types that are imported for type checkers only
+    except Exception as error:
+        # a user's hints may name types that are imported for type checkers only
         raise SettingError(
-            f"{kind.__name__}: the types of its settings are not known ({in_one_line(error)})"
+            f"{kind.__name__}: the types of its settings are not known"
+            f" ({in_one_line(error)})"
         ) from error
     for own in fields(kind):
         if own.init and own.metadata.get("setting", True):
@@ -273,7 +294,9 @@ def _checked_hint(hint: Any, infinite: bool) -> Any:
     from pydantic import BeforeValidator
 
     def plain(value: Any) -> Any:
-        """Refuse truth values and text, which pydantic would convert, NaN, too large numbers, and infinity unless allowed."""
+        """Refuse truth values and text, which pydantic would convert, NaN, too large
+        numbers, and infinity unless allowed.
+        """
         if isinstance(value, bool | str):
             raise ValueError(
                 "must be a whole number" if hint is int else "must be a number"
@@ -295,7 +318,8 @@ def _checked_hint(hint: Any, infinite: bool) -> Any:
         return Any
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return Union[tuple(_checked_hint(each, infinite) for each in args)]  # noqa: UP007  # made at run time
+        # made at run time
+        return Union[tuple(_checked_hint(each, infinite) for each in args)]  # noqa: UP007
     if origin is np.ndarray:
         return list[
             _checked_hint(
@@ -319,14 +343,19 @@ def _checked_hint(hint: Any, infinite: bool) -> Any:
 
 
 def table_of(slot: Slot, part: Any) -> dict[str, Any]:
-    """Return the part as a recipe would describe it, with all settings; raise `Unnamed` if a recipe cannot."""
+    """Return the part as a recipe would describe it, with all settings; raise `Unnamed`
+    if a recipe cannot.
+    """
     if slot.outside is not None and isinstance(part, slot.outside):
-        return {"kind": part.kind, **part.settings}  # type: ignore[attr-defined]  # every `outside` has both
+        # every `outside` has both
+        return {"kind": part.kind, **part.settings}  # type: ignore[attr-defined]
     return {"kind": kind_of(slot, part), **settings_of(part)}
 
 
 def settings_of(part: Any) -> dict[str, Any]:
-    """Return the settings of a part as TOML can hold them, without those that are None."""
+    """Return the settings of a part as TOML can hold them, without those that are
+    None.
+    """
     if not is_dataclass(part):
         if inspect.signature(type(part)).parameters:
             raise Unnamed(
@@ -363,11 +392,13 @@ def kind_of(slot: Slot, part: Any) -> str:
     module = sys.modules.get(own.__module__)
     if own.__module__ == "__main__" or module is None:
         raise Unnamed(
-            f"{own.__qualname__} is defined in {own.__module__}, which a recipe cannot import; put it into a module"
+            f"{own.__qualname__} is defined in {own.__module__}, which a recipe cannot"
+            " import; put it into a module"
         )
     if getattr(module, own.__qualname__, None) is not own:
         raise Unnamed(
-            f"{own.__qualname__} of {own.__module__} is not a class at the top of its module"
+            f"{own.__qualname__} of {own.__module__} is not a class at the top of its"
+            " module"
         )
     with searching(None):
         try:
@@ -376,13 +407,16 @@ def kind_of(slot: Slot, part: Any) -> str:
             importable = False
     if not importable:
         raise Unnamed(
-            f"{own.__module__}, which holds {own.__qualname__}, cannot be imported by name"
+            f"{own.__module__}, which holds {own.__qualname__}, cannot be imported by"
+            " name"
         )
     return f"{own.__module__}:{own.__qualname__}"
 
 
 def shown_kind(slot: Slot, part: Any) -> str:
-    """Return the name of a part's class in recipes, or the class name if it has none, to be displayed."""
+    """Return the name of a part's class in recipes, or the class name if it has none,
+    to be displayed.
+    """
     try:
         return kind_of(slot, part)
     except Unnamed:
@@ -421,7 +455,8 @@ def _toml(name: str, value: Any) -> Any:
 def find_outside(
     setting: str, name: str, bases: tuple[type, ...], folder: Path | None = None
 ) -> type:
-    """Import the class `module:Class` from Python's search path, the folder of the recipe or the working folder.
+    """Import the class `module:Class` from Python's search path, the folder of the
+    recipe or the working folder.
 
     The class must be a subclass of one of `bases`, so that no other code is called.
     """
@@ -433,7 +468,8 @@ def find_outside(
             Exception
         ) as error:  # importing runs the user's module, which may raise any error
             raise SettingError(
-                f"{setting} = {name}: module {module_name} cannot be imported ({in_one_line(error)})"
+                f"{setting} = {name}: module {module_name} cannot be imported"
+                f" ({in_one_line(error)})"
             ) from error
     if not hasattr(module, attribute):
         classes = [
@@ -448,7 +484,8 @@ def find_outside(
     found = getattr(module, attribute)
     if not (isinstance(found, type) and issubclass(found, bases)):
         raise SettingError(
-            f"{setting} = {name}: must be a class, a subclass of {' or '.join(b.__name__ for b in bases)}"
+            f"{setting} = {name}: must be a class, a subclass of"
+            f" {' or '.join(b.__name__ for b in bases)}"
         )
     return found
 
@@ -461,7 +498,9 @@ def call_outside(
     folder: Path | None = None,
     **settings: Any,
 ) -> Any:
-    """Return the result of a user's callable; an error that it raises becomes a SettingError."""
+    """Return the result of a user's callable; an error that it raises becomes a
+    SettingError.
+    """
     with searching(folder):
         try:
             return made_by(*args, **settings)
@@ -488,7 +527,9 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 @contextmanager
 def searching(folder: Path | None) -> Iterator[None]:
-    """Add the folder of the recipe and the working folder to Python's search path, which lacks them in a command."""
+    """Add the folder of the recipe and the working folder to Python's search path,
+    which lacks them in a command.
+    """
     more = [
         str(each)
         for each in dict.fromkeys((folder and folder.resolve(), Path(os.getcwd())))

@@ -3,7 +3,8 @@
     from headgate.testing import check_policy
     check_policy(MyPolicy())
 
-Each check raises AssertionError with a message on what is wrong. All policies, rules and prices of headgate pass the checks.
+Each check raises AssertionError with a message on what is wrong. All policies, rules
+and prices of headgate pass the checks.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,7 +45,9 @@ RUNS = 3
 
 
 def a_system(horizon: int | None = 40) -> System:
-    """Return a system of five unequal clients that is small enough to check by brute force."""
+    """Return a system of five unequal clients that is small enough to check by brute
+    force.
+    """
     return System(np.array([3, 1, 7, 4, 5]), budget=11.0, horizon=horizon)
 
 
@@ -54,10 +57,12 @@ def check_policy(
     rounds: int = 40,
     prices: PriceProcess | None = None,
 ) -> None:
-    """Check that a policy is pure, causal, independent of the batch, resumable from a file and correct in its accounts.
+    """Check that a policy is pure, causal, independent of the batch, resumable from a
+    file and correct in its accounts.
 
-    The arrays of its memory must keep their names, shapes and types from round to round, and hold finite numbers.
-    A policy that listens is checked both without losses, as in a rehearsal, and with losses of which some are missing.
+    The arrays of its memory must keep their names, shapes and types from round to
+    round, and hold finite numbers. A policy that listens is checked both without
+    losses, as in a rehearsal, and with losses of which some are missing.
     """
     check_is_policy(policy)
     system, prices = system or a_system(rounds), prices or Uniform(1.0, 10.0)
@@ -82,11 +87,12 @@ def check_policy(
 def check_retention(
     retention: Retention, system: System | None = None, rounds: int = 40
 ) -> None:
-    """Check that a rule keeps as many samples as there is room for, that dropped samples do not return, that use counts are
-    exact, and that a run gives the same alone as in a batch, for admissions of all sizes.
+    """Check that a rule keeps as many samples as there is room for, that dropped
+    samples do not return, that use counts are exact, and that a run gives the same
+    alone as in a batch, for admissions of all sizes.
 
-    A rule that needs `scores` is checked without a model, as in a rehearsal, with scores of all sizes, and with the zero scores
-    of a model that has diverged.
+    A rule that needs `scores` is checked without a model, as in a rehearsal, with
+    scores of all sizes, and with the zero scores of a model that has diverged.
     """
     system = system or a_system(rounds)
     models = (None, _scores, _broken) if retention.scores else (None,)
@@ -114,7 +120,8 @@ def check_retention(
 
 
 def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> None:
-    """Check that prices are finite, not negative, a function of seed and round alone, and on average as `mean` states.
+    """Check that prices are finite, not negative, a function of seed and round alone,
+    and on average as `mean` states.
 
     The paths of a process with a price per client are (seeds, rounds, clients).
     """
@@ -149,13 +156,15 @@ def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> N
     off = abs(by_seed.mean() - prices.mean(rounds))
     _need(
         off <= 5 * spread + 1e-9,
-        f"the mean price is {by_seed.mean():.6g}, but mean says {prices.mean(rounds):.6g}",
+        f"the mean price is {by_seed.mean():.6g}, but mean says"
+        f" {prices.mean(rounds):.6g}",
     )
 
 
 def check_selection(selection: Selection, clients: int = 6, rounds: int = 40) -> None:
-    """Check that a rule uses no labels and buys exactly as many samples of a window as were ordered. A second call must choose
-    the same samples, the offers of other clients must not matter, and the arguments must stay unchanged.
+    """Check that a rule uses no labels and buys exactly as many samples of a window as
+    were ordered. A second call must choose the same samples, the offers of other
+    clients must not matter, and the arguments must stay unchanged.
 
     The scores of the model are artificial: random, equal for all samples, or 0.
     """
@@ -180,7 +189,9 @@ def check_selection(selection: Selection, clients: int = 6, rounds: int = 40) ->
 
 
 def _an_offer(selection: Selection, t: int, clients: int) -> Candidates:
-    """Return windows of up to 12 samples with gaps, 4 classes and 5 features, and up to 3 held samples for each client."""
+    """Return windows of up to 12 samples with gaps, 4 classes and 5 features, and up to
+    3 held samples for each client.
+    """
 
     def drawn(part: int, *shape: int) -> Floats:
         size = int(np.prod(shape))
@@ -266,7 +277,9 @@ def _play(
 
 
 def _losses(controller: Controller, orders: Orders) -> Losses:
-    """Return losses from 0 to large, NaN where a client admitted nothing and at random where it reports nothing."""
+    """Return losses from 0 to large, NaN where a client admitted nothing and at random
+    where it reports nothing.
+    """
     seeds = controller.buffers.streams.seeds[:, None]
     clients = np.arange(controller.system.clients)
     large, kept, silent = (
@@ -281,7 +294,9 @@ def _losses(controller: Controller, orders: Orders) -> Losses:
 
 
 def _check_accounts(controller: Controller, history: list[Step]) -> None:
-    """Check that Z and spend follow from the orders, that samples carried over stay below one, and that memory is finite."""
+    """Check that Z and spend follow from the orders, that samples carried over stay
+    below one, and that memory is finite.
+    """
     debt, spent = np.zeros(controller.runs), np.zeros(controller.runs)
     for _, orders, after in history:
         _need(
@@ -312,7 +327,9 @@ def _check_accounts(controller: Controller, history: list[Step]) -> None:
 
 
 def _labels(runs: Ints, clients: Ints, positions: Ints) -> Ints:
-    """Return labels in three unequal classes; they are the same in every run, because rows of a batch have no number."""
+    """Return labels in three unequal classes; they are the same in every run, because
+    rows of a batch have no number.
+    """
     return np.take(
         [0, 0, 0, 1, 1, 2],
         (6 * uniform(0, Purpose.PARTITION, positions, clients)).astype(np.int64),
@@ -322,7 +339,9 @@ def _labels(runs: Ints, clients: Ints, positions: Ints) -> Ints:
 def _scores(
     runs: Ints, clients: Ints, positions: Ints, asked: tuple[str, ...]
 ) -> Scores:
-    """Return the scores of a model for these classes whose last layer has three inputs and a bias; the same in every run."""
+    """Return the scores of a model for these classes whose last layer has three inputs
+    and a bias; the same in every run.
+    """
     drawn = uniform(
         0, Purpose.PRICE, 8 * positions[:, None] + np.arange(6), clients[:, None]
     )
@@ -351,7 +370,9 @@ def _in_memory(ledger: Ledger, run: int, client: int) -> list[int]:
 
 
 def _check_samples(controller: Controller, history: list[Step]) -> None:
-    """Follow every sample one by one: dropped samples stay away, clients hold at most their capacity, and N_eff is Kish's."""
+    """Follow every sample one by one: dropped samples stay away, clients hold at most
+    their capacity, and N_eff is Kish's.
+    """
     limit = controller.buffers.limit
     uses: dict[tuple[int, int, int], int] = {}
     for before, orders, after in history:
@@ -400,7 +421,8 @@ def _check_samples(controller: Controller, history: list[Step]) -> None:
         )
         _need(
             counts.size == last.distinct[r],
-            f"run {r}: N is {last.distinct[r]}, but {counts.size} samples were ever used",
+            f"run {r}: N is {last.distinct[r]}, but {counts.size} samples were ever"
+            " used",
         )
         _need(
             counts.sum() == last.uses[r] and (counts**2).sum() == last.squared_uses[r],
@@ -440,7 +462,9 @@ def _check_batch(
     prices: Floats,
     reporting: bool = False,
 ) -> None:
-    """Check that each run alone gives the same as in the batch; `controllers` have one run each."""
+    """Check that each run alone gives the same as in the batch; `controllers` have one
+    run each.
+    """
     for r, controller in enumerate(controllers):
         alone = list(_play(controller, prices[r : r + 1], reporting=reporting))
         for (_, orders, after), (_, own_orders, own) in zip(
@@ -497,7 +521,9 @@ def _check_file(
 
 @dataclass(frozen=True, eq=False)
 class _Scripted(AdmissionPolicy):
-    """A policy with random admissions of all sizes, including empty rounds and bursts."""
+    """A policy with random admissions of all sizes, including empty rounds and
+    bursts.
+    """
 
     rule: Retention
     seed: int
@@ -517,7 +543,9 @@ class _Scripted(AdmissionPolicy):
 
 
 def _same_fields(one: Orders | Ledger, other: Orders | Ledger, message: str) -> None:
-    """Compare two objects field by field; `{}` in the message becomes the name of the field that differs."""
+    """Compare two objects field by field; `{}` in the message becomes the name of the
+    field that differs.
+    """
     for f in fields(one):
         _same(getattr(one, f.name), getattr(other, f.name), message.format(f.name))
 

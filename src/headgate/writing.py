@@ -1,6 +1,7 @@
 """Writing of files into folders: never through a link, and whole or not at all.
 
-Other users may write into the same folder, so a file is written beside its place under a random name and then moved.
+Other users may write into the same folder, so a file is written beside its place under
+a random name and then moved.
 """
 
 import json
@@ -27,7 +28,9 @@ NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 def replace_file(
     path: Path, content: bytes | Callable[[BinaryIO], object], durable: bool = True
 ) -> None:
-    """Replace a file whole or not at all. `content` is its bytes or a function that writes them; `durable` syncs them first."""
+    """Replace a file whole or not at all. `content` is its bytes or a function that
+    writes them; `durable` syncs them first.
+    """
     partial = partial_of(path)
     descriptor = os.open(
         partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW, 0o666
@@ -49,7 +52,9 @@ def replace_file(
 
 
 def partial_of(path: Path) -> Path:
-    """Return a random name, which nobody can guess, for the incomplete file that will become `path`."""
+    """Return a random name, which nobody can guess, for the incomplete file that will
+    become `path`.
+    """
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
 
 
@@ -77,7 +82,9 @@ def json_bytes(value: Any) -> bytes:
 
 
 def check_no_link(*paths: Path) -> None:
-    """Raise DataError if one of the paths is a link, because changes there would happen elsewhere."""
+    """Raise DataError if one of the paths is a link, because changes there would happen
+    elsewhere.
+    """
     for path in paths:
         if path.is_symlink():
             raise DataError(f"{path}: is a link; nothing is written through it")
@@ -92,10 +99,12 @@ def sync(path: Path) -> None:
 
 
 class FolderLock(ExitStack):
-    """The locks on the run that this process writes. No other process can write the run until this one releases them or ends.
+    """The locks on the run that this process writes. No other process can write the run
+    until this one releases them or ends.
 
-    A whole run is locked by its folder and a part of it by its config. The kernel releases the locks of a killed process. On a
-    file system without locks the run is written unlocked.
+    A whole run is locked by its folder and a part of it by its config. The kernel
+    releases the locks of a killed process. On a file system without locks the run is
+    written unlocked.
     """
 
     def __init__(self) -> None:
@@ -103,7 +112,9 @@ class FolderLock(ExitStack):
         self._paths: set[Path] = set()
 
     def take(self, path: Path, folder: Path) -> None:
-        """Lock `path`, a folder or file of the run in `folder`; raise DataError if another process holds the lock."""
+        """Lock `path`, a folder or file of the run in `folder`; raise DataError if
+        another process holds the lock.
+        """
         if path in self._paths or sys.platform == "win32":
             return
         try:

@@ -1,4 +1,6 @@
-"""Every claim of the paper's experiments (claims.toml), and how a study is asked whether it holds."""
+"""Every claim of the paper's experiments (claims.toml), and how a study is asked
+whether it holds.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -95,11 +97,16 @@ class Claim:
             or self._reaches(oracle)
         ):
             return made
-        note = f"the oracle ends at {percent(oracle.mean, 1)}, the paper's target is {percent(self.target)}"
+        note = (
+            f"the oracle ends at {percent(oracle.mean, 1)}, the paper's target is"
+            f" {percent(self.target)}"
+        )
         return replace(made, verdict=FAR, note=note, tests=())
 
     def judged_in(self, found: Sides, flavour: str) -> str:
-        """The flavour's own run folder, or a longer one that comes within reach of the paper's accuracy where that does not."""
+        """The flavour's own run folder, or a longer one that comes within reach of the
+        paper's accuracy where that does not.
+        """
         longer = (
             sorted({batch for batch, _ in found if batch.startswith(HORIZON)})
             if flavour == WRITTEN
@@ -122,7 +129,9 @@ class Claim:
     def sides(
         self, found: Sides, flavour: str, batch: str
     ) -> tuple[Side | None, Side | None]:
-        """Whom it is about and whom they are compared with, of what is known by run folder and policy."""
+        """Whom it is about and whom they are compared with, of what is known by run
+        folder and policy.
+        """
         fair = FAIR[flavour] if batch == flavour else (batch, "acdpp_tuned")
         ours = found.get(fair if self.fair else (batch, self.subject or OURS[flavour]))
         if (
@@ -230,7 +239,9 @@ def study_rows(
 def judge_all(
     studies: Mapping[str, Sides], command: Callable[[str], str]
 ) -> tuple[list[ClaimRow], int, float]:
-    """The claims of all data sets; how many tests they rest on, corrected together, and the largest p that counts."""
+    """The claims of all data sets; how many tests they rest on, corrected together, and
+    the largest p that counts.
+    """
 
     def rows(alpha: float) -> list[ClaimRow]:
         return [

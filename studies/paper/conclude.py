@@ -1,4 +1,6 @@
-"""From finished runs to results, and from results to the pages of the paper: its experiments, its theory, its claims."""
+"""From finished runs to results, and from results to the pages of the paper: its
+experiments, its theory, its claims.
+"""
 
 import csv
 import time
@@ -43,7 +45,9 @@ from studies.theory.rates import AtHorizon, Fit, MeasuredRates, draw_rates, fit_
 
 COMMAND = "python -m studies reproduce"
 POLICIES, FLAVOURS = SAID["paper"]["policies"], SAID["paper"]["flavours"]
-"""what they are called, by their names and by run folder; a curve has the colour of its policy's place"""
+"""what they are called, by their names and by run folder; a curve has the colour of its
+policy's place
+"""
 PRECISE = ("×", "exponent", "points below", "left", "Spearman", "η")
 """units whose numbers want two digits"""
 
@@ -58,7 +62,9 @@ def _command(name: str, quick: bool) -> str:
 def keep_study(
     data: str, folders: Sequence[Path], results: Path, quick: bool
 ) -> list[Path]:
-    """Write NAME.json, what every policy came to, and NAME.csv, its curve; what lies there of other run folders is kept."""
+    """Write NAME.json, what every policy came to, and NAME.csv, its curve; what lies
+    there of other run folders is kept.
+    """
     outcomes = [one for folder in folders for one in read_finished([folder])]
     opened = [RunFolder.open(folder) for folder in folders]
     before, other = (
@@ -128,7 +134,9 @@ def keep_theory(
 
 
 def paper_content(results: Path) -> StudyContent:
-    """Return what each policy learnt, spent and held on each data set, in both flavours."""
+    """Return what each policy learnt, spent and held on each data set, in both
+    flavours.
+    """
     found = {
         name: numbers
         for name in NAMES
@@ -163,7 +171,9 @@ def paper_content(results: Path) -> StudyContent:
 
 
 def _in_short(name: str, judged: Sequence[ClaimRow]) -> str:
-    """The gain over constant admission in both flavours, what it cost, and what is left of it within both limits."""
+    """The gain over constant admission in both flavours, what it cost, and what is left
+    of it within both limits.
+    """
     rows = {
         row.key.removeprefix(f"{name}-"): row for row in judged if row.study == name
     }
@@ -177,7 +187,10 @@ def _in_short(name: str, judged: Sequence[ClaimRow]) -> str:
         )
         if gain is None or cost is None:
             continue
-        text = f"as {flavour} ACDPP gains {interval(gain, signs=True)} points on constant admission for {cost.mean:.1f} %"
+        text = (
+            f"as {flavour} ACDPP gains {interval(gain, signs=True)} points on constant"
+            f" admission for {cost.mean:.1f} %"
+        )
         held = (
             ""
             if fair is None
@@ -188,7 +201,9 @@ def _in_short(name: str, judged: Sequence[ClaimRow]) -> str:
 
 
 def _longer(numbers: Mapping[str, Any]) -> str:
-    """What headgate gains with all images, seed by seed, on constant admission and on the tuned ACDPP."""
+    """What headgate gains with all images, seed by seed, on constant admission and on
+    the tuned ACDPP.
+    """
     ends = {
         one["policy"]: np.array(one["final_by_seed"])
         for one in numbers["policies"]
@@ -206,7 +221,9 @@ def _longer(numbers: Mapping[str, Any]) -> str:
 
 
 def draw_curves(path: Path, results: Path) -> None:
-    """Draw test accuracy over rounds, best so far, as written and as released: the paper's Figure 1."""
+    """Draw test accuracy over rounds, best so far, as written and as released: the
+    paper's Figure 1.
+    """
     curves: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for name in (name for name in NAMES if (results / f"{name}.csv").is_file()):
         for row in csv.DictReader(
@@ -256,7 +273,9 @@ def draw_curves(path: Path, results: Path) -> None:
 
 
 def theory_content(results: Path) -> StudyContent:
-    """Return how fast each quantity grows beside the claim, and what runs say of Theorem 1."""
+    """Return how fast each quantity grows beside the claim, and what runs say of
+    Theorem 1.
+    """
     numbers = read_numbers(results / "theory.json")
     fits = [Fit(**each) for each in numbers["fits"]]
     points = [AtHorizon(**each) for each in numbers["points"]]
@@ -284,9 +303,11 @@ def theory_content(results: Path) -> StudyContent:
 def judged_claims(
     results: Path,
 ) -> tuple[list[ClaimRow], dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return every claim with its verdict, the number of tests with the largest p that counts, and the results they rest on.
+    """Return every claim with its verdict, the number of tests with the largest p that
+    counts, and the results they rest on.
 
-    What has not been run is marked so, and so are claims of the theory that were judged by other rules than those of now.
+    What has not been run is marked so, and so are claims of the theory that were judged
+    by other rules than those of now.
     """
     found = {
         name: numbers
@@ -318,7 +339,9 @@ def judged_claims(
 
 
 def claims_content(results: Path) -> StudyContent:
-    """Return a line for each claim; claims.json, which `keep_claims` writes, has the reasons, the money and the tests."""
+    """Return a line for each claim; claims.json, which `keep_claims` writes, has the
+    reasons, the money and the tests.
+    """
     judged, tests, found = judged_claims(results)
     theirs = [row for row in judged if not row.own]
     lines = [
@@ -353,7 +376,9 @@ def claims_content(results: Path) -> StudyContent:
 
 
 def keep_claims(results: Path) -> list[Path]:
-    """Write claims.json: every claim with its numbers, its reasons and the command that judges it."""
+    """Write claims.json: every claim with its numbers, its reasons and the command that
+    judges it.
+    """
     judged, tests, found = judged_claims(results)
     facts = ("study", "command", "dates", "commits", "quick", "devices")
     made_by = [{key: own[key] for key in facts} for own in found.values()]
@@ -380,7 +405,10 @@ def _value(finding: Finding) -> str:
     digits = 2 if finding.unit.startswith(PRECISE) else 1
     if finding.at_least:
         return f"≥ {finding.value.mean:.{digits}f} {finding.unit}"
-    return f"{interval(finding.value, digits, signs=finding.unit == 'points')} {finding.unit}".strip()
+    return (
+        f"{interval(finding.value, digits, signs=finding.unit == 'points')}"
+        f" {finding.unit}".strip()
+    )
 
 
 def _verdict(finding: Finding) -> str:
@@ -388,7 +416,9 @@ def _verdict(finding: Finding) -> str:
 
 
 def _departures(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """What each data set's recipe says of itself, and how far its runs got beside the paper's target."""
+    """What each data set's recipe says of itself, and how far its runs got beside the
+    paper's target.
+    """
     for name in (name for name in NAMES if name in found):
         said, known = (
             about(name),
@@ -406,20 +436,33 @@ def _departures(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
                 for one in own
             )
             if own:
-                horizon = f"{said['title']}: T = {own[0]['rounds']}, where the text gives none"
-                yield f"{horizon}; then, {FLAVOURS[batch]}, {ends}. Its target is {percent(said['target'])}."
+                horizon = (
+                    f"{said['title']}: T = {own[0]['rounds']}, where the text gives"
+                    " none"
+                )
+                yield (
+                    f"{horizon}; then, {FLAVOURS[batch]}, {ends}. Its target is"
+                    f" {percent(said['target'])}."
+                )
         top = max(
             (one for one in known if one["policy"] == "oracle"),
             key=lambda one: float(one["accuracy"][0]),
         )
         if top["accuracy"][0] < said["target"]:
-            ended = f"{top['batch']} with {top['rounds']} rounds ends at {percent(top['accuracy'][0], 1)}"
-            yield f"{said['title']}: no oracle gets there; the best, of {ended} (seeds: {top['seeds']})."
+            ended = (
+                f"{top['batch']} with {top['rounds']} rounds ends at"
+                f" {percent(top['accuracy'][0], 1)}"
+            )
+            yield (
+                f"{said['title']}: no oracle gets there; the best, of {ended} (seeds:"
+                f" {top['seeds']})."
+            )
 
 
 def _made(found: Any) -> list[str]:
     return [
-        f"`{each['command']}`; runs: {runs_of(each)} on {'; '.join(each['devices'])}.{_doubts(each)}"
+        f"`{each['command']}`; runs: {runs_of(each)} on"
+        f" {'; '.join(each['devices'])}.{_doubts(each)}"
         for each in found
     ]
 

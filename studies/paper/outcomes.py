@@ -1,6 +1,8 @@
-"""What policies learnt, spent and held, as the results of a study keep it for its claims.
+"""What policies learnt, spent and held, as the results of a study keep it for its
+claims.
 
-Money, debt and memory, which the paper limits in expectation, are judged on thousands of rehearsed runs.
+Money, debt and memory, which the paper limits in expectation, are judged on thousands
+of rehearsed runs.
 """
 
 import json
@@ -44,7 +46,9 @@ JUDGED = {WRITTEN: None, RELEASED: None, EQUAL: ("released_fair",)}
 
 @dataclass(frozen=True)
 class Control:
-    """What a policy does with money and memory over one horizon. Pairs are a mean over runs and its standard error."""
+    """What a policy does with money and memory over one horizon. Pairs are a mean over
+    runs and its standard error.
+    """
 
     batch: str
     policy: str
@@ -54,7 +58,9 @@ class Control:
     spend: Sequence[float]
     """money a round"""
     growth: Sequence[float] | None
-    """of the debt, from the third to the last quarter of the rounds, in money a round; None: there are too few rounds"""
+    """of the debt, from the third to the last quarter of the rounds, in money a round;
+    None: there are too few rounds
+    """
     debts: Sequence[float]
     """mean debt in the third and in the last quarter"""
     fullest: Sequence[float]
@@ -79,7 +85,9 @@ Controls = Mapping[tuple[str, str], Sequence[Control]]
 def rehearse_study(
     data: str, pages: Path, quick: bool, tick: Callable[[int, int], None]
 ) -> None:
-    """Rehearse what control.json does not know yet, or knows with other settings, and write it there."""
+    """Rehearse what control.json does not know yet, or knows with other settings, and
+    write it there.
+    """
     known = read_numbers(pages / FILE)
     before = {each["settings"]: each for each in known.get(data, [])}
     wanted, runs, made = list(_wanted(data, quick)), QUICK_RUNS if quick else RUNS, []
@@ -177,7 +185,9 @@ STEP = 5
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """A policy of a study, as claims ask for it: accuracies by seed from learning, money and memory from rehearsals."""
+    """A policy of a study, as claims ask for it: accuracies by seed from learning,
+    money and memory from rehearsals.
+    """
 
     policy: str
     rounds: int
@@ -186,7 +196,9 @@ class Side:
     best: Mapping[int, float]
     """by seed that has learnt: the running best at the end"""
     first: Mapping[int, Sequence[int | None]] | None
-    """by target in %, for these seeds: the round in which each is there; None: not published"""
+    """by target in %, for these seeds: the round in which each is there; None: not
+    published
+    """
     control: Sequence[Control]
     """the shortest horizon first; empty: not rehearsed"""
 
@@ -235,9 +247,11 @@ def side_of(raw: Mapping[str, Any], control: Controls) -> Side:
         rounds=raw["rounds"],
         lost=raw["diverged"],
         best=dict(zip(raw["learnt"], raw["final_by_seed"], strict=True)),
-        first=None
-        if first is None
-        else {int(target): rounds for target, rounds in first.items()},
+        first=(
+            None
+            if first is None
+            else {int(target): rounds for target, rounds in first.items()}
+        ),
         control=known,
     )
 
@@ -266,7 +280,9 @@ def policy_numbers(one: Runs) -> dict[str, Any]:
 
 
 def _first_rounds(one: Runs) -> dict[str, list[int | None]]:
-    """By each multiple of `STEP` % that any run reaches: the evaluated round in which it is there first; None: never."""
+    """By each multiple of `STEP` % that any run reaches: the evaluated round in which
+    it is there first; None: never.
+    """
     found = {}
     for target in range(STEP, 101, STEP):
         there = one.curve >= target / 100 - 1e-9
@@ -283,7 +299,9 @@ def _plain(value: Estimate) -> list[float | None]:
 
 
 def curve_rows(outcomes: Sequence[Runs]) -> list[list[str]]:
-    """Mean and interval at the evaluated rounds of every policy, thinned evenly where there are many."""
+    """Mean and interval at the evaluated rounds of every policy, thinned evenly where
+    there are many.
+    """
     rows = []
     for one in (one for one in outcomes if one.learnt):
         means = [

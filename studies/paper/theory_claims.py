@@ -1,4 +1,6 @@
-"""The claims of the theory: rates, formulas, and Theorem 1 beside runs with learning, each as a row of the table."""
+"""The claims of the theory: rates, formulas, and Theorem 1 beside runs with learning,
+each as a row of the table.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -54,7 +56,9 @@ from studies.theory.rates import (
 OTHER = ((0.7, 0.3), (0.3, 0.6), (0.1, 0.8), (0.1, 0.9))
 """(γ, φ) beside the (½, ½) of the main table"""
 GRAIN = 1000
-"""parts of a sample that they are counted in: with a large φ whole ones leave memory empty for a round, the bound infinite"""
+"""parts of a sample that they are counted in: with a large φ whole ones leave memory
+empty for a round, the bound infinite
+"""
 FIXED = (10.0, 0.9)
 """V and ρ that do not follow T: those of T = 100"""
 SEEDS = 4
@@ -77,7 +81,9 @@ RELEASED_FORMULA = "a formula, the same in both flavours: see as written"
 
 
 def rules_id() -> str:
-    """Changes whenever the rules do, so that verdicts of different rules are never put into one table unmarked."""
+    """Changes whenever the rules do, so that verdicts of different rules are never put
+    into one table unmarked.
+    """
     return sha256(f"{THEORY_RULES}{CLAIMS['see']}".encode()).hexdigest()[:12]
 
 
@@ -86,7 +92,9 @@ Findings = Mapping[str, tuple[Finding, Finding]]
 
 
 def theory_rows(found: Findings, command: str) -> list[ClaimRow]:
-    """All claims of the theory in the words of now; what was not measured is marked so."""
+    """All claims of the theory in the words of now; what was not measured is marked
+    so.
+    """
     none = missing(), missing()
     return [
         ClaimRow(
@@ -157,7 +165,9 @@ def _with_see(key: str, found: Finding) -> Finding:
 def _sublinear(
     key: str, every: Sequence[MeasuredRates], fits: Sequence[Fit]
 ) -> Finding:
-    """The largest exponent, beside 1; one that there is not counts as well. What to read beside it stands in any case."""
+    """The largest exponent, beside 1; one that there is not counts as well. What to
+    read beside it stands in any case.
+    """
     none = {True: HOLDS, False: UNDECIDED, None: UNDECIDED}
     verdicts = [
         decide(fit.value, 1.0, above=False) if fit.value else none[fit.holds]
@@ -173,7 +183,9 @@ def _worst(
     verdicts: Sequence[str],
     lines: bool = False,
 ) -> Finding:
-    """The largest exponent, or with `lines` the one farthest above its own line; each is in the note."""
+    """The largest exponent, or with `lines` the one farthest above its own line; each
+    is in the note.
+    """
     said = []
     for one, fit in zip(every, fits, strict=True):
         shown = (fit.why or "none") if fit.exponent is None else f"{fit.exponent:.2f}"
@@ -221,7 +233,9 @@ def other_horizons(quick: bool) -> list[int]:
 def of_other_settings(
     rates: MeasuredRates, quick: bool, tick: Callable[[int], None] = lambda t: None
 ) -> Findings:
-    """What the theorems say beside their main rates, measured: other settings of V and ρ, fixed ones, and a planned K."""
+    """What the theorems say beside their main rates, measured: other settings of V and
+    ρ, fixed ones, and a planned K.
+    """
     experiment, policy = rehearsed(2 if quick else SEEDS)
     Ts, costs, k = other_horizons(quick), experiment.prices, experiment.bound
     every = [
@@ -257,7 +271,10 @@ def of_other_settings(
     violation = fit_points(by_fixed, "cost_violation", "O(√(V·T + V/(1-rho)))", np.sqrt)
     overfull = fit_points(by_plan, "buffer_violation", "O(1)", np.ones_like)
     kept = ", ".join(f"{point.buffer_violation:.0f}" for point in by_plan)
-    planned_for = f"K = {', '.join(map(str, chosen))} at T = {', '.join(f'{point.T:,}' for point in by_plan)}"
+    planned_for = (
+        f"K = {', '.join(map(str, chosen))} at T ="
+        f" {', '.join(f'{point.T:,}' for point in by_plan)}"
+    )
     points = [*by_fixed, *by_plan, *(point for one in every for point in one.points)]
     found = {
         **of_any_setting(every),
@@ -280,7 +297,9 @@ def of_other_settings(
 def offline_choice(
     policy: Acdpp, system: System, costs: PriceProcess, seeds: Ints, T: int
 ) -> Acdpp:
-    """Remark 3's choice of K: near that of eq:kstep-opt-problem, the least rehearsed bound of those that keep the buffers."""
+    """Remark 3's choice of K: near that of eq:kstep-opt-problem, the least rehearsed
+    bound of those that keep the buffers.
+    """
     mean, k, both = (
         costs.mean(T),
         policy.required("bound"),
@@ -308,16 +327,22 @@ def offline_choice(
             system.budget * T < k.pdim * mean
             and better_of_corollary(system, mean, k).K == K
         ):
-            return own  # where the money buys fewer samples than Pdim, the bound cannot tell
+            # where the money buys fewer samples than Pdim, the bound cannot tell
+            return own
     return tried[min(tried)]
 
 
 def lemma1(ratios: np.ndarray) -> Finding:
-    """One case above the line is enough, an infinite one too: memory was empty in a round and the right side is finite."""
+    """One case above the line is enough, an infinite one too: memory was empty in a
+    round and the right side is finite.
+    """
     finite = ratios[np.isfinite(ratios)]
     note = f"{len(ratios)} settings and horizons, with the drift constant of each round"
     if len(finite) < len(ratios):
-        note += f"; infinite at {len(ratios) - len(finite)} of them: memory was empty in a round"
+        note += (
+            f"; infinite at {len(ratios) - len(finite)} of them: memory was empty in a"
+            " round"
+        )
     value = (
         Estimate(float(finite.max()), float(finite.min()), float(finite.max()))
         if finite.size
@@ -334,7 +359,10 @@ def of_formulas() -> Findings:
     off, dearest = printed_uniformity_error(10, 100), dearest_candidate(experiment)
     uneven = uneven_over_constant(experiment.bound)
     stale = {T: stale_over_fresh(FRESH, T) for T in (50, 100_000)}
-    constants = f"Dσ = {FRESH.D * FRESH.sigma:g}, ησ² = {FRESH.eta * FRESH.sigma**2:g}, B = {FRESH.loss:g}, Pdim = {FRESH.pdim:g}"
+    constants = (
+        f"Dσ = {FRESH.D * FRESH.sigma:g}, ησ² = {FRESH.eta * FRESH.sigma**2:g}, B ="
+        f" {FRESH.loss:g}, Pdim = {FRESH.pdim:g}"
+    )
     ratios = ", ".join(f"{ratio:.2f} at T = {T:,}" for T, ratio in stale.items())
     beside_fresh = (
         f"first buffers kept for ever: {ratios}; {constants}, no N below Pdim"
@@ -401,7 +429,9 @@ def dearest_candidate(experiment: Experiment, rounds: int = 1000) -> float:
 def uneven_over_constant(
     k: BoundConstants, n: float = 100.0, N: float = 1000.0
 ) -> float:
-    """Rounds with n·(1 + d) and n·(1 − d) samples in turn, beside n in every one, long after the beginning."""
+    """Rounds with n·(1 + d) and n·(1 − d) samples in turn, beside n in every one, long
+    after the beginning.
+    """
     swings, mismatch_alone = np.linspace(0.05, 0.9, 18), replace(k, loss=0.0)
     more, less, even = (
         penalty(n * (1 + side * swings), N, mismatch_alone) for side in (1, -1, 0)
@@ -449,7 +479,8 @@ def _chosen(stage: Stage, released: bool) -> list[Point]:
 
 
 def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Finding]:
-    """The bound over the measured risk, and over what never learning gathers, each where it is least.
+    """The bound over the measured risk, and over what never learning gathers, each
+    where it is least.
 
     The inequality cannot fail while its bound is above T·B: no loss exceeds B.
     """
@@ -459,7 +490,10 @@ def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Findin
             k = replace(stage.estimated, C2=0.0)
             for point in _chosen(stage, released):
                 bound = point.bound(k)
-                where = f"{run.name}, η = {stage.lr:g}, {point.policy}, C = {point.budget:g}"
+                where = (
+                    f"{run.name}, η = {stage.lr:g}, {point.policy}, C ="
+                    f" {point.budget:g}"
+                )
                 above.append((estimate(bound / point.measured), where))
                 idle.append((estimate(bound / run.idle), where))
                 trivial.append(float(bound.min()) / (run.rounds * k.loss))
@@ -474,7 +508,10 @@ def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Findin
         note = f"least of {len(values)} points: {where}"
         found.append(Finding(decide(value, 1.0, above=upward), value, over, note))
     if min(trivial) >= 1:
-        note = f"the bound is at least {min(trivial):.1f} times T·B, above which no risk can be; {found[0].note}"
+        note = (
+            f"the bound is at least {min(trivial):.1f} times T·B, above which no risk"
+            f" can be; {found[0].note}"
+        )
         found[0] = replace(found[0], verdict=VACUOUS, note=note)
     return found[0], found[1]
 

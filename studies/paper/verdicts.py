@@ -1,7 +1,9 @@
-"""When a claim counts as kept: rules on numbers alone (rules.md), the same for every data set and flavour.
+"""When a claim counts as kept: rules on numbers alone (rules.md), the same for every
+data set and flavour.
 
-Every judge gets `alpha`, the largest p that counts after Holm's correction over all tests of the page (`corrected`), and
-says which tests it made. These do not depend on alpha.
+Every judge gets `alpha`, the largest p that counts after Holm's correction over all
+tests of the page (`corrected`), and says which tests it made. These do not depend on
+alpha.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +48,9 @@ SMALLEST = 0.2
 SMALLEST_ROUNDS = 1.0
 """a smaller difference in rounds is none"""
 REACH = 0.9
-"""of the paper's target, which the oracle must reach for differences in accuracy to be judged"""
+"""of the paper's target, which the oracle must reach for differences in accuracy to be
+judged
+"""
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,8 @@ def corrected(tests: Sequence[float]) -> float:
 
 
 def decide(value: Estimate, line: float, above: bool = True) -> str:
-    """By an interval alone: all of it must lie on one side of the line; the line itself is on the claimed side.
+    """By an interval alone: all of it must lie on one side of the line; the line itself
+    is on the claimed side.
 
     >>> decide(Estimate(3.0, 2.5, 3.5), 2.0), decide(Estimate(3.0, 1.5, 3.5), 2.0)
     ('holds', 'not decided')
@@ -107,7 +112,9 @@ def decide(value: Estimate, line: float, above: bool = True) -> str:
 
 
 def _below(line: Difference, alpha: float) -> str:
-    """By a test: `line` is what was measured less the line, which must not be exceeded."""
+    """By a test: `line` is what was measured less the line, which must not be
+    exceeded.
+    """
     if line.p is None:
         return UNTESTABLE
     return UNDECIDED if line.p > alpha else FAILS if line.mean > 0 else HOLDS
@@ -116,8 +123,9 @@ def _below(line: Difference, alpha: float) -> str:
 def _above(
     least: float, found: Difference, claimed: Difference | None, alpha: float
 ) -> tuple[str, str, tuple[float, ...]]:
-    """Whether a difference is clear and at least so large, and whether it may be as large as is claimed: verdict, note, tests.
-    `claimed` is what was measured less what is claimed."""
+    """Whether a difference is clear and at least so large, and whether it may be as
+    large as is claimed: verdict, note, tests. `claimed` is what was measured less what
+    is claimed."""
     if found.p is None:
         return UNTESTABLE, "one seed has no interval", ()
     smaller = claimed.p if claimed is not None and claimed.mean < 0 else None
@@ -163,7 +171,8 @@ def _of_learning(judge: Judge) -> Judge:
         found = judge(ours, other, *asked, alpha=alpha)
         lost = [f"{side.lost} of {side.policy}" for side in (ours, other) if side.lost]
         count = (
-            f"{len(both)} of {len(ours.best) + ours.lost} seeds: {' and '.join(lost)} diverged"
+            f"{len(both)} of {len(ours.best) + ours.lost} seeds: {' and '.join(lost)}"
+            " diverged"
             if lost
             else ""
         )
@@ -187,7 +196,9 @@ def _gaps(ours: Side, other: Side) -> Floats:
 def gain(
     ours: Side, other: Side, claimed: float | None, alpha: float = ALPHA
 ) -> Finding:
-    """More accuracy at the end, in percentage points; without a number any gain will do."""
+    """More accuracy at the end, in percentage points; without a number any gain will
+    do.
+    """
     gaps = _gaps(ours, other)
     found = student(gaps)
     verdict, note, tests = _above(
@@ -279,7 +290,9 @@ def never_reaches(
 def below_oracle(
     ours: Side, oracle: Side, constant: Side | None = None, alpha: float = ALPHA
 ) -> Finding:
-    """How far, and how much of the way from constant admission to the oracle is made; the paper draws no line."""
+    """How far, and how much of the way from constant admission to the oracle is made;
+    the paper draws no line.
+    """
     notes = ["the paper gives no number"]
     seeds = [
         seed
@@ -364,7 +377,9 @@ def keeps_budget(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
 
 
 def keeps_buffers(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
-    """On average over rounds, of the client that is fullest on average: the constraint is on expectations."""
+    """On average over rounds, of the client that is fullest on average: the constraint
+    is on expectations.
+    """
     return _limit(
         found[0],
         "fullest",
@@ -377,7 +392,9 @@ def keeps_buffers(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
 
 
 def never_above_buffers(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
-    """A single round above B_m breaks it, so here the largest number decides, not a test."""
+    """A single round above B_m breaks it, so here the largest number decides, not a
+    test.
+    """
     one = found[0]
     note = f"largest of {one.runs} runs; peak n {one.peak_n} of {one.memory}"
     return Finding(
@@ -416,7 +433,9 @@ def _with_money(
     alpha: float,
     compare: float | None = None,
 ) -> Finding:
-    """The same with the money that both sides are expected to spend; the verdict names an overspend."""
+    """The same with the money that both sides are expected to spend; the verdict names
+    an overspend.
+    """
     if not ours.control or not other.control:
         return finding
     mine, theirs = ours.control[0], other.control[0]
@@ -429,7 +448,10 @@ def _with_money(
         how = " only" if finding.verdict == HOLDS else ", only"
         return replace(
             said,
-            verdict=f"{finding.verdict}{how} with overspend of {percent(spend[0] / allowed - 1)}",
+            verdict=(
+                f"{finding.verdict}{how} with overspend of"
+                f" {percent(spend[0] / allowed - 1)}"
+            ),
         )
     shares = (percent(each / budget) for each in spend)
     return replace(

@@ -1,7 +1,9 @@
-"""Theorem 1 beside runs of logistic regression: cumulative excess population risk, the bound and the surrogate Σp.
+"""Theorem 1 beside runs of logistic regression: cumulative excess population risk, the
+bound and the surrogate Σp.
 
-The population is finite: client m's distribution is uniform over the images it owns, and the target is their mixture with the
-weights α_m. So an expectation is a weighted sum, and the population risk is exact.
+The population is finite: client m's distribution is uniform over the images it owns,
+and the target is their mixture with the weights α_m. So an expectation is a weighted
+sum, and the population risk is exact.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,9 +36,13 @@ CHUNK = 1_000
 BASIC = ("oracle", "acdpp", "constant", "hybrid", "released")
 """policies at every budget, but for the oracle"""
 GLANCES = 25
-"""gradients are looked at in the first rounds and then every so many: they are what changes least and costs most"""
+"""gradients are looked at in the first rounds and then every so many: they are what
+changes least and costs most
+"""
 RIDGE = 1e-4
-"""small enough for the ball to hold every run of the recipes: at 3e-4 some on MNIST leave it"""
+"""small enough for the ball to hold every run of the recipes: at 3e-4 some on MNIST
+leave it
+"""
 GAP = 1e-4
 """how far the regularised risk may be above its minimum, by a certificate"""
 PASSES, STEPS = 60, 20
@@ -61,7 +67,9 @@ class Population(NamedTuple):
 
 
 def pooled(dataset: Dataset, experiment: Experiment, seed: int) -> Population:
-    """P = Σ α_m·P_m for one seed: all images of all clients, each as often as clients own it."""
+    """P = Σ α_m·P_m for one seed: all images of all clients, each as often as clients
+    own it.
+    """
     system = experiment.system
     owned = experiment.data.partition.split(
         dataset.train_labels, system.clients, seed, dataset.columns
@@ -93,7 +101,9 @@ def pooled(dataset: Dataset, experiment: Experiment, seed: int) -> Population:
 
 
 def as_matrix(theta: Tensor, classes: int) -> Tensor:
-    """Flat logistic models (R, P), weights before biases, as (R, classes, d + 1) that belong to `features`."""
+    """Flat logistic models (R, P), weights before biases, as (R, classes, d + 1) that
+    belong to `features`.
+    """
     return torch.cat(
         [
             theta[:, :-classes].reshape(len(theta), classes, -1),
@@ -109,7 +119,9 @@ def as_vector(matrix: Tensor) -> Tensor:
 
 
 def risk(population: Population, theta: Tensor) -> tuple[Floats, Floats]:
-    """F and the largest loss of one image, (R,) each, of the models theta (R, P); all models are one matrix product."""
+    """F and the largest loss of one image, (R,) each, of the models theta (R, P); all
+    models are one matrix product.
+    """
     mean, largest = (
         torch.zeros(len(theta), dtype=torch.float64),
         torch.zeros(len(theta)),
@@ -177,7 +189,9 @@ class Optimum(NamedTuple):
     risk: float
     """F(θ*)"""
     gradient: float
-    """‖∇F(θ*) + ridge·θ*‖: that squared, over 2·ridge, bounds how far the regularised risk is above its minimum"""
+    """‖∇F(θ*) + ridge·θ*‖: that squared, over 2·ridge, bounds how far the regularised
+    risk is above its minimum
+    """
 
 
 def minimiser(
@@ -186,9 +200,11 @@ def minimiser(
     gap: float = GAP,
     start: Tensor | None = None,
 ) -> Optimum:
-    """L-BFGS in coordinates in which the second moments of the images are nearly the identity (far fewer steps).
+    """L-BFGS in coordinates in which the second moments of the images are nearly the
+    identity (far fewer steps).
 
-    `start` may be the best model of a similar population: it saves steps and changes nothing else.
+    `start` may be the best model of a similar population: it saves steps and changes
+    nothing else.
     """
     features = population.features.double()
     moments, axes = torch.linalg.eigh((features.T * population.weight) @ features)
@@ -237,7 +253,8 @@ def minimiser(
             break
     else:
         raise HeadgateError(
-            f"ridge = {ridge:g}: the population's best model is not found to {gap:g} in {PASSES * STEPS} steps"
+            f"ridge = {ridge:g}: the population's best model is not found to {gap:g} in"
+            f" {PASSES * STEPS} steps"
         )
     matrix = (point.data * scale) @ axes[:, seen].T
     theta = as_vector(matrix[None])
@@ -249,7 +266,9 @@ def minimiser(
 
 
 def smoothness(populations: Sequence[Population]) -> float:
-    """L of the population risk: the Hessian of softmax cross-entropy is at most ½·λ_max(E[x·xᵀ])."""
+    """L of the population risk: the Hessian of softmax cross-entropy is at most
+    ½·λ_max(E[x·xᵀ]).
+    """
     moments = [
         (each.features.double().T * each.weight) @ each.features.double()
         for each in populations
@@ -278,10 +297,12 @@ class Extremes(NamedTuple):
 def estimate_constants(
     seen: Extremes, L: float, eta: float, steps: int, rounds: int, pdim: float
 ) -> BoundConstants:
-    """The smallest constants that these runs allow, so the tightest bound: each is the largest value that was met.
+    """The smallest constants that these runs allow, so the tightest bound: each is the
+    largest value that was met.
 
-    D is the largest ‖θ_t − θ*‖ rather than Θ's diameter, because the proof uses D for nothing else; Pdim is stated, not
-    measured. C_2 is what the proof collects in it, D²/(2ηT) + (η·C_1 + η³·C_2)/2 with the C_1, C_2 of eq:C1C2-def.
+    D is the largest ‖θ_t − θ*‖ rather than Θ's diameter, because the proof uses D for
+    nothing else; Pdim is stated, not measured. C_2 is what the proof collects in it,
+    D²/(2ηT) + (η·C_1 + η³·C_2)/2 with the C_1, C_2 of eq:C1C2-def.
     """
     c = local_constants(seen.gradient, L, seen.distance, steps)
     C2 = seen.distance**2 / (2 * eta * rounds) + (eta * c.C1 + eta**3 * c.C2) / 2
@@ -305,7 +326,8 @@ class Point:
     policy: str
     budget: float
     excess: Floats
-    """F(θ^(t)) − F(θ*) of the model that enters round t, as eq:cum-excess-risk has it"""
+    """F(θ^(t)) − F(θ*) of the model that enters round t, as eq:cum-excess-risk has it
+    """
     n: Floats
     N: Floats
     n_eff: Floats
@@ -353,7 +375,9 @@ class ExcessRisk:
 
     @property
     def idle(self) -> float:
-        """T·(log c − F(θ*)): what the model that every run starts from, all zero, would gather by never learning."""
+        """T·(log c − F(θ*)): what the model that every run starts from, all zero, would
+        gather by never learning.
+        """
         return self.rounds * (
             float(np.log(self.classes))
             - float(np.mean([each.risk for each in self.optima]))
@@ -366,9 +390,11 @@ def measure_risk(
     quick: bool = False,
     tick: Callable[[int, int], None] = lambda done, of: None,
 ) -> ExcessRisk:
-    """Every policy and setting at the recipe's step size with all seeds, and at 1/L with half of them.
+    """Every policy and setting at the recipe's step size with all seeds, and at 1/L
+    with half of them.
 
-    There is one experiment per budget, the recipe's first; runs of one experiment share a batch. A trial has no variants.
+    There is one experiment per budget, the recipe's first; runs of one experiment share
+    a batch. A trial has no variants.
     """
     cases = [
         case
@@ -429,7 +455,9 @@ def _run(
     populations: Sequence[Population],
     optima: Sequence[Optimum],
 ) -> tuple[list[Point], Extremes]:
-    """All runs of one experiment, judged by the population and the best model of each seed."""
+    """All runs of one experiment, judged by the population and the best model of each
+    seed.
+    """
     simulation = Simulation(case, dataset, "cpu")
     names, S, T = list(simulation.names), len(case.seeds), case.rounds
     excess = np.empty((len(names), S, T))
@@ -486,7 +514,8 @@ def at_equal_spend(stage: Stage) -> list[Point]:
 
 
 def surrogate_ranks(points: Sequence[Point]) -> Estimate:
-    """The rank correlation (Spearman) of the surrogate and the measured risk, of their means over seeds.
+    """The rank correlation (Spearman) of the surrogate and the measured risk, of their
+    means over seeds.
 
     The interval is the middle 80 % over seeds drawn again with replacement.
     """
@@ -512,9 +541,11 @@ def surrogate_ranks(points: Sequence[Point]) -> Estimate:
 def variance_step(
     points: Sequence[Point], seed: int | None = None
 ) -> tuple[float, float]:
-    """eq:sigma-bar-Neff-app against the exact sum of squared weights, over all runs and rounds, of all seeds or of one.
+    """eq:sigma-bar-Neff-app against the exact sum of squared weights, over all runs and
+    rounds, of all seeds or of one.
 
-    Returns the share of rounds in which the exact value is the larger one, and mean exact value / mean allowed value.
+    Returns the share of rounds in which the exact value is the larger one, and mean
+    exact value / mean allowed value.
     """
     rows = slice(None) if seed is None else slice(seed, seed + 1)
     exact = np.stack(

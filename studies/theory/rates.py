@@ -1,4 +1,6 @@
-"""Do the theorems' rates show? Regret, violations and Ω_1..Ω_3 over growing horizons, with fitted exponents."""
+"""Do the theorems' rates show? Regret, violations and Ω_1..Ω_3 over growing horizons,
+with fitted exponents.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -30,33 +32,46 @@ class AtHorizon:
     rho: float
     regret: float
     cost_violation: float
-    """with the luck of the prices taken out: less Λ̄·(mean price − c̄), whose expectation is nil"""
+    """with the luck of the prices taken out: less Λ̄·(mean price − c̄), whose
+    expectation is nil
+    """
     buffer_violation: float
     omega1: float
     omega2: float
     omega3: float
     ceiling: float
-    """Ω_1 + Ω_2 + Ω_3 + Σ_t B_t/V, eq:omega-master with the drift constant of each round"""
+    """Ω_1 + Ω_2 + Ω_3 + Σ_t B_t/V, eq:omega-master with the drift constant of each
+    round
+    """
     lemma1: float
-    """left side over right side of eq:dpp-T-slot-upper, with the drift constant of each round"""
+    """left side over right side of eq:dpp-T-slot-upper, with the drift constant of each
+    round
+    """
 
 
 @dataclass(frozen=True)
 class Fit:
-    """value ≈ factor·T^exponent over the longer half of the horizons, at least four of them where there are four."""
+    """value ≈ factor·T^exponent over the longer half of the horizons, at least four of
+    them where there are four.
+    """
 
     quantity: str
     exponent: float | None
     """None where there is none, and `why` says why"""
     low: float | None
     high: float | None
-    """the least and the largest exponent from one of these horizons to the next. Not an interval of chance: Ω_2 and Ω_3 have
-    none in them, and the others are means over the same seeds at every horizon"""
+    """the least and the largest exponent from one of these horizons to the next. Not an
+    interval of chance: Ω_2 and Ω_3 have none in them, and the others are means over the
+    same seeds at every horizon"""
     claim: str
     claimed_exponent: float
-    """what the claimed function of T itself would show over these horizons: log T has an exponent too"""
+    """what the claimed function of T itself would show over these horizons: log T has
+    an exponent too
+    """
     holds: bool | None
-    """whether the whole range is at most `LEEWAY` above that, or above it; None where it cannot be told"""
+    """whether the whole range is at most `LEEWAY` above that, or above it; None where
+    it cannot be told
+    """
     why: str = ""
     """there is no exponent"""
 
@@ -101,7 +116,9 @@ def measure(
     tick: Callable[[int], None] = lambda t: None,
     grain: int = 1,
 ) -> MeasuredRates:
-    """ACDPP on the recipe's system with V = T^gamma and ρ = 1 − T^−phi, for every horizon; `grain` as in `measure_points`."""
+    """ACDPP on the recipe's system with V = T^gamma and ρ = 1 − T^−phi, for every
+    horizon; `grain` as in `measure_points`.
+    """
     claims = c.claimed_rates(gamma, phi)
 
     def choose(system: System, T: int) -> Acdpp:
@@ -138,8 +155,9 @@ def measure_points(
     tick: Callable[[int], None] = lambda t: None,
     grain: int = 1,
 ) -> list[AtHorizon]:
-    """One point a horizon, of the policy that `choose` sets there. It decides and is charged in parts of a sample, `grain` of
-    them in each: the paper's admissions are real numbers, where whole samples may leave memory empty for a round."""
+    """One point a horizon, of the policy that `choose` sets there. It decides and is
+    charged in parts of a sample, `grain` of them in each: the paper's admissions are
+    real numbers, where whole samples may leave memory empty for a round."""
     fine, points = finer(experiment, grain), []
     for T in Ts:
         own = choose(replace(experiment.system, horizon=T), T)
@@ -162,8 +180,9 @@ def measure_points(
 
 
 def finer(experiment: Experiment, grain: int) -> Experiment:
-    """The same system counted in parts of a sample: with n, N and Pdim times g and σ times √g every penalty is what it was;
-    with V times g² the drift-plus-penalty rule then decides alike, and money and debt are g times as much."""
+    """The same system counted in parts of a sample: with n, N and Pdim times g and σ
+    times √g every penalty is what it was; with V times g² the drift-plus-penalty rule
+    then decides alike, and money and debt are g times as much."""
     system = replace(
         experiment.system,
         buffer=grain * experiment.system.buffer,
@@ -208,7 +227,9 @@ def _point(experiment: Experiment, policy: Acdpp, result: Rehearsal) -> AtHorizo
 
 
 LEEWAY = 0.05
-"""how far above what is claimed an exponent may lie: terms of lower order bend a curve at horizons that can be run"""
+"""how far above what is claimed an exponent may lie: terms of lower order bend a curve
+at horizons that can be run
+"""
 FITTED = 4
 """horizons at least, where there are so many"""
 

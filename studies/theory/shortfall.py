@@ -1,4 +1,5 @@
-"""How far headgate stays below what nobody can exceed: the numbers of studies/theory/theorem.md.
+"""How far headgate stays below what nobody can exceed: the numbers of
+studies/theory/theorem.md.
 
 python -m studies.theory.shortfall
 python -m studies.theory.shortfall wander ROUNDS SEEDS
@@ -7,9 +8,11 @@ python -m studies.theory.shortfall learning ROUNDS SEEDS
 python -m studies.theory.shortfall ages
 python -m studies.theory.shortfall shipped
 
-Prices are even from 1 to 10, ten clients have 100 places, the budget is 55 a round. The distance to T·B̄·F(θ*) is measured by
-the identity (I), whose parts do not depend on whether the prices of a seed were lucky. A second table compares with the most
-that anybody who knows all prices could buy, also where prices take few values. It takes about ten minutes.
+Prices are even from 1 to 10, ten clients have 100 places, the budget is 55 a round. The
+distance to T·B̄·F(θ*) is measured by the identity (I), whose parts do not depend on
+whether the prices of a seed were lucky. A second table compares with the most that
+anybody who knows all prices could buy, also where prices take few values. It takes
+about ten minutes.
 """
 
 import sys
@@ -44,8 +47,8 @@ BUFFERS, BUDGET = np.array([8, 9, 10, 11, 12] * 2), 55.0
 def ceiling(
     places: float, budget: float, low: float = LOW, high: float = HIGH
 ) -> tuple[float, float]:
-    """The fixed limit that spends the budget on average, and what it buys a round, for prices even from `low` to `high`:
-    m(θ) = (θ² − low²)/2(high − low)."""
+    """The fixed limit that spends the budget on average, and what it buys a round, for
+    prices even from `low` to `high`: m(θ) = (θ² − low²)/2(high − low)."""
     limit = float(np.sqrt(low**2 + 2 * (high - low) * budget / places))
     assert low < limit < high, "money is not short"
     return limit, places * (limit - low) / (high - low)
@@ -54,7 +57,9 @@ def ceiling(
 def proven(
     places: float, budget: float, low: float = LOW, high: float = HIGH
 ) -> tuple[float, int]:
-    """κ₁ of the theorem, and the T from which κ₁·log T is less than all that can be bought."""
+    """κ₁ of the theorem, and the T from which κ₁·log T is less than all that can be
+    bought.
+    """
     limit, rate = ceiling(places, budget, low, high)
     kappa = (
         18 * places * (high - low) * high**2 / (limit * low**2)
@@ -64,7 +69,9 @@ def proven(
 
 
 def sharp(places: float, budget: float, low: float = LOW, high: float = HIGH) -> float:
-    """κ of the theorem's third part: the variance of what a place costs, over θ*³·f(θ*)."""
+    """κ of the theorem's third part: the variance of what a place costs, over
+    θ*³·f(θ*).
+    """
     limit, _ = ceiling(places, budget, low, high)
     variance = (limit**3 - low**3) / (3 * (high - low)) - (budget / places) ** 2
     return float(places * variance * (high - low) / limit**3)
@@ -73,7 +80,9 @@ def sharp(places: float, budget: float, low: float = LOW, high: float = HIGH) ->
 def short(
     price: NDArray[np.float64], bought: NDArray[np.int64], places: float, budget: float
 ) -> NDArray[np.float64]:
-    """What each run is short of the ceiling, (R,), by the identity (I): wrong purchases, and money left."""
+    """What each run is short of the ceiling, (R,), by the identity (I): wrong
+    purchases, and money left.
+    """
     limit, _ = ceiling(places, budget)
     worth = 1 - price / limit
     wrong = (places * np.maximum(worth, 0.0) - bought * worth).sum(axis=-1)
@@ -140,7 +149,9 @@ POLICIES, WANDER, AGES = (
 
 
 def wander(rounds: str, seeds: str) -> None:
-    """In how many seeds `windows` takes even prices for prices that wander, and how many samples that costs each."""
+    """In how many seeds `windows` takes even prices for prices that wander, and how
+    many samples that costs each.
+    """
     runs = np.arange(int(seeds))
     alone, own = (
         played(WANDER[each], Uniform(LOW, HIGH), BUDGET, int(rounds), runs)
@@ -148,7 +159,8 @@ def wander(rounds: str, seeds: str) -> None:
     )
     fewer = (alone.admitted - own.admitted)[own.ledger.memory["wander"]].sum(axis=-1)
     print(
-        f"windows under even prices, {rounds} rounds: {fewer.size} false alarms in {seeds} seeds"
+        f"windows under even prices, {rounds} rounds: {fewer.size} false alarms in"
+        f" {seeds} seeds"
     )
     ends = f"from {fewer.min(initial=0.0):.0f} to {fewer.max(initial=0.0):.0f}"
     print(
@@ -157,7 +169,9 @@ def wander(rounds: str, seeds: str) -> None:
 
 
 def mean_ages(admitted: NDArray[np.int64], places: int) -> NDArray[np.float64]:
-    """Rounds since they were bought, of the samples held after each round, (R, T): first in, first out of one buffer."""
+    """Rounds since they were bought, of the samples held after each round, (R, T):
+    first in, first out of one buffer.
+    """
     after, older = np.cumsum(admitted, axis=-1), np.zeros(admitted.shape)
     for k in range(1, after.shape[1]):
         older[:, k:] += np.maximum(places - (after[:, k:] - after[:, :-k]), 0)
@@ -171,11 +185,14 @@ def compare(
     prices: PriceProcess,
     runs: NDArray[np.int64],
 ) -> None:
-    """Print what each policy buys and how old it grows; what takes one price alone is left out where clients have their own."""
+    """Print what each policy buys and how old it grows; what takes one price alone is
+    left out where clients have their own.
+    """
     rounds, first = system.horizon or 0, None
     context = PolicyContext(system, prices, BoundConstants(), runs, rounds)
     print(
-        f"{name}, {len(runs)} seeds: samples; more than the first rule, seed by seed; paid for one; money left (%);"
+        f"{name}, {len(runs)} seeds: samples; more than the first rule, seed by seed;"
+        " paid for one; money left (%);"
     )
     print("  their mean age in rounds; the same in the last tenth")
     for called, policy in policies.items():
@@ -196,7 +213,8 @@ def compare(
             )
             paid = f"{spend.sum() / samples.sum():.2f}; {left:.1f}"
             print(
-                f"  {called}: {cell(samples)}; {cell(samples - first)}; {paid}; {age}; {late:.1f}",
+                f"  {called}: {cell(samples)}; {cell(samples - first)}; {paid}; {age};"
+                f" {late:.1f}",
                 flush=True,
             )
 
@@ -248,9 +266,12 @@ def main() -> None:
 
 
 def rounding(rounds: str) -> None:
-    """What is lost where shares are bought as they are, or all rounded at a half, or where round 1 does not fill."""
+    """What is lost where shares are bought as they are, or all rounded at a half, or
+    where round 1 does not fill.
+    """
     print(
-        f"samples of headgate short of the most that all prices known would buy, {rounds} rounds, {SEEDS} seeds"
+        "samples of headgate short of the most that all prices known would buy,"
+        f" {rounds} rounds, {SEEDS} seeds"
     )
     rules: dict[str, Callable[..., NDArray[np.float64]]] = {
         "as it is": limits._all_or_nothing,
@@ -261,18 +282,22 @@ def rounding(rounds: str) -> None:
     }
     for called, offer in ATOMS.items():
         cells = [
-            f"without filling: {cell(behind(Headgate(early=0.0, fill=0.0), *offer, int(rounds), SEEDS))}"
+            "without filling:"
+            f" {cell(behind(Headgate(early=0.0, fill=0.0), *offer, int(rounds), SEEDS))}"
         ]
         for name, rule in rules.items():
             with mock.patch.object(limits, "_all_or_nothing", rule):
                 cells.append(
-                    f"{name}: {cell(behind(Headgate(early=0.0), *offer, int(rounds), SEEDS))}"
+                    f"{name}:"
+                    f" {cell(behind(Headgate(early=0.0), *offer, int(rounds), SEEDS))}"
                 )
         print(f"{called}: {'; '.join(cells)}", flush=True)
 
 
 def learning(rounds: str, seeds: str) -> None:
-    """What whole purchases at repeated prices do to accuracy, with the filling of short runs: logistic regression on MNIST."""
+    """What whole purchases at repeated prices do to accuracy, with the filling of short
+    runs: logistic regression on MNIST.
+    """
     asked = [
         f"run.rounds={rounds}",
         f"run.seeds={seeds}",
@@ -291,7 +316,8 @@ def learning(rounds: str, seeds: str) -> None:
         "a labelling tariff, C = 0.009": ('{kind="switches", ' + night, 0.009),
     }
     print(
-        f"headgate less the same without whole purchases, {rounds} rounds, {seeds} seeds, in points"
+        f"headgate less the same without whole purchases, {rounds} rounds, {seeds}"
+        " seeds, in points"
     )
     for name, (prices, budget) in offers.items():
         own = sweep_points(

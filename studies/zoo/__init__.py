@@ -1,1 +1,3 @@
-"""Policies and rules that our own studies found dominated. A recipe names them as `studies.zoo.gss:GSS`."""
+"""Policies and rules that our own studies found dominated. A recipe names them as
+`studies.zoo.gss:GSS`.
+"""

@@ -1,8 +1,10 @@
-"""Least mean age for the money: a place is renewed where the price is at most a limit that rises with its age.
+"""Least mean age for the money: a place is renewed where the price is at most a limit
+that rises with its age.
 
-studies/theory/age.md proves that no rule holds younger samples where prices are independent draws of one distribution. Here
-the distribution is that of the prices seen, and every round sets the price of age so that the limits would spend the money left
-over the rounds left.
+studies/theory/age.md proves that no rule holds younger samples where prices are
+independent draws of one distribution. Here the distribution is that of the prices seen,
+and every round sets the price of age so that the limits would spend the money left over
+the rounds left.
 """
 
 from dataclasses import dataclass
@@ -31,7 +33,9 @@ QUANTILES, IMPROVEMENTS = 128, 6
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Age(BudgetedPolicy):
-    """A place whose sample was used in `a` rounds before costs a^`power` a round: 1 is the mean age. One price for all."""
+    """A place whose sample was used in `a` rounds before costs a^`power` a round: 1 is
+    the mean age. One price for all.
+    """
 
     power: float = 1.0
 
@@ -98,10 +102,14 @@ class Age(BudgetedPolicy):
 
 
 class AgeLimits(NamedTuple):
-    """The rule that minimises κ·(mean of a^power) + spend, for every price of age κ that was tried."""
+    """The rule that minimises κ·(mean of a^power) + spend, for every price of age κ
+    that was tried.
+    """
 
     limit: Floats
-    """the highest price at which a place is renewed, by the rounds in which its sample was used, (R, K, LONGEST)"""
+    """the highest price at which a place is renewed, by the rounds in which its sample
+    was used, (R, K, LONGEST)
+    """
     spend: Floats
     """money a round and place, (R, K)"""
     age: Floats
@@ -109,7 +117,8 @@ class AgeLimits(NamedTuple):
 
 
 def age_limits(prices: Floats, kappa: Floats, power: float = 1.0) -> AgeLimits:
-    """By policy iteration, where each of `prices`, (R, Q) and ascending, is equally likely; `kappa` is (R, K).
+    """By policy iteration, where each of `prices`, (R, Q) and ascending, is equally
+    likely; `kappa` is (R, K).
 
     A place that is `wear.LONGEST` rounds old is renewed at any price.
     """

@@ -1,11 +1,13 @@
 """GSS-greedy: samples whose gradients point in other directions than those in memory.
 
-Source: Aljundi, Lin, Goujaud and Bengio, *Gradient based sample selection for online continual learning* (NeurIPS 2019), and
-aimagelab/mammoth (MIT), `utils/gss_buffer.py`. Assumes that a gradient tells what a sample can teach, and that what pulls as
-another does teaches little more.
+Source: Aljundi, Lin, Goujaud and Bengio, *Gradient based sample selection for online
+continual learning* (NeurIPS 2019), and aimagelab/mammoth (MIT), `utils/gss_buffer.py`.
+Assumes that a gradient tells what a sample can teach, and that what pulls as another
+does teaches little more.
 
-What is ours: the gradient is that of the last layer; and every score is of the model that the server sent in this round, also
-of samples held, whose scores the source keeps from when they came. So there is nothing to remember.
+What is ours: the gradient is that of the last layer; and every score is of the model
+that the server sent in this round, also of samples held, whose scores the source keeps
+from when they came. So there is nothing to remember.
 """
 
 from dataclasses import dataclass
@@ -27,11 +29,13 @@ BY_PAIR = 48
 
 @dataclass(frozen=True, eq=False)
 class GSS(Retention):
-    """One that comes takes a place only if its gradient points away from all of a random `batch` of those in memory.
+    """One that comes takes a place only if its gradient points away from all of a
+    random `batch` of those in memory.
 
-    A sample's score is 1 + the largest cosine between its gradient and theirs. One that comes with a score below 1 challenges
-    one in memory, drawn in proportion to the scores s, and takes its place with probability s/(s + its own). Samples come
-    one after the other. Without a model lots decide, as in `reservoir`.
+    A sample's score is 1 + the largest cosine between its gradient and theirs. One that
+    comes with a score below 1 challenges one in memory, drawn in proportion to the
+    scores s, and takes its place with probability s/(s + its own). Samples come one
+    after the other. Without a model lots decide, as in `reservoir`.
     """
 
     batch: int = 10
@@ -46,7 +50,9 @@ class GSS(Retention):
         room = super().limit(system)
         if (
             room is not None
-        ):  # a run at a time: all that each client holds and has admitted, each with each
+            # a run at a time: all that each client holds and has admitted, each with
+            # each
+        ):
             most = int(room.max())
             pairs = system.clients * (2.0 * most) ** 2
             check_memory(
@@ -98,7 +104,9 @@ class GSS(Retention):
 
 
 def gradient_cosines(error: Floats | None, features: Floats | None) -> Floats:
-    """Return the cosines of the gradients, error ⊗ features, of each client's samples, (C, W, W); 0 with one of no length."""
+    """Return the cosines of the gradients, error ⊗ features, of each client's samples,
+    (C, W, W); 0 with one of no length.
+    """
     assert error is not None
     assert features is not None
     products = (error @ error.transpose(0, 2, 1)) * (
@@ -120,7 +128,9 @@ def _scores(cosine: Floats, among: Bools) -> Floats:
 
 
 def _drawn(weights: Floats, inside: Bools, draw: Floats) -> Ints:
-    """One of those inside for each client, in proportion to its weight; each is as likely where no weight is above 0."""
+    """One of those inside for each client, in proportion to its weight; each is as
+    likely where no weight is above 0.
+    """
     weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, inside)
     sums = np.cumsum(weights, axis=1)
     total = sums[:, -1:]

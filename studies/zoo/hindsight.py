@@ -1,9 +1,11 @@
-"""The best purchases in hindsight, by the age of what is held: all prices are known. Nobody could use it.
+"""The best purchases in hindsight, by the age of what is held: all prices are known.
+Nobody could use it.
 
-A place whose sample has been used in `a` rounds before costs a^`power` in a round, and renewing it in round t costs ν·c(t).
-Places do not depend on each other, so each follows a shortest path through its renewals, and ν is found by bisection; the
-last of the money is shared between the two plans that enclose it. `power` = 1 is the least mean age for the money and 0 the
-most samples; the higher it is, the more even are the renewals.
+A place whose sample has been used in `a` rounds before costs a^`power` in a round, and
+renewing it in round t costs ν·c(t). Places do not depend on each other, so each follows
+a shortest path through its renewals, and ν is found by bisection; the last of the money
+is shared between the two plans that enclose it. `power` = 1 is the least mean age for
+the money and 0 the most samples; the higher it is, the more even are the renewals.
 """
 
 from dataclasses import dataclass
@@ -23,14 +25,20 @@ SWEEPS, HALVINGS = 2, 60
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Hindsight(Clairvoyant):
-    """Run r is that of the r-th seed, as with the clairvoyant buyer; clients may have prices of their own."""
+    """Run r is that of the r-th seed, as with the clairvoyant buyer; clients may have
+    prices of their own.
+    """
 
     fill: float = 8.0
     fairness: float = 1.0
-    """what is moved to other clients costs more than was planned, and the money would end early"""
+    """what is moved to other clients costs more than was planned, and the money would
+    end early
+    """
     power: float = 1.0
     crowding: float = 0.0
-    """a tenth of the places, renewed in a round in which a share j of the others is, feels the price c(t)·(1 + crowding·j)"""
+    """a tenth of the places, renewed in a round in which a share j of the others is,
+    feels the price c(t)·(1 + crowding·j)
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,7 +55,9 @@ class Hindsight(Clairvoyant):
 
     @cached_property
     def plan(self) -> Floats:
-        """The share of the places to renew, (seeds, rounds), or (seeds, rounds, M) with a price per client; round 1 fills."""
+        """The share of the places to renew, (seeds, rounds), or (seeds, rounds, M) with
+        a price per client; round 1 fills.
+        """
         system, prices = self.known.system, self.path
         places = (
             self.places(system)
@@ -89,7 +99,9 @@ class Hindsight(Clairvoyant):
         return np.asarray(mixed.swapaxes(1, 2).reshape(self.path.shape))
 
     def _renewals(self, waiting: Floats, costs: Floats) -> Floats:
-        """The share of its places that each client renews in each round, (R, M, T), where renewing all costs `costs`."""
+        """The share of its places that each client renews in each round, (R, M, T),
+        where renewing all costs `costs`.
+        """
         flat = costs.reshape(-1, costs.shape[-1])
         if not self.crowding:
             return shortest(waiting, flat).reshape(costs.shape).astype(np.float64)
@@ -101,14 +113,18 @@ class Hindsight(Clairvoyant):
 
 
 def waits(rounds: int, power: float) -> Floats:
-    """What it costs to keep what was bought in round i until round j, (T, T + 1), where the last column is the end."""
+    """What it costs to keep what was bought in round i until round j, (T, T + 1), where
+    the last column is the end.
+    """
     age = np.arange(rounds) - np.arange(rounds)[:, None]
     cost = np.where(age > 0, np.maximum(age, 1.0) ** power, 0.0)
     return np.concatenate([np.zeros((rounds, 1)), cost.cumsum(axis=-1)], axis=-1)
 
 
 def shortest(waiting: Floats, costs: Floats) -> Bools:
-    """The rounds after the first in which to renew, (n, T), at the least cost of waiting and of renewing, (n, T)."""
+    """The rounds after the first in which to renew, (n, T), at the least cost of
+    waiting and of renewing, (n, T).
+    """
     runs, rounds = costs.shape
     to_go, then = np.zeros((runs, rounds + 1)), np.zeros((runs, rounds), dtype=np.int64)
     for i in range(rounds - 1, -1, -1):

@@ -1,13 +1,17 @@
 """k-centre: a core set by greedy farthest points.
 
-Source: Sener and Savarese, *Active Learning for Convolutional Neural Networks: A Core-Set Approach* (ICLR 2018), algorithm 1
-(k-Center-Greedy): the sample goes first that is farthest from its nearest neighbour among what has a label, by Euclidean
-distance of what goes into the last layer. It is at most twice as far off as the best choice.
+Source: Sener and Savarese, *Active Learning for Convolutional Neural Networks: A
+Core-Set Approach* (ICLR 2018), algorithm 1 (k-Center-Greedy): the sample goes first
+that is farthest from its nearest neighbour among what has a label, by Euclidean
+distance of what goes into the last layer. It is at most twice as far off as the best
+choice.
 
-Assumes that near samples are worth the same, so that a cover of what comes by is what matters; the model's answers do not.
+Assumes that near samples are worth the same, so that a cover of what comes by is what
+matters; the model's answers do not.
 
-Ours: what has a label is what the client holds when the order comes, not all that it ever bought, for it no longer has the
-rest. A client that holds nothing begins with the sample that came first. Among equals the first come goes first.
+Ours: what has a label is what the client holds when the order comes, not all that it
+ever bought, for it no longer has the rest. A client that holds nothing begins with the
+sample that came first. Among equals the first come goes first.
 """
 
 from dataclasses import dataclass
@@ -21,7 +25,9 @@ from headgate.control.types import Bools, Floats
 
 @dataclass(frozen=True, eq=False)
 class KCentre(Selection):
-    """The samples that lie farthest from what the client holds and from those chosen before them."""
+    """The samples that lie farthest from what the client holds and from those chosen
+    before them.
+    """
 
     scores = ("features",)
     beside_held = True

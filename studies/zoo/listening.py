@@ -1,7 +1,9 @@
-"""Headgate that listens: where clients' new samples still tell the model something, a price may be higher.
+"""Headgate that listens: where clients' new samples still tell the model something, a
+price may be higher.
 
-Each price is divided by what samples are worth, relative to the others', and then held against headgate's one limit. So at
-the same price clients that gain much buy and the others wait, as with a price per client, and as far as `fairness` allows.
+Each price is divided by what samples are worth, relative to the others', and then held
+against headgate's one limit. So at the same price clients that gain much buy and the
+others wait, as with a price per client, and as far as `fairness` allows.
 studies/results/better/listening.json has the numbers: it is worth little.
 """
 
@@ -21,12 +23,15 @@ LOUDEST = 1e6
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Listening(Headgate):
-    """Where nothing is heard, as in round 1 and in a rehearsal, it is headgate to the bit."""
+    """Where nothing is heard, as in round 1 and in a rehearsal, it is headgate to the
+    bit.
+    """
 
     listens: ClassVar[bool] = True
     by: Literal["new", "surprise", "oort", "gap"] = "new"
-    """what samples are worth to a client: the loss of its new ones, that minus the loss of those it holds, or Oort's utility;
-    "gap": to all alike, by how much more new ones lose than those held, beside how it was so far"""
+    """what samples are worth to a client: the loss of its new ones, that minus the loss
+    of those it holds, or Oort's utility; "gap": to all alike, by how much more new ones
+    lose than those held, beside how it was so far"""
     most: float = 1.4
     """a worth lies between 1/most and most, relative to the clients' median"""
     smoothing: float = 0.3
@@ -61,7 +66,9 @@ class Listening(Headgate):
         )
 
     def _hear(self, view: View, memory: Arrays) -> Arrays:
-        """Losses of rounds in which a client has no new samples, or does not tell, are those of the last one."""
+        """Losses of rounds in which a client has no new samples, or does not tell, are
+        those of the last one.
+        """
         assert view.losses is not None
         new, held = (np.minimum(each, LOUDEST) for each in view.losses[:2])
         told, before = ~np.isnan(new), memory["new_loss"]
@@ -80,7 +87,9 @@ class Listening(Headgate):
         }
 
     def _worth(self, view: View, memory: Arrays) -> Floats:
-        """Of a sample of each client, (R, M), around 1: at the clients' worths all places together cost what they cost."""
+        """Of a sample of each client, (R, M), around 1: at the clients' worths all
+        places together cost what they cost.
+        """
         new, held, places = (
             memory["new_loss"],
             memory["held_loss"],
@@ -115,7 +124,9 @@ class Listening(Headgate):
 
 
 def _gap(new: Floats, held: Floats) -> Floats:
-    """How much less the samples held lose than new ones, as a part of what new ones lose, (R,): from 0 to 1."""
+    """How much less the samples held lose than new ones, as a part of what new ones
+    lose, (R,): from 0 to 1.
+    """
     fresh = new.mean(axis=-1)
     return np.asarray(
         np.clip(
@@ -130,7 +141,8 @@ def _gap(new: Floats, held: Floats) -> Floats:
 
 
 def _utility(losses: Floats, last: Floats, t: int) -> Floats:
-    """Oort's: samples times their loss, scaled to 0..1, and more for who was not heard for long (Lai et al. 2021, OSDI).
+    """Oort's: samples times their loss, scaled to 0..1, and more for who was not heard
+    for long (Lai et al. 2021, OSDI).
 
     There the loss is the root of the mean square; here only the mean is known.
     """

@@ -1,14 +1,18 @@
-"""RCCDA's rule: renew all places when the loss has risen enough to outweigh how often that was done before.
+"""RCCDA's rule: renew all places when the loss has risen enough to outweigh how often
+that was done before.
 
-Piaseczny, Shisher, Wang and Brinton, *RCCDA: Adaptive Model Updates in the Presence of Concept Drift under a Constrained
-Resource Budget*, NeurIPS 2025 (arXiv 2505.24149). There a model is updated, u = 1, where
+Piaseczny, Shisher, Wang and Brinton, *RCCDA: Adaptive Model Updates in the Presence of
+Concept Drift under a Constrained Resource Budget*, NeurIPS 2025 (arXiv 2505.24149).
+There a model is updated, u = 1, where
 
     V·[K_p·(ℓ − ℓ_best) + K_d·(ℓ − ℓ_prev)] > Q + ½ − π̄,    Q ← [Q + u − π̄]⁺,
 
-with ℓ the loss of the newest data under the present model, ℓ_best the least so far, ℓ_prev that of the round before, Q a queue
-of updates and π̄ how often updates may happen. Here an update renews all places at the price of the day, the purse is hard,
-and round 1, which fills the buffers, is the first one. A look at new data is not free, so in the other rounds a `probe` is
-bought; ℓ is the loss of what was bought in the round before, and stays as it was where nothing was.
+with ℓ the loss of the newest data under the present model, ℓ_best the least so far,
+ℓ_prev that of the round before, Q a queue of updates and π̄ how often updates may
+happen. Here an update renews all places at the price of the day, the purse is hard, and
+round 1, which fills the buffers, is the first one. A look at new data is not free, so
+in the other rounds a `probe` is bought; ℓ is the loss of what was bought in the round
+before, and stays as it was where nothing was.
 """
 
 from dataclasses import dataclass, replace
@@ -37,9 +41,13 @@ class Rccda(BudgetedPolicy):
     derivative: float = 1.0
     """K_d; theirs are 0.1 to 1"""
     rate: float | None = None
-    """π̄, renewals a round; left out: those that spend the budget at the mean price, probes included"""
+    """π̄, renewals a round; left out: those that spend the budget at the mean price,
+    probes included
+    """
     probe: float = 0.01
-    """the share of the places that is bought in rounds without a renewal, to hear of new samples"""
+    """the share of the places that is bought in rounds without a renewal, to hear of
+    new samples
+    """
 
     def resolved(self, given: PolicyContext) -> Self:
         if self.rate is not None:

@@ -1,16 +1,21 @@
 """VeSSAL: volume sampling over a stream.
 
-Source: Saran, Yousefi, Krishnamurthy, Langford and Ash, *Streaming Active Learning with Deep Neural Networks* (ICML 2023),
-algorithm 1. Sample i of n, with the gradient embedding x of the last layer for the class that the model predicts, is bought
-with probability p = ζ·xᵀΣ⁻¹x, where Σ = λI + Σ xxᵀ over what was bought, λ = 0.01, and ζ = [(k − bought)/(n − i)]/tr(Σ⁻¹C)
-with C the mean of xxᵀ over the samples up to this one. Used for federated learning in arXiv 2408.17108.
+Source: Saran, Yousefi, Krishnamurthy, Langford and Ash, *Streaming Active Learning with
+Deep Neural Networks* (ICML 2023), algorithm 1. Sample i of n, with the gradient
+embedding x of the last layer for the class that the model predicts, is bought with
+probability p = ζ·xᵀΣ⁻¹x, where Σ = λI + Σ xxᵀ over what was bought, λ = 0.01, and ζ =
+[(k − bought)/(n − i)]/tr(Σ⁻¹C) with C the mean of xxᵀ over the samples up to this one.
+Used for federated learning in arXiv 2408.17108.
 
-Assumes that samples come in no order that matters: each is decided on as it comes, by those before it.
+Assumes that samples come in no order that matters: each is decided on as it comes, by
+those before it.
 
-Ours: exactly k are bought, so a client that would come to be short takes all that are left, and none buys more than k. A window
-begins with an empty Σ, as each query does in the source. And the arithmetic: tr(Σ⁻¹C) is the mean of xᵀΣ⁻¹x over the samples
-up to this one, so A = XᵀΣ⁻¹X among the samples of a window says all; it begins as XᵀX/λ, whose entries are
-(guess·guess)(features·features), and a purchase s takes aₛaₛᵀ/(1 + Aₛₛ) from it (Sherman and Morrison). No embedding is built.
+Ours: exactly k are bought, so a client that would come to be short takes all that are
+left, and none buys more than k. A window begins with an empty Σ, as each query does in
+the source. And the arithmetic: tr(Σ⁻¹C) is the mean of xᵀΣ⁻¹x over the samples up to
+this one, so A = XᵀΣ⁻¹X among the samples of a window says all; it begins as XᵀX/λ,
+whose entries are (guess·guess)(features·features), and a purchase s takes aₛaₛᵀ/(1 +
+Aₛₛ) from it (Sherman and Morrison). No embedding is built.
 """
 
 from dataclasses import dataclass
@@ -28,7 +33,9 @@ AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class VeSSAL(Selection):
-    """Each sample as it comes, with a probability that grows with how little those bought before it have in common with it."""
+    """Each sample as it comes, with a probability that grows with how little those
+    bought before it have in common with it.
+    """
 
     ridge: float = 0.01
     """λ"""

@@ -1,9 +1,11 @@
-"""headgate that finds out how many of the latest prices to go by. studies/theory/theorem.md has what it is worth.
+"""headgate that finds out how many of the latest prices to go by.
+studies/theory/theorem.md has what it is worth.
 
-A bet is made against prices that come in no order: a simple jumper on conformal p-values, as in Vovk, Petej, Nouretdinov,
-Ahlberg, Carlsson and Gammerman (2021, arXiv 2102.10439). Until it is won, all prices count, as ever. From then on a window
-counts that would have been the better buyer: each has a ledger of what it would have spent and bought, at one price a round,
-the mean over the places.
+A bet is made against prices that come in no order: a simple jumper on conformal
+p-values, as in Vovk, Petej, Nouretdinov, Ahlberg, Carlsson and Gammerman (2021, arXiv
+2102.10439). Until it is won, all prices count, as ever. From then on a window counts
+that would have been the better buyer: each has a ledger of what it would have spent and
+bought, at one price a round, the mean over the places.
 """
 
 from dataclasses import dataclass
@@ -22,14 +24,19 @@ WINDOWS = (8, 32, 128)
 RECENT = 32
 """rounds at whose prices money is compared with samples"""
 STAKES, JUMP = np.array([-2.0, 0.0, 2.0]), 0.01
-"""a round's bet on high or low prices, and the part of the capital that changes sides"""
+"""a round's bet on high or low prices, and the part of the capital that changes sides
+"""
 OPEN = 100
-"""the capital at which the bet is won where the end is open; else it is the number of rounds"""
+"""the capital at which the bet is won where the end is open; else it is the number of
+rounds
+"""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Windows(Headgate):
-    """Of prices without order it makes the same as headgate, but with a probability of 1/T."""
+    """Of prices without order it makes the same as headgate, but with a probability of
+    1/T.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,7 +101,9 @@ class Windows(Headgate):
     def _ledgers(
         self, memory: Arrays, view: View, price: Floats, most: float
     ) -> Arrays:
-        """What each window would have spent and bought of `most` samples a round, from round 2 on and never behind `even`."""
+        """What each window would have spent and bought of `most` samples a round, from
+        round 2 on and never behind `even`.
+        """
         spent, held = memory["would_spend"].copy(), memory["would_buy"].copy()
         if view.t == 2:
             spent[:], held[:] = view.spent[:, None], view.admitted[:, None]
@@ -142,7 +151,9 @@ def _market(memory: Arrays) -> Arrays:
 
 
 def observe(memory: Arrays, price: Floats, t: int, system: System) -> Arrays:
-    """The memory with this round's price, (R,), and with the bet that was made on its rank; a lot ranks equal prices."""
+    """The memory with this round's price, (R,), and with the bet that was made on its
+    rank; a lot ranks equal prices.
+    """
     market = all_prices.remember(_market(memory), price[:, None])
     bins, _, counts, bits = (market[name] for name in all_prices.NAMES)
     today, whole = all_prices.bin_of(price, bits)[:, None], price.view(np.uint64)
@@ -173,7 +184,9 @@ def observe(memory: Arrays, price: Floats, t: int, system: System) -> Arrays:
 
 
 def better(memory: Arrays, t: int) -> Ints:
-    """The number of the window to go by, (R,), the last one being all: the one furthest ahead of all at any recent price."""
+    """The number of the window to go by, (R,), the last one being all: the one furthest
+    ahead of all at any recent price.
+    """
     recent = memory["market"][:, : min(RECENT, t)]
     spent, bought = (
         memory[name] - memory[name][:, -1:] for name in ("would_spend", "would_buy")

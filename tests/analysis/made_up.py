@@ -1,4 +1,6 @@
-"""Runs made up from curves, so that rules can be tried on numbers one can see through, and what a terminal shows of them."""
+"""Runs made up from curves, so that rules can be tried on numbers one can see through,
+and what a terminal shows of them.
+"""
 
 import io
 
@@ -22,8 +24,9 @@ def outcome(
     lost=(),
     price=1.0,
 ):
-    """`curves` (seeds, evaluations) of accuracy; `held` are shares of the buffers, repeated over the rounds; `lost` are places
-    of seeds that diverged, whose curves are left out; `price` is that of every round."""
+    """`curves` (seeds, evaluations) of accuracy; `held` are shares of the buffers,
+    repeated over the rounds; `lost` are places of seeds that diverged, whose curves are
+    left out; `price` is that of every round."""
     curves = np.atleast_2d(np.asarray(curves, dtype=np.float64))
     S, E = curves.shape
     T = E * every
@@ -62,7 +65,9 @@ def outcome(
 
 
 def ramp(first, rounds=20, top=0.9, seeds=4, spread=0.0):
-    """Curves that rise in a straight line to 80 % in round `first` and on to `top`; seeds lie `spread` apart."""
+    """Curves that rise in a straight line to 80 % in round `first` and on to `top`;
+    seeds lie `spread` apart.
+    """
     t = np.arange(1, rounds + 1)
     base = np.minimum(0.8 * t / first, top)
     return np.clip(base + spread * np.linspace(-1, 1, seeds)[:, None], 0, 1)

@@ -65,7 +65,9 @@ def write(
     config=CONFIG,
     **more,
 ):
-    """A run folder: one file a table when finished, else one part. `more` says when it was started, and its process."""
+    """A run folder: one file a table when finished, else one part. `more` says when it
+    was started, and its process.
+    """
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(config)
     told = {
@@ -188,7 +190,9 @@ def long(folder, policies=2, seeds=2, rounds=1000, clients=2):
 
 
 class Page(HTMLParser):
-    """The tags with their attributes, and the text of every element with an id or of its kind."""
+    """The tags with their attributes, and the text of every element with an id or of
+    its kind.
+    """
 
     def __init__(self, text):
         super().__init__()

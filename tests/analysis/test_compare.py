@@ -1,4 +1,6 @@
-"""The whole chain on embedded data: runs, page, numbers, figure, and going on after a stop."""
+"""The whole chain on embedded data: runs, page, numbers, figure, and going on after a
+stop.
+"""
 
 import json
 import re
@@ -44,7 +46,10 @@ def compared(tmp_path_factory):
 def test_the_page_says_what_the_runs_say(compared):
     folder, _, output = compared
     told = json.loads((folder / "compare.json").read_text("utf-8"))
-    again = "headgate compare digits --budgets 20,55 --policies oracle,constant,headgate,released --rounds 6 --seeds 3"
+    again = (
+        "headgate compare digits --budgets 20,55 --policies"
+        " oracle,constant,headgate,released --rounds 6 --seeds 3"
+    )
     rows = told["rows"]
     assert told["command"] == again
     assert [(row["budget"], row["policy"]) for row in rows] == [
@@ -124,8 +129,9 @@ def test_what_was_paid_is_told_beside_what_was_offered(compared):
 
 def test_the_points_of_a_sweep_are_compared_each_under_its_own_prices(tmp_path):
     (tmp_path / "priced.toml").write_text(
-        'base = "digits"\n[run]\nrounds = 4\nseeds = 2\npolicies = ["headgate", "oracle", "constant"]\n[sweep]\nmode = "zip"\n'
-        'prices = [{ kind = "brent" }, { kind = "constant", value = 5.5 }]\nsystem.budget = [46.0, 46.0]\n'
+        'base = "digits"\n[run]\nrounds = 4\nseeds = 2\npolicies = ["headgate",'
+        ' "oracle", "constant"]\n[sweep]\nmode = "zip"\nprices = [{ kind = "brent" }, {'
+        ' kind = "constant", value = 5.5 }]\nsystem.budget = [46.0, 46.0]\n'
     )
     words = [
         "--budgets",
@@ -212,7 +218,8 @@ def test_a_file_of_ones_own_is_compared_with_its_own_policies(tmp_path, monkeypa
     """A recipe that comes with headgate has a default set; both say which."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(
-        'base = "digits"\nrun = {rounds = 2, seeds = 1, policies = ["bare", "headgate"]}\n[policies.bare]\nkind = "constant"\n'
+        'base = "digits"\nrun = {rounds = 2, seeds = 1, policies = ["bare",'
+        ' "headgate"]}\n[policies.bare]\nkind = "constant"\n'
     )
     own = call(
         "mine.toml", "--budgets", "20", "--quiet", "--out", "own", "--processes", "1"

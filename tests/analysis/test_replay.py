@@ -1,4 +1,6 @@
-"""Purchases beside headgate's: within the money and the capacity, never below what was possible, and said honestly."""
+"""Purchases beside headgate's: within the money and the capacity, never below what was
+possible, and said honestly.
+"""
 
 import re
 from pathlib import Path
@@ -183,13 +185,21 @@ REFUSED = {
     f"{HEADER}1,2,3\n2,$2,3\n": "line 3.price = $2: must be a valid number",
     f"{HEADER}1,2\n": "line 2.samples: is missing",
     f"{HEADER}1,2,2.5\n": "line 2.samples = 2.5: must be a valid integer",
-    f"{HEADER}1,2,10000000000\n": "line 2.samples = 10000000000: must be less than or equal to 1000000000",
-    "time,Time,price,samples\n1,2,3,4\n": "column with name 'time' has more than one occurrence",
+    f"{HEADER}1,2,10000000000\n": (
+        "line 2.samples = 10000000000: must be less than or equal to 1000000000"
+    ),
+    "time,Time,price,samples\n1,2,3,4\n": (
+        "column with name 'time' has more than one occurrence"
+    ),
     f"{HEADER}1,2,5,3\n": "cannot be read as CSV (found more fields than",
     f"{HEADER}Monday,2,3\n": "line 2.time = Monday: must be a valid number",
     f"{HEADER}1,2,3\n2026-01-05,2,3\n": "times must be all numbers, all dates",
-    f"{HEADER}2026-01-05,2,3\n2026-01-05T09:00Z,2,3\n": "all dates, or all dates with a time zone",
-    f"{HEADER}2026-01-05,2,3\n2026-01-05T00:00,2,3\n": "line 3: time = 2026-01-05T00:00: comes twice",
+    f"{HEADER}2026-01-05,2,3\n2026-01-05T09:00Z,2,3\n": (
+        "all dates, or all dates with a time zone"
+    ),
+    f"{HEADER}2026-01-05,2,3\n2026-01-05T00:00,2,3\n": (
+        "line 3: time = 2026-01-05T00:00: comes twice"
+    ),
     "time,client,price,samples\n1,a,2,3\n1,a,2,4\n": "line 3: time = 1: comes twice",
     f"{HEADER}1,2,0\n": "0 was paid in all; must be more than nothing",
     f'{HEADER}1,2,"{"3" * 200_000}"\n': "line 2.samples = 333",
@@ -225,7 +235,9 @@ def test_files_that_are_none_and_capacities_that_are_none_are_refused(tmp_path):
     for capacity in (0, -1, 2.5, 10**10):
         with pytest.raises(
             SettingError,
-            match=f"capacity = {capacity}: must be a whole number from 1 to 1,000,000,000",
+            match=(
+                f"capacity = {capacity}: must be a whole number from 1 to 1,000,000,000"
+            ),
         ):
             headgate.replay(EXAMPLE, capacity)
 
@@ -280,7 +292,8 @@ def test_the_table_is_one_of_at_most_twenty_lines_at_eighty_columns(tmp_path, ro
     assert table[-1].split()[0] == times[-1]
 
 
-# in the shadow of a pipeline: as in a run, knowing nothing of later rounds, and without buying
+# in the shadow of a pipeline: as in a run, knowing nothing of later rounds, and without
+# buying
 
 
 ALONE = "time,price,samples"

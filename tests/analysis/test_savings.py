@@ -1,4 +1,6 @@
-"""Money for the same accuracy: against curves whose answer is known, and the text where there is none."""
+"""Money for the same accuracy: against curves whose answer is known, and the text where
+there is none.
+"""
 
 import math
 
@@ -52,7 +54,9 @@ def a_row(policy, spend, values, reference=False, **more):
 
 
 def worlds(seeds=30, noise=0.004, factor=2.0, rng=None):
-    """Accuracy by the logarithm of money; `ours` needs a `factor` less. What seeds have in common is noise for both."""
+    """Accuracy by the logarithm of money; `ours` needs a `factor` less. What seeds have
+    in common is noise for both.
+    """
     rng = rng or np.random.default_rng(0)
     common, rows = rng.normal(0, 0.02, seeds), []
     for policy, better in (("constant", 1.0), ("ours", factor)):
@@ -85,7 +89,9 @@ def test_less_than_the_least_budget_is_only_said_as_far_as_seeds_agree():
 
 
 def test_the_interval_holds_what_other_seeds_say():
-    """The truth in about 95 of 100 trials, and what as many other seeds say in most of them."""
+    """The truth in about 95 of 100 trials, and what as many other seeds say in most of
+    them.
+    """
     held, others = 0, 0
     for trial in range(100):
         first, second = (

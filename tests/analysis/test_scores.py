@@ -54,14 +54,17 @@ def test_what_all_three_have_in_common_does_not_widen_the_interval_of_what_is_cl
     )  # what seeds have in common is no doubt
     own = 0.6 + np.random.default_rng(2).normal(0.0, 0.02, (40, 1)) + np.zeros((40, 5))
     apart = closed(outcome("x", own), low, high, "last")
-    # the error of a mean of differences with standard deviation √2·0.02, over a gap of 0.2; noise is independent of own
+    # the error of a mean of differences with standard deviation √2·0.02, over a gap of
+    # 0.2; noise is independent of own
     expected = 1.3036 * np.std(own[:, 0] - noise[:, 0], ddof=1) / np.sqrt(40) / 0.2
     assert apart.half == pytest.approx(expected, rel=0.1)
     assert apart.low < apart.mean < apart.high
 
 
 def test_the_interval_of_what_is_closed_holds_the_truth_as_often_as_it_says():
-    """Ten seeds of a gap of three points of which a third is closed, as on CIFAR-10; a bootstrap gets to 75 % here."""
+    """Ten seeds of a gap of three points of which a third is closed, as on CIFAR-10; a
+    bootstrap gets to 75 % here.
+    """
     noise = np.random.default_rng(3).normal(0.0, 0.006, (4000, 3, 10))
     found = [
         closed_share(0.46 + ours, 0.45 + low, 0.48 + high) for ours, low, high in noise

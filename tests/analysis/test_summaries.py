@@ -1,4 +1,6 @@
-"""Summaries of runs, against numbers worked out by hand, and the sentence that says what to take from them."""
+"""Summaries of runs, against numbers worked out by hand, and the sentence that says
+what to take from them.
+"""
 
 from dataclasses import replace
 
@@ -73,7 +75,9 @@ def test_summaries_by_hand(tmp_path):
 
 
 def test_money_and_memory_of_a_lost_run_count(tmp_path):
-    """The summary used to leave them out, and the comparison did not: two numbers for one thing."""
+    """The summary used to leave them out, and the comparison did not: two numbers for
+    one thing.
+    """
     a, _, lost = policy_summaries(small(tmp_path / "run"))
     assert (a.spend_per_round, a.spend_share) == pytest.approx(
         ((10 + 12 + 900) / 3, (10 + 12 + 900) / 30)
@@ -104,12 +108,14 @@ def test_what_to_take_from_a_run_is_said_in_a_sentence(tmp_path):
     a, wicked, lost = read_runs([small(tmp_path / "run")])
     so_far = "So far, in 4 of 4 rounds, before all runs have begun: "
     broken = f"Not ranked, because a limit was broken: a (money and memory). {HELD}"
-    assert conclusion([a, wicked, lost]) == (
-        f"{so_far}Best test accuracy within the limits: {WICKED} (30.0 %). "
-        f"{broken} What each client held was not recorded, so of memory nothing is known."
+    assert (
+        conclusion([a, wicked, lost])
+        == f"{so_far}Best test accuracy within the limits: {WICKED} (30.0 %). {broken}"
+        " What each client held was not recorded, so of memory nothing is known."
     )
     assert conclusion([a, wicked]).startswith(
-        f"{so_far}Best test accuracy within the limits: {WICKED} (30.0 %), the only one that kept both limits in every run. "
+        f"{so_far}Best test accuracy within the limits: {WICKED} (30.0 %), the only one"
+        " that kept both limits in every run. "
     )
     assert conclusion([a]) == f"Nobody kept both limits in every run. {broken}"
     assert (
@@ -133,8 +139,10 @@ def test_policies_are_told_apart_or_not(tmp_path):
         outcome("poor", steady),
         outcome("level", steady + 0.05 + 0.002 * np.array([[1], [-1], [1], [-2]])),
     )
-    assert conclusion([oracle, good, poor]) == (
-        "Best test accuracy within the limits: good (95.0 ± 0.7 %), +5.0 ± 0.0 points ahead of poor, seed by seed."
+    assert (
+        conclusion([oracle, good, poor])
+        == "Best test accuracy within the limits: good (95.0 ± 0.7 %), +5.0 ± 0.0"
+        " points ahead of poor, seed by seed."
     )
     assert "good (95.0 ± 0.7 %), not distinguishable from level" in conclusion(
         [oracle, good, level, poor]

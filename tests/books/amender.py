@@ -1,4 +1,6 @@
-"""A second process that amends accounts: for each line of JSON it writes one amendment, and prints what it was told."""
+"""A second process that amends accounts: for each line of JSON it writes one amendment,
+and prints what it was told.
+"""
 
 import json
 import sys

@@ -1,7 +1,9 @@
-"""What accounts must say: a model that knows prices, deliveries, invoices and amendments, in exact decimal numbers.
+"""What accounts must say: a model that knows prices, deliveries, invoices and
+amendments, in exact decimal numbers.
 
-The model learns only of calls that were accepted, in the order in which they were committed. It decides nothing: how much is
-bought is the policy's affair, and what it costs is not.
+The model learns only of calls that were accepted, in the order in which they were
+committed. It decides nothing: how much is bought is the policy's affair, and what it
+costs is not.
 """
 
 from collections import defaultdict
@@ -59,12 +61,17 @@ class Model:
     def __init__(self, buffers, budget, horizon, overdraft=0.0):
         self.buffers, self.left, self.horizon = list(buffers), set(), horizon
         self.approved = None if horizon is None else money(budget) * horizon
-        """money approved; None: the model does not know, because the end is or was open"""
+        """money approved; None: the model does not know, because the end is or was open
+        """
         self.in_advance, self.budgets = overdraft, [money(budget)]
-        """rounds' budgets that may be spent in advance where the end is open, and all budgets of a round so far"""
+        """rounds' budgets that may be spent in advance where the end is open, and all
+        budgets of a round so far
+        """
         self.begun = self.settled = 0
         self.clients, self.gone = len(buffers), set()
-        """clients and those that have left, by the terms of the round that is or was last open"""
+        """clients and those that have left, by the terms of the round that is or was
+        last open
+        """
         self.orders, self.made, self.loose = (
             dict[tuple[int, int], Order](),
             list[Made](),
@@ -72,9 +79,13 @@ class Model:
         )
         self.latest, self.base = "", Decimal(0)
         self.bought = None
-        """(spent, month's budget, spent when the month began) if the round that is open bought anything under one"""
+        """(spent, month's budget, spent when the month began) if the round that is open
+        bought anything under one
+        """
         self.over, self.lowered, self.moved = Decimal(0), Decimal(0), False
-        """by how much more was spent and reserved than is approved, what has explained more since, and whether the end moved"""
+        """by how much more was spent and reserved than is approved, what has explained
+        more since, and whether the end moved
+        """
 
     # what the accounts must say
 
@@ -103,7 +114,9 @@ class Model:
     # what happens
 
     def begin(self, purchases, given, clock, exactly):
-        """A round begins, or one that was begun and not settled is repeated; `exactly`: no client joined or left meanwhile."""
+        """A round begins, or one that was begun and not settled is repeated; `exactly`:
+        no client joined or left meanwhile.
+        """
         for each in purchases:
             must(
                 all(type(value) in (int, float) for value in each),
@@ -170,7 +183,9 @@ class Model:
             )
 
     def settle(self, reports, refused):
-        """`reports`: client → (admitted, keys, earlier, erased), as they were handed in."""
+        """`reports`: client → (admitted, keys, earlier, erased), as they were handed
+        in.
+        """
         rejected = {whole(client) for client in refused}
         must(
             all(0 <= client < self.clients for client in rejected),
@@ -389,7 +404,9 @@ class Model:
         must(sorted(told) == sorted(order.keys), f"{line}: the keys were {order.keys}")
 
     def _agree_limits(self, found):
-        """Money that open orders may cost, the approved money and the budget of the month."""
+        """Money that open orders may cost, the approved money and the budget of the
+        month.
+        """
         most = defaultdict(Decimal)
         for (_, client), order in self.orders.items():
             if order.delivered is None:
@@ -409,7 +426,8 @@ class Model:
         explained = max(self.over, in_advance) + self.lowered + NEGLIGIBLE
         must(
             self.moved or over <= explained,
-            f"{over} more is spent and reserved than approved, {explained} are explained",
+            f"{over} more is spent and reserved than approved, {explained} are"
+            " explained",
         )
         self.over, self.lowered = over, Decimal(0)
         if not self.open:

@@ -1,9 +1,11 @@
-"""Failpoints: a second process is let in between any two SQL statements of a call of the first.
+"""Failpoints: a second process is let in between any two SQL statements of a call of
+the first.
 
-SQLite calls a trace function right before each statement, BEGIN and COMMIT included. The function counts the statements, and
-at the chosen ones it hands a request to the second process. If the first process is in a transaction there, it holds the
-lock on the file: the second one waits for it, the first one goes on, and the answer comes later. Otherwise the first process
-waits for the answer.
+SQLite calls a trace function right before each statement, BEGIN and COMMIT included.
+The function counts the statements, and at the chosen ones it hands a request to the
+second process. If the first process is in a transaction there, it holds the lock on the
+file: the second one waits for it, the first one goes on, and the answer comes later.
+Otherwise the first process waits for the answer.
 """
 
 import socket
@@ -20,7 +22,9 @@ SECOND = Path(__file__).with_name("second.py")
 PATIENCE = 30.0
 """seconds after which a second process that does not answer is an error"""
 A_MOMENT = 0.015
-"""seconds for which the first process waits while it holds the lock: enough for the second one to run into it"""
+"""seconds for which the first process waits while it holds the lock: enough for the
+second one to run into it
+"""
 OUTSIDE, INSIDE, AFTER = (
     "outside a transaction",
     "inside a transaction",
@@ -81,7 +85,9 @@ class Request(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """A request to the second process, and the number of the statement before which it is sent."""
+    """A request to the second process, and the number of the statement before which it
+    is sent.
+    """
 
     at: int
     request: Request
@@ -95,7 +101,9 @@ class Visited(NamedTuple):
     result: object
     where: str
     commits: int
-    """transactions of the call that had written and committed before the second process did its work"""
+    """transactions of the call that had written and committed before the second process
+    did its work
+    """
 
 
 class Watch:
@@ -143,8 +151,8 @@ class Watch:
             )
 
     def after(self):
-        """Hear what waits after the call returned, and let in who is left. Return the visits before and after the call's own
-        work was committed."""
+        """Hear what waits after the call returned, and let in who is left. Return the
+        visits before and after the call's own work was committed."""
         if self.errors:
             raise self.errors[0]
         self.hear()
@@ -157,7 +165,9 @@ class Watch:
 
 @contextmanager
 def watched(connection, before):
-    """Call `before(connection, statement)` right before each statement on an open connection."""
+    """Call `before(connection, statement)` right before each statement on an open
+    connection.
+    """
     connection.set_trace_callback(lambda statement: before(connection, statement))
     try:
         yield
@@ -167,7 +177,9 @@ def watched(connection, before):
 
 @contextmanager
 def watched_opening(before):
-    """Call `before(connection, statement)` right before each statement on the connections that are opened meanwhile."""
+    """Call `before(connection, statement)` right before each statement on the
+    connections that are opened meanwhile.
+    """
     connect, opened = sqlite3.connect, []
 
     def traced(*given, **more):

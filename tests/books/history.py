@@ -1,9 +1,12 @@
-"""A history of two writers, as a state machine: what is done to accounts by two processes, and what is true afterwards.
+"""A history of two writers, as a state machine: what is done to accounts by two
+processes, and what is true afterwards.
 
-One process plays rounds, amends, adjusts, closes and opens accounts. A second, real one amends, adjusts, shows and exports
-them between any two SQL statements of the first one's calls. Every now and then an argument is a value that says nothing. A
-call is accepted, or it is refused in one line and nothing was written. After each step the accounts open again from a copy,
-the audit raises no alarm, and the statement says what the model says (`expected`).
+One process plays rounds, amends, adjusts, closes and opens accounts. A second, real one
+amends, adjusts, shows and exports them between any two SQL statements of the first
+one's calls. Every now and then an argument is a value that says nothing. A call is
+accepted, or it is refused in one line and nothing was written. After each step the
+accounts open again from a copy, the audit raises no alarm, and the statement says what
+the model says (`expected`).
 
     python -m tests.books.history 10000 SEED
 """
@@ -63,7 +66,9 @@ TAKEN = ("steps",)
 BUFFERS, BUDGET = (4, 3, 5), 12.0
 POLICIES = {"headgate": Headgate, "constant": lambda: Constant(rate=6.0, K=2)}
 COUNTS: Counter[tuple[str, ...]] = Counter()
-"""what was done in this process: steps, calls by their outcome, visits by their place, odd values by argument and by name"""
+"""what was done in this process: steps, calls by their outcome, visits by their place,
+odd values by argument and by name
+"""
 PRICES = [0.5, 1.0, 1.1, 2.0, 3.35, 7.0, [1.0, 2.25, 0.3]]
 CHANGES: list[dict[str, Any]] = [
     {"money": 7.25}, {"money": -5.5}, {"money": -60.0}, {"money": 0.1}, {"suspend": True}, {"suspend": False},
@@ -151,7 +156,9 @@ class Outcome(NamedTuple):
 
 
 def attempt(call, *given, **named):
-    """Return what a call gave, or the line by which it was refused. Warnings are errors here, as in all tests."""
+    """Return what a call gave, or the line by which it was refused. Warnings are errors
+    here, as in all tests.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -419,7 +426,8 @@ class History(RuleBasedStateMachine):
             done = self.do("adjust", (), {**given, "why": tag}, (), note)
             if not done.accepted:
                 raise WrongError(
-                    f"a refund of {amount} of {paid[t, client]} paid was refused: {done.message}"
+                    f"a refund of {amount} of {paid[t, client]} paid was refused:"
+                    f" {done.message}"
                 )
 
     @rule(days=st.sampled_from([-40, -31, -1, 1, 2, 31, 400]))
@@ -440,7 +448,9 @@ class History(RuleBasedStateMachine):
 
     @rule(visits=VISITS, other=st.sampled_from([None, None, "buffers", "budget"]))
     def close_and_open(self, visits, other):
-        """Other accounts of that name are refused; then the right ones open, and the second process is let in meanwhile."""
+        """Other accounts of that name are refused; then the right ones open, and the
+        second process is let in meanwhile.
+        """
         self.books.close()
         if other:
             system = (
@@ -480,7 +490,9 @@ class History(RuleBasedStateMachine):
     # how
 
     def do(self, name, positional, given, visits=(), note=lambda result: None):
-        """Call an operation, let the second process in, tell the model what was accepted, and look at the accounts."""
+        """Call an operation, let the second process in, tell the model what was
+        accepted, and look at the accounts.
+        """
         path = self.folder / "accounts" / LEDGER
         before = dump(path)
         watch = Watch(TheSecond.get(), self.resolved(visits))
@@ -620,11 +632,11 @@ class History(RuleBasedStateMachine):
             value = odd(what, name, 1)
             return ({} if value is None else value), refused
         if slot in ("refused", "why"):
-            return reports, {
-                odd(what, name, 1): "wrong"
-            } if slot == "refused" and name not in UNHASHABLE else {
-                1: odd(what, name, 1)
-            }
+            return reports, (
+                {odd(what, name, 1): "wrong"}
+                if slot == "refused" and name not in UNHASHABLE
+                else {1: odd(what, name, 1)}
+            )
         if not reports:
             reports = {0: self.delivery(0)}
         client = min(reports)
@@ -672,7 +684,9 @@ class History(RuleBasedStateMachine):
         return f"#{self.tags}"
 
     def change(self, change, spoil, name):
-        """Return an amendment as it is handed in: its tag, its fields, its author and its reason."""
+        """Return an amendment as it is handed in: its tag, its fields, its author and
+        its reason.
+        """
         tag, changes = self.tag(), dict(change)
         by, why = "anna", tag
         if spoil:
@@ -687,7 +701,9 @@ class History(RuleBasedStateMachine):
         return tag, changes, by, why
 
     def invoice(self, invoice, spoil):
-        """Return an adjustment as it is handed in: its tag, then round, client, amount, author and reason."""
+        """Return an adjustment as it is handed in: its tag, then round, client, amount,
+        author and reason.
+        """
         place, share = invoice
         orders = sorted(self.model.orders)
         t, client = orders[place % len(orders)] if orders else (1, 0)
@@ -714,7 +730,9 @@ class History(RuleBasedStateMachine):
         return [Visit(at, self.request(*request)) for at, request in visits]
 
     def request(self, name, *drawn):
-        """Return a request for the second process; the tag of what it amends comes last, and is not sent."""
+        """Return a request for the second process; the tag of what it amends comes
+        last, and is not sent.
+        """
         folder = str(self.folder / "accounts")
         if name == "amend":
             tag, changes, by, why = self.change(*drawn, "command")
@@ -727,7 +745,9 @@ class History(RuleBasedStateMachine):
         return Request(name, (folder, *drawn))
 
     def hear(self, visited):
-        """Tell the model what the second process did; return how many amendments it made."""
+        """Tell the model what the second process did; return how many amendments it
+        made.
+        """
         made = 0
         for each in visited:
             COUNTS["second", each.request.name, each.outcome] += 1
@@ -798,7 +818,9 @@ UNHASHABLE = ("list", "array", "array without axes", "empty array", "decimal NaN
 
 
 def place_bare(name):
-    """Whether an odd count stands alone, without a `Delivery` around it: for every second name."""
+    """Whether an odd count stands alone, without a `Delivery` around it: for every
+    second name.
+    """
     return sorted(ODD).index(name) % 2 == 0
 
 
@@ -823,7 +845,8 @@ def unchanged(before, after, amendments):
                 or [row for row in new if row in old] != old
             ):
                 raise WrongError(
-                    f"amendments were {old}, {amendments} more were accepted, and now they are {new}"
+                    f"amendments were {old}, {amendments} more were accepted, and now"
+                    f" they are {new}"
                 )
         elif old != new:
             raise WrongError(
@@ -832,13 +855,16 @@ def unchanged(before, after, amendments):
 
 
 def exported(spent, rows, loose):
-    """Raise unless the rows of an exported file come to what was spent, and no text in it is a formula."""
+    """Raise unless the rows of an exported file come to what was spent, and no text in
+    it is a formula.
+    """
     if rows is None:
         return
     paid = sum((Decimal(row["paid"]) for row in rows), Decimal(0))
     if paid + loose != spent:
         raise WrongError(
-            f"the exported lines come to {paid}, invoices to {loose}, the statement says {spent}"
+            f"the exported lines come to {paid}, invoices to {loose}, the statement"
+            f" says {spent}"
         )
     for row in rows:
         if row["keys"].startswith(("=", "+", "-", "@")):
@@ -872,7 +898,9 @@ SOME = [
 
 
 def sweep(cases, each=8):
-    """Hand in one odd value after another; play a round around each. Return the counts."""
+    """Hand in one odd value after another; play a round around each. Return the
+    counts.
+    """
     COUNTS.clear()
     for first in range(0, len(cases), each):
         machine = History()
@@ -890,7 +918,9 @@ def sweep(cases, each=8):
 
 
 def hand_in(machine, name, slot, value):
-    """Hand in one odd value: before a round begins, while it is open, or when it is settled."""
+    """Hand in one odd value: before a round begins, while it is open, or when it is
+    settled.
+    """
     plain = {"price": 1.0, "present": None, "most": None, "when": "2026-11-01"}
     machine.looks = name == "begin"
     if name == "begin":
@@ -915,7 +945,8 @@ def hand_in(machine, name, slot, value):
 def main(steps=10_000, seed=0, say=print, shrink=False):
     """Play machines until so many steps are done; return the counts.
 
-    The first machine that fails is raised as it was found, within seconds; with `shrink` the smallest one that fails alike.
+    The first machine that fails is raised as it was found, within seconds; with
+    `shrink` the smallest one that fails alike.
     """
     COUNTS.clear()
     began, machines, told = time.monotonic(), 0, 0
@@ -931,7 +962,8 @@ def main(steps=10_000, seed=0, say=print, shrink=False):
             )
         except Exception:
             say(
-                f"seed {seed + machines} fails after {COUNTS[TAKEN]} steps and {time.monotonic() - began:.1f} s"
+                f"seed {seed + machines} fails after {COUNTS[TAKEN]} steps and"
+                f" {time.monotonic() - began:.1f} s"
             )
             raise
         machines += 1

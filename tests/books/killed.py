@@ -1,9 +1,12 @@
-"""A process that is killed right before the n-th SQL statement of a call, for every n, in as many folders.
+"""A process that is killed right before the n-th SQL statement of a call, for every n,
+in as many folders.
 
-    python -m tests.books.killed FOLDER        leaves FOLDER/CALL/before, FOLDER/CALL/after, FOLDER/CALL/0, 1, 2, ...
+    python -m tests.books.killed FOLDER        leaves FOLDER/CALL/before,
+    FOLDER/CALL/after, FOLDER/CALL/0, 1, 2, ...
 
-`before` and `after` are the accounts before and after the call; each number is a copy of `before` in which a process died
-that had opened the accounts and run so many statements of the call. The largest number died after the call returned.
+`before` and `after` are the accounts before and after the call; each number is a copy
+of `before` in which a process died that had opened the accounts and run so many
+statements of the call. The largest number died after the call returned.
 """
 
 import os
@@ -73,12 +76,16 @@ def by_command(folder):
 
 
 class Call(NamedTuple):
-    """A call that writes, and what is played before it. A call that begins or settles is only made where it was not done."""
+    """A call that writes, and what is played before it. A call that begins or settles
+    is only made where it was not done.
+    """
 
     prepare: Any
     call: Any
     on: str = "books"
-    """whether it is called with open accounts, with the folder, or opens the folder itself"""
+    """whether it is called with open accounts, with the folder, or opens the folder
+    itself
+    """
 
 
 CALLS = {
@@ -92,7 +99,9 @@ CALLS = {
 
 
 def play_on(folder):
-    """Play two rounds to their ends, whatever state the accounts are in, and return the audited statement."""
+    """Play two rounds to their ends, whatever state the accounts are in, and return the
+    audited statement.
+    """
     with opening(folder) as books:
         while books.ledger.t < 4:
             begins(books)
@@ -101,7 +110,9 @@ def play_on(folder):
 
 
 def made(call, folder, before=None, after=lambda: None):
-    """Make a call; `before` sees each of its statements, and `after` is called when it returned."""
+    """Make a call; `before` sees each of its statements, and `after` is called when it
+    returned.
+    """
     if call.on == "books":
         with opening(folder) as books:
             with watched(connection_of(books), before) if before else nullcontext():
@@ -116,7 +127,9 @@ def made(call, folder, before=None, after=lambda: None):
 
 
 def apart(do):
-    """Run a function in a process of its own; return how it ended, below 0: by a signal."""
+    """Run a function in a process of its own; return how it ended, below 0: by a
+    signal.
+    """
     child = os.fork()
     if child == 0:
         code = 1
@@ -134,7 +147,9 @@ def dies():
 
 
 def killed(call, folder, at):
-    """Make a call in a process that dies before its statement `at`, or when it returned; return whether it died."""
+    """Make a call in a process that dies before its statement `at`, or when it
+    returned; return whether it died.
+    """
     count = 0
 
     def before(connection, statement):

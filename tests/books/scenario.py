@@ -1,8 +1,11 @@
-"""Forty rounds in which everything changes, played through Books by a process that may be killed at any moment.
+"""Forty rounds in which everything changes, played through Books by a process that may
+be killed at any moment.
 
-    python scenario.py FOLDER        plays on from where it was killed; prints the rounds that it settles
+    python scenario.py FOLDER        plays on from where it was killed; prints the
+    rounds that it settles
 
-Clients are files. A client does an order by what it says in all, so doing it twice admits nothing twice.
+Clients are files. A client does an order by what it says in all, so doing it twice
+admits nothing twice.
 """
 
 import json
@@ -48,7 +51,9 @@ def answers(t, client):
 
 
 class Client:
-    """What a client has: how many samples it admitted in each round, and how many it was made to erase."""
+    """What a client has: how many samples it admitted in each round, and how many it
+    was made to erase.
+    """
 
     def __init__(self, folder, client):
         self.path = folder / f"client-{client}.json"

@@ -1,9 +1,10 @@
-"""A second process: it amends, adjusts, shows and exports accounts that another process uses, each time it is asked to.
+"""A second process: it amends, adjusts, shows and exports accounts that another process
+uses, each time it is asked to.
 
     python second.py DESCRIPTOR        answers requests from a socket until it is closed
 
-A request is (name, arguments); an answer is (outcome, result or message), where the outcome is "accepted", "refused" (a
-HeadgateError) or "raw" (any other exception).
+A request is (name, arguments); an answer is (outcome, result or message), where the
+outcome is "accepted", "refused" (a HeadgateError) or "raw" (any other exception).
 """
 
 import csv
@@ -35,7 +36,9 @@ def shows(folder):
 
 
 def exports(folder, kind):
-    """Export the statement as `headgate ledger export` does; return what was spent, and the rows of a csv file."""
+    """Export the statement as `headgate ledger export` does; return what was spent, and
+    the rows of a csv file.
+    """
     path = Path(folder) / f"exported.{kind}"
     with opened(folder) as store:
         found = statement(store)
@@ -47,7 +50,9 @@ def exports(folder, kind):
 
 
 def plays(folder):
-    """Open the accounts to play rounds, which is refused while another process holds them."""
+    """Open the accounts to play rounds, which is refused while another process holds
+    them.
+    """
     Books(folder, System([4, 3, 5], budget=12.0), Headgate()).close()
 
 

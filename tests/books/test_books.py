@@ -1,4 +1,6 @@
-"""Books: orders and answers on disk, terms that change, statements that reconcile; killed anywhere."""
+"""Books: orders and answers on disk, terms that change, statements that reconcile;
+killed anywhere.
+"""
 
 import csv
 import json
@@ -118,7 +120,10 @@ def test_an_order_without_an_answer_is_reserved_and_charged_at_its_own_price_lat
     [
         (
             {0: 9},
-            "client 0: admitted 9 samples in round 1, 8 of 8 ordered ones were left; nothing was settled",
+            (
+                "client 0: admitted 9 samples in round 1, 8 of 8 ordered ones were"
+                " left; nothing was settled"
+            ),
         ),
         ({0: Delivery(2, ["a"])}, r"settle: reports\[0\].keys: 1 keys for 2 samples"),
         (
@@ -143,7 +148,10 @@ def test_a_refused_report_is_an_event_and_its_purchase_stays_open(tmp_path):
         assert own.check(1, Delivery(9)) == 9
         with pytest.raises(
             LedgerError,
-            match=r"client 1: admitted 10 samples in round 1, 9 of 9 ordered ones were left$",
+            match=(
+                r"client 1: admitted 10 samples in round 1, 9 of 9 ordered ones were"
+                r" left$"
+            ),
         ):
             own.check(1, Delivery(10))
         for _ in range(3):

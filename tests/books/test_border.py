@@ -1,6 +1,8 @@
-"""The border of the accounts: what is handed in by mistake is taken as the plain value that it is, or refused in one line.
+"""The border of the accounts: what is handed in by mistake is taken as the plain value
+that it is, or refused in one line.
 
-After each call the accounts can be opened, audited, stated and settled. A refused call leaves every row as it was.
+After each call the accounts can be opened, audited, stated and settled. A refused call
+leaves every row as it was.
 """
 
 import datetime
@@ -38,7 +40,9 @@ def shortly(value):
 
 
 def play(folder, one):
-    """Two rounds, an amendment of each kind and a refund, with every whole number made by `one`."""
+    """Two rounds, an amendment of each kind and a refund, with every whole number made
+    by `one`.
+    """
     with books(folder) as own:
         own.begin(
             3.0,
@@ -286,7 +290,9 @@ ADJUST = {
 
 
 def refused(folder, call, said, error=HeadgateError):
-    """A call is refused in one line that says what is wrong, and every row stays as it was."""
+    """A call is refused in one line that says what is wrong, and every row stays as it
+    was.
+    """
     with books(folder) as own:
         own.begin(3.0)
         own.settle({0: 4, 1: 9})
@@ -460,7 +466,10 @@ def test_a_long_reason_is_shortened_and_a_key_is_never_empty(tmp_path):
         own.begin(3.0)
         with pytest.raises(
             SettingError,
-            match=r"settle: reports\[0\]\.keys: a key is empty; give every sample a key, or none",
+            match=(
+                r"settle: reports\[0\]\.keys: a key is empty; give every sample a key,"
+                r" or none"
+            ),
         ):
             own.settle({0: Delivery(2, ["a", ""])})
 
@@ -506,7 +515,10 @@ def test_a_round_is_settled_once(tmp_path):
         "INSERT INTO samples VALUES (1, 0, '')",
         "INSERT INTO corrections VALUES (1, 0, 2, 0, 3.0, 1, 2)",
         "INSERT INTO corrections VALUES (1, 0, 2, 0, 3.0, 2, 1)",
-        "INSERT INTO amendments (round, made, by, why, change, key) VALUES (1, '', '', '', '', 'k'), (1, '', '', '', '', 'k')",
+        (
+            "INSERT INTO amendments (round, made, by, why, change, key) VALUES (1, '',"
+            " '', '', '', 'k'), (1, '', '', '', '', 'k')"
+        ),
     ],
 )
 def test_the_database_refuses_a_value_that_no_ledger_holds(tmp_path, statement):
@@ -534,7 +546,8 @@ def test_a_value_that_came_in_behind_the_rules_is_found_when_the_accounts_are_op
     change(
         tmp_path,
         "PRAGMA writable_schema = ON",
-        "UPDATE sqlite_master SET sql = replace(sql, ' STRICT', '') WHERE name = 'orders'",
+        "UPDATE sqlite_master SET sql = replace(sql, ' STRICT', '') WHERE name ="
+        " 'orders'",
     )
     change(tmp_path, f"UPDATE orders SET admitted = {value} WHERE client = 0")
     change(

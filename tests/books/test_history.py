@@ -1,4 +1,6 @@
-"""Two processes write one folder of accounts, and odd values come in everywhere: some hundred steps; 10,000 in the long run."""
+"""Two processes write one folder of accounts, and odd values come in everywhere: some
+hundred steps; 10,000 in the long run.
+"""
 
 import pytest
 
@@ -29,7 +31,9 @@ def ends_the_second_process():
 
 @pytest.fixture(scope="module")
 def counts():
-    """What a run of some hundred steps did. The same in every run: it begins with the same seed."""
+    """What a run of some hundred steps did. The same in every run: it begins with the
+    same seed.
+    """
     return main(STEPS, seed=1, say=lambda *line, **more: None)
 
 
@@ -87,8 +91,9 @@ def tried(counts):
 
 
 def test_accounts_that_one_process_opens_twice_keep_their_log(tmp_path):
-    """SQLite's locks on a file belong to a process: closing any other descriptor of the file releases all of them. The next
-    process that looks then takes itself for the only one, and removes the log that the first one goes on writing."""
+    """SQLite's locks on a file belong to a process: closing any other descriptor of the
+    file releases all of them. The next process that looks then takes itself for the
+    only one, and removes the log that the first one goes on writing."""
     system, second = System([4, 3, 5], budget=12.0, horizon=60), TheSecond.get()
     with Books(tmp_path, system, Headgate()) as own:
         own.begin(3.0)

@@ -1,4 +1,6 @@
-"""Invoices and refunds: after the last round, in parts, once under a key, and exact whatever the sums."""
+"""Invoices and refunds: after the last round, in parts, once under a key, and exact
+whatever the sums.
+"""
 
 import json
 from dataclasses import replace
@@ -94,7 +96,9 @@ def test_a_refund_in_parts_comes_to_all_that_was_paid(
 
 
 def test_money_is_exact_for_sums_that_floats_cannot_hold(tmp_path):
-    """Prices of 10⁹ and a cent come to more than 3·10¹², where a sum of floats has lost cents."""
+    """Prices of 10⁹ and a cent come to more than 3·10¹², where a sum of floats has lost
+    cents.
+    """
     price, rounds = 1_000_000_000.01, 300
     with books(tmp_path, budget=1e14, horizon=rounds) as own:
         for _ in range(rounds):
@@ -145,7 +149,9 @@ def test_an_invoice_since_the_last_settled_round_is_in_the_sum(tmp_path):
 
 
 def test_what_was_reported_late_can_be_refunded_too(tmp_path):
-    """A client says afterwards that it had two samples more: the refund may cover these."""
+    """A client says afterwards that it had two samples more: the refund may cover
+    these.
+    """
     with books(tmp_path) as own:
         own.begin(3.0)
         own.settle({0: 5, 1: 0, 2: 0})
@@ -170,7 +176,10 @@ def test_a_settled_price_that_was_changed_is_found_and_named(tmp_path):
     change(tmp_path, "UPDATE orders SET price = 2.5 WHERE round = 1 AND client = 1")
     with pytest.raises(
         LedgerError,
-        match=r"round 1: client 1 had 0 samples free and paid 2.5 for others, by the replay 0 and 3.0",
+        match=(
+            r"round 1: client 1 had 0 samples free and paid 2.5 for others, by the"
+            r" replay 0 and 3.0"
+        ),
     ):
         books(tmp_path)
     with (
@@ -181,7 +190,9 @@ def test_a_settled_price_that_was_changed_is_found_and_named(tmp_path):
 
 
 def test_an_order_that_is_closed_is_not_closed_again(tmp_path):
-    """Two settlements of one round, as of two processes on a file system without locks: the second changes nothing."""
+    """Two settlements of one round, as of two processes on a file system without locks:
+    the second changes nothing.
+    """
     with books(tmp_path) as own:
         own.begin(3.0)
         accounts: Accounts = own._accounts
@@ -202,7 +213,10 @@ def test_a_report_takes_nothing_back(tmp_path):
         own.begin(2.0)
         with pytest.raises(
             LedgerError,
-            match="client 0: takes back 2 samples that it reported before; nothing was settled",
+            match=(
+                "client 0: takes back 2 samples that it reported before; nothing was"
+                " settled"
+            ),
         ):
             own.settle({0: Delivery(0, earlier={1: 5})})
         own.settle({0: Delivery(0, earlier={1: 7})})
@@ -217,7 +231,9 @@ def test_sums_are_exact():
 
 
 def test_a_round_asks_the_ledger_no_more_for_many_clients(tmp_path):
-    """The queries of `begin` and `settle` do not grow with the clients, so their time grows no faster than these do."""
+    """The queries of `begin` and `settle` do not grow with the clients, so their time
+    grows no faster than these do.
+    """
     counts = []
     for clients in (5, 50):
         folder = tmp_path / str(clients)
@@ -235,14 +251,17 @@ def test_a_round_asks_the_ledger_no_more_for_many_clients(tmp_path):
     assert counts[0] == counts[1] > 0
     store = LedgerStore(folder / "ledger.sqlite")
     (plan,) = store._rows(
-        "EXPLAIN QUERY PLAN SELECT * FROM orders WHERE client = 1 AND round = 1 AND admitted IS NOT NULL"
+        "EXPLAIN QUERY PLAN SELECT * FROM orders WHERE client = 1 AND round = 1 AND"
+        " admitted IS NOT NULL"
     )
     store.close()
     assert "(client=? AND round=?)" in plan[3] or "(round=? AND client=?)" in plan[3]
 
 
 def test_refunds_of_all_that_was_paid_replay_whatever_their_order(tmp_path, headgate):
-    """A sum of floats that has held 10,000 has no room for the last digits of 0.0001."""
+    """A sum of floats that has held 10,000 has no room for the last digits of
+    0.0001.
+    """
     with books(tmp_path, budget=1e5) as own:
         own.begin(1e4, in_all=1)
         own.settle()
@@ -281,7 +300,9 @@ def test_an_open_end_after_refunds_of_all_that_was_paid_begins_with_nothing(tmp_
 
 
 def test_money_taken_back_after_invoices_replays(tmp_path):
-    """What is approved with an open end is what was spent, to the last bit of the sum that the replay forms."""
+    """What is approved with an open end is what was spent, to the last bit of the sum
+    that the replay forms.
+    """
     with books(tmp_path) as own:
         own.begin(3.07, in_all=3)
         own.settle()

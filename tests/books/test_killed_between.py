@@ -1,4 +1,6 @@
-"""Killed right before any SQL statement of a call: it is done whole or not at all, and the accounts go on as if nothing was."""
+"""Killed right before any SQL statement of a call: it is done whole or not at all, and
+the accounts go on as if nothing was.
+"""
 
 import re
 import subprocess
@@ -16,7 +18,9 @@ from .failpoints import dump
 
 ROOT = Path(__file__).parents[2]
 FEWEST = {"open": 10, "begin": 6, "settle": 8, "amend": 4, "adjust": 4, "command": 10}
-"""the fewest statements of each call: with fewer, the failpoints were not where they belong"""
+"""the fewest statements of each call: with fewer, the failpoints were not where they
+belong
+"""
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00")
 
 
@@ -84,9 +88,10 @@ def test_a_call_is_done_whole_or_not_at_all_wherever_it_is_killed(folders, name)
         folder = folders / name / str(case)
         found = tables(folder)
         assert len(why_not_shown(folder).splitlines()) <= 1
-        assert found in (before, after), (
-            f"killed before statement {case} of {cases[-1]}: half of {name} was done"
-        )
+        assert found in (
+            before,
+            after,
+        ), f"killed before statement {case} of {cases[-1]}: half of {name} was done"
         outcomes.append(found == after)
         assert play_on(call, folder, done=found == after) == wanted, (
             f"killed before statement {case} of {cases[-1]}"
@@ -109,10 +114,10 @@ def why_not_shown(folder):
 def test_a_commit_is_on_disk_when_it_returns(tmp_path, python):
     """In a process of its own, because other tests switch this off."""
     code = (
-        "import sys; from tests.books.killed import opening, connection_of\n"
-        "with opening(sys.argv[1]) as books:\n"
-        "    books.begin(3.0)\n"
-        "    for name in ('synchronous', 'journal_mode'): print(*connection_of(books).execute(f'PRAGMA {name}').fetchone())"
+        "import sys; from tests.books.killed import opening, connection_of\nwith"
+        " opening(sys.argv[1]) as books:\n    books.begin(3.0)\n    for name in"
+        " ('synchronous', 'journal_mode'): print(*connection_of(books).execute(f'PRAGMA"
+        " {name}').fetchone())"
     )
     found, _ = python("-c", code, tmp_path, cwd=ROOT)
     assert found.split() == ["2", "wal"]

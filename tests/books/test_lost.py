@@ -1,4 +1,6 @@
-"""A ledger that is gone, emptied, old or damaged is noticed; copies are whole, and reading needs no right to write."""
+"""A ledger that is gone, emptied, old or damaged is noticed; copies are whole, and
+reading needs no right to write.
+"""
 
 import csv
 import json
@@ -72,7 +74,8 @@ def test_a_ledger_that_was_deleted_is_missing(tmp_path):
         path.unlink()
     refused(
         tmp_path,
-        f"{LEDGER}: is missing, though its accounts have begun: {ANCHOR} tells of round 12",
+        f"{LEDGER}: is missing, though its accounts have begun: {ANCHOR} tells of"
+        " round 12",
     )
 
 
@@ -97,7 +100,8 @@ def test_an_older_copy_is_refused_until_somebody_means_it(tmp_path):
     (tmp_path / "old").rename(tmp_path / LEDGER)
     refused(
         tmp_path,
-        f"is an old copy: it knows 5 rounds begun, {ANCHOR} tells of 12; put the newest copy in its place",
+        f"is an old copy: it knows 5 rounds begun, {ANCHOR} tells of 12; put the newest"
+        " copy in its place",
     )
     (tmp_path / ANCHOR).unlink()
     with books(tmp_path) as own:
@@ -115,10 +119,10 @@ def test_a_copy_without_the_last_amendment_is_old_too(tmp_path):
 
 def test_a_log_that_is_missing_after_a_kill_is_noticed(tmp_path):
     program = (
-        "import os, sys; from headgate import Books, System; from headgate.control.policies import Headgate\n"
-        "own = Books(sys.argv[1], System([8, 9, 10], budget=20.0, horizon=100), Headgate())\n"
-        "for _ in range(3): own.begin(3.0); own.settle()\n"
-        "os.kill(os.getpid(), 9)"
+        "import os, sys; from headgate import Books, System; from"
+        " headgate.control.policies import Headgate\nown = Books(sys.argv[1],"
+        " System([8, 9, 10], budget=20.0, horizon=100), Headgate())\nfor _ in range(3):"
+        " own.begin(3.0); own.settle()\nos.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", program, tmp_path], check=False)
     (tmp_path / f"{LEDGER}-wal").unlink()
@@ -471,9 +475,10 @@ def test_the_ledger_is_never_reached_through_a_link(tmp_path):
 def test_a_commit_is_on_disk_when_it_returns(tmp_path):
     """In a process of its own: tests of Flower switch it off."""
     program = (
-        "import sys; from headgate import Books, System; from headgate.control.policies import Headgate\n"
-        "own = Books(sys.argv[1], System([8], budget=20.0, horizon=9), Headgate())\n"
-        "print([own._store._db.execute(f'PRAGMA {name}').fetchone()[0] for name in ('synchronous', 'journal_mode')])"
+        "import sys; from headgate import Books, System; from headgate.control.policies"
+        " import Headgate\nown = Books(sys.argv[1], System([8], budget=20.0,"
+        " horizon=9), Headgate())\nprint([own._store._db.execute(f'PRAGMA"
+        " {name}').fetchone()[0] for name in ('synchronous', 'journal_mode')])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path],
@@ -599,7 +604,8 @@ def test_a_file_with_a_trigger_is_refused(tmp_path):
     played(tmp_path, 3)
     with closing(sqlite3.connect(tmp_path / LEDGER)) as db, db:
         db.execute(
-            "CREATE TRIGGER cheaper AFTER INSERT ON orders BEGIN UPDATE orders SET price = 0; END"
+            "CREATE TRIGGER cheaper AFTER INSERT ON orders BEGIN UPDATE orders SET"
+            " price = 0; END"
         )
     refused(tmp_path, "holds triggers or views, which no file of headgate does")
 

@@ -1,4 +1,6 @@
-"""A monthly budget holds whatever the clock says: a month never goes back, and its base is what was spent when it began."""
+"""A monthly budget holds whatever the clock says: a month never goes back, and its base
+is what was spent when it began.
+"""
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,9 @@ DATES = [f"2026-{month:02}-{day:02}" for month in (10, 11, 12) for day in (1, 15
 
 
 def spent_by_month(folder, dates, report=lambda own, t: None):
-    """What each calendar month cost, where a round counts in the later of its date's month and the latest so far."""
+    """What each calendar month cost, where a round counts in the later of its date's
+    month and the latest so far.
+    """
     cost, month = {}, ""
     with Books(folder, System([8, 9, 10], budget=40.0, horizon=60), Headgate()) as own:
         own.amend(month=MONTH)
@@ -111,7 +115,9 @@ def test_a_month_goes_on_after_the_accounts_are_opened_again(tmp_path):
 
 
 def test_samples_of_november_that_are_told_in_december_are_paid_in_december(tmp_path):
-    """The limit of November keeps the money of its open orders, that of December pays for them."""
+    """The limit of November keeps the money of its open orders, that of December pays
+    for them.
+    """
 
     def report(own, t):
         if t < 5:
@@ -142,7 +148,9 @@ def test_a_limit_that_is_lifted_holds_no_more(tmp_path):
 
 
 def test_begin_reads_no_past_round_to_find_the_month(tmp_path):
-    """The cost of a month's limit does not grow: as many statements after 30 rounds as after three."""
+    """The cost of a month's limit does not grow: as many statements after 30 rounds as
+    after three.
+    """
     asked = []
     with Books(
         tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
@@ -172,7 +180,10 @@ def test_a_wrong_year_does_not_end_a_monthly_budget(tmp_path):
         own.settle()
         with pytest.raises(
             SettingError,
-            match=r"begin: when = 2926-11-01.*: is more than a year after the latest round",
+            match=(
+                r"begin: when = 2926-11-01.*: is more than a year after the latest"
+                r" round"
+            ),
         ):
             own.begin(3.0, when="2926-11-01")
         own.begin(3.0, when="2026-12-01")

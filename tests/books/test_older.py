@@ -1,4 +1,6 @@
-"""Ledgers of the version before: they open, their tables become STRICT, and what cannot be replayed is named and taken out."""
+"""Ledgers of the version before: they open, their tables become STRICT, and what cannot
+be replayed is named and taken out.
+"""
 
 import shutil
 import sqlite3
@@ -19,29 +21,49 @@ from .kept import books, rows
 
 TABLES = {
     "meta": "key TEXT PRIMARY KEY, value",
-    "rounds": "round INTEGER PRIMARY KEY, price BLOB NOT NULL, reserved REAL NOT NULL, begun TEXT NOT NULL, "
-    "supply TEXT NOT NULL, settled INTEGER NOT NULL, debt REAL, spent REAL, parameters TEXT, sha256 TEXT, "
-    "metrics TEXT, clients TEXT",
-    "orders": "round INTEGER, client INTEGER, ordered INTEGER NOT NULL, free INTEGER NOT NULL, price REAL NOT NULL, "
-    "admitted INTEGER, learned INTEGER, PRIMARY KEY (round, client)",
-    "clients": "client INTEGER PRIMARY KEY, heard INTEGER NOT NULL, offences INTEGER NOT NULL, quarantined INTEGER NOT NULL, "
-    "lost INTEGER NOT NULL, distinct_used INTEGER NOT NULL, uses INTEGER NOT NULL, squares INTEGER NOT NULL, "
-    "withdrawn INTEGER NOT NULL, erased INTEGER NOT NULL",
+    "rounds": (
+        "round INTEGER PRIMARY KEY, price BLOB NOT NULL, reserved REAL NOT NULL, begun"
+        " TEXT NOT NULL, supply TEXT NOT NULL, settled INTEGER NOT NULL, debt REAL,"
+        " spent REAL, parameters TEXT, sha256 TEXT, metrics TEXT, clients TEXT"
+    ),
+    "orders": (
+        "round INTEGER, client INTEGER, ordered INTEGER NOT NULL, free INTEGER NOT"
+        " NULL, price REAL NOT NULL, admitted INTEGER, learned INTEGER, PRIMARY KEY"
+        " (round, client)"
+    ),
+    "clients": (
+        "client INTEGER PRIMARY KEY, heard INTEGER NOT NULL, offences INTEGER NOT NULL,"
+        " quarantined INTEGER NOT NULL, lost INTEGER NOT NULL, distinct_used INTEGER"
+        " NOT NULL, uses INTEGER NOT NULL, squares INTEGER NOT NULL, withdrawn INTEGER"
+        " NOT NULL, erased INTEGER NOT NULL"
+    ),
     "nodes": "node TEXT PRIMARY KEY, client INTEGER NOT NULL, since REAL NOT NULL",
-    "events": "id INTEGER PRIMARY KEY, round INTEGER NOT NULL, client INTEGER NOT NULL, kind TEXT NOT NULL, "
-    "reason TEXT NOT NULL",
-    "corrections": "round INTEGER, client INTEGER, ordered INTEGER NOT NULL, free INTEGER NOT NULL, price REAL NOT NULL, "
-    "admitted INTEGER NOT NULL, learned INTEGER, PRIMARY KEY (round, client, learned)",
-    "amendments": "id INTEGER PRIMARY KEY, round INTEGER NOT NULL, made TEXT NOT NULL, by TEXT NOT NULL, why TEXT NOT NULL, "
-    "change TEXT NOT NULL, of_round INTEGER, of_client INTEGER",
-    "samples": "round INTEGER, client INTEGER, key TEXT, PRIMARY KEY (round, client, key)",
+    "events": (
+        "id INTEGER PRIMARY KEY, round INTEGER NOT NULL, client INTEGER NOT NULL, kind"
+        " TEXT NOT NULL, reason TEXT NOT NULL"
+    ),
+    "corrections": (
+        "round INTEGER, client INTEGER, ordered INTEGER NOT NULL, free INTEGER NOT"
+        " NULL, price REAL NOT NULL, admitted INTEGER NOT NULL, learned INTEGER,"
+        " PRIMARY KEY (round, client, learned)"
+    ),
+    "amendments": (
+        "id INTEGER PRIMARY KEY, round INTEGER NOT NULL, made TEXT NOT NULL, by TEXT"
+        " NOT NULL, why TEXT NOT NULL, change TEXT NOT NULL, of_round INTEGER,"
+        " of_client INTEGER"
+    ),
+    "samples": (
+        "round INTEGER, client INTEGER, key TEXT, PRIMARY KEY (round, client, key)"
+    ),
     "losses": "round INTEGER PRIMARY KEY, losses BLOB NOT NULL",
 }
 """the tables of format 3"""
 
 
 def made_older(folder, *statements):
-    """Write the ledger of a folder again as the version before had it, and change it by these statements."""
+    """Write the ledger of a folder again as the version before had it, and change it by
+    these statements.
+    """
     kept = rows(folder)
     for path in folder.iterdir():
         path.unlink()
@@ -92,7 +114,8 @@ def test_an_older_ledger_goes_on_and_its_tables_become_strict(tmp_path):
     with closing(sqlite3.connect(tmp_path / LEDGER)) as db:
         made = dict(
             db.execute(
-                "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+                "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT"
+                " LIKE 'sqlite%'"
             )
         )
         assert [name for name, sql in made.items() if not sql.endswith("STRICT")] == []
@@ -109,7 +132,9 @@ def test_an_older_ledger_goes_on_and_its_tables_become_strict(tmp_path):
     "kind", [np.int64, np.int32, np.int16, np.int8], ids=lambda kind: kind.__name__
 )
 def test_accounts_that_a_number_of_numpy_destroyed_open_again(tmp_path, kind):
-    """SQLite kept the bytes of the number, and the older version could not read them."""
+    """SQLite kept the bytes of the number, and the older version could not read
+    them.
+    """
     spent = played(tmp_path)
     eight = kind(8).tobytes()
     made_older(
@@ -167,7 +192,10 @@ def broken(folder, kind):
             own.begin(2.0)
             own.settle()
         spent = own.audit().spent
-    row = "INSERT INTO amendments (round, made, by, why, change) VALUES (1, '2026-11-19T10:00:00+00:00', 'ben', 'race', ?)"
+    row = (
+        "INSERT INTO amendments (round, made, by, why, change) VALUES (1,"
+        " '2026-11-19T10:00:00+00:00', 'ben', 'race', ?)"
+    )
     made_older(
         folder, (row, '{"leave": 1}' if kind == "twice" else '{"money": -1900.0}')
     )
@@ -233,7 +261,10 @@ def test_of_two_amendments_that_do_not_replay_both_are_named_one_after_the_other
 ):
     folder = tmp_path / "accounts"
     played(folder)
-    row = "INSERT INTO amendments (round, made, by, why, change) VALUES (1, '2026-11-19T10:00:00+00:00', 'ben', '', ?)"
+    row = (
+        "INSERT INTO amendments (round, made, by, why, change) VALUES (1,"
+        " '2026-11-19T10:00:00+00:00', 'ben', '', ?)"
+    )
     made_older(folder, (row, '{"leave": 7}'), (row, '{"leave": 8}'))
     out, _ = headgate("ledger", "void", folder, 1, "--out", tmp_path / "once")
     assert "Another amendment cannot be applied either" in out
@@ -265,7 +296,9 @@ def test_a_copy_without_an_amendment_has_all_files_of_a_run(tmp_path):
 
 
 def test_an_older_ledger_with_invoices_replays_as_it_was_summed(tmp_path, monkeypatch):
-    """The older version added invoices to a sum of floats: 0.30000000000000004 where the exact sum is 0.3."""
+    """The older version added invoices to a sum of floats: 0.30000000000000004 where
+    the exact sum is 0.3.
+    """
     usual = Standing.after_amendment
     monkeypatch.setattr(
         Standing,
@@ -308,8 +341,8 @@ def test_an_invoice_that_was_settled_is_not_taken_out(tmp_path, headgate):
         own.settle()
     _, err = headgate("ledger", "void", folder, 1, code=5)
     assert (
-        "is in the sums of the rounds settled since; adjust the order by the opposite amount instead"
-        in err
+        "is in the sums of the rounds settled since; adjust the order by the opposite"
+        " amount instead" in err
     )
     assert [path.name for path in tmp_path.iterdir()] == ["accounts"]
 
@@ -329,14 +362,19 @@ def test_a_copy_of_the_folder_one_stands_in_is_made_beside_it(
 
 
 def test_the_key_of_an_amendment_that_was_taken_out_is_not_used_again(tmp_path):
-    """Its row stays, so a repeat under this key is neither the same amendment nor a new one."""
+    """Its row stays, so a repeat under this key is neither the same amendment nor a new
+    one.
+    """
     with books(tmp_path / "accounts") as own:
         own.amend(money=5.0, key="board 7")
     copy = tmp_path / "copy"
     void(tmp_path / "accounts", 1, "anna", "", copy)
     with pytest.raises(
         LedgerError,
-        match=r"key = board 7: is that of amendment 1 \(money 5, .*; give this one another key",
+        match=(
+            r"key = board 7: is that of amendment 1 \(money 5, .*; give this one"
+            r" another key"
+        ),
     ):
         amend(copy, Amendment(money=5.0), "ben", "", key="board 7")
     assert (

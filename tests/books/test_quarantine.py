@@ -1,4 +1,6 @@
-"""Books with `offences`: a client whose reports are refused too often gets no purchases, and holds no money."""
+"""Books with `offences`: a client whose reports are refused too often gets no
+purchases, and holds no money.
+"""
 
 import pytest
 
@@ -29,7 +31,7 @@ def test_after_so_many_offences_a_client_gets_no_purchases_until_it_is_lifted(tm
         with opened(tmp_path, writes=True) as store:
             assert store.lift(1)
         again.settle()
-        (_, late, _) = again.begin(1.0)
+        _, late, _ = again.begin(1.0)
         again.settle({1: Delivery(late.samples - 3, earlier={1: 3})})
         found = again.audit()
     assert [line.delivered for line in found.lines if line.client == 1] == [

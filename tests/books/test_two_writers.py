@@ -1,4 +1,6 @@
-"""Two writers at once: what one amends is in the other's next decision or holds from the round after it, and always replays."""
+"""Two writers at once: what one amends is in the other's next decision or holds from
+the round after it, and always replays.
+"""
 
 import json
 import os
@@ -60,7 +62,9 @@ def test_an_amendment_during_a_decision_holds_from_the_next_round_and_replays(tm
 
 @contextmanager
 def amenders():
-    """Two processes that amend; a line that is written to both is read by both at once."""
+    """Two processes that amend; a line that is written to both is read by both at
+    once.
+    """
     command = [sys.executable, Path(__file__).parent / "amender.py"]
     both = [
         subprocess.Popen(
@@ -138,7 +142,9 @@ def test_amendments_while_a_round_is_open_are_checked_against_those_that_wait(tm
         own.amend(money=-1500.0)
         with pytest.raises(
             SettingError,
-            match="amend: money = -1500: takes back more than the 500 that were approved",
+            match=(
+                "amend: money = -1500: takes back more than the 500 that were approved"
+            ),
         ):
             own.amend(money=-1500.0)
         own.amend(horizon="open")
@@ -164,7 +170,9 @@ def test_a_client_that_joins_while_a_round_is_open_can_leave_before_the_next(tmp
 
 
 def test_an_open_end_after_a_refund_takes_back_no_more_than_is_left(tmp_path):
-    """What waits counts: after a refund of 60 of 81, an open end that takes back 30 would leave less than nothing."""
+    """What waits counts: after a refund of 60 of 81, an open end that takes back 30
+    would leave less than nothing.
+    """
     with books(tmp_path) as own:
         own.begin(3.0)
         own.settle()
@@ -226,7 +234,9 @@ def test_a_forked_child_is_told_to_open_the_accounts_itself(tmp_path):
 
 
 def test_accounts_that_another_process_has_continued_are_to_be_opened_again(tmp_path):
-    """The lock keeps two processes apart; where a file system has none, the second is refused before it writes."""
+    """The lock keeps two processes apart; where a file system has none, the second is
+    refused before it writes.
+    """
     with books(tmp_path) as own:
         own.begin(3.0)
         own.settle()
@@ -237,7 +247,10 @@ def test_accounts_that_another_process_has_continued_are_to_be_opened_again(tmp_
         before = rows(tmp_path)
         with pytest.raises(
             LedgerError,
-            match=r"round 0 is settled on disk, these accounts are at round 1; open them again",
+            match=(
+                r"round 0 is settled on disk, these accounts are at round 1; open them"
+                r" again"
+            ),
         ):
             own.begin(3.0)
         assert rows(tmp_path) == before
@@ -252,7 +265,10 @@ def test_a_key_makes_a_repeat_harmless(tmp_path):
             own.amend(money=500.0, key="board 7")
         with pytest.raises(
             LedgerError,
-            match=r"key = invoice 1182: is that of amendment 1 \(adjust -4.5 of round 1, client 0",
+            match=(
+                r"key = invoice 1182: is that of amendment 1 \(adjust -4.5 of round 1,"
+                r" client 0"
+            ),
         ):
             own.adjust(1, 0, -5.5, key="invoice 1182")
         with pytest.raises(LedgerError, match="key = board 7: is that of amendment 2"):
@@ -283,7 +299,9 @@ def test_an_adjustment_belongs_to_an_order(tmp_path):
 
 
 def test_a_statement_is_of_one_moment(tmp_path, monkeypatch):
-    """A round that another process settles while a statement is read is in all of it or in nothing of it."""
+    """A round that another process settles while a statement is read is in all of it or
+    in nothing of it.
+    """
     with books(tmp_path) as own:
         own.begin(3.0)
         own.settle({0: 8, 1: 9})
@@ -382,7 +400,10 @@ def test_a_settlement_that_memory_does_not_know_of_is_no_alarm_but_to_be_opened_
         for call in (own.audit, own.settle, lambda: own.begin(2.0)):
             with pytest.raises(
                 LedgerError,
-                match="round 1 is settled on disk, these accounts are at round 0; open them again",
+                match=(
+                    "round 1 is settled on disk, these accounts are at round 0; open"
+                    " them again"
+                ),
             ):
                 call()
     with books(tmp_path) as again:
@@ -449,17 +470,23 @@ def test_an_amendment_right_before_the_transaction_of_a_decision_is_in_it(
 
 
 def test_an_amendment_that_came_too_late_is_refused_and_not_applied_late(tmp_path):
-    """Only a process of an older version writes such a row. A replay would apply it before round 2."""
+    """Only a process of an older version writes such a row. A replay would apply it
+    before round 2.
+    """
     with books(tmp_path) as own:
         for _ in range(2):
             own.begin(3.0)
             own.settle()
         own._store._run(
-            "INSERT INTO amendments (round, made, by, why, change) VALUES (1, '2026-11-19', 'ben', '', '{\"money\": 5.0}')"
+            "INSERT INTO amendments (round, made, by, why, change) VALUES (1,"
+            " '2026-11-19', 'ben', '', '{\"money\": 5.0}')"
         )
         with pytest.raises(
             LedgerError,
-            match=r"amendment 1 \(money 5, .*\) was written after round 1; open them again",
+            match=(
+                r"amendment 1 \(money 5, .*\) was written after round 1; open them"
+                r" again"
+            ),
         ):
             own.begin(3.0)
 
@@ -477,7 +504,9 @@ class OfFour(Headgate):
 def test_terms_under_which_the_policy_cannot_work_are_refused_before_they_are_written(
     tmp_path, open_
 ):
-    """The first client may join, and the second may not: the amendment is tried with those that wait."""
+    """The first client may join, and the second may not: the amendment is tried with
+    those that wait.
+    """
     with books(tmp_path, OfFour()) as own:
         if open_:
             own.begin(3.0)
@@ -492,7 +521,9 @@ def test_terms_under_which_the_policy_cannot_work_are_refused_before_they_are_wr
 
 
 def test_an_audit_is_of_one_moment(tmp_path, monkeypatch):
-    """What another process amends while an audit runs is in all of it or in nothing of it."""
+    """What another process amends while an audit runs is in all of it or in nothing of
+    it.
+    """
     usual, audit = accounts.replay, accounts.Accounts.audit
 
     def slow(store, controller):
@@ -519,7 +550,9 @@ def test_an_audit_is_of_one_moment(tmp_path, monkeypatch):
 def test_accounts_that_go_on_while_they_are_opened_are_read_as_of_one_moment(
     tmp_path, monkeypatch
 ):
-    """Two processes where a file system has no locks: one settles while the other reads what it has done so far."""
+    """Two processes where a file system has no locks: one settles while the other reads
+    what it has done so far.
+    """
     usual = LedgerStore.rounds
 
     def slow(store, *given, **named):
@@ -557,20 +590,27 @@ def test_what_a_forked_child_closes_stays_open_for_its_parent(tmp_path):
 
 
 def test_terms_of_a_policy_that_does_not_keep_to_its_money_are_not_amended(tmp_path):
-    """Books limits every policy. A run on Flower may have one that spends what it wants."""
+    """Books limits every policy. A run on Flower may have one that spends what it
+    wants.
+    """
     with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
         accounts.Accounts(store, SYSTEM, Constant(rate=3.0, K=5))
     before = rows(tmp_path)
     with pytest.raises(
         SettingError,
-        match="the policy does not keep to its money: terms can be amended with one that does",
+        match=(
+            "the policy does not keep to its money: terms can be amended with one that"
+            " does"
+        ),
     ):
         amend(tmp_path, Amendment(money=5.0), "anna", "")
     assert rows(tmp_path) == before
 
 
 def test_a_client_that_joins_right_before_a_round_is_written_is_asked_in_it(tmp_path):
-    """Left out, `present` means all clients that there are when the round is written."""
+    """Left out, `present` means all clients that there are when the round is
+    written.
+    """
     with books(tmp_path) as own:
         own.begin(3.0)
         own.settle()
@@ -588,7 +628,9 @@ def test_a_client_that_joins_right_before_a_round_is_written_is_asked_in_it(tmp_
 
 
 class OfThree(Headgate):
-    """A policy of one's own that knows three clients and fails in its own way for others."""
+    """A policy of one's own that knows three clients and fails in its own way for
+    others.
+    """
 
     def retention(self, system):
         return {3: super().retention(system)}[system.clients]

@@ -1,4 +1,6 @@
-"""Values that callers hand in by mistake or on purpose, and what each one says if it is accepted."""
+"""Values that callers hand in by mistake or on purpose, and what each one says if it is
+accepted.
+"""
 
 import operator
 from datetime import UTC, date, datetime, time
@@ -89,7 +91,9 @@ DATES = {
 
 
 class WrongError(AssertionError):
-    """Something was accepted that says nothing, or the accounts are not what they must be."""
+    """Something was accepted that says nothing, or the accounts are not what they must
+    be.
+    """
 
 
 def whole(value):
@@ -108,7 +112,9 @@ def whole(value):
 
 
 def money(value):
-    """Return the exact amount that an accepted value says: a float is the decimal number that it is printed as."""
+    """Return the exact amount that an accepted value says: a float is the decimal
+    number that it is printed as.
+    """
     try:
         amount = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -127,7 +133,9 @@ def truth(value):
 
 
 def month(value, clock):
-    """Return the month, as in 2026-11 and in UTC, of an accepted `when`; `clock` is the time of rounds without one."""
+    """Return the month, as in 2026-11 and in UTC, of an accepted `when`; `clock` is the
+    time of rounds without one.
+    """
     left_out = value is None or (isinstance(value, str) and not value)
     moment = clock if left_out else _moment(value)
     if moment.tzinfo is not None:
@@ -154,7 +162,9 @@ def _moment(value):
 
 
 def clients_of(value, clients):
-    """Return the clients that an accepted `present` names: numbers, or true or false for each client."""
+    """Return the clients that an accepted `present` names: numbers, or true or false
+    for each client.
+    """
     given = np.asarray(value).tolist() if isinstance(value, np.ndarray) else list(value)
     if given and all(isinstance(each, bool | np.bool_) for each in given):
         if len(given) != clients:

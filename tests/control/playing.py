@@ -15,7 +15,9 @@ from headgate.testing import a_system
 
 
 def goes_on(controller, prices, ledger=None, report=lambda orders: None):
-    """(orders, the ledger after them) of each round, from this ledger on; `report` says what clients did of their orders."""
+    """(orders, the ledger after them) of each round, from this ledger on; `report` says
+    what clients did of their orders.
+    """
     ledger = ledger or controller.open()
     for price in prices:
         orders = controller.decide(ledger, price)
@@ -58,7 +60,9 @@ class Scripted(AdmissionPolicy):
 
 
 def arriving(rule, arrivals, seeds, clients, labels=None):
-    """The ledgers after each round in which given numbers of samples arrive, (T, M), the same in every run."""
+    """The ledgers after each round in which given numbers of samples arrive, (T, M),
+    the same in every run.
+    """
     controller = Controller(
         System(np.full(clients, 5), 1.0),
         Scripted(rule, arrivals),

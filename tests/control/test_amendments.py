@@ -1,4 +1,6 @@
-"""Terms that change and clients that come and go: money, memory and supply are kept in any order of events."""
+"""Terms that change and clients that come and go: money, memory and supply are kept in
+any order of events.
+"""
 
 from collections import defaultdict
 

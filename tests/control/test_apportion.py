@@ -73,7 +73,9 @@ def test_whole_samples_follow_the_real_ones_with_less_than_one_left_over(asked):
     st.lists(st.integers(0, 6), min_size=1, max_size=6).filter(any), st.integers(1, 60)
 )
 def test_each_sample_goes_to_whom_the_next_is_due_earliest(weights, count):
-    """The sample after its first g is due to a client at (g + 1)·Σ shares/share; it may have it once it is owed part of it."""
+    """The sample after its first g is due to a client at (g + 1)·Σ shares/share; it may
+    have it once it is owed part of it.
+    """
     whole, got = sum(weights), [0] * len(weights)
     credit = np.zeros((1, len(weights)), dtype=np.int64)
     for handed_out in range(1, count + 1):
@@ -90,7 +92,9 @@ def test_each_sample_goes_to_whom_the_next_is_due_earliest(weights, count):
 
 
 def one_at_a_time(total, credit, shares, room):
-    """As `apportion` serves whole credits, the largest first, and hands out what room turned away; one sample a step."""
+    """As `apportion` serves whole credits, the largest first, and hands out what room
+    turned away; one sample a step.
+    """
     owed, whole = credit + total * shares, int(shares.sum())
     given_ = np.minimum(np.maximum(owed // whole, 0), room)
     for m in sorted(range(len(owed)), key=lambda m: (owed[m], -m)):
@@ -145,7 +149,9 @@ def test_what_room_turns_away_is_handed_out_at_once_as_one_by_one(weights, round
 @pytest.mark.parametrize("clients", [FEW, FEW + 1])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_many_clients_are_served_as_if_all_were_sorted(clients, seed):
-    """Above `FEW` clients the edge is searched for; the choice is that of a sort, the first of equals first."""
+    """Above `FEW` clients the edge is searched for; the choice is that of a sort, the
+    first of equals first.
+    """
     rng = np.random.default_rng(seed)
     values = rng.choice([1.0, 2.0, 3.0, np.inf], (3, clients))
     count = rng.integers(0, FEW + 5, 3)
@@ -175,7 +181,9 @@ def test_what_lies_beyond_the_limit_lapses(asked, most, expected):
 @pytest.mark.parametrize("with_room", [False, True])
 @given(st.integers(0, 2**32 - 1))
 def test_rows_do_not_meet(with_room, seed):
-    """Some have less to give than whole credits ask for, some fill up, some hand out a few, some nothing."""
+    """Some have less to give than whole credits ask for, some fill up, some hand out a
+    few, some nothing.
+    """
     rng = np.random.default_rng(seed)
     weights = rng.integers(0, 4, 7)
     weights[0] = 1

@@ -1,4 +1,6 @@
-"""Every policy, rule and price process that comes with headgate passes the public checks, and names what it refuses."""
+"""Every policy, rule and price process that comes with headgate passes the public
+checks, and names what it refuses.
+"""
 
 import re
 

@@ -107,7 +107,10 @@ def test_one_client_that_reports_more_than_it_was_ordered_or_less_than_nothing_i
     ordered = orders.admitted[0, client]
     with pytest.raises(
         LedgerError,
-        match=f"client {client} reports {ordered + change} admitted samples where {ordered} were",
+        match=(
+            f"client {client} reports {ordered + change} admitted samples where"
+            f" {ordered} were"
+        ),
     ):
         controller.post(ledger, orders, Report(said))
 

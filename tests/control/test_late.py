@@ -1,4 +1,6 @@
-"""Admissions that become known after their round, and money that is set aside for them."""
+"""Admissions that become known after their round, and money that is set aside for
+them.
+"""
 
 import numpy as np
 import pytest
@@ -87,7 +89,9 @@ PRICES = st.builds(
 
 
 def just_enough(prices, open_end=False):
-    """A budget with which every place can be paid for in every round, and nothing else: the last bit counts."""
+    """A budget with which every place can be paid for in every round, and nothing else:
+    the last bit counts.
+    """
     total = 0.0
     for row in prices:
         total += float((row * BUFFER).sum() if row.size > 1 else row[0] * BUFFER.sum())
@@ -95,7 +99,9 @@ def just_enough(prices, open_end=False):
 
 
 def spent(system, prices, chance, late):
-    """Money spent in the end, where orders are answered at once or, if `late`, in any later round, in whole or in part."""
+    """Money spent in the end, where orders are answered at once or, if `late`, in any
+    later round, in whole or in part.
+    """
     controller = Controller(system, Greedy(fill=0.0, fairness=1.0, overdraft=0.0), 1)
     ledger, waiting, last = controller.open(), [], len(prices) + 1
     for t, row in enumerate([*prices, prices[0]], start=1):
@@ -147,7 +153,9 @@ MANY = st.lists(st.lists(PRICES, min_size=3, max_size=3), min_size=1, max_size=5
 def test_the_money_is_never_exceeded_by_a_bit_however_late_answers_come(
     rows, per_client, open_end, late, chance
 ):
-    """Sums of floating-point numbers depend on their order, and late answers change it: what that can add is kept back."""
+    """Sums of floating-point numbers depend on their order, and late answers change it:
+    what that can add is kept back.
+    """
     prices = [np.array(row if per_client else row[:1]) for row in rows]
     system = just_enough(prices, open_end)
     assert spent(system, prices, chance, late) <= system.budget * (

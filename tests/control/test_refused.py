@@ -1,4 +1,6 @@
-"""Policies and rules of one's own that cannot be meant are refused when they are put in, or in the round they go wrong."""
+"""Policies and rules of one's own that cannot be meant are refused when they are put
+in, or in the round they go wrong.
+"""
 
 from dataclasses import dataclass
 
@@ -82,7 +84,10 @@ def refuses(view, memory):
         (refuses, "round 1: Own: the feed is empty"),
         (
             lambda view, memory: 3,
-            r"round 1: Own\.admit must return an AdmissionRequest and the memory, returned int",
+            (
+                r"round 1: Own\.admit must return an AdmissionRequest and the memory,"
+                r" returned int"
+            ),
         ),
         (
             lambda view, memory: (3, memory),
@@ -98,7 +103,10 @@ def refuses(view, memory):
                     AdmissionRequest(np.ones(1), **{key: np.ones(3, int)}),
                     memory,
                 ),
-                rf"round 1: Own asked with `{key}` of shape \(3,\); needs one number for each of 1 runs",
+                (
+                    rf"round 1: Own asked with `{key}` of shape \(3,\); needs one"
+                    r" number for each of 1 runs"
+                ),
             )
             for key in ("room", "given", "free")
         ),
@@ -138,6 +146,8 @@ def test_one_number_for_each_client_is_not_taken_for_one_of_each_run():
     )
     with pytest.raises(
         SettingError,
-        match=r"round 1: Own asked for an array of \(2,\); needs one total for each run",
+        match=(
+            r"round 1: Own asked for an array of \(2,\); needs one total for each run"
+        ),
     ):
         own.decide(own.open(), 1.0)

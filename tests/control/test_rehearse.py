@@ -69,7 +69,9 @@ def test_prices_do_not_depend_on_the_block_they_are_fetched_in(monkeypatch):
 @pytest.mark.paper("lem:dpp-T-slot-upper", "eq:dpp-T-slot-upper", "eq:omega-master")
 @pytest.mark.parametrize("rho", [0.8, 0.9, 0.95])
 def test_lemma_1_and_the_chain_hold_in_a_rehearsal(rho):
-    """E[L(T+1) − L(1)] + V·ΣE[p] ≤ ΣB_t + V·Σp̄^CK, with each round's own drift constant, and what follows from it."""
+    """E[L(T+1) − L(1)] + V·ΣE[p] ≤ ΣB_t + V·Σp̄^CK, with each round's own drift
+    constant, and what follows from it.
+    """
     T, V, rate, K = 100, 10.0, 10.0, 10
     result = rehearse(
         MNIST, Acdpp(rate=rate, K=K, V=V, rho=rho), Uniform(1, 10), np.arange(40), T

@@ -1,4 +1,6 @@
-"""Scores against a sample at a time in plain Python, and what a rule that looks is given."""
+"""Scores against a sample at a time in plain Python, and what a rule that looks is
+given.
+"""
 
 import math
 from dataclasses import dataclass
@@ -80,7 +82,9 @@ def test_a_model_that_has_broken_down_says_nothing(bad):
 
 @dataclass(frozen=True, eq=False)
 class KeepsWorst(Retention):
-    """Those that lose most stay; without a model the newest. It writes down what it was given."""
+    """Those that lose most stay; without a model the newest. It writes down what it was
+    given.
+    """
 
     scores: ClassVar[tuple[str, ...]] = ("loss", "features")
     seen: ClassVar[list] = []

@@ -17,7 +17,9 @@ from .playing import after, goes_on
 
 @st.composite
 def windows(draw, places=(1, 2, 5, 12, 130)):
-    """Places since when they are taken, limits, what clients held and hold, of some runs and clients, and the round."""
+    """Places since when they are taken, limits, what clients held and hold, of some
+    runs and clients, and the round.
+    """
     runs, limit = (
         draw(st.integers(1, 3)),
         np.array(draw(st.lists(st.sampled_from(places), min_size=1, max_size=9))),
@@ -48,7 +50,9 @@ def windows(draw, places=(1, 2, 5, 12, 130)):
 
 
 def one_after_the_other(born, t, limit, held, holds):
-    """Since when each place is taken, how many came and went, and how often those that left were used."""
+    """Since when each place is taken, how many came and went, and how often those that
+    left were used.
+    """
     after, unused, uses = (
         born.astype(np.int32),
         np.zeros(len(born), dtype=np.int64),

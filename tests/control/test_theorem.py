@@ -36,7 +36,9 @@ def test_the_limit_spends_the_budget_and_buys_the_rate():
 def test_no_policy_buys_more_than_its_prices_allow_at_the_limit_and_what_is_short_adds_up(
     seed, rounds, kind
 ):
-    """The ceiling, path by path, and the identity (I), for policies of every sort that stay within the budget."""
+    """The ceiling, path by path, and the identity (I), for policies of every sort that
+    stay within the budget.
+    """
     draw = np.random.default_rng(seed)
     price = draw.uniform(theorem.LOW, theorem.HIGH, rounds)
     order = {
@@ -96,7 +98,9 @@ def test_sums_of_prices_are_as_near_as_the_distribution_is():
 
 
 def test_the_distance_to_the_ceiling_grows_like_a_logarithm_and_a_window_adds_a_line():
-    """What knows all prices stays a constant below; a fourfold window adds a fourth as much a round."""
+    """What knows all prices stays a constant below; a fourfold window adds a fourth as
+    much a round.
+    """
     by_rounds = {
         rounds: [
             theorem.measured(policy, rounds, 24).mean()
@@ -141,7 +145,9 @@ THREE = Markov((1.0, 2.0, 9.0), ((0.05, 0.5, 0.45),) * 3)
 def test_where_prices_take_few_values_the_distance_to_hindsight_does_not_grow(
     prices, budget
 ):
-    """At degenerate budgets (two prices 50, three 5 and 105, ten 60), and where buying nothing would meet the floor."""
+    """At degenerate budgets (two prices 50, three 5 and 105, ten 60), and where buying
+    nothing would meet the floor.
+    """
     short = [
         theorem.behind(Headgate(early=0.0), prices, budget, rounds, 24).mean()
         for rounds in (240, 960)
@@ -174,7 +180,9 @@ def test_shares_near_nothing_and_all_are_rounded_and_to_nothing_only_ahead_of_th
 
 
 def test_with_a_share_of_the_places_the_ceiling_is_that_share_of_the_places():
-    """turnover = s: s·B̄ in place of B̄. Money is short of half of the places too, and what is missing stays small."""
+    """turnover = s: s·B̄ in place of B̄. Money is short of half of the places too, and
+    what is missing stays small.
+    """
     share, rounds, seeds = 0.4, 1000, 16
     short = theorem.measured(
         Headgate(early=0.0, turnover=share), rounds, seeds, places=share * PLACES

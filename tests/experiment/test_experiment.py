@@ -158,7 +158,8 @@ def test_what_is_not_said_is_that_of_the_base(tmp_path):
     e, below = (
         on(
             tmp_path,
-            'base = "mnist"\n[run]\nrounds = 7\n[policies.mine]\nkind = "acdpp"\nV = 3.0\n',
+            'base = "mnist"\n[run]\nrounds = 7\n[policies.mine]\nkind = "acdpp"\nV ='
+            " 3.0\n",
         ),
         load("mnist"),
     )

@@ -1,4 +1,6 @@
-"""Whatever a recipe or --set says is refused in one line, before memory or time is taken, by docs/reference/recipes.md."""
+"""Whatever a recipe or --set says is refused in one line, before memory or time is
+taken, by docs/reference/recipes.md.
+"""
 
 import re
 import time
@@ -100,11 +102,17 @@ def refused(ask) -> str:
         ),
         (
             "policies.spare.kind=acdp",
-            "policies.spare.kind = acdp: no such policy; did you mean acdpp?, or module:Class",
+            (
+                "policies.spare.kind = acdp: no such policy; did you mean acdpp?, or"
+                " module:Class"
+            ),
         ),
         (
             'run.policies=["acdp"]',
-            "policy acdp: no section [policies.acdp] and no such kind; did you mean acdpp?",
+            (
+                "policy acdp: no section [policies.acdp] and no such kind; did you mean"
+                " acdpp?"
+            ),
         ),
         ("run.policies=[]", "run.policies = []"),
         ("system.budget=lots", "system.budget = lots"),
@@ -127,7 +135,10 @@ def refused(ask) -> str:
         ),
         (
             "policies.headgate.rule=3",
-            "headgate.rule = 3: must be a retention rule: its kind, or a section with `kind`",
+            (
+                "headgate.rule = 3: must be a retention rule: its kind, or a section"
+                " with `kind`"
+            ),
         ),
         (
             "policies.headgate.rule={kind='reservoir', K=3}",

@@ -1,4 +1,6 @@
-"""What an experiment writes is itself: read back, it has the same tables and gives the same orders in every round."""
+"""What an experiment writes is itself: read back, it has the same tables and gives the
+same orders in every round.
+"""
 
 import tomllib
 from pathlib import Path
@@ -356,7 +358,9 @@ def test_what_was_worked_out_is_written_under_its_name():
 
 
 def test_another_horizon_than_the_rounds_is_what_is_written_and_used():
-    """V = T^gamma and ρ = 1 − T^−phi of the horizon that the policies know, not of the rounds that are played."""
+    """V = T^gamma and ρ = 1 − T^−phi of the horizon that the policies know, not of the
+    rounds that are played.
+    """
     other = load(
         "mnist",
         ["run.rounds=16", "run.horizon=400", 'run.policies=["acdpp"]', "run.seeds=2"],

@@ -16,8 +16,9 @@ os.environ |= dict(ENVIRONMENT)
 
 @pytest.fixture(autouse=True)
 def quick_and_quiet(monkeypatch):
-    """No machine loses its power here. Flower's log, a line a round, would drown what a failing test says, and its search for
-    garbage at every array, among all that tests import, takes longer than a round."""
+    """No machine loses its power here. Flower's log, a line a round, would drown what a
+    failing test says, and its search for garbage at every array, among all that tests
+    import, takes longer than a round."""
     monkeypatch.setattr("headgate.books.durable.SYNCHRONOUS", "OFF")
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
     monkeypatch.setattr(

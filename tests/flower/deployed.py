@@ -1,9 +1,12 @@
-"""An app with places at which it says that it was there and waits while a file is in its way, deployed on this machine.
+"""An app with places at which it says that it was there and waits while a file is in
+its way, deployed on this machine.
 
-A process can be killed at the place that is meant, however slow the machine is. SuperNodes of these tests give a sign of
-life every four seconds, not every thirty: a killed one is missed after eight, not after a minute. Flower gives apps half a
-minute to start by the same number, so all others keep it: where an app takes longer than that to start, Flower starts it
-anew, for ever. SuperNodes and the server look for messages twice a second, not every three seconds.
+A process can be killed at the place that is meant, however slow the machine is.
+SuperNodes of these tests give a sign of life every four seconds, not every thirty: a
+killed one is missed after eight, not after a minute. Flower gives apps half a minute to
+start by the same number, so all others keep it: where an app takes longer than that to
+start, Flower starts it anew, for ever. SuperNodes and the server look for messages
+twice a second, not every three seconds.
 """
 
 import json
@@ -192,7 +195,9 @@ def brought_up(folder, staged):
 
 @contextmanager
 def playing(deployment, staged):
-    """The run, followed in a thread, which starts again what dies; in the end it must have come to its end."""
+    """The run, followed in a thread, which starts again what dies; in the end it must
+    have come to its end.
+    """
 
     def follow():
         try:
@@ -215,7 +220,9 @@ def playing(deployment, staged):
 
 
 class Deployed(World):
-    """What is left of a run in a deployment: its folder, and the stores of its clients."""
+    """What is left of a run in a deployment: its folder, and the stores of its
+    clients.
+    """
 
     def __init__(self, out, folders):
         self.folder, self.experiment = out, load(out / CONFIG)
@@ -230,7 +237,9 @@ class Deployed(World):
 
 
 def audit(out, folders):
-    """The run, which has come to its end, and whose accounts are those of a replay of what its clients wrote."""
+    """The run, which has come to its end, and whose accounts are those of a replay of
+    what its clients wrote.
+    """
     found = Deployed(out, folders)
     ledger = found.audit()
     assert sorted(found.paths) == list(found.clients)

@@ -1,8 +1,10 @@
-"""A federation in which anything happens, as a state machine: what is done to it, and what is true afterwards.
+"""A federation in which anything happens, as a state machine: what is done to it, and
+what is true afterwards.
 
-Steps set what goes wrong with a client's next message, let clients leave, come back and lose their memory, change the price,
-kill the server, lift quarantines, and play rounds. The books must agree with the clients' own files after every round, to
-the last unit: prices are whole numbers here, so sums are exact.
+Steps set what goes wrong with a client's next message, let clients leave, come back and
+lose their memory, change the price, kill the server, lift quarantines, and play rounds.
+The books must agree with the clients' own files after every round, to the last unit:
+prices are whole numbers here, so sums are exact.
 """
 
 import logging
@@ -246,7 +248,9 @@ class Federation(RuleBasedStateMachine):
         same_ledgers(self.server.ledger, replayed)
 
     def settle_up(self):
-        """Everybody comes back, tells the truth and is forgiven: after one more round nothing is open, hidden or unpaid."""
+        """Everybody comes back, tells the truth and is forgiven: after one more round
+        nothing is open, hidden or unpaid.
+        """
         if self.t == ROUNDS:
             return
         self.world.grid.faults = {
@@ -266,7 +270,9 @@ class Federation(RuleBasedStateMachine):
 
 
 def main(seconds=None, seed=0, steps=None):
-    """Machines until the time or the steps are over; the numbers of steps by kind, and the seeds of those that failed."""
+    """Machines until the time or the steps are over; the numbers of steps by kind, and
+    the seeds of those that failed.
+    """
     COUNTS.clear()
     failures, machines, began = [], 0, time.monotonic()
     log = logging.getLogger("flwr")

@@ -1,7 +1,9 @@
-"""A grid in one process: it hands each message to the ClientApp of its node, through the bytes of Flower's wire.
+"""A grid in one process: it hands each message to the ClientApp of its node, through
+the bytes of Flower's wire.
 
-What goes wrong is told beforehand, by (round, client): a message or a reply is lost, comes twice, comes later than newer
-ones, is changed on the way, or the client breaks off in the midst of it.
+What goes wrong is told beforehand, by (round, client): a message or a reply is lost,
+comes twice, comes later than newer ones, is changed on the way, or the client breaks
+off in the midst of it.
 """
 
 from collections.abc import Callable
@@ -42,7 +44,9 @@ class Node:
 
 
 class FakeGrid(Grid):
-    """`faults` maps (round, client) to the name of what goes wrong with that train message."""
+    """`faults` maps (round, client) to the name of what goes wrong with that train
+    message.
+    """
 
     def __init__(
         self, nodes: dict[int, Node], run_config: dict[str, Any] | None = None
@@ -131,7 +135,9 @@ class FakeGrid(Grid):
         return reply
 
     def _answered(self, message: Message) -> Message:
-        """The client's answer; an exception in it comes back as an error, as Flower's engines do it."""
+        """The client's answer; an exception in it comes back as an error, as Flower's
+        engines do it.
+        """
         node = message.metadata.dst_node_id
         own = self.nodes[node]
         content = over_the_wire(message.content)

@@ -1,4 +1,6 @@
-"""Replies as no client of headgate sends them: each way to change an honest one, with the reason for which it is rejected."""
+"""Replies as no client of headgate sends them: each way to change an honest one, with
+the reason for which it is rejected.
+"""
 
 import io
 
@@ -17,8 +19,8 @@ def with_receipt(**changes):
 
 
 def says_it_did_nothing(known, held):
-    """A report that hides the order it is on, without a contradiction: the server knows of `known` samples, of which it holds
-    `held`."""
+    """A report that hides the order it is on, without a contradiction: the server knows
+    of `known` samples, of which it holds `held`."""
 
     def tamper(reply):
         none = dict.fromkeys(
@@ -217,7 +219,8 @@ WRONG_UPDATES = {
         with_arrays(
             w=raw(
                 header(
-                    b"{'descr': '<f8', 'fortran_order': False, 'shape': (2000000000000,)}\n"
+                    b"{'descr': '<f8', 'fortran_order': False, 'shape':"
+                    b" (2000000000000,)}\n"
                 )
             )
         ),

@@ -1,12 +1,16 @@
-"""Kills a client and a server with SIGKILL before every single statement of their SQLite files, and before every file is put
-in place, or both at random moments, lets them come back, and says what became of the accounts.
+"""Kills a client and a server with SIGKILL before every single statement of their
+SQLite files, and before every file is put in place, or both at random moments, lets
+them come back, and says what became of the accounts.
 
-    python killed.py [--part statements|random] [--kinds] [--kills 500] [--seed 0] [--out ROWS.json]
+    python killed.py [--part statements|random] [--kinds] [--kills 500] [--seed 0]
+    [--out ROWS.json]
 
-With --kinds they are killed once before each kind of statement, which is what it does and what the one before it did. Where
-both only read, the kill is left out: nothing has changed in between.
+With --kinds they are killed once before each kind of statement, which is what it does
+and what the one before it did. Where both only read, the kill is left out: nothing has
+changed in between.
 
-Not a test itself: it forks, so it needs a process of its own. A row is {component, kill_point, expected, outcome}.
+Not a test itself: it forks, so it needs a process of its own. A row is {component,
+kill_point, expected, outcome}.
 """
 
 import argparse
@@ -37,12 +41,16 @@ from headgate.flower.buffer_store import store_name
 from headgate.records.writer import commit
 
 ROUNDS, SERVED = 3, 2
-"""rounds of a run; where the server is killed at every statement two have them all, the first round's and a later one's"""
+"""rounds of a run; where the server is killed at every statement two have them all, the
+first round's and a later one's
+"""
 EXPECTED, STORE = "exactly once", store_name(0)
 
 
 class Killer:
-    """Is told what happens next, and ends its process before number `at`, which it has written into `note`."""
+    """Is told what happens next, and ends its process before number `at`, which it has
+    written into `note`.
+    """
 
     def __init__(self, at: int, note: Path, kinds: bool) -> None:
         self.left, self.note, self.kinds, self.before, self.seen = (
@@ -68,7 +76,9 @@ class Killer:
 
 
 def watched(name: str, killer: Killer):
-    """sqlite3.connect, by which `killer` is told of every statement to the file of this name before it is executed."""
+    """sqlite3.connect, by which `killer` is told of every statement to the file of this
+    name before it is executed.
+    """
 
     def connect(path, *words, plain=sqlite3.connect, **more):
         db = plain(path, *words, **more)
@@ -82,7 +92,9 @@ def watched(name: str, killer: Killer):
 
 
 def in_a_child(function, *args, kill_after: float | None = None) -> bool:
-    """Whether a child that does this was killed: by itself, or by us after so many seconds."""
+    """Whether a child that does this was killed: by itself, or by us after so many
+    seconds.
+    """
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -99,7 +111,9 @@ def in_a_child(function, *args, kill_after: float | None = None) -> bool:
 
 
 class DyingClient(FakeGrid):
-    """The node of client 0 dies on its order of round 2, amid the statements to its file; its answer never comes."""
+    """The node of client 0 dies on its order of round 2, amid the statements to its
+    file; its answer never comes.
+    """
 
     def __init__(self, nodes, killer: Killer) -> None:
         super().__init__(nodes)
@@ -121,7 +135,9 @@ class DyingClient(FakeGrid):
 
 
 def verdict(check) -> str:
-    """What becomes of a check, in a child: polars writes tables with threads, after which no fork may write more."""
+    """What becomes of a check, in a child: polars writes tables with threads, after
+    which no fork may write more.
+    """
     with TemporaryDirectory() as folder:
         outcome = Path(folder) / "outcome"
 
@@ -141,7 +157,9 @@ def a_world(folder: Path | str, policy: str, rounds: int) -> World:
 
 
 def import_what_a_run_imports(policy: str) -> None:
-    """So that no child need do it: nothing is computed here, by which polars would start threads."""
+    """So that no child need do it: nothing is computed here, by which polars would
+    start threads.
+    """
     with TemporaryDirectory() as folder:
         world, names = a_world(folder, policy, ROUNDS), Path(folder) / "names"
 
@@ -159,7 +177,9 @@ def import_what_a_run_imports(policy: str) -> None:
 def rows_of_kills(
     component: str, what: str, policy: str, rounds: int, kinds: bool, check
 ):
-    """One for each kill in a world of its own, by `check(world, killer)`, until there is nothing left to be killed before."""
+    """One for each kill in a world of its own, by `check(world, killer)`, until there
+    is nothing left to be killed before.
+    """
     for at in count(1):
         with TemporaryDirectory() as folder:
             world, note = a_world(folder, policy, rounds), Path(folder) / "note"
@@ -203,7 +223,9 @@ def server_rows(policy: str, kinds: bool):
 
 
 def serve_and_die(kind: str, world: World, killer: Killer) -> None:
-    """Plays all rounds, amid statements to the ledger or files that are put in their place."""
+    """Plays all rounds, amid statements to the ledger or files that are put in their
+    place.
+    """
     if kind == "file":
         place = Path.replace
 
@@ -218,7 +240,9 @@ def serve_and_die(kind: str, world: World, killer: Killer) -> None:
 
 
 def random_rows(policy: str, kills: int, seed: int):
-    """Server and clients are one process, killed at random moments until it has come to its end; then the next run."""
+    """Server and clients are one process, killed at random moments until it has come to
+    its end; then the next run.
+    """
     pick = random.Random(f"{policy}/{seed}")
     with TemporaryDirectory() as folder:
         undisturbed = a_world(folder, policy, ROUNDS)
@@ -244,7 +268,9 @@ def random_rows(policy: str, kills: int, seed: int):
 
 
 def same_books(world: World, undisturbed: World) -> None:
-    """The run comes to its end with the ledger, the rounds and the tables of one that nobody disturbed."""
+    """The run comes to its end with the ledger, the rounds and the tables of one that
+    nobody disturbed.
+    """
     world.play()
     same_runs(world, undisturbed)
     assert world.outstanding() == []
@@ -287,7 +313,9 @@ def main() -> None:
     os.fsync = lambda descriptor: None
     commit()  # asks git, and remembers: no child need ask again
     import_what_a_run_imports("fifo")
-    gc.freeze()  # nor look through what is imported for what nobody needs, which copies every page of it
+    # nor look through what is imported for what nobody needs, which copies every page
+    # of it
+    gc.freeze()
     made = list(
         rows(
             options.part,

@@ -1,6 +1,8 @@
-"""Forty rounds on Flower in which everything changes, by a server and clients in one process that is killed ten times.
+"""Forty rounds on Flower in which everything changes, by a server and clients in one
+process that is killed ten times.
 
-python scenario.py FOLDER        each time it is killed, another process plays on from there
+python scenario.py FOLDER        each time it is killed, another process plays on from
+there
 """
 
 import logging
@@ -91,9 +93,10 @@ def main(folder):
             play(folder)
             os._exit(0)
         while int(settled.read_text() or 0) < wanted:
-            assert os.waitpid(child, os.WNOHANG) == (0, 0), (
-                "it has come to an end by itself"
-            )
+            assert os.waitpid(child, os.WNOHANG) == (
+                0,
+                0,
+            ), "it has come to an end by itself"
             time.sleep(0.01)
         time.sleep(moments.random() * 0.05)
         os.kill(child, signal.SIGKILL)

@@ -1,9 +1,11 @@
-"""Plays on Flower's simulation engine. Not a test itself: the engine wants a process of its own, and takes its time to start.
+"""Plays on Flower's simulation engine. Not a test itself: the engine wants a process of
+its own, and takes its time to start.
 
 python simulated.py FOLDER APP RECIPE SETTING...
 
-With the same clients one after the other: the recipe into FOLDER/recipe, then the quickstart app in the folder APP,
-with the settings of its pyproject.toml, into FOLDER/app.
+With the same clients one after the other: the recipe into FOLDER/recipe, then the
+quickstart app in the folder APP, with the settings of its pyproject.toml, into
+FOLDER/app.
 """
 
 import os
@@ -41,7 +43,9 @@ def main(folder, path, recipe, *settings):
     sys.path.insert(0, path)
 
     def configured(context):
-        """With the settings that the engine does not read when it is called from Python."""
+        """With the settings that the engine does not read when it is called from
+        Python.
+        """
         own = told | {"out": str(folder / "app")}
         return Context(
             context.run_id, context.node_id, context.node_config, context.state, own

@@ -1,4 +1,6 @@
-"""The accounts by themselves: orders on disk, what answers come to, what is refused, and money to the last bit."""
+"""The accounts by themselves: orders on disk, what answers come to, what is refused,
+and money to the last bit.
+"""
 
 from contextlib import closing
 from dataclasses import replace
@@ -131,7 +133,9 @@ ORDERS = st.lists(DRAWN, max_size=5).map(
 
 
 def costs(orders):
-    """The cost of every subset of a client's orders, done one after the other up to where each says."""
+    """The cost of every subset of a client's orders, done one after the other up to
+    where each says.
+    """
     for done in chain.from_iterable(
         combinations(orders, size) for size in range(len(orders) + 1)
     ):
@@ -170,7 +174,9 @@ def test_a_store_is_refused_by_a_controller_with_another_budget(tmp_path):
         closing(LedgerStore(tmp_path / "ledger.sqlite")) as store,
         pytest.raises(
             LedgerError,
-            match=r"ledger.sqlite was opened with budget = 20.0, this controller has 40.0",
+            match=(
+                r"ledger.sqlite was opened with budget = 20.0, this controller has 40.0"
+            ),
         ),
     ):
         replay(store, controller(40.0))
@@ -185,7 +191,9 @@ PRICES = st.builds(
 
 
 class Honest:
-    """A client that admits up to where its orders say, or less, and whose answers may be lost."""
+    """A client that admits up to where its orders say, or less, and whose answers may
+    be lost.
+    """
 
     def __init__(self, client):
         self.client, self.position, self.done = client, 0, {}
@@ -218,7 +226,9 @@ class Honest:
 
 
 def play(accounts, prices, chance=None, late=False, answered=range(3)):
-    """The ledger after all rounds, of which those who answer do the last one; with `chance` they do less, or are late."""
+    """The ledger after all rounds, of which those who answer do the last one; with
+    `chance` they do less, or are late.
+    """
     clients = [Honest(m) for m in range(BUFFER.size)]
     for t, price in enumerate(prices, start=1):
         at_once = not late or t == len(prices)
@@ -229,9 +239,11 @@ def play(accounts, prices, chance=None, late=False, answered=range(3)):
             order = accounts.order(now, m)
             clients[m].obey(
                 order,
-                None
-                if chance is None or chance.random() < 0.8
-                else chance.randint(0, 3),
+                (
+                    None
+                    if chance is None or chance.random() < 0.8
+                    else chance.randint(0, 3)
+                ),
             )
             if m in answered and (at_once or chance.random() < 0.5):
                 answers.append(
@@ -257,7 +269,9 @@ def play(accounts, prices, chance=None, late=False, answered=range(3)):
 def test_no_more_than_c_times_t_is_spent_to_the_last_bit(
     rows, per_client, late, policy, chance
 ):
-    """With just the money for every place of every round, so that the last bit counts, and one round to hear of it."""
+    """With just the money for every place of every round, so that the last bit counts,
+    and one round to hear of it.
+    """
     prices = [np.array(row if per_client else row[:1]) for row in rows]
     total = 0.0
     for price in prices:

@@ -1,4 +1,6 @@
-"""Terms that change while a run on Flower goes on: money, horizon, clients that join and leave."""
+"""Terms that change while a run on Flower goes on: money, horizon, clients that join
+and leave.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,6 @@
-"""What `headgate flower new` writes is an app that Flower takes, with the recipe's settings in it."""
+"""What `headgate flower new` writes is an app that Flower takes, with the recipe's
+settings in it.
+"""
 
 import importlib
 import io
@@ -190,7 +192,9 @@ def play(app, monkeypatch, store, clients):
 def test_modules_that_a_recipe_names_go_with_the_app(
     tmp_path, monkeypatch, forgets_modules
 ):
-    """Also what they import; the app needs nothing of the folder that it was made from."""
+    """Also what they import; the app needs nothing of the folder that it was made
+    from.
+    """
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     home = tmp_path / "recipes"
     home.mkdir()
@@ -302,7 +306,9 @@ def test_what_cannot_be_is_refused_before_anything_starts(
 
 
 def test_deploy_example_writes_the_app_that_it_plays(flower, tmp_path, monkeypatch):
-    """With a deployment of paper, on which the simulator plays: a real one is brought up in test_deploy.py."""
+    """With a deployment of paper, on which the simulator plays: a real one is brought
+    up in test_deploy.py.
+    """
 
     class Paper(ExitStack):
         def __init__(self, folder, nodes, say):
@@ -357,8 +363,8 @@ def test_scripts_units_and_compose_run_flowers_own_programs_behind_nginx(
         )
         assert "Restart=always" in texts[f"headgate-{name}.service"]
     assert (
-        "flower-superlink --host 127.0.0.1 --port 7001 --isolation process --enable-supernode-auth"
-        in texts["superlink.sh"]
+        "flower-superlink --host 127.0.0.1 --port 7001 --isolation process"
+        " --enable-supernode-auth" in texts["superlink.sh"]
     )
     settings = 'headgate-store="{0}/a node/store" headgate-keep=true'
     assert settings.format(tmp_path) in texts["supernode-3.sh"]

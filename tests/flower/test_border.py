@@ -1,6 +1,8 @@
-"""Nothing enters unchecked: each public call gets hostile values, and either takes one as the plain Python value or refuses it.
+"""Nothing enters unchecked: each public call gets hostile values, and either takes one
+as the plain Python value or refuses it.
 
-A refusal is one line of ours that names the field and the value, and it leaves nothing on disk.
+A refusal is one line of ours that names the field and the value, and it leaves nothing
+on disk.
 """
 
 import json
@@ -109,7 +111,9 @@ NOTHING: set[str] = set()
 
 @dataclass(frozen=True)
 class Place:
-    """A place where a value enters: how it is called there, a call with it, and the values in the pool that are right."""
+    """A place where a value enters: how it is called there, a call with it, and the
+    values in the pool that are right.
+    """
 
     field: str
     call: Callable[[Any, Path], Any]
@@ -306,7 +310,10 @@ def stored(folder, **more):
 
 
 def rows_of(store):
-    kinds = "SELECT key, typeof(key), payload, typeof(payload), label, typeof(label) FROM samples"
+    kinds = (
+        "SELECT key, typeof(key), payload, typeof(payload), label, typeof(label) FROM"
+        " samples"
+    )
     cursors = "SELECT cursor, typeof(cursor) FROM experiments"
     return store._db.execute(kinds).fetchall(), store._db.execute(cursors).fetchall()
 
@@ -319,7 +326,9 @@ def labelled_later(folder, **more):
 
 
 def on_store(call):
-    """A call of a store that holds two samples; if it refuses, the file is as before."""
+    """A call of a store that holds two samples; if it refuses, the file is as
+    before.
+    """
 
     def made(value, folder):
         path = folder.parent / f"{folder.name}-store" / store_name(0)
@@ -629,9 +638,9 @@ def labels_read(cursor, count):
     return repr(
         [
             tuple(each)
-            for each in DatasetSource(np.arange(20).reshape(10, 2))
-            .read(cursor, count)
-            .samples
+            for each in (
+                DatasetSource(np.arange(20).reshape(10, 2)).read(cursor, count).samples
+            )
         ]
     )
 
@@ -641,7 +650,9 @@ def numbered():
 
 
 def named(value):
-    """How a message names the value, or the beginning of that; of a list it may name the first entry."""
+    """How a message names the value, or the beginning of that; of a list it may name
+    the first entry.
+    """
     plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
     if isinstance(plain, list) and plain:
         return str(plain[0])
@@ -787,7 +798,7 @@ def test_arrays_that_are_no_numbers_and_configs_that_flower_cannot_send_are_refu
             strategy.start(world.grid, start(), train_config={"rate": None})
         assert world.on_disk() == before
         strategy.start(world.grid, start(), train_config=plain, num_rounds=np.int64(1))
-    (config, *_) = [message.content["config"] for message in world.grid.orders()]
+    config, *_ = [message.content["config"] for message in world.grid.orders()]
     assert (config["rate"], config["steps"]) == (0.5, 3)
 
 
@@ -855,7 +866,9 @@ def test_what_another_strategy_hands_on_is_checked_before_a_round_begins(
 def test_a_price_that_is_none_is_refused_before_anything_of_its_round_is_written(
     tmp_path,
 ):
-    """A run whose second price is wrong begins no second round, and goes on once the price is right."""
+    """A run whose second price is wrong begins no second round, and goes on once the
+    price is right.
+    """
     price, world, found = [1.5], Run(tmp_path, prices=lambda t: price[0]), {}
     wrong = {kind: given.value for kind, given in POOL.items() if kind not in NUMBER}
     wrong |= {
@@ -975,8 +988,9 @@ def test_all_tables_of_a_client_are_strict_and_count_from_zero(tmp_path):
 
 
 OLD_SAMPLES = (
-    "CREATE TABLE samples (experiment TEXT, position INTEGER, key TEXT NOT NULL, payload BLOB NOT NULL, "
-    "label, round INTEGER NOT NULL, PRIMARY KEY (experiment, position))"
+    "CREATE TABLE samples (experiment TEXT, position INTEGER, key TEXT NOT NULL,"
+    " payload BLOB NOT NULL, label, round INTEGER NOT NULL, PRIMARY KEY (experiment,"
+    " position))"
 )
 OLD_LABELS = {
     "int8": (np.int8(-1), -1),
@@ -1063,7 +1077,9 @@ def test_columns_of_different_lengths_are_refused(columns):
 
 
 def test_a_source_for_a_context_may_be_a_class_and_must_read(tmp_path):
-    """What the function of a context returns is known in a round only, and is refused there in one line."""
+    """What the function of a context returns is known in a round only, and is refused
+    there in one line.
+    """
     order = ConfigRecord(to_wire(an_order()))
     for source, reason in (
         (lambda context: 3, "source of client 0 = 3: must have the method read"),

@@ -1,4 +1,6 @@
-"""Clients on Flower that choose what they buy: what orders may say, what the store remembers, and what never leaves it."""
+"""Clients on Flower that choose what they buy: what orders may say, what the store
+remembers, and what never leaves it.
+"""
 
 import json
 from contextlib import closing
@@ -46,7 +48,9 @@ def numbered(end=None):
 
 
 class Looking:
-    """Of samples it says that their bytes are their entropy, and remembers what it was shown."""
+    """Of samples it says that their bytes are their entropy, and remembers what it was
+    shown.
+    """
 
     def __init__(self):
         self.shown = []
@@ -170,7 +174,10 @@ def test_a_buying_rule_that_no_recipe_can_name_is_refused():
     small = ["run.seeds=1", "data.window=2", "run.policies=['headgate']"]
     with pytest.raises(
         SettingError,
-        match=r"policies\.own: clients on Flower must know its buying rule by name: .*Nameless",
+        match=(
+            r"policies\.own: clients on Flower must know its buying rule by name:"
+            r" .*Nameless"
+        ),
     ):
         check_playable(
             load("digits", small)

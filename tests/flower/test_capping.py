@@ -65,7 +65,7 @@ def test_what_is_not_too_long_is_left_as_it_is_to_the_bit():
     same, medians, events = capped(1, updates, MODEL, 10.0, NOTHING_KNOWN)
     assert all(one is other for one, other in zip(same, updates, strict=True))
     assert (medians, events) == ([2.0, 1.0], [])
-    ((*_, longest), _, (event,)) = capped(
+    (*_, longest), _, (event,) = capped(
         1, of_length(1.0, 2.0, 20.1), MODEL, 10.0, NOTHING_KNOWN
     )
     assert longest.model["w"].tolist() == [2.0, 0.0]
@@ -73,7 +73,9 @@ def test_what_is_not_too_long_is_left_as_it_is_to_the_bit():
 
 
 def test_the_largest_median_so_far_is_the_measure():
-    """Once most clients have learned what they hold, one that has new samples moves much farther than they do."""
+    """Once most clients have learned what they hold, one that has new samples moves
+    much farther than they do.
+    """
     _, medians, _ = capped(1, of_length(2.0, 2.0, 2.0), MODEL, 10.0, NOTHING_KNOWN)
     same, after, events = capped(2, of_length(1e-6, 1e-6, 2.0), MODEL, 10.0, medians)
     assert (same[2].model["w"].tolist(), after, events) == ([2.0, 0.0], medians, [])

@@ -1,4 +1,6 @@
-"""The authority's certificates are accepted by TLS for the names they are made for, are renewed in time or refused."""
+"""The authority's certificates are accepted by TLS for the names they are made for, are
+renewed in time or refused.
+"""
 
 import shutil
 import socket
@@ -42,7 +44,9 @@ def made(tmp_path_factory):
 
 
 def shaken(made, authority, name):
-    """The subject of the server's certificate as a client sees it that trusts `authority` and asks for `name`."""
+    """The subject of the server's certificate as a client sees it that trusts
+    `authority` and asks for `name`.
+    """
     server, client = socket.socketpair()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(made.server, made.server_key)
@@ -79,7 +83,9 @@ def test_a_client_that_trusts_the_authority_accepts_the_server_by_its_names_and_
 
 
 def test_the_server_signs_nobody(made, tmp_path):
-    """With the server's key in the place of the authority's, what it signs is not trusted."""
+    """With the server's key in the place of the authority's, what it signs is not
+    trusted.
+    """
     for path, name in ((made.server, "ca.crt"), (made.server_key, "ca.key")):
         shutil.copy(path, tmp_path / name)
     forged = made_in(tmp_path)

@@ -1,6 +1,8 @@
-"""Flower deployed with TLS and node authentication: processes are killed, and nothing paid for is lost or paid twice.
+"""Flower deployed with TLS and node authentication: processes are killed, and nothing
+paid for is lost or paid twice.
 
-With HEADGATE_FAULTS=FOLDER set, every outcome becomes a row in that folder: tools/faults.py.
+With HEADGATE_FAULTS=FOLDER set, every outcome becomes a row in that folder:
+tools/faults.py.
 """
 
 import json
@@ -94,7 +96,8 @@ def charged(books, t):
     rows = books.orders(t)
     late = [row for row in rows if row.learned not in (t, None)]
     told = [
-        f"those of client {row.client} in round {row.learned}, at the price of round {t}"
+        f"those of client {row.client} in round {row.learned}, at the price of"
+        f" round {t}"
         for row in late
     ]
     bought = sum(books.admitted_by(client).get(t, 0) for client in books.clients)
@@ -124,7 +127,9 @@ GOES_ON = "submitted again, it goes on from the ledger with the same orders"
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """An app whose run came to its end although nginx, a SuperNode and its ServerApp were killed on the way."""
+    """An app whose run came to its end although nginx, a SuperNode and its ServerApp
+    were killed on the way.
+    """
     folder = tmp_path_factory.mktemp("killed")
     staged = stage(folder, nodes=2, rounds=3)  # a client takes a process a round
     staged.hold("client-1-1", "client-0-2", "heard-2")
@@ -159,7 +164,9 @@ def killed(tmp_path_factory):
 
 
 def strangers_attempts(deployment):
-    """The status for each thing that a user may ask a SuperLink for, and for an unsigned request of a node, through nginx."""
+    """The status for each thing that a user may ask a SuperLink for, and for an
+    unsigned request of a node, through nginx.
+    """
     with through_nginx(deployment) as ask:
         return {
             path: ask.post(path, content=b"").status_code

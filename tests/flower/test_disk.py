@@ -1,4 +1,6 @@
-"""What a run on Flower keeps is for its owner's eyes; a disk that is full is said so in one line, and the run goes on."""
+"""What a run on Flower keeps is for its owner's eyes; a disk that is full is said so in
+one line, and the run goes on.
+"""
 
 import os
 import re

@@ -1,4 +1,6 @@
-"""Gated: any strategy of Flower samples and averages as it does alone, and the accounts agree with the clients' stores."""
+"""Gated: any strategy of Flower samples and averages as it does alone, and the accounts
+agree with the clients' stores.
+"""
 
 import json
 from contextlib import closing
@@ -71,7 +73,9 @@ def without_counter():
 
 
 def an_app(store, mods=(), told=None, measured="accuracy"):
-    """Training pulls towards the mean of what is held. `told` gets the names of the records that the function sees."""
+    """Training pulls towards the mean of what is held. `told` gets the names of the
+    records that the function sees.
+    """
 
     def learn(message, model, samples):
         if told is not None:
@@ -116,7 +120,9 @@ class GatedWorld(World):
         )
 
     def killed_in_every_round(self, moment, rounds):
-        """The result where the server dies in each round at this moment, and is started again."""
+        """The result where the server dies in each round at this moment, and is started
+        again.
+        """
         for until in range(1, rounds + 1):
             self.grid.server_dies = moment
             with pytest.raises(ServerDied):
@@ -199,7 +205,9 @@ def test_under_another_start_a_run_goes_on_with_what_clients_got_last(tmp_path):
         wrapped = DP["server, fixed"](gated)
         with pytest.raises(
             SettingError,
-            match=r"initial_arrays: the run stands at round 2; hand start\(\) the arrays",
+            match=(
+                r"initial_arrays: the run stands at round 2; hand start\(\) the arrays"
+            ),
         ):
             wrapped.start(world.grid, without_counter(), num_rounds=2)
         assert world.grid.orders() == []
@@ -342,7 +350,9 @@ def test_a_strategy_does_not_wait_for_ever(tmp_path):
 
 
 def test_a_mod_that_refuses_costs_nothing_but_the_round(tmp_path):
-    """Without the server's wrapper the mod finds no norm to clip to: what was bought is told a round later."""
+    """Without the server's wrapper the mod finds no norm to clip to: what was bought is
+    told a round later.
+    """
     world = GatedWorld(tmp_path, INNER["FedAvg"], mods=[fixedclipping_mod])
     world.result(without_counter(), until=1)
     assert len(world.events("failed")) == CLIENTS
@@ -428,7 +438,9 @@ def test_with_sampling_the_whole_budget_is_used(tmp_path):
 
 @pytest.mark.parametrize("moment", ["before sending", "after sending"])
 def test_a_round_that_was_cut_off_may_be_played_by_other_clients(tmp_path, moment):
-    """Clients are drawn again; orders that were given stay, and are settled when their clients are heard of."""
+    """Clients are drawn again; orders that were given stay, and are settled when their
+    clients are heard of.
+    """
     GatedWorld(tmp_path, INNER["FedAvg, two of six"], rounds=10).killed_in_every_round(
         moment, 10
     )

@@ -1,4 +1,6 @@
-"""What clients on Flower tell of their samples' losses: asked by policies that listen alone, and checked as a stranger's."""
+"""What clients on Flower tell of their samples' losses: asked by policies that listen
+alone, and checked as a stranger's.
+"""
 
 import numpy as np
 import pytest

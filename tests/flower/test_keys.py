@@ -51,7 +51,9 @@ def test_clients_with_their_keys_play_as_without_and_are_not_asked_who_they_are(
 
 
 def test_no_node_is_a_client_whose_key_it_does_not_have(world):
-    """Whatever it says: a node without a registered key, and client 1 that says it is client 0."""
+    """Whatever it says: a node without a registered key, and client 1 that says it is
+    client 0.
+    """
     app = counting_app(world.folder / "others")
     world.grid.nodes = {
         7: Node(app, 0, key=b"another"),
@@ -149,7 +151,9 @@ def test_keys_that_cannot_be_read_or_are_of_another_kind_are_refused(tmp_path):
 
 
 def test_the_id_of_a_question_cannot_be_guessed(world, monkeypatch):
-    """Flower takes an answer from whoever knows the id of the question: two questions that say the same have two ids."""
+    """Flower takes an answer from whoever knows the id of the question: two questions
+    that say the same have two ids.
+    """
     ids = []
 
     def send(message, node, plain=world.grid._send):

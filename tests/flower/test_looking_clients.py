@@ -1,4 +1,6 @@
-"""Clients whose rules look at samples: by their own model, before a sample is dropped, and nothing of it leaves them."""
+"""Clients whose rules look at samples: by their own model, before a sample is dropped,
+and nothing of it leaves them.
+"""
 
 from contextlib import closing
 

@@ -1,4 +1,6 @@
-"""Through the configuration that is written, the real nginx passes on what SuperNodes need of a SuperLink and nothing else."""
+"""Through the configuration that is written, the real nginx passes on what SuperNodes
+need of a SuperLink and nothing else.
+"""
 
 import shutil
 import socket

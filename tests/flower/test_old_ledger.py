@@ -1,4 +1,6 @@
-"""A run folder whose ledger is gone or an old copy: the run stops with one line, buys nothing again and blames nobody."""
+"""A run folder whose ledger is gone or an old copy: the run stops with one line, buys
+nothing again and blames nobody.
+"""
 
 import shutil
 import sqlite3
@@ -56,7 +58,10 @@ def test_a_ledger_older_than_the_rest_of_its_folder_is_refused(tmp_path):
     shutil.copy(tmp_path / "old", tmp_path / "run" / "ledger.sqlite")
     with pytest.raises(
         DataError,
-        match=r"ledger\.sqlite: is an old copy: it knows 2 rounds begun, ledger\.last tells of 4",
+        match=(
+            r"ledger\.sqlite: is an old copy: it knows 2 rounds begun, ledger\.last"
+            r" tells of 4"
+        ),
     ):
         world.play()
 
@@ -65,7 +70,9 @@ def test_a_ledger_older_than_the_rest_of_its_folder_is_refused(tmp_path):
 def test_a_folder_restored_from_an_old_copy_stops_the_run_and_blames_nobody(
     tmp_path, missed
 ):
-    """Prices differ the second time, so that even the orders of the one round that was missed do."""
+    """Prices differ the second time, so that even the orders of the one round that was
+    missed do.
+    """
     price = [1.0]
     world = World(
         tmp_path,
@@ -83,7 +90,10 @@ def test_a_folder_restored_from_an_old_copy_stops_the_run_and_blames_nobody(
     for _ in range(2):
         with pytest.raises(
             LedgerError,
-            match=rf"ledger\.sqlite: is an old copy: 3 of 3 .* round {4 + missed}, it knows 4",
+            match=(
+                rf"ledger\.sqlite: is an old copy: 3 of 3 .* round {4 + missed}, it"
+                r" knows 4"
+            ),
         ):
             world.play()
     assert bought(world) == before

@@ -1,4 +1,6 @@
-"""The server's model and what its strategy remembers: averages, and a file that is whole or not there."""
+"""The server's model and what its strategy remembers: averages, and a file that is
+whole or not there.
+"""
 
 import numpy as np
 import pytest
@@ -120,7 +122,9 @@ KEPT = {
 
 
 class Remembering(FedAvg):
-    """A strategy with attributes of every kind that can be saved, and one that cannot."""
+    """A strategy with attributes of every kind that can be saved, and one that
+    cannot.
+    """
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,6 @@
-"""The same recipe and seed in the simulator and on Flower: the same admissions, prices, debts and buffers, the same model."""
+"""The same recipe and seed in the simulator and on Flower: the same admissions, prices,
+debts and buffers, the same model.
+"""
 
 from contextlib import closing
 from pathlib import Path
@@ -53,7 +55,9 @@ def simulated(task):
 
 
 def numbers_of(simulation, m, positions):
-    """Of the samples that client m holds, in the concepts in which they were admitted."""
+    """Of the samples that client m holds, in the concepts in which they were
+    admitted.
+    """
     ((name, source),) = simulation.sources.items()
     return source.find(
         simulation.purchases[name],
@@ -128,7 +132,10 @@ def play(policy, *more):
 
 HEADGATE, LISTENING = "kind='headgate'", "kind='studies.zoo.listening:Listening'"
 ENDING = ("data.stream=stop", "data.partition=iid", "data.partition.per_client=4")
-PER_CLIENT = "prices={kind='per-client', common={kind='uniform', low=1, high=10}, factors=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2]}"
+PER_CLIENT = (
+    "prices={kind='per-client', common={kind='uniform', low=1, high=10}, factors=[1, 2,"
+    " 1, 2, 1, 2, 1, 2, 1, 2]}"
+)
 BATCHES = (
     "training.batch_size=2",
     "training.momentum=0.5",
@@ -206,7 +213,9 @@ def test_the_simulator_and_flower_do_the_same(case, tmp_path):
     for until in (
         2,
         None,
-    ):  # the server begins again after round 2, and so do clients: they know what their stores hold
+        # the server begins again after round 2, and so do clients: they know what their
+        # stores hold
+    ):
         with closing(
             AdmissionStrategy(
                 task.experiment, tmp_path / "run", discipline=Discipline(gather=0.0)

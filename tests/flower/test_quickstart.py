@@ -1,4 +1,5 @@
-"""An app of the shape of Flower's quickstart gains headgate in eleven lines, and plays in simulation and deployment alike.
+"""An app of the shape of Flower's quickstart gains headgate in eleven lines, and plays
+in simulation and deployment alike.
 
 A recipe plays on Flower's simulation engine as in the simulator.
 """
@@ -24,7 +25,9 @@ ROOT = Path(__file__).parents[2]
 APP = ROOT / "examples" / "quickstart"
 PATCH = (APP / "headgate.patch").read_text("utf-8")
 FEW = [*SMALL, "system.clients=4", "system.budget=24.0", "run.rounds=3"]
-"""for Flower's engine, which takes its time for every message: each of its two workers has two clients"""
+"""for Flower's engine, which takes its time for every message: each of its two workers
+has two clients
+"""
 
 
 def added():
@@ -53,7 +56,9 @@ def changed(folder):
 
 
 def orders_of(out, stores, said):
-    """All orders of a run that has come to its end, with accounts that agree with what the clients hold."""
+    """All orders of a run that has come to its end, with accounts that agree with what
+    the clients hold.
+    """
     found, metrics = audit(out, stores), RunFolder.open(out).metrics()
     assert metrics["t"].to_list() == [1, 2, 3]
     assert metrics["n"][-1] == sum(row.admitted for row in found.orders()), (
@@ -71,7 +76,9 @@ def orders_of(out, stores, said):
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
-    """A folder with a run of a recipe and one of the changed app, and what was printed."""
+    """A folder with a run of a recipe and one of the changed app, and what was
+    printed.
+    """
     folder = tmp_path_factory.mktemp("simulated")
     script = [
         sys.executable,

@@ -24,7 +24,10 @@ def test_what_only_the_simulator_does_is_refused(setting):
 
     with pytest.raises(
         SettingError,
-        match=r"(shift|changes|passing): the simulator alone does that; leave it out on Flower$",
+        match=(
+            r"(shift|changes|passing): the simulator alone does that; leave it out on"
+            r" Flower$"
+        ),
     ):
         RecipeTask(load("digits", [setting]), load_dataset("digits"))
 
@@ -34,7 +37,10 @@ def test_what_is_not_installed_is_named_with_its_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "headgate.flower.recipe", raising=False)
     with pytest.raises(
         SettingError,
-        match=r"headgate\.flower\.recipe_client: needs torch: pip install 'headgate\[sim\]'",
+        match=(
+            r"headgate\.flower\.recipe_client: needs torch: pip install"
+            r" 'headgate\[sim\]'"
+        ),
     ):
         _ = flower.recipe_client
 

@@ -1,4 +1,6 @@
-"""A Flower run's folder is a run folder: `headgate runs` and `headgate report` cannot tell who wrote it."""
+"""A Flower run's folder is a run folder: `headgate runs` and `headgate report` cannot
+tell who wrote it.
+"""
 
 from contextlib import closing
 

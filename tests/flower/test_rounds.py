@@ -1,4 +1,6 @@
-"""Round discipline: who is there, who is waited for, what a round without enough answers is, and restarts."""
+"""Round discipline: who is there, who is waited for, what a round without enough
+answers is, and restarts.
+"""
 
 from contextlib import closing
 
@@ -175,7 +177,10 @@ def test_what_no_recipe_can_name_is_refused_before_anything_is_written(tmp_path)
     given = an_experiment("fifo", 3)
     with pytest.raises(
         SettingError,
-        match=r"policies.fifo: clients on Flower must know its retention rule by name: .*Local",
+        match=(
+            r"policies.fifo: clients on Flower must know its retention rule by name:"
+            r" .*Local"
+        ),
     ):
         AdmissionStrategy(
             given.with_policy("fifo", Headgate(rule=Local())), tmp_path / "run"
@@ -231,8 +236,12 @@ def test_a_ledger_that_was_changed_is_refused_with_its_round(tmp_path):
     world.play(3)
     for change, reason in {
         "UPDATE rounds SET debt = debt + 1 WHERE round = 2": "round 2: Z is",
-        "UPDATE rounds SET debt = debt - 1, spent = spent + 1 WHERE round = 2": "round 2: spend is",
-        "UPDATE rounds SET spent = spent - 1; UPDATE orders SET ordered = ordered + 1 WHERE round = 1": "round 1: client 0 was",
+        "UPDATE rounds SET debt = debt - 1, spent = spent + 1 WHERE round = 2": (
+            "round 2: spend is"
+        ),
+        "UPDATE rounds SET spent = spent - 1; UPDATE orders SET ordered = ordered + 1 WHERE round = 1": (
+            "round 1: client 0 was"
+        ),
         "DELETE FROM rounds WHERE round = 1": "round 1: is missing",
     }.items():
         with world.store() as store:

@@ -1,4 +1,6 @@
-"""A reply is by the node that was asked, whatever it says of itself; what cannot be read is its sender's failure alone."""
+"""A reply is by the node that was asked, whatever it says of itself; what cannot be
+read is its sender's failure alone.
+"""
 
 import hashlib
 
@@ -37,7 +39,9 @@ HOSTILE = [
 
 
 class Paper:
-    """The SuperLink's side: for each question what was sent in answer, a message or bytes; and messages that answer nothing."""
+    """The SuperLink's side: for each question what was sent in answer, a message or
+    bytes; and messages that answer nothing.
+    """
 
     def __init__(self, replies=(), others=()):
         self.replies, self.others, self.objects, self.asked = (
@@ -70,9 +74,9 @@ class Paper:
             form = (
                 reply
                 if isinstance(reply, Message)
-                else self.others[0]
-                if self.others
-                else Message(RecordDict(), 5, "query")
+                else (
+                    self.others[0] if self.others else Message(RecordDict(), 5, "query")
+                )
             )
             name = (
                 form.object_id if form is reply else hashlib.sha256(reply).hexdigest()
@@ -156,7 +160,9 @@ def test_a_reply_is_by_the_node_that_was_asked_whatever_it_says():
 
 
 def test_what_answers_nothing_is_not_heard_and_who_is_gone_is_not_waited_for():
-    """A registered node can leave such messages with Flower's SuperLink, in the name of anybody."""
+    """A registered node can leave such messages with Flower's SuperLink, in the name of
+    anybody.
+    """
     assert sent(Paper({}, [said(7, 101)])) == []
     (heard,) = sent(Paper({100: said(0, 100)}, [said(7, 101), said(8, SERVER)]))
     assert (heard.metadata.src_node_id, heard.content[RECORD]["n"]) == (100, 0)

@@ -12,7 +12,9 @@ PORTIONS = st.lists(st.integers(0, 4), min_size=1, max_size=8)
 
 
 def drawn(source, portions):
-    """All that comes when a source is asked for so many at a time, as a client would."""
+    """All that comes when a source is asked for so many at a time, as a client
+    would.
+    """
     cursor, samples = 0, []
     for count in portions:
         batch = source.read(cursor, count)

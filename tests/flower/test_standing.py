@@ -1,4 +1,6 @@
-"""A bad client's orders are settled by a rule, its quarantine can be lifted, and an honest answer is believed after any lie."""
+"""A bad client's orders are settled by a rule, its quarantine can be lifted, and an
+honest answer is believed after any lie.
+"""
 
 import json
 from contextlib import closing
@@ -17,7 +19,9 @@ from headgate.records.reader import RunFolder
 
 
 def test_a_client_that_hid_what_it_admitted_is_believed_when_it_tells(tmp_path):
-    """Round 1: it admits three samples and says none. Round 2: an honest answer, charged at the prices of both rounds."""
+    """Round 1: it admits three samples and says none. Round 2: an honest answer,
+    charged at the prices of both rounds.
+    """
     prices = {1: 1.0, 2: 4.0, 3: 2.0}
     world = World(tmp_path, an_experiment("both", 3), prices=prices.get)
     world.grid.faults, world.grid.tamper = (
@@ -59,7 +63,9 @@ def an_answer(t, rounds, admitted, position):
 
 
 def test_orders_that_overlap_are_not_corrected_beyond_where_they_went(tmp_path):
-    """Ordered five and, unheard, eight: five and three are admitted. Nobody can be paid for eight more on the second."""
+    """Ordered five and, unheard, eight: five and three are admitted. Nobody can be paid
+    for eight more on the second.
+    """
     past = {1: Ordered(1, 0, 5, 0, 2.0, 5, 2), 2: Ordered(2, 0, 8, 0, 3.0, 3, 2)}
     with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
         with store.transaction():

@@ -1,4 +1,6 @@
-"""A federation in which anything happens keeps its books: a few seconds of what `make fuzz` does for as long as one likes."""
+"""A federation in which anything happens keeps its books: a few seconds of what `make
+fuzz` does for as long as one likes.
+"""
 
 from federation import ACCIDENTS, COUNTS, Federation, main, several
 from hypothesis import settings

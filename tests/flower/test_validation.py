@@ -1,4 +1,6 @@
-"""Each way in which an answer can be wrong: as much as is accepted passes, one more is rejected with its reason."""
+"""Each way in which an answer can be wrong: as much as is accepted passes, one more is
+rejected with its reason.
+"""
 
 from contextlib import nullcontext
 
@@ -117,7 +119,10 @@ TOLD = Receipt("e", 4, 0, (2, 4), (1, 1), 2, 2, 2, True, 0, 2, 2, 2, "")
         (
             TOLD,
             {"uses": 3, "squares": 4},
-            r"receipt\.uses \*\* 2 = 9: more than receipt\.distinct x receipt\.squares = 8",
+            (
+                r"receipt\.uses \*\* 2 = 9: more than receipt\.distinct x"
+                r" receipt\.squares = 8"
+            ),
         ),
     ],
 )
@@ -282,7 +287,9 @@ def test_an_open_order_that_an_answer_says_nothing_of_is_closed_with_nothing():
 
 
 def settled(rounds, past, known, position):
-    """What an answer in round 9 settles that tells of {round: admitted}; `known` are the samples that the server knew of."""
+    """What an answer in round 9 settles that tells of {round: admitted}; `known` are
+    the samples that the server knew of.
+    """
     rounds = {**rounds, 9: 0}
     told = Receipt(
         "e",

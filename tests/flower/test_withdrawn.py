@@ -1,4 +1,6 @@
-"""Samples that a client erases: reported and not punished; and those of a run that is over, which are removed."""
+"""Samples that a client erases: reported and not punished; and those of a run that is
+over, which are removed.
+"""
 
 import sqlite3
 from contextlib import closing
@@ -51,7 +53,9 @@ def bytes_of(world, client):
 def test_samples_of_a_run_that_is_over_are_removed_unless_they_are_kept_on_purpose(
     tmp_path,
 ):
-    """Client 0 keeps them, and client 2 is away at the end: it removes them when the run is started again."""
+    """Client 0 keeps them, and client 2 is away at the end: it removes them when the
+    run is started again.
+    """
     world = World(tmp_path, an_experiment("fifo", 4))
     app = counting_app(world.folder / "stores")
     world.grid.nodes = {
@@ -75,7 +79,9 @@ def test_samples_of_a_run_that_is_over_are_removed_unless_they_are_kept_on_purpo
 def test_a_sample_is_erased_by_its_key_with_a_receipt_and_never_comes_back(
     tmp_path, headgate, monkeypatch
 ):
-    """The stream of each client is a loop of four samples, so each would come again soon."""
+    """The stream of each client is a loop of four samples, so each would come again
+    soon.
+    """
     world = World(tmp_path, an_experiment("fifo", 9))
     world.use(counting_app(tmp_path / "stores", loop=4))
     world.play(2)
@@ -102,9 +108,11 @@ def test_a_sample_is_erased_by_its_key_with_a_receipt_and_never_comes_back(
     again = [
         [receipt.samples for receipt in receipts] for receipts in erase([key]).values()
     ]
-    assert again == [[1], [0], [0]], (
-        "by a call as by the command; a second erasure finds nothing more"
-    )
+    assert again == [
+        [1],
+        [0],
+        [0],
+    ], "by a call as by the command; a second erasure finds nothing more"
     assert world.events("withdrawn")[0].client == 0
     assert world.events("rejected", "quarantined", "failed") == []
     assert any("of" in event.reason for event in world.events("short")), (

@@ -1,4 +1,6 @@
-"""A small federation in one process: clients that count, a server, and an audit that nothing is lost or paid for twice."""
+"""A small federation in one process: clients that count, a server, and an audit that
+nothing is lost or paid for twice.
+"""
 
 from collections import Counter
 from contextlib import closing
@@ -51,9 +53,11 @@ def an_experiment(policy="fifo", rounds=6, clients=3, budget=9.0, **more):
         "prices": {"kind": "uniform", "low": 1.0, "high": 4.0},
         "run": {"rounds": rounds, "seeds": 1, "policies": [policy]},
         "policies": {
-            policy: LISTENING
-            if policy == "listening"
-            else POLICIES.get(policy, {"kind": policy})
+            policy: (
+                LISTENING
+                if policy == "listening"
+                else POLICIES.get(policy, {"kind": policy})
+            )
         },
         **more,
     }
@@ -73,8 +77,9 @@ def added(message, model, samples):
 def counting_app(
     store, broken=frozenset(), limit=None, loop=10**9, mods=(), learn=added
 ):
-    """Sample i of a client is the array [i, 1]; training adds the mean of what is held. `broken` names (round, client)s in
-    which the client breaks off after admission; no stream gives more than `limit` samples, and it begins again after `loop`."""
+    """Sample i of a client is the array [i, 1]; training adds the mean of what is held.
+    `broken` names (round, client)s in which the client breaks off after admission; no
+    stream gives more than `limit` samples, and it begins again after `loop`."""
     app = ClientApp()
 
     def source(context):
@@ -125,7 +130,9 @@ class World:
         self.grid.nodes = {100 + m: Node(app, m) for m in self.clients}
 
     def play(self, until=None, **more):
-        """Rounds up to `until` by a new server process, as it were; False where it died on the way."""
+        """Rounds up to `until` by a new server process, as it were; False where it died
+        on the way.
+        """
         with closing(self.strategy()) as strategy:
             try:
                 strategy.start(self.grid, start(), num_rounds=until, **more)
@@ -192,8 +199,8 @@ class World:
     ):
         """Everything adds up. Returns the replayed ledger.
 
-        `behind` are clients that have hidden what they did, `forgetful` ones have lost their file, and `gone` is what such
-        files said: client → round → samples.
+        `behind` are clients that have hidden what they did, `forgetful` ones have lost
+        their file, and `gone` is what such files said: client → round → samples.
         """
         with self.store() as store:
             accounts = Accounts.of(
@@ -285,7 +292,9 @@ def same_ledgers(one, other):
 
 
 def same_runs(one, other):
-    """The ledgers, the rounds with their models, and the tables of two worlds, bit for bit."""
+    """The ledgers, the rounds with their models, and the tables of two worlds, bit for
+    bit.
+    """
     same_ledgers(one.audit(), other.audit())
     assert [(past.metrics, past.sha256) for past in one.rounds()] == [
         (past.metrics, past.sha256) for past in other.rounds()

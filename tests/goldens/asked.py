@@ -1,4 +1,6 @@
-"""What the goldens are made of: recipes that are run, federations that are played, commands that are typed."""
+"""What the goldens are made of: recipes that are run, federations that are played,
+commands that are typed.
+"""
 
 import json
 from pathlib import Path
@@ -13,8 +15,11 @@ BASE = (
 )  # fmt: skip
 CONCEPTS = (
     "data.partition=iid",
-    'data.concepts=["same", {kind="rotated", quarters=1}, {kind="swapped", to=[1, 0, 2, 3, 4, 5, 6, 7, 9, 8]}, '
-    '{kind="prior", weights=[1, 0.5, 0.2, 1, 1, 1, 0.1, 1, 1, 1]}]',
+    (
+        'data.concepts=["same", {kind="rotated", quarters=1}, {kind="swapped", to=[1,'
+        ' 0, 2, 3, 4, 5, 6, 7, 9, 8]}, {kind="prior", weights=[1, 0.5, 0.2, 1, 1, 1,'
+        " 0.1, 1, 1, 1]}]"
+    ),
 )
 
 
@@ -23,7 +28,9 @@ ZOO = {
     "balancer": "fedbalancer:FedBalancer", "ode": "ode:ODE", "vessal": "vessal:VeSSAL", "coreset": "kcentre:KCentre",
 }  # fmt: skip
 ZOO = {name: f"studies.zoo.{where}" for name, where in ZOO.items()}
-"""what lies outside the package and comes in as `module:Class`, by the names that it has in the goldens"""
+"""what lies outside the package and comes in as `module:Class`, by the names that it
+has in the goldens
+"""
 ZOO_POLICIES, ZOO_RULES = tuple(ZOO)[:3], tuple(ZOO)[3:7]
 
 
@@ -46,7 +53,9 @@ RECIPES = {
     "as it stands": ("digits",),
     "policies": (
         "digits",
-        f"run.policies={json.dumps([*(kind for kind in KINDS if kind != 'held'), *ZOO_POLICIES])}",
+        (
+            f"run.policies={json.dumps([*(kind for kind in KINDS if kind != 'held'), *ZOO_POLICIES])}"
+        ),
         *(f'policies.{name}.kind="{ZOO[name]}"' for name in ZOO_POLICIES),
     ),
     "held": (
@@ -111,7 +120,10 @@ RECIPES = {
     "table": (ROOT / "examples" / "customers.toml",),
     "prices per client": (
         "digits",
-        'prices={kind="per-client", common={kind="uniform", low=1, high=10}, factors=[1, 2, 1, 1, 1, 3, 1, 1, 1, 1]}',
+        (
+            'prices={kind="per-client", common={kind="uniform", low=1, high=10},'
+            " factors=[1, 2, 1, 1, 1, 3, 1, 1, 1, 1]}"
+        ),
     ),
     "budgets": ("digits", "sweep.system.budget=[20.0, 200.0]"),
 }

@@ -1,7 +1,9 @@
-"""What headgate computes, says and writes, kept so that a change of any number, message or format is seen.
+"""What headgate computes, says and writes, kept so that a change of any number, message
+or format is seen.
 
-`python -m tests.goldens.make` writes all of it into data/; with names, as in `... make ledgers frames`, only these. The
-tests beside it compute the same and compare. Arrays that must be exact are kept as digests, learned numbers as they are.
+`python -m tests.goldens.make` writes all of it into data/; with names, as in `... make
+ledgers frames`, only these. The tests beside it compute the same and compare. Arrays
+that must be exact are kept as digests, learned numbers as they are.
 """
 
 import contextlib
@@ -49,7 +51,9 @@ ASKED = "$ headgate "
 
 
 def digest(array):
-    """Of type, shape and content. Real numbers are rounded first: processors differ in last digits and in signs of 0."""
+    """Of type, shape and content. Real numbers are rounded first: processors differ in
+    last digits and in signs of 0.
+    """
     array = np.asarray(array)
     rounded = (
         np.where(np.isnan(array), np.nan, np.round(array, DIGITS) + 0.0)
@@ -73,7 +77,9 @@ def leaves(value, path=""):
 
 
 def differing(computed, kept, tolerance=lambda path: 0.0):
-    """Path → (computed, kept) of all that differs; real numbers may differ by `tolerance` of their path, relatively."""
+    """Path → (computed, kept) of all that differs; real numbers may differ by
+    `tolerance` of their path, relatively.
+    """
     computed, kept = dict(leaves(json.loads(json.dumps(computed)))), dict(leaves(kept))
 
     def same(path):
@@ -112,7 +118,9 @@ def kept_answers():
 
 
 def made_policies():
-    """Name → a function that makes the policy: every kind, and the first one with every retention rule."""
+    """Name → a function that makes the policy: every kind, and the first one with every
+    retention rule.
+    """
     zoo = {name: find_outside(name, where, (object,)) for name, where in ZOO.items()}
     made = {
         name: kind for name, kind in policies.KINDS.items() if kind is not policies.Held
@@ -137,7 +145,9 @@ POLICIES = made_policies()
 
 
 def ledger(name):
-    """Of one policy: digests of every array after the last round, or the refusal, by end and prices."""
+    """Of one policy: digests of every array after the last round, or the refusal, by
+    end and prices.
+    """
     common, make = Uniform(1.0, 10.0), POLICIES[name]
     prices = {
         "one price": common,
@@ -206,7 +216,9 @@ def _played(make, horizon, prices):
 
 
 def frames(recipe):
-    """Of one recipe: the columns of its tables with their types; whole numbers and text as digests, real ones as they are."""
+    """Of one recipe: the columns of its tables with their types; whole numbers and text
+    as digests, real ones as they are.
+    """
     import headgate
 
     source, *overrides = RECIPES[recipe]
@@ -222,8 +234,10 @@ def frames(recipe):
         if name in tables["metrics"].columns
     ]
     return {
-        name: {f"{own.name}: {own.dtype}": _column(own) for own in table.sort(by)}
-        | {"rows": table.height}
+        name: (
+            {f"{own.name}: {own.dtype}": _column(own) for own in table.sort(by)}
+            | {"rows": table.height}
+        )
         for name, table in tables.items()
     }
 
@@ -251,7 +265,9 @@ def _short(value):
 
 
 def parameters(network, executor="reference"):
-    """After two rounds: by how much they changed, in all and along some directions, for each run; and the losses."""
+    """After two rounds: by how much they changed, in all and along some directions, for
+    each run; and the losses.
+    """
     from headgate.learning.local import LocalTraining
     from headgate.learning.models import LeNet
     from headgate.learning.networks import build_model
@@ -293,7 +309,9 @@ def parameters(network, executor="reference"):
 
 @contextlib.contextmanager
 def _federation(policy):
-    """One of those that the tests of Flower are played with; their own conftest puts their helpers on the path, too."""
+    """One of those that the tests of Flower are played with; their own conftest puts
+    their helpers on the path, too.
+    """
     from headgate.flower import ENVIRONMENT
 
     if (own := str(ROOT / "tests" / "flower")) not in sys.path:
@@ -313,7 +331,9 @@ def _federation(policy):
 
 
 def wire(policy):
-    """All messages and answers of a small federation; texts that differ from run to run are left out."""
+    """All messages and answers of a small federation; texts that differ from run to run
+    are left out.
+    """
     said = []
     with _federation(policy) as world:
         deliver = world.grid.deliver
@@ -336,11 +356,13 @@ def wire(policy):
 def _content(message):
     return {
         f"{name}: {type(record).__name__}": {
-            key: [each.dtype, list(each.shape)]
-            if hasattr(each, "dtype")
-            else "text"
-            if key in ("experiment", "nonce")
-            else each
+            key: (
+                [each.dtype, list(each.shape)]
+                if hasattr(each, "dtype")
+                else "text"
+                if key in ("experiment", "nonce")
+                else each
+            )
             for key, each in sorted(record.items())
         }
         for name, record in sorted(message.content.items())
@@ -348,7 +370,9 @@ def _content(message):
 
 
 def formats():
-    """The SQL of both stores' tables, the keys of their settings, and the types and defaults of every message's fields."""
+    """The SQL of both stores' tables, the keys of their settings, and the types and
+    defaults of every message's fields.
+    """
     from headgate.books import messages
 
     found = {}
@@ -357,7 +381,8 @@ def formats():
         for path in (world.folder / "run" / "ledger.sqlite", world.store_of(0)):
             with contextlib.closing(sqlite3.connect(path)) as db:
                 rows = db.execute(
-                    "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+                    "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY"
+                    " name"
                 ).fetchall()
                 meta = dict(
                     db.execute("SELECT key, value FROM meta ORDER BY key").fetchall()
@@ -388,7 +413,9 @@ def _field(own):
 
 
 def typed(words):
-    """Exit code, stdout and stderr of a command in an empty folder, without colours, at 100 columns."""
+    """Exit code, stdout and stderr of a command in an empty folder, without colours, at
+    100 columns.
+    """
     from headgate.cli import main
 
     out, err = io.StringIO(), io.StringIO()
@@ -439,7 +466,9 @@ def refusal(command):
 
 
 def answers():
-    """Command → what it prints, numbers with at most six decimals: the help of all, and what some of them say."""
+    """Command → what it prints, numbers with at most six decimals: the help of all, and
+    what some of them say.
+    """
     from typer.main import get_command
 
     from headgate.cli.commands import app

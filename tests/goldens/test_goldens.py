@@ -1,4 +1,6 @@
-"""All that is kept is computed again: ledgers, tables and parameters, the wire, what commands say and refuse."""
+"""All that is kept is computed again: ledgers, tables and parameters, the wire, what
+commands say and refuse.
+"""
 
 from importlib.util import find_spec
 
@@ -22,7 +24,8 @@ EACH += [
     for name in fit
 ]
 TOLERANCES = {
-    # what is learned is computed in other ways by other executors and processors; money and counts are not
+    # what is learned is computed in other ways by other executors and processors; money
+    # and counts are not
     "frames": lambda path: 1e-6 if "accuracy" in path or "loss" in path else 1e-11,
     "parameters": lambda path: 1e-9,
 }

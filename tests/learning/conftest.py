@@ -7,7 +7,9 @@ import pytest
 
 @pytest.fixture
 def own_module(tmp_path, monkeypatch, forgets_modules):
-    """Writes a module into the working folder and gives its name, a new one each time."""
+    """Writes a module into the working folder and gives its name, a new one each
+    time.
+    """
     monkeypatch.chdir(tmp_path)
     numbers = itertools.count()
 

@@ -1,4 +1,6 @@
-"""Every objective as its paper states it: a loss of one sample, number by number, for torch to differentiate."""
+"""Every objective as its paper states it: a loss of one sample, number by number, for
+torch to differentiate.
+"""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ def plain(z, received, y, held):
 
 
 def fedlc(z, received, y, held, tau=1.0, vacant=1.0):
-    """−log of exp(z_y − τ·n_y^(−1/4)) over the sum of the same for all classes; without samples, n is `vacant`."""
+    """−log of exp(z_y − τ·n_y^(−1/4)) over the sum of the same for all classes; without
+    samples, n is `vacant`.
+    """
     counts = [n if n else vacant for n in held]
     own = {c: z[c] - tau * n**-0.25 for c, n in enumerate(counts) if n}
     return -(own[y] - _log_sum(list(own.values())))

@@ -120,7 +120,9 @@ def test_what_is_wrong_is_said_in_one_line(settings, said):
 
 @dataclass(frozen=True)
 class Alternating(DriftKind):
-    """Changes of a user's own; in round `wrong` it tells of a concept that is not there."""
+    """Changes of a user's own; in round `wrong` it tells of a concept that is not
+    there.
+    """
 
     wrong: int = 99
 

@@ -1,4 +1,6 @@
-"""What a Dataset refuses, its statistics, what is held out of it, and tables of features."""
+"""What a Dataset refuses, its statistics, what is held out of it, and tables of
+features.
+"""
 
 import numpy as np
 import pytest
@@ -134,7 +136,9 @@ def test_arrays_are_copied_only_in_form():
 
 
 def numbered(counts):
-    """Images that carry their row, `counts` of each class, and their row as a column."""
+    """Images that carry their row, `counts` of each class, and their row as a
+    column.
+    """
     labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     images = np.arange(len(labels), dtype=np.uint8).reshape(-1, 1, 1, 1)
     return Dataset(

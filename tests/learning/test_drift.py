@@ -1,4 +1,6 @@
-"""Concepts over a data set: how it looks, what comes by, and who saw which sample in which concept."""
+"""Concepts over a data set: how it looks, what comes by, and who saw which sample in
+which concept.
+"""
 
 from dataclasses import dataclass
 
@@ -57,7 +59,8 @@ def test_classes_that_are_called_otherwise_or_are_not_there():
 
 def test_one_data_set_holds_every_appearance_once():
     made = moving(
-        f"['same', 'rotated', {{kind='classes', classes=[0, 1]}}, 'rotated', {{kind='swapped', to={list(SWAP)}}}]"
+        "['same', 'rotated', {kind='classes', classes=[0, 1]}, 'rotated',"
+        f" {{kind='swapped', to={list(SWAP)}}}]"
     )
     n = len(DIGITS.train_labels)
     assert made.appearance.tolist() == [0, 1, 0, 1, 2]
@@ -146,7 +149,8 @@ def test_a_client_who_would_have_nothing_is_refused_and_one_who_never_gets_there
 
 def test_what_holds_images_back_is_refused_where_streams_end_or_owners_are_not_written_down():
     made = moving(
-        "['same', {kind='prior', weights=[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]}]"
+        "['same', {kind='prior', weights=[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5,"
+        " 0.5]}]"
     )
     with pytest.raises(SettingError, match="a stream that stops"):
         stream_of(made, rule=Stop())

@@ -1,4 +1,6 @@
-"""Data sets from the hub, with a huggingface_hub of our own: which files are asked for, and the error where it fails."""
+"""Data sets from the hub, with a huggingface_hub of our own: which files are asked for,
+and the error where it fails.
+"""
 
 import sys
 from fnmatch import fnmatch
@@ -22,7 +24,9 @@ FILES = [
 
 @pytest.fixture
 def hub(monkeypatch):
-    """`files` is what is there, or what is raised in its place; `asked` is what was asked for."""
+    """`files` is what is there, or what is raised in its place; `asked` is what was
+    asked for.
+    """
     own = SimpleNamespace(files=FILES)
 
     def download(repo_id, allow_patterns, local_dir, **where):
@@ -64,7 +68,10 @@ def test_only_parquet_files_are_fetched_and_of_imagenette_the_small_pictures(
         (["README.md"], "ylecun/mnist: no parquet files on the hub"),
         (
             OSError("no route\nto host"),
-            "ylecun/mnist: cannot be fetched (no route to host); running the command again",
+            (
+                "ylecun/mnist: cannot be fetched (no route to host); running the"
+                " command again"
+            ),
         ),
     ],
 )

@@ -1,4 +1,6 @@
-"""What a client does in a round: settings, batch orders, steps of descent, and images moved at random."""
+"""What a client does in a round: settings, batch orders, steps of descent, and images
+moved at random.
+"""
 
 import itertools
 

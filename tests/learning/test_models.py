@@ -54,7 +54,10 @@ def test_lenet_fits_images_of_28_and_more(shape, features):
 
 @pytest.mark.parametrize(("name", "least"), [("lenet", 28), ("resnet9", 8)])
 def test_too_small_images_are_refused(name, least):
-    refusal = f"^model.kind = {name}: needs images of {least}x{least} or more, these are {least - 1}x32$"
+    refusal = (
+        f"^model.kind = {name}: needs images of {least}x{least} or more, these are"
+        f" {least - 1}x32$"
+    )
     with pytest.raises(SettingError, match=refusal):
         build_model(MODEL.kinds[name](), (1, least - 1, 32), 10)
 
@@ -134,7 +137,10 @@ def test_a_class_is_given_shape_and_classes_if_it_takes_two_arguments(
     own_module, arguments
 ):
     size = "shape[0] * shape[1] * shape[2], classes" if arguments else "60, 6"
-    init = f"    def __init__(self{arguments}):\n        super().__init__(nn.Flatten(), nn.Linear({size}))\n"
+    init = (
+        f"    def __init__(self{arguments}):\n        super().__init__(nn.Flatten(),"
+        f" nn.Linear({size}))\n"
+    )
     model, before = (
         OwnModel(
             f"{own_module(HEAD + 'class Net(nn.Sequential):' + chr(10) + init)}:Net"
@@ -153,22 +159,40 @@ class Net(Model):
         return {}
 """
 REFUSED = {
-    "has a buffer (1.running_mean), which no client would share": "nn.Flatten(), nn.BatchNorm1d(60), nn.Linear(60, 6)",
+    "has a buffer (1.running_mean), which no client would share": (
+        "nn.Flatten(), nn.BatchNorm1d(60), nn.Linear(60, 6)"
+    ),
     "what it returns for an image depends on the images beside it": (
-        "nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, track_running_stats=False), nn.Flatten(), nn.Linear(80, 6)"
+        "nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, track_running_stats=False),"
+        " nn.Flatten(), nn.Linear(80, 6)"
     ),
     "has no parameters to learn": "nn.Flatten()",
-    "has dropout (1), whose draws would not be repeatable": "nn.Flatten(), nn.Dropout(0.5), nn.Linear(60, 6)",
-    "the parameter 1.weight is frozen": "nn.Flatten(), nn.Linear(60, 6).requires_grad_(False)",
-    "must return (n, 6) for n images, returns (2, 7) for 2": "nn.Flatten(), nn.Linear(60, 7)",
-    "must return (n, 6) for n images, returns tuple for 2": "nn.Flatten(), nn.GRU(60, 6)",
-    "fails on images of 3x4x5 (RuntimeError: mat1 and mat2": "nn.Flatten(), nn.Linear(61, 6)",
+    "has dropout (1), whose draws would not be repeatable": (
+        "nn.Flatten(), nn.Dropout(0.5), nn.Linear(60, 6)"
+    ),
+    "the parameter 1.weight is frozen": (
+        "nn.Flatten(), nn.Linear(60, 6).requires_grad_(False)"
+    ),
+    "must return (n, 6) for n images, returns (2, 7) for 2": (
+        "nn.Flatten(), nn.Linear(60, 7)"
+    ),
+    "must return (n, 6) for n images, returns tuple for 2": (
+        "nn.Flatten(), nn.GRU(60, 6)"
+    ),
+    "fails on images of 3x4x5 (RuntimeError: mat1 and mat2": (
+        "nn.Flatten(), nn.Linear(61, 6)"
+    ),
 }
 NO_MODELS = {
     "must make a torch.nn.Module, made int": BUILT.format("3"),
-    "must be a class, a subclass of Model or Module": "def Net(): return nn.Linear(60, 6)",
+    "must be a class, a subclass of Model or Module": (
+        "def Net(): return nn.Linear(60, 6)"
+    ),
     "cannot be imported (ZeroDivisionError: division by zero)": "1 / 0",
-    "OSError: no file": "class Net(nn.Module):\n    def __init__(self, *said): raise OSError('no\\nfile')",
+    "OSError: no file": (
+        "class Net(nn.Module):\n    def __init__(self, *said): raise"
+        " OSError('no\\nfile')"
+    ),
     " has no Net": "",
 }
 

@@ -1,4 +1,6 @@
-"""The data sets by name: where they are looked for, what is listed of them and what is refused."""
+"""The data sets by name: where they are looked for, what is listed of them and what is
+refused.
+"""
 
 import hashlib
 from functools import partial
@@ -138,7 +140,9 @@ def test_an_unknown_name_lists_the_known_ones(name):
 
 
 def test_digits_are_those_of_their_source():
-    """Bit by bit what scikit-learn's `load_digits` gives: pixels times 255/16, the last fifth of each class for testing."""
+    """Bit by bit what scikit-learn's `load_digits` gives: pixels times 255/16, the last
+    fifth of each class for testing.
+    """
     data = load_dataset("digits")
     arrays = (data.train_images, data.train_labels, data.test_images, data.test_labels)
     said = [(str(each.dtype), each.shape) for each in arrays]

@@ -1,4 +1,6 @@
-"""What clients minimise: every slope against the loss as its paper writes it, differentiated by torch."""
+"""What clients minimise: every slope against the loss as its paper writes it,
+differentiated by torch.
+"""
 
 import numpy as np
 import pytest
@@ -42,7 +44,9 @@ OBJECTIVES = st.one_of(
 
 @st.composite
 def answers(draw):
-    """Logits of two models to the samples of one client, and labels, of which some classes may be absent."""
+    """Logits of two models to the samples of one client, and labels, of which some
+    classes may be absent.
+    """
     classes, n = draw(st.integers(2, 5)), draw(st.integers(1, 6))
     number = st.floats(-8, 8)
     z, received = (

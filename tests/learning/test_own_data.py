@@ -13,12 +13,17 @@ from headgate.registry import make
 
 from .said import refused
 
-HEAD = "import numpy as np\nfrom headgate.learning.data import DataSource\nclass Make(DataSource):\n    def load(self):\n"
+HEAD = (
+    "import numpy as np\nfrom headgate.learning.data import DataSource\nclass"
+    " Make(DataSource):\n    def load(self):\n"
+)
 
 
 @pytest.fixture
 def own(own_module):
-    """What is read by a class `Make` of the user, in a module of the working folder, that loads by this body."""
+    """What is read by a class `Make` of the user, in a module of the working folder,
+    that loads by this body.
+    """
 
     def read(body):
         name = own_module(HEAD + textwrap.indent(body, " " * 8))
@@ -27,7 +32,10 @@ def own(own_module):
     return read
 
 
-FOUR = "i = np.arange({n}, dtype=np.uint8).reshape({shape})\nl = np.array([0, 2], np.{kind})\n"
+FOUR = (
+    "i = np.arange({n}, dtype=np.uint8).reshape({shape})\nl = np.array([0, 2],"
+    " np.{kind})\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +73,10 @@ def test_a_source_may_return_a_data_set_or_name_the_rest(own):
     data = own(body + f"return {four}, {extra})")
     assert (data.classes, data.mean, data.std) == (("a", "b", "c"), (0.25,), (0.5,))
     assert data.columns["writer"].tolist() == [7, 8]
-    made = "from headgate.learning.datasets import dataset_of\nreturn dataset_of('own', (i, l, i, l))"
+    made = (
+        "from headgate.learning.datasets import dataset_of\nreturn dataset_of('own',"
+        " (i, l, i, l))"
+    )
     assert own(body + made).name == "own"
 
 
@@ -74,16 +85,25 @@ def test_a_source_may_return_a_data_set_or_name_the_rest(own):
     [
         (
             "return 7",
-            "must return a Dataset, a dict or a tuple (train_images, train_labels, test_images, test_labels)",
+            (
+                "must return a Dataset, a dict or a tuple (train_images, train_labels,"
+                " test_images, test_labels)"
+            ),
         ),
         ("return dict(train_images=1)", "lacks train_labels, test_images, test_labels"),
         (
-            "return dict(train_images=1, train_labels=1, test_images=1, test_labels=1, color=1)",
+            (
+                "return dict(train_images=1, train_labels=1, test_images=1,"
+                " test_labels=1, color=1)"
+            ),
             "has color, which means nothing here",
         ),
         ("return 1 / 0", "failed (ZeroDivisionError: division by zero)"),
         (
-            "from headgate.errors import DataError\nraise DataError('the disk of Make is not there')",
+            (
+                "from headgate.errors import DataError\nraise DataError('the disk of"
+                " Make is not there')"
+            ),
             "the disk of Make is not",
         ),
     ],

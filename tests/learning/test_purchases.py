@@ -1,4 +1,6 @@
-"""Where the samples that clients hold come from: against a plain list of what each client had before it."""
+"""Where the samples that clients hold come from: against a plain list of what each
+client had before it.
+"""
 
 from types import SimpleNamespace
 
@@ -98,7 +100,9 @@ def ledger_of(admitted, held, places):
 def test_nothing_is_bought_twice_and_what_is_held_is_known_as_it_came(
     places, rule, window, keep, end, late, passing, rounds, held
 ):
-    """As many as were ordered or could be had; the newest of the rest are kept; labels come late; streams may flow on."""
+    """As many as were ordered or could be had; the newest of the rest are kept; labels
+    come late; streams may flow on.
+    """
     window, keep = (1, 0) if rule == "" else (window, keep)
     passing = passing if end is None else 0
     ends = None if end is None else np.full((2, CLIENTS), end)

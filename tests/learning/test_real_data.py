@@ -16,7 +16,9 @@ DATA = {
     "cifar10": ((3, 32, 32), {(10_000, 5_000), (50_000, 10_000)}, None, 0.01),
     "imagenette": ((3, 64, 64), {(9_469, 3_925)}, None, 0.05),
 }
-"""shape, counts of training and test images, the first labels, and how far the known mean is from theirs"""
+"""shape, counts of training and test images, the first labels, and how far the known
+mean is from theirs
+"""
 
 
 @pytest.mark.skipif(

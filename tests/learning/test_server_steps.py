@@ -1,4 +1,6 @@
-"""What the server does in a round: its average of models, the weights of updates, and who trains."""
+"""What the server does in a round: its average of models, the weights of updates, and
+who trains.
+"""
 
 import numpy as np
 import pytest

@@ -112,7 +112,9 @@ def test_many_positions_at_once_are_those_one_by_one(rule, seed, rounds):
 def test_every_pass_has_every_image_once_and_every_class_in_its_share(
     seed, mixing, labels
 ):
-    """So nothing comes again before its class is used up; with a mixing time of 1 it is `reshuffle`."""
+    """So nothing comes again before its class is used up; with a mixing time of 1 it is
+    `reshuffle`.
+    """
     n = len(labels)
     came = samples(
         Stream([np.arange(n)], seed, MarkovStream(mixing), labels), 0, 0, 4 * n
@@ -127,7 +129,9 @@ def test_every_pass_has_every_image_once_and_every_class_in_its_share(
 
 @pytest.mark.parametrize("mixing", [1, 4, 20, 100])
 def test_classes_forget_as_a_chain_with_that_mixing_time_does(mixing):
-    """Correlation (1 − 1/mixing)^k at lag k; and either half of a pass has the client's shares."""
+    """Correlation (1 − 1/mixing)^k at lag k; and either half of a pass has the client's
+    shares.
+    """
     share = np.array([0.5, 0.3, 0.2])
     labels = np.repeat(np.arange(3), (20_000 * share).astype(int))
     streams = [

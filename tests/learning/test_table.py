@@ -1,4 +1,6 @@
-"""Tables of one's own: the same from every format, split once and for all, and refused by row and column."""
+"""Tables of one's own: the same from every format, split once and for all, and refused
+by row and column.
+"""
 
 import zipfile
 from pathlib import Path
@@ -126,7 +128,9 @@ def test_columns_that_are_no_features_may_deal_the_rows(tmp_path):
 
 
 def test_odd_but_plain_tables_are_read(tmp_path):
-    """A mark of the byte order, blanks behind commas, Windows' ends of lines, truth values."""
+    """A mark of the byte order, blanks behind commas, Windows' ends of lines, truth
+    values.
+    """
     data = read(
         of_text(
             tmp_path, b"\xef\xbb\xbfa,b,y\r\n 1, 2,true\r\n" + b" 3, 4,false\r\n" * 5
@@ -326,7 +330,9 @@ def test_a_link_is_not_followed_and_another_kind_drops_the_file(tmp_path):
 def test_a_recipe_beside_its_table_runs_and_a_changed_file_is_refused(
     tmp_path, monkeypatch, headgate
 ):
-    """From another folder, with the default partition, in processes. One that was stopped goes on to the same bytes."""
+    """From another folder, with the default partition, in processes. One that was
+    stopped goes on to the same bytes.
+    """
     inside, rng = tmp_path / "deep", np.random.default_rng(0)
     inside.mkdir()
     monkeypatch.chdir(tmp_path)

@@ -1,6 +1,7 @@
 """A client: it admits, adds one to the model, and is in trouble in some rounds.
 
-- site-1 waits in round 3 until there is a file named `go`, and in round 5 until the round is over.
+- site-1 waits in round 3 until there is a file named `go`, and in round 5 until the
+  round is over.
 - site-2 can have no more than four samples a round.
 - site-3 reports nonsense in round 4.
 - site-1 erases the youngest sample that it holds in rounds 12 and 28.
@@ -19,7 +20,9 @@ ERASED = (12, 28)
 
 
 def entries(log):
-    """What a client wrote down: round, samples admitted in it, first and last sample held."""
+    """What a client wrote down: round, samples admitted in it, first and last sample
+    held.
+    """
     return (
         [
             json.loads(line)

@@ -1,4 +1,6 @@
-"""A controller whose clients are functions in this process: no server, no network, no waiting."""
+"""A controller whose clients are functions in this process: no server, no network, no
+waiting.
+"""
 
 from types import SimpleNamespace
 
@@ -20,7 +22,9 @@ class Killed(Exception):
 
 
 class Client:
-    """It admits what it is told to, and adds one to every number of the model, or sends what `lie` makes of the model."""
+    """It admits what it is told to, and adds one to every number of the model, or sends
+    what `lie` makes of the model.
+    """
 
     def __init__(self, folder, lie=None, kind="FULL"):
         self.admissions, self.lie, self.kind = Admissions(folder), lie, kind

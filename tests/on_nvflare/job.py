@@ -1,6 +1,8 @@
-"""Jobs as NVFlare's simulator plays them: six rounds and three clients, or forty rounds in which everything changes.
+"""Jobs as NVFlare's simulator plays them: six rounds and three clients, or forty rounds
+in which everything changes.
 
-python job.py FOLDER EXPORTED Scenario|Changing       writes the job to EXPORTED; what it keeps lies in FOLDER
+python job.py FOLDER EXPORTED Scenario|Changing       writes the job to EXPORTED; what
+it keeps lies in FOLDER
 """
 
 import json
@@ -41,7 +43,9 @@ class Scenario(AdmissionController):
 
 
 class Changing(Scenario):
-    """One client joins, one leaves, one is away half of the time; money is added, taken back and refunded."""
+    """One client joins, one leaves, one is away half of the time; money is added, taken
+    back and refunded.
+    """
 
     def present(self, t):
         with opened(self.folder) as store:

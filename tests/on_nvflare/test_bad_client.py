@@ -1,4 +1,6 @@
-"""One bad client on NVFlare is one bad client: it ruins no model, is heard no more after three lies, and holds no money."""
+"""One bad client on NVFlare is one bad client: it ruins no model, is heard no more
+after three lies, and holds no money.
+"""
 
 import json
 from contextlib import suppress
@@ -137,7 +139,9 @@ def test_the_cap_can_be_switched_off_and_a_fixed_one_set(tmp_path):
 
 
 def test_the_median_survives_a_kill_of_the_server(tmp_path):
-    """After the kill only two clients are there, of which neither has a median of its own."""
+    """After the kill only two clients are there, of which neither has a median of its
+    own.
+    """
     honest = {site: Client(tmp_path / site) for site in SITES}
     with suppress(Killed):
         Faked(tmp_path, honest, killed=4).run()
@@ -168,17 +172,20 @@ def test_after_three_lies_a_client_gets_no_orders_and_holds_no_money(tmp_path):
     with opened(tmp_path / "server") as store:
         found = statement(store)
     assert found.reserved == 0
-    assert [line.delivered for line in found.lines if line.client == 1] == [9, 0, 0], (
-        "what its valid report says is paid"
-    )
+    assert [line.delivered for line in found.lines if line.client == 1] == [
+        9,
+        0,
+        0,
+    ], "what its valid report says is paid"
     assert [(each.round, each.client) for each in events(tmp_path, "quarantined")] == [
         (3, 1)
     ]
     with Books(tmp_path / "server", System(**SYSTEM), Headgate()) as books:
         books.audit()
     (said,) = (each for each in controller.said if "no more orders" in each)
-    assert said == (
-        f"site-2: gets no more orders after 3 refused answers; `headgate flower clients {tmp_path}/server --lift 1` ends this"
+    assert (
+        said == "site-2: gets no more orders after 3 refused answers; `headgate flower"
+        f" clients {tmp_path}/server --lift 1` ends this"
     )
 
 
@@ -269,10 +276,15 @@ def test_a_model_that_is_not_finite_is_never_written_and_the_round_is_settled(tm
     assert last_model(tmp_path)["w"].tolist() == [1, 1, 1], "as after round 1"
     controller.killed = None
     controller.run()
-    assert last_model(tmp_path)["w"].tolist() == [4, 4, 4], (
-        "two of six rounds have moved nothing"
+    assert last_model(tmp_path)["w"].tolist() == [
+        4,
+        4,
+        4,
+    ], "two of six rounds have moved nothing"
+    said = (
+        "the new model is not finite; the model stays as it was (w holds numbers that"
+        " are not finite, or beyond 1e+100)"
     )
-    said = "the new model is not finite; the model stays as it was (w holds numbers that are not finite, or beyond 1e+100)"
     assert controller.said == [f"round 2: {said}", f"round 4: {said}"]
     with opened(tmp_path / "server") as store:
         found = statement(store)
@@ -326,7 +338,9 @@ def test_where_all_clients_are_in_quarantine_no_round_goes_by(tmp_path, monkeypa
 
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_sum_that_overflows_leaves_the_model_as_it_was(tmp_path):
-    """With two clients there is no median; both send nearly the largest number of float32."""
+    """With two clients there is no median; both send nearly the largest number of
+    float32.
+    """
     clients = {
         site: Client(tmp_path / site, filled(3e38, np.float32)) for site in SITES[:2]
     }

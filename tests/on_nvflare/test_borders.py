@@ -1,4 +1,6 @@
-"""What comes in from users, files and the server is checked on NVFlare: one line of ours, and nothing changes on disk."""
+"""What comes in from users, files and the server is checked on NVFlare: one line of
+ours, and nothing changes on disk.
+"""
 
 import json
 import os
@@ -79,9 +81,9 @@ for key, values in WRONG.items():
         for place, value in enumerate(values)
     }
 DAMAGES |= {
-    f"no {key}": json.dumps(
-        {name: COUNT[name] for name in COUNT if name != key}
-    ).encode()
+    f"no {key}": (
+        json.dumps({name: COUNT[name] for name in COUNT if name != key}).encode()
+    )
     for key in COUNT
 }
 
@@ -296,7 +298,9 @@ def test_a_setting_that_cannot_be_is_refused_where_the_job_is_made(
 
 
 def test_settings_of_numpy_are_ordinary_and_a_job_can_state_them(tmp_path):
-    """NVFlare writes the attributes into the job as JSON, and makes the object again from them."""
+    """NVFlare writes the attributes into the job as JSON, and makes the object again
+    from them.
+    """
     system = {
         "buffer": np.array([8, 9, 10]),
         "budget": np.float32(20),

@@ -1,4 +1,6 @@
-"""headgate on NVFlare: in its simulator with everything that goes wrong and changes, and what is refused on either side."""
+"""headgate on NVFlare: in its simulator with everything that goes wrong and changes,
+and what is refused on either side.
+"""
 
 import csv
 import json
@@ -38,7 +40,9 @@ def prepared(folder, kind):
 
 @contextmanager
 def simulator(folder, sites):
-    """NVFlare's; it is killed in the end with all that it started: its clients have sessions of their own."""
+    """NVFlare's; it is killed in the end with all that it started: its clients have
+    sessions of their own.
+    """
     command = [
         sys.executable,
         "-c",
@@ -73,12 +77,16 @@ def rounds(log):
 
 
 def stalled(folder):
-    """NVFlare's simulator at times loses a client while it starts, and then waits for it."""
+    """NVFlare's simulator at times loses a client while it starts, and then waits for
+    it.
+    """
     return time.time() - (folder / "log").stat().st_mtime > 30
 
 
 def agreed(made, logs, refund=0):
-    """The statement, its lines and the events, where accounts, clients and export agree to the sample and the cent."""
+    """The statement, its lines and the events, where accounts, clients and export agree
+    to the sample and the cent.
+    """
     logs, system = [entries(own) for own in logs], System(**made.system)
     done = {
         (t, client): admitted
@@ -165,9 +173,10 @@ def test_six_rounds_and_a_killed_server_later_accounts_and_clients_agree(tmp_pat
         for (t, client), line in lines.items()
         if client == 1 and t in (1, 3)
     )
-    assert (lines[4, 2].answered, lines[5, 0].answered) == (5, 6), (
-        "a refused report and a late answer count with the next one"
-    )
+    assert (lines[4, 2].answered, lines[5, 0].answered) == (
+        5,
+        6,
+    ), "a refused report and a late answer count with the next one"
     assert [
         (each.round, each.client, each.reason)
         for each in events
@@ -176,7 +185,10 @@ def test_six_rounds_and_a_killed_server_later_accounts_and_clients_agree(tmp_pat
         (
             4,
             2,
-            "round 4: client 2: admitted 1000000 samples in round 4, 10 of 10 ordered ones were left",
+            (
+                "round 4: client 2: admitted 1000000 samples in round 4, 10 of 10"
+                " ordered ones were left"
+            ),
         )
     ]
     assert [path.name for path in (tmp_path / "server").glob("model*")] == [
@@ -220,9 +232,10 @@ def test_forty_rounds_of_changes_and_ten_kills_later_accounts_clients_and_export
         f"after {t}" for t in job.CHANGES
     ]
     own = [set(rounds(log)) for log in logs]
-    assert (max(own[1]), min(own[5])) in [(20, 11), (20, 12)], (
-        "a client that joins is asked once its amendment is taken up"
-    )
+    assert (max(own[1]), min(own[5])) in [
+        (20, 11),
+        (20, 12),
+    ], "a client that joins is asked once its amendment is taken up"
     assert 10 < len(own[3]) < 30
     assert [
         (each.round, each.client) for each in events if each.kind == "withdrawn"
@@ -237,7 +250,10 @@ def test_forty_rounds_of_changes_and_ten_kills_later_accounts_clients_and_export
 def test_the_example_buys_within_its_money(tmp_path):
     """examples/nvflare_app: digits in NVFlare's simulator."""
     path = Path(__file__).parents[2] / "examples" / "nvflare_app" / "job.py"
-    program = f"import sys; sys.path.insert(0, {str(path.parent)!r}); import job; sys.exit(job.main({str(tmp_path)!r}, 2))"
+    program = (
+        f"import sys; sys.path.insert(0, {str(path.parent)!r}); import job;"
+        f" sys.exit(job.main({str(tmp_path)!r}, 2))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
@@ -297,11 +313,17 @@ def test_a_client_that_is_killed_admits_nothing_twice(tmp_path):
         ({"run": "two"}, "admissions.json: belongs to another run"),
         (
             {"last": 9},
-            "admissions.json: counts 10 samples, the server 4: one of both is an old copy",
+            (
+                "admissions.json: counts 10 samples, the server 4: one of both is an"
+                " old copy"
+            ),
         ),
         (
             {"last": 30},
-            "admissions.json: counts 10 samples, the server 25: one of both is an old copy",
+            (
+                "admissions.json: counts 10 samples, the server 25: one of both is an"
+                " old copy"
+            ),
         ),
     ],
 )

@@ -1,4 +1,6 @@
-"""What the reader makes of run folders, also while they are written and where they are damaged."""
+"""What the reader makes of run folders, also while they are written and where they are
+damaged.
+"""
 
 import os
 
@@ -228,9 +230,11 @@ def test_damaged_tables_are_refused(tmp_path):
         (pl.DataFrame([row("x", 0, t) for t in range(1, 5)]), "4 rows; at most 3"),
     ):
         path = folder / "metrics.parquet"
-        path.write_bytes(content) if isinstance(
-            content, bytes
-        ) else content.write_parquet(path)
+        (
+            path.write_bytes(content)
+            if isinstance(content, bytes)
+            else content.write_parquet(path)
+        )
         with pytest.raises(DataError, match=rf"metrics\.parquet: {says}") as caught:
             RunFolder.open(folder).metrics()
         assert "\n" not in str(caught.value)
@@ -260,7 +264,9 @@ def test_the_points_of_a_sweep_are_listed(tmp_path):
 
 
 def test_memory_is_known_without_the_table_of_the_clients(tmp_path):
-    """Each round has the largest excess over a buffer, also of clients too many to be written down."""
+    """Each round has the largest excess over a buffer, also of clients too many to be
+    written down.
+    """
     folder = (
         MadeUp(tmp_path / "run", ("released", "headgate"), rounds=4).finish().folder
     )

@@ -1,4 +1,6 @@
-"""Tables are read once and then followed, and hold what the reader of run folders reads."""
+"""Tables are read once and then followed, and hold what the reader of run folders
+reads.
+"""
 
 import numpy as np
 import polars as pl
@@ -58,7 +60,9 @@ def test_a_run_is_followed_from_its_first_part_to_its_table(tmp_path, parts):
 def test_however_rows_are_split_and_cut_back_they_are_the_same(
     tmp_path_factory, splits, cut
 ):
-    """A run is played in parts of any sizes, goes back to a checkpoint and on in other parts."""
+    """A run is played in parts of any sizes, goes back to a checkpoint and on in other
+    parts.
+    """
     folder = tmp_path_factory.mktemp("split")
     run = MadeUp(folder / "run", rounds=sum(splits))
     rows = [run._round("acdpp")[0] for _ in range(sum(splits))]

@@ -1,4 +1,6 @@
-"""The loggers: what they were told is read back with the readers of the same libraries."""
+"""The loggers: what they were told is read back with the readers of the same
+libraries.
+"""
 
 import math
 import os
@@ -37,7 +39,9 @@ def tracker(name):
 
 
 def run(tracker, folder, policies=("dpp", "ac-dpp")):
-    """Three rounds of the policies in turn; the accuracy is known after every second round only."""
+    """Three rounds of the policies in turn; the accuracy is known after every second
+    round only.
+    """
     tracker.start("trial", CONFIG, folder)
     for t in (1, 2, 3):
         for number, policy in enumerate(policies):
@@ -190,7 +194,9 @@ def test_what_mlflow_refuses_is_one_line(tmp_path, monkeypatch):
 
 
 def test_mlflow_calls_nobody(tmp_path, python):
-    """In a Python of its own, which nothing tells that it is part of a test: MLflow would be silent there anyway."""
+    """In a Python of its own, which nothing tells that it is part of a test: MLflow
+    would be silent there anyway.
+    """
     pytest.importorskip("mlflow")
     code = """if True:
         import socket, sys, threading, time

@@ -1,4 +1,6 @@
-"""Means over seeds are logged once, when all seeds of a policy have done a round, whichever part they are played in."""
+"""Means over seeds are logged once, when all seeds of a policy have done a round,
+whichever part they are played in.
+"""
 
 import json
 from contextlib import contextmanager

@@ -1,13 +1,16 @@
-"""Plays one run over and over, killed with SIGKILL and resumed, and says whether the result stays the same.
+"""Plays one run over and over, killed with SIGKILL and resumed, and says whether the
+result stays the same.
 
-    python killed.py FOLDER [--every] [--random 12 | --kills 500] [--seed 0] [--out ROWS.json]
+    python killed.py FOLDER [--every] [--random 12 | --kills 500] [--seed 0] [--out
+    ROWS.json]
 
-First a run is played that nobody disturbs, and every change that it makes to the disk is counted. Then one is killed at each
-kind of change, or with --every at each single one: before it, and half-way through it where that can be. So are the changes
-of runs that were killed before and are taken up. Last come random moments.
+First a run is played that nobody disturbs, and every change that it makes to the disk
+is counted. Then one is killed at each kind of change, or with --every at each single
+one: before it, and half-way through it where that can be. So are the changes of runs
+that were killed before and are taken up. Last come random moments.
 
-Not a test itself: it forks, so it needs a process of its own in which torch and polars have not computed anything yet. A
-row is {component, kill_point, expected, outcome}.
+Not a test itself: it forks, so it needs a process of its own in which torch and polars
+have not computed anything yet. A row is {component, kill_point, expected, outcome}.
 """
 
 import argparse
@@ -35,8 +38,9 @@ from headgate.simulation import cut, run, schedule, workers
 from headgate.simulation.schedule import perform
 from headgate.writing import PARTIAL, whole_name
 
-# Every change that this process makes to a folder. Python itself tells of files that are opened, moved, removed, made and cut
-# (its audit events). What it does not tell of is watched beside that: tensors being saved, files being synced.
+# Every change that this process makes to a folder. Python itself tells of files that
+# are opened, moved, removed, made and cut (its audit events). What it does not tell of
+# is watched beside that: tensors being saved, files being synced.
 
 WORDS = {
     "os.rename": "moving",
@@ -66,7 +70,9 @@ class Place(NamedTuple):
 
 
 def watch(folder: Path, end: Place | None, note: Path) -> list[Change]:
-    """The changes to `folder` by this process, as they come. What it was about to do at its end is left in `note`."""
+    """The changes to `folder` by this process, as they come. What it was about to do at
+    its end is left in `note`.
+    """
     seen: list[Change] = []
     root = str(folder.resolve())
 
@@ -191,18 +197,25 @@ class Failed(Exception):
 
 
 class Runs:
-    """Runs in folders of their own under `root`, each attempt in a process of its own."""
+    """Runs in folders of their own under `root`, each attempt in a process of its
+    own.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root, self.note, self.said = root, root / "note.json", root / "said.txt"
         self.data = load_dataset("digits")  # is not what is tried here, and takes long
         load(
-            "digits", SETTINGS
-        )  # what this imports and makes need not be made in every child; nor what is imported by rounds
+            "digits",
+            SETTINGS,
+            # what this imports and makes need not be made in every child; nor what is
+            # imported by rounds
+        )
         for name in ("simulation.linear", "simulation.executors.gram"):
             import_module(f"headgate.{name}")
         commit()  # asks git, and remembers
-        gc.freeze()  # no child need look through all this for what nobody needs, which copies every page of it
+        # no child need look through all this for what nobody needs, which copies every
+        # page of it
+        gc.freeze()
 
     def attempt(
         self, folder: Path, end: Place | None = None, kill_after: float | None = None
@@ -260,7 +273,9 @@ class Runs:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """By name, all that is the same however often a run was killed: not when it began, who wrote it, how long it took."""
+    """By name, all that is the same however often a run was killed: not when it began,
+    who wrote it, how long it took.
+    """
     found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*"))}
     own = {
         name: path.read_bytes() if path.is_file() else b""
@@ -299,7 +314,9 @@ def worded(change: Change, half: bool) -> str:
 
 
 def rows_at_changes(runs: Runs, every: bool, seed: int) -> Iterator[Row]:
-    """A run is killed at a change and taken up; or is killed at a change when it is taken up, and taken up again."""
+    """A run is killed at a change and taken up; or is killed at a change when it is
+    taken up, and taken up again.
+    """
     whole, pick = runs.root / "whole", random.Random(seed)
     changes = runs.changes(whole)
     expected = content(whole)

@@ -1,4 +1,6 @@
-"""examples/algorithm1.py, which reads like the paper, judges the engine: same admissions, same debt, same parameters."""
+"""examples/algorithm1.py, which reads like the paper, judges the engine: same
+admissions, same debt, same parameters.
+"""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Clients that choose what they buy: what lies where, what is trained on, what is paid, and runs that go on later."""
+"""Clients that choose what they buy: what lies where, what is trained on, what is paid,
+and runs that go on later.
+"""
 
 import json
 
@@ -28,7 +30,10 @@ CHOOSERS = [
         for name, where in RULES.items()
     ),
     "policies.balanced={kind='pacing', rule='class-balanced', selection='entropy'}",
-    "policies.old={kind='constant', K=2, selection={kind='studies.zoo.vessal:VeSSAL', ridge=0.1}}",
+    (
+        "policies.old={kind='constant', K=2,"
+        " selection={kind='studies.zoo.vessal:VeSSAL', ridge=0.1}}"
+    ),
 ]
 
 LISTENING = "policies.listening.kind=studies.zoo.listening:Listening"
@@ -47,7 +52,8 @@ FOLDER += [
 ]
 FOLDER += ["policies.unsure={kind='headgate', selection='margin'}"]
 FOLDER += [
-    "policies.spread={kind='headgate', rule='reservoir', selection='studies.zoo.kcentre:KCentre'}"
+    "policies.spread={kind='headgate', rule='reservoir',"
+    " selection='studies.zoo.kcentre:KCentre'}"
 ]
 
 
@@ -65,7 +71,9 @@ def held_by(ledger, s, m):
 
 
 def test_clients_buy_what_the_model_is_least_sure_of():
-    """By hand: the entropies of all samples before a client, under the model that the round begins with."""
+    """By hand: the entropies of all samples before a client, under the model that the
+    round begins with.
+    """
     simulation = simulation_of(
         "data.window=4",
         more=[
@@ -110,7 +118,9 @@ def test_clients_buy_what_the_model_is_least_sure_of():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_without_a_choice_everything_is_as_without_a_rule(rule):
-    """A window of one: the same rows, the same state, to the byte; and the tables say nothing more."""
+    """A window of one: the same rows, the same state, to the byte; and the tables say
+    nothing more.
+    """
     plain = simulation_of(
         more=[
             "run.policies=['a', 'b']",
@@ -132,7 +142,9 @@ def test_without_a_choice_everything_is_as_without_a_rule(rule):
 
 
 def test_looks_are_paid_for_and_told_apart():
-    """The whole price of a label is c(t) + w·look for who looks; nobody goes over the budget; the sums add up."""
+    """The whole price of a label is c(t) + w·look for who looks; nobody goes over the
+    budget; the sums add up.
+    """
     settings = ["data.window=4", "data.look=0.5", "system.budget=40"]
     simulation = simulation_of(*settings)
     rows = [row for _ in range(10) for row in simulation.step().metrics]
@@ -169,11 +181,14 @@ def test_looks_are_paid_for_and_told_apart():
     assert bought["entropy"] < bought["random"]  # the same money buys fewer labels
     assert [
         list(row)
-        for row in simulation_of(
-            "data.window=4", more=[*CHOOSERS[1:3], "run.policies=['plain', 'random']"]
+        for row in (
+            simulation_of(
+                "data.window=4",
+                more=[*CHOOSERS[1:3], "run.policies=['plain', 'random']"],
+            )
+            .step()
+            .metrics
         )
-        .step()
-        .metrics
     ] == [list(METRICS)] * 4
 
 
@@ -250,7 +265,9 @@ def test_labels_that_come_late_are_paid_and_held_at_once_and_trained_on_later():
 
 
 def test_a_rule_that_finds_out_pays_for_the_looks_that_are_taken_and_goes_on_from_a_checkpoint():
-    """Lots in round 1, some clients look in the trial, and then all: as the ledger says before each round."""
+    """Lots in round 1, some clients look in the trial, and then all: as the ledger says
+    before each round.
+    """
     more = [
         "run.policies=['one']",
         "policies.one={kind='headgate', selection={kind='adaptive', level=0.3}}",

@@ -1,4 +1,6 @@
-"""Where only some clients train: what is the same for all, what moves the model, and that many clients fit."""
+"""Where only some clients train: what is the same for all, what moves the model, and
+that many clients fit.
+"""
 
 import numpy as np
 import pytest
@@ -35,7 +37,9 @@ def test_control_is_the_same_with_any_cohort_and_a_cohort_of_all_is_no_cohort():
 
 
 def test_only_the_cohort_moves_the_model():
-    """One local step, aggregated by memory, is one step on all samples of the cohort together."""
+    """One local step, aggregated by memory, is one step on all samples of the cohort
+    together.
+    """
     one = ["run.rounds=1", "training.steps=1", "run.seeds=1"]
     simulation, _ = played('run.policies=["constant"]', *one, "training.cohort=3")
     ledger, stream = simulation.ledgers["constant"], simulation.streams[0]

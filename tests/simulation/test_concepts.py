@@ -1,4 +1,6 @@
-"""A world that changes, in the engine: what is trained on, what models are judged by, what the record and the page say."""
+"""A world that changes, in the engine: what is trained on, what models are judged by,
+what the record and the page say.
+"""
 
 import json
 import re
@@ -19,7 +21,10 @@ THREE = f"data.concepts=['same', 'rotated', {{kind='swapped', to={SWAP.tolist()}
 CHANGES = {
     "sudden": "data.changes={kind='sudden', rounds=[4, 8], stagger=1}",
     "gradual": "data.changes={kind='gradual', start=2, stop=10, order=[2, 1]}",
-    "recurring": "data.changes={kind='recurring', every=3, order=[0, 2, 1], clients=[0, 1, 2, 3, 4, 5]}",
+    "recurring": (
+        "data.changes={kind='recurring', every=3, order=[0, 2, 1], clients=[0, 1, 2, 3,"
+        " 4, 5]}"
+    ),
 }
 SMALL = [*TWO, "run.rounds=12", "training.steps=2"]
 POLICIES = [
@@ -35,7 +40,9 @@ def rows_of(*settings):
 
 @pytest.mark.parametrize("changes", CHANGES)
 def test_a_sample_stays_as_it_was_when_it_was_admitted(changes):
-    """Under every kind of rule, by plain bookkeeping of the round in which each position was admitted."""
+    """Under every kind of rule, by plain bookkeeping of the round in which each
+    position was admitted.
+    """
     simulation = simulate(*SMALL, THREE, CHANGES[changes], *POLICIES)
     given, n = simulation.experiment.data, len(DATA.train_labels)
     born, clients, several = {}, np.arange(10), 0
@@ -121,7 +128,9 @@ def test_a_rule_that_looks_at_classes_sees_them_as_they_were_called():
 @pytest.mark.parametrize("executor", ["auto", "reference", "flat"])
 @pytest.mark.parametrize("validation", [0.0, 0.2])
 def test_models_are_judged_by_the_concepts_of_today(executor, validation):
-    """By hand: the share of right answers on each concept's test set, averaged with the clients' weights."""
+    """By hand: the share of right answers on each concept's test set, averaged with the
+    clients' weights.
+    """
     weights = [0.05, 0.05, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]
     more = [
         f"system.weights={weights}",

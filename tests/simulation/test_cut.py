@@ -1,4 +1,6 @@
-"""Every run is in exactly one chunk, a chunk is an experiment by itself, and what fits into memory is counted."""
+"""Every run is in exactly one chunk, a chunk is an experiment by itself, and what fits
+into memory is counted.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""The engine: streams, honest counts, divergence, empty rounds, runs together and alone."""
+"""The engine: streams, honest counts, divergence, empty rounds, runs together and
+alone.
+"""
 
 import os
 from dataclasses import replace
@@ -68,7 +70,9 @@ def test_all_policies_meet_the_same_samples_and_start_from_the_same_model():
 
 
 def test_an_image_that_comes_by_again_is_not_a_new_sample():
-    """The oracle empties streams of a hundred or so images quickly; N cannot exceed what clients own."""
+    """The oracle empties streams of a hundred or so images quickly; N cannot exceed
+    what clients own.
+    """
     simulation, rounds = played(
         'run.policies=["oracle"]',
         "run.rounds=40",
@@ -196,9 +200,11 @@ def test_numpy_and_torch_learn_alike(settings):
     "HEADGATE_DATA" not in os.environ, reason="HEADGATE_DATA is not set: no MNIST here"
 )
 def test_mnist_learns_as_measured_before():
-    """Four seeds of logistic regression: near oracle 88.8, released 85.6, constant 83.5, hybrid 75 after 100 rounds.
+    """Four seeds of logistic regression: near oracle 88.8, released 85.6, constant
+    83.5, hybrid 75 after 100 rounds.
 
-    Single runs of the hybrid differ by two points or so, those of the others by less than one.
+    Single runs of the hybrid differ by two points or so, those of the others by less
+    than one.
     """
     e = load(
         "mnist",
@@ -230,7 +236,10 @@ def test_mnist_learns_as_measured_before():
 
 def test_prices_fetched_in_blocks_are_the_same(monkeypatch):
     common = "{kind='uniform', low=1.0, high=10.0}"
-    prices = f"prices={{kind='per-client', common={common}, factors=[0.5, 1, 1, 1, 1, 1, 1, 1, 1, 2], noise=0.2}}"
+    prices = (
+        f"prices={{kind='per-client', common={common}, factors=[0.5, 1, 1, 1, 1, 1, 1,"
+        " 1, 1, 2], noise=0.2}"
+    )
     settings = [prices, 'run.policies=["headgate"]']
     whole, rounds = played(*settings)
     assert len(whole.prices) == 8
@@ -253,7 +262,8 @@ def test_prices_that_end_too_early_are_refused_at_the_start(monkeypatch):
         Simulation(e, DATA)
 
 
-# the next round prepared while the device works: the same rounds, and nothing of it shows before its turn
+# the next round prepared while the device works: the same rounds, and nothing of it
+# shows before its turn
 
 
 SETTINGS = [

@@ -1,4 +1,6 @@
-"""Features that are no bytes, from end to end: linear models and nets learn them, and their data are left alone."""
+"""Features that are no bytes, from end to end: linear models and nets learn them, and
+their data are left alone.
+"""
 
 import shutil
 from pathlib import Path
@@ -40,7 +42,9 @@ def test_a_table_is_learnt_and_its_numbers_stay_as_they_are(here, more):
 
 @pytest.mark.parametrize("model", [[], NET], ids=["linear", "net"])
 def test_rules_that_look_see_features_as_the_model_does(here, model):
-    """Numpy's and torch's learner say the same of them, and looking leaves the data alone."""
+    """Numpy's and torch's learner say the same of them, and looking leaves the data
+    alone.
+    """
     rule = ["policies.headgate={kind='headgate', rule='studies.zoo.gss:GSS'}"]
     own, slow = (
         Simulation(

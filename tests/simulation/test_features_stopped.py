@@ -1,4 +1,6 @@
-"""Every feature with a memory of its own: stopped and resumed, in parts and beside other runs, a run ends in the same bytes."""
+"""Every feature with a memory of its own: stopped and resumed, in parts and beside
+other runs, a run ends in the same bytes.
+"""
 
 import numpy as np
 import polars as pl
@@ -28,7 +30,10 @@ ZOO = {
     "vessal": "studies.zoo.vessal:VeSSAL",
     "coreset": "studies.zoo.kcentre:KCentre",
 }
-CONCEPTS = "data.concepts=['same', 'rotated', {kind='swapped', to=[1, 0, 3, 2, 5, 4, 7, 6, 9, 8]}]"
+CONCEPTS = (
+    "data.concepts=['same', 'rotated', {kind='swapped', to=[1, 0, 3, 2, 5, 4, 7, 6, 9,"
+    " 8]}]"
+)
 SEVERAL = [
     CONCEPTS,
     "run.policies=['headgate', 'hybrid', 'acdpp', 'balanced', 'listening']",
@@ -45,10 +50,19 @@ CHOOSING = [
         for name in ("margin", "entropy")
     ),
     f"policies.vessal={{kind='headgate', selection='{ZOO['vessal']}'}}",
-    f"policies.coreset={{kind='headgate', rule='reservoir', selection='{ZOO['coreset']}'}}",
-    f"policies.old={{kind='constant', K=2, selection={{kind='{ZOO['vessal']}', ridge=0.1}}}}",
+    (
+        "policies.coreset={kind='headgate', rule='reservoir',"
+        f" selection='{ZOO['coreset']}'}}"
+    ),
+    (
+        f"policies.old={{kind='constant', K=2, selection={{kind='{ZOO['vessal']}',"
+        " ridge=0.1}}"
+    ),
 ]
-RECURRING = "data.changes={kind='recurring', every=3, order=[0, 2, 1], clients=[0, 1, 2, 3, 4, 5]}"
+RECURRING = (
+    "data.changes={kind='recurring', every=3, order=[0, 2, 1], clients=[0, 1, 2, 3,"
+    " 4, 5]}"
+)
 FEATURES = {
     **{f"objective {kind}": [f"objective.kind={kind}"] for kind in OBJECTIVE.kinds if kind != "plain"},
     "yogi": ["server={kind = 'yogi', lr = 0.02, tau = 0.01, beta2 = 0.9}"],

@@ -1,4 +1,6 @@
-"""What helps all policies alike: the mean of the server's models, and images that are moved."""
+"""What helps all policies alike: the mean of the server's models, and images that are
+moved.
+"""
 
 from functools import partial
 

@@ -1,4 +1,6 @@
-"""Linear models are judged class by class and on bytes: by the definition, whatever is beside them and however it is cut."""
+"""Linear models are judged class by class and on bytes: by the definition, whatever is
+beside them and however it is cut.
+"""
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ SHAPE, CLASSES, RUNS = (2, 5, 6), 4, 7
 
 
 def plain(task, images, labels, theta):
-    """Accuracy and loss as they are defined, in float64; of several largest the first is the answer."""
+    """Accuracy and loss as they are defined, in float64; of several largest the first
+    is the answer.
+    """
     mean, std = (np.array(values)[:, None, None] for values in (task.mean, task.std))
     x = ((images / task.unit - mean) / std).reshape(len(images), -1)
     weight, bias = np.split(theta.astype(np.float64), [CLASSES * x.shape[1]], axis=1)
@@ -74,7 +78,9 @@ def test_models_are_judged_as_defined(dtype, cut, unit, monkeypatch):
 
 
 def test_a_model_is_judged_to_the_same_bits_whatever_is_beside_it():
-    """Where images are large, too: a BLAS may take another way where there is less to do."""
+    """Where images are large, too: a BLAS may take another way where there is less to
+    do.
+    """
     rng = np.random.default_rng(2)
     task = LinearTask((1, 20, 30), 10, (0.1,), (0.3,), np.dtype("float32"))
     large = Judged(

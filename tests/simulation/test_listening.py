@@ -1,4 +1,6 @@
-"""The losses that listening policies are given: of samples before they are trained on, and none where no policy listens."""
+"""The losses that listening policies are given: of samples before they are trained on,
+and none where no policy listens.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -59,7 +61,9 @@ def simulation(*settings, executor="reference"):
 
 
 def by_hand(now, theta, packed):
-    """A forward pass of every client by itself, on torch; (new, held) in nested lists, None where there are none."""
+    """A forward pass of every client by itself, on torch; (new, held) in nested lists,
+    None where there are none.
+    """
     weight, bias = (
         torch.from_numpy(each.copy()).double()
         for each in (theta[:, :640], theta[:, 640:])

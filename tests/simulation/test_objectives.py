@@ -1,4 +1,6 @@
-"""What clients minimise, from the recipe on: who is fresh, who agrees, and what becomes of a run that breaks down."""
+"""What clients minimise, from the recipe on: who is fresh, who agrees, and what becomes
+of a run that breaks down.
+"""
 
 import numpy as np
 import pytest

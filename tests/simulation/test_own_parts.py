@@ -1,4 +1,6 @@
-"""Parts of one's own on equal terms: what is handed over is what runs, and what can be named can be resumed."""
+"""Parts of one's own on equal terms: what is handed over is what runs, and what can be
+named can be resumed.
+"""
 
 import json
 import shutil
@@ -78,7 +80,9 @@ def test_an_object_is_what_runs_and_one_without_a_name_is_marked_and_never_resum
     for given, where in ((None, folder), (experiment, folder), (None, done)):
         with pytest.raises(
             SettingError,
-            match=r"cannot be resumed: policies.mine was handed over in Python \(.*Local",
+            match=(
+                r"cannot be resumed: policies.mine was handed over in Python \(.*Local"
+            ),
         ):
             perform(given, where, processes=1)
     with pytest.raises(
@@ -90,7 +94,9 @@ def test_an_object_is_what_runs_and_one_without_a_name_is_marked_and_never_resum
 
 @dataclass(frozen=True)
 class Halved(Fixed):
-    """A price process without a name: tests are imported under no name that Python finds."""
+    """A price process without a name: tests are imported under no name that Python
+    finds.
+    """
 
     def path(self, seeds, start, stop):
         return super().path(seeds, start, stop) / 2
@@ -184,7 +190,9 @@ main()
 @linux
 @pytest.mark.long  # test_cli_learning.py plays the same recipe in one process
 def test_parts_beside_a_recipe_run_from_any_folder_by_any_number_of_processes(tmp_path):
-    """Rule, prices, server update, data, model, policy and a subclass of the buyers' base, each in a file of its own."""
+    """Rule, prices, server update, data, model, policy and a subclass of the buyers'
+    base, each in a file of its own.
+    """
     beside, elsewhere = tmp_path / "beside", tmp_path / "elsewhere"
     shutil.copytree(EXAMPLES, beside, ignore=shutil.ignore_patterns("__pycache__"))
     elsewhere.mkdir()

@@ -1,4 +1,6 @@
-"""Settings that cannot be simulated are refused by their name, in words that say what to do."""
+"""Settings that cannot be simulated are refused by their name, in words that say what
+to do.
+"""
 
 import re
 
@@ -33,7 +35,10 @@ DEAR = [
         ("training.evaluate_every=0", "training.evaluate_every = 0"),
         (
             "system.clients=20000",
-            "system.clients = 20000: at most 10000 can all train .* set training.cohort",
+            (
+                "system.clients = 20000: at most 10000 can all train .* set"
+                " training.cohort"
+            ),
         ),
         (
             "training.cohort=0",
@@ -90,7 +95,10 @@ DEAR = [
         ),
         (
             BALANCED,
-            "policies.balanced.retention: ClassBalanced looks at labels, which come late",
+            (
+                "policies.balanced.retention: ClassBalanced looks at labels, which come"
+                " late"
+            ),
         ),
         (DEAR, r"data.look = 1e\+06: with looks for 2e\+06 the budget buys no label"),
     ],

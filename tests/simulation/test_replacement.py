@@ -1,4 +1,6 @@
-"""Runs whose clients keep samples by lot or class train on exactly what the plain rules name."""
+"""Runs whose clients keep samples by lot or class train on exactly what the plain rules
+name.
+"""
 
 import runpy
 from collections import Counter
@@ -27,13 +29,16 @@ SETTINGS += [
     f"policies.headgate_{rule}={{kind='headgate', rule='{rule}'}}" for rule in RULES
 ]
 SETTINGS += [
-    f"policies.constant_{rule}={{kind='constant', rule='{rule}', capacity='buffer', rate=25}}"
+    f"policies.constant_{rule}={{kind='constant', rule='{rule}', capacity='buffer',"
+    " rate=25}"
     for rule in RULES
 ]
 
 
 class Followed:
-    """What the clients of one run hold, by the plain rules; without a rule, a window of their stream."""
+    """What the clients of one run hold, by the plain rules; without a rule, a window of
+    their stream.
+    """
 
     def __init__(self, rule, stream, room):
         self.rule, self.stream, self.room = rule, stream, room
@@ -71,7 +76,9 @@ FEW = [
     [(None, []), (4, []), (4, FEW), (4, [*FEW, "data.stream=replacement"])],
 )
 def test_the_engine_trains_on_what_the_plain_rules_name(cohort, more, monkeypatch):
-    """Images, classes and clients as they reach the executor; N and N_eff are Kish's of those uses. Windows are as they are."""
+    """Images, classes and clients as they reach the executor; N and N_eff are Kish's of
+    those uses. Windows are as they are.
+    """
     drawn = [f"training.cohort={cohort}"] if cohort else []
     simulation = simulate(
         *SETTINGS, "run.rounds=9", *drawn, *more, executor="reference"
@@ -130,7 +137,9 @@ def test_the_engine_trains_on_what_the_plain_rules_name(cohort, more, monkeypatc
 
 
 def test_the_accounts_of_control_and_of_learning_agree_where_no_image_comes_twice():
-    """A stream without repetition: N and N_eff of the ledger, by position, are those of the run, by image."""
+    """A stream without repetition: N and N_eff of the ledger, by position, are those of
+    the run, by image.
+    """
     simulation, rounds = played(*SETTINGS, "run.rounds=8", "data.stream=stop")
     for r, row in enumerate(rounds[-1].metrics):
         ledger, s = simulation.ledgers[row["policy"]], r % 2

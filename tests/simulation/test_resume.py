@@ -1,4 +1,6 @@
-"""Killed at any moment and resumed, a run ends in the same bytes; what is damaged is refused."""
+"""Killed at any moment and resumed, a run ends in the same bytes; what is damaged is
+refused.
+"""
 
 import json
 import shutil
@@ -65,7 +67,9 @@ def resumed(folder):
 
 
 def test_what_was_last_evaluated_is_known_after_a_resume(stopped):
-    """Else a run that is no better than guessing is not reported until the next evaluation."""
+    """Else a run that is no better than guessing is not reported until the next
+    evaluation.
+    """
     folder, done = stopped
     assert resumed(folder).accuracy.tolist() == [
         row["test_accuracy"] for row in done[2].metrics

@@ -1,4 +1,6 @@
-"""What models say of samples, judged by torch a sample at a time; and runs whose rules look at it."""
+"""What models say of samples, judged by torch a sample at a time; and runs whose rules
+look at it.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -82,7 +84,9 @@ WORLDS = {
 
 
 def by_hand(module, x, y):
-    """Of one image: loss, entropy, margin, the gradient of the loss by the last layer, and that with the guess as label."""
+    """Of one image: loss, entropy, margin, the gradient of the loss by the last layer,
+    and that with the guess as label.
+    """
     logits = module(x)
     chance = torch.softmax(logits, 1)[0]
     two = chance.sort(descending=True).values

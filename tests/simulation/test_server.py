@@ -13,7 +13,9 @@ from .digits import TWO, simulate
 @pytest.mark.parametrize("arrays", ["numpy", "torch"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_adaptive_updates_number_by_number(kind, arrays, dtype):
-    """Against the algorithm's lines written for one number, in whatever library the models come."""
+    """Against the algorithm's lines written for one number, in whatever library the
+    models come.
+    """
     rng, update = np.random.default_rng(0), kind(lr=0.1, beta1=0.8, beta2=0.7, tau=0.05)
     make = (
         (lambda a: a.astype(dtype))
@@ -49,7 +51,9 @@ def test_adaptive_updates_number_by_number(kind, arrays, dtype):
 
 
 def test_the_velocity_is_that_of_the_models():
-    """θ(t) − θ(t−1) = lr·v(t) and v(t) = momentum·v(t−1) + the mean's change: the first step is lr times that of averaging."""
+    """θ(t) − θ(t−1) = lr·v(t) and v(t) = momentum·v(t−1) + the mean's change: the first
+    step is lr times that of averaging.
+    """
     averaged, own = (
         simulate(*TWO),
         simulate(*TWO, 'server={kind = "momentum", momentum = 0.7, lr = 0.5}'),

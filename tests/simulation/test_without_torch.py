@@ -1,4 +1,6 @@
-"""Linear models are planned, learnt, resumed, compared and reported in processes in which nobody may import torch."""
+"""Linear models are planned, learnt, resumed, compared and reported in processes in
+which nobody may import torch.
+"""
 
 import os
 import subprocess
@@ -13,7 +15,8 @@ from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.engine import Simulation
 
-# Python imports a `sitecustomize` when it starts: the workers of a pool are refused as well.
+# Python imports a `sitecustomize` when it starts: the workers of a pool are refused as
+# well.
 REFUSING = """
 import sys
 from importlib.machinery import ModuleSpec

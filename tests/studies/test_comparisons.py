@@ -1,4 +1,6 @@
-"""The comparisons: results are of the recipes, rows survive their file, and pages conclude what the rows say."""
+"""The comparisons: results are of the recipes, rows survive their file, and pages
+conclude what the rows say.
+"""
 
 import shlex
 from pathlib import Path
@@ -240,7 +242,8 @@ def test_pages_say_their_conclusions_a_figure_a_table_and_the_command(saved, tmp
     assert "in 16 of 22 rows" in " ".join(said.split())
     assert (
         picture
-        == "![What headgate needs of the money of three rivals, by model and kind of price](savings.svg)"
+        == "![What headgate needs of the money of three rivals, by model and kind of"
+        " price](savings.svg)"
     )
     assert "python -m studies reproduce savings" in text.split("## How it was made")[1]
     assert drawn.stat().st_size > 5000

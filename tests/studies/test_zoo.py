@@ -1,4 +1,6 @@
-"""The zoo: policies and rules that come in as `module:Class`, checked as anybody's own are, and one fact of each."""
+"""The zoo: policies and rules that come in as `module:Class`, checked as anybody's own
+are, and one fact of each.
+"""
 
 from collections import Counter
 from itertools import permutations, product
@@ -69,7 +71,10 @@ def test_a_recipe_names_them():
         "studies.zoo.gss:GSS",
         {"kind": "studies.zoo.vessal:VeSSAL", "ridge": 0.1},
     )
-    one = f"policies.one={{kind='headgate', rule='{rule}', selection={{kind='{selection['kind']}', ridge=0.1}}}}"
+    one = (
+        f"policies.one={{kind='headgate', rule='{rule}',"
+        f" selection={{kind='{selection['kind']}', ridge=0.1}}}}"
+    )
     table = load(load("digits", ["run.policies=['one']", one]).tables()).tables()[
         "policies"
     ]["one"]
@@ -160,7 +165,9 @@ def offer(features, room, **more):
 
 
 def test_vessal_prefers_what_is_unlike_what_was_bought():
-    """Nine samples of one kind and one of another: the odd one is bought far more often than one in five."""
+    """Nine samples of one kind and one of another: the odd one is bought far more often
+    than one in five.
+    """
     runs = np.arange(400)
     features = np.tile([1.0, 0.0], (400, 10, 1))
     features[runs, runs % 10] = [0.0, 1.0]
@@ -181,7 +188,9 @@ def test_k_centre_takes_what_is_farthest_from_what_is_held():
 
 
 def mean_age(purchases, places, power=1.0):
-    """Of the samples held, over rounds: how often each was used before, to that power; the oldest leave."""
+    """Of the samples held, over rounds: how often each was used before, to that power;
+    the oldest leave.
+    """
     held = (
         np.repeat(np.arange(t + 1.0), own[t::-1])[:places]
         for own in purchases
@@ -312,7 +321,9 @@ def test_bad_settings_are_named(kind, settings):
 
 
 def rccda_updates(losses, rate, fill, V, proportional, derivative):
-    """Which rounds update: the rule word for word. A round's loss is heard before the next; NaN where nobody tells."""
+    """Which rounds update: the rule word for word. A round's loss is heard before the
+    next; NaN where nobody tells.
+    """
     queue, best, previous, updates = 0.0, None, None, []
     for t, heard in enumerate([np.nan, *losses]):
         loss = previous if np.isnan(heard) else heard
@@ -343,7 +354,9 @@ SOMETIMES = st.sampled_from([0.0, 0.25, 1.0, 5.0])
     st.tuples(st.sampled_from([0.5, 2.0, 10.0]), SOMETIMES, SOMETIMES),
 )
 def test_rccda_renews_when_its_rule_says_so(losses, rate, fill, weights):
-    """Money is no object here, so nothing but the rule decides: all places, or a probe."""
+    """Money is no object here, so nothing but the rule decides: all places, or a
+    probe.
+    """
     named = dict(zip(("V", "proportional", "derivative"), weights, strict=True))
     controller = Controller(
         System(np.array([10, 10]), 1e6, 40),
@@ -368,7 +381,8 @@ def test_the_rate_of_rccda_spends_the_budget_probes_included():
     check_policy(Rccda(V=0.1, probe=0.2).resolved(given_), rounds=20)
 
 
-# windows: the bet on the order of prices, the ledgers of the windows, and what the policy makes of both
+# windows: the bet on the order of prices, the ledgers of the windows, and what the
+# policy makes of both
 
 
 FOR_NETS = {"smooth": 0.25, "ahead": 5.0}
@@ -386,7 +400,9 @@ def capital(rows):
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 1.0, 2.5, 4.0, 7.0]), min_size=1, max_size=5))
 def test_over_all_orders_of_any_prices_the_bet_neither_wins_nor_loses(prices):
-    """The bet is linear in the lot that ranks equal prices, so its mean over lots is the bet at one half."""
+    """The bet is linear in the lot that ranks equal prices, so its mean over lots is
+    the bet at one half.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             windows,
@@ -398,7 +414,9 @@ def test_over_all_orders_of_any_prices_the_bet_neither_wins_nor_loses(prices):
 
 @pytest.mark.parametrize("prices", [Uniform(1, 10), UniformInteger(1, 10)])
 def test_without_order_all_prices_count_but_in_one_run_of_a_hundred(prices):
-    """Ville's inequality: the bet is won with a probability of at most 1/T. Where it is not, headgate buys as ever."""
+    """Ville's inequality: the bet is won with a probability of at most 1/T. Where it is
+    not, headgate buys as ever.
+    """
     alone, auto = (
         rehearse(SYSTEM, each(), prices, np.arange(200), 100)
         for each in (Headgate, Windows)

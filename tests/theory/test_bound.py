@@ -101,7 +101,9 @@ def test_the_pseudo_dimension_term_turns_convex_where_it_says():
 
 
 def test_the_curvature_ratio_is_log_convex():
-    """What makes the argmin exact (studies/paper/argmin.md): log(convex/−bent) is convex on the bend, for any n ≤ N."""
+    """What makes the argmin exact (studies/paper/argmin.md): log(convex/−bent) is
+    convex on the bend, for any n ≤ N.
+    """
     N = np.linspace(K.pdim, K.pdim * CONVEX_FROM * 0.9995, 4000)
     for behind in (0.001, 0.5, 5.0, 15.0, 19.99):
         for constants in (

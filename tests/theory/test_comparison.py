@@ -195,7 +195,8 @@ def test_claimed_rates():
         c.claimed_rates(1.0, 0.5)
 
 
-# studies/paper/regret.md: both sides of each inequality, on rules of every sort inside the interval
+# studies/paper/regret.md: both sides of each inequality, on rules of every sort inside
+# the interval
 
 
 RULES = [
@@ -306,7 +307,9 @@ def test_facts_b_and_c(kind, K, phi, seed):
 @pytest.mark.paper("thm:dpp-regret")
 @pytest.mark.parametrize("phi", [0.1, 0.3, 0.5])
 def test_up_to_one_half_every_rule_has_regret_of_at_least_that_order(phi):
-    """The floor is of the order √(T log T), so the remark's O(√T) is false for γ = φ = ½; below, the ceiling is, too."""
+    """The floor is of the order √(T log T), so the remark's O(√T) is false for γ = φ =
+    ½; below, the ceiling is, too.
+    """
     Ts = [10**4, 10**5, 10**6]
     floor, ceiling = (
         [end(10, 10.0, 1 - T**-phi, T, k) / np.sqrt(T * np.log(T)) for T in Ts]

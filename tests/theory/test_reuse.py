@@ -1,4 +1,6 @@
-"""Reuse counts: the incremental sums, the definition and the closed form agree to the last unit."""
+"""Reuse counts: the incremental sums, the definition and the closed form agree to the
+last unit.
+"""
 
 from fractions import Fraction
 
@@ -13,7 +15,9 @@ admissions = st.lists(st.integers(0, 40), min_size=1, max_size=30)
 
 
 def counts_after_each_round(admitted, K):
-    """The plain way: every sample by itself. One that stays is a round older (eq:age-evolution), of age K it leaves."""
+    """The plain way: every sample by itself. One that stays is a round older
+    (eq:age-evolution), of age K it leaves.
+    """
     age, present = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
     for arriving in admitted:
         age = np.concatenate([age, np.zeros(arriving, dtype=np.int64)])

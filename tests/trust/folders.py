@@ -1,4 +1,6 @@
-"""Run folders to be damaged: one that is finished, one that stands at a checkpoint, one in shards, a sweep."""
+"""Run folders to be damaged: one that is finished, one that stands at a checkpoint, one
+in shards, a sweep.
+"""
 
 import atexit
 import json

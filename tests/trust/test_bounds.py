@@ -1,4 +1,6 @@
-"""What a folder may make a reader do is bounded, and a bad one is listed as such beside the others."""
+"""What a folder may make a reader do is bounded, and a bad one is listed as such beside
+the others.
+"""
 
 import json
 import os
@@ -43,15 +45,21 @@ def rows(folder, table="metrics", **columns):
 
 BAD = {
     "not a number": lambda folder: in_state(folder, elapsed_s=float("nan")),
-    "infinity": lambda folder: (folder / "state.json").write_text(
-        '{"state": "finished", "elapsed_s": 1e999}'
+    "infinity": (
+        lambda folder: (folder / "state.json").write_text(
+            '{"state": "finished", "elapsed_s": 1e999}'
+        )
     ),
     "400 digits": lambda folder: in_state(folder, elapsed_s=10**400),
-    "5,000 digits": lambda folder: (folder / "state.json").write_text(
-        '{"round": ' + "9" * 5000 + "}"
+    "5,000 digits": (
+        lambda folder: (folder / "state.json").write_text(
+            '{"round": ' + "9" * 5000 + "}"
+        )
     ),
-    "deep JSON": lambda folder: (folder / "environment.json").write_text(
-        '{"a":' * 100000 + "1" + "}" * 100000
+    "deep JSON": (
+        lambda folder: (folder / "environment.json").write_text(
+            '{"a":' * 100000 + "1" + "}" * 100000
+        )
     ),
     "deep arrays": lambda folder: in_config(
         folder, "[system]", "x = " + "[" * 5000 + "]" * 5000 + "\n[system]"
@@ -64,8 +72,10 @@ BAD = {
     "many clients": lambda folder: in_config(
         folder, "clients = 4", "clients = 1000000000000"
     ),
-    "a year": lambda folder: (folder / "environment.json").write_text(
-        '{"started": "0001-01-01T00:00:00+23:59"}'
+    "a year": (
+        lambda folder: (folder / "environment.json").write_text(
+            '{"started": "0001-01-01T00:00:00+23:59"}'
+        )
     ),
     "structures": lambda folder: rows(folder, spend=pl.struct(a=pl.lit(1))),
     "lists": lambda folder: rows(folder, spend=pl.lit([1.0])),

@@ -1,4 +1,6 @@
-"""Code that a recipe or a folder names runs only where it is used, is what it claims to be, and is trusted."""
+"""Code that a recipe or a folder names runs only where it is used, is what it claims to
+be, and is trusted.
+"""
 
 import re
 import shutil
@@ -96,7 +98,10 @@ def test_what_is_not_what_it_claims_to_be_is_never_called(
     planted, tmp_path, setting, value, base
 ):
     section = setting.removesuffix(".kind")
-    said = f"{section}={{kind='{value}', command='touch was-imported', args='touch was-imported', shell=true}}"
+    said = (
+        f"{section}={{kind='{value}', command='touch was-imported', args='touch"
+        " was-imported', shell=true}"
+    )
     with pytest.raises(SettingError) as refused:
         perform(load("digits", [*SMALL, said]), tmp_path / "run", processes=1)
     assert (
@@ -108,9 +113,12 @@ def test_what_is_not_what_it_claims_to_be_is_never_called(
 
 @pytest.fixture
 def foreign(planted, headgate, tmp_path):
-    """A folder that names code, as another might send it; nothing of that code was imported here."""
+    """A folder that names code, as another might send it; nothing of that code was
+    imported here.
+    """
     (tmp_path / "mine.toml").write_text(
-        'base = "digits"\n[prices]\nkind = "planted_code:Price"\nvalue = 2.0\n[policies.mine]\nkind = "planted_code:Part"\n'
+        'base = "digits"\n[prices]\nkind = "planted_code:Price"\nvalue ='
+        ' 2.0\n[policies.mine]\nkind = "planted_code:Part"\n'
     )
     headgate(
         "run", "mine.toml", "--out", "foreign", *_set(*SMALL, 'run.policies=["mine"]')
@@ -153,9 +161,11 @@ def test_a_foreign_folder_is_shown_without_its_code(foreign, planted, headgate):
 
 
 def test_resuming_a_folder_asks_for_its_code_by_name(foreign, planted, headgate):
-    assert headgate("run", "--resume", "foreign", code=2)[1] == (
-        "error: foreign: prices.kind = planted_code:Price: is code from outside headgate that is not trusted; "
-        "if you trust it: headgate run --resume foreign --trust planted_code:Part --trust planted_code:Price\n"
+    assert (
+        headgate("run", "--resume", "foreign", code=2)[1]
+        == "error: foreign: prices.kind = planted_code:Price: is code from outside"
+        " headgate that is not trusted; if you trust it: headgate run --resume"
+        " foreign --trust planted_code:Part --trust planted_code:Price\n"
     )
     one = headgate(
         "run", "--resume", "foreign", "--trust", "planted_code:Price", code=2
@@ -175,7 +185,8 @@ def test_trust_without_a_folder_is_refused(headgate):
     said = headgate("run", "digits", "--trust", "os:system", code=2)[1]
     assert (
         said
-        == "error: --trust os:system: only with --resume; a recipe of your own needs no trust\n"
+        == "error: --trust os:system: only with --resume; a recipe of your own needs no"
+        " trust\n"
     )
 
 
@@ -204,7 +215,10 @@ def test_a_part_may_not_name_code_of_its_own(planted, tmp_path, section, key, sa
     (part / "config.toml").write_text(tomli_w.dumps(config))
     with pytest.raises(
         DataError,
-        match=r"(policies.constant.kind = planted_code:Part|run.folder = elsewhere) is not what .*says",
+        match=(
+            r"(policies.constant.kind = planted_code:Part|run.folder = elsewhere) is"
+            r" not what .*says"
+        ),
     ):
         perform(None, folder, processes=1)
     assert not planted()

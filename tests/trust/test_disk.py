@@ -1,4 +1,6 @@
-"""A disk that is full or read-only ends a run in one line, and the folder goes on afterwards."""
+"""A disk that is full or read-only ends a run in one line, and the folder goes on
+afterwards.
+"""
 
 import os
 import sys
@@ -36,7 +38,9 @@ for folder in sys.argv[1:]:
 def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on_to_the_same_tables(
     tmp_path, python
 ):
-    """Files may have so many bytes: rows, a ledger, the tensors or a table are cut off."""
+    """Files may have so many bytes: rows, a ledger, the tensors or a table are cut
+    off.
+    """
     folders = [
         copied("interrupted", tmp_path / str(most))
         for most in (100, 900, 3_000, 4_100, 9_000, 13_000)
@@ -67,8 +71,10 @@ def test_a_read_only_folder_is_refused_in_one_line(tmp_path, monkeypatch, way):
         with pytest.raises(
             DataError, match=r"cannot be written \(Read-only file system\)"
         ):
-            headgate.open(folder).report() if way == "report" else perform(
-                None, folder, processes=1
+            (
+                headgate.open(folder).report()
+                if way == "report"
+                else perform(None, folder, processes=1)
             )
     if way == "resume":
         perform(None, folder, processes=1)

@@ -1,7 +1,9 @@
-"""Run folders that strangers, disks and editors have damaged, read in every way there is.
+"""Run folders that strangers, disks and editors have damaged, read in every way there
+is.
 
-Every reader must end well or in one line of headgate's own, in time, and touch nothing outside the folder. What is resumed
-although it was damaged must come to the same tables.
+Every reader must end well or in one line of headgate's own, in time, and touch nothing
+outside the folder. What is resumed although it was damaged must come to the same
+tables.
 """
 
 import hashlib

@@ -1,4 +1,6 @@
-"""Nothing is written through a link, and none is followed, wherever a stranger puts it."""
+"""Nothing is written through a link, and none is followed, wherever a stranger puts
+it.
+"""
 
 import json
 import os

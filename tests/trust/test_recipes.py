@@ -1,4 +1,6 @@
-"""Recipes, --set and sweeps in which any setting has any value: refused in one line, or built, rehearsed and written."""
+"""Recipes, --set and sweeps in which any setting has any value: refused in one line, or
+built, rehearsed and written.
+"""
 
 import json
 import resource
@@ -115,7 +117,9 @@ def some_of(kind, values):
 
 @st.composite
 def settings_of_recipes(draw):
-    """(dotted key, value): most often of a key that exists, and whole tables of fine numbers, which get far."""
+    """(dotted key, value): most often of a key that exists, and whole tables of fine
+    numbers, which get far.
+    """
     section = draw(
         st.sampled_from(
             [
@@ -144,7 +148,9 @@ def settings_of_recipes(draw):
     if section == "policies":
         policy = draw(st.sampled_from(list(POLICY.kinds)))
         return (
-            f"policies.{policy}.{draw(st.sampled_from([*names(POLICY.kinds[policy]), 'kind']))}",
+            (
+                f"policies.{policy}.{draw(st.sampled_from([*names(POLICY.kinds[policy]), 'kind']))}"
+            ),
             draw(VALUES),
         )
     if section == "rule":
@@ -158,7 +164,9 @@ def settings_of_recipes(draw):
 
 @st.composite
 def recipes(draw):
-    """{"policies", "set" or "text"}: overrides of a shipped recipe, or a recipe of its own on top of one."""
+    """{"policies", "set" or "text"}: overrides of a shipped recipe, or a recipe of its
+    own on top of one.
+    """
     changed = draw(st.lists(settings_of_recipes(), min_size=1, max_size=4))
     played = draw(st.lists(st.sampled_from(list(POLICY.kinds)), min_size=1, max_size=2))
     played += [key.split(".")[1] for key, _ in changed if key.startswith("policies.")]
@@ -220,7 +228,9 @@ def play(recipe):
 
 @pytest.fixture(autouse=True)
 def limited():
-    """More memory is refused, and a recipe that takes longer is stopped: both fail the test."""
+    """More memory is refused, and a recipe that takes longer is stopped: both fail the
+    test.
+    """
 
     def too_long(*_):
         raise TimeoutError(f"more than {SECONDS} s")

@@ -1,4 +1,6 @@
-"""Run folders as the simulator leaves them, from a rehearsal with a made-up accuracy: a round takes a millisecond."""
+"""Run folders as the simulator leaves them, from a rehearsal with a made-up accuracy: a
+round takes a millisecond.
+"""
 
 import json
 import math
@@ -24,7 +26,9 @@ def recipe(policies, seeds, rounds, buffers=(4, 6, 5), **sections):
 
 
 class MadeUp:
-    """A run that is played as many rounds at a time as one likes; in shards, one policy a shard."""
+    """A run that is played as many rounds at a time as one likes; in shards, one policy
+    a shard.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
-"""Every answer of the API over a real socket: right numbers, the documented shape, one-line refusals."""
+"""Every answer of the API over a real socket: right numbers, the documented shape,
+one-line refusals.
+"""
 
 import re
 from dataclasses import replace
@@ -19,16 +21,20 @@ from .served import Served
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Finished, half-way in parts, interrupted, and the points of a sweep; something broken and something else beside them."""
+    """Finished, half-way in parts, interrupted, and the points of a sweep; something
+    broken and something else beside them.
+    """
     folder = tmp_path_factory.mktemp("served") / "runs"
     folder.mkdir()
     made = {
         "done": MadeUp(folder / "done", seeds=3).finish(),
-        "live": MadeUp(
-            folder / "live", parts=True, policies=("acdpp", "constant", "headgate")
-        )
-        .play(4)
-        .play(3, ["acdpp"]),
+        "live": (
+            MadeUp(
+                folder / "live", parts=True, policies=("acdpp", "constant", "headgate")
+            )
+            .play(4)
+            .play(3, ["acdpp"])
+        ),
         "dead": MadeUp(folder / "dead").play(5),
     }
     change_state(folder / "dead", pid=nobody())
@@ -251,7 +257,9 @@ def test_any_line_can_be_the_one_to_compare_with(page):
 
 @pytest.fixture(scope="module")
 def budgets(tmp_path_factory):
-    """The same run with three budgets; one that learns otherwise; one that is not finished."""
+    """The same run with three budgets; one that learns otherwise; one that is not
+    finished.
+    """
     folder = tmp_path_factory.mktemp("budgets")
 
     def at(name, money, **more):
@@ -280,7 +288,8 @@ def test_runs_at_several_budgets_begin_with_the_money_for_the_same_accuracy(budg
     said = needs(budgets, "at-10 at-20 at-40")
     assert said == sentence(chosen_budget(savings(rows(found), "constant", "last")))
     assert re.fullmatch(
-        r"constant admission reaches \S+ % for \S+ a round; headgate (needs|reaches) .+\.",
+        r"constant admission reaches \S+ % for \S+ a round; headgate (needs|reaches)"
+        r" .+\.",
         said,
     )
     with Served(budgets) as served:

@@ -32,7 +32,9 @@ def runs(tmp_path):
 
 
 def read(text):
-    """As Prometheus reads it: every line is a comment or a sample, and no sample comes twice."""
+    """As Prometheus reads it: every line is a comment or a sample, and no sample comes
+    twice.
+    """
     found = {}
     for line in text.splitlines():
         if not line.startswith(("# HELP headgate_", "# TYPE headgate_")):

@@ -1,4 +1,6 @@
-"""The document of the API is true: whatever it allows is answered as it says, and nothing breaks the server."""
+"""The document of the API is true: whatever it allows is answered as it says, and
+nothing breaks the server.
+"""
 
 import json
 from pathlib import Path
@@ -30,7 +32,9 @@ def app(tmp_path_factory):
 
 @pytest.fixture
 def api(app):
-    """Names that lead somewhere are tried beside those that do not, and small plans beside what has no meaning."""
+    """Names that lead somewhere are tried beside those that do not, and small plans
+    beside what has no meaning.
+    """
     described = json.loads(json.dumps(app.openapi()))
     names = {"enum": ["run", "live", "study~lr=0.1", "none", "..", "a/b", "%2e%2e"]}
     for ways in described["paths"].values():

@@ -87,10 +87,12 @@ def test_a_plan_that_breaks_a_limit_says_so_with_the_way_out():
     )
     assert told["runs_over_budget"] > 0
     assert told["peak_excess"] > 0
-    assert told["warning"] == (
-        f"{told['runs_over_budget']} of 3 runs go over budget, the dearest spends {100 * shares.max():.1f} % of it; "
-        f"a client holds up to {told['peak_excess']} more than its buffer: "
-        'take headgate, or set capacity = "buffer" and purse = true.'
+    assert (
+        told["warning"]
+        == f"{told['runs_over_budget']} of 3 runs go over budget, the dearest spends"
+        f" {100 * shares.max():.1f} % of it; a client holds up to"
+        f" {told['peak_excess']} more than its buffer: take headgate, or set"
+        ' capacity = "buffer" and purse = true.'
     )
     followed = answer(
         policy="acdpp", options={"capacity": "buffer", "purse": True}, **given

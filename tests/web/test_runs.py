@@ -1,4 +1,6 @@
-"""The library of runs: names lead only to folders that were found, and unchanged folders are not read again."""
+"""The library of runs: names lead only to folders that were found, and unchanged
+folders are not read again.
+"""
 
 import pytest
 
@@ -100,7 +102,9 @@ def test_a_damaged_table_is_said_in_its_row(tmp_path):
 
 
 def test_a_table_that_becomes_whole_between_two_looks(tmp_path, monkeypatch):
-    """Parts vanish when a run finishes: a reader that was about to read them reads the table."""
+    """Parts vanish when a run finishes: a reader that was about to read them reads the
+    table.
+    """
     run = MadeUp(tmp_path / "run").play(11)
     library = Library(tmp_path)
     library.metrics("run")

@@ -1,4 +1,6 @@
-"""Who is answered, and what browsers are told; paths, uploads and methods that are refused."""
+"""Who is answered, and what browsers are told; paths, uploads and methods that are
+refused.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""`headgate serve` as it is typed: a link, a quiet end, who may look; and its limits: sizes, connections, what is kept."""
+"""`headgate serve` as it is typed: a link, a quiet end, who may look; and its limits:
+sizes, connections, what is kept.
+"""
 
 import json
 import re
@@ -20,7 +22,9 @@ from .served import Served
 
 @pytest.fixture
 def serve(tmp_path):
-    """serve(words, …) starts it over a folder with one run, and returns the process and its link."""
+    """serve(words, …) starts it over a folder with one run, and returns the process and
+    its link.
+    """
     started = []
     MadeUp(tmp_path / "run").play(2)
 
@@ -103,7 +107,9 @@ def test_more_connections_than_there_is_room_for_are_refused(tmp_path, monkeypat
 
 
 def test_nothing_grows_over_many_rounds(tmp_path):
-    """An hour of looks and questions in small: what is kept is as much after a hundred rounds as after ten."""
+    """An hour of looks and questions in small: what is kept is as much after a hundred
+    rounds as after ten.
+    """
     run = MadeUp(tmp_path / "run", rounds=120, policies=("constant",))
     with Served(tmp_path) as page:
         sizes = []

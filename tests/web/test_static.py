@@ -1,4 +1,6 @@
-"""The files of the page: in one piece, from nowhere else, and in the colours of the report."""
+"""The files of the page: in one piece, from nowhere else, and in the colours of the
+report.
+"""
 
 import re
 from pathlib import Path
@@ -17,7 +19,8 @@ def test_nothing_is_fetched_from_elsewhere_and_nothing_is_run_from_text():
     for path in [*MODULES, *STYLES, STATIC / "index.html"]:
         text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(
-            r"https?://|@import|innerHTML|outerHTML|insertAdjacentHTML|\beval\(|new Function",
+            r"https?://|@import|innerHTML|outerHTML|insertAdjacentHTML|\beval\(|new"
+            r" Function",
             text,
         ), path.name
     page = (STATIC / "index.html").read_text("utf-8")

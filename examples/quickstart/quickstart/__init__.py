@@ -1,1 +1,3 @@
-"""Federated averaging, as a project on Flower begins; headgate.patch beside it brings headgate in."""
+"""Federated averaging, as a project on Flower begins; headgate.patch beside it brings
+headgate in.
+"""

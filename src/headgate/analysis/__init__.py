@@ -1,1 +1,3 @@
-"""The analysis of runs and rehearsals: summaries, comparisons, tables, figures and reports."""
+"""The analysis of runs and rehearsals: summaries, comparisons, tables, figures and
+reports.
+"""

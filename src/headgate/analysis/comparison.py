@@ -1,4 +1,6 @@
-"""The comparison of policies at equal spend: rows of numbers, and tables for the terminal."""
+"""The comparison of policies at equal spend: rows of numbers, and tables for the
+terminal.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -36,14 +38,21 @@ from headgate.errors import DataError
 
 RIVAL = "constant"
 """the policy that all others are tested against"""
-LAST = "last: test accuracy in the last tenth of the rounds, mean over seeds ± 80 % interval"
-STAR = "; *: differs from constant (paired test over seeds, p ≤ 0.05 after Holm's correction); intervals of money are 95 %"
+LAST = (
+    "last: test accuracy in the last tenth of the rounds, mean over seeds ± 80 %"
+    " interval"
+)
+STAR = (
+    "; *: differs from constant (paired test over seeds, p ≤ 0.05 after Holm's"
+    " correction); intervals of money are 95 %"
+)
 KEPT = "Every policy kept its money and its buffers in every run."
 
 
 def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> Estimate | None:
-    """Return the share of the gap between constant admission and the oracle that a policy closes, from means over the seeds
-    that all three have learnt; None if there is no gap. The Fieller interval has no ends if the gap may be zero."""
+    """Return the share of the gap between constant admission and the oracle that a
+    policy closes, from means over the seeds that all three have learnt; None if there
+    is no gap. The Fieller interval has no ends if the gap may be zero."""
     seeds = [
         seed for seed in one.learnt if seed in constant.learnt and seed in oracle.learnt
     ]
@@ -60,7 +69,9 @@ def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> Estimate | 
 def closed_share(
     ours: Floats, low: Floats, high: Floats, known: bool = False
 ) -> Estimate | None:
-    """Return the closed share from arrays, (seeds,); `known` if it is 0 or 1 by definition and so has no interval."""
+    """Return the closed share from arrays, (seeds,); `known` if it is 0 or 1 by
+    definition and so has no interval.
+    """
     if high.mean() <= low.mean():
         return None
     share = ratio(ours - low, high - low)
@@ -68,7 +79,9 @@ def closed_share(
 
 
 class Offer(NamedTuple):
-    """The prices and the budget that are the same for all policies of one comparison."""
+    """The prices and the budget that are the same for all policies of one
+    comparison.
+    """
 
     prices: str
     budget: float
@@ -80,7 +93,9 @@ class Offer(NamedTuple):
 
 
 def by_offer(found: Sequence[Runs]) -> dict[Offer, list[Runs]]:
-    """Return the runs by offer, ordered by budget, or as run if prices differ; raise DataError if they cannot be compared."""
+    """Return the runs by offer, ordered by budget, or as run if prices differ; raise
+    DataError if they cannot be compared.
+    """
     if not found:
         raise DataError("compare: there is no run to compare")
     kinds = sorted({str(one.data) for one in found})
@@ -94,7 +109,9 @@ def by_offer(found: Sequence[Runs]) -> dict[Offer, list[Runs]]:
 
 
 def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
-    """Return one row for each budget and policy, with all that the page shows and the values of every seed."""
+    """Return one row for each budget and policy, with all that the page shows and the
+    values of every seed.
+    """
     made = []
     for own in by_offer(found).values():
         named = {one.policy: one for one in own if one.learnt}
@@ -150,7 +167,9 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None) -> dict[str, Any]:
 
 
 def several_budgets(found: Sequence[Runs]) -> bool:
-    """Return whether the runs are finished, share data and prices, and differ in budget, so that money can be compared."""
+    """Return whether the runs are finished, share data and prices, and differ in
+    budget, so that money can be compared.
+    """
     same = len({(str(one.data), one.prices) for one in found}) == 1
     return (
         same
@@ -160,7 +179,9 @@ def several_budgets(found: Sequence[Runs]) -> bool:
 
 
 def one_price(found: Sequence[Runs]) -> bool:
-    """Return whether all runs have the same prices, so that their money can be compared."""
+    """Return whether all runs have the same prices, so that their money can be
+    compared.
+    """
     return len({one.prices for one in found}) == 1
 
 
@@ -176,8 +197,9 @@ def opened(saved: Sequence[Saving]) -> str:
 def comparison_tables(
     found: Sequence[Runs], rows: Sequence[Row], budget: float | None = None
 ) -> list[RenderableType]:
-    """Return the sentence and a table of the policies at one budget for each kind of price, then notes on the columns. If the
-    world changes, tables of what the changes cost at each budget precede the notes."""
+    """Return the sentence and a table of the policies at one budget for each kind of
+    price, then notes on the columns. If the world changes, tables of what the changes
+    cost at each budget precede the notes."""
     things: list[RenderableType] = []
     for prices in dict.fromkeys(row["prices"] for row in rows):
         own = [row for row in rows if row["prices"] == prices]
@@ -185,9 +207,11 @@ def comparison_tables(
         at = (
             saved[0].budget
             if saved
-            else budget
-            if budget in {row["budget"] for row in own}
-            else own[-1]["budget"]
+            else (
+                budget
+                if budget in {row["budget"] for row in own}
+                else own[-1]["budget"]
+            )
         )
         called = f", {prices}" if len({row["prices"] for row in rows}) > 1 else ""
         table = _at_budget([row for row in own if row["budget"] == at], saved, called)
@@ -198,7 +222,9 @@ def comparison_tables(
 
 
 def wide_tables(found: Sequence[Runs]) -> list[RenderableType]:
-    """Return all columns of the summary for each budget and kind of price, and the conclusion."""
+    """Return all columns of the summary for each budget and kind of price, and the
+    conclusion.
+    """
     return [*_summaries(by_offer(found)), conclusion(found)]
 
 
@@ -214,7 +240,9 @@ def _summaries(
 def _at_budget(
     own: Sequence[Row], saved: Sequence[Saving], called: str
 ) -> RenderableType:
-    """Return a table of all policies at one budget, in columns that fit 80 characters."""
+    """Return a table of all policies at one budget, in columns that fit 80
+    characters.
+    """
     rival = next((row for row in own if row["policy"] == RIVAL and row["learnt"]), None)
     others = [
         row for row in own if row is not rival and rival is not None and row["learnt"]
@@ -261,16 +289,22 @@ def _at_budget(
             ]
         )
     first = own[0]
-    size = f"{counted(first['rounds'], 'round')}, {counted(first['seeds'] + first['diverged'], 'seed')}"
+    size = (
+        f"{counted(first['rounds'], 'round')},"
+        f" {counted(first['seeds'] + first['diverged'], 'seed')}"
+    )
     return StackedTable(
-        f"at {amount(first.get('unit') or '', first['budget'])} a round{called}, {size}",
+        f"at {amount(first.get('unit') or '', first['budget'])} a round{called},"
+        f" {size}",
         header,
         lines,
     )
 
 
 def _notes(rows: Sequence[Row]) -> str:
-    """Return a note on what the columns mean and which policies kept to the money and the buffers."""
+    """Return a note on what the columns mean and which policies kept to the money and
+    the buffers.
+    """
     broken = list(
         dict.fromkeys(
             row["policy"]
@@ -280,7 +314,8 @@ def _notes(rows: Sequence[Row]) -> str:
     )
     references = list(dict.fromkeys(row["policy"] for row in rows if row["reference"]))
     beyond = (
-        f" {listed(references)} is no policy to use: it spends or knows what nobody has."
+        f" {listed(references)} is no policy to use: it spends or knows what nobody"
+        " has."
         if references
         else ""
     )

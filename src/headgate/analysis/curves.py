@@ -1,4 +1,6 @@
-"""The numbers behind all figures of runs: on the page, in the report and in files for papers."""
+"""The numbers behind all figures of runs: on the page, in the report and in files for
+papers.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,27 +42,34 @@ SERIES = (
 )
 """metrics columns that have a value in every round"""
 EVALUATED = {"accuracy": "test_accuracy", "test_loss": "test_loss"}
-"""names in figures of the metrics that only evaluated rounds have, with their columns"""
+"""names in figures of the metrics that only evaluated rounds have, with their columns
+"""
 Numbers = list[float | None]
 
 
 def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
-    """Return at most `most` of the indices below `count`, evenly spaced, with the first and the last."""
+    """Return at most `most` of the indices below `count`, evenly spaced, with the first
+    and the last.
+    """
     if count <= most:
         return np.arange(count)
     return np.linspace(0, count - 1, most).round().astype(np.int64)
 
 
 def rounded(values: NDArray[Any], digits: int = 7) -> list[Any]:
-    """Return an array as nested lists of rounded numbers, None if not finite; 7 significant digits are enough to draw."""
+    """Return an array as nested lists of rounded numbers, None if not finite; 7
+    significant digits are enough to draw.
+    """
     if values.ndim > 1:
         return [rounded(each, digits) for each in values]
     return [
-        each
-        if isinstance(each, int)
-        else float(f"{each:.{digits}g}")
-        if isfinite(each)
-        else None
+        (
+            each
+            if isinstance(each, int)
+            else float(f"{each:.{digits}g}")
+            if isfinite(each)
+            else None
+        )
         for each in values.tolist()
     ]
 
@@ -70,7 +79,9 @@ def rounded(values: NDArray[Any], digits: int = 7) -> list[Any]:
 
 @dataclass(frozen=True)
 class Series:
-    """The mean over runs and half the width of its 80 % interval at each point; None if a value is missing."""
+    """The mean over runs and half the width of its 80 % interval at each point; None if
+    a value is missing.
+    """
 
     mean: Numbers
     half: Numbers
@@ -141,9 +152,10 @@ def policy_curves(one: Runs, since: int = 0, points: int = POINTS) -> PolicyCurv
 def money_panel(
     rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving]
 ) -> dict[str, Any]:
-    """Return accuracy against the money really spent, for the report and for a figure in a file: `curves` with a point for each
-    budget and a `policy` that is an index of `names`, `levels` of references, and the `gap` between the money of headgate and
-    of the rival at the same accuracy, or None."""
+    """Return accuracy against the money really spent, for the report and for a figure
+    in a file: `curves` with a point for each budget and a `policy` that is an index of
+    `names`, `levels` of references, and the `gap` between the money of headgate and of
+    the rival at the same accuracy, or None."""
     curves, levels, unit = [], [], ""
     for i, name in enumerate(names):
         own = sorted(
@@ -202,7 +214,9 @@ class Heat:
 
 
 def heat(policy: str, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> Heat:
-    """Return the heat map of a policy from the samples that clients hold, (runs, rounds, clients), and their buffers."""
+    """Return the heat map of a policy from the samples that clients hold, (runs,
+    rounds, clients), and their buffers.
+    """
     (clients, labels), (rounds, _) = map(neighbours, held.shape[:0:-1], CELLS)
     room, means_held = (
         _averaged(buffers.astype(np.float64), clients),
@@ -226,7 +240,8 @@ def heat(policy: str, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> He
 
 
 def neighbours(size: int, most: int) -> tuple[NDArray[np.int64], list[str]]:
-    """Split `size` indices into at most `most` groups of neighbours; return the first index and the label of each group.
+    """Split `size` indices into at most `most` groups of neighbours; return the first
+    index and the label of each group.
 
     >>> neighbours(5, 2)
     (array([0, 2]), ['0–1', '2–4'])

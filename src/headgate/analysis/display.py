@@ -14,14 +14,17 @@ from rich.text import Text
 from headgate.escaping import printable
 
 WIDE = 200
-"""characters of a line if the output is no terminal, so that tables keep their columns"""
+"""characters of a line if the output is no terminal, so that tables keep their columns
+"""
 BROAD = 10_000
 """characters of a line that is wider than any table"""
 
 
 @dataclass(frozen=True)
 class StackedTable:
-    """A table that is split into several if it is too wide: they stand below each other, each with the first column."""
+    """A table that is split into several if it is too wide: they stand below each
+    other, each with the first column.
+    """
 
     title: str
     columns: Sequence[str]
@@ -70,7 +73,9 @@ class StackedTable:
 
 
 def plain_text(text: str) -> Text:
-    """Return a text in which markup and control characters have no effect: names from recipes and run folders may hold them."""
+    """Return a text in which markup and control characters have no effect: names from
+    recipes and run folders may hold them.
+    """
     return Text("\n".join(map(printable, text.split("\n"))))
 
 

@@ -1,4 +1,6 @@
-"""Figures of comparisons in SVG, PNG or PDF files. The report and the page save the figures of single runs themselves."""
+"""Figures of comparisons in SVG, PNG or PDF files. The report and the page save the
+figures of single runs themselves.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,7 +51,9 @@ def save_figure(figure: Any, path: Path) -> None:
 def draw_comparison(
     rows: Sequence[Row], found: Sequence[Saving], path: Path, title: str = ""
 ) -> None:
-    """Draw accuracy against the money really spent, with 80 % intervals; `found` are the savings at one budget."""
+    """Draw accuracy against the money really spent, with 80 % intervals; `found` are
+    the savings at one budget.
+    """
     names = list(dict.fromkeys(row["policy"] for row in rows if row["learnt"]))
     panel = money_panel(rows, names, found)
     with plt.rc_context(STYLE):
@@ -80,7 +84,9 @@ def draw_comparison(
             ylabel=panel["y"],
             xscale="log",
         )
-        ends = axes.get_xlim()  # ticks at 1, 2 and 5 times powers of ten, or at the powers alone if the axis is long
+        # ticks at 1, 2 and 5 times powers of ten, or at the powers alone if the axis is
+        # long
+        ends = axes.get_xlim()
         axes.xaxis.set_major_locator(
             LogLocator(subs=(1, 2, 5) if ends[1] < 1000 * ends[0] else (1,))
         )
@@ -104,7 +110,9 @@ def draw_comparison(
 def _draw_gap(
     axes: Any, money: float, beside: float, accuracy: float, text: str
 ) -> None:
-    """Draw an arrow from the rival's money to ours at the same accuracy, with `text` below it."""
+    """Draw an arrow from the rival's money to ours at the same accuracy, with `text`
+    below it.
+    """
     arrow = {
         "arrowstyle": "<|-|>",
         "linewidth": 1.6,

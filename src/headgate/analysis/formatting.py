@@ -1,4 +1,6 @@
-"""Text for numbers, prices and money, the same in the terminal, in reports, on Markdown pages and on the web page."""
+"""Text for numbers, prices and money, the same in the terminal, in reports, on Markdown
+pages and on the web page.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +16,8 @@ DASH = "–"
 
 
 def number(value: float | None) -> str:
-    """Return a number as text, with 4 significant digits below 1000 and no decimals from 1000 on.
+    """Return a number as text, with 4 significant digits below 1000 and no decimals
+    from 1000 on.
     >>> number(1234.5), number(55.1234), number(-0.5), number(float("inf")), number(None)
     ('1,234', '55.12', '−0.5', '∞', '–')
     """
@@ -68,7 +71,8 @@ def percent(share: float | None, digits: int = 0) -> str:
 
 
 def accuracy(value: Estimate | None, digits: int = 1) -> str:
-    """Return an accuracy as text in percent, with half the width of its interval if it has one.
+    """Return an accuracy as text in percent, with half the width of its interval if it
+    has one.
 
     >>> accuracy(Estimate(0.7, 0.4, 1.0, 2)), accuracy(Estimate(0.3)), accuracy(None)
     ('70.0 ± 30.0 %', '30.0 %', '–')
@@ -136,18 +140,23 @@ def _minus(text: str) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """Return a value in types that JSON has: infinity becomes null, tuples become lists, data classes become objects."""
+    """Return a value in types that JSON has: infinity becomes null, tuples become
+    lists, data classes become objects.
+    """
     return to_jsonable_python(value, inf_nan_mode="null")
 
 
 CURRENCY = 8
 """the most characters of a currency that are shown"""
 SHORT = 4
-"""the most values of a list that are written one by one; for a longer list only their number is written"""
+"""the most values of a list that are written one by one; for a longer list only their
+number is written
+"""
 
 
 def prices_text(table: Any) -> str:
-    """Describe a `[prices]` table of a recipe in a few words. Nested tables come last, as they do in TOML files.
+    """Describe a `[prices]` table of a recipe in a few words. Nested tables come last,
+    as they do in TOML files.
 
     >>> prices_text({"kind": "switches", "levels": [10.0, 1.0], "lengths": [50, 50], "repeat": False})
     'switches, levels 10/1, lengths 50/50'
@@ -182,7 +191,8 @@ def _value(value: Any) -> str:
 
 
 def unit_of(config: Mapping[str, Any]) -> str:
-    """Return the currency of a recipe's settings: the one it states, or that of its recorded prices, or an empty text.
+    """Return the currency of a recipe's settings: the one it states, or that of its
+    recorded prices, or an empty text.
 
     >>> unit_of({"prices": {"kind": "brent"}}), unit_of({"prices": {"kind": "uniform"}}), unit_of({})
     ('$', '', '')

@@ -37,7 +37,9 @@ def p_value(t: float, dof: int) -> float:
 
 
 def _within(angle: float, dof: int) -> float:
-    """Return P(|T| ≤ √dof·tan(angle)), the incomplete beta function I_x(1/2, dof/2) at x = sin²(angle), as a finite sum."""
+    """Return P(|T| ≤ √dof·tan(angle)), the incomplete beta function I_x(1/2, dof/2) at
+    x = sin²(angle), as a finite sum.
+    """
     cosine, odd = math.cos(angle), dof % 2
     term = cosine if odd else 1.0
     total = 0.0
@@ -52,10 +54,12 @@ def _within(angle: float, dof: int) -> float:
 
 
 def means(values: Floats) -> tuple[Floats, Floats]:
-    """Return the means over the first axis, ignoring NaN, and half the widths of their intervals; NaN stands for no interval.
+    """Return the means over the first axis, ignoring NaN, and half the widths of their
+    intervals; NaN stands for no interval.
 
-    The interval is Student's for the mean of independent normal values: it states how precisely these seeds determine the mean,
-    not how far single runs lie apart. A single run has no interval."""
+    The interval is Student's for the mean of independent normal values: it states how
+    precisely these seeds determine the mean, not how far single runs lie apart. A
+    single run has no interval."""
     seen = ~np.isnan(values)
     count = seen.sum(axis=0)
     with np.errstate(
@@ -73,7 +77,9 @@ def means(values: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over runs with its interval, 80 % unless another level is stated; a single run has no interval."""
+    """A mean over runs with its interval, 80 % unless another level is stated; a single
+    run has no interval.
+    """
 
     mean: float
     low: float | None = None
@@ -118,7 +124,9 @@ def estimate(values: Floats) -> Estimate:
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """A mean of differences over seeds, with its 95 % interval and the two-sided p of Student's paired test."""
+    """A mean of differences over seeds, with its 95 % interval and the two-sided p of
+    Student's paired test.
+    """
 
     p: float | None = None
 
@@ -128,7 +136,9 @@ DECIDED = 0.95
 
 
 def student(gaps: Floats) -> Difference:
-    """Return Student's paired test of the differences, (seeds,); a single seed has neither an interval nor a p."""
+    """Return Student's paired test of the differences, (seeds,); a single seed has
+    neither an interval nor a p.
+    """
     if gaps.size < 2:
         return Difference(float(gaps.mean()), runs=gaps.size)
     return from_error(
@@ -137,15 +147,18 @@ def student(gaps: Floats) -> Difference:
 
 
 def from_error(mean: float, error: float, runs: int) -> Difference:
-    """Return the same test from a mean over at least two runs and its standard error."""
+    """Return the same test from a mean over at least two runs and its standard
+    error.
+    """
     p = p_value(mean / error, runs - 1) if error > 0 else float(mean == 0)
     half = t_quantile(runs - 1, DECIDED) * error
     return Difference(mean, mean - half, mean + half, runs, p)
 
 
 def ratio(over: Floats, under: Floats, level: float = LEVEL) -> Estimate:
-    """Return the mean of `over` divided by that of `under`, both (runs,), with Fieller's interval: every r for which the mean
-    of over − r·under may be zero. There is none for a single run, or if the mean of `under` itself may be zero.
+    """Return the mean of `over` divided by that of `under`, both (runs,), with
+    Fieller's interval: every r for which the mean of over − r·under may be zero. There
+    is none for a single run, or if the mean of `under` itself may be zero.
 
     >>> ratio(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0])).three
     [0.5, 0.5, 0.5]

@@ -1,4 +1,6 @@
-"""The best of the policies that kept their limits in every run, and a sentence that states it."""
+"""The best of the policies that kept their limits in every run, and a sentence that
+states it.
+"""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +19,9 @@ def rankable(found: Sequence[Runs]) -> list[Runs]:
 
 
 def best_within_limits(found: Sequence[Runs]) -> Runs | None:
-    """Return the policy with the best mean accuracy among those that kept both limits in every run; None if none did."""
+    """Return the policy with the best mean accuracy among those that kept both limits
+    in every run; None if none did.
+    """
     return max(
         (one for one in rankable(found) if not one.broken),
         key=lambda one: one.best.mean(),
@@ -28,8 +32,9 @@ def best_within_limits(found: Sequence[Runs]) -> Runs | None:
 def best_place(
     found: Sequence[Runs],
 ) -> tuple[Runs | None, dict[str, Difference | None]]:
-    """Return the best policy within the limits, and its lead over each other policy that kept them, by label, with p after
-    Holm's correction; a lead is None if the two cannot be compared."""
+    """Return the best policy within the limits, and its lead over each other policy
+    that kept them, by label, with p after Holm's correction; a lead is None if the two
+    cannot be compared."""
     best = best_within_limits(found)
     others = (
         [one for one in rankable(found) if one is not best and not one.broken]
@@ -46,7 +51,9 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 def holm(against: Mapping[Name, Difference | None]) -> dict[Name, Difference | None]:
-    """Correct the p of m tests (Holm 1979): multiply the k-th smallest by m − k + 1, and keep it at least the one before."""
+    """Correct the p of m tests (Holm 1979): multiply the k-th smallest by m − k + 1,
+    and keep it at least the one before.
+    """
     tested = sorted(
         (gap.p, place, name)
         for place, (name, gap) in enumerate(against.items())
@@ -63,7 +70,9 @@ def holm(against: Mapping[Name, Difference | None]) -> dict[Name, Difference | N
 
 
 def conclusion(found: Sequence[Runs]) -> str:
-    """Return a conclusion of a sentence or two for each data set and budget; empty if no round is complete."""
+    """Return a conclusion of a sentence or two for each data set and budget; empty if
+    no round is complete.
+    """
     by_data, by_budget = (
         len({getattr(one, key) for one in found}) > 1 for key in ("data", "budget")
     )
@@ -92,7 +101,10 @@ def _conclusion(found: Sequence[Runs]) -> str:
             if all(one.begun.all() for one in played)
             else ", before all runs have begun"
         )
-        so_far = f"So far, in {min(one.complete for one in played)} of {max(one.rounds for one in played)} rounds{some}: "
+        so_far = (
+            f"So far, in {min(one.complete for one in played)} of"
+            f" {max(one.rounds for one in played)} rounds{some}: "
+        )
     sentences = [so_far + _best(ranked)]
     broken = grouped(ranked, lambda one: one.broken)
     named = [
@@ -145,4 +157,7 @@ def _best(ranked: Sequence[Runs]) -> str:
         ((name, gap) for name, gap in against.items() if gap),
         key=lambda each: each[1].mean,
     )
-    return f"{first}, {plus_minus(gap.scaled(100), 1, signs=True)} points ahead of {nearest}, seed by seed."
+    return (
+        f"{first}, {plus_minus(gap.scaled(100), 1, signs=True)} points ahead of"
+        f" {nearest}, seed by seed."
+    )

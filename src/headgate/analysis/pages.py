@@ -1,4 +1,6 @@
-"""Files that are written whole, the origin of their numbers, and the scripts of self-contained pages."""
+"""Files that are written whole, the origin of their numbers, and the scripts of
+self-contained pages.
+"""
 
 import json
 import re
@@ -20,7 +22,9 @@ from headgate.writing import replace_file
 
 @cache
 def beside(module: str, name: str) -> str:
-    """Return the text of a file in the folder of a module, whose `__file__` is `module`."""
+    """Return the text of a file in the folder of a module, whose `__file__` is
+    `module`.
+    """
     return (Path(module).parent / name).read_text("utf-8")
 
 
@@ -35,7 +39,9 @@ def as_json(value: Any) -> str:
 
 
 def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Write texts to files of a folder, by name, and return the paths; create the folder if it is missing."""
+    """Write texts to files of a folder, by name, and return the paths; create the
+    folder if it is missing.
+    """
     make_folder(folder)
     for name, text in texts.items():
         write_whole("page", folder / name, text.encode())
@@ -43,7 +49,9 @@ def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
 
 
 def check_file(what: str, path: Path, suffixes: Iterable[str]) -> None:
-    """Raise an error if a file has a wrong suffix or no folder, before any work is done for it."""
+    """Raise an error if a file has a wrong suffix or no folder, before any work is done
+    for it.
+    """
     if path.suffix not in suffixes:
         raise SettingError(f"{what} {path}: must end in {', '.join(suffixes)}")
     if not path.parent.is_dir():
@@ -70,7 +78,9 @@ UNRECORDED = "not recorded"
 def facts_of(
     command: str, runs: Sequence[RunFolder], quick: bool = False
 ) -> dict[str, Any]:
-    """Return the command, the commits, dates, devices and computing time of the runs, and the commit that writes the page."""
+    """Return the command, the commits, dates, devices and computing time of the runs,
+    and the commit that writes the page.
+    """
     known, states = (
         [run.environment for run in runs],
         [read_state(part) for run in runs for part in shard_folders(run.path)],
@@ -104,7 +114,9 @@ EXPORT = re.compile(
 
 
 def script(entry: str) -> str:
-    """Return one script of the module `entry` and all its imports, each in its own function to keep their names apart."""
+    """Return one script of the module `entry` and all its imports, each in its own
+    function to keep their names apart.
+    """
     done: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -119,7 +131,8 @@ def script(entry: str) -> str:
         )
         given, body = EXPORT.findall(text), EXPORT.sub("", IMPORT.sub("", text))
         done[name] = (
-            f"const {name}Module = (() => {{\n{taken}{body}return {{ {', '.join(given)} }};\n}})();\n"
+            f"const {name}Module = (() => {{\n{taken}{body}return {{ {', '.join(given)}"
+            " };\n})();\n"
         )
 
     add(entry)

@@ -1,4 +1,6 @@
-"""The results of rehearsals and plans: rows, one summary per policy, tables, and a plan as JSON."""
+"""The results of rehearsals and plans: rows, one summary per policy, tables, and a plan
+as JSON.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,8 +38,8 @@ MEASURED = (
 COLUMNS = ("policy", "seed", "t", *MEASURED)
 WRITERS = {".parquet": "write_parquet", ".csv": "write_csv", ".jsonl": "write_ndjson"}
 BOUND = (
-    "Money and memory are those of a run. The bound is Theorem 1's: it tells settings of one policy apart, not policies; "
-    "headgate compare does, by learning."
+    "Money and memory are those of a run. The bound is Theorem 1's: it tells settings"
+    " of one policy apart, not policies; headgate compare does, by learning."
 )
 
 
@@ -62,7 +64,9 @@ def rows(experiment: Experiment, rehearsals: Mapping[str, Rehearsal]) -> pl.Data
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:
-    """Write a table in the format of the suffix, one of `WRITERS`; in .csv, no text can be read as a formula."""
+    """Write a table in the format of the suffix, one of `WRITERS`; in .csv, no text can
+    be read as a formula.
+    """
     if path.suffix == ".csv":
         texts = frame.select(pl.col(pl.String))
         frame = frame.with_columns(
@@ -120,8 +124,14 @@ def rehearsal_tables(
     """Return a table with one line for each rehearsed policy."""
     e = experiment
     size = f"{counted(summaries[0].rounds, 'round')}, {counted(len(e.seeds), 'seed')}"
-    title = f"{e.name}: {size}, budget {e.system.budget:g} a round, {e.system.clients} clients with room for {e.system.memory}"
-    names = "policy,spend a round,over budget,Vio_S,Vio_B,mean n,peak n,max n_m-B_m,N,N_eff,free,mean p,bound,regret"
+    title = (
+        f"{e.name}: {size}, budget {e.system.budget:g} a round, {e.system.clients}"
+        f" clients with room for {e.system.memory}"
+    )
+    names = (
+        "policy,spend a round,over budget,Vio_S,Vio_B,mean n,peak n,max"
+        " n_m-B_m,N,N_eff,free,mean p,bound,regret"
+    )
     lines = [
         [
             s.policy,
@@ -153,7 +163,9 @@ VIOLATIONS = ("cost_violation", "buffer_violation")
 
 
 def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
-    """Return the numbers that `headgate plan --format json` prints; None if a policy has no such number or has a schedule."""
+    """Return the numbers that `headgate plan --format json` prints; None if a policy
+    has no such number or has a schedule.
+    """
     summary = summarise_rehearsal(experiment, name, made.rehearsal)
     return {
         "policy": name,
@@ -171,7 +183,9 @@ def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
 def plan_tables(
     experiment: Experiment, name: str, made: Plan
 ) -> Sequence[RenderableType]:
-    """Return a table of the planned settings and expectations, and a sentence on the limits, in red if one is broken."""
+    """Return a table of the planned settings and expectations, and a sentence on the
+    limits, in red if one is broken.
+    """
     system, client, numbers = (
         experiment.system,
         made.peak_client,
@@ -190,7 +204,10 @@ def plan_tables(
         ),
         (
             "most costly round",
-            f"{made.peak_spend:,.2f}, {made.peak_spend / system.budget:.1f} times a round's budget",
+            (
+                f"{made.peak_spend:,.2f}, {made.peak_spend / system.budget:.1f} times a"
+                " round's budget"
+            ),
         ),
         *(
             (key.replace("_", " "), number(numbers[key]))
@@ -198,7 +215,10 @@ def plan_tables(
         ),
         (
             "peak buffer",
-            f"{counted(made.peak_buffer, 'sample')} at client {client}, B_m = {system.buffer[client]}",
+            (
+                f"{counted(made.peak_buffer, 'sample')} at client {client}, B_m ="
+                f" {system.buffer[client]}"
+            ),
         ),
     ]
     runs, rounds = made.rehearsal.price.shape
@@ -210,17 +230,28 @@ def plan_tables(
     things: list[RenderableType] = [StackedTable(title, ("", ""), lines), limits]
     price = experiment.given.mean_price
     if (bought := system.budget * rounds / price) < system.memory:
-        few = f"All the money buys about {bought:.3g} samples, and there are {system.memory} places: the bound tells little then."
-        enough = f"From a budget of {system.memory * price / rounds:.3g} a round on the buffers can be filled once."
+        few = (
+            f"All the money buys about {bought:.3g} samples, and there are"
+            f" {system.memory} places: the bound tells little then."
+        )
+        enough = (
+            f"From a budget of {system.memory * price / rounds:.3g} a round on the"
+            " buffers can be filled once."
+        )
         things.append(Text(f"{few} {enough}", style="yellow"))
     return things
 
 
 def way_out_of_limits(summary: PolicySummary, policy: AdmissionPolicy) -> str:
-    """Return which limit is broken, by how much, and the remedy; empty if both are kept."""
+    """Return which limit is broken, by how much, and the remedy; empty if both are
+    kept.
+    """
     limits = []
     if summary.runs_over_budget:
-        runs = f"{summary.runs_over_budget} of {summary.runs} {'run goes' if summary.runs == 1 else 'runs go'} over budget"
+        runs = (
+            f"{summary.runs_over_budget} of {summary.runs}"
+            f" {'run goes' if summary.runs == 1 else 'runs go'} over budget"
+        )
         limits.append(
             f"{runs}, the dearest spends {percent(summary.dearest_share, 1)} of it"
         )

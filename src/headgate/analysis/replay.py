@@ -1,4 +1,6 @@
-"""The replay of real purchases: what headgate, or a recipe's policy, would have bought at the same prices."""
+"""The replay of real purchases: what headgate, or a recipe's policy, would have bought
+at the same prices.
+"""
 
 import io
 import math
@@ -29,12 +31,16 @@ from headgate.registry import checked
 
 @dataclass(frozen=True, eq=False)
 class Purchases:
-    """The prices that were offered and the samples that were bought in T rounds by M clients."""
+    """The prices that were offered and the samples that were bought in T rounds by M
+    clients.
+    """
 
     times: tuple[str, ...]
     """the time of each round, as the file writes it"""
     price: Floats
-    """the price of one sample, (T, M); NaN if a client has no row in a round and so no offer"""
+    """the price of one sample, (T, M); NaN if a client has no row in a round and so no
+    offer
+    """
     bought: Ints
     """the number of samples bought, (T, M)"""
 
@@ -44,7 +50,9 @@ class Purchases:
 
     @cached_property
     def filled_prices(self) -> Floats:
-        """The prices, (T, M); a missing one is the client's last price, or the round's mean if there was none before."""
+        """The prices, (T, M); a missing one is the client's last price, or the round's
+        mean if there was none before.
+        """
         prices = self.price.copy()
         for t in range(1, len(prices)):
             prices[t] = np.where(self.offered[t], prices[t], prices[t - 1])
@@ -53,7 +61,9 @@ class Purchases:
         )
 
     def paid(self, bought: Ints) -> Floats:
-        """Return the cost per round, (T,), of `bought` samples, (T, M), at these prices."""
+        """Return the cost per round, (T,), of `bought` samples, (T, M), at these
+        prices.
+        """
         return np.asarray(
             (np.where(self.offered, self.price, 0.0) * bought).sum(axis=-1)
         )
@@ -71,7 +81,9 @@ class PurchaseRow(BaseModel):
 
 
 def read_purchases(path: Path) -> Purchases:
-    """Read a CSV file with the columns time, price, samples (or bought) and optionally client; return it in order of time."""
+    """Read a CSV file with the columns time, price, samples (or bought) and optionally
+    client; return it in order of time.
+    """
     try:
         table = pl.read_csv(io.StringIO(read_text(path)), infer_schema=False)
         header = [name.strip().lower() for name in table.columns]
@@ -86,7 +98,8 @@ def read_purchases(path: Path) -> Purchases:
     for column in ("time", "price", "samples"):
         if column not in table.columns:
             raise DataError(
-                f'{path}: no column "{column}"; its header names {shown(", ".join(header), 300)}'
+                f'{path}: no column "{column}"; its header names'
+                f" {shown(', '.join(header), 300)}"
             )
     if table.height > PURCHASES:
         raise DataError(f"{path}: more than {PURCHASES:,} purchases")
@@ -99,7 +112,8 @@ def read_purchases(path: Path) -> Purchases:
                 row = checked(PurchaseRow, known, f"{path}: line {line}")
                 if (row.time, row.client) in found:
                     raise DataError(
-                        f"{path}: line {line}: time = {shown(known['time'])}: comes twice for the same client"
+                        f"{path}: line {line}: time = {shown(known['time'])}: comes"
+                        " twice for the same client"
                     )
                 found[row.time, row.client] = known["time"], row.price, row.samples
         times = sorted({when for when, _ in found})
@@ -107,14 +121,16 @@ def read_purchases(path: Path) -> Purchases:
         raise DataError(str(error)) from None
     except TypeError:  # times of different kinds cannot be sorted
         raise DataError(
-            f"{path}: times must be all numbers, all dates, or all dates with a time zone"
+            f"{path}: times must be all numbers, all dates, or all dates with a time"
+            " zone"
         ) from None
     clients = sorted({client for _, client in found})
     if not found:
         raise DataError(f"{path}: holds no purchases")
     if len(times) * len(clients) > PURCHASES:
         raise DataError(
-            f"{path}: {len(times):,} times and {len(clients):,} clients; at most {PURCHASES:,} of both multiplied"
+            f"{path}: {len(times):,} times and {len(clients):,} clients; at most"
+            f" {PURCHASES:,} of both multiplied"
         )
     rounds = [
         [found.get((when, client), ("", math.nan, 0)) for client in clients]
@@ -127,7 +143,8 @@ def read_purchases(path: Path) -> Purchases:
     )
     if not 1 / NUMBER <= (paid := float(made.paid(made.bought).sum())) <= NUMBER:
         raise DataError(
-            f"{path}: {paid:g} was paid in all; must be more than nothing and at most {NUMBER:g}"
+            f"{path}: {paid:g} was paid in all; must be more than nothing and at most"
+            f" {NUMBER:g}"
         )
     return made
 
@@ -135,19 +152,23 @@ def read_purchases(path: Path) -> Purchases:
 LINES = 20
 """the most lines of the table that is shown"""
 NEAR = 1e-3
-"""the precision of the least budget for as many samples, as a share of the money paid"""
+"""the precision of the least budget for as many samples, as a share of the money paid
+"""
 ROUNDING = 1e-9
 """the relative difference below which two sums of money count as equal"""
 NOTE = (
-    "headgate saw each price in its round and no later one, and bought at most {most} samples a round and client (capacity). "
-    "The budget for as many is the least that suffices, found afterwards. Samples and money are compared, not accuracy: a "
-    "sample that is bought later is in use for a shorter time."
+    "headgate saw each price in its round and no later one, and bought at most {most}"
+    " samples a round and client (capacity). The budget for as many is the least that"
+    " suffices, found afterwards. Samples and money are compared, not accuracy: a"
+    " sample that is bought later is in use for a shorter time."
 )
 
 
 @dataclass(frozen=True)
 class Total:
-    """The samples that were bought in all rounds together, and the money paid for them."""
+    """The samples that were bought in all rounds together, and the money paid for
+    them.
+    """
 
     samples: int
     paid: float
@@ -155,17 +176,25 @@ class Total:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReplayResult(Displayed):
-    """The result of `replay`: real purchases, and what headgate would have bought at their prices."""
+    """The result of `replay`: real purchases, and what headgate would have bought at
+    their prices.
+    """
 
     purchases: Purchases
     capacity: Ints
     """the most samples that each client can buy in a round, (M,)"""
     for_as_much: Ints
-    """the samples that headgate buys in each round for as much money as was paid, (T, M)"""
+    """the samples that headgate buys in each round for as much money as was paid, (T,
+    M)
+    """
     for_as_many: Ints | None
-    """the samples that headgate buys with the least budget for as many samples, (T, M); None if the capacity prevents that"""
+    """the samples that headgate buys with the least budget for as many samples, (T, M);
+    None if the capacity prevents that
+    """
     cheapest: float | None
-    """the least cost of as many samples if all prices had been known beforehand; None if the capacity prevents that"""
+    """the least cost of as many samples if all prices had been known beforehand; None
+    if the capacity prevents that
+    """
     currency: str = ""
 
     @cached_property
@@ -180,7 +209,9 @@ class ReplayResult(Displayed):
 
     @cached_property
     def as_many(self) -> Total | None:
-        """The totals of headgate for as many samples; None if the capacity prevents that."""
+        """The totals of headgate for as many samples; None if the capacity prevents
+        that.
+        """
         return None if self.for_as_many is None else self._total(self.for_as_many)
 
     def _total(self, bought: Ints) -> Total:
@@ -188,7 +219,9 @@ class ReplayResult(Displayed):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per round: the mean price offered, then samples and money, real ones and those of headgate's two replays."""
+        """One row per round: the mean price offered, then samples and money, real ones
+        and those of headgate's two replays.
+        """
         own = self.purchases
         columns: dict[str, Any] = {
             "time": list(own.times),
@@ -228,18 +261,29 @@ class ReplayResult(Displayed):
             self.as_much,
             self.purchases.times,
         )
-        paid = f"You paid {self._money(you.paid)} for {counted(you.samples, 'sample')} from {times[0]} to {times[-1]}."
+        paid = (
+            f"You paid {self._money(you.paid)} for {counted(you.samples, 'sample')}"
+            f" from {times[0]} to {times[-1]}."
+        )
         if np.nanmin(self.purchases.price) == np.nanmax(self.purchases.price):
             return f"{paid} The price never changed, so there was nothing to save."
         if many is None or self.cheapest is None:
-            text = f"headgate would have bought {much.samples:,} for {self._money(much.paid)}"
+            text = (
+                f"headgate would have bought {much.samples:,} for"
+                f" {self._money(much.paid)}"
+            )
             return f"{paid} {text}; this capacity does not allow as many."
         text = (
-            f"{paid} headgate would have paid {self._money(many.paid)} ({percent(many.paid / you.paid)}) for as many, "
-            f"or bought {much.samples:,} for as much; the cheapest possible was {self._money(self.cheapest)}."
+            f"{paid} headgate would have paid {self._money(many.paid)}"
+            f" ({percent(many.paid / you.paid)}) for as many, or bought"
+            f" {much.samples:,} for as much; the cheapest possible was"
+            f" {self._money(self.cheapest)}."
         )
         if self.cheapest >= you.paid * (1 - ROUNDING):
-            return f"{text} With this capacity there was nothing to save; a larger one may be stated."
+            return (
+                f"{text} With this capacity there was nothing to save; a larger one may"
+                " be stated."
+            )
         return (
             f"{text} Your own purchases were cheaper."
             if many.paid > you.paid * (1 + ROUNDING)
@@ -289,15 +333,18 @@ def _cells(rounds: pl.DataFrame) -> list[list[str]]:
 def replay(
     file: str | Path, capacity: int | None = None, currency: str = ""
 ) -> ReplayResult:
-    """Compare purchases that were made with those that headgate would have made at the same prices.
+    """Compare purchases that were made with those that headgate would have made at the
+    same prices.
 
     Parameters
     ----------
     file
-        A CSV file with the columns `time` (numbers or ISO dates), `price` (of one sample), `samples` (or `bought`)
-        and optionally `client`. Rows with the same time form one round; a client without a row in a round has no offer in it.
+        A CSV file with the columns `time` (numbers or ISO dates), `price` (of one
+        sample), `samples` (or `bought`) and optionally `client`. Rows with the same
+        time form one round; a client without a row in a round has no offer in it.
     capacity
-        The most samples that each client can buy in a round. By default the most that it bought in any round.
+        The most samples that each client can buy in a round. By default the most that
+        it bought in any round.
     currency
         The currency of the money, for display.
 
@@ -326,7 +373,8 @@ def replay(
         isinstance(capacity, int) and 1 <= capacity <= SAMPLES
     ):
         raise SettingError(
-            f"capacity = {shown(capacity)}: must be a whole number from 1 to {SAMPLES:,}"
+            f"capacity = {shown(capacity)}: must be a whole number from 1 to"
+            f" {SAMPLES:,}"
         )
     made = read_purchases(Path(file))
     most = made.bought.max(axis=0)
@@ -352,10 +400,12 @@ def replay(
 def decide_at(
     made: Purchases, controller: Controller, one_price: bool = False
 ) -> tuple[Ints, Floats]:
-    """Return what a policy buys, (T, M), and its spend up to each round, (T,), at the prices of one round after the other.
+    """Return what a policy buys, (T, M), and its spend up to each round, (T,), at the
+    prices of one round after the other.
 
-    With `one_price` it gets a single price for all clients, else one for each. For a client without an offer it gets
-    `filled_prices`, and its orders to that client are not bought.
+    With `one_price` it gets a single price for all clients, else one for each. For a
+    client without an offer it gets `filled_prices`, and its orders to that client are
+    not bought.
     """
     ledger, bought, spent = controller.open(), [], []
     for price, offered in zip(made.filled_prices, made.offered, strict=True):
@@ -385,10 +435,12 @@ def _as_many(
     bought: Ints,
     least: float,
 ) -> Ints:
-    """Return what headgate buys, (T, M), with the least budget found for at least `wanted` samples, by bisection.
+    """Return what headgate buys, (T, M), with the least budget found for at least
+    `wanted` samples, by bisection.
 
-    `bought` is what it buys for the money `paid`, and no budget below `least` suffices. The upper end is a budget per round
-    that pays the full capacity in the dearest round, so that all offers are bought.
+    `bought` is what it buys for the money `paid`, and no budget below `least` suffices.
+    The upper end is a budget per round that pays the full capacity in the dearest
+    round, so that all offers are bought.
     """
     most = len(made.times) * min(
         float((made.filled_prices * capacity).sum(axis=-1).max()), NUMBER
@@ -406,7 +458,9 @@ def _as_many(
 
 
 def _cheapest(made: Purchases, capacity: Ints, wanted: int) -> float | None:
-    """Return the cost of `wanted` samples from the cheapest offers; None if the offers hold fewer."""
+    """Return the cost of `wanted` samples from the cheapest offers; None if the offers
+    hold fewer.
+    """
     places = np.broadcast_to(capacity, made.price.shape)[made.offered]
     prices = made.price[made.offered]
     order = np.argsort(prices, kind="stable")
@@ -422,11 +476,14 @@ def _cheapest(made: Purchases, capacity: Ints, wanted: int) -> float | None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShadowResult(Displayed):
-    """The result of `shadow`: what a recipe's policy would have bought in each round of a pipeline."""
+    """The result of `shadow`: what a recipe's policy would have bought in each round of
+    a pipeline.
+    """
 
     frame: pl.DataFrame
-    """one row per round: `time`, `price` (mean of the offers), `bought` and `paid` of the pipeline, `ordered` and `cost` of the
-    policy, and `left`, the money that the policy may still spend"""
+    """one row per round: `time`, `price` (mean of the offers), `bought` and `paid` of
+    the pipeline, `ordered` and `cost` of the policy, and `left`, the money that the
+    policy may still spend"""
     policy: str
     currency: str = ""
 
@@ -439,8 +496,10 @@ class ShadowResult(Displayed):
             for each in (sums["paid"], sums["cost"], self.frame["left"][-1])
         )
         return (
-            f"In {counted(self.frame.height, 'round')} you bought {counted(sums['bought'], 'sample')} for {paid}; "
-            f"{self.policy} would have bought {sums['ordered']:,} for {cost}, and would have {left} left. It bought nothing."
+            f"In {counted(self.frame.height, 'round')} you bought"
+            f" {counted(sums['bought'], 'sample')} for {paid}; {self.policy} would have"
+            f" bought {sums['ordered']:,} for {cost}, and would have {left} left. It"
+            " bought nothing."
         )
 
     @property
@@ -462,18 +521,22 @@ class ShadowResult(Displayed):
 def shadow(
     file: str | Path, experiment: Experiment | str, currency: str = ""
 ) -> ShadowResult:
-    """Return what a recipe's policy would buy at the prices of a pipeline, without buying anything.
+    """Return what a recipe's policy would buy at the prices of a pipeline, without
+    buying anything.
 
-    A decision depends on the price of its round and the prices before it. So a file that grows by a line each round can be
-    passed again: earlier decisions stay the same, and the last row is the decision for the newest round.
+    A decision depends on the price of its round and the prices before it. So a file
+    that grows by a line each round can be passed again: earlier decisions stay the
+    same, and the last row is the decision for the newest round.
 
     Parameters
     ----------
     file
-        A CSV file as for `replay`: `time`, `price`, `samples` (bought by the pipeline) and optionally `client`. Its names,
-        in alphabetical order, are then the clients of the recipe.
+        A CSV file as for `replay`: `time`, `price`, `samples` (bought by the pipeline)
+        and optionally `client`. Its names, in alphabetical order, are then the clients
+        of the recipe.
     experiment
-        A recipe with one policy, or its name. Its buffers, budget and rounds are used; its prices are not.
+        A recipe with one policy, or its name. Its buffers, budget and rounds are used;
+        its prices are not.
     currency
         The currency of the money, for display.
 
@@ -507,11 +570,13 @@ def shadow(
     made, clients = read_purchases(Path(file)), given.system.clients
     if made.price.shape[1] not in (1, clients):
         raise DataError(
-            f"{file}: has {made.price.shape[1]} clients, the recipe has system.clients = {clients}"
+            f"{file}: has {made.price.shape[1]} clients, the recipe has system.clients"
+            f" = {clients}"
         )
     if len(made.times) > given.rounds:
         raise DataError(
-            f"{file}: has {len(made.times)} rounds, the recipe has run.rounds = {given.rounds}"
+            f"{file}: has {len(made.times)} rounds, the recipe has run.rounds ="
+            f" {given.rounds}"
         )
     controller = Controller(given.system, policy, 1, given.seeds[:1])
     ordered, spent = decide_at(made, controller, one_price=made.price.shape[1] == 1)

@@ -1,6 +1,8 @@
-"""The files written after runs have finished: summary.json and report.html, or the numbers and figure of a comparison.
+"""The files written after runs have finished: summary.json and report.html, or the
+numbers and figure of a comparison.
 
-The report is a single HTML page that contains all its numbers and scripts and needs no network.
+The report is a single HTML page that contains all its numbers and scripts and needs no
+network.
 """
 
 import html
@@ -46,8 +48,9 @@ def write_report(
 ) -> Path:
     """Write a self-contained page on run folders to `out`, and return its path.
 
-    If there are several budgets, the page begins with what each policy needs for the same accuracy, and its
-    figures over rounds show the runs at `budget`. `found` are the runs of these folders if they have already been read.
+    If there are several budgets, the page begins with what each policy needs for the
+    same accuracy, and its figures over rounds show the runs at `budget`. `found` are
+    the runs of these folders if they have already been read.
     """
     from plotly.offline import get_plotlyjs  # the import takes a second
 
@@ -70,7 +73,10 @@ def write_report(
     )
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
     if saved:
-        title = f"{about_these[0].path.parent.name}: policies at {len({one.budget for one in policies})} budgets"
+        title = (
+            f"{about_these[0].path.parent.name}: policies at"
+            f" {len({one.budget for one in policies})} budgets"
+        )
     data = {
         "title": title,
         "sentence": comparison.opened(saved) if saved else conclusion(policies),
@@ -95,9 +101,9 @@ def write_report(
             for one in drawn
             if one.held is not None
         ],
-        "money": _money(compared, [one.policy for one in drawn], saved)
-        if saved
-        else None,
+        "money": (
+            _money(compared, [one.policy for one in drawn], saved) if saved else None
+        ),
     }
     text = json.dumps(
         jsonable(data), ensure_ascii=False, allow_nan=False, separators=(",", ":")
@@ -124,14 +130,19 @@ def write_report(
 def _money(
     compared: Sequence[Row], policies: Sequence[str], saved: Sequence[Saving]
 ) -> dict[str, Any]:
-    """Return the figure and the table of what each policy needs for the same accuracy."""
+    """Return the figure and the table of what each policy needs for the same
+    accuracy.
+    """
     first = saved[0]
     money = amount(first.unit, first.rival_money)
     return {
         "panel": money_panel(compared, policies, saved),
         "rival": first.rival,
         "needs": [(one.policy, *needed(one)) for one in saved],
-        "reached": f"for {percent(first.accuracy, 1)}, which {first.rival} reaches for {money} a round",
+        "reached": (
+            f"for {percent(first.accuracy, 1)}, which {first.rival} reaches for {money}"
+            " a round"
+        ),
         "budget": first.budget,
     }
 
@@ -139,7 +150,9 @@ def _money(
 def summary_rows(
     run: RunFolder, found: Sequence[Runs] | None = None
 ) -> list[dict[str, Any]]:
-    """Return a row of summary.json for each policy of a run; `found` are its runs if they have already been read."""
+    """Return a row of summary.json for each policy of a run; `found` are its runs if
+    they have already been read.
+    """
     return [
         summarise(one, run.target).to_dict()
         for one in (read_runs([run]) if found is None else found)
@@ -149,7 +162,9 @@ def summary_rows(
 def conclude(
     folders: Sequence[Path | RunFolder], whole: Path
 ) -> tuple[list[RunFolder], Path]:
-    """Write summary and report into every folder, and for several a report on all into `whole`; return runs and last page."""
+    """Write summary and report into every folder, and for several a report on all into
+    `whole`; return runs and last page.
+    """
     runs = [
         each if isinstance(each, RunFolder) else RunFolder.open(each)
         for each in folders
@@ -189,7 +204,8 @@ class Comparison(Displayed):
     def money_for(
         self, accuracy: float, measure: str = "last"
     ) -> dict[str, Estimate | None]:
-        """Return the money per round that each policy needs for a mean accuracy over seeds.
+        """Return the money per round that each policy needs for a mean accuracy over
+        seeds.
 
         Parameters
         ----------
@@ -201,18 +217,21 @@ class Comparison(Displayed):
         Returns
         -------
         dict
-            The money of each policy with its 95 % interval over seeds; None if the budgets that were run do not determine it.
+            The money of each policy with its 95 % interval over seeds; None if the
+            budgets that were run do not determine it.
         """
         if len({row["prices"] for row in self.rows}) > 1:
             raise SettingError(
-                "money_for: prices differ between the runs; saved_against takes them one by one"
+                "money_for: prices differ between the runs; saved_against takes them"
+                " one by one"
             )
         return money_for(self.rows, accuracy, measure)
 
     def saved_against(
         self, rival: str = "constant", measure: str = "last"
     ) -> list[Saving]:
-        """Return the money that every other policy needs for the rival's accuracy, at each budget of the rival.
+        """Return the money that every other policy needs for the rival's accuracy, at
+        each budget of the rival.
 
         Parameters
         ----------
@@ -224,7 +243,8 @@ class Comparison(Displayed):
         Returns
         -------
         list of Saving
-            The money and its share of the rival's money, with 95 % intervals over seeds; only bounds if they are unknown.
+            The money and its share of the rival's money, with 95 % intervals over
+            seeds; only bounds if they are unknown.
         """
         if rival not in (
             names := list(dict.fromkeys(row["policy"] for row in self.rows))
@@ -238,14 +258,18 @@ class Comparison(Displayed):
         return comparison.comparison_tables(self.runs, self.rows, self.budget)
 
     def wide(self) -> list[RenderableType]:
-        """Return a table with all columns for each budget, and a sentence on which policy is best."""
+        """Return a table with all columns for each budget, and a sentence on which
+        policy is best.
+        """
         return comparison.wide_tables(self.runs)
 
 
 def conclude_comparison(
     runs: Sequence[RunFolder], folder: Path, command: str, budget: float | None
 ) -> Comparison:
-    """Write compare.json, compare.svg and report.html into `folder`; `budget` is the one at which policies are shown."""
+    """Write compare.json, compare.svg and report.html into `folder`; `budget` is the
+    one at which policies are shown.
+    """
     from headgate.analysis.figures import draw_comparison
 
     order = list(dict.fromkeys(name for run in runs for name in run.policies))

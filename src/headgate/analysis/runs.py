@@ -1,7 +1,8 @@
 """The results of run folders as arrays: one `Runs` for each policy, by seed and round.
 
-Accuracies and losses cover the runs whose model was not lost. Money and memory cover all runs, because they stay valid when a
-model is lost. The command line, the report, the comparison, the page and the studies read runs through this module.
+Accuracies and losses cover the runs whose model was not lost. Money and memory cover
+all runs, because they stay valid when a model is lost. The command line, the report,
+the comparison, the page and the studies read runs through this module.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,13 +27,19 @@ Ints = NDArray[np.int64]
 LEARNING = ("test_accuracy", "test_loss", "validation_accuracy", "train_loss")
 """metrics columns that have no meaning for a run whose model was lost"""
 MEASURES = ("best", "last", "mean")
-"""names of the properties of `Runs` that summarise test accuracy, each one number from 0 to 1 per seed"""
+"""names of the properties of `Runs` that summarise test accuracy, each one number from
+0 to 1 per seed
+"""
 ROUNDING = 1e-9
-"""relative tolerance: a spend that exceeds C·T by less than this share counts as a rounding error"""
+"""relative tolerance: a spend that exceeds C·T by less than this share counts as a
+rounding error
+"""
 REFERENCES = tuple(
     kind for kind, policy in KINDS.items() if issubclass(policy, NEVER_HELD)
 )
-"""kinds of policies that use knowledge or money that nobody has; they are shown but never ranked"""
+"""kinds of policies that use knowledge or money that nobody has; they are shown but
+never ranked
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +60,25 @@ class Runs:
     reached: Ints
     """the last round of each run, (seeds,); 0 if the run has not begun"""
     values: Mapping[str, Floats]
-    """the metrics by column name, each (seeds, rounds of the farthest run); NaN where a value is missing"""
+    """the metrics by column name, each (seeds, rounds of the farthest run); NaN where a
+    value is missing
+    """
     held: Ints | None = None
-    """the samples n_m(t) that each client holds in the runs that have begun, (runs, rounds, M); None if not recorded"""
+    """the samples n_m(t) that each client holds in the runs that have begun, (runs,
+    rounds, M); None if not recorded
+    """
     kind: str = ""
     data: str | None = None
     prices: str = ""
     """a short description of the price process"""
     unit: str = ""
-    """the currency; empty if the recipe states none and the prices are not recorded ones"""
+    """the currency; empty if the recipe states none and the prices are not recorded
+    ones
+    """
     label: str = ""
-    """the name to show: the policy's name, preceded by the folder's name if several folders are compared"""
+    """the name to show: the policy's name, preceded by the folder's name if several
+    folders are compared
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", self.label or self.policy)
@@ -80,7 +95,9 @@ class Runs:
 
     @cached_property
     def complete(self) -> int:
-        """The number of rounds that every run which has begun has reached; summaries of a policy cover these rounds."""
+        """The number of rounds that every run which has begun has reached; summaries of
+        a policy cover these rounds.
+        """
         return int(self.reached[self.begun].min(initial=self.farthest))
 
     @property
@@ -88,7 +105,9 @@ class Runs:
         return bool((self.reached == self.rounds).all())
 
     def column(self, name: str) -> Floats:
-        """Return a metrics column of the runs that have begun, (runs, `complete` rounds)."""
+        """Return a metrics column of the runs that have begun, (runs, `complete`
+        rounds).
+        """
         values = self.values[name][:, : self.complete]
         return values if self.begun.all() else values[self.begun]
 
@@ -114,25 +133,33 @@ class Runs:
         return np.asarray(np.nansum(self.values["spend"][self.begun], axis=1))
 
     def peak(self, name: str) -> int | None:
-        """Return the largest value of a column in any round and run; None if it was not recorded."""
+        """Return the largest value of a column in any round and run; None if it was not
+        recorded.
+        """
         values = self.column(name) if name in self.values else np.empty(0)
         return int(np.nanmax(values)) if np.isfinite(values).any() else None
 
     @cached_property
     def peak_excess(self) -> int | None:
-        """The largest n_m(t) − B_m of any client, round and run; None if it was not recorded."""
+        """The largest n_m(t) − B_m of any client, round and run; None if it was not
+        recorded.
+        """
         return self.peak("excess")
 
     @cached_property
     def runs_over_budget(self) -> int:
-        """The number of runs that spent more than C·T in total, where T is the requested number of rounds."""
+        """The number of runs that spent more than C·T in total, where T is the
+        requested number of rounds.
+        """
         return int(
             (self.spent_in_all > self.budget * self.rounds * (1 + ROUNDING)).sum()
         )
 
     @property
     def dearest_share(self) -> float | None:
-        """The largest total spend of a run, as a share of C·T; None if the budget is 0."""
+        """The largest total spend of a run, as a share of C·T; None if the budget is
+        0.
+        """
         return (
             float(self.spent_in_all.max(initial=0.0)) / (self.budget * self.rounds)
             if self.budget > 0
@@ -141,7 +168,9 @@ class Runs:
 
     @property
     def broken(self) -> str:
-        """The limits that any run broke, lost models included: "money", "memory", "money and memory", or empty for none."""
+        """The limits that any run broke, lost models included: "money", "memory",
+        "money and memory", or empty for none.
+        """
         return broken_limits(self.runs_over_budget, self.peak_excess)
 
     # learning, of the runs whose model was not lost
@@ -176,12 +205,16 @@ class Runs:
 
     @property
     def best(self) -> Floats:
-        """Highest test accuracy of each run, (learnt seeds,); empty if no round was evaluated."""
+        """Highest test accuracy of each run, (learnt seeds,); empty if no round was
+        evaluated.
+        """
         return self.curve[:, -1] if self.t.size else np.empty(0)
 
     @property
     def last(self) -> Floats:
-        """Mean test accuracy over the evaluations in the last tenth of the rounds, (learnt seeds,); no best round is picked."""
+        """Mean test accuracy over the evaluations in the last tenth of the rounds,
+        (learnt seeds,); no best round is picked.
+        """
         if not self.t.size:
             return np.empty(0)
         late = 10 * (self.complete - self.t) < self.complete
@@ -218,7 +251,9 @@ def broken_limits(runs_over_budget: int, excess: int | None) -> str:
 
 
 def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
-    """Return the runs of every policy of every run folder, in the order in which they were run."""
+    """Return the runs of every policy of every run folder, in the order in which they
+    were run.
+    """
     names = [
         run.name for run in folders
     ]  # folders of the same name in different places are numbered
@@ -242,13 +277,16 @@ def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
 
 
 def read_finished(paths: Sequence[Path]) -> list[Runs]:
-    """Return the runs of run folders; raise DataError if one of the runs is not finished."""
+    """Return the runs of run folders; raise DataError if one of the runs is not
+    finished.
+    """
     found = read_runs([RunFolder.open(path) for path in paths])
     for one in found:
         if not one.finished:
             where = f"metrics of policy {one.policy}"
             raise DataError(
-                f"{one.folder}: {where}: not one row for each of {len(one.seeds)} seeds and {one.rounds} rounds"
+                f"{one.folder}: {where}: not one row for each of {len(one.seeds)} seeds"
+                f" and {one.rounds} rounds"
             )
     return found
 
@@ -260,7 +298,9 @@ def runs_of(
     columns: Sequence[str] = (),
     held: Rows | None = None,
 ) -> Runs:
-    """Return one policy's runs from tables in memory: `columns` of the metrics (all if empty), and what clients hold."""
+    """Return one policy's runs from tables in memory: `columns` of the metrics (all if
+    empty), and what clients hold.
+    """
     columns = columns or run.measured
     seeds = tuple(sorted(run.seeds))
     keys = [(policy, seed) for seed in seeds]
@@ -283,7 +323,8 @@ def runs_of(
             for name in LEARNING
             if name in values
         }
-    # what clients hold, up to the last round that every run has recorded; None if some run has recorded none
+    # what clients hold, up to the last round that every run has recorded; None if some
+    # run has recorded none
     recorded = (
         int(held.reached(begun).min(initial=reached[reached > 0].min()))
         if held is not None and begun
@@ -312,8 +353,9 @@ def runs_of(
 
 
 def gaps(ours: Runs, other: Runs, measure: str = "best") -> Floats:
-    """Return our measure minus the other's for each seed that both have learnt, with the same prices and samples, (seeds,).
-    The array is empty if the two were evaluated in different rounds, because more evaluations give a higher best accuracy."""
+    """Return our measure minus the other's for each seed that both have learnt, with
+    the same prices and samples, (seeds,). The array is empty if the two were evaluated
+    in different rounds, because more evaluations give a higher best accuracy."""
     both = (
         [seed for seed in ours.learnt if seed in other.learnt]
         if np.array_equal(ours.t, other.t)
@@ -322,14 +364,19 @@ def gaps(ours: Runs, other: Runs, measure: str = "best") -> Floats:
     return ours.of_seeds(both).measure(measure) - other.of_seeds(both).measure(measure)
 
 
-# the cost of a change of the world: how far accuracy falls, how long it takes to recover, and the money spent meanwhile
+# the cost of a change of the world: how far accuracy falls, how long it takes to
+# recover, and the money spent meanwhile
 #
-# A change begins when the concept of some client changes after CALM rounds in which no concept changed. It lasts until the next
-# change begins, so clients that change one after the other, or gradually, make a single change. The depth of its dip is how far
-# accuracy falls below the last evaluation before the change. The dip ends when 90 % of the depth is recovered.
+# A change begins when the concept of some client changes after CALM rounds in which no
+# concept changed. It lasts until the next change begins, so clients that change one
+# after the other, or gradually, make a single change. The depth of its dip is how far
+# accuracy falls below the last evaluation before the change. The dip ends when 90 % of
+# the depth is recovered.
 
 CALM = 5
-"""the number of rounds without a changed concept after which the next one begins a new change"""
+"""the number of rounds without a changed concept after which the next one begins a new
+change
+"""
 RECOVERED = 0.9
 """the share of the depth that must be recovered for a dip to end"""
 
@@ -340,16 +387,21 @@ class Dip(NamedTuple):
     change: int
     """the round in which the change begins"""
     depth: float
-    """accuracy before the change minus the lowest accuracy after it; 0 if accuracy does not fall"""
+    """accuracy before the change minus the lowest accuracy after it; 0 if accuracy does
+    not fall
+    """
     length: int
-    """rounds until `RECOVERED` of the depth is regained, or else until the next change or the end"""
+    """rounds until `RECOVERED` of the depth is regained, or else until the next change
+    or the end
+    """
     money: float
     """money spent in the rounds of the dip"""
     recovered: bool
 
 
 def begins(changed: Floats) -> Ints:
-    """Return the rounds in which changes begin, from the share of clients that changed in each round of a run.
+    """Return the rounds in which changes begin, from the share of clients that changed
+    in each round of a run.
 
     >>> begins(np.array([0, 0, 0.1, 0.1, 0, 0, 0.1, 0, 0, 0, 0, 0, 0, 1.0])).tolist()
     [3, 14]
@@ -359,7 +411,9 @@ def begins(changed: Floats) -> Ints:
 
 
 def dips_of(accuracy: Floats, spend: Floats, changed: Floats) -> list[Dip]:
-    """Return the dips of one run; accuracy is NaN without evaluation. Changes that lack one before or after are left out."""
+    """Return the dips of one run; accuracy is NaN without evaluation. Changes that lack
+    one before or after are left out.
+    """
     edges = [*begins(changed).tolist(), len(accuracy) + 1]
     evaluated = np.flatnonzero(np.isfinite(accuracy)) + 1
     found = []
@@ -392,7 +446,9 @@ def dips_of(accuracy: Floats, spend: Floats, changed: Floats) -> list[Dip]:
 
 
 def changes_in(one: Runs) -> list[int]:
-    """Return the rounds in which a change begins in every run of a policy; empty if the world does not change."""
+    """Return the rounds in which a change begins in every run of a policy; empty if the
+    world does not change.
+    """
     if CHANGED not in one.values or not one.complete:
         return []
     each = [set(begins(changed).tolist()) for changed in one.column(CHANGED)]
@@ -404,8 +460,9 @@ class Dips:
     """The dips of a policy's runs whose model was not lost."""
 
     by_seed: dict[str, Floats]
-    """one value per seed: `daily` is the mean accuracy on the current concepts over the evaluated rounds; `depth`, `length` and
-    `money` are means over the changes of a run, NaN if the run saw none"""
+    """one value per seed: `daily` is the mean accuracy on the current concepts over the
+    evaluated rounds; `depth`, `length` and `money` are means over the changes of a run,
+    NaN if the run saw none"""
     count: int
     """the number of dips in all runs"""
     recovered: int
@@ -413,7 +470,9 @@ class Dips:
 
 
 def summary_of_dips(one: Runs) -> Dips | None:
-    """Return the dips up to the round that all runs have reached; None if the world does not change or no dip was found."""
+    """Return the dips up to the round that all runs have reached; None if the world
+    does not change or no dip was found.
+    """
     if CHANGED not in one.values:
         return None
     kept = one.begun & ~one.lost

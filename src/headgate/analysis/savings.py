@@ -1,4 +1,6 @@
-"""The money that a policy needs to reach another policy's accuracy, estimated from runs at several budgets."""
+"""The money that a policy needs to reach another policy's accuracy, estimated from runs
+at several budgets.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,9 @@ RESAMPLES = 4000
 ROUNDING = 1e-12
 UNKNOWN = "not known"
 WIDE = 0.6
-"""the widest interval, as a share of the rival's money, with which a saving is still reported"""
+"""the widest interval, as a share of the rival's money, with which a saving is still
+reported
+"""
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,13 @@ class Saving:
     rival_money: float
     """the money that the rival really spends per round at this budget"""
     money: Estimate | None
-    """the money that the policy needs per round for the same accuracy, with its 95 % interval; None if it is unknown"""
+    """the money that the policy needs per round for the same accuracy, with its 95 %
+    interval; None if it is unknown
+    """
     ends: tuple[float, float]
-    """the bounds of the needed money: from 0 if it is below the least budget, to infinity if no budget may suffice"""
+    """the bounds of the needed money: from 0 if it is below the least budget, to
+    infinity if no budget may suffice
+    """
 
     @property
     def share(self) -> Estimate | None:
@@ -55,7 +63,9 @@ class Saving:
 
 @dataclass(frozen=True)
 class Frontier:
-    """A policy's mean accuracy as a monotone function of the money that it really spends."""
+    """A policy's mean accuracy as a monotone function of the money that it really
+    spends.
+    """
 
     money: Floats
     """mean money spent per round over the seeds, ascending, (budgets,)"""
@@ -63,10 +73,12 @@ class Frontier:
     """accuracies, (seeds, budgets)"""
 
     def accuracy(self, weights: Floats) -> Floats:
-        """Return the mean accuracy at each budget, (resamples, budgets); `weights` of the seeds are (resamples, seeds).
+        """Return the mean accuracy at each budget, (resamples, budgets); `weights` of
+        the seeds are (resamples, seeds).
 
-        Isotonic regression makes it monotone: each value is the maximum over first budgets up to it of the minimum over last
-        budgets from it of the mean between them."""
+        Isotonic regression makes it monotone: each value is the maximum over first
+        budgets up to it of the minimum over last budgets from it of the mean between
+        them."""
         means, count = weights @ self.by_seed, self.money.size
         sums = np.concatenate(
             [np.zeros((len(means), 1)), means.cumsum(axis=-1)], axis=-1
@@ -83,10 +95,11 @@ class Frontier:
         )
 
     def money_for(self, wanted: Floats, curve: Floats) -> Floats:
-        """Return the least money that reaches the accuracy `wanted`, (resamples,), interpolated in the logarithm of money.
+        """Return the least money that reaches the accuracy `wanted`, (resamples,),
+        interpolated in the logarithm of money.
 
-        `curve` is the result of `accuracy`. The money is 0 if `wanted` is below the accuracy of the least budget, and infinite
-        if no budget reaches it.
+        `curve` is the result of `accuracy`. The money is 0 if `wanted` is below the
+        accuracy of the least budget, and infinite if no budget reaches it.
         """
         money = np.log(self.money)
         after = (curve < wanted[:, None] - ROUNDING).sum(
@@ -108,7 +121,9 @@ class Frontier:
 
 
 def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], int]:
-    """Return each policy's frontier over the seeds that all policies have learnt at all budgets, and the number of seeds."""
+    """Return each policy's frontier over the seeds that all policies have learnt at all
+    budgets, and the number of seeds.
+    """
     own = [
         row
         for row in rows
@@ -136,10 +151,12 @@ def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], i
 def savings(
     rows: Sequence[Row], rival: str = "constant", measure: str = "last"
 ) -> list[Saving]:
-    """Return what each other policy needs for the rival's accuracy, for each kind of price and budget of the rival.
+    """Return what each other policy needs for the rival's accuracy, for each kind of
+    price and budget of the rival.
 
-    Means are over the seeds that all policies have learnt. The interval is the 95 % percentile interval over seeds drawn with
-    replacement, the same draw for all policies and budgets, expanded for few seeds (Hesterberg 2015).
+    Means are over the seeds that all policies have learnt. The interval is the 95 %
+    percentile interval over seeds drawn with replacement, the same draw for all
+    policies and budgets, expanded for few seeds (Hesterberg 2015).
     """
     found: list[Saving] = []
     for prices in dict.fromkeys(row["prices"] for row in rows):
@@ -185,7 +202,9 @@ def savings(
 def money_for(
     rows: Sequence[Row], accuracy: float, measure: str = "last"
 ) -> dict[str, Estimate | None]:
-    """Return the money per round that each policy needs for a mean accuracy; None if the budgets do not determine it."""
+    """Return the money per round that each policy needs for a mean accuracy; None if
+    the budgets do not determine it.
+    """
     curves, seeds = frontiers(rows, measure)
     weights = _weights(seeds) if seeds else np.empty((0, 0))
     wanted = np.full(len(weights), accuracy)
@@ -196,7 +215,9 @@ def money_for(
 
 
 def paired(one: Row, other: Row, key: str, scale: float = 100.0) -> Difference:
-    """Return one policy's value minus the other's over their common seeds, times `scale` (by default percentage points)."""
+    """Return one policy's value minus the other's over their common seeds, times
+    `scale` (by default percentage points).
+    """
     ours, theirs = (_by_seed(row, key) for row in (one, other))
     both = [
         seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None
@@ -211,7 +232,9 @@ def _by_seed(row: Row, key: str) -> dict[int, Any]:
 
 
 def _weights(seeds: int) -> Floats:
-    """Return the weights of the seeds, (1 + resamples, seeds): equal in the first row, then by how often each was drawn."""
+    """Return the weights of the seeds, (1 + resamples, seeds): equal in the first row,
+    then by how often each was drawn.
+    """
     drawn = np.random.default_rng(0).multinomial(
         seeds, np.full(seeds, 1 / seeds), RESAMPLES
     )
@@ -225,7 +248,9 @@ def _needed(
     seeds: int,
     beside: float | None,
 ) -> tuple[Estimate | None, tuple[float, float]]:
-    """Return the money, None if unknown or too uncertain, and its bounds; `beside` is the rival's money or None."""
+    """Return the money, None if unknown or too uncertain, and its bounds; `beside` is
+    the rival's money or None.
+    """
     needs = curve.money_for(wanted, accuracies)
     least, need = float(curve.money[0]), float(needs[0])
     if need == math.inf:
@@ -250,7 +275,9 @@ def _needed(
 
 
 def chosen_budget(found: Sequence[Saving], budget: float | None = None) -> list[Saving]:
-    """Return the savings at this budget of the rival, or else at the middle one of the budgets with the most known savings."""
+    """Return the savings at this budget of the rival, or else at the middle one of the
+    budgets with the most known savings.
+    """
     by_budget = grouped(found, lambda one: one.budget)
     if budget in by_budget:
         return by_budget[budget]
@@ -280,12 +307,17 @@ def amount(unit: str, value: float) -> str:
 
 
 def sentence(found: Sequence[Saving]) -> str:
-    """Return one sentence on what each policy needs for the rival's accuracy; empty if there are no savings."""
+    """Return one sentence on what each policy needs for the rival's accuracy; empty if
+    there are no savings.
+    """
     if not found:
         return ""
     first = found[0]
     called = {"constant": "constant admission"}.get(first.rival, first.rival)
-    reached = f"{called} reaches {percent(first.accuracy, 1)} for {amount(first.unit, first.rival_money)} a round"
+    reached = (
+        f"{called} reaches {percent(first.accuracy, 1)} for"
+        f" {amount(first.unit, first.rival_money)} a round"
+    )
     needs = []
     for one in found:
         money, share = needed(one)
@@ -299,7 +331,8 @@ def sentence(found: Sequence[Saving]) -> str:
 
 
 def needed(one: Saving) -> tuple[str, str]:
-    """Return the money, and its share of the rival's money with the 95 % interval, as text.
+    """Return the money, and its share of the rival's money with the 95 % interval, as
+    text.
 
     >>> needed(Saving("a", "b", "last", "", "$", 20.0, 0.85, 20.0, Estimate(9.4, 8.4, 11.0), (8.4, 11.0)))
     ('$ 9.4', '47 (42 … 55) %')
@@ -310,9 +343,10 @@ def needed(one: Saving) -> tuple[str, str]:
     """
     low, high = (end / one.rival_money for end in one.ends)
     if one.money is not None and one.share is not None:
-        return amount(
-            one.unit, one.money.mean
-        ), f"{interval(one.share.scaled(100), 0)} %"
+        return (
+            amount(one.unit, one.money.mean),
+            f"{interval(one.share.scaled(100), 0)} %",
+        )
     if low == 0 and high < math.inf:
         return (
             f"less than {amount(one.unit, one.ends[1])}",
@@ -320,7 +354,9 @@ def needed(one: Saving) -> tuple[str, str]:
         )
     return (
         UNKNOWN,
-        f"at least {percent(low)}"
-        if high == math.inf
-        else f"{100 * low:.0f} … {percent(high)}",
+        (
+            f"at least {percent(low)}"
+            if high == math.inf
+            else f"{100 * low:.0f} … {percent(high)}"
+        ),
     )

@@ -1,4 +1,6 @@
-"""The summary of each policy of a run: as numbers, as JSON and in the columns of a table."""
+"""The summary of each policy of a run: as numbers, as JSON and in the columns of a
+table.
+"""
 
 import math
 from collections import Counter
@@ -36,13 +38,16 @@ DIP_FIELDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySummary:
-    """The results of one policy over its runs or rehearsals, up to the round that all of them have reached. Accuracies cover
-    the runs whose model was not lost, all else covers every run. Means are over runs; violations are the paper's, of the mean
-    over runs. A field is None if nothing was measured."""
+    """The results of one policy over its runs or rehearsals, up to the round that all
+    of them have reached. Accuracies cover the runs whose model was not lost, all else
+    covers every run. Means are over runs; violations are the paper's, of the mean over
+    runs. A field is None if nothing was measured."""
 
     policy: str
     reference: bool = False
-    """whether the policy uses knowledge or money that nobody has; it is then shown but never ranked"""
+    """whether the policy uses knowledge or money that nobody has; it is then shown but
+    never ranked
+    """
     runs: int
     """the number of runs that have begun"""
     lost: int = 0
@@ -71,13 +76,19 @@ class PolicySummary:
     price_offered: float | None = None
     """the mean price over rounds and runs"""
     unit: str = ""
-    """the currency; empty if the recipe states none and the prices are not recorded ones"""
+    """the currency; empty if the recipe states none and the prices are not recorded
+    ones
+    """
     runs_over_budget: int
     """the number of runs that spent more than the budget of all requested rounds"""
     dearest_share: float | None
-    """the largest total spend of a run, as a share of the budget of all requested rounds"""
+    """the largest total spend of a run, as a share of the budget of all requested
+    rounds
+    """
     kept_limits: bool
-    """whether money and memory stayed within their limits in every run, client and round"""
+    """whether money and memory stayed within their limits in every run, client and
+    round
+    """
     cost_violation: float | None
     buffer_violation: float | None
     peak_n: int | None
@@ -86,9 +97,13 @@ class PolicySummary:
     N: float | None
     n_eff: float | None
     bound: float | None
-    """the bound summed over rounds; None if a round of a run has no bound, for example one without any sample"""
+    """the bound summed over rounds; None if a round of a run has no bound, for example
+    one without any sample
+    """
     daily_accuracy: Estimate | None = None
-    """the mean accuracy on the current concepts over the evaluated rounds; like the dips, None if the world never changes"""
+    """the mean accuracy on the current concepts over the evaluated rounds; like the
+    dips, None if the world never changes
+    """
     dip_depth: Estimate | None = None
     dip_length: Estimate | None = None
     dip_money: Estimate | None = None
@@ -97,7 +112,9 @@ class PolicySummary:
     paid_for_looks: float | None = None
     """the part of `paid` for looks, if clients look at samples before they buy"""
     mean_n: float | None = None
-    """the samples that all clients hold, mean over rounds and runs; this and the fields below are known of rehearsals only"""
+    """the samples that all clients hold, mean over rounds and runs; this and the fields
+    below are known of rehearsals only
+    """
     free: float | None = None
     """the number of samples that were admitted at no cost, mean over runs"""
     mean_penalty: float | None = None
@@ -112,10 +129,13 @@ class PolicySummary:
 
 
 def summarise(one: Runs, target: float | None = None) -> PolicySummary:
-    """Return the summary of a policy's runs; `target` is a test accuracy above 0 and at most 1."""
+    """Return the summary of a policy's runs; `target` is a test accuracy above 0 and at
+    most 1.
+    """
     if target is not None and not 0 < target <= 1:
         raise SettingError(
-            f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %"
+            f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9"
+            " for 90 %"
         )
     spend, held, changes, admitted = (
         _mean(one.spend),
@@ -157,39 +177,45 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         spend_per_round=spend,
         spend_share=None if spend is None or one.budget <= 0 else spend / one.budget,
         paid=_mean(one.spent_in_all),
-        price_paid=float(one.column("spend").sum() / admitted)
-        if admitted > 0
-        else None,
+        price_paid=(
+            float(one.column("spend").sum() / admitted) if admitted > 0 else None
+        ),
         price_offered=_mean(one.column("price")),
         unit=one.unit,
         runs_over_budget=one.runs_over_budget,
         dearest_share=one.dearest_share if one.complete else None,
         kept_limits=not one.broken,
-        cost_violation=cost_violation(one.column("spend"), one.budget)
-        if one.complete
-        else None,
-        buffer_violation=None
-        if held is None
-        else buffer_violation(held.sum(axis=1), one.buffers, held.shape[1]),
+        cost_violation=(
+            cost_violation(one.column("spend"), one.budget) if one.complete else None
+        ),
+        buffer_violation=(
+            None
+            if held is None
+            else buffer_violation(held.sum(axis=1), one.buffers, held.shape[1])
+        ),
         peak_n=one.peak("n"),
         peak_excess=one.peak_excess,
         N=_mean(one.column("N")[:, -1]) if one.complete else None,
         n_eff=_mean(one.column("n_eff")[:, -1]) if one.complete else None,
         bound=_mean(one.column("bound").sum(axis=1)) if one.complete else None,
         **changes,
-        paid_for_looks=_mean(np.nansum(looks, axis=1))
-        if np.isfinite(looks).any()
-        else None,
+        paid_for_looks=(
+            _mean(np.nansum(looks, axis=1)) if np.isfinite(looks).any() else None
+        ),
     )
 
 
 def _mean(values: Floats) -> float | None:
-    """Return the mean; None if there are no values or one of them is infinite or NaN."""
+    """Return the mean; None if there are no values or one of them is infinite or
+    NaN.
+    """
     return float(values.mean()) if values.size and np.isfinite(values).all() else None
 
 
 def breakdown_note(runs: Sequence[RunFolder]) -> str:
-    """Return a note on runs whose model diverged or ended no better than guessing; empty if there are none."""
+    """Return a note on runs whose model diverged or ended no better than guessing;
+    empty if there are none.
+    """
     notes = []
     for run in runs:
         for what, found in (
@@ -206,7 +232,9 @@ def breakdown_note(runs: Sequence[RunFolder]) -> str:
 def columns(
     target: float | None, summaries: Sequence[PolicySummary] = ()
 ) -> dict[str, str]:
-    """Return the titles of the columns after the policy's name, without those that no summary has a value for."""
+    """Return the titles of the columns after the policy's name, without those that no
+    summary has a value for.
+    """
     left_out = ["Lost"] * (not any(one.lost for one in summaries)) + [AT_TARGET] * (
         target is None
     )
@@ -226,7 +254,9 @@ def columns(
 def summary_table(
     summaries: Sequence[PolicySummary], target: float | None
 ) -> dict[str, list[Any]]:
-    """Return the results as the page and the report show them: the columns, and the cells of each policy."""
+    """Return the results as the page and the report show them: the columns, and the
+    cells of each policy.
+    """
     known, meanings = columns(target, summaries), words(__file__)["columns"]
     return {
         "columns": [
@@ -251,7 +281,9 @@ def policy_table(
     target: float | None = None,
     only: Sequence[str] = (),
 ) -> StackedTable:
-    """Return a table with a line for each policy, in the columns `only` or, if it is empty, in all."""
+    """Return a table with a line for each policy, in the columns `only` or, if it is
+    empty, in all.
+    """
     shown = {
         name: text
         for name, text in columns(target, summaries).items()
@@ -290,9 +322,11 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Limits": lambda s: (
         "reference"
         if s.reference
-        else "kept"
-        if s.kept_limits
-        else f"over: {broken_limits(s.runs_over_budget, s.peak_excess)}"
+        else (
+            "kept"
+            if s.kept_limits
+            else f"over: {broken_limits(s.runs_over_budget, s.peak_excess)}"
+        )
     ),
     "Paid in all": lambda s: money_in(s.unit, s.paid),
     "For looks": lambda s: money_in(s.unit, s.paid_for_looks),

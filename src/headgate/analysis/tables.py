@@ -1,4 +1,6 @@
-"""Runs as tables for the terminal and for notebooks, and as lines of a list, which the page shows too."""
+"""Runs as tables for the terminal and for notebooks, and as lines of a list, which the
+page shows too.
+"""
 
 import math
 from collections.abc import Sequence
@@ -35,7 +37,9 @@ SPARK = 40
 def run_tables(
     run: RunFolder, found: Sequence[Runs], wide: bool = False
 ) -> list[RenderableType]:
-    """Return the final table of a run, with cost and memory beside accuracy, then notes on failed runs and the conclusion."""
+    """Return the final table of a run, with cost and memory beside accuracy, then notes
+    on failed runs and the conclusion.
+    """
     title = (
         f"{run.name}: {counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
     )
@@ -52,7 +56,9 @@ def run_tables(
 
 
 def runs_tables(runs: Sequence[RunFolder], wide: bool = False) -> list[RenderableType]:
-    """Return the tables of all runs; for several budgets and not `wide`, what each policy needs for the same accuracy."""
+    """Return the tables of all runs; for several budgets and not `wide`, what each
+    policy needs for the same accuracy.
+    """
     found = {run.path: read_runs([run]) for run in runs}
     every = [one for own in found.values() for one in own]
     if several_budgets(every) and not wide:
@@ -78,7 +84,9 @@ def dataset_tables(
 
 
 def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
-    """Return a line for each run, in the given order; the line of an unreadable run states the reason."""
+    """Return a line for each run, in the given order; the line of an unreadable run
+    states the reason.
+    """
     rows = []
     for run in runs:
         try:
@@ -95,9 +103,11 @@ def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
 def run_row(
     run: RunFolder, metrics: Rows | None = None, problem: str | None = None
 ) -> dict[str, Any]:
-    """Return how far a run is, what it spent and which policy is best within its limits.
+    """Return how far a run is, what it spent and which policy is best within its
+    limits.
 
-    `metrics` has the columns `LISTED`; it is None if the run cannot be read, and `problem` is the reason.
+    `metrics` has the columns `LISTED`; it is None if the run cannot be read, and
+    `problem` is the reason.
     """
     found = (
         [runs_of(run, policy, metrics, LISTED) for policy in run.policies]
@@ -124,18 +134,20 @@ def run_row(
         },
         **{key: run.kind(key) for key in ("data", "model")},
         "state": run.status,
-        "round": run.rounds
-        if run.state["state"] == "finished"
-        else done
-        if found
-        else run.state["round"],
+        "round": (
+            run.rounds
+            if run.state["state"] == "finished"
+            else done
+            if found
+            else run.state["round"]
+        ),
         "seeds": len(run.seeds),
         "runs": len(run.runs),
         "lost": len(run.lost),
         "spend_per_round": spend,
-        "spend_shares": {name: money / budget for name, money in spend.items()}
-        if budget
-        else {},
+        "spend_shares": (
+            {name: money / budget for name, money in spend.items()} if budget else {}
+        ),
         "spend_policy": shown.policy if shown else None,
         "spend_share": spend[shown.policy] / budget if budget and shown else None,
         "broken": shown.broken if shown else "",
@@ -156,9 +168,11 @@ def list_tables(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
             row["name"],
             _state(row),
             row["data"] or DASH,
-            f"{row['best_policy']} {percent(row['best_accuracy'], 1)}"
-            if row["best_policy"]
-            else DASH,
+            (
+                f"{row['best_policy']} {percent(row['best_accuracy'], 1)}"
+                if row["best_policy"]
+                else DASH
+            ),
             percent(row["spend_share"])
             + (
                 f", {row['spend_policy']} broke {row['broken']}"
@@ -174,7 +188,9 @@ def list_tables(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 
 def _state(row: dict[str, Any]) -> str:
-    """Return the state of a run as text, with its progress if it is not finished, and what went wrong."""
+    """Return the state of a run as text, with its progress if it is not finished, and
+    what went wrong.
+    """
     state = (
         row["state"]
         if row["state"] == "finished"
@@ -188,7 +204,9 @@ def _state(row: dict[str, Any]) -> str:
 
 
 def about(run: RunFolder) -> dict[str, Any]:
-    """Return the state, settings and environment of a run, as the page and the report show them."""
+    """Return the state, settings and environment of a run, as the page and the report
+    show them.
+    """
     own = (
         "name",
         "sweep",

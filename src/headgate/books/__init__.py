@@ -1,1 +1,3 @@
-"""Durable accounts of a run for any framework: orders written before they are sent, receipts of clients, and the ledger."""
+"""Durable accounts of a run for any framework: orders written before they are sent,
+receipts of clients, and the ledger.
+"""

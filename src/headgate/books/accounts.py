@@ -1,6 +1,8 @@
-"""The server's accounts of one run: its orders in each round, the reports of clients, and the ledger computed from both.
+"""The server's accounts of one run: its orders in each round, the reports of clients,
+and the ledger computed from both.
 
-This file does not depend on Flower or on a model. The ledger in memory always equals the replay of the store.
+This file does not depend on Flower or on a model. The ledger in memory always equals
+the replay of the store.
 """
 
 import json
@@ -43,7 +45,9 @@ from headgate.registry import SELECTION, Unnamed, table_of
 MONTHS_AHEAD = 12
 """the most months that the date of a round may be after the latest one"""
 SUSPECTS = 20
-"""the most amendments that are tried, the latest first, to find the one without which the accounts replay"""
+"""the most amendments that are tried, the latest first, to find the one without which
+the accounts replay
+"""
 M = TypeVar("M", float, Decimal)
 
 
@@ -56,7 +60,8 @@ class OpenRound:
     kept_from: Ints
     limit: Ints | None
     outstanding: Mapping[int, Mapping[int, Ordered]]
-    """orders without an answer, client → round → order, including those of this round"""
+    """orders without an answer, client → round → order, including those of this round
+    """
     month: "Month"
     """the calendar month in which the purchases of this round count"""
 
@@ -72,7 +77,9 @@ class OpenRound:
         return int(self.before.admitted[0, client])
 
     def expected(self, client: int, admitted: int) -> int:
-        """Return how many samples a client holds after it has admitted `admitted` samples more than the server knew of."""
+        """Return how many samples a client holds after it has admitted `admitted`
+        samples more than the server knew of.
+        """
         last = self.known(client) + admitted
         first = max(int(self.before.dropped[0, client]), int(self.kept_from[0, client]))
         if self.limit is not None:
@@ -81,9 +88,14 @@ class OpenRound:
 
 
 def check_playable(experiment: Experiment) -> tuple[str, str, str]:
-    """Return (rule, settings, choice) for the fields of an order; refuse experiments that cannot run on Flower."""
+    """Return (rule, settings, choice) for the fields of an order; refuse experiments
+    that cannot run on Flower.
+    """
     if len(experiment.policies) != 1 or len(experiment.seeds) != 1:
-        found = f"run.policies = {list(experiment.policies)}, run.seeds = {len(experiment.seeds)}"
+        found = (
+            f"run.policies = {list(experiment.policies)}, run.seeds ="
+            f" {len(experiment.seeds)}"
+        )
         raise SettingError(f"{found}: a run on Flower has one policy and one seed")
     ((name, policy),) = experiment.policies.items()
     which = "retention"
@@ -93,7 +105,8 @@ def check_playable(experiment: Experiment) -> tuple[str, str, str]:
         return *rule, stated_choice(experiment)
     except Unnamed as error:
         raise Unnamed(
-            f"policies.{name}: clients on Flower must know its {which} rule by name: {error}"
+            f"policies.{name}: clients on Flower must know its {which} rule by name:"
+            f" {error}"
         ) from None
 
 
@@ -103,7 +116,9 @@ class Closings(NamedTuple):
     closed: list[Ordered]
     """open orders, each with the number of samples admitted on it"""
     corrected: list[Ordered]
-    """samples missing from an earlier report on a closed order, each as a separate order"""
+    """samples missing from an earlier report on a closed order, each as a separate
+    order
+    """
 
     @property
     def admitted(self) -> int:
@@ -113,22 +128,30 @@ class Closings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The judgement of a client's answer, which is either accepted as a whole or rejected as a whole for a reason."""
+    """The judgement of a client's answer, which is either accepted as a whole or
+    rejected as a whole for a reason.
+    """
 
     client: int
     receipt: Receipt | None = None
-    """the receipt in the answer, if it agrees with the orders; None: it does not, or there is no receipt"""
+    """the receipt in the answer, if it agrees with the orders; None: it does not, or
+    there is no receipt
+    """
     closes: Closings | None = None
     reason: str | None = None
     offence: bool = False
     """whether the client is at fault for the rejection; for a lost message it is not"""
     ahead: int = 0
-    """the last round of which the client has done an order, if it is this round or a later one; otherwise 0"""
+    """the last round of which the client has done an order, if it is this round or a
+    later one; otherwise 0
+    """
 
 
 @dataclass(frozen=True)
 class Month:
-    """The calendar month (UTC) in which purchases count. It never goes back, whatever the clock says."""
+    """The calendar month (UTC) in which purchases count. It never goes back, whatever
+    the clock says.
+    """
 
     name: str = ""
     """year and month, as in 2026-11; empty before the first round"""
@@ -138,7 +161,9 @@ class Month:
     """the most money for a month; None or 0: no limit"""
 
     def at(self, begun: str, spent: float) -> "Month":
-        """Return the month of a round begun at this time, when `spent` was spent: the later one of its date and this one."""
+        """Return the month of a round begun at this time, when `spent` was spent: the
+        later one of its date and this one.
+        """
         name = month_of(begun)
         return replace(self, name=name, base=spent) if name > self.name else self
 
@@ -150,7 +175,9 @@ class Month:
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """The terms, the ledger and the exact sum of money after a round. The running accounts and the replay share its steps."""
+    """The terms, the ledger and the exact sum of money after a round. The running
+    accounts and the replay share its steps.
+    """
 
     controller: Controller
     ledger: Ledger
@@ -160,10 +187,14 @@ class Standing:
     amended: int = 0
     """id of the last amendment that was applied"""
     by_older: bool = False
-    """whether an older version settled the last round; it added invoices to a sum of floats"""
+    """whether an older version settled the last round; it added invoices to a sum of
+    floats
+    """
 
     def after_amendment(self, each: AmendmentRow) -> "Standing":
-        """Return the standing after an amendment. After an invoice, what is spent is the exact sum, rounded once."""
+        """Return the standing after an amendment. After an invoice, what is spent is
+        the exact sum, rounded once.
+        """
         controller, ledger = self.controller.amend(self.ledger, each.change)
         limit = self.month.limit if each.change.month is None else each.change.month
         paid = total([self.paid, exact(each.change.adjust)])
@@ -189,7 +220,9 @@ class Standing:
         losses: Losses | None,
         month: Month,
     ) -> "Standing":
-        """Return the standing after a round that counts in this month, from what was learned in it."""
+        """Return the standing after a round that counts in this month, from what was
+        learned in it.
+        """
         rows = list(learned)
         ledger = self.controller.post(
             self.ledger, orders, report_of(orders, rows, losses)
@@ -199,7 +232,9 @@ class Standing:
 
 
 class Accounts:
-    """The accounts of one policy and one seed, in one store. `fixed` holds the fields that are the same in all orders."""
+    """The accounts of one policy and one seed, in one store. `fixed` holds the fields
+    that are the same in all orders.
+    """
 
     def __init__(
         self,
@@ -224,7 +259,9 @@ class Accounts:
         self.take_up()
 
     def _refusals(self) -> dict[str, str]:
-        """Return the fields of an amendment that the policy cannot work with, each with its reason."""
+        """Return the fields of an amendment that the policy cannot work with, each with
+        its reason.
+        """
         system, found = self._first.system, {}
         tries = {
             "join": Amendment(join=1),
@@ -256,7 +293,9 @@ class Accounts:
 
     @classmethod
     def of(cls, experiment: Experiment, store: LedgerStore) -> "Accounts":
-        """Return the accounts of an experiment, which must have one policy and one seed."""
+        """Return the accounts of an experiment, which must have one policy and one
+        seed.
+        """
         rule, settings, choice = check_playable(experiment)
         ((name, policy),), seed = experiment.policies.items(), int(experiment.seeds[0])
         asks = policy.hears or bool(experiment.training.losses)
@@ -300,7 +339,9 @@ class Accounts:
         return self.ledger.t
 
     def client(self, client: int) -> ClientRow:
-        """Return the state of a client by its last valid answer; zeros before the first one."""
+        """Return the state of a client by its last valid answer; zeros before the first
+        one.
+        """
         return self.clients.get(client, ClientRow(client, 0, 0, False, 0, 0, 0, 0))
 
     # begin, judge and settle a round
@@ -312,12 +353,15 @@ class Accounts:
         supply: Supply = EVERYTHING,
         when: str | None = None,
     ) -> OpenRound:
-        """Begin the next round and write its orders to the clients in `present`; after a crash, return the written round.
+        """Begin the next round and write its orders to the clients in `present`; after
+        a crash, return the written round.
 
-        None: all clients that there are when the round is written, also those that another process made join meanwhile.
+        None: all clients that there are when the round is written, also those that
+        another process made join meanwhile.
 
-        Amendments are read, and the round decided and written, in one transaction: what another process amends is either
-        in the decision or holds from the round after this one.
+        Amendments are read, and the round decided and written, in one transaction: what
+        another process amends is either in the decision or holds from the round after
+        this one.
         """
         begun = self.store.begun()
         if begun is None:
@@ -334,7 +378,8 @@ class Accounts:
                 )
         elif begun.round != self.t + 1:
             raise LedgerError(
-                f"round {begun.round}: was begun after round {self.t}; {self.store.path} is damaged"
+                f"round {begun.round}: was begun after round {self.t};"
+                f" {self.store.path} is damaged"
             )
         else:
             self.clients = self.store.clients()
@@ -374,7 +419,9 @@ class Accounts:
         return orders, month
 
     def there(self, present: Collection[int] | None) -> list[int]:
-        """Return the clients in `present` (None: all) that have not left and are not in quarantine."""
+        """Return the clients in `present` (None: all) that have not left and are not in
+        quarantine.
+        """
         away = self.left | {
             row.client for row in self.clients.values() if row.quarantined
         }
@@ -382,22 +429,32 @@ class Accounts:
         return [client for client in named if client not in away]
 
     def _check_date(self, when: str) -> None:
-        """Refuse a date far ahead: a month never goes back, so one wrong year would end a monthly budget for good."""
+        """Refuse a date far ahead: a month never goes back, so one wrong year would end
+        a monthly budget for good.
+        """
         latest = self.standing.month.name
         if (
             latest
             and min(months_between(latest, when), months_between(now(), when))
             > MONTHS_AHEAD
         ):
-            where = f"more than a year after the latest round ({latest}) and after the clock"
+            where = (
+                f"more than a year after the latest round ({latest}) and after the"
+                " clock"
+            )
             raise SettingError(
                 f"begin: when = {when}: is {where}; a month never goes back"
             )
 
     def check_newest(self) -> None:
-        """Refuse to go on if rounds were settled on disk that this process does not know of."""
+        """Refuse to go on if rounds were settled on disk that this process does not
+        know of.
+        """
         if (settled := self.store.settled) != self.t:
-            what = f"round {settled} is settled on disk, these accounts are at round {self.t}"
+            what = (
+                f"round {settled} is settled on disk, these accounts are at round"
+                f" {self.t}"
+            )
             raise LedgerError(f"{self.store.path}: {what}; open them again")
 
     def amend(
@@ -408,7 +465,9 @@ class Accounts:
         order: tuple[int, int] | None = None,
         key: str | None = None,
     ) -> bool:
-        """Write an amendment, as `LedgerStore.amend`; it is applied at once unless a round is open."""
+        """Write an amendment, as `LedgerStore.amend`; it is applied at once unless a
+        round is open.
+        """
         written = self.store.amend(
             change, by, why, order, key, accepts=lambda: self._try(change)
         )
@@ -417,7 +476,9 @@ class Accounts:
         return written
 
     def _try(self, change: Amendment) -> None:
-        """Raise an error if the policy cannot go on under the amended terms. Change nothing."""
+        """Raise an error if the policy cannot go on under the amended terms. Change
+        nothing.
+        """
         ledger = replace(self.ledger, t=self.store.last_begun)
         trial = replace(self.standing, ledger=ledger)
         for each in self.store.amendments(trial.amended):
@@ -425,18 +486,23 @@ class Accounts:
         trial.controller.amend(trial.ledger, change)
 
     def take_up(self) -> None:
-        """Apply the amendments that are valid from the next round on, made by this process or by another one."""
+        """Apply the amendments that are valid from the next round on, made by this
+        process or by another one.
+        """
         for each in self.store.amendments(self.standing.amended):
             if each.round > self.t:
                 break
             if each.round < self.t:
                 raise LedgerError(
-                    f"{self.store.path}: {each.named()} was written after round {each.round}; open them again"
+                    f"{self.store.path}: {each.named()} was written after round"
+                    f" {each.round}; open them again"
                 )
             self.standing = applied(self.store, self.standing, each)
 
     def audit(self) -> None:
-        """Raise LedgerError if the replay of the store differs from the ledger in memory, or a client holds too much."""
+        """Raise LedgerError if the replay of the store differs from the ledger in
+        memory, or a client holds too much.
+        """
         path = self.store.path
         with self.store.snapshot():
             self.check_newest()
@@ -453,7 +519,8 @@ class Accounts:
                 raise LedgerError(f"{path}: {name} is not what the replay says")
         if again.paid != self.standing.paid:
             raise LedgerError(
-                f"{path}: {self.standing.paid:f} was spent, the replay says {again.paid:f}"
+                f"{path}: {self.standing.paid:f} was spent, the replay says"
+                f" {again.paid:f}"
             )
         if np.any(self.ledger.occupancy > self.system.buffer):
             raise LedgerError(f"{path}: a client holds more than its buffer")
@@ -461,9 +528,11 @@ class Accounts:
     def rest(
         self, prices: PriceProcess, rounds: int | None = None, runs: int = 100
     ) -> dict[str, tuple[float, float, float]]:
-        """Simulate the remaining rounds under `prices`; return the mean and the 5 % and 95 % quantiles over `runs` paths.
+        """Simulate the remaining rounds under `prices`; return the mean and the 5 % and
+        95 % quantiles over `runs` paths.
 
-        Only control is simulated, from the present ledger and with all clients present; open orders count as spent.
+        Only control is simulated, from the present ledger and with all clients present;
+        open orders count as spent.
         """
         last = self.system.horizon if rounds is None else self.t + rounds
         if last is None:
@@ -490,7 +559,9 @@ class Accounts:
         }
 
     def _reserved(self, price: Floats) -> float:
-        """Return the most that open orders may cost, plus the most that rounding may add for any sequence of answers."""
+        """Return the most that open orders may cost, plus the most that rounding may
+        add for any sequence of answers.
+        """
         open_, system = self.store.outstanding(), self.system
         overdraft = getattr(self.controller.policy, "overdraft", 0.0)
         amounts = np.concatenate(
@@ -500,14 +571,18 @@ class Accounts:
         return reserve(open_) + kept_back(most, amounts, len(open_) + system.clients)
 
     def _rows(self, orders: Orders, present: Collection[int]) -> Iterable[Ordered]:
-        """Yield the orders to write: only those with samples to admit, because the others cost nothing."""
+        """Yield the orders to write: only those with samples to admit, because the
+        others cost nothing.
+        """
         for client in sorted(present):
             ordered, free, price = order_to(orders, client)
             if ordered:
                 yield Ordered(orders.t, client, ordered, free, price)
 
     def order(self, now: OpenRound, client: int, train: bool = True) -> Order:
-        """Return the order to one client; a client without a written order admits nothing and trains on what it holds."""
+        """Return the order to one client; a client without a written order admits
+        nothing and trains on what it holds.
+        """
         unheard = now.outstanding.get(client, {})
         return Order(
             experiment=self.store.experiment,
@@ -523,7 +598,9 @@ class Accounts:
         )
 
     def _choice(self, now: OpenRound, client: int) -> str:
-        """Return the `choice` field of an order; a selection that uses losses states its rule for the present round."""
+        """Return the `choice` field of an order; a selection that uses losses states
+        its rule for the present round.
+        """
         choice, rule = (
             str(self.fixed.get("choice", "")),
             self.controller.policy.selection,
@@ -536,7 +613,9 @@ class Accounts:
         )
 
     def judge(self, now: OpenRound, order: Order, receipt: Receipt | Ahead) -> Answer:
-        """Return the judgement of a receipt; raise DataError if it does not agree with the order."""
+        """Return the judgement of a receipt; raise DataError if it does not agree with
+        the order.
+        """
         for name in (
             "experiment",
             "round",
@@ -547,7 +626,10 @@ class Accounts:
                     f"answers as {name} {found}, was asked as {name} {wanted}"
                 )
         if isinstance(receipt, Ahead):
-            reason = f"did not do this order: it has done orders up to round {receipt.newest}"
+            reason = (
+                "did not do this order: it has done orders up to round"
+                f" {receipt.newest}"
+            )
             return Answer(order.client, reason=reason, ahead=max(receipt.newest, now.t))
         unheard = now.outstanding.get(order.client, {})
         past = self.store.closed(
@@ -560,9 +642,11 @@ class Accounts:
         return Answer(order.client, receipt, closes)
 
     def check_up_to_date(self, now: OpenRound, answers: Iterable[Answer]) -> None:
-        """Stop the run if the ledger is an old copy, under which correct reports of clients would be rejected.
+        """Stop the run if the ledger is an old copy, under which correct reports of
+        clients would be rejected.
 
-        This needs more than half of the clients that answer to report later rounds, so one false report cannot stop a run.
+        This needs more than half of the clients that answer to report later rounds, so
+        one false report cannot stop a run.
         """
         answered = [
             answer
@@ -571,9 +655,13 @@ class Accounts:
         ]
         ahead = [answer.ahead for answer in answered if answer.ahead]
         if 2 * len(ahead) > len(answered):
-            why = f"{len(ahead)} of {len(answered)} clients that answer have done orders up to round {max(ahead)}"
+            why = (
+                f"{len(ahead)} of {len(answered)} clients that answer have done orders"
+                f" up to round {max(ahead)}"
+            )
             raise LedgerError(
-                f"{self.store.path}: is an old copy: {why}, it knows {self.t}; put the newest one in its place"
+                f"{self.store.path}: is an old copy: {why}, it knows {self.t}; put the"
+                " newest one in its place"
             )
 
     def settled(
@@ -583,7 +671,9 @@ class Accounts:
         offences: int,
         losses: Losses | None = None,
     ) -> "Settlement":
-        """Compute the settlement of a round from its answers and the `losses` that clients report. Change nothing."""
+        """Compute the settlement of a round from its answers and the `losses` that
+        clients report. Change nothing.
+        """
         closed, corrected = list[Ordered](), list[Ordered]()
         clients, events = list[ClientRow](), list[Event]()
         away = [
@@ -676,7 +766,9 @@ class Accounts:
         keys: Iterable[tuple[int, int, str]] = (),
         events: Iterable[Event] = (),
     ) -> None:
-        """Write a settled round and further events to disk, then update the ledger and the clients in memory."""
+        """Write a settled round and further events to disk, then update the ledger and
+        the clients in memory.
+        """
         self.check_newest()
         self.store.settle(
             done, [*done.events, *events], parameters, metrics, by_client, list(keys)
@@ -721,7 +813,10 @@ def _late(t: int, closes: Closings) -> Iterable[Event]:
                 f"{row.admitted} samples of round {row.round}, {row.charge:g} in all",
             )
     for row in closes.corrected:
-        what = f"{row.admitted} samples of round {row.round} that it had not reported, {row.charge:g} in all"
+        what = (
+            f"{row.admitted} samples of round {row.round} that it had not reported,"
+            f" {row.charge:g} in all"
+        )
         yield Event(t, row.client, "corrected", what)
 
 
@@ -732,11 +827,13 @@ def closings(
     past: Mapping[int, Ordered],
     lasts: Mapping[int, int],
 ) -> Closings:
-    """Return the orders that a report closes or corrects; raise DataError if it contradicts the orders.
+    """Return the orders that a report closes or corrects; raise DataError if it
+    contradicts the orders.
 
-    `unheard` are the open orders by round; an answer closes all of them, because a client ignores orders older than its last.
-    `past` are closed orders of the rounds in the report, and `lasts` the positions up to which they went. Samples beyond
-    those known are charged now, at the price of their order; charges are never taken back.
+    `unheard` are the open orders by round; an answer closes all of them, because a
+    client ignores orders older than its last. `past` are closed orders of the rounds in
+    the report, and `lasts` the positions up to which they went. Samples beyond those
+    known are charged now, at the price of their order; charges are never taken back.
     """
     reported = dict(zip(receipt.rounds, receipt.admitted, strict=True))
     before, more, position = (
@@ -748,13 +845,15 @@ def closings(
         row, admitted = unheard.get(t) or past.get(t), reported.get(t, 0)
         known = (row.admitted or 0) if row is not None else 0
         ordered = 0 if row is None else row.ordered
-        # an order states a position, so samples admitted since the last answer count towards it
+        # an order states a position, so samples admitted since the last answer count
+        # towards it
         left = max(
             min(ordered, lasts[t] - position) if t in past else ordered - before, 0
         )
         if admitted > left:
             raise DataError(
-                f"admitted {admitted} samples in round {t}, {left} of {ordered} ordered ones were left"
+                f"admitted {admitted} samples in round {t}, {left} of {ordered} ordered"
+                " ones were left"
             )
         before += admitted - known
         position += admitted
@@ -762,7 +861,8 @@ def closings(
             more[t] = admitted - known
     if receipt.position != order.known + before:
         raise DataError(
-            f"has ever admitted {receipt.position} samples, by its answers {order.known + before}"
+            f"has ever admitted {receipt.position} samples, by its answers"
+            f" {order.known + before}"
         )
     closed = [
         row._replace(admitted=reported.get(t, 0), learned=receipt.round)
@@ -787,7 +887,9 @@ def closings(
 
 
 def check_held(receipt: Receipt, order: Order, expected: int) -> None:
-    """Refuse a receipt unless it holds `expected` samples less those withdrawn; a client that lost a store may hold fewer."""
+    """Refuse a receipt unless it holds `expected` samples less those withdrawn; a
+    client that lost a store may hold fewer.
+    """
     expected -= receipt.withdrawn
     if (
         receipt.occupancy != expected
@@ -805,10 +907,12 @@ def check_held(receipt: Receipt, order: Order, expected: int) -> None:
 
 
 def replay(store: LedgerStore, controller: Controller) -> Standing:
-    """Return the accounts after the last settled round, computed from all that is written.
+    """Return the accounts after the last settled round, computed from all that is
+    written.
 
-    Raise LedgerError if the recorded orders, debts or spending differ from those that control computes. If they would not
-    differ without one of the amendments, the error names it.
+    Raise LedgerError if the recorded orders, debts or spending differ from those that
+    control computes. If they would not differ without one of the amendments, the error
+    names it.
     """
     store.check_terms(controller.terms)
     amendments = store.amendments()
@@ -860,7 +964,8 @@ def _replayed(
         known = learned.get(past.round, [])
         if any(row.client >= orders.admitted.shape[1] for row in known):
             raise LedgerError(
-                f"round {past.round}: has an order to a client that does not exist in {store.path}"
+                f"round {past.round}: has an order to a client that does not exist in"
+                f" {store.path}"
             )
         standing = standing.after_round(
             orders, known, heard.get(past.round), standing.month_at(past.begun)
@@ -871,7 +976,9 @@ def _replayed(
 
 
 def _check_result(store: LedgerStore, standing: Standing, past: RoundRow) -> None:
-    """Raise LedgerError if the result of a round differs from the one that was written."""
+    """Raise LedgerError if the result of a round differs from the one that was
+    written.
+    """
     ledger = standing.ledger
     pairs: list[tuple[str, Any, Any]] = [
         ("Z", float(ledger.debt[0]), past.debt),
@@ -882,14 +989,17 @@ def _check_result(store: LedgerStore, standing: Standing, past: RoundRow) -> Non
     for name, live, recorded in pairs:
         if live != recorded:
             raise LedgerError(
-                f"round {past.round}: {name} is {live!r} by the replay, {recorded!r} in {store.path}"
+                f"round {past.round}: {name} is {live!r} by the replay, {recorded!r} in"
+                f" {store.path}"
             )
 
 
 def _by_round(
     store: LedgerStore,
 ) -> tuple[dict[int, list[Ordered]], dict[int, list[Ordered]]]:
-    """Return the orders by the round in which they were sent, and by the one in which their answers came."""
+    """Return the orders by the round in which they were sent, and by the one in which
+    their answers came.
+    """
     sent, learned = (
         defaultdict[int, list[Ordered]](list),
         defaultdict[int, list[Ordered]](list),
@@ -904,7 +1014,9 @@ def _by_round(
 
 
 def applied(store: LedgerStore, standing: Standing, each: AmendmentRow) -> Standing:
-    """Return the accounts after an amendment; the error for one that cannot be applied names it."""
+    """Return the accounts after an amendment; the error for one that cannot be applied
+    names it.
+    """
     try:
         return standing.after_amendment(each)
     except HeadgateError as error:
@@ -918,7 +1030,9 @@ def decided(
     reserved: float,
     supply: Supply = EVERYTHING,
 ) -> Orders:
-    """Return the orders of the next round of one run at `price`, which is one number or one for each client."""
+    """Return the orders of the next round of one run at `price`, which is one number or
+    one for each client.
+    """
     paid = (
         np.asarray(price, np.float64).reshape(1)
         if np.size(price) == 1
@@ -933,21 +1047,30 @@ def check_orders(orders: Orders, recorded: Iterable[Ordered]) -> None:
     for row in recorded:
         if row.client >= clients:
             raise LedgerError(
-                f"round {orders.t}: client {row.client} was ordered samples, there are {clients} clients"
+                f"round {orders.t}: client {row.client} was ordered samples, there are"
+                f" {clients} clients"
             )
         ordered, free, price = order_to(orders, row.client)
         if row.ordered != ordered:
-            found = f"client {row.client} was ordered {row.ordered} samples, the replay orders {ordered}"
+            found = (
+                f"client {row.client} was ordered {row.ordered} samples, the replay"
+                f" orders {ordered}"
+            )
             raise LedgerError(f"round {orders.t}: {found}")
         if (row.free, row.price) != (free, price):
-            found = f"client {row.client} had {row.free} samples free and paid {row.price!r} for others"
+            found = (
+                f"client {row.client} had {row.free} samples free and paid"
+                f" {row.price!r} for others"
+            )
             raise LedgerError(
                 f"round {orders.t}: {found}, by the replay {free} and {price!r}"
             )
 
 
 def order_to(orders: Orders, client: int) -> tuple[int, int, float]:
-    """Return how many samples are ordered from a client, how many of them are free, and the price of the others."""
+    """Return how many samples are ordered from a client, how many of them are free, and
+    the price of the others.
+    """
     ordered = int(orders.admitted[0, client])
     free = 0 if orders.free is None else min(int(orders.free[0, client]), ordered)
     price = orders.price[0] if orders.price.ndim == 1 else orders.price[0, client]
@@ -957,7 +1080,9 @@ def order_to(orders: Orders, client: int) -> tuple[int, int, float]:
 def report_of(
     orders: Orders, learned: Iterable[Ordered], losses: Losses | None = None
 ) -> Report:
-    """Return the report of a round: admissions on its own orders, and late ones on earlier orders at their prices."""
+    """Return the report of a round: admissions on its own orders, and late ones on
+    earlier orders at their prices.
+    """
     admitted, late, charge = (
         np.zeros_like(orders.admitted),
         np.zeros_like(orders.admitted),
@@ -980,10 +1105,12 @@ def report_of(
 
 
 def reserve(outstanding: Iterable[Ordered], money: Callable[[float], M] = float) -> M:  # type: ignore[assignment]
-    """Return the most that outstanding orders may have cost, as a float or as the type that `money` makes of a price.
+    """Return the most that outstanding orders may have cost, as a float or as the type
+    that `money` makes of a price.
 
-    The orders to a client overlap, because each states a position up to which to admit, and a sample is bought on only one
-    of them. In the worst case, each sample was bought on the most expensive order that includes it.
+    The orders to a client overlap, because each states a position up to which to admit,
+    and a sample is bought on only one of them. In the worst case, each sample was
+    bought on the most expensive order that includes it.
 
     >>> reserve([Ordered(1, 0, 5, 0, 2.0), Ordered(2, 0, 8, 0, 1.0), Ordered(2, 1, 1, 0, 1.0)])
     14.0

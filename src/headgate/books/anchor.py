@@ -1,7 +1,8 @@
-"""A small file beside the ledger that says how far the accounts have come, so that a ledger that is gone or old is noticed.
+"""A small file beside the ledger that says how far the accounts have come, so that a
+ledger that is gone or old is noticed.
 
-It is written after each commit, so it never says more than the ledger held. After a power cut it may say less, or nothing.
-If both files were put back it cannot tell.
+It is written after each commit, so it never says more than the ledger held. After a
+power cut it may say less, or nothing. If both files were put back it cannot tell.
 """
 
 import json
@@ -37,7 +38,9 @@ class Anchor(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path) -> Self | None:
-        """Return what the file in `folder` says; None if there is none, or it is damaged and says nothing."""
+        """Return what the file in `folder` says; None if there is none, or it is
+        damaged and says nothing.
+        """
         try:
             content, _, checksum = (
                 read_text(folder / ANCHOR, SIZE).rstrip().rpartition("\n")
@@ -51,7 +54,9 @@ class Anchor(NamedTuple):
             return None
 
     def write(self, folder: Path) -> None:
-        """Write the file in place, at once. If it cannot be written it stays older, and notices less."""
+        """Write the file in place, at once. If it cannot be written it stays older, and
+        notices less.
+        """
         content = json.dumps(self._asdict())
         line = f"{content}\n{_checksum(content)}\n".ljust(SIZE).encode()
         with suppress(OSError):
@@ -65,9 +70,14 @@ class Anchor(NamedTuple):
                 os.close(descriptor)
 
     def check(self, path: Path, found: "Anchor") -> None:
-        """Raise DataError if the ledger at `path`, which has come as far as `found`, is not the newest one."""
+        """Raise DataError if the ledger at `path`, which has come as far as `found`, is
+        not the newest one.
+        """
         log = f"without the old {path.name}-wal and {path.name}-shm"
-        hint = f"put the newest copy in its place, {log}; to go on from this one on purpose, remove {ANCHOR} first"
+        hint = (
+            f"put the newest copy in its place, {log}; to go on from this one on"
+            f" purpose, remove {ANCHOR} first"
+        )
         if found.accounts != self.accounts:
             raise DataError(
                 f"{path}: holds other accounts than {ANCHOR} tells of; {hint}"
@@ -78,10 +88,13 @@ class Anchor(NamedTuple):
                 raise DataError(f"{path}: is an old copy: it knows {told}; {hint}")
 
     def missing(self, path: Path, state: str) -> DataError:
-        """Return the error for a ledger at `path` that is `state`: "missing" or "empty"."""
+        """Return the error for a ledger at `path` that is `state`: "missing" or
+        "empty".
+        """
         begun = f"though its accounts have begun: {ANCHOR} tells of round {self.begun}"
         return DataError(
-            f"{path}: is {state}, {begun}; put the newest copy in its place, or choose another folder"
+            f"{path}: is {state}, {begun}; put the newest copy in its place, or choose"
+            " another folder"
         )
 
 

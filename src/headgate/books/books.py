@@ -44,11 +44,14 @@ from headgate.limits import CLIENTS, ROUNDS, SAMPLES
 from headgate.writing import FolderLock, clear_partial
 
 NEVER = 2**31
-"""number of offences before a quarantine, so large that no client is ever in quarantine"""
+"""number of offences before a quarantine, so large that no client is ever in quarantine
+"""
 
 
 class Purchase(NamedTuple):
-    """The samples that one client may admit in a round, and the samples that it must hold afterwards."""
+    """The samples that one client may admit in a round, and the samples that it must
+    hold afterwards.
+    """
 
     client: int
     round: int
@@ -57,14 +60,19 @@ class Purchase(NamedTuple):
     price: float
     """price of each new sample"""
     first: int
-    """first admission that the client then holds, if its retention rule is a window; it holds first..last−1"""
+    """first admission that the client then holds, if its retention rule is a window; it
+    holds first..last−1
+    """
     last: int
-    """number of samples that the client has ever admitted after this purchase; repeating a purchase admits nothing twice"""
+    """number of samples that the client has ever admitted after this purchase;
+    repeating a purchase admits nothing twice
+    """
     oldest: int
     """admission before which the client holds no sample, however few it admits"""
 
     def held(self, position: int) -> range:
-        """Return the admissions that a client holds after it has ever admitted `position` samples.
+        """Return the admissions that a client holds after it has ever admitted
+        `position` samples.
 
         Examples
         --------
@@ -75,16 +83,19 @@ class Purchase(NamedTuple):
 
 
 class Books:
-    """Accounts of one policy on disk, which stay consistent if the process is killed at any time.
+    """Accounts of one policy on disk, which stay consistent if the process is killed at
+    any time.
 
-    A round is two transactions: `begin` writes the purchases before any client receives one, and `settle` writes the
-    deliveries. If the process is killed in between, `begin` returns the same round with the same purchases. Every policy is
-    limited to the approved money and to the buffers.
+    A round is two transactions: `begin` writes the purchases before any client receives
+    one, and `settle` writes the deliveries. If the process is killed in between,
+    `begin` returns the same round with the same purchases. Every policy is limited to
+    the approved money and to the buffers.
 
     Parameters
     ----------
     folder : str or pathlib.Path
-        Folder of the accounts, created if it does not exist. Only one process at a time runs rounds; others may amend.
+        Folder of the accounts, created if it does not exist. Only one process at a time
+        runs rounds; others may amend.
     system : System
         Buffers, budget and horizon at the beginning; later changes are amendments.
     policy : AdmissionPolicy
@@ -92,7 +103,8 @@ class Books:
     seed : int, optional
         Seed of policies and rules that choose at random.
     offences : int, optional
-        Number of refused reports after which a client gets no more purchases and its open ones are released; left out: never.
+        Number of refused reports after which a client gets no more purchases and its
+        open ones are released; left out: never.
 
     Examples
     --------
@@ -160,7 +172,9 @@ class Books:
 
     @property
     def quarantined(self) -> set[int]:
-        """The clients that get no purchases after too many refused reports, until `headgate flower clients --lift`."""
+        """The clients that get no purchases after too many refused reports, until
+        `headgate flower clients --lift`.
+        """
         return self._store.quarantined()
 
     def begin(
@@ -172,23 +186,27 @@ class Books:
         lot: int = 1,
         when: str | date | None = None,
     ) -> list[Purchase]:
-        """Begin the next round; a round that was begun and not settled is repeated with its recorded price and purchases.
+        """Begin the next round; a round that was begun and not settled is repeated with
+        its recorded price and purchases.
 
         Parameters
         ----------
         price : array_like
             Price of a sample in this round: one number, or one for each client.
         present : collection of int or of bool, optional
-            The clients that take part, as their numbers or as a mask with a truth value for each client; left out: all.
+            The clients that take part, as their numbers or as a mask with a truth value
+            for each client; left out: all.
         most : array_like of int, optional
-            The most samples that each client can deliver: one number, or one for each client.
+            The most samples that each client can deliver: one number, or one for each
+            client.
         in_all : int, optional
             The most samples that all clients together can deliver.
         lot : int, optional
             Number of which every purchase is a multiple.
         when : str, date or datetime, optional
-            ISO date of the round, as in 2026-11-18, or date and time; left out: now. A time without an offset is in UTC. It
-            determines the month of a monthly budget, which never goes back: an earlier date counts in the latest month. A
+            ISO date of the round, as in 2026-11-18, or date and time; left out: now. A
+            time without an offset is in UTC. It determines the month of a monthly
+            budget, which never goes back: an earlier date counts in the latest month. A
             date more than a year after both the latest round and the clock is refused.
 
         Returns
@@ -238,20 +256,24 @@ class Books:
         reports: Mapping[int, int | Delivery] | None = None,
         refused: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
-        """Write the reports of the round and finish it. A purchase without a report stays open, and its money is reserved.
+        """Write the reports of the round and finish it. A purchase without a report
+        stays open, and its money is reserved.
 
         Parameters
         ----------
         reports : mapping of int to int or Delivery, optional
-            Number of samples that each client admitted. Left out: every client admitted all that was ordered.
+            Number of samples that each client admitted. Left out: every client admitted
+            all that was ordered.
         refused : mapping of int to str, optional
-            Reason why the answer of each of these clients is rejected; it is recorded, and the purchases stay open. If the
-            client comes into quarantine with it, what its report says is charged, and the rest is released.
+            Reason why the answer of each of these clients is rejected; it is recorded,
+            and the purchases stay open. If the client comes into quarantine with it,
+            what its report says is charged, and the rest is released.
 
         Raises
         ------
         SettingError, LedgerError
-            If a report is not what it must be, or contradicts the purchases. The round stays open, and nothing is written.
+            If a report is not what it must be, or contradicts the purchases. The round
+            stays open, and nothing is written.
         """
         now = self._begun("settle")
         rejected = reasons_of("settle: refused", refused)
@@ -317,7 +339,9 @@ class Books:
         return self._now
 
     def _order(self, now: OpenRound, client: int) -> Order:
-        """Return the order to a client, also to one that does not take part; refuse a client that there is not."""
+        """Return the order to a client, also to one that does not take part; refuse a
+        client that there is not.
+        """
         if client in self._orders:
             return self._orders[client]
         if client in self._accounts.left or client >= self.system.clients:
@@ -372,23 +396,27 @@ class Books:
         key: str | None = None,
         **changes: Any,
     ) -> None:
-        """Change the terms from the next round on: money, budget, horizon, month, join, weight, leave, suspend.
+        """Change the terms from the next round on: money, budget, horizon, month, join,
+        weight, leave, suspend.
 
         Parameters
         ----------
         by : str, optional
-            Name of the person who makes the amendment; left out: the user of this process.
+            Name of the person who makes the amendment; left out: the user of this
+            process.
         why : str, optional
             Reason in one line, for the record.
         key : str, optional
-            Name of this amendment. The same amendment with the same key counts once, so that it can safely be repeated.
+            Name of this amendment. The same amendment with the same key counts once, so
+            that it can safely be repeated.
         **changes
             The fields of `headgate.control.Amendment`, without `adjust`.
 
         Raises
         ------
         SettingError, LedgerError
-            If the change does not fit the terms with all amendments so far; nothing is written then.
+            If the change does not fit the terms with all amendments so far; nothing is
+            written then.
         """
         author, reason = signed("amend", by, why)
         name = name_of("amend: key", key)
@@ -415,14 +443,16 @@ class Books:
         round, client : int
             Round and client of the order.
         amount : float
-            Amount of the invoice less the amount charged; below 0: a refund, at most of all that was paid.
+            Amount of the invoice less the amount charged; below 0: a refund, at most of
+            all that was paid.
         by, why, key : str, optional
             As for `amend`; the number of the invoice is a good key.
 
         Raises
         ------
         SettingError, LedgerError
-            If there is no such order, or the refund is more than was paid on it; nothing is written then.
+            If there is no such order, or the refund is more than was paid on it;
+            nothing is written then.
         """
         order = order_of("adjust", round, client)
         change = Amendment(adjust=refund("adjust: amount", amount))
@@ -446,18 +476,22 @@ class Books:
         Returns
         -------
         dict
-            `spend`, `samples` and `left`, each with the mean and the 5 % and 95 % quantiles over 100 simulated paths.
+            `spend`, `samples` and `left`, each with the mean and the 5 % and 95 %
+            quantiles over 100 simulated paths.
         """
         if not isinstance(prices, PriceProcess):
             raise SettingError(
-                f"rest: prices = {shown(prices)}: must be prices, as headgate.control.prices.Uniform"
+                f"rest: prices = {shown(prices)}: must be prices, as"
+                " headgate.control.prices.Uniform"
             )
         return self._accounts.rest(
             prices, optional(whole_number, "rest: rounds", rounds, 1, ROUNDS)
         )
 
     def statement(self) -> Statement:
-        """Return the statement: one line for each order, the amendments and the totals, in exact decimal numbers."""
+        """Return the statement: one line for each order, the amendments and the totals,
+        in exact decimal numbers.
+        """
         return statement(self._store)
 
     def audit(self) -> Statement:
@@ -466,21 +500,25 @@ class Books:
         Raises
         ------
         LedgerError
-            If the replay, the ledger in memory and the statement differ, or a client holds more than its buffer.
+            If the replay, the ledger in memory and the statement differ, or a client
+            holds more than its buffer.
         """
         with self._store.snapshot():
             self._accounts.audit()
             return self.statement()
 
     def backup(self, file: Path | str) -> Statement:
-        """Copy the accounts as they are now into one file, also while a round is open; return their statement.
+        """Copy the accounts as they are now into one file, also while a round is open;
+        return their statement.
 
-        A plain copy of the folder lacks what SQLite still holds in its log, at times all rounds.
+        A plain copy of the folder lacks what SQLite still holds in its log, at times
+        all rounds.
 
         Parameters
         ----------
         file : str or pathlib.Path
-            The copy. It becomes accounts again as `ledger.sqlite` in a folder of its own.
+            The copy. It becomes accounts again as `ledger.sqlite` in a folder of its
+            own.
         """
         return backup(self._store, checked_path("backup: file", file))
 
@@ -497,8 +535,8 @@ class Books:
 
 @contextmanager
 def _garbage_left_alone() -> Iterator[None]:
-    """Do not search for garbage meanwhile: among the answers of thousands of clients there is none, and it takes a third of
-    the time."""
+    """Do not search for garbage meanwhile: among the answers of thousands of clients
+    there is none, and it takes a third of the time."""
     searched = gc.isenabled()
     gc.disable()
     try:

@@ -1,6 +1,8 @@
-"""The border of the accounts: what a caller hands to `Books`, as plain values of Python or refused in one line.
+"""The border of the accounts: what a caller hands to `Books`, as plain values of Python
+or refused in one line.
 
-A count of numpy is a whole number like any other. Whatever passes here can be written, read again and replayed.
+A count of numpy is a whole number like any other. Whatever passes here can be written,
+read again and replayed.
 """
 
 import getpass
@@ -31,19 +33,22 @@ class Delivery(NamedTuple):
     keys: Iterable[str] = ()
     """keys of these samples for the statement, one for each sample or none at all"""
     earlier: Mapping[int, int] = MappingProxyType({})
-    """samples admitted on purchases of earlier rounds, by round; an open purchase that is left out counts as 0. A repeated
-    report is not charged again"""
+    """samples admitted on purchases of earlier rounds, by round; an open purchase that
+    is left out counts as 0. A repeated report is not charged again"""
     erased: int = 0
     """samples that the client should hold now but that were erased"""
 
 
 def clients_in(name: str, value: object, clients: int) -> list[int]:
-    """Return the clients that a collection of numbers, or a mask with a truth value for each client, names."""
+    """Return the clients that a collection of numbers, or a mask with a truth value for
+    each client, names.
+    """
     listed = _listed(name, value, clients)
     if listed and all(isinstance(each, bool | np.bool_) for each in listed):
         if len(listed) != clients:
             raise SettingError(
-                f"{name} = {shown(listed)}: a mask has one truth value for each of {clients} clients"
+                f"{name} = {shown(listed)}: a mask has one truth value for each of"
+                f" {clients} clients"
             )
         return [client for client, there in enumerate(listed) if there]
     return sorted(
@@ -78,7 +83,8 @@ def _one_or_each(
     listed = _listed(name, value, clients)
     if len(listed) not in (1, clients):
         raise SettingError(
-            f"{name} = {shown(listed)}: must be one number, or one for each of {clients} clients"
+            f"{name} = {shown(listed)}: must be one number, or one for each of"
+            f" {clients} clients"
         )
     return [check(f"{name}[{place}]", each) for place, each in enumerate(listed)]
 
@@ -133,14 +139,17 @@ def _keys(name: str, value: object, admitted: int) -> tuple[str, ...]:
             )
         if key in seen:
             raise LedgerError(
-                f"{name}: {shown(key)} is there twice; every sample has a key of its own"
+                f"{name}: {shown(key)} is there twice; every sample has a key of"
+                " its own"
             )
         seen.add(key)
     return found
 
 
 def signed(name: str, by: object, why: object) -> tuple[str, str]:
-    """Return who makes an amendment and why, in one line each; left out: the user of this process."""
+    """Return who makes an amendment and why, in one line each; left out: the user of
+    this process.
+    """
     author = getpass.getuser() if by is None else by
     return _line(f"{name}: by", author), _line(f"{name}: why", why)
 
@@ -189,7 +198,9 @@ def _price(name: str, value: object) -> float:
 
 
 def _listed(name: str, value: object, most: int) -> list[Any]:
-    """Return what a list, an array of one axis, a set or a generator holds, of which only `most` and one more are read."""
+    """Return what a list, an array of one axis, a set or a generator holds, of which
+    only `most` and one more are read.
+    """
     if isinstance(value, np.ndarray) and value.ndim != 1:
         raise SettingError(
             f"{name}: must be a list or an array of one axis, has {value.ndim}"

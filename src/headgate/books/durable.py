@@ -1,6 +1,8 @@
-"""The SQLite settings of both stores: a commit is on disk, and a killed process leaves only complete transactions.
+"""The SQLite settings of both stores: a commit is on disk, and a killed process leaves
+only complete transactions.
 
-Tables are STRICT, so that the database itself refuses a value of a wrong type. Every error of SQLite becomes one line.
+Tables are STRICT, so that the database itself refuses a value of a wrong type. Every
+error of SQLite becomes one line.
 """
 
 import os
@@ -30,21 +32,26 @@ REFUSED = ("SQLITE_CONSTRAINT", "SQLITE_MISMATCH")
 """SQLite's errors for a value that the rules of a table refuse"""
 BESIDE = ("", "-wal")
 """ends of the names of the files that hold the content; SQLite recreates all others"""
-META = "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY NOT NULL, value ANY NOT NULL) STRICT"
+META = (
+    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY NOT NULL, value ANY NOT"
+    " NULL) STRICT"
+)
 OLDEST = (3, 37)
 """the first version of SQLite with STRICT tables"""
 
 
 @contextmanager
 def on_disk(place: Path) -> Iterator[None]:
-    """Turn an error of the disk, for example no space or no permission, into a DataError of one line. Settled rounds are
-    kept, so the run can continue from there."""
+    """Turn an error of the disk, for example no space or no permission, into a
+    DataError of one line. Settled rounds are kept, so the run can continue from there.
+    """
     try:
         yield
     except OSError as error:
         why = error.strerror or error
         raise DataError(
-            f"{error.filename or place}: cannot be written ({why}); once it can, the run goes on"
+            f"{error.filename or place}: cannot be written ({why}); once it can, the"
+            " run goes on"
         ) from None
 
 
@@ -56,20 +63,26 @@ class Durable:
     path : Path or str
         The file.
     writes : bool
-        True: the file is created if it does not exist, and tables of an older version are rewritten as STRICT ones.
-        False: the content is read into memory at once, and nothing is ever written, also where nothing can be written.
+        True: the file is created if it does not exist, and tables of an older version
+        are rewritten as STRICT ones. False: the content is read into memory at once,
+        and nothing is ever written, also where nothing can be written.
     """
 
     schema: tuple[str, ...]
-    """statements that create the tables and indexes; they have no effect on those that exist"""
+    """statements that create the tables and indexes; they have no effect on those that
+    exist
+    """
     format: str
     older: tuple[str, ...] = ()
-    """formats whose tables have the same rows, which are rewritten when such a file is opened"""
+    """formats whose tables have the same rows, which are rewritten when such a file is
+    opened
+    """
 
     def __init__(self, path: Path | str, writes: bool = True) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
             raise DataError(
-                f"SQLite {sqlite3.sqlite_version}: is too old; headgate needs a Python with SQLite 3.37 or newer"
+                f"SQLite {sqlite3.sqlite_version}: is too old; headgate needs a Python"
+                " with SQLite 3.37 or newer"
             )
         self.path, self.writes = Path(path), writes
         self._process, self._thread = os.getpid(), get_ident()
@@ -77,7 +90,8 @@ class Durable:
             self._db = self._opened_for_writing() if writes else _in_memory(self.path)
         except (OSError, sqlite3.Error) as error:
             raise DataError(
-                f"{self.path}: cannot be opened ({getattr(error, 'strerror', None) or error})"
+                f"{self.path}: cannot be opened"
+                f" ({getattr(error, 'strerror', None) or error})"
             ) from None
         try:
             new = not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'meta'")
@@ -97,7 +111,9 @@ class Durable:
             raise
 
     def _prepare(self, new: bool) -> None:
-        """Create the tables of a new file, and make those of an older version STRICT."""
+        """Create the tables of a new file, and make those of an older version
+        STRICT.
+        """
         if new:
             with self._whole():  # two processes may open the file at once
                 self._create()
@@ -112,7 +128,9 @@ class Durable:
         """Raise an error if the file should not be a new one."""
 
     def _check_kind(self) -> None:
-        """Raise an error if the file is not one of these, before anything in it is changed."""
+        """Raise an error if the file is not one of these, before anything in it is
+        changed.
+        """
         if self._rows("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')"):
             raise DataError(
                 f"{self.path}: holds triggers or views, which no file of headgate does"
@@ -124,7 +142,9 @@ class Durable:
             )
 
     def _opened(self) -> None:
-        """Prepare the store after its file is open; if this fails, the file is closed."""
+        """Prepare the store after its file is open; if this fails, the file is
+        closed.
+        """
 
     def _opened_for_writing(self) -> sqlite3.Connection:
         _private(self.path)
@@ -141,7 +161,9 @@ class Durable:
             return self._connection.execute(statement, values).rowcount
 
     def _run_each(self, statement: str, rows: Collection[Sequence[Any]]) -> int:
-        """Execute a statement once for each row of values; return how many rows it changed in all."""
+        """Execute a statement once for each row of values; return how many rows it
+        changed in all.
+        """
         with self._one_line("written"):
             return self._connection.executemany(statement, rows).rowcount if rows else 0
 
@@ -154,17 +176,21 @@ class Durable:
     def _connection(self) -> sqlite3.Connection:
         if os.getpid() != self._process:
             raise DataError(
-                f"{self.path}: was opened by process {self._process}; process {os.getpid()} must open it itself"
+                f"{self.path}: was opened by process {self._process}; process"
+                f" {os.getpid()} must open it itself"
             )
         if get_ident() != self._thread:
             raise DataError(
-                f"{self.path}: cannot be used here: it was opened in another thread, which alone may use it"
+                f"{self.path}: cannot be used here: it was opened in another thread,"
+                " which alone may use it"
             )
         return self._db
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the body as one transaction: all of it is written or nothing, and no other process writes meanwhile."""
+        """Run the body as one transaction: all of it is written or nothing, and no
+        other process writes meanwhile.
+        """
         if not self.writes:
             raise DataError(
                 f"{self.path}: was opened for reading; nothing can be written"
@@ -192,7 +218,9 @@ class Durable:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let all queries of the body see the same content, whatever other processes write meanwhile."""
+        """Let all queries of the body see the same content, whatever other processes
+        write meanwhile.
+        """
         if self._is_open():
             yield
             return
@@ -205,12 +233,15 @@ class Durable:
 
     @contextmanager
     def _one_line(self, done: str) -> Iterator[None]:
-        """Turn an error of SQLite into a DataError of one line; `done` is what was tried, "read" or "written"."""
+        """Turn an error of SQLite into a DataError of one line; `done` is what was
+        tried, "read" or "written".
+        """
         try:
             yield
         except sqlite3.Error as error:
             raise DataError(f"{self.path}: {self._reason(error, done)}") from None
-        except UnicodeDecodeError as error:  # raised by SQLite's module itself, for a text or an error about one
+        except UnicodeDecodeError as error:
+            # raised by SQLite's module itself, for a text or an error about one
             raise DataError(
                 f"{self.path}: is damaged ({one_line(error, 200)})"
             ) from None
@@ -236,7 +267,9 @@ class Durable:
         return rows[0][0] if rows else None
 
     def _fixed(self, key: str, value: str | int) -> str | int:
-        """Return the stored value of `key`; if there is none, store and return `value`."""
+        """Return the stored value of `key`; if there is none, store and return
+        `value`.
+        """
         found = self.meta(key)
         if found is None:
             self._run("INSERT OR IGNORE INTO meta VALUES (?, ?)", (key, value))
@@ -245,15 +278,20 @@ class Durable:
         return found
 
     def check(self) -> None:
-        """Raise DataError if the file is damaged, or holds a value that its own rules refuse."""
+        """Raise DataError if the file is damaged, or holds a value that its own rules
+        refuse.
+        """
         found = self._rows("PRAGMA integrity_check(1)")
         if found != [("ok",)]:
             raise DataError(
-                f"{self.path}: is damaged ({shown(found[0][0] if found else 'it holds nothing')})"
+                f"{self.path}: is damaged"
+                f" ({shown(found[0][0] if found else 'it holds nothing')})"
             )
 
     def backup(self, path: Path) -> None:
-        """Copy the whole content as it is now into a new file at `path`, also while this file is in use."""
+        """Copy the whole content as it is now into a new file at `path`, also while
+        this file is in use.
+        """
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         with (
             self._one_line("copied"),
@@ -280,7 +318,9 @@ class Durable:
             self._run(statement)
 
     def _loose_tables(self) -> list[str]:
-        """Return the names of the tables that were created by other statements than those of the schema."""
+        """Return the names of the tables that were created by other statements than
+        those of the schema.
+        """
         wanted = {
             _name(statement): statement.replace("IF NOT EXISTS ", "")
             for statement in (META, *self.schema)
@@ -293,7 +333,9 @@ class Durable:
         ]
 
     def _make_strict(self) -> None:
-        """Recreate all tables and indexes by the schema, with the rows that they have."""
+        """Recreate all tables and indexes by the schema, with the rows that they
+        have.
+        """
         kept: dict[str, tuple[list[str], list[Any]]] = {}
         for name in self._loose_tables():
             kind = self._rows("SELECT type FROM sqlite_master WHERE name = ?", (name,))
@@ -316,7 +358,10 @@ class Durable:
         """Write the rows of an older table into the STRICT one."""
         kinds = {row[1]: row[2] for row in self._rows(f"PRAGMA table_info({name})")}
         known = [column for column in columns if column in kinds]
-        statement = f"INSERT INTO {name} ({', '.join(known)}) VALUES ({', '.join('?' * len(known))})"
+        statement = (
+            f"INSERT INTO {name} ({', '.join(known)}) VALUES"
+            f" ({', '.join('?' * len(known))})"
+        )
         for row in rows:
             given = dict(zip(columns, row, strict=True))
             values = [_plain(given[column], kinds[column]) for column in known]
@@ -339,14 +384,18 @@ def _name(statement: str) -> str:
 
 
 def _plain(value: Any, kind: str) -> Any:
-    """Return the number that an integer of numpy was when SQLite kept its bytes; all other values stay as they are."""
+    """Return the number that an integer of numpy was when SQLite kept its bytes; all
+    other values stay as they are.
+    """
     if kind == "INTEGER" and isinstance(value, bytes) and len(value) in (1, 2, 4, 8):
         return int.from_bytes(value, "little", signed=True)
     return value
 
 
 def _in_memory(path: Path) -> sqlite3.Connection:
-    """Return the content of a file, also of one in use and on a disk that cannot be written. Nothing is left beside it."""
+    """Return the content of a file, also of one in use and on a disk that cannot be
+    written. Nothing is left beside it.
+    """
     check_no_link(path)
     memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     if _nobody_writes(path):
@@ -375,7 +424,9 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _nobody_writes(path: Path) -> bool:
-    """Whether all content is in the file itself: who has it open for writing has a log beside it."""
+    """Whether all content is in the file itself: who has it open for writing has a log
+    beside it.
+    """
     return not path.with_name(f"{path.name}-wal").exists()
 
 
@@ -387,7 +438,8 @@ def _mark(path: Path) -> tuple[int, int]:
 def _copied(path: Path, folder: Path) -> sqlite3.Connection:
     """Return a connection to a copy of the file and its log in another folder.
 
-    This is only done where nothing can be written, so this process has no locks on the file that reading it would release.
+    This is only done where nothing can be written, so this process has no locks on the
+    file that reading it would release.
     """
     for end in BESIDE:
         own = path.with_name(path.name + end)
@@ -397,10 +449,12 @@ def _copied(path: Path, folder: Path) -> sqlite3.Connection:
 
 
 def _private(path: Path) -> None:
-    """Make the file readable by its owner only, and a new folder too; SQLite gives its own files the same permissions.
+    """Make the file readable by its owner only, and a new folder too; SQLite gives its
+    own files the same permissions.
 
-    A file that exists is never opened here: closing it again would release all locks that this process has on it, and
-    another process would then remove the log of accounts that are in use.
+    A file that exists is never opened here: closing it again would release all locks
+    that this process has on it, and another process would then remove the log of
+    accounts that are in use.
     """
     path.parent.parent.mkdir(parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,6 @@
-"""Exact sums of money. A price is the decimal number that it is printed as, so 0.1 is exactly one tenth."""
+"""Exact sums of money. A price is the decimal number that it is printed as, so 0.1 is
+exactly one tenth.
+"""
 
 from collections.abc import Iterable
 from decimal import (

@@ -1,9 +1,11 @@
-"""The server's accounts on disk: every order that can cost money, written before it is sent, and the answer to it.
+"""The server's accounts on disk: every order that can cost money, written before it is
+sent, and the answer to it.
 
-A round is two transactions. `begin` writes the price and the orders before any message is sent. `settle` writes the answers,
-the ledger after them and the name of the parameter file. If the server is killed in between, it sends the same orders again,
-and clients admit nothing twice. An order is one row with one number of admitted samples, so it is charged once; samples
-that a client reports later are a row of `corrections`.
+A round is two transactions. `begin` writes the price and the orders before any message
+is sent. `settle` writes the answers, the ledger after them and the name of the
+parameter file. If the server is killed in between, it sends the same orders again, and
+clients admit nothing twice. An order is one row with one number of admitted samples, so
+it is charged once; samples that a client reports later are a row of `corrections`.
 """
 
 import json
@@ -59,7 +61,9 @@ class Ordered(NamedTuple):
     """ordered samples that are not paid for"""
     price: float
     admitted: int | None = None
-    """samples admitted on the order; None: it is outstanding, and all of it may have been admitted"""
+    """samples admitted on the order; None: it is outstanding, and all of it may have
+    been admitted
+    """
     learned: int | None = None
     """round in which the answer arrived; None: there is no answer yet"""
 
@@ -77,7 +81,9 @@ class Ordered(NamedTuple):
 
 
 class RoundRow(NamedTuple):
-    """A round whose orders were written and perhaps sent. The fields from `debt` on are its result, after it is settled."""
+    """A round whose orders were written and perhaps sent. The fields from `debt` on are
+    its result, after it is settled.
+    """
 
     round: int
     price: Floats
@@ -93,7 +99,9 @@ class RoundRow(NamedTuple):
     clients: dict[str, Any] | None
     """row of the round in the table of clients"""
     paid: Decimal | None
-    """exact sum of all that was spent by then; None: the round was settled by an older version"""
+    """exact sum of all that was spent by then; None: the round was settled by an older
+    version
+    """
 
 
 class AmendmentRow(NamedTuple):
@@ -108,9 +116,12 @@ class AmendmentRow(NamedTuple):
     why: str
     change: Amendment
     order: tuple[int, int] | None
-    """round and client of the order whose cost is adjusted to an invoice; None: no order is adjusted"""
+    """round and client of the order whose cost is adjusted to an invoice; None: no
+    order is adjusted
+    """
     key: str | None = None
-    """name under which the amendment counts once, for example the number of an invoice"""
+    """name under which the amendment counts once, for example the number of an invoice
+    """
     voided: str | None = None
     """when, by whom and why the amendment was taken out; None: it is in force"""
 
@@ -133,7 +144,9 @@ class AmendmentRow(NamedTuple):
 
 
 class Money(NamedTuple):
-    """The money spent when an amendment is applied, formed as the running accounts form it."""
+    """The money spent when an amendment is applied, formed as the running accounts form
+    it.
+    """
 
     asked: int = 0
     """the round after which the amendment is applied"""
@@ -154,7 +167,9 @@ class Money(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An event for the record: for example a rejection, a quarantine, or late or lost samples."""
+    """An event for the record: for example a rejection, a quarantine, or late or lost
+    samples.
+    """
 
     round: int
     client: int
@@ -193,7 +208,8 @@ class LedgerStore(Durable):
     Parameters
     ----------
     path : Path or str
-        The file of the ledger. Beside it stands a small file that tells how far the accounts have come.
+        The file of the ledger. Beside it stands a small file that tells how far the
+        accounts have come.
     writes : bool
         As for `Durable`.
     """
@@ -201,42 +217,77 @@ class LedgerStore(Durable):
     format = "headgate ledger store 3.1"
     older = ("headgate ledger store 3",)
     schema = (
-        "CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY CHECK (round > 0), "
-        "price BLOB NOT NULL CHECK (length(price) > 0 AND length(price) % 8 = 0), "
-        f"reserved REAL NOT NULL CHECK (reserved BETWEEN 0 AND {LARGEST_AMOUNT}), begun TEXT NOT NULL, "
-        "supply TEXT NOT NULL, settled INTEGER NOT NULL CHECK (settled IN (0, 1)), "
-        f"debt REAL CHECK (debt BETWEEN 0 AND {LARGEST_AMOUNT}), "
-        f"spent REAL CHECK (spent BETWEEN 0 AND {LARGEST_AMOUNT}), parameters TEXT, sha256 TEXT, metrics TEXT, clients TEXT, "
-        "paid TEXT, CHECK ((settled = 1) = (spent IS NOT NULL)), CHECK ((debt IS NULL) = (spent IS NULL))) STRICT",
-        "CREATE TABLE IF NOT EXISTS orders (round INTEGER NOT NULL, client INTEGER NOT NULL CHECK (client >= 0), "
-        "ordered INTEGER NOT NULL CHECK (ordered > 0), free INTEGER NOT NULL CHECK (free BETWEEN 0 AND ordered), "
-        f"price REAL NOT NULL CHECK (price BETWEEN 0 AND {LARGEST_AMOUNT}), "
-        "admitted INTEGER CHECK (admitted BETWEEN 0 AND ordered), learned INTEGER CHECK (learned >= round), "
-        "PRIMARY KEY (round, client), CHECK ((admitted IS NULL) = (learned IS NULL))) STRICT",
-        "CREATE INDEX IF NOT EXISTS outstanding ON orders (client, round) WHERE admitted IS NULL",
+        (
+            "CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY CHECK (round"
+            " > 0), price BLOB NOT NULL CHECK (length(price) > 0 AND length(price) % 8"
+            " = 0), reserved REAL NOT NULL CHECK (reserved BETWEEN 0 AND"
+            f" {LARGEST_AMOUNT}), begun TEXT NOT NULL, supply TEXT NOT NULL, settled"
+            " INTEGER NOT NULL CHECK (settled IN (0, 1)), debt REAL CHECK (debt"
+            f" BETWEEN 0 AND {LARGEST_AMOUNT}), spent REAL CHECK (spent BETWEEN 0 AND"
+            f" {LARGEST_AMOUNT}), parameters TEXT, sha256 TEXT, metrics TEXT, clients"
+            " TEXT, paid TEXT, CHECK ((settled = 1) = (spent IS NOT NULL)), CHECK"
+            " ((debt IS NULL) = (spent IS NULL))) STRICT"
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS orders (round INTEGER NOT NULL, client INTEGER"
+            " NOT NULL CHECK (client >= 0), ordered INTEGER NOT NULL CHECK (ordered >"
+            " 0), free INTEGER NOT NULL CHECK (free BETWEEN 0 AND ordered), price REAL"
+            f" NOT NULL CHECK (price BETWEEN 0 AND {LARGEST_AMOUNT}), admitted INTEGER"
+            " CHECK (admitted BETWEEN 0 AND ordered), learned INTEGER CHECK (learned"
+            " >= round), PRIMARY KEY (round, client), CHECK ((admitted IS NULL) ="
+            " (learned IS NULL))) STRICT"
+        ),
+        (
+            "CREATE INDEX IF NOT EXISTS outstanding ON orders (client, round) WHERE"
+            " admitted IS NULL"
+        ),
         "CREATE INDEX IF NOT EXISTS by_client ON orders (client, round)",
-        "CREATE TABLE IF NOT EXISTS clients (client INTEGER PRIMARY KEY CHECK (client >= 0), "
-        "heard INTEGER NOT NULL CHECK (heard >= 0), offences INTEGER NOT NULL CHECK (offences >= 0), "
-        "quarantined INTEGER NOT NULL CHECK (quarantined IN (0, 1)), lost INTEGER NOT NULL CHECK (lost >= 0), "
-        "distinct_used INTEGER NOT NULL CHECK (distinct_used >= 0), uses INTEGER NOT NULL CHECK (uses >= 0), "
-        "squares INTEGER NOT NULL CHECK (squares >= 0), withdrawn INTEGER NOT NULL CHECK (withdrawn >= 0), "
-        "erased INTEGER NOT NULL CHECK (erased >= 0)) STRICT",
-        "CREATE TABLE IF NOT EXISTS nodes (node TEXT PRIMARY KEY NOT NULL, client INTEGER NOT NULL CHECK (client >= 0), "
-        "since REAL NOT NULL) STRICT",
-        "CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, round INTEGER NOT NULL CHECK (round >= 0), "
-        "client INTEGER NOT NULL CHECK (client >= -1), kind TEXT NOT NULL, reason TEXT NOT NULL) STRICT",
-        "CREATE TABLE IF NOT EXISTS corrections (round INTEGER NOT NULL, client INTEGER NOT NULL CHECK (client >= 0), "
-        "ordered INTEGER NOT NULL CHECK (ordered > 0), free INTEGER NOT NULL CHECK (free BETWEEN 0 AND ordered), "
-        f"price REAL NOT NULL CHECK (price BETWEEN 0 AND {LARGEST_AMOUNT}), "
-        "admitted INTEGER NOT NULL CHECK (admitted = ordered), learned INTEGER NOT NULL CHECK (learned > round), "
-        "PRIMARY KEY (round, client, learned)) STRICT",
-        "CREATE TABLE IF NOT EXISTS amendments (id INTEGER PRIMARY KEY, round INTEGER NOT NULL CHECK (round >= 0), "
-        "made TEXT NOT NULL, by TEXT NOT NULL, why TEXT NOT NULL, change TEXT NOT NULL, of_round INTEGER, of_client INTEGER, "
-        "key TEXT UNIQUE, voided TEXT, CHECK ((of_round IS NULL) = (of_client IS NULL))) STRICT",
-        "CREATE TABLE IF NOT EXISTS samples (round INTEGER NOT NULL, client INTEGER NOT NULL CHECK (client >= 0), "
-        f"key TEXT NOT NULL CHECK (length(key) BETWEEN 1 AND {TEXT}), PRIMARY KEY (round, client, key)) STRICT",
+        (
+            "CREATE TABLE IF NOT EXISTS clients (client INTEGER PRIMARY KEY CHECK"
+            " (client >= 0), heard INTEGER NOT NULL CHECK (heard >= 0), offences"
+            " INTEGER NOT NULL CHECK (offences >= 0), quarantined INTEGER NOT NULL"
+            " CHECK (quarantined IN (0, 1)), lost INTEGER NOT NULL CHECK (lost >= 0),"
+            " distinct_used INTEGER NOT NULL CHECK (distinct_used >= 0), uses INTEGER"
+            " NOT NULL CHECK (uses >= 0), squares INTEGER NOT NULL CHECK (squares >="
+            " 0), withdrawn INTEGER NOT NULL CHECK (withdrawn >= 0), erased INTEGER NOT"
+            " NULL CHECK (erased >= 0)) STRICT"
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS nodes (node TEXT PRIMARY KEY NOT NULL, client"
+            " INTEGER NOT NULL CHECK (client >= 0), since REAL NOT NULL) STRICT"
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, round INTEGER"
+            " NOT NULL CHECK (round >= 0), client INTEGER NOT NULL CHECK (client >="
+            " -1), kind TEXT NOT NULL, reason TEXT NOT NULL) STRICT"
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS corrections (round INTEGER NOT NULL, client"
+            " INTEGER NOT NULL CHECK (client >= 0), ordered INTEGER NOT NULL CHECK"
+            " (ordered > 0), free INTEGER NOT NULL CHECK (free BETWEEN 0 AND ordered),"
+            f" price REAL NOT NULL CHECK (price BETWEEN 0 AND {LARGEST_AMOUNT}),"
+            " admitted INTEGER NOT NULL CHECK (admitted = ordered), learned INTEGER"
+            " NOT NULL CHECK (learned > round), PRIMARY KEY (round, client, learned))"
+            " STRICT"
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS amendments (id INTEGER PRIMARY KEY, round"
+            " INTEGER NOT NULL CHECK (round >= 0), made TEXT NOT NULL, by TEXT NOT"
+            " NULL, why TEXT NOT NULL, change TEXT NOT NULL, of_round INTEGER,"
+            " of_client INTEGER, key TEXT UNIQUE, voided TEXT, CHECK ((of_round IS"
+            " NULL) = (of_client IS NULL))) STRICT"
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS samples (round INTEGER NOT NULL, client"
+            " INTEGER NOT NULL CHECK (client >= 0), key TEXT NOT NULL CHECK"
+            f" (length(key) BETWEEN 1 AND {TEXT}), PRIMARY KEY (round, client, key))"
+            " STRICT"
+        ),
         # mean losses of each client's new samples, then of the samples held before
-        "CREATE TABLE IF NOT EXISTS losses (round INTEGER PRIMARY KEY, losses BLOB NOT NULL) STRICT",
+        (
+            "CREATE TABLE IF NOT EXISTS losses (round INTEGER PRIMARY KEY, losses BLOB"
+            " NOT NULL) STRICT"
+        ),
     )
 
     def __init__(self, path: Path | str, writes: bool = True) -> None:
@@ -286,7 +337,8 @@ class LedgerStore(Durable):
         for name, value in changed(change).items():
             if (why := refusals.get(refused_as(name, value))) is not None:
                 raise SettingError(
-                    f"{name} = {value}: the policy of these accounts cannot work with it: {why}"
+                    f"{name} = {value}: the policy of these accounts cannot work with"
+                    f" it: {why}"
                 )
 
     def remember(
@@ -301,7 +353,8 @@ class LedgerStore(Durable):
         keeps : bool
             Whether the policy keeps to its money.
         refusals : mapping of str to str
-            Which fields of an amendment the policy cannot work with, and why, for processes that do not know the policy.
+            Which fields of an amendment the policy cannot work with, and why, for
+            processes that do not know the policy.
         """
         refused = json.dumps(dict(refusals))
         table = {"buffer": system.buffer.tolist(), "weight": system.weight.tolist()}
@@ -329,11 +382,15 @@ class LedgerStore(Durable):
             return System(**json.loads(str(text)))
 
     def terms(self) -> System:
-        """Return the system with all amendments that were ever written, also those that hold from a later round on."""
+        """Return the system with all amendments that were ever written, also those that
+        hold from a later round on.
+        """
         return self._terms_and_spent()[0]
 
     def _terms_and_spent(self) -> tuple[System, float]:
-        """Return the system with all amendments, and the money spent up to now, as the next amendment is to be applied to."""
+        """Return the system with all amendments, and the money spent up to now, as the
+        next amendment is to be applied to.
+        """
         system, amendments = self.system(), self.amendments()
         money = Money()
         for each in amendments:
@@ -346,22 +403,37 @@ class LedgerStore(Durable):
         return system, self._settled_by(self.last_begun, money).spent
 
     def cannot_apply(self, each: AmendmentRow, error: HeadgateError) -> LedgerError:
-        """Return the error for an amendment that the accounts cannot be replayed with."""
-        command = f"`headgate ledger void {self.path.parent} {each.id}` takes it out, on a copy"
+        """Return the error for an amendment that the accounts cannot be replayed
+        with.
+        """
+        command = (
+            f"`headgate ledger void {self.path.parent} {each.id}` takes it out, on a"
+            " copy"
+        )
         return LedgerError(
             f"{self.path}: {each.named()} cannot be applied: {error}; {command}"
         )
 
     def remedy(self, each: AmendmentRow) -> str:
-        """Return what to do about an amendment without which the accounts can be replayed."""
-        command = f"`headgate ledger void {self.path.parent} {each.id}` takes it out, on a copy"
+        """Return what to do about an amendment without which the accounts can be
+        replayed.
+        """
+        command = (
+            f"`headgate ledger void {self.path.parent} {each.id}` takes it out, on a"
+            " copy"
+        )
         return f"without {each.named()} it would replay; {command}"
 
     def _settled_by(self, t: int, known: "Money") -> "Money":
-        """Return the money spent by the last settled round up to `t`; `known` is that at an earlier amendment."""
+        """Return the money spent by the last settled round up to `t`; `known` is that
+        at an earlier amendment.
+        """
         if known.asked == t:
             return known
-        query = "SELECT round, spent, paid FROM rounds WHERE round <= ? AND settled = 1 ORDER BY round DESC LIMIT 1"
+        query = (
+            "SELECT round, spent, paid FROM rounds WHERE round <= ? AND settled = 1"
+            " ORDER BY round DESC LIMIT 1"
+        )
         rows = self._rows(query, (t,))
         settled, spent, paid = rows[0] if rows else (0, 0.0, "0")
         if settled == known.settled:
@@ -370,12 +442,15 @@ class LedgerStore(Durable):
             return Money(t, settled, spent, None if paid is None else Decimal(paid))
 
     def spent(self) -> Decimal | None:
-        """Return the exact sum that the ledger says was spent, with invoices since the last settled round.
+        """Return the exact sum that the ledger says was spent, with invoices since the
+        last settled round.
 
-        It is None as long as the last settled round was settled by an older version, which wrote no exact sum.
+        It is None as long as the last settled round was settled by an older version,
+        which wrote no exact sum.
         """
         rows = self._rows(
-            "SELECT round, paid FROM rounds WHERE settled = 1 ORDER BY round DESC LIMIT 1"
+            "SELECT round, paid FROM rounds WHERE settled = 1 ORDER BY round DESC"
+            " LIMIT 1"
         )
         t, paid = rows[0] if rows else (0, "0")
         if paid is None:
@@ -413,9 +488,12 @@ class LedgerStore(Durable):
         supply: Supply,
         begun: str,
     ) -> None:
-        """Write the price, the supply and the orders of a round, in the transaction in which the caller decided them."""
+        """Write the price, the supply and the orders of a round, in the transaction in
+        which the caller decided them.
+        """
         self._run(
-            "INSERT INTO rounds (round, price, reserved, begun, supply, settled) VALUES (?, ?, ?, ?, ?, 0)",
+            "INSERT INTO rounds (round, price, reserved, begun, supply, settled) VALUES"
+            " (?, ?, ?, ?, ?, 0)",
             (
                 t,
                 np.asarray(price, np.float64).tobytes(),
@@ -425,13 +503,16 @@ class LedgerStore(Durable):
             ),
         )
         self._run_each(
-            "INSERT INTO orders (round, client, ordered, free, price) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO orders (round, client, ordered, free, price) VALUES (?, ?, ?,"
+            " ?, ?)",
             [row[:5] for row in orders],
         )
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Run the body as one transaction, and then write how far the accounts have come."""
+        """Run the body as one transaction, and then write how far the accounts have
+        come.
+        """
         with self.transaction():
             yield
             reached = self._reached()
@@ -459,7 +540,8 @@ class LedgerStore(Durable):
         )
         with self.writing():
             closed = self._run_each(
-                "UPDATE orders SET admitted = ?, learned = ? WHERE round = ? AND client = ? AND admitted IS NULL",
+                "UPDATE orders SET admitted = ?, learned = ? WHERE round = ? AND client"
+                " = ? AND admitted IS NULL",
                 [
                     (row.admitted, row.learned, row.round, row.client)
                     for row in done.closed
@@ -467,7 +549,8 @@ class LedgerStore(Durable):
             )
             if closed != len(done.closed):
                 raise LedgerError(
-                    f"round {t}: {len(done.closed) - closed} of its {len(done.closed)} orders are closed already"
+                    f"round {t}: {len(done.closed) - closed} of its {len(done.closed)}"
+                    " orders are closed already"
                 )
             self._run_each(
                 "INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", done.corrected
@@ -479,8 +562,9 @@ class LedgerStore(Durable):
             self._note(events)
             self._run_each("INSERT INTO samples VALUES (?, ?, ?)", keys)
             written = self._run(
-                "UPDATE rounds SET settled = 1, debt = ?, spent = ?, parameters = ?, sha256 = ?, metrics = ?, "
-                "clients = ?, paid = ? WHERE round = ? AND settled = 0",
+                "UPDATE rounds SET settled = 1, debt = ?, spent = ?, parameters = ?,"
+                " sha256 = ?, metrics = ?, clients = ?, paid = ? WHERE round = ? AND"
+                " settled = 0",
                 (*result, f"{done.paid:f}", t),
             )
             if written != 1:
@@ -508,11 +592,12 @@ class LedgerStore(Durable):
         )
 
     def lift(self, client: int) -> bool:
-        """End a client's quarantine and reset its offences; return False if it is in none. A running server sends it orders
-        again from its next round on."""
+        """End a client's quarantine and reset its offences; return False if it is in
+        none. A running server sends it orders again from its next round on."""
         with self.transaction():
             done = self._run(
-                "UPDATE clients SET quarantined = 0, offences = 0 WHERE client = ? AND quarantined = 1",
+                "UPDATE clients SET quarantined = 0, offences = 0 WHERE client = ? AND"
+                " quarantined = 1",
                 (client,),
             )
             if done:
@@ -530,7 +615,8 @@ class LedgerStore(Durable):
     ) -> bool:
         """Write an amendment, which holds from the round after the last one begun.
 
-        It is checked in the transaction that writes it, against the terms with all amendments written so far.
+        It is checked in the transaction that writes it, against the terms with all
+        amendments written so far.
 
         Parameters
         ----------
@@ -541,14 +627,17 @@ class LedgerStore(Durable):
         order : tuple of int, optional
             Round and client of the order whose cost is adjusted.
         key : str, optional
-            A name for this amendment, for example the number of an invoice. Written again under the same key, it counts once.
+            A name for this amendment, for example the number of an invoice. Written
+            again under the same key, it counts once.
         accepts : callable, optional
-            Function that raises an error if the policy cannot go on under the amended terms.
+            Function that raises an error if the policy cannot go on under the amended
+            terms.
 
         Returns
         -------
         bool
-            False if the same amendment was written before under the same key; nothing is written then.
+            False if the same amendment was written before under the same key; nothing
+            is written then.
 
         Raises
         ------
@@ -560,21 +649,23 @@ class LedgerStore(Durable):
                 return False
             if not self.meta("keeps"):
                 raise SettingError(
-                    "the policy does not keep to its money: terms can be amended with one that does, as headgate"
+                    "the policy does not keep to its money: terms can be amended with"
+                    " one that does, as headgate"
                 )
             self._check_not_refused(change)
             if order is not None:
                 self._check_adjusted(order, change.adjust)
             elif change.adjust:
                 raise SettingError(
-                    f"adjust = {change.adjust:g}: belongs to an order; name its round and its client"
+                    f"adjust = {change.adjust:g}: belongs to an order; name its round"
+                    " and its client"
                 )
             t, (system, spent) = self.last_begun, self._terms_and_spent()
             amended(system, change, t, spent)
             accepts()
             self._run(
-                "INSERT INTO amendments (round, made, by, why, change, of_round, of_client, key) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO amendments (round, made, by, why, change, of_round,"
+                " of_client, key) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     t,
                     now(),
@@ -590,7 +681,9 @@ class LedgerStore(Durable):
     def _is_written(
         self, key: str, change: Amendment, order: tuple[int, int] | None
     ) -> bool:
-        """Return whether this amendment was written under this key; raise LedgerError if another one was."""
+        """Return whether this amendment was written under this key; raise LedgerError
+        if another one was.
+        """
         rows = self._rows("SELECT id FROM amendments WHERE key = ?", (key,))
         if not rows:
             return False
@@ -615,14 +708,17 @@ class LedgerStore(Durable):
         paid = total([*(row.exact_charge for row in rows), *earlier])
         if total([paid, exact(amount)]) < 0:
             raise LedgerError(
-                f"adjust = {amount:g}: is more than the {plainly(paid)} that were paid on this order"
+                f"adjust = {amount:g}: is more than the {plainly(paid)} that were paid"
+                " on this order"
             )
 
     def amendments(self, after: int = 0, voided: bool = False) -> list[AmendmentRow]:
-        """Return the amendments whose id is greater than `after`, the oldest first, without or with those taken out."""
+        """Return the amendments whose id is greater than `after`, the oldest first,
+        without or with those taken out.
+        """
         rows = self._rows(
-            "SELECT id, round, made, by, why, change, of_round, of_client, key, voided FROM amendments "
-            "WHERE id > ? ORDER BY id",
+            "SELECT id, round, made, by, why, change, of_round, of_client, key, voided"
+            " FROM amendments WHERE id > ? ORDER BY id",
             (after,),
         )
         found = []
@@ -650,7 +746,8 @@ class LedgerStore(Durable):
         Raises
         ------
         LedgerError
-            If there is no such amendment, or the other amendments cannot be applied without it.
+            If there is no such amendment, or the other amendments cannot be applied
+            without it.
         """
         with self.writing():
             found = [each for each in self.amendments() if each.id == id_]
@@ -661,7 +758,8 @@ class LedgerStore(Durable):
             if found[0].change.adjust and found[0].round < self.settled:
                 remedy = "adjust the order by the opposite amount instead"
                 raise LedgerError(
-                    f"{found[0].named()}: is in the sums of the rounds settled since; {remedy}"
+                    f"{found[0].named()}: is in the sums of the rounds settled since;"
+                    f" {remedy}"
                 )
             applied_before = self.can_be_applied()
             self._run(
@@ -681,7 +779,9 @@ class LedgerStore(Durable):
         return True
 
     def keys(self) -> dict[tuple[int, int], list[str]]:
-        """Return the keys of the delivered samples by round and client, for clients that report keys."""
+        """Return the keys of the delivered samples by round and client, for clients
+        that report keys.
+        """
         found = dict[tuple[int, int], list[str]]()
         for t, client, key in self._rows(
             "SELECT round, client, key FROM samples ORDER BY round, client, key"
@@ -690,7 +790,9 @@ class LedgerStore(Durable):
         return found
 
     def remember_initial(self, parameters: str, sha256: str) -> None:
-        """Write the name and the SHA-256 of the file that holds the parameters before round 1."""
+        """Write the name and the SHA-256 of the file that holds the parameters before
+        round 1.
+        """
         with self.transaction():
             self._run(
                 "INSERT INTO meta VALUES ('parameters', ?), ('sha256', ?)",
@@ -700,7 +802,9 @@ class LedgerStore(Durable):
     # reading
 
     def initial(self) -> tuple[str, str]:
-        """Return the file of the parameters before round 1 and its SHA-256; both are empty if there is none yet."""
+        """Return the file of the parameters before round 1 and its SHA-256; both are
+        empty if there is none yet.
+        """
         return str(self.meta("parameters") or ""), str(self.meta("sha256") or "")
 
     @property
@@ -723,8 +827,9 @@ class LedgerStore(Durable):
 
     def rounds(self, after: int = 0, settled: bool = True) -> list[RoundRow]:
         rows = self._rows(
-            "SELECT round, price, reserved, begun, supply, debt, spent, parameters, sha256, metrics, clients, paid "
-            "FROM rounds WHERE settled = ? AND round > ? ORDER BY round",
+            "SELECT round, price, reserved, begun, supply, debt, spent, parameters,"
+            " sha256, metrics, clients, paid FROM rounds WHERE settled = ? AND round >"
+            " ? ORDER BY round",
             (int(settled), after),
         )
         found = []
@@ -748,32 +853,44 @@ class LedgerStore(Durable):
     def orders(self, t: int | None = None) -> list[Ordered]:
         """Return the orders of round t; None: of all rounds."""
         where, values = ("", ()) if t is None else ("WHERE round = ?", (t,))
-        query = f"SELECT round, client, ordered, free, price, admitted, learned FROM orders {where} ORDER BY client, round"
+        query = (
+            "SELECT round, client, ordered, free, price, admitted, learned FROM orders"
+            f" {where} ORDER BY client, round"
+        )
         return [Ordered(*row) for row in self._rows(query, values)]
 
     def outstanding(self) -> list[Ordered]:
         """Return the orders that have no answer yet."""
-        query = "SELECT round, client, ordered, free, price FROM orders WHERE admitted IS NULL ORDER BY client, round"
+        query = (
+            "SELECT round, client, ordered, free, price FROM orders WHERE admitted IS"
+            " NULL ORDER BY client, round"
+        )
         return [Ordered(*row) for row in self._rows(query)]
 
     def closed(self, client: int, rounds: Collection[int]) -> dict[int, Ordered]:
-        """Return a client's closed orders of these rounds, by round, with all samples known to be admitted on them."""
+        """Return a client's closed orders of these rounds, by round, with all samples
+        known to be admitted on them.
+        """
         query = (
-            "SELECT round, client, ordered, free, price, admitted + (SELECT coalesce(sum(admitted), 0) FROM corrections AS c "
-            "WHERE c.round = orders.round AND c.client = orders.client), learned FROM orders "
-            "WHERE client = ? AND round = ? AND admitted IS NOT NULL"
+            "SELECT round, client, ordered, free, price, admitted + (SELECT"
+            " coalesce(sum(admitted), 0) FROM corrections AS c WHERE c.round ="
+            " orders.round AND c.client = orders.client), learned FROM orders WHERE"
+            " client = ? AND round = ? AND admitted IS NOT NULL"
         )
         found = [row for t in rounds for row in self._rows(query, (client, t))]
         return {row[0]: Ordered(*row) for row in found}
 
     def lasts(self, orders: Iterable[Ordered]) -> dict[int, int]:
-        """Return the position up to which each of these orders to one client went, by round: known plus ordered samples."""
+        """Return the position up to which each of these orders to one client went, by
+        round: known plus ordered samples.
+        """
         orders = list(orders)
         if not orders:
             return {}
         rows = self._rows(
-            "SELECT learned, admitted FROM orders WHERE client = ? AND learned IS NOT NULL "
-            "UNION ALL SELECT learned, admitted FROM corrections WHERE client = ? ORDER BY learned",
+            "SELECT learned, admitted FROM orders WHERE client = ? AND learned IS NOT"
+            " NULL UNION ALL SELECT learned, admitted FROM corrections WHERE client = ?"
+            " ORDER BY learned",
             (orders[0].client, orders[0].client),
         )
         known = [0, *accumulate(admitted for _, admitted in rows)]
@@ -784,16 +901,24 @@ class LedgerStore(Durable):
         }
 
     def corrections(self) -> list[Ordered]:
-        """Return the samples that were reported after their orders were closed, as separate orders."""
-        query = "SELECT round, client, ordered, free, price, admitted, learned FROM corrections ORDER BY client, round, learned"
+        """Return the samples that were reported after their orders were closed, as
+        separate orders.
+        """
+        query = (
+            "SELECT round, client, ordered, free, price, admitted, learned FROM"
+            " corrections ORDER BY client, round, learned"
+        )
         return [Ordered(*row) for row in self._rows(query)]
 
     def losses(self, each: int = 2) -> dict[int, Losses]:
-        """Return the losses that clients reported in each round, `each` numbers for every client."""
+        """Return the losses that clients reported in each round, `each` numbers for
+        every client.
+        """
         rows = self._rows("SELECT round, losses FROM losses")
         if any(len(content) % (8 * each) for _, content in rows):
             raise LedgerError(
-                f"{self.path}: losses of a round are not {each} for each client; it is damaged"
+                f"{self.path}: losses of a round are not {each} for each client; it is"
+                " damaged"
             )
         return {
             t: Losses(*np.frombuffer(content).reshape(each, 1, -1))
@@ -809,14 +934,19 @@ class LedgerStore(Durable):
         }
 
     def refusals(self) -> dict[str, int]:
-        """Return how many answers were rejected, and how many clients are in quarantine."""
+        """Return how many answers were rejected, and how many clients are in
+        quarantine.
+        """
         ((refused,),) = self._rows(
             "SELECT count(*) FROM events WHERE kind = 'rejected'"
         )
         return {"refused": int(refused), "quarantined": len(self.quarantined())}
 
     def clients(self) -> dict[int, ClientRow]:
-        query = "SELECT client, heard, offences, quarantined, lost, distinct_used, uses, squares, withdrawn, erased FROM clients"
+        query = (
+            "SELECT client, heard, offences, quarantined, lost, distinct_used, uses,"
+            " squares, withdrawn, erased FROM clients"
+        )
         return {
             row[0]: ClientRow(*row)._replace(quarantined=bool(row[3]))
             for row in self._rows(query)
@@ -842,26 +972,30 @@ def now() -> str:
 
 
 def moment(name: str, when: object) -> str:
-    """Return a date, or a date and time, as its time in UTC; raise SettingError if it is none.
+    """Return a date, or a date and time, as its time in UTC; raise SettingError if it
+    is none.
 
     >>> moment("begin: when", "2026-11-30T23:00:00-12:00"), moment("begin: when", "2026-11-18")
     ('2026-12-01T11:00:00+00:00', '2026-11-18T00:00:00+00:00')
     """
     try:
         text = when.isoformat() if isinstance(when, date) else when
-        found = datetime.fromisoformat(text)  # type: ignore[arg-type]  # other types raise TypeError
+        # other types raise TypeError
+        found = datetime.fromisoformat(text)  # type: ignore[arg-type]
         utc = (
             found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
         )
     except (TypeError, ValueError, OverflowError):
         raise SettingError(
-            f"{name} = {shown(when)}: must be an ISO date, as in 2026-11-18, or date and time"
+            f"{name} = {shown(when)}: must be an ISO date, as in 2026-11-18, or date"
+            " and time"
         ) from None
     return utc.isoformat(timespec="seconds")
 
 
 def month_of(time: str) -> str:
-    """Return year and month of a time in UTC; empty for a text of an older version that is no date.
+    """Return year and month of a time in UTC; empty for a text of an older version that
+    is no date.
 
     >>> month_of("2026-11-18T09:00:00+00:00"), month_of("tomorrow")
     ('2026-11', '')
@@ -885,7 +1019,9 @@ def months_between(earlier: str, later: str) -> int:
 
 
 def refused_as(name: str, value: object) -> str:
-    """Return the name under which it is written that a policy cannot work with a field of an amendment."""
+    """Return the name under which it is written that a policy cannot work with a field
+    of an amendment.
+    """
     return "open end" if (name, value) == ("horizon", "open") else name
 
 
@@ -899,7 +1035,9 @@ def changed(change: Amendment) -> dict[str, Any]:
 
 
 def _stated(supply: Supply) -> str:
-    """Return a supply as JSON; it lists the clients that were absent and omits limits that were not set."""
+    """Return a supply as JSON; it lists the clients that were absent and omits limits
+    that were not set.
+    """
     usual = EVERYTHING._asdict()
     table = {
         name: getattr(supply, name)

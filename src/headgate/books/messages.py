@@ -1,7 +1,9 @@
-"""The messages between server and client: frozen values that are sent as records of numbers and text.
+"""The messages between server and client: frozen values that are sent as records of
+numbers and text.
 
-Every field is checked on arrival, because a message may come from another version or from an attacker. Numbers are finite
-and at most `LARGEST`, text is printable and has at most `TEXT` characters, and lists have at most `LISTED` entries.
+Every field is checked on arrival, because a message may come from another version or
+from an attacker. Numbers are finite and at most `LARGEST`, text is printable and has at
+most `TEXT` characters, and lists have at most `LISTED` entries.
 """
 
 from collections.abc import Mapping
@@ -15,14 +17,18 @@ from headgate.escaping import shown
 RECORD = "headgate"
 """name of headgate's record in a message, besides the arrays and metrics"""
 NONCE = "headgate-nonce"
-"""name of the record with a random number, so that only the receiver of a message knows the message's id"""
+"""name of the record with a random number, so that only the receiver of a message knows
+the message's id
+"""
 NEW_LOSS, HELD_LOSS, NEW_RIGHT = "new_loss", "held_loss", "new_right"
 """metrics of a reply if the order asks for losses"""
 NO_LIMIT = 0
 LARGEST = 2**53
 """largest number accepted in a message"""
 TEXT = 200
-"""the most characters of a text; an order's settings and choice may have `SETTINGS` characters"""
+"""the most characters of a text; an order's settings and choice may have `SETTINGS`
+characters
+"""
 SETTINGS = 10_000
 MAY_BE_MISSING = ("losses", "choice", "late", "erased")
 """fields that are not sent while they are false, empty or 0"""
@@ -33,7 +39,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The order of a round: admit until you have ever admitted `last` samples, then train. A repeat admits nothing twice."""
+    """The order of a round: admit until you have ever admitted `last` samples, then
+    train. A repeat admits nothing twice.
+    """
 
     experiment: str
     round: int
@@ -44,13 +52,17 @@ class Order:
     kept_from: int
     """number of the first admission that is not too old to be held"""
     limit: int
-    """the most samples that the client may hold, the oldest are dropped first; NO_LIMIT: only age decides"""
+    """the most samples that the client may hold, the oldest are dropped first;
+    NO_LIMIT: only age decides
+    """
     acknowledged: int
     """last round up to which the server has the answers to all orders"""
     train: bool
     """whether the client trains in this round; False: it only admits"""
     rule: str = "window"
-    """name of the retention rule in recipes, or "window" if the oldest samples are dropped"""
+    """name of the retention rule in recipes, or "window" if the oldest samples are
+    dropped
+    """
     settings: str = "{}"
     """settings of the retention rule, as JSON"""
     seed: int = 0
@@ -58,7 +70,9 @@ class Order:
     losses: bool = False
     """whether the server asks for the losses of the samples before training"""
     choice: str = ""
-    """buying rule, window and number of samples to keep, as JSON; empty: buy the next samples"""
+    """buying rule, window and number of samples to keep, as JSON; empty: buy the next
+    samples
+    """
     late: int = 0
     """rounds from the admission of a sample until its label is available"""
 
@@ -71,7 +85,9 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A client's answer: what it did on this order and on the earlier ones that are still open."""
+    """A client's answer: what it did on this order and on the earlier ones that are
+    still open.
+    """
 
     experiment: str
     round: int
@@ -89,20 +105,29 @@ class Receipt:
     lost: int
     """samples that were admitted into an earlier store, which no longer exists"""
     distinct: int
-    """distinct samples ever trained on; `uses` is the sum of their use counts, `squares` that of the squared counts"""
+    """distinct samples ever trained on; `uses` is the sum of their use counts,
+    `squares` that of the squared counts
+    """
     uses: int
     squares: int
     note: str
-    """reason why the client admitted less than it was ordered to; empty: it admitted all"""
+    """reason why the client admitted less than it was ordered to; empty: it admitted
+    all
+    """
     withdrawn: int = 0
-    """samples that the client should hold now but that were erased; 0 if an earlier store no longer exists"""
+    """samples that the client should hold now but that were erased; 0 if an earlier
+    store no longer exists
+    """
     erased: int = 0
-    """samples ever erased at the client, including those that it would have dropped since"""
+    """samples ever erased at the client, including those that it would have dropped
+    since
+    """
 
     def __post_init__(self) -> None:
         if len(self.rounds) != len(self.admitted):
             raise DataError(
-                f"receipt.admitted has {len(self.admitted)} entries for {len(self.rounds)} rounds"
+                f"receipt.admitted has {len(self.admitted)} entries for"
+                f" {len(self.rounds)} rounds"
             )
         ascending = all(before < after for before, after in pairwise((0, *self.rounds)))
         if not ascending or self.rounds[-1:] != (
@@ -137,7 +162,8 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Ahead:
-    """A client's answer to an order that it refuses because it has done a later order, or another order of this round.
+    """A client's answer to an order that it refuses because it has done a later order,
+    or another order of this round.
 
     A server with an up-to-date ledger does not send such an order.
     """
@@ -174,7 +200,8 @@ def to_wire(value: Order | Receipt | Ahead | Ended | Identity) -> dict[str, Any]
 
 
 def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
-    """Return the value in a record; raise DataError with the name of a field that is wrong.
+    """Return the value in a record; raise DataError with the name of a field that is
+    wrong.
 
     >>> from_wire(Identity, {"client": 3})
     Identity(client=3)
@@ -196,15 +223,20 @@ def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
 _FIELDS: dict[type, dict[str, Any]] = {
     kind: get_type_hints(kind) for kind in (Order, Receipt, Ahead, Ended, Identity)
 }
-"""fields of each message, name → type; computed once, because a round may have thousands of messages"""
+"""fields of each message, name → type; computed once, because a round may have
+thousands of messages
+"""
 
 
 def checked(name: str, hint: Any, value: Any) -> Any:
-    """Return an untrusted value if it has the type `hint` and is within bounds; otherwise raise DataError with its name."""
+    """Return an untrusted value if it has the type `hint` and is within bounds;
+    otherwise raise DataError with its name.
+    """
     if hint == tuple[int, ...]:
         if not isinstance(value, list) or len(value) > LISTED:
             raise DataError(
-                f"{name} = {shown(value)}: must be a list of whole numbers, at most {LISTED}"
+                f"{name} = {shown(value)}: must be a list of whole numbers, at most"
+                f" {LISTED}"
             )
         return tuple(checked(name, int, entry) for entry in value)
     if hint is int:
@@ -227,12 +259,14 @@ def checked(name: str, hint: Any, value: Any) -> Any:
             )
     elif not isinstance(value, hint):
         raise DataError(
-            f"{name} = {shown(value)}: must be {'true or false' if hint is bool else 'text'}"
+            f"{name} = {shown(value)}: must be"
+            f" {'true or false' if hint is bool else 'text'}"
         )
     elif hint is str:
         most = SETTINGS if name in ("order.settings", "order.choice") else TEXT
         if len(value) > most or not value.isprintable():
             raise DataError(
-                f"{name} = {shown(value)}: must be one line of at most {most} printable characters"
+                f"{name} = {shown(value)}: must be one line of at most {most} printable"
+                " characters"
             )
     return value

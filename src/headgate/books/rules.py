@@ -1,8 +1,11 @@
-"""Rules as an order states them: which samples stay (a window by age and size, or a named rule), and which are bought.
+"""Rules as an order states them: which samples stay (a window by age and size, or a
+named rule), and which are bought.
 
-Windows and the reservoir do not depend on the rounds in which samples were admitted, so server and client agree on every
-sample held, even if the server learned of some late. Under the other rules they agree on the number. A client chooses what
-it buys among its own samples, with the model that was sent with the order; its answer reports how many, not which.
+Windows and the reservoir do not depend on the rounds in which samples were admitted, so
+server and client agree on every sample held, even if the server learned of some late.
+Under the other rules they agree on the number. A client chooses what it buys among its
+own samples, with the model that was sent with the order; its answer reports how many,
+not which.
 """
 
 import json
@@ -22,7 +25,9 @@ WINDOW = "window"
 
 
 class StatedChoice(NamedTuple):
-    """The choice that an order states: a buying rule, the window, and how many unlabelled samples a client may keep."""
+    """The choice that an order states: a buying rule, the window, and how many
+    unlabelled samples a client may keep.
+    """
 
     rule: Selection
     window: int
@@ -30,7 +35,9 @@ class StatedChoice(NamedTuple):
 
 
 def stated(rule: Retention) -> tuple[str, str]:
-    """Return the fields (rule, settings) of an order: the rule's name and its settings as JSON, without the capacity."""
+    """Return the fields (rule, settings) of an order: the rule's name and its settings
+    as JSON, without the capacity.
+    """
     if isinstance(rule, WindowRule):
         return WINDOW, "{}"
     table = table_of(RETENTION, rule)
@@ -40,7 +47,9 @@ def stated(rule: Retention) -> tuple[str, str]:
 
 
 def stated_choice(experiment: Experiment) -> str:
-    """Return the field `choice` of an order as JSON; empty if clients have no choice of what to buy."""
+    """Return the field `choice` of an order as JSON; empty if clients have no choice of
+    what to buy.
+    """
     (policy,), data = experiment.policies.values(), experiment.data
     if not data.chooses(policy.selection):
         return ""
@@ -65,7 +74,9 @@ def rule_of(order: Order, own: Collection[type] = ()) -> Retention | None:
 
 
 def choice_of(order: Order, own: Collection[type] = ()) -> StatedChoice | None:
-    """Return the choice that an order states; None: the client buys the next samples."""
+    """Return the choice that an order states; None: the client buys the next
+    samples.
+    """
     if not order.choice:
         return None
     fields = _object("order.choice", order.choice)
@@ -98,7 +109,9 @@ def _named(
     where: str,
     own: Collection[type],
 ) -> Any:
-    """Make the named rule if it is a shipped one or one of the client's `own`; nothing is imported."""
+    """Make the named rule if it is a shipped one or one of the client's `own`; nothing
+    is imported.
+    """
     mine = {
         f"{each.__module__}:{each.__qualname__}": each
         for each in own
@@ -107,7 +120,8 @@ def _named(
     known = {**slot.kinds, **mine}
     if kind not in known:
         raise DataError(
-            f"{where} = {kind[:60]}: this client does not know it{nearest(kind, list(known))}"
+            f"{where} = {kind[:60]}: this client does not know"
+            f" it{nearest(kind, list(known))}"
         )
     return fill(known[kind], settings, where)
 

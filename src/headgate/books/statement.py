@@ -1,4 +1,6 @@
-"""The statement of the accounts: one line for each order, the amendments and the totals, in decimal numbers."""
+"""The statement of the accounts: one line for each order, the amendments and the
+totals, in decimal numbers.
+"""
 
 import csv
 import io
@@ -46,7 +48,9 @@ class OrderLine(NamedTuple):
     paid: Decimal
     """sum of `charged` and `adjusted`"""
     answered: int | None
-    """round in which the answer arrived; None: there is no answer yet, and the money is reserved"""
+    """round in which the answer arrived; None: there is no answer yet, and the money is
+    reserved
+    """
     keys: tuple[str, ...]
     """keys of the samples; empty: the client reported none"""
 
@@ -61,14 +65,18 @@ class Statement(NamedTuple):
     rounds: int
     """number of settled rounds"""
     approved: Decimal
-    """money approved up to the horizon; with an open end, up to the round after the last settled one"""
+    """money approved up to the horizon; with an open end, up to the round after the
+    last settled one
+    """
     spent: Decimal
     reserved: Decimal
     """the most that orders without an answer may cost"""
 
     @property
     def left(self) -> Decimal:
-        """The approved money that is neither spent nor reserved; below 0 if a cut or an invoice came after it was spent."""
+        """The approved money that is neither spent nor reserved; below 0 if a cut or an
+        invoice came after it was spent.
+        """
         return total([self.approved, -self.spent, -self.reserved])
 
 
@@ -95,7 +103,8 @@ def statement(store: LedgerStore) -> Statement:
         recorded is not None and spent != recorded
     ):  # an older version recorded no exact sum
         raise LedgerError(
-            f"{store.path}: the orders come to {plainly(spent)}, the ledger says {plainly(recorded)}"
+            f"{store.path}: the orders come to {plainly(spent)}, the ledger says"
+            f" {plainly(recorded)}"
         )
     return Statement(
         lines,
@@ -151,12 +160,14 @@ def _lines(
 def opened(folder: Path | str, writes: bool = False) -> Iterator[LedgerStore]:
     """Open the store of a folder that holds accounts, and close it afterwards.
 
-    Without `writes` nothing is written, so that the folder may be on a disk that cannot be written.
+    Without `writes` nothing is written, so that the folder may be on a disk that cannot
+    be written.
     """
     path = checked_path("folder", folder) / LEDGER
     if not path.is_file() and Anchor.of(path.parent) is None:
         raise DataError(
-            f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on Flower does"
+            f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on"
+            " Flower does"
         )
     with closing(LedgerStore(path, writes)) as store:
         yield store
@@ -170,7 +181,9 @@ def amend(
     order: tuple[int, int] | None = None,
     key: str | None = None,
 ) -> Statement:
-    """Write an amendment into the accounts of a folder, which may be in use, and return the new statement."""
+    """Write an amendment into the accounts of a folder, which may be in use, and return
+    the new statement.
+    """
     author, reason = signed("amend", by, why)
     known = None if order is None else order_of("amend", *order)
     with opened(folder, writes=True) as store:
@@ -179,7 +192,9 @@ def amend(
 
 
 def backup(store: LedgerStore, file: Path) -> Statement:
-    """Copy the accounts as they are now into one file, whole or not at all, and return the statement of the copy."""
+    """Copy the accounts as they are now into one file, whole or not at all, and return
+    the statement of the copy.
+    """
     _check_plain(file)
     if file.exists() and file.samefile(store.path):
         raise DataError(f"{file}: is the ledger itself; name another file for the copy")
@@ -215,7 +230,8 @@ def void(
     Returns
     -------
     amendment, statement : tuple of AmendmentRow and Statement
-        The amendment, and the statement of the copy; None as long as another amendment cannot be applied either.
+        The amendment, and the statement of the copy; None as long as another amendment
+        cannot be applied either.
     """
     author, reason = signed("void", by, why)
     if out.exists():
@@ -241,7 +257,9 @@ def void(
 
 
 def _voided(copy: LedgerStore, id_: int, by: str, why: str, out: Path) -> AmendmentRow:
-    """Take an amendment out of a copy that is not in its place yet; errors name the place."""
+    """Take an amendment out of a copy that is not in its place yet; errors name the
+    place.
+    """
     try:
         return copy.void(id_, by, why)
     except LedgerError as error:
@@ -249,9 +267,11 @@ def _voided(copy: LedgerStore, id_: int, by: str, why: str, out: Path) -> Amendm
 
 
 def export(found: Statement, path: Path | None, kind: str) -> None:
-    """Write the lines as csv, json or parquet, whole or not at all; None: to standard output.
+    """Write the lines as csv, json or parquet, whole or not at all; None: to standard
+    output.
 
-    Amounts are decimal text in csv and json, and floats in parquet. In csv the keys of an order are a JSON list.
+    Amounts are decimal text in csv and json, and floats in parquet. In csv the keys of
+    an order are a JSON list.
     """
     content = _exported(found, kind)
     if path is None:

@@ -1,4 +1,5 @@
-"""Updates of a model from clients that nobody has to trust: how long they are, which are refused, which are shortened.
+"""Updates of a model from clients that nobody has to trust: how long they are, which
+are refused, which are shortened.
 
 Flower and NVFlare share these rules. This file needs numpy alone.
 """
@@ -15,11 +16,15 @@ from headgate.errors import DataError
 NamedArrays = Mapping[str, NDArray[Any]]
 """the parameters of a model, by name"""
 HUGE = 1e100
-"""largest absolute value in an update, so that a mean of updates is finite; larger metrics are left out"""
+"""largest absolute value in an update, so that a mean of updates is finite; larger
+metrics are left out
+"""
 UNKNOWN = -1.0
 """a median that is not known yet"""
 KINDS = {"f": "its update", "iu": "its update of whole numbers"}
-"""kinds of dtype that are measured together, and their names in events: step counts change much more than parameters"""
+"""kinds of dtype that are measured together, and their names in events: step counts
+change much more than parameters
+"""
 FEWEST = 3
 """smallest number of updates whose median no single client decides"""
 
@@ -80,12 +85,15 @@ def shorten(
     multiple: float,
     known: Sequence[float],
 ) -> tuple[list[NamedArrays], list[float], list[Shortened]]:
-    """Return the updates of a round, the largest medians so far, and notes on the updates that were shortened.
+    """Return the updates of a round, the largest medians so far, and notes on the
+    updates that were shortened.
 
-    An update longer than `multiple` times the median gets the length of the median, so that no client moves the model much
-    farther than others. The measure is the largest median of any round so far (`known`, for real and for whole numbers): once
-    most clients have learned what they hold, a client with new samples moves much farther than they do. As long as the median
-    of real numbers is 0, an update may have any length; as long as that of whole numbers is 0, they do not change.
+    An update longer than `multiple` times the median gets the length of the median, so
+    that no client moves the model much farther than others. The measure is the largest
+    median of any round so far (`known`, for real and for whole numbers): once most
+    clients have learned what they hold, a client with new samples moves much farther
+    than they do. As long as the median of real numbers is 0, an update may have any
+    length; as long as that of whole numbers is 0, they do not change.
     """
     after, medians, notes = list(updates), list[float](), list[Shortened]()
     for (kinds, what), median in zip(KINDS.items(), known, strict=True):
@@ -98,7 +106,10 @@ def shorten(
         for place, length in enumerate(lengths):
             if length > multiple * median:
                 after[place] = _shortened(after[place], model, kinds, median / length)
-                why = f"has length {length:.6g}, more than {multiple:g} times the median {median:.6g}, and gets the median's"
+                why = (
+                    f"has length {length:.6g}, more than {multiple:g} times the median"
+                    f" {median:.6g}, and gets the median's"
+                )
                 notes.append(Shortened(place, f"{what} {why}"))
     return after, medians, notes
 
@@ -106,7 +117,9 @@ def shorten(
 def _shortened(
     update: NamedArrays, model: NamedArrays, kinds: str, share: float
 ) -> NamedArrays:
-    """Return the update with the change of its arrays of these kinds, relative to the model, multiplied by `share`."""
+    """Return the update with the change of its arrays of these kinds, relative to the
+    model, multiplied by `share`.
+    """
     arrays = dict(update)
     for name, base in model.items():
         if base.dtype.kind in kinds:

@@ -4,7 +4,9 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. The commands are imported here, so that Ctrl-C during the import gives one line too."""
+    """Run the command line. The commands are imported here, so that Ctrl-C during the
+    import gives one line too.
+    """
     try:
         from headgate.cli.commands import play
     except KeyboardInterrupt:

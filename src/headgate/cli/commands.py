@@ -39,10 +39,12 @@ def root(
 ) -> None:
     """Adaptive data admission and retention for streaming federated learning.
 
-    Start with `headgate run` (learning, on embedded data) or `headgate plan mnist` (no learning).
+    Start with `headgate run` (learning, on embedded data) or `headgate plan mnist` (no
+    learning).
 
-    Exit codes: 0 done, 1 a worker process was lost, 2 a bad setting or option, 3 settings that cannot
-    be met together, 4 an unreadable or missing file, 5 a ledger that does not fit, 130 interrupted.
+    Exit codes: 0 done, 1 a worker process was lost, 2 a bad setting or option, 3
+    settings that cannot be met together, 4 an unreadable or missing file, 5 a ledger
+    that does not fit, 130 interrupted.
     """
     if version:
         say(f"headgate {__version__}")
@@ -66,7 +68,9 @@ data.command("get")(learning.data_get)
 
 
 def play(commands: typer.Typer = app) -> None:
-    """Run the command that the user typed; report every error in one line on stderr and by a documented exit code."""
+    """Run the command that the user typed; report every error in one line on stderr and
+    by a documented exit code.
+    """
     try:
         commands()
     except (

@@ -22,7 +22,9 @@ class Format(StrEnum):
 
 
 Recipe = Annotated[str, typer.Argument()]
-"""the argument for a recipe; the help text of a command describes its arguments, as typer 0.20 loses theirs with click 8.5"""
+"""the argument for a recipe; the help text of a command describes its arguments, as
+typer 0.20 loses theirs with click 8.5
+"""
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -43,7 +45,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
 def say(text: object, error: bool = False) -> None:
-    """Print a line with control characters escaped, since paths and names in it may contain them."""
+    """Print a line with control characters escaped, since paths and names in it may
+    contain them.
+    """
     print(printable(str(text)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
@@ -53,9 +57,11 @@ def recipe_overrides(
     seeds: int | None = None,
     policies: str | None = None,
 ) -> list[str]:
-    """Return all overrides of a recipe: those of `--set`, then those of the options that stand for a `--set`.
+    """Return all overrides of a recipe: those of `--set`, then those of the options
+    that stand for a `--set`.
 
-    Policies are names of sections, kinds, or module:Class, for which a section with the name of the class is added.
+    Policies are names of sections, kinds, or module:Class, for which a section with the
+    name of the class is added.
 
     >>> recipe_overrides(policies="headgate,mine:BelowFour")
     ['policies.BelowFour.kind="mine:BelowFour"', 'run.policies=["headgate", "BelowFour"]']
@@ -93,7 +99,9 @@ CLICK = sys.modules[TyperGroup.__mro__[1].__module__]
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands. What cannot be understood of a command is one line, as every other error."""
+    """A group of commands. What cannot be understood of a command is one line, as every
+    other error.
+    """
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -112,7 +120,9 @@ class CommandGroup(TyperGroup):
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """Turn an error about the words of a command into a SettingError, but not a call for help."""
+    """Turn an error about the words of a command into a SettingError, but not a call
+    for help.
+    """
     try:
         yield
     except CLICK.UsageError as error:

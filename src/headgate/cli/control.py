@@ -26,7 +26,8 @@ from headgate.errors import SettingError
 def recipes(
     name: Annotated[str | None, typer.Argument()] = None,
 ) -> None:
-    """List the recipes that come with headgate, or print NAME, to start your own file from.
+    """List the recipes that come with headgate, or print NAME, to start your own file
+    from.
 
     Those of the studies are files in studies/recipes of the project's repository.
     """
@@ -35,7 +36,10 @@ def recipes(
     if name is None:
         for each in recipe_names():
             e = load(each)
-            size = f"{e.system.clients:>8} clients, budget {e.system.budget:g}, {e.rounds} rounds"
+            size = (
+                f"{e.system.clients:>8} clients, budget {e.system.budget:g}, {e.rounds}"
+                " rounds"
+            )
             say(f"{each:12} {size}: {', '.join(e.policies)}")
         return
     for line in recipe_text(name).splitlines():
@@ -53,14 +57,15 @@ def plan(
     set_: Set = None,
     format_: AsFormat = Format.table,
 ) -> None:
-    """Work out a policy's settings for a system, rehearse it, and report what to expect.
+    """Work out a policy's settings for a system, rehearse it, and report what to
+    expect.
 
-    RECIPE is a name from `headgate recipes` or a TOML file. What the policy does is checked against both limits: money that a
-    run may spend, and places that a client has. The bound is Theorem 1's; it does not rank policies
-    (docs/understand/model.md).
+    RECIPE is a name from `headgate recipes` or a TOML file. What the policy does is
+    checked against both limits: money that a run may spend, and places that a client
+    has. The bound is Theorem 1's; it does not rank policies (docs/understand/model.md).
 
-    Where RECIPE is the folder of a run on Flower, the rounds that are left are rehearsed from its ledger, under the terms as
-    they were amended.
+    Where RECIPE is the folder of a run on Flower, the rounds that are left are
+    rehearsed from its ledger, under the terms as they were amended.
     """
     if (Path(recipe) / "ledger.sqlite").is_file():
         _plan_rest(Path(recipe), set_ or [], format_)
@@ -84,7 +89,8 @@ def _plan_rest(folder: Path, overrides: list[str], format_: Format) -> None:
         print_json({"round": accounts.t, "rounds": last, **found})
         return
     say(
-        f"Rounds {accounts.t + 1} to {last}, from the ledger after round {accounts.t}: mean of 100 rehearsals (5 to 95 %)"
+        f"Rounds {accounts.t + 1} to {last}, from the ledger after round {accounts.t}:"
+        " mean of 100 rehearsals (5 to 95 %)"
     )
     for name, (mean, low, high) in found.items():
         say(f"{name:8} {mean:10.2f}  ({low:.2f} to {high:.2f})")
@@ -118,11 +124,13 @@ def rehearse(
 ) -> None:
     """Run control over a whole horizon, without learning: what is spent, held and used.
 
-    RECIPE is a name from `headgate recipes` or a TOML file. The bound is Theorem 1's, summed over the rounds; it does not
-    rank policies: `headgate compare` does, by learning.
+    RECIPE is a name from `headgate recipes` or a TOML file. The bound is Theorem 1's,
+    summed over the rounds; it does not rank policies: `headgate compare` does, by
+    learning.
 
-    Columns of --out: policy, seed, t, price, admitted, n, N, n_eff, uniformity, debt (Z at the beginning of
-    the round), spend (in the round), penalty, bound (the round's term of Theorem 1), peak_excess (max n_m - B_m).
+    Columns of --out: policy, seed, t, price, admitted, n, N, n_eff, uniformity, debt (Z
+    at the beginning of the round), spend (in the round), penalty, bound (the round's
+    term of Theorem 1), peak_excess (max n_m - B_m).
     """
     experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, policies))
     _check_out(out)
@@ -135,7 +143,10 @@ def replay(
     capacity: Annotated[
         int | None,
         typer.Option(
-            help="The most samples a client can buy in a round; default: the most it ever bought in one."
+            help=(
+                "The most samples a client can buy in a round; default: the most it"
+                " ever bought in one."
+            )
         ),
     ] = None,
     currency: Annotated[
@@ -157,17 +168,22 @@ def replay(
     ] = None,
     format_: AsFormat = Format.table,
 ) -> None:
-    """Compare purchases that you made with those that headgate would have made at the same prices.
+    """Compare purchases that you made with those that headgate would have made at the
+    same prices.
 
-    PURCHASES is a CSV file with the columns time (ISO dates or numbers), price (of one sample), samples (or bought) and
-    perhaps client. The result: what headgate would have paid for as many samples, and how many it would have bought for as
-    much money. Rows of one time are one round; a client without a row has no offer in it, a row with 0 samples is an offer.
+    PURCHASES is a CSV file with the columns time (ISO dates or numbers), price (of one
+    sample), samples (or bought) and perhaps client. The result: what headgate would
+    have paid for as many samples, and how many it would have bought for as much money.
+    Rows of one time are one round; a client without a row has no offer in it, a row
+    with 0 samples is an offer.
 
-    Columns of --out: time, price (mean of those offered), bought, paid, and with as_much_ and as_many_ before them those
-    of headgate for as much money and for as many samples.
+    Columns of --out: time, price (mean of those offered), bought, paid, and with
+    as_much_ and as_many_ before them those of headgate for as much money and for as
+    many samples.
 
-    With --shadow, headgate decides beside your pipeline with the budget and the buffers of a recipe, by each round's price
-    and those before it, and buys nothing. Run it again when the file has grown: the last row is the newest decision.
+    With --shadow, headgate decides beside your pipeline with the budget and the buffers
+    of a recipe, by each round's price and those before it, and buys nothing. Run it
+    again when the file has grown: the last row is the newest decision.
     """
     _check_out(out)
     if shadow is not None and capacity is not None:
@@ -218,14 +234,20 @@ def compare(
         str | None,
         typer.Option(
             metavar="A,B,...",
-            help="Budgets a round, or `recipe`: the points of its sweep; default: 0.25, 0.5, 1 and 2 times its own.",
+            help=(
+                "Budgets a round, or `recipe`: the points of its sweep; default: 0.25,"
+                " 0.5, 1 and 2 times its own."
+            ),
         ),
     ] = None,
     policies: Annotated[
         str | None,
         typer.Option(
             metavar="A,B,...",
-            help="Policies: sections of the recipe, kinds, module:Class; recipe: those it runs, the default for a file.",
+            help=(
+                "Policies: sections of the recipe, kinds, module:Class; recipe: those"
+                " it runs, the default for a file."
+            ),
         ),
     ] = None,
     rounds: Annotated[
@@ -257,12 +279,15 @@ def compare(
     wide: Wide = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare policies at equal money: what each learns at every budget, and what it needs for the same accuracy.
+    """Compare policies at equal money: what each learns at every budget, and what it
+    needs for the same accuracy.
 
-    RECIPE is a name from `headgate recipes` or a TOML file. Every policy is held to the money and the buffers: it buys nothing
-    more once C·T is spent, and no client holds more than its buffer. References, such as the oracle, are not held. Every policy
-    is tested against constant admission, seed by seed. Writes compare.json, compare.svg and report.html.
-    Ctrl-C loses nothing: the same command resumes. With other --budgets it adds those that are missing.
+    RECIPE is a name from `headgate recipes` or a TOML file. Every policy is held to the
+    money and the buffers: it buys nothing more once C·T is spent, and no client holds
+    more than its buffer. References, such as the oracle, are not held. Every policy is
+    tested against constant admission, seed by seed. Writes compare.json, compare.svg
+    and report.html. Ctrl-C loses nothing: the same command resumes. With other
+    --budgets it adds those that are missing.
     """
     from headgate.analysis.display import show
     from headgate.experiment import recipe_names
@@ -320,7 +345,8 @@ def _budgets(stated: str | None, own: float) -> list[float]:
         money = [float(each) for each in stated.split(",")]
     except ValueError:
         raise SettingError(
-            f"--budgets {stated}: must be numbers with commas between them, as in 20,40,55"
+            f"--budgets {stated}: must be numbers with commas between them, as in"
+            " 20,40,55"
         ) from None
     if len(set(money)) < len(money):
         raise SettingError(f"--budgets {stated}: names a budget twice")

@@ -1,4 +1,6 @@
-"""The commands for Flower: an example app, a trial deployment, and the files for real machines. They need headgate[flower]."""
+"""The commands for Flower: an example app, a trial deployment, and the files for real
+machines. They need headgate[flower].
+"""
 
 import signal
 from importlib.util import find_spec
@@ -73,8 +75,8 @@ def new(
 ) -> None:
     """Write a Flower app that runs a recipe.
 
-    DIR is a new or empty folder for the app. `flwr run DIR` runs it, on Flower's simulation engine or on a deployment, as
-    the app's README describes.
+    DIR is a new or empty folder for the app. `flwr run DIR` runs it, on Flower's
+    simulation engine or on a deployment, as the app's README describes.
     """
     from headgate.flower.app.write import write_app
 
@@ -82,7 +84,8 @@ def new(
         folder, recipe, recipe_overrides(set_, rounds), policy, clients
     )
     say(
-        f"app: {folder} ({experiment.name}, {next(iter(experiment.policies))}, {experiment.system.clients} clients)"
+        f"app: {folder} ({experiment.name}, {next(iter(experiment.policies))},"
+        f" {experiment.system.clients} clients)"
     )
     say(f"next: {folder / 'README.md'}")
 
@@ -102,10 +105,12 @@ def deploy_example(
 
     DIR is an app made by `headgate flower new`, or a new folder for one.
 
-    Everything listens on 127.0.0.1 alone, behind nginx, with TLS by an authority of its own and registered keys. Each round
-    prints a line to stderr: answers, money, accuracy, and the clients without a valid answer. Services that die are started
-    again, and a ServerApp that is lost is submitted again and continues from its ledger: try it with `kill -9`. Logs, keys
-    and the clients' buffers are in DIR/deployment, the run folder is in DIR/runs. Ctrl-C ends every process that was
+    Everything listens on 127.0.0.1 alone, behind nginx, with TLS by an authority of its
+    own and registered keys. Each round prints a line to stderr: answers, money,
+    accuracy, and the clients without a valid answer. Services that die are started
+    again, and a ServerApp that is lost is submitted again and continues from its
+    ledger: try it with `kill -9`. Logs, keys and the clients' buffers are in
+    DIR/deployment, the run folder is in DIR/runs. Ctrl-C ends every process that was
     started; the same command continues the run.
     """
     from headgate.flower.app.write import app_settings, write_app
@@ -122,7 +127,8 @@ def deploy_example(
         )
     if (out / "metrics.parquet").is_file():  # this file is written after the last round
         _say(
-            f"{out}: all its rounds are finished, so nothing is left to do; a new folder begins another run"
+            f"{out}: all its rounds are finished, so nothing is left to do; a new"
+            " folder begins another run"
         )
     signal.signal(
         signal.SIGTERM, signal.default_int_handler
@@ -143,16 +149,20 @@ def certificates(
     host: Annotated[
         list[str] | None,
         typer.Option(
-            help="A name or address by which clients reach the server; may be repeated.",
+            help=(
+                "A name or address by which clients reach the server; may be repeated."
+            ),
             show_default=False,
         ),
     ] = None,
 ) -> None:
     """Make the certificates of a deployment, or check and renew those in DIR.
 
-    ca.crt goes to every machine; server.pem and server.key stay with nginx and the SuperLink; ca.key signs, and is best kept
-    offline. A server certificate that ends within 30 days is renewed if ca.key is in DIR, with a warning in either case. One
-    that has expired is refused: services of `headgate flower superlink` call this before they start.
+    ca.crt goes to every machine; server.pem and server.key stay with nginx and the
+    SuperLink; ca.key signs, and is best kept offline. A server certificate that ends
+    within 30 days is renewed if ca.key is in DIR, with a warning in either case. One
+    that has expired is refused: services of `headgate flower superlink` call this
+    before they start.
     """
     from headgate.flower.deploy.certificates import FILES, ensure_certificates
 
@@ -166,8 +176,8 @@ def certificates(
 def key(path: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
     """Make the key that identifies a SuperNode.
 
-    Run this on the machine of the SuperNode: FILE is the private key and never leaves it. Register FILE.pub, beside it, with
-    the SuperLink.
+    Run this on the machine of the SuperNode: FILE is the private key and never leaves
+    it. Register FILE.pub, beside it, with the SuperLink.
     """
     from headgate.flower.keys import make_key
 
@@ -188,11 +198,14 @@ def superlink(
         int, typer.Option(help="The port of the SuperLink on 127.0.0.1.")
     ] = 8001,
 ) -> None:
-    """Write the files of a server into DIR: nginx.conf, scripts, systemd units and compose.yaml.
+    """Write the files of a server into DIR: nginx.conf, scripts, systemd units and
+    compose.yaml.
 
-    The SuperLink listens on 127.0.0.1 alone, because anyone who reaches it may start apps; nginx has TLS and forwards the paths
-    that SuperNodes need. The machine, or container, must be the SuperLink's own: its other users are trusted. DIR also holds
-    the database, the keys of the clients (clients.keys) and Flower's connection for `flwr` (FLWR_HOME=DIR/user).
+    The SuperLink listens on 127.0.0.1 alone, because anyone who reaches it may start
+    apps; nginx has TLS and forwards the paths that SuperNodes need. The machine, or
+    container, must be the SuperLink's own: its other users are trusted. DIR also holds
+    the database, the keys of the clients (clients.keys) and Flower's connection for
+    `flwr` (FLWR_HOME=DIR/user).
     """
     from headgate.flower.deploy.deployment import write_server
 
@@ -227,10 +240,12 @@ def supernode(
         bool, typer.Option("--keep", help="Keep the samples of a run that is over.")
     ] = False,
 ) -> None:
-    """Write the files of one client's machine into DIR: the SuperNode's script, systemd unit and compose.yaml.
+    """Write the files of one client's machine into DIR: the SuperNode's script, systemd
+    unit and compose.yaml.
 
-    DIR/store holds the samples that the client has admitted. Do not lose it: they were paid for. After a run they are
-    removed there; `headgate flower forget DIR/store` removes them by hand.
+    DIR/store holds the samples that the client has admitted. Do not lose it: they were
+    paid for. After a run they are removed there; `headgate flower forget DIR/store`
+    removes them by hand.
     """
     from headgate.flower.deploy.deployment import write_node
 
@@ -258,9 +273,10 @@ def register(
 ) -> None:
     """Register the public key of a client's SuperNode with a SuperLink that is running.
 
-    DIR is the folder of `headgate flower superlink`, on the machine where it runs; N is the client's number in the recipe;
-    FILE.pub is the file that `headgate flower key` wrote beside the key. A client has one key, and each key is for one
-    client, so nobody else can answer in its name.
+    DIR is the folder of `headgate flower superlink`, on the machine where it runs; N is
+    the client's number in the recipe; FILE.pub is the file that `headgate flower key`
+    wrote beside the key. A client has one key, and each key is for one client, so
+    nobody else can answer in its name.
     """
     from headgate.flower.deploy.deployment import register as register_key
 
@@ -284,10 +300,12 @@ def clients(
 ) -> None:
     """Show the state of each client of a run, or end a quarantine.
 
-    DIR is a run folder of a run on Flower, or the folder of the accounts of a job of NVFlare, for which Flower need not be
-    installed. The run may be in progress. When a client comes into quarantine, its open orders are settled: samples in
-    valid reports are paid, the rest is released. With --lift it gets orders again from the next round on, and samples
-    admitted on released orders are paid when it reports them. `headgate ledger export DIR` has every order.
+    DIR is a run folder of a run on Flower, or the folder of the accounts of a job of
+    NVFlare, for which Flower need not be installed. The run may be in progress. When a
+    client comes into quarantine, its open orders are settled: samples in valid reports
+    are paid, the rest is released. With --lift it gets orders again from the next round
+    on, and samples admitted on released orders are paid when it reports them. `headgate
+    ledger export DIR` has every order.
     """
     from rich.text import Text
 
@@ -332,7 +350,8 @@ def clients(
         show(
             Text(
                 one_line(
-                    f"round {event.round}, client {event.client}: {event.kind}: {event.reason}"
+                    f"round {event.round}, client {event.client}: {event.kind}:"
+                    f" {event.reason}"
                 )
             )
         )
@@ -346,18 +365,21 @@ def erase(
         typer.Option(metavar="DIR", help="Folder of the stores.", show_default=False),
     ] = None,
 ) -> None:
-    """Erase the samples with these KEYs from the stores of this machine's clients, now and for good.
+    """Erase the samples with these KEYs from the stores of this machine's clients, now
+    and for good.
 
-    DIR holds the stores: DIR/store of `headgate flower supernode`; without it $HEADGATE_STORE, or ~/.local/state/headgate.
-    A run in progress continues without the samples, and its server learns how many. They are not admitted again. Each
-    store keeps a receipt.
+    DIR holds the stores: DIR/store of `headgate flower supernode`; without it
+    $HEADGATE_STORE, or ~/.local/state/headgate. A run in progress continues without the
+    samples, and its server learns how many. They are not admitted again. Each store
+    keeps a receipt.
     """
     from headgate.flower.buffer_store import erase as erase_samples
 
     for path, receipts in erase_samples(keys, store).items():
         for receipt in receipts:
             say(
-                f"{path}: {receipt.key}: {receipt.samples} samples erased, {receipt.time}"
+                f"{path}: {receipt.key}: {receipt.samples} samples erased,"
+                f" {receipt.time}"
             )
 
 
@@ -365,7 +387,8 @@ def erase(
 def forget(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
     """Remove all samples of all runs from the stores of this machine's clients.
 
-    DIR holds the stores, as for `headgate flower erase`. A run in progress continues with what it admits from now on.
+    DIR holds the stores, as for `headgate flower erase`. A run in progress continues
+    with what it admits from now on.
     """
     from contextlib import closing
 

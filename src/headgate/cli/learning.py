@@ -59,13 +59,19 @@ def run(
     executor: Annotated[
         str,
         typer.Option(
-            help="The executor of local training: auto, or a name (see docs/do/scale.md#executors)."
+            help=(
+                "The executor of local training: auto, or a name (see"
+                " docs/do/scale.md#executors)."
+            )
         ),
     ] = "auto",
     processes: Annotated[
         int | None,
         typer.Option(
-            help="Single-thread processes; default: one for each core, 1 on a GPU. 1: this process alone."
+            help=(
+                "Single-thread processes; default: one for each core, 1 on a GPU. 1:"
+                " this process alone."
+            )
         ),
     ] = None,
     out: Annotated[
@@ -82,7 +88,10 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="MODULE[:CLASS]",
-            help="With --resume: code outside headgate that the folder names and that may run; may be repeated.",
+            help=(
+                "With --resume: code outside headgate that the folder names and that"
+                " may run; may be repeated."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -97,11 +106,14 @@ def run(
     wide: Wide = False,
     quiet: Quiet = False,
 ) -> None:
-    """Learn from streams: all policies and seeds of a recipe, and all points of its sweep, over the cores of this machine.
+    """Learn from streams: all policies and seeds of a recipe, and all points of its
+    sweep, over the cores of this machine.
 
-    RECIPE is a name from `headgate recipes` or a TOML file. Writes a run folder: config.toml with all settings, metrics,
-    what each client admitted and held, checkpoints, a summary and a self-contained report. After Ctrl-C the same command with
-    `--out DIR`, or `--resume DIR`, continues the run and writes the same bytes, on any number of processes.
+    RECIPE is a name from `headgate recipes` or a TOML file. Writes a run folder:
+    config.toml with all settings, metrics, what each client admitted and held,
+    checkpoints, a summary and a self-contained report. After Ctrl-C the same command
+    with `--out DIR`, or `--resume DIR`, continues the run and writes the same bytes, on
+    any number of processes.
     """
     from headgate.experiment import sweep_points
     from headgate.records.trackers import Watching
@@ -114,7 +126,10 @@ def run(
         if source and source.name != "DEFAULT"
     }
     for name, value in given.items():  # refuse options that would have no effect
-        option = f"{OPTIONS.get(name, f'--{name}')} {' '.join(value) if isinstance(value, list | tuple) else value}"
+        option = (
+            f"{OPTIONS.get(name, f'--{name}')}"
+            f" {' '.join(value) if isinstance(value, list | tuple) else value}"
+        )
         if resume is not None and name in (
             "recipe",
             "rounds",
@@ -125,7 +140,8 @@ def run(
             "out",
         ):
             raise SettingError(
-                f"{option}: not with --resume {resume}, which goes on with what was begun"
+                f"{option}: not with --resume {resume}, which goes on with what was"
+                " begun"
             )
         if name == "trust" and resume is None:
             raise SettingError(
@@ -153,9 +169,11 @@ def run(
             executor=executor,
             processes=processes,
             trust=trust or (),
-            tick=None
-            if show is not Show.bar
-            else lambda done, total: bar.update(task, completed=done, total=total),
+            tick=(
+                None
+                if show is not Show.bar
+                else lambda done, total: bar.update(task, completed=done, total=total)
+            ),
             watch=watch,
             say=bar.console.print if show is Show.bar else None,
         )
@@ -166,7 +184,8 @@ def runs(
     folder: Annotated[Path, typer.Argument(metavar="DIR")] = Path("runs"),
     format_: AsFormat = Format.table,
 ) -> None:
-    """List the runs in DIR: state, progress, policies, spend against budget, best accuracy within the limits.
+    """List the runs in DIR: state, progress, policies, spend against budget, best
+    accuracy within the limits.
 
     Points of a sweep are listed as SWEEP~POINT.
     """
@@ -254,7 +273,9 @@ def show_and_conclude(
     format_: Format = Format.table,
     wide: bool = False,
 ) -> None:
-    """Show the results of finished runs, and write summaries and reports into their folders."""
+    """Show the results of finished runs, and write summaries and reports into their
+    folders.
+    """
     from headgate.analysis.display import show
     from headgate.analysis.report import conclude, summary_rows
     from headgate.analysis.tables import runs_tables
@@ -278,7 +299,10 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="File with the token; default: HEADGATE_TOKEN, or a new token where one is needed.",
+            help=(
+                "File with the token; default: HEADGATE_TOKEN, or a new token where one"
+                " is needed."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -288,8 +312,9 @@ def serve(
 ) -> None:
     """Serve a page with live runs, comparisons, a planner, and the gate round by round.
 
-    RUNS_DIR holds run folders, or is one. The page shows runs while they are written, changes nothing in the folder, and
-    loads nothing from elsewhere. Start `headgate run` in another terminal and watch it. Ctrl-C ends the page.
+    RUNS_DIR holds run folders, or is one. The page shows runs while they are written,
+    changes nothing in the folder, and loads nothing from elsewhere. Start `headgate
+    run` in another terminal and watch it. Ctrl-C ends the page.
     """
     try:
         from headgate.web.serving import serve as serve_page
@@ -300,7 +325,8 @@ def serve(
         ) from None
     if not runs_dir.is_dir():
         raise DataError(
-            f"RUNS_DIR {runs_dir}: there is no such folder; headgate run makes runs, mkdir an empty one"
+            f"RUNS_DIR {runs_dir}: there is no such folder; headgate run makes runs,"
+            " mkdir an empty one"
         )
 
     def started(link: str) -> None:

@@ -1,4 +1,6 @@
-"""The commands for the accounts of a folder: orders and payments, amendments, invoices, and a file for finance."""
+"""The commands for the accounts of a folder: orders and payments, amendments, invoices,
+and a file for finance.
+"""
 
 import getpass
 from enum import StrEnum
@@ -35,7 +37,10 @@ Why = Annotated[str, typer.Option(help="Reason in one line, for the record.")]
 Key = Annotated[
     str | None,
     typer.Option(
-        help="Name, as the number of an invoice; repeated with the same key it counts once.",
+        help=(
+            "Name, as the number of an invoice; repeated with the same key it counts"
+            " once."
+        ),
         show_default=False,
     ),
 ]
@@ -99,7 +104,8 @@ def amend(
 ) -> None:
     """Change the terms of the accounts in DIR from the next round on.
 
-    If less is approved than was spent, purchases stop; nothing is reclaimed. docs/do/books.md has the rules.
+    If less is approved than was spent, purchases stop; nothing is reclaimed.
+    docs/do/books.md has the rules.
     """
     from headgate.books.statement import amend as amend_folder
     from headgate.control.amendments import Amendment
@@ -111,7 +117,8 @@ def amend(
     ):
         raise SettingError(f"horizon = {shown(horizon)}: must be a round, or open")
     last = int(horizon) if horizon is not None and horizon != "open" else horizon
-    change = Amendment(money, budget, last, join, weight, leave, suspend, month)  # type: ignore[arg-type]  # checked above
+    # checked above
+    change = Amendment(money, budget, last, join, weight, leave, suspend, month)  # type: ignore[arg-type]
     _show(amend_folder(folder, change, by or getpass.getuser(), why, key=key), format_)
 
 
@@ -131,7 +138,9 @@ def adjust(
     key: Key = None,
     format_: AsFormat = Format.table,
 ) -> None:
-    """Correct the cost of an order in DIR to its invoice, which may be more, less or nothing; also after the last round."""
+    """Correct the cost of an order in DIR to its invoice, which may be more, less or
+    nothing; also after the last round.
+    """
     from headgate.books.border import refund
     from headgate.books.statement import amend as amend_folder
     from headgate.control.amendments import Amendment
@@ -160,7 +169,8 @@ def export(
         Kind, typer.Option("--format", help="Format of the file.")
     ] = Kind.csv,
 ) -> None:
-    """Write one line for each order in DIR. The sum of the column `paid` is exactly the money spent.
+    """Write one line for each order in DIR. The sum of the column `paid` is exactly the
+    money spent.
 
     The file is written whole or not at all. Column `keys` of a csv file is a JSON list.
     """
@@ -174,7 +184,8 @@ def export(
         return
     books.export(found, path, kind)
     say(
-        f"{path}: {len(found.lines)} orders, spent {found.spent:.2f}, reserved {found.reserved:.2f}"
+        f"{path}: {len(found.lines)} orders, spent {found.spent:.2f}, reserved"
+        f" {found.reserved:.2f}"
     )
 
 
@@ -190,15 +201,16 @@ def backup(
 ) -> None:
     """Copy the accounts in DIR, as they are now, into one FILE. They may be in use.
 
-    A plain copy lacks what SQLite holds in its log, at times all rounds. To go on from FILE, put it as ledger.sqlite into a
-    folder of its own.
+    A plain copy lacks what SQLite holds in its log, at times all rounds. To go on from
+    FILE, put it as ledger.sqlite into a folder of its own.
     """
     from headgate.books import statement as books
 
     with books.opened(folder) as store:
         found = books.backup(store, file)
     say(
-        f"{file}: round {found.rounds}, {len(found.lines)} orders, spent {found.spent:.2f}, reserved {found.reserved:.2f}"
+        f"{file}: round {found.rounds}, {len(found.lines)} orders, spent"
+        f" {found.spent:.2f}, reserved {found.reserved:.2f}"
     )
 
 
@@ -224,8 +236,9 @@ def void(
 ) -> None:
     """Take amendment ID out of a copy of the accounts in DIR, which stay as they are.
 
-    This is for accounts that cannot be opened because of an amendment. The amendment stays in the copy, signed and without
-    effect. Open the copy in place of DIR if it replays.
+    This is for accounts that cannot be opened because of an amendment. The amendment
+    stays in the copy, signed and without effect. Open the copy in place of DIR if it
+    replays.
     """
     from headgate.books import statement as books
 
@@ -235,11 +248,13 @@ def void(
     say(f"{path}: without {found.named()}")
     if after is None:
         say(
-            "Another amendment cannot be applied either: `headgate ledger show` on the copy names it."
+            "Another amendment cannot be applied either: `headgate ledger show` on the"
+            " copy names it."
         )
     else:
         say(
-            f"round {after.rounds}, spent {after.spent:.2f}, approved {after.approved:.2f}"
+            f"round {after.rounds}, spent {after.spent:.2f}, approved"
+            f" {after.approved:.2f}"
         )
         say(f"Opening it replays it; if it opens, use it in place of {folder}.")
 
@@ -271,7 +286,8 @@ def _show(found: "Statement", format_: Format) -> None:
         return
     until = "open" if system.horizon is None else str(system.horizon)
     say(
-        f"round {found.rounds} of {until}, {system.clients} clients; money {system.currency}".rstrip()
+        f"round {found.rounds} of {until}, {system.clients} clients; money"
+        f" {system.currency}".rstrip()
     )
     say(", ".join(f"{name} {value}" for name, value in money.items()))
     if found.left < 0:

@@ -1,6 +1,8 @@
-"""Amendments change the terms of a run in progress: money, horizon, clients and corrected invoices.
+"""Amendments change the terms of a run in progress: money, horizon, clients and
+corrected invoices.
 
-An amendment takes effect in the next round. It does not change earlier approvals, decisions and payments.
+An amendment takes effect in the next round. It does not change earlier approvals,
+decisions and payments.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -22,30 +24,45 @@ from headgate.errors import LedgerError, SettingError
 from headgate.limits import CLIENTS, NUMBER, ROUNDS, SAMPLES, TINY
 
 ROUNDED = 1e-9
-"""share of the amounts by which a sum of floats may differ from the exact sum of the same amounts"""
+"""share of the amounts by which a sum of floats may differ from the exact sum of the
+same amounts
+"""
 
 
 @dataclass(frozen=True)
 class Amendment:
-    """The terms that change from the next round on. A field that is left out changes nothing."""
+    """The terms that change from the next round on. A field that is left out changes
+    nothing.
+    """
 
     money: float = 0.0
-    """money approved in addition; below 0: money taken back. If less is approved than was spent, purchases stop"""
+    """money approved in addition; below 0: money taken back. If less is approved than
+    was spent, purchases stop
+    """
     budget: float | None = None
     """new budget per round from the next round on; only with an open end"""
     horizon: int | Literal["open"] | None = None
-    """new last round; the money approved is for the rounds up to it. A change from an open end approves the budget of each
-    round up to it; a change to an open end keeps the present budget per round"""
+    """new last round; the money approved is for the rounds up to it. A change from an
+    open end approves the budget of each round up to it; a change to an open end keeps
+    the present budget per round"""
     join: int | None = None
-    """number of places of a client that joins; the client gets the next number and begins with an empty buffer"""
+    """number of places of a client that joins; the client gets the next number and
+    begins with an empty buffer
+    """
     weight: float | None = None
-    """weight of the client that joins, as in `system.weights`; left out: the mean weight of the others"""
+    """weight of the client that joins, as in `system.weights`; left out: the mean
+    weight of the others
+    """
     leave: int | None = None
-    """number of a client that leaves: it is given no more samples, and those that it holds are erased"""
+    """number of a client that leaves: it is given no more samples, and those that it
+    holds are erased
+    """
     suspend: bool | None = None
     """true: purchases stop until an amendment sets false"""
     month: float | None = None
-    """the most money that may be spent in a calendar month (UTC), in addition to all other limits; 0: removes this limit"""
+    """the most money that may be spent in a calendar month (UTC), in addition to all
+    other limits; 0: removes this limit
+    """
     adjust: float = 0.0
     """amount by which an invoice exceeds what was charged; below 0: a refund"""
 
@@ -53,9 +70,11 @@ class Amendment:
         checked = {
             "money": amount("money", self.money, -NUMBER),
             "budget": optional(amount, "budget", self.budget, TINY),
-            "horizon": "open"
-            if self._opens_the_end
-            else optional(whole_number, "horizon", self.horizon, 1, ROUNDS),
+            "horizon": (
+                "open"
+                if self._opens_the_end
+                else optional(whole_number, "horizon", self.horizon, 1, ROUNDS)
+            ),
             "join": optional(whole_number, "join", self.join, 1, SAMPLES),
             "weight": optional(amount, "weight", self.weight, TINY),
             "leave": optional(whole_number, "leave", self.leave, 0, CLIENTS),
@@ -67,7 +86,8 @@ class Amendment:
             object.__setattr__(self, name, value)
         if self.weight is not None and self.join is None:
             raise SettingError(
-                f"weight = {self.weight:g}: is for a client that joins; name its places with join"
+                f"weight = {self.weight:g}: is for a client that joins; name its places"
+                " with join"
             )
         if all(getattr(self, own.name) == own.default for own in fields(self)):
             raise SettingError("the amendment changes nothing")
@@ -99,7 +119,8 @@ def amended(system: System, change: Amendment, t: int, spent: float) -> System:
     Raises
     ------
     SettingError
-        If the change does not fit the system. More money spent never makes a change invalid that was valid before.
+        If the change does not fit the system. More money spent never makes a change
+        invalid that was valid before.
     """
     before = system.amended or Amended(0.0, 0)
     budget, horizon, money = _money_amended(system, change, t, spent)
@@ -120,7 +141,8 @@ def amended(system: System, change: Amendment, t: int, spent: float) -> System:
     if change.join is not None:
         if system.clients >= CLIENTS:
             raise SettingError(
-                f"join = {change.join}: there are {system.clients:,} clients, the most that there can be"
+                f"join = {change.join}: there are {system.clients:,} clients, the most"
+                " that there can be"
             )
         buffer = np.append(buffer, change.join)
         weight = np.append(
@@ -141,11 +163,14 @@ def amended(system: System, change: Amendment, t: int, spent: float) -> System:
 def _money_amended(
     system: System, change: Amendment, t: int, spent: float
 ) -> tuple[float, int | None, float]:
-    """Return the budget of a round, the horizon and the approved money under the amended terms."""
+    """Return the budget of a round, the horizon and the approved money under the
+    amended terms.
+    """
     closed = system.horizon is not None
     if change.budget is not None and (closed or change.horizon is not None):
         raise SettingError(
-            f"budget = {change.budget:g}: can be amended where the end is open; with a horizon, amend the money"
+            f"budget = {change.budget:g}: can be amended where the end is open; with a"
+            " horizon, amend the money"
         )
     if change.horizon == "open":
         horizon = None
@@ -159,7 +184,8 @@ def _money_amended(
             else f"horizon = {horizon}"
         )
         raise SettingError(
-            f"{what}: round {t} is over; the last round must be a later one (horizon = {t + 1} or more)"
+            f"{what}: round {t} is over; the last round must be a later one (horizon ="
+            f" {t + 1} or more)"
         )
     budget = change.budget or system.budget
     money = system.money(t) + change.money  # with an open end, the money up to round t
@@ -172,7 +198,8 @@ def _money_amended(
         budget = max((money - spent) / (horizon - t), TINY)
     if money < 0:
         raise SettingError(
-            f"money = {change.money:g}: takes back more than the {money - change.money:g} that were approved"
+            f"money = {change.money:g}: takes back more than the"
+            f" {money - change.money:g} that were approved"
         )
     return budget, horizon, money
 
@@ -190,11 +217,14 @@ def _left(system: System, left: tuple[int, ...], leave: int) -> tuple[int, ...]:
 def carried_over(
     ledger: Ledger, change: Amendment, empty: Ledger, terms: Terms
 ) -> Ledger:
-    """Return the ledger under the amended terms; `empty` is the ledger with which a new run under them begins."""
+    """Return the ledger under the amended terms; `empty` is the ledger with which a new
+    run under them begins.
+    """
     spent = ledger.spent + change.adjust
     if np.any(spent < -ROUNDED * ledger.spent):
         raise LedgerError(
-            f"adjust = {change.adjust:g}: is more than the {float(ledger.spent.min()):g} that were spent"
+            f"adjust = {change.adjust:g}: is more than the"
+            f" {float(ledger.spent.min()):g} that were spent"
         )
     spent = np.maximum(
         spent, 0.0
@@ -235,7 +265,9 @@ def carried_over(
 
 
 def _into(new: NDArray[Any], old: NDArray[Any]) -> NDArray[Any]:
-    """Return `new` with the values of `old` at the beginning of each axis. Clients that join come last, as do their places."""
+    """Return `new` with the values of `old` at the beginning of each axis. Clients that
+    join come last, as do their places.
+    """
     if new.shape == old.shape:
         return old
     both = new.astype(old.dtype)

@@ -1,4 +1,6 @@
-"""Round a real number of samples to whole samples per client without losing any in the long run."""
+"""Round a real number of samples to whole samples per client without losing any in the
+long run.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,13 +10,16 @@ from headgate.control.types import Floats, Ints
 FEW = 64
 """number of clients up to which all of them are sorted"""
 ROUNDING = 2.0**-30
-"""tolerance in samples: ten rounds of 0.1 count as one sample, although their floating-point sum is 0.9999999999999999"""
+"""tolerance in samples: ten rounds of 0.1 count as one sample, although their
+floating-point sum is 0.9999999999999999
+"""
 
 
 def whole_total(
     asked: Floats, carry: Floats, most: Ints | None = None, lot: int = 1
 ) -> tuple[Ints, Floats, Floats]:
-    """Return (whole samples now, remainder to carry, real number of samples after the limit), each (R,).
+    """Return (whole samples now, remainder to carry, real number of samples after the
+    limit), each (R,).
 
     The remainder stays below one lot. Samples beyond `most` are not owed later.
     """
@@ -32,14 +37,17 @@ def apportion(
     room: Ints | None = None,
     whole: int | None = None,
 ) -> tuple[Ints, Ints]:
-    """Divide `total` (R,) among the clients in proportion to `shares` (M,). Return (whole samples (R, M), new credit (R, M)).
+    """Divide `total` (R,) among the clients in proportion to `shares` (M,). Return
+    (whole samples (R, M), new credit (R, M)).
 
-    A client's credit is the samples that it is entitled to but has not received, times Σ shares, so it is an integer. Whole
-    credits are served first; each remaining sample goes to the entitled client whose next sample is due earliest.
-    For fixed shares this is proportionate-fair scheduling on one processor (Baruah et al. 1996), where earliest deadline
-    first keeps every client within one sample of its exact share at all times. `room` (R, M) limits what a client may get;
-    the caller ensures that the total fits. `whole` is the sum of the shares of all clients; absent clients have 0 in
-    `shares`: they gain no entitlement while they are absent, and keep their credit.
+    A client's credit is the samples that it is entitled to but has not received, times
+    Σ shares, so it is an integer. Whole credits are served first; each remaining sample
+    goes to the entitled client whose next sample is due earliest. For fixed shares this
+    is proportionate-fair scheduling on one processor (Baruah et al. 1996), where
+    earliest deadline first keeps every client within one sample of its exact share at
+    all times. `room` (R, M) limits what a client may get; the caller ensures that the
+    total fits. `whole` is the sum of the shares of all clients; absent clients have 0
+    in `shares`: they gain no entitlement while they are absent, and keep their credit.
     """
     if not total.any():
         return np.zeros_like(credit), credit
@@ -89,7 +97,9 @@ def apportion(
 
 
 def _entitled(parts: Ints, shares: Ints, whole: int) -> Ints:
-    """Divide `parts` (R,) of samples in proportion to `shares`, (R, M). The first clients get the indivisible rest."""
+    """Divide `parts` (R,) of samples in proportion to `shares`, (R, M). The first
+    clients get the indivisible rest.
+    """
     each, rest = np.divmod(parts, whole)
     owed = each[:, None] * shares + rest[:, None] * shares // whole
     left = parts - owed.sum(axis=-1)
@@ -98,7 +108,9 @@ def _entitled(parts: Ints, shares: Ints, whole: int) -> Ints:
 
 
 def _fill_up(given: Ints, left: Ints, spare: Ints) -> tuple[Ints, Ints]:
-    """Give every client with spare room one more sample, as often as the samples left suffice. Return (given, left)."""
+    """Give every client with spare room one more sample, as often as the samples left
+    suffice. Return (given, left).
+    """
     low, high = np.zeros_like(left), spare.max(axis=-1)
     while (
         low < high
@@ -111,7 +123,9 @@ def _fill_up(given: Ints, left: Ints, spare: Ints) -> tuple[Ints, Ints]:
 
 
 def _smallest(values: Floats, count: Ints) -> NDArray[np.bool_]:
-    """Return a mask of the `count[r]` smallest finite values of each row; among equal values the first ones count."""
+    """Return a mask of the `count[r]` smallest finite values of each row; among equal
+    values the first ones count.
+    """
     if (
         values.shape[-1] <= FEW
     ):  # for few clients a sort is faster than np.partition, for many it is slower
@@ -130,7 +144,9 @@ def _smallest(values: Floats, count: Ints) -> NDArray[np.bool_]:
 
 
 def _largest_first(given: Ints, owed: Ints, total: Ints) -> Ints:
-    """Return `given`, reduced so that no row exceeds its total; clients with the largest credits are served first."""
+    """Return `given`, reduced so that no row exceeds its total; clients with the
+    largest credits are served first.
+    """
     order = np.argsort(-owed, axis=-1, kind="stable")
     served = np.take_along_axis(given, order, axis=-1)
     before = np.cumsum(served, axis=-1) - served

@@ -1,8 +1,10 @@
-"""The clients' memories: the samples in them, the rounds of their admission, and how often dropped samples were used.
+"""The clients' memories: the samples in them, the rounds of their admission, and how
+often dropped samples were used.
 
-All rules share this bookkeeping. Windows are computed from counts alone: for K-step retention from the admissions of the last
-K rounds, for a capacity from the end of the window. Other rules choose which samples stay, for each client to which samples
-are added.
+All rules share this bookkeeping. Windows are computed from counts alone: for K-step
+retention from the admissions of the last K rounds, for a capacity from the end of the
+window. Other rules choose which samples stay, for each client to which samples are
+added.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +20,9 @@ from headgate.errors import SettingError
 from headgate.limits import check_memory
 
 BY_CLIENT, BY_PLACE, BY_CHOSEN_PLACE = 160, 56, 120
-"""upper bounds in bytes for a client, a place under a window rule and a place under other rules, temporary arrays included"""
+"""upper bounds in bytes for a client, a place under a window rule and a place under
+other rules, temporary arrays included
+"""
 
 
 class Settled(NamedTuple):
@@ -39,7 +43,8 @@ class Buffers:
     ) -> None:
         if not isinstance(rule, Retention):
             raise SettingError(
-                f"retention = {rule!r}: must be a Retention, as in headgate.control.Fifo()"
+                f"retention = {rule!r}: must be a Retention, as in"
+                " headgate.control.Fifo()"
             )
         self.rule, self.runs, self.clients, self.streams = (
             rule,
@@ -57,7 +62,8 @@ class Buffers:
         self.K = rule.K if isinstance(rule, KStep) else None
         forever = rule.forever if isinstance(rule, KStep) else ()
         self.forever = np.isin(np.arange(system.clients), forever) if forever else None
-        # check before allocating: arrays by client, those of the last K rounds, and the places
+        # check before allocating: arrays by client, those of the last K rounds, and the
+        # places
         K = self.K or 0
         many, kept = runs * self.clients, min(K, system.horizon or K)
         what = f"{runs} runs of {self.clients} clients"
@@ -92,7 +98,9 @@ class Buffers:
         return Contents(recent, born, np.full(slots, -1, dtype=np.int64), labels)
 
     def kept_from(self, ledger: Ledger, t: int) -> Ints:
-        """Return where the windows begin in round t before admission, (R, M): samples that left by age are excluded."""
+        """Return where the windows begin in round t before admission, (R, M): samples
+        that left by age are excluded.
+        """
         if self.K is None:
             return ledger.dropped
         gone = ledger.contents.recent[t % self.K]
@@ -105,7 +113,9 @@ class Buffers:
         )
 
     def first(self, kept_from: Ints, last: Ints) -> Ints:
-        """Return where the windows begin after admission up to `last`, which equals the samples ever dropped, (R, M)."""
+        """Return where the windows begin after admission up to `last`, which equals the
+        samples ever dropped, (R, M).
+        """
         if self.limit is None:
             return kept_from
         first: Ints = last - self.limit
@@ -113,7 +123,9 @@ class Buffers:
         return first
 
     def settle(self, ledger: Ledger, t: int, first: Ints, last: Ints) -> Settled:
-        """Return the memories after admission up to `last`, with windows that begin at `first`."""
+        """Return the memories after admission up to `last`, with windows that begin at
+        `first`.
+        """
         contents = ledger.contents
         if (
             self.K is not None
@@ -130,11 +142,14 @@ class Buffers:
         return self._chosen(ledger, contents, t, last)
 
     def erased(self, ledger: Ledger, client: int) -> tuple[Contents, Ints]:
-        """Return the memories without a client's samples, and the sum of their use counts, (R,), after round ledger.t."""
+        """Return the memories without a client's samples, and the sum of their use
+        counts, (R,), after round ledger.t.
+        """
         contents = ledger.contents
         if contents.born is None or self.limit is None:
             raise SettingError(
-                f"{type(self.rule).__name__}: has no capacity, so how often samples were used is not known"
+                f"{type(self.rule).__name__}: has no capacity, so how often samples"
+                " were used is not known"
             )
         if contents.places is None:
             begin, count = (
@@ -161,7 +176,9 @@ class Buffers:
     def _window(
         self, ledger: Ledger, contents: Contents, t: int, first: Ints, last: Ints
     ) -> Settled:
-        """Settle windows with a capacity: sample i of a client is in place i mod its limit; `born` is 0 beyond the limit."""
+        """Settle windows with a capacity: sample i of a client is in place i mod its
+        limit; `born` is 0 beyond the limit.
+        """
         assert contents.born is not None
         assert self.limit is not None
         if np.array_equal(first, ledger.dropped) and np.array_equal(
@@ -257,9 +274,11 @@ class Buffers:
         )
 
     def _scored(self, run: Ints, client: Ints, given: Candidates) -> NDArray[np.bool_]:
-        """Return which samples stay under a rule that looks. Clients with room for all their samples need no scores.
+        """Return which samples stay under a rule that looks. Clients with room for all
+        their samples need no scores.
 
-        Runs are handled one after another, so no number depends on another run and memory holds the scores of one run only.
+        Runs are handled one after another, so no number depends on another run and
+        memory holds the scores of one run only.
         """
         assert self.streams.scores is not None
         stays = given.there.copy()
@@ -300,9 +319,11 @@ def keeps_alone(
     labels: Ints | None = None,
     scores: Scores | None = None,
 ) -> NDArray[np.bool_]:
-    """Return which samples of a single client stay; `position` holds their ascending positions in its stream.
+    """Return which samples of a single client stay; `position` holds their ascending
+    positions in its stream.
 
-    The result equals that of a batch with the same seed. `scores` are those of the samples, for a rule that looks.
+    The result equals that of a batch with the same seed. `scores` are those of the
+    samples, for a rule that looks.
     """
     if not (age == 0).any():
         return np.ones(position.size, dtype=bool)
@@ -313,15 +334,19 @@ def keeps_alone(
         seed=np.array([[seed]]),
         client=np.array([[client]]),
         room=np.array([[room]]),
-        scores=None
-        if scores is None
-        else scores.placed(np.ones((1, position.size), dtype=bool)),
+        scores=(
+            None
+            if scores is None
+            else scores.placed(np.ones((1, position.size), dtype=bool))
+        ),
     )
     return np.asarray(chosen(rule, given)[0])
 
 
 def kind_of(t: int) -> type[np.signedinteger[Any]]:
-    """Return the narrowest integer type that holds t: with a million clients, moving their arrays takes the most time."""
+    """Return the narrowest integer type that holds t: with a million clients, moving
+    their arrays takes the most time.
+    """
     return next(
         each
         for each in (np.int8, np.int16, np.int32, np.int64)
@@ -330,7 +355,9 @@ def kind_of(t: int) -> type[np.signedinteger[Any]]:
 
 
 def within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.bool_]:
-    """Return which places (B, R, M) hold the `count` samples from `begin` on, at most `limit` of them."""
+    """Return which places (B, R, M) hold the `count` samples from `begin` on, at most
+    `limit` of them.
+    """
     kind = kind_of(2 * places)
     first, many, most = (each.astype(kind) for each in (begin % limit, count, limit))
     after = np.arange(places, dtype=kind)[:, None, None] - first

@@ -1,4 +1,6 @@
-"""Checks of settings. A check raises SettingError with the setting's name and value; `optional` allows None."""
+"""Checks of settings. A check raises SettingError with the setting's name and value;
+`optional` allows None.
+"""
 
 import hashlib
 import math
@@ -41,7 +43,9 @@ def inside_unit(name: str, value: ArrayLike) -> None:
 
 
 def whole(name: str, value: object, least: int = 1, most: int | None = None) -> None:
-    """Raise SettingError unless `value` is one whole number, at least `least` and at most `most`."""
+    """Raise SettingError unless `value` is one whole number, at least `least` and at
+    most `most`.
+    """
     fits = (
         isinstance(value, int | np.integer)
         and not isinstance(value, bool)
@@ -58,7 +62,9 @@ def whole(name: str, value: object, least: int = 1, most: int | None = None) -> 
 def whole_numbers(
     name: str, values: ArrayLike, most: float = NUMBER
 ) -> NDArray[np.int64]:
-    """Return the values as a new int64 array, or raise SettingError if they are not whole numbers."""
+    """Return the values as a new int64 array, or raise SettingError if they are not
+    whole numbers.
+    """
     array = _array(values)
     if array is None or (
         array.dtype.kind == "f"
@@ -97,7 +103,9 @@ def zero_or_more(
 
 
 def _array(value: ArrayLike | None) -> NDArray[Any] | None:
-    """Return the values as an array of numbers, or None if they are not numbers or do not fit any type."""
+    """Return the values as an array of numbers, or None if they are not numbers or do
+    not fit any type.
+    """
     try:
         array = np.array(value)
     except (ValueError, OverflowError):
@@ -110,7 +118,9 @@ def _said(value: object) -> str:
 
 
 def checksum(named: object, known: str | None, *contents: bytes) -> str:
-    """Return the sha256 of the contents of files, for a run's record, or raise DataError if it differs from `known`."""
+    """Return the sha256 of the contents of files, for a run's record, or raise
+    DataError if it differs from `known`.
+    """
     found = hashlib.sha256()
     for content in contents:
         found.update(content)
@@ -122,9 +132,11 @@ def checksum(named: object, known: str | None, *contents: bytes) -> str:
 def whole_number(
     name: str, value: object, least: int = 0, most: int = int(NUMBER)
 ) -> int:
-    """Return `value` as an int, or raise SettingError unless it is one whole number from `least` to `most`.
+    """Return `value` as an int, or raise SettingError unless it is one whole number
+    from `least` to `most`.
 
-    Integers of numpy are whole numbers. Floats, text and truth values are not, whatever their value.
+    Integers of numpy are whole numbers. Floats, text and truth values are not, whatever
+    their value.
 
     >>> whole_number("settle: reports[0]", np.int64(8))
     8
@@ -137,13 +149,15 @@ def whole_number(
             number = operator.index(value)  # type: ignore[arg-type]
     if number is None or not least <= number <= most:
         raise SettingError(
-            f"{name} = {_quoted(value)}: must be a whole number from {least:,} to {most:,}"
+            f"{name} = {_quoted(value)}: must be a whole number from {least:,} to"
+            f" {most:,}"
         )
     return number
 
 
 def amount(name: str, value: object, least: float = 0.0, most: float = NUMBER) -> float:
-    """Return `value` as a float, or raise SettingError unless it is one finite number from `least` to `most`.
+    """Return `value` as a float, or raise SettingError unless it is one finite number
+    from `least` to `most`.
 
     >>> amount("adjust: amount", np.float32(0.5)), amount("adjust: amount", Decimal("4.45"))
     (0.5, 4.45)
@@ -166,17 +180,22 @@ def amount(name: str, value: object, least: float = 0.0, most: float = NUMBER) -
 
 
 def true_or_false(name: str, value: object) -> bool:
-    """Return `value` as a bool, or raise SettingError unless it is a truth value of Python or numpy."""
+    """Return `value` as a bool, or raise SettingError unless it is a truth value of
+    Python or numpy.
+    """
     if not isinstance(value, bool | np.bool_):
         raise SettingError(f"{name} = {_quoted(value)}: must be true or false")
     return bool(value)
 
 
 def text(name: str, value: object, most: int) -> str:
-    """Return `value` as a str, or raise SettingError unless it is one line of at most `most` printable characters."""
+    """Return `value` as a str, or raise SettingError unless it is one line of at most
+    `most` printable characters.
+    """
     if not isinstance(value, str) or len(value) > most or not value.isprintable():
         raise SettingError(
-            f"{name} = {_quoted(value)}: must be one line of text, at most {most} printable characters"
+            f"{name} = {_quoted(value)}: must be one line of text, at most {most}"
+            " printable characters"
         )
     return str(value)
 
@@ -206,7 +225,9 @@ def _plain(value: Any) -> Any:
 
 
 def _quoted(value: object) -> str:
-    """Return a value as short text, with text in quotes, so that '8' cannot be taken for 8."""
+    """Return a value as short text, with text in quotes, so that '8' cannot be taken
+    for 8.
+    """
     return shown(
         repr(value[:LONGEST]) if isinstance(value, str | bytes) else _plain(value)
     )

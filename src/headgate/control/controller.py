@@ -1,4 +1,6 @@
-"""The server of Algorithm 1. `decide` changes nothing; only `post` advances to the next round."""
+"""The server of Algorithm 1. `decide` changes nothing; only `post` advances to the next
+round.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -37,16 +39,20 @@ from headgate.theory.labels import paper
 from headgate.theory.reuse import count_uses
 
 MOST_ADMITTED = 2**52
-"""the most samples in a round, times the sum of the shares, for which a client's credit is an exact whole number"""
+"""the most samples in a round, times the sum of the shares, for which a client's credit
+is an exact whole number
+"""
 
 
 @paper("alg:acdpp", "eq:lambda-def")
 class Controller:
     """Control one policy over `runs` independent runs of the same system.
 
-    Retention rules that draw at random use the runs' `seeds` (default: 0 to runs − 1). Rules that balance classes call
-    `labels`; without it all samples count as one class. Rules that look at samples call `scores`. `looks` is the part of each
-    label's price that pays for looking at samples before the purchase; the ledger records it separately.
+    Retention rules that draw at random use the runs' `seeds` (default: 0 to runs − 1).
+    Rules that balance classes call `labels`; without it all samples count as one class.
+    Rules that look at samples call `scores`. `looks` is the part of each label's price
+    that pays for looking at samples before the purchase; the ledger records it
+    separately.
 
     >>> from headgate.control.policies import Headgate
     >>> controller = Controller(System([8, 9, 10], budget=20.0, horizon=100), Headgate())
@@ -79,11 +85,15 @@ class Controller:
             or not shares.any()
         ):
             raise SettingError(
-                "policy shares must be whole numbers, zero or more, not all zero, one per client"
+                "policy shares must be whole numbers, zero or more, not all zero, one"
+                " per client"
             )
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
         self.looks = looks
-        buffers = f"{system.buffer.sum()} places ({hashlib.sha256(system.buffer.tobytes()).hexdigest()[:8]})"
+        buffers = (
+            f"{system.buffer.sum()} places"
+            f" ({hashlib.sha256(system.buffer.tobytes()).hexdigest()[:8]})"
+        )
         end = None if system.horizon is None else int(system.horizon)
         self.terms = Terms(
             type(policy).__name__,
@@ -96,7 +106,8 @@ class Controller:
         self._whole = int(shares.sum())
         if not callable(policy.retention):
             raise SettingError(
-                f"{type(policy).__name__}.retention: must be a method, retention(self, system)"
+                f"{type(policy).__name__}.retention: must be a method, retention(self,"
+                " system)"
             )
         self.buffers = Buffers(
             policy.retention(system), system, runs, Streams(seeds, labels, scores)
@@ -151,13 +162,16 @@ class Controller:
         ledger : Ledger
             The ledger after the previous round.
         price : array_like
-            The price of a sample: one number, one for each run, (R,), or one for each run and client, (R, M).
+            The price of a sample: one number, one for each run, (R,), or one for each
+            run and client, (R, M).
         reserved : array, optional
-            The most that unanswered orders of earlier rounds may cost, (R,); the policy treats it as spent. If answers may
-            come late, it must include `purse.kept_back`.
+            The most that unanswered orders of earlier rounds may cost, (R,); the policy
+            treats it as spent. If answers may come late, it must include
+            `purse.kept_back`.
         supply : Supply, optional
-            The clients that are present and the samples that can be bought in this round. The policy sees only the places
-            that can be filled, so the samples of an absent client go to the others.
+            The clients that are present and the samples that can be bought in this
+            round. The policy sees only the places that can be filled, so the samples of
+            an absent client go to the others.
         present, most : array_like, optional
             Values that replace the fields of `supply` with the same names.
 
@@ -275,8 +289,9 @@ class Controller:
         )
 
     def _paid(self, ledger: Ledger, price: Floats) -> Floats:
-        """Return the price of the next round, without the price of looks for clients that do not look. The policy decides by
-        the full price, so what it learns about prices does not depend on who looks, and it never overspends."""
+        """Return the price of the next round, without the price of looks for clients
+        that do not look. The policy decides by the full price, so what it learns about
+        prices does not depend on who looks, and it never overspends."""
         if (looking := self._looking(ledger)).all():
             return price
         saved = np.where(looking, 0.0, self.looks)
@@ -287,7 +302,8 @@ class Controller:
     def amend(
         self, ledger: Ledger, amendment: Amendment
     ) -> "tuple[Controller, Ledger]":
-        """Return a controller and a ledger for the rounds that follow, under amended terms.
+        """Return a controller and a ledger for the rounds that follow, under amended
+        terms.
 
         Parameters
         ----------
@@ -337,13 +353,16 @@ class Controller:
         orders : Orders
             What `decide` returned.
         report : Report, optional
-            What clients admitted; if omitted, all clients followed their orders. Samples that were not admitted are neither
-            charged nor owed later. Late samples count from this round on, because the server did not know of them before.
+            What clients admitted; if omitted, all clients followed their orders.
+            Samples that were not admitted are neither charged nor owed later. Late
+            samples count from this round on, because the server did not know of them
+            before.
         """
         self._check_terms(ledger)
         if orders.t != ledger.t + 1:
             raise LedgerError(
-                f"orders are for round {orders.t}, the ledger stands at round {ledger.t}; nothing was posted"
+                f"orders are for round {orders.t}, the ledger stands at round"
+                f" {ledger.t}; nothing was posted"
             )
         admitted = orders.admitted if report is None else self._reported(report, orders)
         late, late_charge = (
@@ -383,9 +402,11 @@ class Controller:
             memory=orders.memory,
             terms=ledger.terms,
             losses=None if report is None else self._losses(report, orders),
-            looks=None
-            if ledger.looks is None
-            else self._looks(ledger.looks, ledger, orders, admitted, late),
+            looks=(
+                None
+                if ledger.looks is None
+                else self._looks(ledger.looks, ledger, orders, admitted, late)
+            ),
         )
 
     def _check_terms(self, ledger: Ledger) -> None:
@@ -400,7 +421,9 @@ class Controller:
         admitted: Ints,
         late: Ints | None,
     ) -> Floats:
-        """Return the money spent on looks so far, including the looks for late samples."""
+        """Return the money spent on looks so far, including the looks for late
+        samples.
+        """
         labels = (
             orders.bought(admitted) if late is None else orders.bought(admitted) + late
         )
@@ -411,14 +434,17 @@ class Controller:
 
     @cached_property
     def _first(self) -> "Controller | None":
-        """A controller of run 0 alone, if there are as many runs as clients, else None. Its different shapes reveal a policy
-        that returns a number for each client instead of each run."""
+        """A controller of run 0 alone, if there are as many runs as clients, else None.
+        Its different shapes reveal a policy that returns a number for each client
+        instead of each run."""
         if self.runs == 1 or self.runs != self.system.clients:
             return None
         return Controller(self.system, self.policy, 1, self.buffers.streams.seeds[:1])
 
     def _asked(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        """Return the policy's request and memory, or raise SettingError if their shapes or values are invalid."""
+        """Return the policy's request and memory, or raise SettingError if their shapes
+        or values are invalid.
+        """
         name = type(self.policy).__name__
         try:
             answer = self.policy.admit(view, memory)
@@ -426,7 +452,8 @@ class Controller:
             raise SettingError(f"round {view.t}: {name}: {error}") from None
         except Exception as error:
             error.add_note(
-                f"in round {view.t}, in {name}.admit: arrays of view and memory hold all {self.runs} runs"
+                f"in round {view.t}, in {name}.admit: arrays of view and memory hold"
+                f" all {self.runs} runs"
             )
             raise
         if not (
@@ -435,24 +462,31 @@ class Controller:
             and isinstance(answer[0], AdmissionRequest)
         ):
             raise SettingError(
-                f"round {view.t}: {name}.admit must return an AdmissionRequest and the memory, returned {_kinds(answer)}"
+                f"round {view.t}: {name}.admit must return an AdmissionRequest and the"
+                f" memory, returned {_kinds(answer)}"
             )
         ask, after = answer
         total = np.asarray(ask.total, dtype=np.float64)
         if total.shape != (self.runs,):
             raise SettingError(
-                f"round {view.t}: {name} asked for an array of {total.shape}; needs one total for each run"
+                f"round {view.t}: {name} asked for an array of {total.shape}; needs one"
+                " total for each run"
             )
         if not ((total >= 0) & (total < np.inf)).all():
             raise SettingError(
-                f"round {view.t}: {name} asked for {shown(total.tolist())} samples; must be finite, 0 or more"
+                f"round {view.t}: {name} asked for {shown(total.tolist())} samples;"
+                " must be finite, 0 or more"
             )
         for key in ("room", "given", "free"):
             each = getattr(ask, key)
             if each is not None and np.shape(each) != (self.runs, self.system.clients):
-                needed = f"one number for each of {self.runs} runs and {self.system.clients} clients"
+                needed = (
+                    f"one number for each of {self.runs} runs and {self.system.clients}"
+                    " clients"
+                )
                 raise SettingError(
-                    f"round {view.t}: {name} asked with `{key}` of shape {np.shape(each)}; needs {needed}"
+                    f"round {view.t}: {name} asked with `{key}` of shape"
+                    f" {np.shape(each)}; needs {needed}"
                 )
         most = MOST_ADMITTED / max(self._whole, 1)
         extra = sum(
@@ -462,7 +496,8 @@ class Controller:
         )
         if (total > most).any() or extra > MOST_ADMITTED:
             raise SettingError(
-                f"round {view.t}: {name} asked for {max(total.max(), extra):g} samples; at most {most:,.0f}"
+                f"round {view.t}: {name} asked for {max(total.max(), extra):g} samples;"
+                f" at most {most:,.0f}"
             )
         return ask._replace(total=total), _checked_memory(
             f"round {view.t}: {name}", after, memory
@@ -473,14 +508,18 @@ class Controller:
         if price.ndim == 0:  # one price for all runs
             price = np.full(self.runs, price)
         if price.shape not in ((self.runs,), (self.runs, self.system.clients)):
-            each = f"one for each of {self.runs} runs, or one for each run and each of {self.system.clients} clients"
+            each = (
+                f"one for each of {self.runs} runs, or one for each run and each of"
+                f" {self.system.clients} clients"
+            )
             raise SettingError(
                 f"round {t}: prices of shape {price.shape}; needs one, {each}"
             )
         fine = (price >= 0) & (price < np.inf)
         if not fine.all():
             raise SettingError(
-                f"round {t}: a price of {price[~fine][0]}; prices must be finite and zero or more"
+                f"round {t}: a price of {price[~fine][0]}; prices must be finite and"
+                " zero or more"
             )
         return price
 
@@ -493,7 +532,8 @@ class Controller:
             _need(
                 False,
                 orders,
-                f"client {m} reports {reported} admitted samples where {ordered} were ordered",
+                f"client {m} reports {reported} admitted samples where {ordered} were"
+                " ordered",
             )
         return admitted
 
@@ -506,12 +546,15 @@ class Controller:
             _need(
                 fine,
                 orders,
-                "losses must be one for each run and client, finite and 0 or more, or not a number",
+                "losses must be one for each run and client, finite and 0 or more, or"
+                " not a number",
             )
         return losses
 
     def kept(self, losses: Losses | None) -> Losses | None:
-        """Return the reported losses that the policy and its selection use, or None if neither listens."""
+        """Return the reported losses that the policy and its selection use, or None if
+        neither listens.
+        """
         if losses is None or not self.policy.hears:
             return None
         rule = self.policy.selection
@@ -571,14 +614,17 @@ def _supplied(ask: AdmissionRequest, open_: Ints, lot: int) -> AdmissionRequest:
 
 
 def _checked_memory(where: str, memory: object, before: Arrays | None = None) -> Arrays:
-    """Return `memory`, or raise SettingError unless it holds arrays with the names, shapes and types of `before`."""
+    """Return `memory`, or raise SettingError unless it holds arrays with the names,
+    shapes and types of `before`.
+    """
     if not isinstance(memory, Mapping):
         raise SettingError(
             f"{where}: the memory must be a dict of arrays, is {_kinds(memory)}"
         )
     if before is not None and memory.keys() != before.keys():
         raise SettingError(
-            f"{where}: the memory has the names {shown(sorted(memory))}, `start` gave {shown(sorted(before))}"
+            f"{where}: the memory has the names {shown(sorted(memory))}, `start` gave"
+            f" {shown(sorted(before))}"
         )
     for name, array in memory.items():
         if not isinstance(array, np.ndarray):
@@ -589,13 +635,16 @@ def _checked_memory(where: str, memory: object, before: Arrays | None = None) ->
         if array.shape != like.shape or array.dtype != like.dtype:
             given = f"{like.dtype}{list(like.shape)}"
             raise SettingError(
-                f"{where}: memory[{name!r}] is {array.dtype}{list(array.shape)}, `start` gave {given}"
+                f"{where}: memory[{name!r}] is {array.dtype}{list(array.shape)},"
+                f" `start` gave {given}"
             )
     return memory
 
 
 def _kinds(answer: object) -> str:
-    """Return the names of the types of what was returned, for example "ndarray and dict"."""
+    """Return the names of the types of what was returned, for example "ndarray and
+    dict".
+    """
     return " and ".join(
         type(each).__name__ for each in (answer if type(answer) is tuple else (answer,))
     )

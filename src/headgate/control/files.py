@@ -1,4 +1,6 @@
-"""Save and load a ledger as a numpy npz file without pickle, which is written completely or not at all."""
+"""Save and load a ledger as a numpy npz file without pickle, which is written
+completely or not at all.
+"""
 
 import json
 import zipfile
@@ -22,7 +24,8 @@ FORMAT = "headgate ledger 3"
 def save_ledger(ledger: Ledger, path: Path) -> None:
     """Write the ledger to `path`. If writing fails, an existing file stays unchanged.
 
-    Whole numbers are stored in the narrowest type that holds them: most counts of a million clients need one byte.
+    Whole numbers are stored in the narrowest type that holds them: most counts of a
+    million clients need one byte.
     """
     arrays: dict[str, NDArray[Any]] = {
         name: getattr(ledger, name) for name in LEDGER_ARRAYS
@@ -55,7 +58,9 @@ def save_ledger(ledger: Ledger, path: Path) -> None:
 
 
 def load_ledger(path: Path, controller: Controller) -> Ledger:
-    """Return the ledger in `path`, or raise if its terms, names, shapes or types differ from what `controller` would open."""
+    """Return the ledger in `path`, or raise if its terms, names, shapes or types differ
+    from what `controller` would open.
+    """
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             stored = {name: file[name] for name in file.files}
@@ -119,7 +124,8 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
     )
     if stored:
         raise DataError(
-            f"{path}: holds {', '.join(sorted(stored))}, which this policy does not know"
+            f"{path}: holds {', '.join(sorted(stored))}, which this policy does not"
+            " know"
         )
     recent = tuple(
         held.pop(f"recent.{slot}") for slot in range(len(empty.contents.recent))
@@ -166,7 +172,9 @@ def _matching(
     like: NDArray[Any],
     missing: bool = False,
 ) -> NDArray[Any]:
-    """Return the array with the type of `like`, or raise DataError if it does not match; `missing` allows NaN."""
+    """Return the array with the type of `like`, or raise DataError if it does not
+    match; `missing` allows NaN.
+    """
     if found is None:
         raise DataError(
             f"{path}: {name} is missing; it was written by another policy or is damaged"
@@ -179,7 +187,8 @@ def _matching(
         return found.astype(like.dtype)
     if found.shape != like.shape or found.dtype != like.dtype:
         raise DataError(
-            f"{path}: {name} is {found.dtype}{list(found.shape)}, expected {like.dtype}{list(like.shape)}"
+            f"{path}: {name} is {found.dtype}{list(found.shape)}, expected"
+            f" {like.dtype}{list(like.shape)}"
         )
     if found.dtype.kind == "f" and not np.all(
         np.isfinite(found) | (missing & np.isnan(found))

@@ -1,4 +1,6 @@
-"""The base class of policies: frozen values whose fields are settings and that decide every round how much to admit."""
+"""The base class of policies: frozen values whose fields are settings and that decide
+every round how much to admit.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -23,7 +25,9 @@ OPEN_END = 1000
 def better_of_corollary(
     system: System, mean_price: float, k: BoundConstants
 ) -> Benchmark:
-    """Return the candidate of Corollary 2 with the lower Ē_T(π^CK); both solve eq:kstep-opt-problem in real numbers."""
+    """Return the candidate of Corollary 2 with the lower Ē_T(π^CK); both solve
+    eq:kstep-opt-problem in real numbers.
+    """
     rounds = system.horizon or OPEN_END
     candidates = optimal_K(mean_price, system.buffer, system.budget)
     return min(
@@ -53,7 +57,9 @@ class PolicyContext:
         return better_of_corollary(self.system, self.mean_price, self.bound).K
 
     def highest_rate(self, K: int, buffer: Ints | None = None) -> float:
-        """Return the highest rate Λ̄ that the budget and the places allow; `buffer` restricts the places to some clients."""
+        """Return the highest rate Λ̄ that the budget and the places allow; `buffer`
+        restricts the places to some clients.
+        """
         own = self.system.buffer if buffer is None else buffer
         return saturated(K, self.mean_price, own, self.system.budget).rate
 
@@ -61,16 +67,21 @@ class PolicyContext:
 @paper("eq:joint-policy")
 @dataclass(frozen=True, eq=False)
 class AdmissionPolicy(ABC):
-    """Decide how much to admit in each round. With its `retention` a policy is the paper's joint policy π.
+    """Decide how much to admit in each round. With its `retention` a policy is the
+    paper's joint policy π.
 
     A new policy must define one method, `admit`; the others have defaults.
     """
 
     selection: Selection | None = field(default=None, kw_only=True)
-    """rule that chooses which samples of a window (`data.window`) clients buy; left out: the next ones of their streams"""
+    """rule that chooses which samples of a window (`data.window`) clients buy; left
+    out: the next ones of their streams
+    """
 
     listens: ClassVar[bool] = False
-    """whether the policy needs the losses of the previous round, `View.losses`; decisions then wait for that round's reports"""
+    """whether the policy needs the losses of the previous round, `View.losses`;
+    decisions then wait for that round's reports
+    """
 
     @property
     def hears(self) -> bool:
@@ -78,24 +89,33 @@ class AdmissionPolicy(ABC):
         return self.listens or (self.selection is not None and self.selection.listens)
 
     def resolved(self, given: PolicyContext) -> Self:
-        """Return the policy with values for all settings that were left out. The run's record contains these values."""
+        """Return the policy with values for all settings that were left out. The run's
+        record contains these values.
+        """
         return self
 
     def required(self, name: str) -> Any:
-        """Return the value of a setting that the policy needs, or raise SettingError if it was not worked out."""
+        """Return the value of a setting that the policy needs, or raise SettingError if
+        it was not worked out.
+        """
         value = getattr(self, name)
         if value is None:
             raise SettingError(
-                f"{type(self).__name__}.{name}: is missing; state it, or let headgate.load work it out"
+                f"{type(self).__name__}.{name}: is missing; state it, or let"
+                " headgate.load work it out"
             )
         return value
 
     def retention(self, system: System) -> Retention:
-        """Return the rule by which clients drop samples. By default the oldest samples leave a full buffer of B_m places."""
+        """Return the rule by which clients drop samples. By default the oldest samples
+        leave a full buffer of B_m places.
+        """
         return Fifo()
 
     def shares(self, system: System) -> Ints:
-        """Return the whole-number weights by which a total is divided among the clients, (M,). By default these are B_m."""
+        """Return the whole-number weights by which a total is divided among the
+        clients, (M,). By default these are B_m.
+        """
         return system.buffer
 
     def start(self, system: System, runs: int) -> Arrays:
@@ -124,22 +144,28 @@ class AdmissionPolicy(ABC):
         view : View
             The information that the server may use.
         memory : dict of str to array
-            The memory returned by `start` or by the previous round. It must not be changed in place.
+            The memory returned by `start` or by the previous round. It must not be
+            changed in place.
 
         Returns
         -------
         request, memory : tuple of AdmissionRequest and dict
-            The samples to admit, and the memory for the next round. The same arguments must give the same result.
+            The samples to admit, and the memory for the next round. The same arguments
+            must give the same result.
         """
 
 
 def check_is_policy(policy: object, where: str = "policy") -> None:
-    """Raise SettingError if `policy` is not an AdmissionPolicy, for example a class instead of an instance."""
+    """Raise SettingError if `policy` is not an AdmissionPolicy, for example a class
+    instead of an instance.
+    """
     if isinstance(policy, type):
         raise SettingError(
-            f"{where} = {policy.__name__}: is a class; a policy is made of it, as in {policy.__name__}()"
+            f"{where} = {policy.__name__}: is a class; a policy is made of it, as in"
+            f" {policy.__name__}()"
         )
     if not isinstance(policy, AdmissionPolicy):
         raise SettingError(
-            f"{where} = {shown(policy)}: must be an AdmissionPolicy, as in headgate.control.policies.Headgate()"
+            f"{where} = {shown(policy)}: must be an AdmissionPolicy, as in"
+            " headgate.control.policies.Headgate()"
         )

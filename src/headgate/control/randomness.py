@@ -1,7 +1,9 @@
-"""Random numbers with addresses: the same (seed, purpose, client, index) always gives the same number.
+"""Random numbers with addresses: the same (seed, purpose, client, index) always gives
+the same number.
 
-All policies therefore meet the same prices and samples, in any order, batch or process, and no generator state needs saving.
-The generator is Philox4x32-10 (Salmon et al., SC 2011): the seed is its key, the rest of the address its counter.
+All policies therefore meet the same prices and samples, in any order, batch or process,
+and no generator state needs saving. The generator is Philox4x32-10 (Salmon et al., SC
+2011): the seed is its key, the rest of the address its counter.
 """
 
 from collections.abc import Iterator
@@ -23,7 +25,9 @@ _WEYL = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
 
 
 class Purpose(IntEnum):
-    """The purpose of a draw. Published results depend on these numbers: add new ones, but never change one."""
+    """The purpose of a draw. Published results depend on these numbers: add new ones,
+    but never change one.
+    """
 
     PRICE = 1
     PRICE_STATE = 2
@@ -49,7 +53,9 @@ class Purpose(IntEnum):
 def philox(
     counter: tuple[Words, Words, Words | np.uint64, Words], key: tuple[Words, Words]
 ) -> tuple[Words, Words, Words, Words]:
-    """Return the words after ten rounds of Philox4x32. The arguments hold 32-bit words as uint64 and broadcast."""
+    """Return the words after ten rounds of Philox4x32. The arguments hold 32-bit words
+    as uint64 and broadcast.
+    """
     shape, of_keys = np.broadcast(*counter, *key).shape, np.broadcast(*key).shape
     ones = [1] * len(shape)
     even, odd, products = np.empty(
@@ -79,7 +85,8 @@ def philox(
 def uniform(
     seed: ArrayLike, purpose: Purpose, index: ArrayLike, client: ArrayLike = 0
 ) -> NDArray[np.float64]:
-    """Return a number in [0, 1) with 53 random bits for each address; the arguments broadcast.
+    """Return a number in [0, 1) with 53 random bits for each address; the arguments
+    broadcast.
 
     >>> bool(uniform(7, Purpose.PRICE, 3) == uniform([6, 7], Purpose.PRICE, [3, 3])[1])
     True
@@ -88,7 +95,8 @@ def uniform(
     for name, word in zip(("seed", "index", "client"), words, strict=True):
         if word.dtype.kind not in "iu" or (word.size and word.min() < 0):
             raise SettingError(
-                f"{name} = {np.array2string(word, threshold=8)}: must be whole numbers, zero or more"
+                f"{name} = {np.array2string(word, threshold=8)}: must be whole numbers,"
+                " zero or more"
             )
     s, i, m = (word.astype(np.uint64) for word in words)
     first, second, _, _ = philox(
@@ -103,9 +111,11 @@ def uniform(
 def permutations(
     seed: int, purpose: Purpose, places: Ints, clients: Ints, first: ArrayLike = 0
 ) -> Iterator[tuple[slice, Ints]]:
-    """Yield (slice of clients, orders): for each client, the order of its draws at the indices first + places, (·, places).
+    """Yield (slice of clients, orders): for each client, the order of its draws at the
+    indices first + places, (·, places).
 
-    Each step yields a limited number of clients, so memory stays bounded for any number of clients.
+    Each step yields a limited number of clients, so memory stays bounded for any number
+    of clients.
     """
     begin = np.broadcast_to(np.asarray(first, dtype=np.int64), clients.shape)
     step = max(1, _BLOCK // max(places.size, 1))

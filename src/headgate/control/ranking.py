@@ -1,8 +1,10 @@
-"""The common interface of retention rules (which samples a full client keeps) and selection rules (which a client buys).
+"""The common interface of retention rules (which samples a full client keeps) and
+selection rules (which a client buys).
 
-A rule gives every candidate a rank. The lowest ranks stay or are bought, as many as fit. So a rule decides which samples,
-never how many, and the server knows every occupancy from its own orders. Ranking uses no stored state: a single client, a
-batch of runs and a resumed run choose the same samples.
+A rule gives every candidate a rank. The lowest ranks stay or are bought, as many as
+fit. So a rule decides which samples, never how many, and the server knows every
+occupancy from its own orders. Ranking uses no stored state: a single client, a batch of
+runs and a resumed run choose the same samples.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +27,8 @@ class Candidates(NamedTuple):
     """The samples that clients choose from, with one row for each client, (C, W)."""
 
     position: Ints
-    """position of each sample in the client's stream, ascending, −1 for an empty place"""
+    """position of each sample in the client's stream, ascending, −1 for an empty place
+    """
     room: Ints
     """number of samples that the client may keep or buy, (C, 1)"""
     seed: Ints
@@ -37,9 +40,13 @@ class Candidates(NamedTuple):
     label: NDArray[Any] | None = None
     """class of each sample; None: labels are not known, so all samples are one class"""
     scores: Scores | None = None
-    """scores that the rule needs for each sample, 0 at empty places; None: there is no model, as in a plan"""
+    """scores that the rule needs for each sample, 0 at empty places; None: there is no
+    model, as in a plan
+    """
     held: Floats | None = None
-    """features of the samples that the client holds, (C, B, H), for a buying rule that is `beside_held`"""
+    """features of the samples that the client holds, (C, B, H), for a buying rule that
+    is `beside_held`
+    """
     held_there: Bools | None = None
     """which of the samples held exist, (C, B)"""
     purpose: Purpose = Purpose.RETENTION
@@ -57,7 +64,9 @@ class Candidates(NamedTuple):
 
     @property
     def group(self) -> Ints:
-        """The class of each sample, (C, W); one class for all samples if labels are not known."""
+        """The class of each sample, (C, W); one class for all samples if labels are not
+        known.
+        """
         return np.where(
             self.there, 0 if self.label is None else self.label.astype(np.int64), NOBODY
         )
@@ -68,7 +77,9 @@ class Candidates(NamedTuple):
         return np.asarray(self.position.max(axis=-1, keepdims=True) + 1)
 
     def of(self, clients: Ints) -> "Candidates":
-        """Return the candidates of the given clients, without the empty places behind the last sample."""
+        """Return the candidates of the given clients, without the empty places behind
+        the last sample.
+        """
         held = self.there[clients].any(axis=0)
         width = int(np.flatnonzero(held)[-1]) + 1 if held.any() else 0
         samples = {
@@ -85,7 +96,8 @@ class Candidates(NamedTuple):
         )
 
     def draw(self, position: Ints | None = None, again: Ints | int = 0) -> Floats:
-        """Return a random number in [0, 1) for each position, (C, …). The same position always has the same number.
+        """Return a random number in [0, 1) for each position, (C, …). The same position
+        always has the same number.
 
         Parameters
         ----------
@@ -106,10 +118,14 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RankingRule(ABC):
-    """The base class of `Retention` and `Selection`: a frozen value whose fields are settings."""
+    """The base class of `Retention` and `Selection`: a frozen value whose fields are
+    settings.
+    """
 
     scores: ClassVar[tuple[str, ...]] = ()
-    """names of the fields of `Scores` that the rule needs, under the model that the server sent in this round"""
+    """names of the fields of `Scores` that the rule needs, under the model that the
+    server sent in this round
+    """
     known_scores: ClassVar[tuple[str, ...]] = NAMES
     """names of the scores that a rule of this kind may use"""
 
@@ -117,7 +133,8 @@ class RankingRule(ABC):
     def rank(self, candidates: Candidates) -> NDArray[Any]:
         """Return a number for each candidate, (C, W).
 
-        The lowest numbers stay or are bought; of equal ones, those with the lowest position. Empty places are ignored.
+        The lowest numbers stay or are bought; of equal ones, those with the lowest
+        position. Empty places are ignored.
         """
 
     def check(self) -> None:
@@ -131,7 +148,9 @@ class RankingRule(ABC):
 
 
 def chosen(rule: RankingRule, candidates: Candidates) -> Bools:
-    """Return which candidates stay or are bought, (C, W), for each client as many as it has room for."""
+    """Return which candidates stay or are bought, (C, W), for each client as many as it
+    has room for.
+    """
     rank, shape = np.asarray(rule.rank(candidates)), candidates.position.shape
     if (
         rank.shape != shape
@@ -145,14 +164,16 @@ def chosen(rule: RankingRule, candidates: Candidates) -> Bools:
             else ""
         )
         raise SettingError(
-            f"{type(rule).__name__}.rank: must return a number for each of {shape}, returned {found}"
+            f"{type(rule).__name__}.rank: must return a number for each of {shape},"
+            f" returned {found}"
         )
     order = np.lexsort((candidates.position, rank, ~candidates.there), axis=-1)
     return candidates.there & (places_in(order) < candidates.room)
 
 
 def ordered(first: NDArray[Any], then: NDArray[Any]) -> Ints:
-    """Return the rank of each entry in its row, from 0 on, sorted by `first` and then by `then`.
+    """Return the rank of each entry in its row, from 0 on, sorted by `first` and then
+    by `then`.
 
     >>> ordered(np.array([[1, 0, 1]]), np.array([[0.5, 0.9, 0.1]])).tolist()
     [[2, 0, 1]]
@@ -161,7 +182,9 @@ def ordered(first: NDArray[Any], then: NDArray[Any]) -> Ints:
 
 
 def places_in(order: Ints) -> Ints:
-    """Return the inverse of the permutation `order` of each row: the index at which each entry is listed."""
+    """Return the inverse of the permutation `order` of each row: the index at which
+    each entry is listed.
+    """
     places = np.empty_like(order)
     np.put_along_axis(
         places, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1
@@ -170,7 +193,8 @@ def places_in(order: Ints) -> Ints:
 
 
 def rank_within(group: Ints, first: NDArray[Any], then: NDArray[Any]) -> Ints:
-    """Return the rank of each entry among those of its group in its row, from 0 on, sorted by `first` and then by `then`.
+    """Return the rank of each entry among those of its group in its row, from 0 on,
+    sorted by `first` and then by `then`.
 
     >>> rank_within(np.array([[5, 3, 5, 5]]), np.array([[1, 1, 1, 0]]), np.array([[0.2, 0.9, 0.1, 0.7]])).tolist()
     [[2, 0, 1, 0]]

@@ -1,4 +1,6 @@
-"""Simulate a whole horizon of control without learning, to predict what a policy would spend, hold and use."""
+"""Simulate a whole horizon of control without learning, to predict what a policy would
+spend, hold and use.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +31,9 @@ BY_ROUND = 200
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """The results of a rehearsal; arrays are (R, T), per run and round, unless stated otherwise."""
+    """The results of a rehearsal; arrays are (R, T), per run and round, unless stated
+    otherwise.
+    """
 
     system: System
     price: Floats
@@ -94,8 +98,9 @@ def rehearse(
     tick: Callable[[int], None] = lambda t: None,
     by_client: bool = False,
 ) -> Rehearsal:
-    """Rehearse `rounds` rounds for all seeds together, calling `tick` after each round. With `by_client`, the result also
-    holds what every client admitted and held in every round."""
+    """Rehearse `rounds` rounds for all seeds together, calling `tick` after each round.
+    With `by_client`, the result also holds what every client admitted and held in every
+    round."""
     R, T, M = len(seeds), rounds, system.clients
     check_memory(
         f"rounds = {T}: {R} runs of so many rounds take",
@@ -183,7 +188,9 @@ class Plan:
 
     @property
     def peak_client(self) -> int:
-        """The client that exceeds its buffer the most or, if none exceeds it, fills the largest share of its buffer."""
+        """The client that exceeds its buffer the most or, if none exceeds it, fills the
+        largest share of its buffer.
+        """
         peak, room = (
             self.rehearsal.peak_occupancy.max(axis=0),
             self.rehearsal.system.buffer,
@@ -200,7 +207,9 @@ class Plan:
         return int(self.rehearsal.peak_occupancy.max(axis=0)[self.peak_client])
 
     def setting(self, name: str) -> float | None:
-        """Return the planned setting `name`, for example K, rate, V or rho; None if the policy has no fixed number for it."""
+        """Return the planned setting `name`, for example K, rate, V or rho; None if the
+        policy has no fixed number for it.
+        """
         value = getattr(self.policy, name, None)
         return value if isinstance(value, int | float) else None
 

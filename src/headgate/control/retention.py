@@ -1,10 +1,12 @@
-"""Retention rules decide which samples a full client keeps. The controller records ages and counts uses.
+"""Retention rules decide which samples a full client keeps. The controller records ages
+and counts uses.
 
-A window rule makes a buffer a window of the client's stream, first..last−1, which the controller computes from counts
-alone (`control/buffers.py`). `rank` gives the same result sample by sample; a test compares the two.
+A window rule makes a buffer a window of the client's stream, first..last−1, which the
+controller computes from counts alone (`control/buffers.py`). `rank` gives the same
+result sample by sample; a test compares the two.
 
-Other rules may drop a sample in the round in which it arrives. Such a sample is paid for but never trained on; it counts in
-`Ledger.unused`, not in N.
+Other rules may drop a sample in the round in which it arrives. Such a sample is paid
+for but never trained on; it counts in `Ledger.unused`, not in N.
 """
 
 from dataclasses import dataclass, field
@@ -21,15 +23,19 @@ from headgate.limits import ROUNDS
 from headgate.theory.labels import paper
 
 Capacity = int | tuple[int, ...] | Ints | Literal["buffer"]
-"""the most samples that a client can hold: "buffer" for B_m, one number for all clients, or one for each client"""
+"""the most samples that a client can hold: "buffer" for B_m, one number for all
+clients, or one for each client
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Retention(RankingRule):
-    """Rank the samples that a client holds and those that it has just admitted; the lowest ranks stay.
+    """Rank the samples that a client holds and those that it has just admitted; the
+    lowest ranks stay.
 
-    A client keeps all of these samples, or as many as its limit allows. A rule that names `scores` receives them if a model
-    is available. Without a model it must still rank.
+    A client keeps all of these samples, or as many as its limit allows. A rule that
+    names `scores` receives them if a model is available. Without a model it must still
+    rank.
     """
 
     capacity: Capacity | None = field(default="buffer", kw_only=True)
@@ -41,15 +47,19 @@ class Retention(RankingRule):
         if self.capacity is not None and not isinstance(self.capacity, str):
             if np.any(whole_numbers("capacity", self.capacity) < 1):
                 raise SettingError(
-                    f"capacity = {self.capacity}: every client needs room for at least one sample"
+                    f"capacity = {self.capacity}: every client needs room for at least"
+                    " one sample"
                 )
         elif self.capacity not in (None, "buffer"):
             raise SettingError(
-                f'capacity = "{self.capacity}": must be "buffer", a number, or one number per client'
+                f'capacity = "{self.capacity}": must be "buffer", a number, or one'
+                " number per client"
             )
 
     def limit(self, system: System) -> Ints | None:
-        """Return the most samples that each client can hold, (M,); None: no limit, which only window rules may have."""
+        """Return the most samples that each client can hold, (M,); None: no limit,
+        which only window rules may have.
+        """
         if self.capacity is None or isinstance(self.capacity, str):
             return None if self.capacity is None else system.buffer
         room = whole_numbers("capacity", self.capacity)
@@ -73,9 +83,11 @@ class WindowRule(Retention):
 @paper("def:kstep", "eq:kstep-drop", "eq:buffer-occupancy")
 @dataclass(frozen=True, eq=False)
 class KStep(WindowRule):
-    """Every sample is trained on for exactly K rounds, or for fewer if a `capacity` is set and its client is full.
+    """Every sample is trained on for exactly K rounds, or for fewer if a `capacity` is
+    set and its client is full.
 
-    Clients named in `forever` never drop a sample; the hybrid policy uses this for its stale clients.
+    Clients named in `forever` never drop a sample; the hybrid policy uses this for its
+    stale clients.
     """
 
     K: int
@@ -93,7 +105,9 @@ class KStep(WindowRule):
 
 @dataclass(frozen=True, eq=False)
 class Fifo(WindowRule):
-    """When a client holds `capacity` samples, its oldest samples make room for new ones."""
+    """When a client holds `capacity` samples, its oldest samples make room for new
+    ones.
+    """
 
     capacity: Capacity = "buffer"
 
@@ -103,11 +117,13 @@ class Fifo(WindowRule):
 
 @dataclass(frozen=True, eq=False)
 class Reservoir(Retention):
-    """At any time the buffer is a uniformly random choice among all samples ever admitted.
+    """At any time the buffer is a uniformly random choice among all samples ever
+    admitted.
 
-    The distribution is that of Vitter's algorithm R (1985): the i-th sample enters with probability B/i and replaces a random
-    one. Each sample has one random key and the smallest keys stay (Fan, Muller and Rezucha 1962), so the choice does not
-    depend on the rounds in which the samples arrived.
+    The distribution is that of Vitter's algorithm R (1985): the i-th sample enters with
+    probability B/i and replaces a random one. Each sample has one random key and the
+    smallest keys stay (Fan, Muller and Rezucha 1962), so the choice does not depend on
+    the rounds in which the samples arrived.
     """
 
     capacity: Capacity = "buffer"
@@ -118,10 +134,12 @@ class Reservoir(Retention):
 
 @dataclass(frozen=True, eq=False)
 class ClassBalanced(Retention):
-    """Each excess sample is dropped from the client's largest class: a random old sample, or a new one if no old one is left.
+    """Each excess sample is dropped from the client's largest class: a random old
+    sample, or a new one if no old one is left.
 
-    This is the greedy balancing of Prabhu, Torr and Dokania (2020), for all samples of a round together. Among classes of the
-    same size the choice is random. Without labels all samples are one class, and old ones leave at random.
+    This is the greedy balancing of Prabhu, Torr and Dokania (2020), for all samples of
+    a round together. Among classes of the same size the choice is random. Without
+    labels all samples are one class, and old ones leave at random.
     """
 
     capacity: Capacity = "buffer"

@@ -1,7 +1,8 @@
-"""A model's scores of samples, for rules that look: its certainty, its error, and the gradient that a sample causes.
+"""A model's scores of samples, for rules that look: its certainty, its error, and the
+gradient that a sample causes.
 
-A rule names the scores that it needs; only these are computed. The gradient of a sample's loss with respect to the last
-layer is error ⊗ features.
+A rule names the scores that it needs; only these are computed. The gradient of a
+sample's loss with respect to the last layer is error ⊗ features.
 """
 
 from collections.abc import Callable
@@ -18,9 +19,11 @@ Bools = NDArray[np.bool_]
 
 
 class Scores(NamedTuple):
-    """A model's scores of samples, None if they were not asked for. (…) is the shape of the samples, for example (C, W).
+    """A model's scores of samples, None if they were not asked for. (…) is the shape of
+    the samples, for example (C, W).
 
-    All numbers are finite. They are 0 for a place without a sample and for a model with non-finite output.
+    All numbers are finite. They are 0 for a place without a sample and for a model with
+    non-finite output.
     """
 
     loss: Floats | None = None
@@ -32,12 +35,17 @@ class Scores(NamedTuple):
     error: Floats | None = None
     """predicted probabilities minus the label as 0 and 1, (…, classes)"""
     guess: Floats | None = None
-    """predicted probabilities minus the predicted class as 0 and 1, (…, classes); needs no label"""
+    """predicted probabilities minus the predicted class as 0 and 1, (…, classes); needs
+    no label
+    """
     features: Floats | None = None
-    """input of the last layer, with a 1 for its bias if it has one, (…, H); needs no label"""
+    """input of the last layer, with a 1 for its bias if it has one, (…, H); needs no
+    label
+    """
 
     def placed(self, there: Bools) -> "Scores":
-        """Return the scores in the shape of `there`: in order at the places that are true, 0 elsewhere.
+        """Return the scores in the shape of `there`: in order at the places that are
+        true, 0 elsewhere.
 
         >>> Scores(loss=np.array([0.5, 2.0])).placed(np.array([[True, False], [False, True]])).loss.tolist()
         [[0.5, 0.0], [0.0, 2.0]]
@@ -55,11 +63,15 @@ NAMES = Scores._fields
 WITHOUT_LABELS = ("entropy", "margin", "guess", "features")
 """scores that need no labels"""
 ScoresAt = Callable[[Ints, Ints, Ints, tuple[str, ...]], Scores]
-"""function that returns the scores of each sample, given (runs, clients, positions, names of scores)"""
+"""function that returns the scores of each sample, given (runs, clients, positions,
+names of scores)
+"""
 
 
 def checked_scores(scores: Scores, asked: tuple[str, ...], samples: int) -> Scores:
-    """Return the scores named in `asked` in float64, or raise SettingError if they do not fit the number of samples."""
+    """Return the scores named in `asked` in float64, or raise SettingError if they do
+    not fit the number of samples.
+    """
     found: dict[str, Floats] = {}
     for name in asked:
         values = np.asarray(getattr(scores, name, None), dtype=np.float64)
@@ -83,9 +95,11 @@ def scores_of(
     labels: Ints | None,
     features: NDArray[Any] | None,
 ) -> Scores:
-    """Compute the scores named in `asked`, in float64, from the logits of a model, (S, classes).
+    """Compute the scores named in `asked`, in float64, from the logits of a model, (S,
+    classes).
 
-    Labels may be None if no score in `asked` needs them, features if they are not in `asked`.
+    Labels may be None if no score in `asked` needs them, features if they are not in
+    `asked`.
     """
     z = logits.astype(np.float64)
     broken = ~np.isfinite(z).all(axis=1)

@@ -1,7 +1,9 @@
-"""Selection rules choose which unlabelled samples in a window of their streams clients buy, as many as were ordered.
+"""Selection rules choose which unlabelled samples in a window of their streams clients
+buy, as many as were ordered.
 
-A rule that names `scores` looks at samples, and looks may have a price. A rule without scores knows only the positions of
-the samples and pays for labels alone. The labels of the candidates are not known.
+A rule that names `scores` looks at samples, and looks may have a price. A rule without
+scores knows only the positions of the samples and pays for labels alone. The labels of
+the candidates are not known.
 """
 
 from dataclasses import dataclass
@@ -25,7 +27,9 @@ class Selection(RankingRule):
     beside_held: ClassVar[bool] = False
     """whether the rule also needs the features of the samples that the client holds"""
     listens: ClassVar[bool] = False
-    """whether the rule needs the share of new samples that the model got right in the previous round, `Losses.right`"""
+    """whether the rule needs the share of new samples that the model got right in the
+    previous round, `Losses.right`
+    """
 
     @property
     def looks(self) -> bool:
@@ -33,7 +37,9 @@ class Selection(RankingRule):
         return bool(self.scores)
 
     def start(self, runs: int) -> Arrays:
-        """Return the rule's memory before round 1; its names begin with "selection."."""
+        """Return the rule's memory before round 1; its names begin with
+        "selection.".
+        """
         return {}
 
     def heard(self, ledger: Ledger) -> Arrays:
@@ -45,11 +51,15 @@ class Selection(RankingRule):
         return np.full(ledger.admitted.shape, self.looks)
 
     def now(self, looking: bool) -> "Selection":
-        """Return the rule by which clients choose in a round, depending on whether they look in it."""
+        """Return the rule by which clients choose in a round, depending on whether they
+        look in it.
+        """
         return self
 
     def check(self) -> None:
-        """Raise SettingError if the rule needs scores that are not known before a label is bought."""
+        """Raise SettingError if the rule needs scores that are not known before a label
+        is bought.
+        """
         super().check()
         if self.beside_held and "features" not in self.scores:
             raise SettingError(
@@ -59,9 +69,11 @@ class Selection(RankingRule):
 
 @dataclass(frozen=True, eq=False)
 class ByLot(Selection):
-    """Choose samples of the window at random, all choices equally likely. The rule does not look, so it pays for labels alone.
+    """Choose samples of the window at random, all choices equally likely. The rule does
+    not look, so it pays for labels alone.
 
-    Each draw depends on the run's seed, the client and the position of the sample in the stream.
+    Each draw depends on the run's seed, the client and the position of the sample in
+    the stream.
     """
 
     def rank(self, candidates: Candidates) -> NDArray[Any]:
@@ -70,10 +82,12 @@ class ByLot(Selection):
 
 @dataclass(frozen=True, eq=False)
 class ByEntropy(Selection):
-    """Choose the samples whose class the model is least sure of, measured by the entropy of its predicted probabilities.
+    """Choose the samples whose class the model is least sure of, measured by the
+    entropy of its predicted probabilities.
 
-    See Settles, *Active Learning Literature Survey* (2009), section 3.1. The model's probabilities must be
-    meaningful. In the first rounds they are not, and the choice is then no better than a random one.
+    See Settles, *Active Learning Literature Survey* (2009), section 3.1. The model's
+    probabilities must be meaningful. In the first rounds they are not, and the choice
+    is then no better than a random one.
     """
 
     scores = ("entropy",)
@@ -88,8 +102,9 @@ class ByEntropy(Selection):
 class ByMargin(Selection):
     """Choose the samples whose two likeliest classes have the closest probabilities.
 
-    See Scheffer, Decomain and Wrobel, *Active hidden Markov models for information extraction* (2001); Settles (2009), section
-    3.1. As for `ByEntropy`, the model's probabilities must be meaningful. The rule ignores all but two classes.
+    See Scheffer, Decomain and Wrobel, *Active hidden Markov models for information
+    extraction* (2001); Settles (2009), section 3.1. As for `ByEntropy`, the model's
+    probabilities must be meaningful. The rule ignores all but two classes.
     """
 
     scores = ("margin",)
@@ -102,26 +117,34 @@ class ByMargin(Selection):
 
 TRIAL, LOTS, MARGINS = 0, 1, 2
 CONTROL, FOR, AGAINST, LATEST = 4, 10, 100, 30
-"""in the trial, one client in `CONTROL` chooses at random; the trial ends after `FOR` samples of these clients if looking pays,
-and after `AGAINST` if not; the share is smoothed over `LATEST` samples"""
+"""in the trial, one client in `CONTROL` chooses at random; the trial ends after `FOR`
+samples of these clients if looking pays, and after `AGAINST` if not; the share is
+smoothed over `LATEST` samples"""
 
 
 @dataclass(frozen=True, eq=False)
 class Adaptive(ByMargin):
-    """Choose by margin, or at random while the model is wrong about nearly all randomly chosen samples.
+    """Choose by margin, or at random while the model is wrong about nearly all randomly
+    chosen samples.
 
-    Such a model is unsure about samples from which it cannot learn yet. No client looks in round 1, because the model is
-    untrained. In the trial that follows, three clients in four look and the others choose at random. The share that counts is
-    that of the random clients' new samples whose class had a predicted probability above ½ before training. When it is at
-    least `level` after 10 such samples or more, the trial ends and all clients look in all rounds from then on. After 100 such
-    samples the trial ends in any case, and no client looks until the share reaches `again`. Without reports, as in a plan, the
-    trial continues.
+    Such a model is unsure about samples from which it cannot learn yet. No client looks
+    in round 1, because the model is untrained. In the trial that follows, three clients
+    in four look and the others choose at random. The share that counts is that of the
+    random clients' new samples whose class had a predicted probability above ½ before
+    training. When it is at least `level` after 10 such samples or more, the trial ends
+    and all clients look in all rounds from then on. After 100 such samples the trial
+    ends in any case, and no client looks until the share reaches `again`. Without
+    reports, as in a plan, the trial continues.
     """
 
     level: float = 0.05
-    """share of randomly chosen samples that the model must get right in the trial for all clients to look"""
+    """share of randomly chosen samples that the model must get right in the trial for
+    all clients to look
+    """
     again: float = 0.5
-    """share that it must get right for clients to look if it did not get `level` right in the trial"""
+    """share that it must get right for clients to look if it did not get `level` right
+    in the trial
+    """
     listens = True
 
     def __post_init__(self) -> None:

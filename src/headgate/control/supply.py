@@ -1,4 +1,6 @@
-"""Supply: the clients that are present in a round and the samples that can be bought."""
+"""Supply: the clients that are present in a round and the samples that can be
+bought.
+"""
 
 from typing import NamedTuple
 
@@ -20,23 +22,31 @@ class Supply(NamedTuple):
     present: ArrayLike | None = None
     """whether each client is present, (M,); left out: all clients are present"""
     most: ArrayLike | None = None
-    """the most samples of each client, (M,), or one number that holds for each; left out: as many as fit"""
+    """the most samples of each client, (M,), or one number that holds for each; left
+    out: as many as fit
+    """
     in_all: int | None = None
-    """the most samples of all clients together, for example what a team can label in a day; left out: no limit"""
+    """the most samples of all clients together, for example what a team can label in a
+    day; left out: no limit
+    """
     lot: int = 1
     """number of samples in a lot: every client is given whole lots"""
     money: float = np.inf
-    """the most money that may be spent in all rounds up to this one, for example because of a monthly budget"""
+    """the most money that may be spent in all rounds up to this one, for example
+    because of a monthly budget
+    """
 
     def places(self, system: System, limit: Ints | None, t: int) -> Ints | None:
-        """Return how many samples each client can be given, (M,), or None if only the room of the clients limits them.
+        """Return how many samples each client can be given, (M,), or None if only the
+        room of the clients limits them.
 
         Parameters
         ----------
         system : System
             The clients, including those that have left.
         limit : array or None
-            The most samples that each client can hold, (M,). None means the buffers of `system`.
+            The most samples that each client can hold, (M,). None means the buffers of
+            `system`.
         t : int
             The round.
         """
@@ -61,14 +71,16 @@ class Supply(NamedTuple):
                 or np.any(most < 0)
             ):
                 raise SettingError(
-                    f"most: must be one number, or one for each of {system.clients} clients, 0 or more"
+                    f"most: must be one number, or one for each of {system.clients}"
+                    " clients, 0 or more"
                 )
             places = np.minimum(places, most)
         if self.present is not None:
             present = np.asarray(self.present)
             if present.shape != places.shape or present.dtype != np.bool_:
                 raise SettingError(
-                    f"present: must be true or false for each of {system.clients} clients"
+                    f"present: must be true or false for each of {system.clients}"
+                    " clients"
                 )
             places[~present] = 0
         places[list(gone)] = 0
@@ -83,7 +95,9 @@ EVERYTHING = Supply()
 
 
 def _cut(places: Ints, most: int, t: int) -> Ints:
-    """Reduce the places in proportion to at most `most` in all. The indivisible rest goes to other clients in every round."""
+    """Reduce the places in proportion to at most `most` in all. The indivisible rest
+    goes to other clients in every round.
+    """
     if (size := int(places.sum())) <= most:
         return places
     cut = places * most // size

@@ -1,7 +1,9 @@
-"""The data types of control: the system, the server's view, a policy's request, orders, reports and the ledger.
+"""The data types of control: the system, the server's view, a policy's request, orders,
+reports and the ledger.
 
-The first axis of every array is R (runs, one for each seed); the last is M (clients) if the array has a value per client.
-Counts are int64 and money is float64, so neither the batch of a run nor the order of summation can change a decision.
+The first axis of every array is R (runs, one for each seed); the last is M (clients) if
+the array has a value per client. Counts are int64 and money is float64, so neither the
+batch of a run nor the order of summation can change a decision.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,12 +36,18 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Amended(NamedTuple):
-    """The effect of all amendments on a system: approved money, clients that have left, and suspension."""
+    """The effect of all amendments on a system: approved money, clients that have left,
+    and suspension.
+    """
 
     money: float
-    """money approved for all rounds up to the horizon; with an open end, up to round `since`"""
+    """money approved for all rounds up to the horizon; with an open end, up to round
+    `since`
+    """
     since: int
-    """the last round before the latest amendment; with an open end, every round after it adds its budget"""
+    """the last round before the latest amendment; with an open end, every round after
+    it adds its budget
+    """
     left: tuple[int, ...] = ()
     """numbers of the clients that have left"""
     suspended: bool = False
@@ -48,16 +56,22 @@ class Amended(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """The given system: buffers B_m, the budget C per round, the horizon T (None: open end) and weights α_m."""
+    """The given system: buffers B_m, the budget C per round, the horizon T (None: open
+    end) and weights α_m.
+    """
 
     buffer: Ints
     budget: float
     horizon: int | None = None
-    weight: Floats = field(default=None)  # type: ignore[arg-type]  # filled in below: equal weights
+    # filled in below: equal weights
+    weight: Floats = field(default=None)  # type: ignore[arg-type]
     currency: str = ""
-    """symbol printed beside amounts of money, for example "$"; it has no other effect"""
+    """symbol printed beside amounts of money, for example "$"; it has no other effect
+    """
     amended: Amended | None = field(default=None, kw_only=True)
-    """effect of the amendments so far, set only by `Controller.amend`; None: no amendments"""
+    """effect of the amendments so far, set only by `Controller.amend`; None: no
+    amendments
+    """
 
     def __post_init__(self) -> None:
         buffer = whole_numbers("system.buffers", self.buffer, SAMPLES)
@@ -71,7 +85,8 @@ class System:
             raise SettingError("system.buffers = []: at least one client is needed")
         for m in np.flatnonzero(buffer < 1)[:1]:
             raise SettingError(
-                f"system.buffers[{m}] = {buffer[m]}: every client needs room for at least one sample"
+                f"system.buffers[{m}] = {buffer[m]}: every client needs room for at"
+                " least one sample"
             )
         positive("system.budget", self.budget)
         horizon = optional(whole_number, "horizon", self.horizon, 1)
@@ -109,7 +124,9 @@ class System:
         return int(self.buffer.size)
 
     def within(self, places: Ints) -> "System":
-        """Return a copy of the system whose buffers have at most these places, (M,); 0 is allowed."""
+        """Return a copy of the system whose buffers have at most these places, (M,); 0
+        is allowed.
+        """
         own = copy(self)
         own.__dict__.pop("memory", None)
         object.__setattr__(own, "buffer", np.minimum(self.buffer, places))
@@ -121,9 +138,11 @@ class System:
         Parameters
         ----------
         t : int
-            The round. With a horizon the result is C·T for every t, or the total approved by amendments; with an open end, C·t.
+            The round. With a horizon the result is C·T for every t, or the total
+            approved by amendments; with an open end, C·t.
         overdraft : float
-            The number of rounds' budgets that may be spent in advance; it counts only with an open end.
+            The number of rounds' budgets that may be spent in advance; it counts only
+            with an open end.
         """
         before, since = (0.0, 0) if self.amended is None else self.amended[:2]
         if self.horizon is None:
@@ -137,7 +156,9 @@ class System:
 
 
 class Terms(NamedTuple):
-    """The terms that a ledger was opened with. Under other terms, past spend would count against another budget."""
+    """The terms that a ledger was opened with. Under other terms, past spend would
+    count against another budget.
+    """
 
     policy: str
     """name of the policy's class"""
@@ -149,11 +170,14 @@ class Terms(NamedTuple):
     """places of all clients together and a checksum of their list, as text"""
 
     def check(self, asked: Self, what: str) -> None:
-        """Raise LedgerError if the terms `asked` differ from these. The message names the first difference."""
+        """Raise LedgerError if the terms `asked` differ from these. The message names
+        the first difference.
+        """
         for name, own, other in zip(self._fields, self, asked, strict=True):
             if own != other:
                 raise LedgerError(
-                    f"{what} was opened with {name} = {own}, this controller has {other}"
+                    f"{what} was opened with {name} = {own}, this controller has"
+                    f" {other}"
                 )
 
 
@@ -162,17 +186,22 @@ HALF = float(np.log(2))
 
 
 class Losses(NamedTuple):
-    """The mean losses of the clients' samples in a round, under the model that the server sent, before any local step.
+    """The mean losses of the clients' samples in a round, under the model that the
+    server sent, before any local step.
 
     A value is NaN if there are no such samples or no report.
     """
 
     new: Floats
-    """mean loss of the samples that the client admitted in this round and trains on, (R, M)"""
+    """mean loss of the samples that the client admitted in this round and trains on,
+    (R, M)
+    """
     held: Floats
     """mean loss of the samples that the client held before this round, (R, M)"""
     right: Floats | None = None
-    """share of new samples whose class has a predicted probability above ½, (R, M); used only by a selection that listens"""
+    """share of new samples whose class has a predicted probability above ½, (R, M);
+    used only by a selection that listens
+    """
 
     @property
     def arrays(self) -> list[Floats]:
@@ -189,7 +218,9 @@ class View(NamedTuple):
 
     t: int
     price: Floats
-    """price of a sample in this round, c(t), (R,); (R, M) if each client has its own price"""
+    """price of a sample in this round, c(t), (R,); (R, M) if each client has its own
+    price
+    """
     debt: Floats
     """cost debt Z(t), (R,)"""
     spent: Floats
@@ -204,11 +235,17 @@ class View(NamedTuple):
     unused: Ints
     """samples that were admitted but dropped before any training, (R,)"""
     losses: Losses | None = None
-    """losses of round t−1, for a policy that listens; None: no losses are known, as in round 1 or in a rehearsal"""
+    """losses of round t−1, for a policy that listens; None: no losses are known, as in
+    round 1 or in a rehearsal
+    """
     lot: int = 1
-    """number of samples in a lot: samples are bought in whole lots, and the places in `system` are multiples of it"""
+    """number of samples in a lot: samples are bought in whole lots, and the places in
+    `system` are multiples of it
+    """
     money: float = np.inf
-    """the most money that may be spent in rounds 1..t, a limit in addition to the budget"""
+    """the most money that may be spent in rounds 1..t, a limit in addition to the
+    budget
+    """
 
     @property
     def admitted(self) -> Ints:
@@ -216,7 +253,9 @@ class View(NamedTuple):
         return np.asarray(self.distinct + self.unused)
 
     def one_price(self) -> Floats:
-        """Return the price of each run, (R,), or raise SettingError if each client has its own price."""
+        """Return the price of each run, (R,), or raise SettingError if each client has
+        its own price.
+        """
         if self.price.ndim != 1:
             others = "which headgate, alert, resolving, threshold and below can use"
             raise SettingError(
@@ -238,29 +277,40 @@ class View(NamedTuple):
 
 
 class AdmissionRequest(NamedTuple):
-    """What a policy wants to admit in a round. The controller rounds the total, a real number, and carries the remainder."""
+    """What a policy wants to admit in a round. The controller rounds the total, a real
+    number, and carries the remainder.
+    """
 
     total: Floats
-    """samples to admit in all, Λ(t), (R,), divided among the clients by the policy's shares"""
+    """samples to admit in all, Λ(t), (R,), divided among the clients by the policy's
+    shares
+    """
     room: Ints | None = None
-    """the most samples of the total that each client may be given, (R, M); None: no limit"""
+    """the most samples of the total that each client may be given, (R, M); None: no
+    limit
+    """
     given: Ints | None = None
     """whole samples per client in addition to the total, (R, M)"""
     free: Ints | None = None
-    """whole samples per client in addition to the total that are not paid for, (R, M)"""
+    """whole samples per client in addition to the total that are not paid for, (R, M)
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """The orders of round t: client m admits its stream up to position last−1 and then holds last−first samples.
+    """The orders of round t: client m admits its stream up to position last−1 and then
+    holds last−first samples.
 
-    Carrying out the orders twice admits nothing twice. Under a window rule the client trains on the samples first..last−1.
+    Carrying out the orders twice admits nothing twice. Under a window rule the client
+    trains on the samples first..last−1.
     """
 
     t: int
     price: Floats
     asked: Floats
-    """Λ(t) after all limits, before rounding and without the samples in addition to the total, (R,)"""
+    """Λ(t) after all limits, before rounding and without the samples in addition to the
+    total, (R,)
+    """
     admitted: Ints
     """new samples per client, λ_m(t), (R, M)"""
     free: Ints | None
@@ -272,7 +322,9 @@ class Orders:
     memory: Arrays
 
     def bought(self, admitted: Ints) -> Ints:
-        """Return how many of the samples `admitted` are paid for, (R, M). Free samples are counted first."""
+        """Return how many of the samples `admitted` are paid for, (R, M). Free samples
+        are counted first.
+        """
         return admitted if self.free is None else np.maximum(admitted - self.free, 0)
 
     def charge(self, admitted: Ints) -> Floats:
@@ -291,47 +343,65 @@ class Orders:
 
 
 class Report(NamedTuple):
-    """What clients admitted, if it differs from their orders, and the losses of their samples."""
+    """What clients admitted, if it differs from their orders, and the losses of their
+    samples.
+    """
 
     admitted: Ints
     """samples that each client admitted, (R, M), at most as many as ordered"""
     late: Ints | None = None
-    """samples admitted on orders of earlier rounds that no earlier report contained, (R, M)"""
+    """samples admitted on orders of earlier rounds that no earlier report contained,
+    (R, M)
+    """
     late_charge: Floats | None = None
-    """cost of the late samples at the prices of the rounds in which they were ordered, (R,)"""
+    """cost of the late samples at the prices of the rounds in which they were ordered,
+    (R,)
+    """
     losses: Losses | None = None
     """losses of the round, kept only if the policy or its selection listens"""
 
 
 class Contents(NamedTuple):
-    """What the server knows about the samples in the clients' memories, in addition to their number.
+    """What the server knows about the samples in the clients' memories, in addition to
+    their number.
 
-    Window rules (K-step, first in first out) need `recent` and `born`; rules that choose need `born` and `places`, and
-    `labels` if they look at classes. A field that a rule does not need is empty or None.
+    Window rules (K-step, first in first out) need `recent` and `born`; rules that
+    choose need `born` and `places`, and `labels` if they look at classes. A field that
+    a rule does not need is empty or None.
     """
 
     recent: tuple[Ints, ...] = ()
-    """samples ever admitted, (R, M), at the end of each of the last K rounds; slot t mod K holds those of round t"""
+    """samples ever admitted, (R, M), at the end of each of the last K rounds; slot t
+    mod K holds those of round t
+    """
     born: Born | None = None
     """the round in which the sample in each place was admitted, (R, M, B)"""
     places: Ints | None = None
-    """stream positions of the samples in memory, ascending, −1 for an empty place, (R, M, B)"""
+    """stream positions of the samples in memory, ascending, −1 for an empty place, (R,
+    M, B)
+    """
     labels: NDArray[np.int32] | None = None
     """classes of the samples in memory, (R, M, B)"""
 
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """The whole state of all runs after round t: money spent, samples admitted and used, memories of policy and clients."""
+    """The whole state of all runs after round t: money spent, samples admitted and
+    used, memories of policy and clients.
+    """
 
     t: int
     debt: Floats
     """cost debt for the next round, Z(t+1), (R,)"""
     spent: Floats
     admitted: Ints
-    """samples that each client has ever admitted, which is the end of its window, (R, M)"""
+    """samples that each client has ever admitted, which is the end of its window, (R,
+    M)
+    """
     dropped: Ints
-    """samples that each client has ever dropped, (R, M); under a window rule, the beginning of its window"""
+    """samples that each client has ever dropped, (R, M); under a window rule, the
+    beginning of its window
+    """
     unused: Ints
     """samples that were admitted and paid for but dropped before any training, (R,)"""
     uses: Ints
@@ -343,14 +413,18 @@ class Ledger:
     carry: Floats
     """remainder of the total after rounding, in samples, (R,)"""
     credit: Ints
-    """remainder of each client's entitlement after rounding, in samples times the sum of the shares, (R, M)"""
+    """remainder of each client's entitlement after rounding, in samples times the sum
+    of the shares, (R, M)
+    """
     contents: Contents
     memory: Arrays
     """arrays that the policy and its selection remember"""
     terms: Terms
     """terms that the ledger was opened with"""
     losses: Losses | None = None
-    """losses of round t; None if they were not reported or neither the policy nor its selection listens"""
+    """losses of round t; None if they were not reported or neither the policy nor its
+    selection listens
+    """
     looks: Floats | None = None
     """money spent on looks, which is part of `spent`, (R,); None: looks are free"""
 
@@ -376,11 +450,15 @@ class Ledger:
 
     @property
     def places(self) -> Ints | None:
-        """The stream positions of the samples in memory, as in `Contents`; None: the positions are dropped..admitted−1."""
+        """The stream positions of the samples in memory, as in `Contents`; None: the
+        positions are dropped..admitted−1.
+        """
         return self.contents.places
 
     def of_runs(self, rows: slice | Ints) -> "Ledger":
-        """Return the ledger of the runs `rows` alone; a run may be taken more than once."""
+        """Return the ledger of the runs `rows` alone; a run may be taken more than
+        once.
+        """
 
         def some(value: Any) -> Any:
             return (
@@ -418,11 +496,15 @@ Labels = Callable[[Ints, Ints, Ints], Ints]
 
 
 class Streams(NamedTuple):
-    """What retention rules need of the clients' streams: seeds for random draws, classes and a model's scores."""
+    """What retention rules need of the clients' streams: seeds for random draws,
+    classes and a model's scores.
+    """
 
     seeds: Ints
     """seed of each run, (R,)"""
     labels: Labels | None = None
     """function that returns classes of samples; None: the classes are not known"""
     scores: ScoresAt | None = None
-    """function that returns a model's scores of samples; None: there is no model, as in a plan"""
+    """function that returns a model's scores of samples; None: there is no model, as in
+    a plan
+    """

@@ -1,4 +1,6 @@
-"""Experiments, and the recipes from which they are read and as which they are written."""
+"""Experiments, and the recipes from which they are read and as which they are
+written.
+"""
 
 from headgate.experiment.build import build, load, named_outside, sweep_points
 from headgate.experiment.experiment import Experiment

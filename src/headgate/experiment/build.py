@@ -51,7 +51,9 @@ def load(
     overrides: Sequence[str] = (),
     trusted: Collection[str] | None = None,
 ) -> Experiment:
-    """Return the experiment of a recipe, given by name, path or content, with overrides; for `trusted` see `build`."""
+    """Return the experiment of a recipe, given by name, path or content, with
+    overrides; for `trusted` see `build`.
+    """
     name, raw, folder = read_recipe(recipe)
     return build(name, overridden(raw, overrides, folder), folder, trusted)
 
@@ -62,9 +64,11 @@ def build(
     folder: Path | None = None,
     trusted: Collection[str] | None = None,
 ) -> Experiment:
-    """Build an experiment from the content of a recipe, without its `[sweep]`, which `sweep_points` reads.
+    """Build an experiment from the content of a recipe, without its `[sweep]`, which
+    `sweep_points` reads.
 
-    Code that the recipe names is imported if the experiment uses it and `trusted` contains it; None: all code is trusted.
+    Code that the recipe names is imported if the experiment uses it and `trusted`
+    contains it; None: all code is trusted.
     """
     for section, table in tables.items():
         if section not in SECTIONS:
@@ -130,7 +134,9 @@ def build(
 def _policy(
     name: str, sections: Mapping[str, Any], bound: BoundConstants, search: Search
 ) -> Any:
-    """Make the policy of section [policies.NAME]; a shipped kind needs no section and then has its defaults."""
+    """Make the policy of section [policies.NAME]; a shipped kind needs no section and
+    then has its defaults.
+    """
     raw = sections.get(name, {"kind": name} if name in POLICY.kinds else None)
     if raw is None:
         known = [*sections, *POLICY.kinds]
@@ -141,13 +147,15 @@ def _policy(
             else ""
         )
         raise SettingError(
-            f"policy {short}: no section [policies.{short}] and no such kind{nearest(name, known)}{own}"
+            f"policy {short}: no section [policies.{short}] and no such"
+            f" kind{nearest(name, known)}{own}"
         )
     require(isinstance(raw, Mapping), f"policies.{shown(name)}", raw, "a section")
     table: dict[str, Any] = {"kind": name, **raw}
     if str(table["kind"]).startswith(IN_PROCESS):
         raise SettingError(
-            f"policies.{shown(name)}: ran {table['kind']}, which no recipe can name; hand it over in Python"
+            f"policies.{shown(name)}: ran {table['kind']}, which no recipe can name;"
+            " hand it over in Python"
         )
     if isinstance(
         table.get("bound"), Mapping
@@ -157,7 +165,9 @@ def _policy(
 
 
 def named_outside(tables: Any, where: str = "") -> dict[str, str]:
-    """Return all values in these tables that look like `module:Class`, by their keys."""
+    """Return all values in these tables that look like `module:Class`, by their
+    keys.
+    """
     if isinstance(tables, str):
         return {where: tables} if OUTSIDE.fullmatch(tables) else {}
     inside = (
@@ -180,9 +190,11 @@ def named_outside(tables: Any, where: str = "") -> dict[str, str]:
 def sweep_points(
     recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()
 ) -> list[tuple[str, Experiment]]:
-    """Return (label, experiment) for every point of a recipe's `[sweep]`; without a sweep, one with an empty label.
+    """Return (label, experiment) for every point of a recipe's `[sweep]`; without a
+    sweep, one with an empty label.
 
-    The keys of a sweep are dotted keys of the recipe, and its values are lists; `mode` is "cartesian" or "zip".
+    The keys of a sweep are dotted keys of the recipe, and its values are lists; `mode`
+    is "cartesian" or "zip".
     """
     name, raw, folder = read_recipe(recipe)
     raw = overridden(raw, overrides, folder)
@@ -207,7 +219,8 @@ def sweep_points(
     lengths = {len(values) for values in keys.values()}
     if mode == "zip" and len(lengths) > 1:
         raise SettingError(
-            f"sweep: zipped lists must have one length, they have {', '.join(map(str, sorted(lengths)))}"
+            "sweep: zipped lists must have one length, they have"
+            f" {', '.join(map(str, sorted(lengths)))}"
         )
     points = (
         product(*keys.values())
@@ -227,7 +240,9 @@ def sweep_points(
 
 
 def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted key, value) of the leaves of nested tables; TOML reads `policies.acdpp.V = [1, 10]` as nested tables."""
+    """Yield (dotted key, value) of the leaves of nested tables; TOML reads
+    `policies.acdpp.V = [1, 10]` as nested tables.
+    """
     for key, value in table.items():
         if isinstance(value, dict):
             yield from dotted(value, f"{prefix}{key}.")
@@ -236,7 +251,8 @@ def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any], most: int = 3) -> str:
-    """Return the first `most` keys whose values differ between the tables or are missing in one, and the number of others.
+    """Return the first `most` keys whose values differ between the tables or are
+    missing in one, and the number of others.
 
     >>> differing({"run": {"rounds": 3, "seeds": 1}}, {"run": {"rounds": 4, "seeds": 1}, "system": {"budget": 5}})
     'run.rounds, system.budget'

@@ -34,7 +34,9 @@ IN_PROCESS = "in this process: "
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """All settings of a run. Settings that policies leave out (K, rate, V, ρ, limits) are derived when it is made."""
+    """All settings of a run. Settings that policies leave out (K, rate, V, ρ, limits)
+    are derived when it is made.
+    """
 
     system: System
     prices: PriceProcess
@@ -53,7 +55,9 @@ class Experiment:
     stated: Mapping[str, tuple[AdmissionPolicy, AdmissionPolicy]] = field(
         default_factory=dict
     )
-    """each policy as it was stated and as it was resolved, so that it can be resolved again for another system"""
+    """each policy as it was stated and as it was resolved, so that it can be resolved
+    again for another system
+    """
 
     def __post_init__(self) -> None:
         seeds = np.asarray(self.seeds, dtype=np.int64)
@@ -86,10 +90,14 @@ class Experiment:
         given = self.given
         if given.mean_price <= 0:
             raise SettingError(
-                f"prices: every price in rounds 1 to {self.rounds} is zero; a budget decides nothing then"
+                f"prices: every price in rounds 1 to {self.rounds} is zero; a budget"
+                " decides nothing then"
             )
         if self.system.budget * self.rounds < given.mean_price:
-            less = f"buys less than one sample in {self.rounds} rounds at a mean price of {given.mean_price:g}"
+            less = (
+                f"buys less than one sample in {self.rounds} rounds at a mean price of"
+                f" {given.mean_price:g}"
+            )
             raise InfeasibleError(f"system.budget = {self.system.budget:g}: {less}")
         stated: dict[str, tuple[AdmissionPolicy, AdmissionPolicy]] = {}
         for name, policy in self.policies.items():
@@ -102,7 +110,8 @@ class Experiment:
             if self.system.budget * self.rounds < given.mean_price:
                 looks = self.data.price_of_looks(own.selection)
                 raise InfeasibleError(
-                    f"data.look = {self.data.look:g}: with looks for {looks:g} the budget buys no label"
+                    f"data.look = {self.data.look:g}: with looks for {looks:g} the"
+                    " budget buys no label"
                 )
             try:
                 made = own.resolved(given)
@@ -110,7 +119,8 @@ class Experiment:
                 if rule is not None:
                     if not isinstance(rule, Selection):
                         raise SettingError(
-                            f"selection = {rule!r}: must be a Selection, as in headgate.control.ByEntropy()"
+                            f"selection = {rule!r}: must be a Selection, as in"
+                            " headgate.control.ByEntropy()"
                         )
                     rule.check()
                 # the controller refuses what does not fit the system or the memory
@@ -135,11 +145,19 @@ class Experiment:
         )
 
     def __repr__(self) -> str:
-        size = f"{self.system.clients} clients, budget {self.system.budget:g}, {self.rounds} rounds, {len(self.seeds)} seeds"
-        return f"<Experiment {self.name}: {size}; {self.data.kind}, {self.model.kind}; policies {', '.join(self.policies)}>"
+        size = (
+            f"{self.system.clients} clients, budget {self.system.budget:g},"
+            f" {self.rounds} rounds, {len(self.seeds)} seeds"
+        )
+        return (
+            f"<Experiment {self.name}: {size}; {self.data.kind}, {self.model.kind};"
+            f" policies {', '.join(self.policies)}>"
+        )
 
     def under(self, system: System) -> "Experiment":
-        """Return the same experiment with an amended system; the policies are not resolved again."""
+        """Return the same experiment with an amended system; the policies are not
+        resolved again.
+        """
         own = copy(self)
         for name in ("given", "local"):
             own.__dict__.pop(name, None)
@@ -173,7 +191,9 @@ class Experiment:
         )
 
     def given_for(self, policy: AdmissionPolicy) -> PolicyContext:
-        """Return this context at the prices that a policy pays, which include looks if its clients look before they buy."""
+        """Return this context at the prices that a policy pays, which include looks if
+        its clients look before they buy.
+        """
         looks = self.data.price_of_looks(policy.selection)
         return (
             replace(self.given, prices=WithLooks(self.prices, looks))
@@ -182,7 +202,9 @@ class Experiment:
         )
 
     def check_prices(self) -> None:
-        """Raise an error before the run if prices differ between clients and a policy needs one price for all of them."""
+        """Raise an error before the run if prices differ between clients and a policy
+        needs one price for all of them.
+        """
         first = self.prices.path(self.seeds[:1], 1, 2)
         for name, policy in (
             self.policies.items() if first.ndim == 3 else ()
@@ -196,7 +218,8 @@ class Experiment:
     # variants of the experiment
 
     def with_policy(self, name: str, policy: AdmissionPolicy) -> Self:
-        """Return the same experiment with one more policy, or with the policy of this name replaced.
+        """Return the same experiment with one more policy, or with the policy of this
+        name replaced.
 
         Parameters
         ----------
@@ -208,7 +231,8 @@ class Experiment:
         return replace(self, policies={**self.policies, name: policy})
 
     def with_budget(self, budget: float) -> Self:
-        """Return the same experiment with another budget; settings that policies leave out are derived again.
+        """Return the same experiment with another budget; settings that policies leave
+        out are derived again.
 
         Parameters
         ----------
@@ -218,7 +242,9 @@ class Experiment:
         return replace(self, system=replace(self.system, budget=budget))
 
     def held(self) -> Self:
-        """Return the same experiment with all policies limited to the money and the buffers; references (oracle) are not."""
+        """Return the same experiment with all policies limited to the money and the
+        buffers; references (oracle) are not.
+        """
         return replace(
             self,
             policies={name: held(stated) for name, (stated, _) in self.stated.items()},
@@ -248,7 +274,8 @@ class Experiment:
     # the experiment as tables
 
     def tables(self) -> dict[str, Any]:
-        """Return the experiment as the tables of a recipe, from which the same experiment can be built.
+        """Return the experiment as the tables of a recipe, from which the same
+        experiment can be built.
 
         A part that a recipe cannot name is marked; `unnamed` states the reason.
         """
@@ -256,7 +283,9 @@ class Experiment:
 
     @property
     def unnamed(self) -> dict[str, str]:
-        """The parts that a recipe cannot name, each key with the reason. Such an experiment runs only in this process."""
+        """The parts that a recipe cannot name, each key with the reason. Such an
+        experiment runs only in this process.
+        """
         return self._written[1]
 
     @cached_property

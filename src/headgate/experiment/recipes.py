@@ -1,4 +1,6 @@
-"""Recipes as text: shipped recipes, the user's files, recipes that extend another one, and overrides."""
+"""Recipes as text: shipped recipes, the user's files, recipes that extend another one,
+and overrides.
+"""
 
 import os
 import tomllib
@@ -43,7 +45,9 @@ def recipe_text(name: str) -> str:
 def read_recipe(
     recipe: str | Path | Mapping[str, Any],
 ) -> tuple[str, dict[str, Any], Path | None]:
-    """Return (name, raw content, folder for relative paths and modules) of a shipped recipe, a TOML file or its content."""
+    """Return (name, raw content, folder for relative paths and modules) of a shipped
+    recipe, a TOML file or its content.
+    """
     if isinstance(recipe, Mapping):
         return "experiment", _on_base(deepcopy(dict(recipe))), None
     if str(recipe) in recipe_names():
@@ -53,7 +57,8 @@ def read_recipe(
     if path.suffix != ".toml":
         named = shown(recipe)
         raise SettingError(
-            f"recipe {named}: no such recipe{nearest(named, recipe_names())}; a file must end in .toml"
+            f"recipe {named}: no such recipe{nearest(named, recipe_names())}; a file"
+            " must end in .toml"
         )
     folder = path.parent.resolve()
     return path.stem, _on_base(_read_file(path), folder), folder
@@ -76,7 +81,9 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _on_base(
     raw: dict[str, Any], folder: Path | None = None, left: int = BASES
 ) -> dict[str, Any]:
-    """Merge the content over the recipe that `base` names, a shipped one or a file in the same folder, without [study]."""
+    """Merge the content over the recipe that `base` names, a shipped one or a file in
+    the same folder, without [study].
+    """
     base = raw.pop("base", None)
     raw.pop("study", None)
     if base is None:
@@ -88,7 +95,8 @@ def _on_base(
     if folder is not None and str(base).endswith(".toml"):
         if Path(base).name != base:
             raise SettingError(
-                f"base = {shown(base)}: must be the name of a recipe, or of a file in the same folder"
+                f"base = {shown(base)}: must be the name of a recipe, or of a file in"
+                " the same folder"
             )
         below = _read_file(folder / base)
     else:
@@ -97,7 +105,9 @@ def _on_base(
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Merge tables recursively; a table of another kind replaces the whole table below."""
+    """Merge tables recursively; a table of another kind replaces the whole table
+    below.
+    """
     made = dict(below)
     for key, value in above.items():
         other = below.get(key)
@@ -113,14 +123,16 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def overridden(
     raw: dict[str, Any], assignments: Sequence[str], folder: Path | None = None
 ) -> dict[str, Any]:
-    """Apply overrides `section.key=value` or `section={…}` to a recipe, whose file is in `folder`, and return it.
+    """Apply overrides `section.key=value` or `section={…}` to a recipe, whose file is
+    in `folder`, and return it.
 
     A value is read as TOML; a value that is not valid TOML is a string.
     """
     for assignment in assignments:
         if not isinstance(assignment, str):
             raise SettingError(
-                f'{shown(assignment)}: an override must be a string, as in "run.rounds=20"'
+                f"{shown(assignment)}: an override must be a string, as in"
+                ' "run.rounds=20"'
             )
         key, equals, text = assignment.partition("=")
         parts = [part.strip() for part in key.split(".")]
@@ -149,7 +161,9 @@ def overridden(
 
 
 def _from_here(key: str, value: Any, folder: Path | None) -> Any:
-    """Rewrite file names in an override, which are relative to the working folder, as relative to the recipe's `folder`."""
+    """Rewrite file names in an override, which are relative to the working folder, as
+    relative to the recipe's `folder`.
+    """
     if isinstance(value, dict):
         return {own: _from_here(own, each, folder) for own, each in value.items()}
     if isinstance(value, list):
@@ -164,7 +178,9 @@ def _from_here(key: str, value: Any, folder: Path | None) -> Any:
 
 
 def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
-    """Set a key of nested tables and create missing tables. A new `kind` removes the keys that only the old kind has."""
+    """Set a key of nested tables and create missing tables. A new `kind` removes the
+    keys that only the old kind has.
+    """
     table = raw
     for part in parts[:-1]:
         inner = table.setdefault(part, {})

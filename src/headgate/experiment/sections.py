@@ -14,7 +14,9 @@ from headgate.limits import CLIENTS, ROUNDS, RUNS, SEEDS
 
 @dataclass(frozen=True)
 class SystemTable:
-    """The section [system] as a recipe states it; the buffers are repeated until every client has one."""
+    """The section [system] as a recipe states it; the buffers are repeated until every
+    client has one.
+    """
 
     buffers: tuple[int, ...]
     budget: float
@@ -44,7 +46,9 @@ class SystemTable:
 
 
 def system_table(system: System) -> dict[str, Any]:
-    """Return the section [system] of a system: the shortest period of its buffers, and weights only if they differ."""
+    """Return the section [system] of a system: the shortest period of its buffers, and
+    weights only if they differ.
+    """
     clients, buffer = system.clients, system.buffer
     tried = (
         p
@@ -88,7 +92,8 @@ class RunTable:
             raise SettingError(f"seeds = {self.seeds}: at most {SEEDS:,}")
         if self.seeds < 1 or self.first_seed < 0:
             raise SettingError(
-                f"seeds = {self.seeds}, run.first_seed = {self.first_seed}: needs at least one seed, from 0 on"
+                f"seeds = {self.seeds}, run.first_seed = {self.first_seed}: needs at"
+                " least one seed, from 0 on"
             )
         if not self.policies:
             raise SettingError("policies = []: at least one policy is needed")
@@ -112,7 +117,9 @@ class RunTable:
 
 @dataclass(frozen=True)
 class Training:
-    """The section [training]: local training, aggregation and averaging by the server, and evaluation."""
+    """The section [training]: local training, aggregation and averaging by the server,
+    and evaluation.
+    """
 
     lr: float = 0.1
     steps: int = 10
@@ -124,17 +131,23 @@ class Training:
     """clients drawn to train in each round; left out: all of them"""
     aggregation: Literal["memory", "alpha", "uniform"] = "memory"
     average: float | None = None
-    """evaluate the mean of the server's models over about the latest 1/(average + 1) of the rounds; left out: the latest one"""
+    """evaluate the mean of the server's models over about the latest 1/(average + 1) of
+    the rounds; left out: the latest one
+    """
     shift: int = 0
     """the most pixels by which each image is shifted at random in every round"""
     evaluate_every: int = 1
     """rounds from one evaluation to the next; the last round is always evaluated"""
     losses: bool | None = None
-    """record the losses of clients' samples before training, for every policy; left out: only for policies that use them"""
+    """record the losses of clients' samples before training, for every policy; left
+    out: only for policies that use them
+    """
     target: float | None = None
     """test accuracy; the first round that reaches it is reported"""
     dtype: Literal["auto", "float32", "float64", "bfloat16"] = "auto"
-    """bfloat16: products in bfloat16, parameters in float32, only on CUDA. auto: bfloat16 if the executor can, else float32"""
+    """bfloat16: products in bfloat16, parameters in float32, only on CUDA. auto:
+    bfloat16 if the executor can, else float32
+    """
 
     def __post_init__(self) -> None:
         LocalTraining(

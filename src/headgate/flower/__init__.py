@@ -1,6 +1,8 @@
-"""Admission for Flower: clients are real, and no sample that was paid for is lost or paid for twice.
+"""Admission for Flower: clients are real, and no sample that was paid for is lost or
+paid for twice.
 
-Names are imported on first use, so that stores work without Flower and custom clients without torch.
+Names are imported on first use, so that stores work without Flower and custom clients
+without torch.
 """
 
 from collections.abc import Mapping
@@ -26,7 +28,9 @@ ENVIRONMENT: Mapping[str, str] = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""environment of every process that starts Flower: no telemetry, no check for updates and no installation at run time"""
+"""environment of every process that starts Flower: no telemetry, no check for updates
+and no installation at run time
+"""
 _HOMES = {
     "AdmissionStrategy": "strategy",
     "DatasetSource": "sources",
@@ -50,5 +54,6 @@ def __getattr__(name: str) -> Any:
         if error.name not in _EXTRAS:
             raise
         raise SettingError(
-            f"{__name__}.{name}: needs {error.name}: pip install 'headgate[{_EXTRAS[error.name]}]'"
+            f"{__name__}.{name}: needs {error.name}: pip install"
+            f" 'headgate[{_EXTRAS[error.name]}]'"
         ) from None

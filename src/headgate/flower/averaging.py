@@ -1,4 +1,6 @@
-"""A strategy of Flower that averages like the simulator: with the weights and the server update of the recipe."""
+"""A strategy of Flower that averages like the simulator: with the weights and the
+server update of the recipe.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -30,9 +32,11 @@ from headgate.theory.labels import paper
 
 
 class Averaging(FedAvg):
-    """The inner strategy of `AdmissionStrategy`: the cohort, weights, server update and mean of models of the recipe.
+    """The inner strategy of `AdmissionStrategy`: the cohort, weights, server update and
+    mean of models of the recipe.
 
-    `norm_multiple` is that of `Discipline`. If `evaluates` is true, all clients evaluate the model after every round.
+    `norm_multiple` is that of `Discipline`. If `evaluates` is true, all clients
+    evaluate the model after every round.
     """
 
     memory = ("state", "mean", "medians")
@@ -46,7 +50,9 @@ class Averaging(FedAvg):
         self.state: State | None = None
         """state of the server update"""
         self.mean: NamedArrays | None = None
-        """mean of the models so far, if the recipe has one: the model that is evaluated, and the result of the run"""
+        """mean of the models so far, if the recipe has one: the model that is
+        evaluated, and the result of the run
+        """
         self.medians = [UNKNOWN, UNKNOWN]
 
     def configure_train(
@@ -72,7 +78,9 @@ class Averaging(FedAvg):
     def combined(
         self, t: int, updates: Sequence[Update]
     ) -> tuple[ArrayRecord, list[Event]]:
-        """Return the model after the server update, and the events. Without updates, the mean is the model itself."""
+        """Return the model after the server update, and the events. Without updates,
+        the mean is the model itself.
+        """
         kept, events = list(updates), list[Event]()
         if self.norm_multiple:
             kept, self.medians, events = capped(
@@ -101,7 +109,9 @@ class Averaging(FedAvg):
 def average(
     model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats
 ) -> dict[str, NDArray[Any]]:
-    """Return θ + Σ w_m·(θ_m − θ), summed in float64 in the order of the updates. Arrays of whole numbers are rounded."""
+    """Return θ + Σ w_m·(θ_m − θ), summed in float64 in the order of the updates. Arrays
+    of whole numbers are rounded.
+    """
     if not updates:
         return dict(model)
     after: dict[str, NDArray[Any]] = {}
@@ -117,12 +127,15 @@ def average(
 def server_step(
     rule: ServerUpdate, t: int, model: NamedArrays, mean: NamedArrays, state: State
 ) -> tuple[dict[str, NDArray[Any]], State]:
-    """Return the model and the state of the rule after round t. Whole numbers are those of `mean`, the averaged model."""
+    """Return the model and the state of the rule after round t. Whole numbers are those
+    of `mean`, the averaged model.
+    """
     start = row(model)
     after, state = rule.step(t, start, row(mean), state)
     if np.shape(after) != start.shape:
         raise SettingError(
-            f"server: {type(rule).__name__}.step gave {np.shape(after)} for a model of {start.shape}"
+            f"server: {type(rule).__name__}.step gave {np.shape(after)} for a model of"
+            f" {start.shape}"
         )
     moved, place = dict(mean), 0
     for name in _real(model):
@@ -139,7 +152,9 @@ def server_step(
 def mean_of_models(
     t: int, before: NamedArrays, model: NamedArrays, eta: float | None
 ) -> NamedArrays | None:
-    """Return the mean of the models after round t, or None without `eta`. Whole numbers are those of the latest model."""
+    """Return the mean of the models after round t, or None without `eta`. Whole numbers
+    are those of the latest model.
+    """
     if eta is None:
         return None
     share = newest_share(t, eta)
@@ -150,14 +165,18 @@ def mean_of_models(
 
 
 def row(model: NamedArrays) -> NDArray[Any]:
-    """Return the model in the form that server updates take: an array with one row for the one run."""
+    """Return the model in the form that server updates take: an array with one row for
+    the one run.
+    """
     return np.concatenate(
         [np.zeros(0, np.float16), *(model[name].ravel() for name in _real(model))]
     )[None]
 
 
 def _real(model: NamedArrays) -> list[str]:
-    """Return the names of the parameters that a server update moves, sorted because a file may have another order."""
+    """Return the names of the parameters that a server update moves, sorted because a
+    file may have another order.
+    """
     return sorted(name for name, array in model.items() if array.dtype.kind == "f")
 
 
@@ -168,7 +187,9 @@ def capped(
     multiple: float,
     known: Sequence[float],
 ) -> tuple[list[Update], list[float], list[Event]]:
-    """Return the updates of round t, none much longer than the median, the medians, and events for the ledger."""
+    """Return the updates of round t, none much longer than the median, the medians, and
+    events for the ledger.
+    """
     arrays = [update.model for update in updates]
     kept, medians, notes = shorten(arrays, model, multiple, known)
     after = [

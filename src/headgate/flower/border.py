@@ -1,6 +1,8 @@
-"""Checks of what users hand to the calls of server and client, beside those of single values in `control.checks`.
+"""Checks of what users hand to the calls of server and client, beside those of single
+values in `control.checks`.
 
-Each check returns the plain Python value, or raises SettingError in one line with the call, the field and the value.
+Each check returns the plain Python value, or raises SettingError in one line with the
+call, the field and the value.
 """
 
 from collections.abc import Iterable
@@ -17,16 +19,20 @@ T = TypeVar("T")
 
 
 def instance(name: str, value: T, kind: type, wanted: str) -> T:
-    """Return `value` if it is an instance of `kind`; `wanted` states in the message what it must be."""
+    """Return `value` if it is an instance of `kind`; `wanted` states in the message
+    what it must be.
+    """
     if not isinstance(value, kind):
         raise SettingError(f"{name} = {shown(value)}: must be {wanted}")
     return value
 
 
 def unseen(name: str, value: T, kind: type | tuple[type, ...], wanted: str) -> T:
-    """Return `value` if it is an instance of `kind`; the message has no more of it than its type.
+    """Return `value` if it is an instance of `kind`; the message has no more of it than
+    its type.
 
-    Messages of a client go to the server, and samples and scores never leave the client.
+    Messages of a client go to the server, and samples and scores never leave the
+    client.
     """
     if not isinstance(value, kind):
         raise SettingError(f"{name}: must be {wanted}, not {type(value).__name__}")
@@ -40,7 +46,9 @@ def function(name: str, value: T, wanted: str = "a function") -> T:
 
 
 def items(name: str, values: object, wanted: str) -> list[Any]:
-    """Return the items of a list or another collection. Text is one item, not a list of letters."""
+    """Return the items of a list or another collection. Text is one item, not a list of
+    letters.
+    """
     listed = None
     if isinstance(values, Iterable) and not isinstance(values, str | bytes):
         with suppress(TypeError):  # an array without dimensions
@@ -51,7 +59,9 @@ def items(name: str, values: object, wanted: str) -> list[Any]:
 
 
 def writable_text(name: str, value: Any) -> str:
-    """Return text that a file can hold: any but with surrogates, which stand for bytes that are no text."""
+    """Return text that a file can hold: any but with surrogates, which stand for bytes
+    that are no text.
+    """
     said: str = instance(name, value, str, "text")
     try:
         said.encode("utf-8")

@@ -1,7 +1,9 @@
-"""The store of a client on disk: the samples that it holds, and what it has admitted on which order.
+"""The store of a client on disk: the samples that it holds, and what it has admitted on
+which order.
 
-The key of an admission is (experiment, round, client). One transaction writes its row, its samples and the cursor of the
-source, and deletes what retention drops. An order that arrives again, also after a crash, finds the row and admits nothing.
+The key of an admission is (experiment, round, client). One transaction writes its row,
+its samples and the cursor of the source, and deletes what retention drops. An order
+that arrives again, also after a crash, finds the row and admits nothing.
 """
 
 import os
@@ -52,9 +54,10 @@ VARIABLE = "HEADGATE_STORE"
 
 
 SAMPLES = (
-    "(experiment TEXT, position INTEGER CHECK (position >= 0), key TEXT NOT NULL, payload BLOB NOT NULL, "
-    "label ANY CHECK (typeof(label) IN ('integer', 'real', 'text', 'null')), round INTEGER NOT NULL CHECK (round >= 0), "
-    "PRIMARY KEY (experiment, position)) STRICT"
+    "(experiment TEXT, position INTEGER CHECK (position >= 0), key TEXT NOT NULL,"
+    " payload BLOB NOT NULL, label ANY CHECK (typeof(label) IN ('integer', 'real',"
+    " 'text', 'null')), round INTEGER NOT NULL CHECK (round >= 0), PRIMARY KEY"
+    " (experiment, position)) STRICT"
 )
 """columns of a table of samples"""
 
@@ -74,7 +77,9 @@ class ClientState(NamedTuple):
     position: int
     """number of samples ever admitted, including lost ones"""
     first: int
-    """position before which all samples were dropped; 0 unless the retention rule is a window"""
+    """position before which all samples were dropped; 0 unless the retention rule is a
+    window
+    """
     cursor: int
     """cursor after the samples that were read from the source"""
     lost: int
@@ -93,32 +98,52 @@ class Erasure(NamedTuple):
 
 
 class BufferStore(Durable):
-    """The file of one client. It may hold several experiments, which share nothing but the erased keys."""
+    """The file of one client. It may hold several experiments, which share nothing but
+    the erased keys.
+    """
 
     format = "headgate buffer 3"
     schema = (
-        "CREATE TABLE IF NOT EXISTS experiments (experiment TEXT PRIMARY KEY, position INTEGER NOT NULL CHECK (position >= 0), "
-        "first INTEGER NOT NULL CHECK (first >= 0), cursor INTEGER NOT NULL CHECK (cursor >= 0), "
-        "lost INTEGER NOT NULL CHECK (lost >= 0), erased INTEGER NOT NULL CHECK (erased >= 0)) STRICT",
-        "CREATE TABLE IF NOT EXISTS admissions (experiment TEXT, round INTEGER CHECK (round >= 0), "
-        "client INTEGER CHECK (client >= 0), last INTEGER NOT NULL CHECK (last >= 0), "
-        "admitted INTEGER NOT NULL CHECK (admitted >= 0), trained INTEGER NOT NULL CHECK (trained IN (0, 1)), "
-        "note TEXT NOT NULL, PRIMARY KEY (experiment, round, client)) STRICT",
+        (
+            "CREATE TABLE IF NOT EXISTS experiments (experiment TEXT PRIMARY KEY,"
+            " position INTEGER NOT NULL CHECK (position >= 0), first INTEGER NOT NULL"
+            " CHECK (first >= 0), cursor INTEGER NOT NULL CHECK (cursor >= 0), lost"
+            " INTEGER NOT NULL CHECK (lost >= 0), erased INTEGER NOT NULL CHECK (erased"
+            " >= 0)) STRICT"
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS admissions (experiment TEXT, round INTEGER"
+            " CHECK (round >= 0), client INTEGER CHECK (client >= 0), last INTEGER NOT"
+            " NULL CHECK (last >= 0), admitted INTEGER NOT NULL CHECK (admitted >= 0),"
+            " trained INTEGER NOT NULL CHECK (trained IN (0, 1)), note TEXT NOT NULL,"
+            " PRIMARY KEY (experiment, round, client)) STRICT"
+        ),
         f"CREATE TABLE IF NOT EXISTS samples {SAMPLES}",
-        # a row stays when its sample is dropped: if a later pass of the stream returns the sample, it has the same key
-        "CREATE TABLE IF NOT EXISTS uses (experiment TEXT, key TEXT, uses INTEGER NOT NULL CHECK (uses >= 0), "
-        "PRIMARY KEY (experiment, key)) STRICT",
-        # for buying rules: how many samples the client was offered, and those that it keeps without having bought them
-        "CREATE TABLE IF NOT EXISTS looked (experiment TEXT PRIMARY KEY, samples INTEGER NOT NULL CHECK (samples >= 0)) STRICT",
+        # a row stays when its sample is dropped: if a later pass of the stream returns
+        # the sample, it has the same key
+        (
+            "CREATE TABLE IF NOT EXISTS uses (experiment TEXT, key TEXT, uses INTEGER"
+            " NOT NULL CHECK (uses >= 0), PRIMARY KEY (experiment, key)) STRICT"
+        ),
+        # for buying rules: how many samples the client was offered, and those that it
+        # keeps without having bought them
+        (
+            "CREATE TABLE IF NOT EXISTS looked (experiment TEXT PRIMARY KEY, samples"
+            " INTEGER NOT NULL CHECK (samples >= 0)) STRICT"
+        ),
         f"CREATE TABLE IF NOT EXISTS spare {SAMPLES}",
-        "CREATE TABLE IF NOT EXISTS erasures (key TEXT PRIMARY KEY, time TEXT NOT NULL, "
-        "samples INTEGER NOT NULL CHECK (samples >= 0)) STRICT",
+        (
+            "CREATE TABLE IF NOT EXISTS erasures (key TEXT PRIMARY KEY, time TEXT NOT"
+            " NULL, samples INTEGER NOT NULL CHECK (samples >= 0)) STRICT"
+        ),
     )
 
     def __init__(
         self, path: Path | str, client: int, rules: Collection[type] = ()
     ) -> None:
-        """Open the store of a client. `rules` are its own retention and buying rules, in addition to the shipped ones."""
+        """Open the store of a client. `rules` are its own retention and buying rules,
+        in addition to the shipped ones.
+        """
         self.client = whole_number("BufferStore: client", client, most=CLIENTS - 1)
         self.rules = rule_classes("BufferStore: rules", rules)
         super().__init__(checked_path("BufferStore: path", path))
@@ -126,7 +151,9 @@ class BufferStore(Durable):
     def _refill(
         self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
     ) -> None:
-        """Write the rows of an older table, in which SQLite kept numbers of numpy as their bytes."""
+        """Write the rows of an older table, in which SQLite kept numbers of numpy as
+        their bytes.
+        """
         changes = [FROM_OLDER.get(column, _unchanged) for column in columns]
         mended = [
             [change(value) for change, value in zip(changes, row, strict=True)]
@@ -140,7 +167,8 @@ class BufferStore(Durable):
         )  # overwrites the bytes of deleted rows
         if (found := self._fixed("client", self.client)) != self.client:
             raise DataError(
-                f"{self.path}: is the memory of client {found}, not of client {self.client}"
+                f"{self.path}: is the memory of client {found}, not of client"
+                f" {self.client}"
             )
 
     # one order
@@ -148,10 +176,11 @@ class BufferStore(Durable):
     def admit(
         self, order: Order, source: Source, scorer: SampleScorer | None = None
     ) -> bool:
-        """Carry out an order once. Return False, and ignore it, after a newer order or another order of the same round.
+        """Carry out an order once. Return False, and ignore it, after a newer order or
+        another order of the same round.
 
-        `scorer` returns the scores of samples under the model, for rules that need them. What the source returns is checked
-        before anything is written.
+        `scorer` returns the scores of samples under the model, for rules that need
+        them. What the source returns is checked before anything is written.
         """
         instance("admit: order", order, Order, "an Order")
         with self.transaction():
@@ -234,7 +263,9 @@ class BufferStore(Durable):
         wanted: int,
         scorer: SampleScorer | None,
     ) -> list[Sample]:
-        """Return the samples to buy, out of the new ones and those kept from earlier rounds. Keep the newest of the others."""
+        """Return the samples to buy, out of the new ones and those kept from earlier
+        rounds. Keep the newest of the others.
+        """
         looked = self.looked(order.experiment)
         candidates = self.spare(order.experiment)
         candidates += [
@@ -272,7 +303,9 @@ class BufferStore(Durable):
         many: int,
         scorer: SampleScorer | None,
     ) -> list[bool]:
-        """Return for each sample in `samples` whether to buy it, for `many` of them. The rule sees no labels."""
+        """Return for each sample in `samples` whether to buy it, for `many` of them.
+        The rule sees no labels.
+        """
         position = np.array([[sample.position for sample in samples]], dtype=np.int64)
         room, seed, client = (
             np.array([[each]]) for each in (many, order.seed, order.client)
@@ -311,7 +344,9 @@ class BufferStore(Durable):
         last: int,
         scorer: SampleScorer | None,
     ) -> int:
-        """Drop samples by the retention rule; return the position at which the window begins, 0 for other rules."""
+        """Drop samples by the retention rule; return the position at which the window
+        begins, 0 for other rules.
+        """
         rule = rule_of(order, self.rules)
         if rule is None:
             room = last - order.limit if order.limit != NO_LIMIT else 0
@@ -322,7 +357,8 @@ class BufferStore(Durable):
             )
             return first
         rows = self._db.execute(
-            "SELECT position, label, round FROM samples WHERE experiment = ? ORDER BY position",
+            "SELECT position, label, round FROM samples WHERE experiment = ? ORDER BY"
+            " position",
             (order.experiment,),
         ).fetchall()
         places = np.array([row[0] for row in rows], dtype=np.int64)
@@ -354,7 +390,9 @@ class BufferStore(Durable):
         return 0
 
     def fill_in_labels(self, experiment: str, source: Source) -> None:
-        """Store the labels that the source now has for samples that were admitted without one."""
+        """Store the labels that the source now has for samples that were admitted
+        without one.
+        """
         rows = self._db.execute(
             "SELECT DISTINCT key FROM samples WHERE experiment = ? AND label IS NULL",
             (experiment,),
@@ -368,16 +406,20 @@ class BufferStore(Durable):
         if found:
             with self.transaction():
                 self._db.executemany(
-                    "UPDATE samples SET label = ? WHERE experiment = ? AND key = ? AND label IS NULL",
+                    "UPDATE samples SET label = ? WHERE experiment = ? AND key = ? AND"
+                    " label IS NULL",
                     [(label, experiment, key) for key, label in found.items()],
                 )
 
     def count_uses(self, order: Order, keys: Sequence[str]) -> None:
-        """Count one more use of each of these samples, once per order even if the client trains on it several times."""
+        """Count one more use of each of these samples, once per order even if the
+        client trains on it several times.
+        """
         keys = writable_texts("count_uses: keys", keys)
         with self.transaction():
             marked = self._db.execute(
-                "UPDATE admissions SET trained = 1 WHERE experiment = ? AND round = ? AND client = ? AND trained = 0",
+                "UPDATE admissions SET trained = 1 WHERE experiment = ? AND round = ?"
+                " AND client = ? AND trained = 0",
                 (order.experiment, order.round, self.client),
             )
             if marked.rowcount:
@@ -387,7 +429,9 @@ class BufferStore(Durable):
                 )
 
     def receipt(self, order: Order, n: int) -> Receipt:
-        """Return the receipt for an order that was carried out, and for the outstanding orders before it."""
+        """Return the receipt for an order that was carried out, and for the outstanding
+        orders before it.
+        """
         n = whole_number("receipt: n", n)
         state, held = (
             self.state(order.experiment),
@@ -401,8 +445,8 @@ class BufferStore(Durable):
         unreported = self._unreported(order, state.position)
         own = unreported[-1]
         distinct, uses, squares = self._db.execute(
-            "SELECT count(*), coalesce(sum(uses), 0), coalesce(sum(uses * uses), 0) FROM uses "
-            "WHERE experiment = ? AND uses > 0",
+            "SELECT count(*), coalesce(sum(uses), 0), coalesce(sum(uses * uses), 0)"
+            " FROM uses WHERE experiment = ? AND uses > 0",
             (order.experiment,),
         ).fetchone()
         return Receipt(
@@ -425,7 +469,9 @@ class BufferStore(Durable):
         )
 
     def _unreported(self, order: Order, position: int) -> list[Admission]:
-        """Return the admissions that the server does not know, oldest first, by its last receipt and its count of samples."""
+        """Return the admissions that the server does not know, oldest first, by its
+        last receipt and its count of samples.
+        """
         found: list[Admission] = []
         for one in self.admissions(order.experiment):
             if one.round <= order.acknowledged and position <= order.known:
@@ -438,14 +484,16 @@ class BufferStore(Durable):
 
     def state(self, experiment: str) -> ClientState:
         row = self._db.execute(
-            "SELECT position, first, cursor, lost, erased FROM experiments WHERE experiment = ?",
+            "SELECT position, first, cursor, lost, erased FROM experiments WHERE"
+            " experiment = ?",
             (experiment,),
         ).fetchone()
         return ClientState(0, 0, 0, 0, 0) if row is None else ClientState(*row)
 
     def held(self, experiment: str, table: str = "samples") -> list[HeldSample]:
         rows = self._db.execute(
-            f"SELECT position, key, payload, label, round FROM {table} WHERE experiment = ? ORDER BY position",
+            f"SELECT position, key, payload, label, round FROM {table} WHERE experiment"
+            " = ? ORDER BY position",
             (experiment,),
         )
         return [HeldSample(*row) for row in rows]
@@ -458,11 +506,15 @@ class BufferStore(Durable):
         return 0 if row is None else row[0]
 
     def spare(self, experiment: str) -> list[HeldSample]:
-        """Return the samples that the client keeps unbought, at their positions among those that it was offered."""
+        """Return the samples that the client keeps unbought, at their positions among
+        those that it was offered.
+        """
         return self.held(experiment, "spare")
 
     def positions(self, experiment: str) -> list[int]:
-        """Return the positions of the samples that the client holds, in ascending order."""
+        """Return the positions of the samples that the client holds, in ascending
+        order.
+        """
         rows = self._db.execute(
             "SELECT position FROM samples WHERE experiment = ? ORDER BY position",
             (experiment,),
@@ -472,7 +524,8 @@ class BufferStore(Durable):
     def admissions(self, experiment: str) -> Iterator[Admission]:
         """Return what the client did on its orders, newest first."""
         rows = self._db.execute(
-            "SELECT round, admitted, trained, note FROM admissions WHERE experiment = ? AND client = ? ORDER BY round DESC",
+            "SELECT round, admitted, trained, note FROM admissions WHERE experiment = ?"
+            " AND client = ? ORDER BY round DESC",
             (experiment, self.client),
         )
         return (
@@ -489,7 +542,9 @@ class BufferStore(Durable):
         ]
 
     def forget(self, experiment: str) -> int:
-        """Remove all samples and keys of an experiment; return how many samples. Counts stay, so no order is repeated."""
+        """Remove all samples and keys of an experiment; return how many samples. Counts
+        stay, so no order is repeated.
+        """
         experiment = writable_text("forget: experiment", experiment)
         with self.transaction():
             removed = self._remove("experiment", experiment)
@@ -498,17 +553,20 @@ class BufferStore(Durable):
         return removed
 
     def erase(self, keys: Collection[str]) -> list[Erasure]:
-        """Remove the samples with these keys from all experiments. A sample with such a key is never admitted again.
+        """Remove the samples with these keys from all experiments. A sample with such a
+        key is never admitted again.
 
-        Return the receipts in the order of the keys. The store keeps them, and the next reply to each server has the count.
+        Return the receipts in the order of the keys. The store keeps them, and the next
+        reply to each server has the count.
         """
         keys = writable_texts("erase: keys", keys)
         time = datetime.now(UTC).isoformat(timespec="seconds")
         with self.transaction():
             for key in keys:
                 self._db.execute(
-                    "UPDATE experiments SET erased = erased + (SELECT count(*) FROM samples AS s "
-                    "WHERE s.experiment = experiments.experiment AND s.key = ?)",
+                    "UPDATE experiments SET erased = erased + (SELECT count(*) FROM"
+                    " samples AS s WHERE s.experiment = experiments.experiment AND"
+                    " s.key = ?)",
                     (key,),
                 )
                 self._db.execute(
@@ -543,13 +601,17 @@ class BufferStore(Durable):
             busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise DataError(
-                f"{self.path}: is in use; samples are removed, their bytes are not yet overwritten: try again"
+                f"{self.path}: is in use; samples are removed, their bytes are not yet"
+                " overwritten: try again"
             )
 
     def newest(self, experiment: str) -> tuple[int, int]:
-        """Return the round and the `last` of the newest order that was carried out, (0, 0) if there is none."""
+        """Return the round and the `last` of the newest order that was carried out, (0,
+        0) if there is none.
+        """
         row = self._db.execute(
-            "SELECT round, last FROM admissions WHERE experiment = ? ORDER BY round DESC LIMIT 1",
+            "SELECT round, last FROM admissions WHERE experiment = ? ORDER BY round"
+            " DESC LIMIT 1",
             (experiment,),
         ).fetchone()
         return row or (0, 0)
@@ -565,7 +627,8 @@ def erase(
     keys
         Keys of the samples, as their source names them.
     store
-        The folder of the stores; by default $HEADGATE_STORE, then ~/.local/state/headgate.
+        The folder of the stores; by default $HEADGATE_STORE, then
+        ~/.local/state/headgate.
 
     Returns
     -------
@@ -580,7 +643,8 @@ def erase(
 
 
 def store_folder(folder: object = None, name: str = "store") -> Path:
-    """Return the folder of the stores: `folder` if given, else $HEADGATE_STORE, else ~/.local/state/headgate.
+    """Return the folder of the stores: `folder` if given, else $HEADGATE_STORE, else
+    ~/.local/state/headgate.
 
     `name` is that of the argument or setting with the folder, for a message.
     """
@@ -596,7 +660,9 @@ def store_name(client: int) -> str:
 
 
 def stores_in(folder: Path) -> list[tuple[int, Path]]:
-    """Return the clients whose stores are in a folder, with their files. A folder without a store is refused."""
+    """Return the clients whose stores are in a folder, with their files. A folder
+    without a store is refused.
+    """
     named = re.compile(r"client-(\d{5,9})\.sqlite")
     found = [
         (int(match[1]), path)
@@ -615,11 +681,14 @@ def _scores(
     known: NDArray[np.bool_],
     scorer: SampleScorer | None,
 ) -> Scores:
-    """Return the scores of the samples in the shape of `known`, 0 where that is false."""
+    """Return the scores of the samples in the shape of `known`, 0 where that is
+    false.
+    """
     if scorer is None:
         hint = "headgate_client(..., scores=...) says how"
         raise DataError(
-            f"order: {type(rule).__name__} looks at samples, which this client was not told to do: {hint}"
+            f"order: {type(rule).__name__} looks at samples, which this client was not"
+            f" told to do: {hint}"
         )
     found = scorer(
         [sample for sample, one in zip(samples, known.flat, strict=True) if one], asked
@@ -635,7 +704,9 @@ def _scores(
 
 
 def _classes(labels: Sequence[Label | None]) -> Ints:
-    """Return labels that are whole numbers unchanged, so that rules see the classes of the recipe; number other labels."""
+    """Return labels that are whole numbers unchanged, so that rules see the classes of
+    the recipe; number other labels.
+    """
     if all(isinstance(label, int) for label in labels):
         return np.array(labels, dtype=np.int64)
     return np.unique([str(label) for label in labels], return_inverse=True)[1].astype(
@@ -651,9 +722,11 @@ def _unchanged(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Return the number of numpy that an older store kept as bytes; all other values stay as they are.
+    """Return the number of numpy that an older store kept as bytes; all other values
+    stay as they are.
 
-    Four bytes are a whole number unless they are an ordinary real one: small whole numbers would be real ones below 1e-37.
+    Four bytes are a whole number unless they are an ordinary real one: small whole
+    numbers would be real ones below 1e-37.
     """
     if not isinstance(value, bytes) or len(value) not in (1, 2, 4, 8):
         return value
@@ -678,4 +751,6 @@ FROM_OLDER: Mapping[str, Callable[[Any], Any]] = {
     "payload": _payload,
     "label": _number,
 }
-"""functions that turn a value of an older table into one that the column may hold, by column"""
+"""functions that turn a value of an older table into one that the column may hold, by
+column
+"""

@@ -1,11 +1,13 @@
-"""The client side of a run: it admits samples as ordered, and trains on what it holds with the user's function.
+"""The client side of a run: it admits samples as ordered, and trains on what it holds
+with the user's function.
 
     @headgate_client(app, source=my_source)
     def train(message, context, held):
         ...
 
-The decorator replaces `@app.train()`. The function is called with the samples to train on, and is not called without samples.
-A record of what was admitted is added to its reply.
+The decorator replaces `@app.train()`. The function is called with the samples to train
+on, and is not called without samples. A record of what was admitted is added to its
+reply.
 """
 
 import os
@@ -48,11 +50,15 @@ Scorer = Callable[[Message, Context, "HeldSamples", tuple[str, ...]], Scores]
 Sources = Source | Callable[[Context], Source]
 Rules = Collection[type[Rule]] | Callable[[Context], Collection[type[Rule]]]
 KEEP_VARIABLE = "HEADGATE_KEEP"
-"""environment variable: whether a client keeps its samples after a run, unless the node has the setting `headgate-keep`"""
+"""environment variable: whether a client keeps its samples after a run, unless the node
+has the setting `headgate-keep`
+"""
 
 
 class HeldSamples(Sequence[HeldSample]):
-    """The samples that a client may train on in this round, in the order in which they were admitted."""
+    """The samples that a client may train on in this round, in the order in which they
+    were admitted.
+    """
 
     def __init__(self, samples: Sequence[HeldSample], order: Order) -> None:
         self._samples, self.order = samples, order
@@ -77,7 +83,9 @@ class HeldSamples(Sequence[HeldSample]):
 
     @property
     def new(self) -> NDArray[np.bool_]:
-        """Mask of the samples that were admitted in this round or, if labels come late, got their labels in it."""
+        """Mask of the samples that were admitted in this round or, if labels come late,
+        got their labels in it.
+        """
         return np.array(
             [
                 sample.round == self.order.round - self.order.late
@@ -89,8 +97,9 @@ class HeldSamples(Sequence[HeldSample]):
     def loss_metrics(self, losses: ArrayLike) -> dict[str, float]:
         """Return the metrics that an order requests by `order.losses`.
 
-        These are the mean loss of new samples, that of samples held before, and the share of new samples to whose class the
-        model gave more than ½. `losses` has the loss of each sample under the received model. Means of no samples are left out.
+        These are the mean loss of new samples, that of samples held before, and the
+        share of new samples to whose class the model gave more than ½. `losses` has the
+        loss of each sample under the received model. Means of no samples are left out.
         """
         try:
             stated = np.asarray(losses)
@@ -113,14 +122,18 @@ class HeldSamples(Sequence[HeldSample]):
         }
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return (samples, labels) as arrays. The source must pack arrays, or pairs of an array and a label."""
+        """Return (samples, labels) as arrays. The source must pack arrays, or pairs of
+        an array and a label.
+        """
         items = self.items()
         return np.stack(
             [item[0] if isinstance(item, tuple) else item for item in items]
         ), np.asarray(self.labels)
 
     def items(self) -> list[Any]:
-        """Return the items of a `DatasetSource`, with arrays in place of tensors, for a `DataLoader`."""
+        """Return the items of a `DatasetSource`, with arrays in place of tensors, for a
+        `DataLoader`.
+        """
         return [unpack(payload) for payload in self.payloads]
 
 
@@ -137,19 +150,23 @@ def headgate_client(
     Parameters
     ----------
     app
-        The ClientApp. Its own mods see all messages, including orders and queries; most mods of Flower belong in `mods`.
+        The ClientApp. Its own mods see all messages, including orders and queries; most
+        mods of Flower belong in `mods`.
     source
         The source of the samples, or a function that returns it for a context.
     store
-        The folder of the client's store; by default the node's setting `headgate-store`, then $HEADGATE_STORE, then
-        ~/.local/state/headgate.
+        The folder of the client's store; by default the node's setting
+        `headgate-store`, then $HEADGATE_STORE, then ~/.local/state/headgate.
     rules
-        Your own retention and buying rules that an order may name, or a function that returns them for a context.
+        Your own retention and buying rules that an order may name, or a function that
+        returns them for a context.
     scores
-        A function of message, context, samples and the names of the requested scores, for rules that look at samples.
-        `control.scores.scores_of` computes scores from the outputs of a model. Scores never leave the client.
+        A function of message, context, samples and the names of the requested scores,
+        for rules that look at samples. `control.scores.scores_of` computes scores from
+        the outputs of a model. Scores never leave the client.
     mods
-        Mods of Flower that apply to the training only, such as `fixedclipping_mod`. They get the message without the order.
+        Mods of Flower that apply to the training only, such as `fixedclipping_mod`.
+        They get the message without the order.
     """
 
     call = "headgate_client"
@@ -207,7 +224,8 @@ def headgate_client(
             samples: Source = source if _reads(source) else source(context)  # type: ignore[assignment, operator]
             if not _reads(samples):
                 raise SettingError(
-                    f"source of client {own.client} = {shown(samples)}: must have the method read"
+                    f"source of client {own.client} = {shown(samples)}: must have the"
+                    " method read"
                 )
 
             def scorer(shown: Sequence[HeldSample], asked: tuple[str, ...]) -> Scores:
@@ -253,7 +271,9 @@ def headgate_client(
 
 
 def _reads(source: object) -> bool:
-    """Return whether this is a source; a class of sources is a function that returns one."""
+    """Return whether this is a source; a class of sources is a function that returns
+    one.
+    """
     return hasattr(source, "read") and not isinstance(source, type)
 
 

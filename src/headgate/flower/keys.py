@@ -1,7 +1,8 @@
 """The public keys of the clients of a deployment.
 
-Flower admits a node by its key, and gives a ServerApp the key of every node. The node with the key that the operator
-registered for a client is that client. Without a file of keys, as on Flower's simulation engine, a node states its client.
+Flower admits a node by its key, and gives a ServerApp the key of every node. The node
+with the key that the operator registered for a client is that client. Without a file of
+keys, as on Flower's simulation engine, a node states its client.
 """
 
 import os
@@ -22,13 +23,17 @@ from headgate.errors import DataError
 from headgate.limits import CLIENTS
 
 FILE = "clients.keys"
-"""file of lines with a client's number and its public key as `ssh-keygen` writes it; the last line of a client counts"""
+"""file of lines with a client's number and its public key as `ssh-keygen` writes it;
+the last line of a client counts
+"""
 VARIABLE = "HEADGATE_CLIENT_KEYS"
 """environment variable with the path of that file, for ServerApps"""
 
 
 def read_keys(path: Path) -> dict[int, bytes]:
-    """Return the key of each client, in Flower's format. Two clients with the same key are refused."""
+    """Return the key of each client, in Flower's format. Two clients with the same key
+    are refused.
+    """
     keys: dict[int, bytes] = {}
     for number, line in enumerate(_content(path).splitlines(), 1):
         client, _, key = line.partition(b" ")
@@ -43,7 +48,9 @@ def read_keys(path: Path) -> dict[int, bytes]:
 
 
 def bind_key(path: Path, client: int, public: Path, replace: bool = False) -> None:
-    """Record the key in the file `public` as the only key of a client. If `replace`, it may replace an earlier key."""
+    """Record the key in the file `public` as the only key of a client. If `replace`, it
+    may replace an earlier key.
+    """
     import fcntl  # missing on Windows, where clients run but no SuperLink
 
     client = whole_number("bind_key: client", client, most=CLIENTS - 1)
@@ -64,14 +71,17 @@ def bind_key(path: Path, client: int, public: Path, replace: bool = False) -> No
                 )
         if keys.get(client, key) != key and not replace:
             raise DataError(
-                f"{public}: client {client} has another key already ({path}); --replace puts this in its place"
+                f"{public}: client {client} has another key already ({path}); --replace"
+                " puts this in its place"
             )
         if keys.get(client) != key:
             file.write(b"%d %s\n" % (client, text))
 
 
 def make_key(path: Path) -> Path:
-    """Write a new private key for a SuperNode to `path`; return the path of its public key, which must be registered."""
+    """Write a new private key for a SuperNode to `path`; return the path of its public
+    key, which must be registered.
+    """
     public = path.with_name(f"{path.name}.pub")
     if path.exists():
         raise DataError(

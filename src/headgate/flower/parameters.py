@@ -1,4 +1,6 @@
-"""The server's parameter files. Each has the model and the memory of the strategy, and is written completely or not at all."""
+"""The server's parameter files. Each has the model and the memory of the strategy, and
+is written completely or not at all.
+"""
 
 import hashlib
 import json
@@ -28,7 +30,9 @@ NO_NUMBERS = "SUOMm"
 """kinds of dtype of text, objects and times"""
 Record = ArrayRecord | ConfigRecord | MetricRecord
 MEMORY, ORDER = "headgate strategy", "headgate order"
-"""entries of the file: the memory of the strategy as Flower serialises records, and the names of the model's arrays as JSON"""
+"""entries of the file: the memory of the strategy as Flower serialises records, and the
+names of the model's arrays as JSON
+"""
 KINDS: dict[str, Callable[[Any], Any]] = {
     "record": lambda record: record,
     "dict": lambda record: {name: array.numpy() for name, array in record.items()},
@@ -41,11 +45,14 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 
 
 class StrategyMemory:
-    """The memory of any strategy from round to round: its attributes that have changed since it was made.
+    """The memory of any strategy from round to round: its attributes that have changed
+    since it was made.
 
-    Numbers, text, bytes, arrays, dicts and lists of arrays, and records of Flower can be saved. `unsaved` names the attributes
-    that cannot; they have their first values after a restart. A strategy may list the attributes to save in its attribute
-    `memory`. Pass the strategy before its first round. Strategies that it wraps are saved as well.
+    Numbers, text, bytes, arrays, dicts and lists of arrays, and records of Flower can
+    be saved. `unsaved` names the attributes that cannot; they have their first values
+    after a restart. A strategy may list the attributes to save in its attribute
+    `memory`. Pass the strategy before its first round. Strategies that it wraps are
+    saved as well.
     """
 
     def __init__(self, strategy: Strategy) -> None:
@@ -63,7 +70,9 @@ class StrategyMemory:
         )
 
     def restore(self, memory: RecordDict) -> None:
-        """Set the attributes of the strategy that `memory` has, and reset all others to their first values."""
+        """Set the attributes of the strategy that `memory` has, and reset all others to
+        their first values.
+        """
         changed = {key.split(" ")[1]: key for key in memory}
         for key, record in {**self._first, **memory}.items():
             kind, name = key.split(" ")
@@ -123,7 +132,9 @@ def _record(value: Any) -> tuple[str, Record]:
 def write_parameters(
     folder: Path, t: int, model: NamedArrays, memory: RecordDict | None = None
 ) -> tuple[str, str]:
-    """Write a parameter file; return its name and its SHA-256. It gets its name only after its content is on disk."""
+    """Write a parameter file; return its name and its SHA-256. It gets its name only
+    after its content is on disk.
+    """
     extra = {ORDER: json.dumps(list(model)).encode()}
     if memory:
         extra[MEMORY] = recorddict_to_proto(memory).SerializeToString(
@@ -146,7 +157,9 @@ def write_parameters(
 def read_parameters(
     folder: Path, name: str, sha256: str
 ) -> tuple[dict[str, NDArray[Any]], RecordDict]:
-    """Return the model and the memory of the strategy. A file that is missing or damaged is refused."""
+    """Return the model and the memory of the strategy. A file that is missing or
+    damaged is refused.
+    """
     path = folder / name
     try:
         content = path.read_bytes()
@@ -178,14 +191,17 @@ def numpy_of(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
 
 
 def model_of(name: str, arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a model that a user hands in, or raise SettingError unless all of them are arrays of numbers."""
+    """Return the arrays of a model that a user hands in, or raise SettingError unless
+    all of them are arrays of numbers.
+    """
     model = {}
     for key, packed in instance(name, arrays, ArrayRecord, "an ArrayRecord").items():
         try:
             model[key] = packed.numpy()
         except (TypeError, ValueError) as error:
             raise SettingError(
-                f"{name}[{key}]: cannot be read as an array of numpy ({one_line(error)})"
+                f"{name}[{key}]: cannot be read as an array of numpy"
+                f" ({one_line(error)})"
             ) from None
         if model[key].dtype.kind in NO_NUMBERS:
             raise SettingError(

@@ -1,7 +1,8 @@
-"""The server and the clients of a run on Flower, made from a recipe: with the simulator's data, streams, models and training.
+"""The server and the clients of a run on Flower, made from a recipe: with the
+simulator's data, streams, models and training.
 
-All random numbers are drawn as in the simulator, so that the same recipe and seed admit the same samples and learn the same
-model in both.
+All random numbers are drawn as in the simulator, so that the same recipe and seed admit
+the same samples and learn the same model in both.
 """
 
 import re
@@ -83,7 +84,8 @@ class RecipeTask:
         name = self.experiment.training.dtype
         if name not in DTYPES:
             raise SettingError(
-                f"training.dtype = {name}: clients on Flower compute in float32 or float64"
+                f"training.dtype = {name}: clients on Flower compute in float32 or"
+                " float64"
             )
         return DTYPES[name]
 
@@ -121,7 +123,9 @@ class RecipeTask:
     def train(
         self, arrays: ArrayRecord, held: HeldSamples, order: Order
     ) -> tuple[ArrayRecord, dict[str, float]]:
-        """Return the model after local training, and the loss of the samples before it, in parts if the order requests it."""
+        """Return the model after local training, and the loss of the samples before it,
+        in parts if the order requests it.
+        """
         model = self._loaded(arrays)
         images, labels = held.arrays()
         x, y = self.normalised(images), torch.from_numpy(labels.astype(np.int64))
@@ -155,7 +159,9 @@ class RecipeTask:
         return _record(dict(model.named_parameters())), metrics
 
     def _factors(self, held: HeldSamples) -> Tensor | None:
-        """Return the weight of each sample in the loss, or None if all weights are equal."""
+        """Return the weight of each sample in the loss, or None if all weights are
+        equal.
+        """
         if not self.experiment.objective.by_age:
             return None
         return torch.from_numpy(
@@ -165,7 +171,9 @@ class RecipeTask:
     def scores(
         self, arrays: ArrayRecord, held: HeldSamples, asked: tuple[str, ...]
     ) -> Scores:
-        """Return the scores of samples under the received model, as the simulator computes them."""
+        """Return the scores of samples under the received model, as the simulator
+        computes them.
+        """
         model = self._loaded(arrays)
         images = np.stack([unpack(payload) for payload in held.payloads])
         features, layer = None, self.last(model, asked)
@@ -185,19 +193,24 @@ class RecipeTask:
         return scores_of(asked, logits.numpy(), labels, features)
 
     def last(self, model: nn.Module, asked: tuple[str, ...]) -> nn.Linear | None:
-        """Return the last layer, if gradients are requested, or else None. A last layer that is not linear is refused."""
+        """Return the last layer, if gradients are requested, or else None. A last layer
+        that is not linear is refused.
+        """
         if "features" not in asked:
             return None
         layer = last_layer(model, self.dataset.shape)
         if layer is None:
             kind = self.experiment.model.kind
             raise SettingError(
-                f"model.kind = {kind}: does not end with a linear layer, of which a rule needs the gradients"
+                f"model.kind = {kind}: does not end with a linear layer, of which a"
+                " rule needs the gradients"
             )
         return layer
 
     def _place(self, order: Order) -> int:
-        """Return the client's place in the cohort of the round, which determines its mini-batches."""
+        """Return the client's place in the cohort of the round, which determines its
+        mini-batches.
+        """
         cohort = self.experiment.training.cohort
         if cohort is None:
             return order.client
@@ -207,7 +220,9 @@ class RecipeTask:
         return int(np.searchsorted(drawn, order.client))
 
     def evaluate(self, t: int, arrays: ArrayRecord) -> MetricRecord:
-        """Return accuracy and mean loss on the test set and, if the recipe has a validation set, the accuracy on it."""
+        """Return accuracy and mean loss on the test set and, if the recipe has a
+        validation set, the accuracy on it.
+        """
         model, (test, *held_out) = self._loaded(arrays), self.dataset.judged
         accuracy, loss = self._score(model, *test)
         found = MetricRecord({"test_accuracy": accuracy, "test_loss": loss})
@@ -259,7 +274,9 @@ class RecipeSource(Source):
 
 @cache
 def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> RecipeTask:
-    """Return the task of a recipe, made once per process: it reads the data, and its streams cache the sequences of samples."""
+    """Return the task of a recipe, made once per process: it reads the data, and its
+    streams cache the sequences of samples.
+    """
     experiment = load(recipe, overrides)
     return RecipeTask(
         experiment, hold_out(experiment.data.load(), experiment.data.validation)
@@ -323,9 +340,11 @@ def recipe_server(
     folder: Path | str | None = None,
     finished: Callable[[Path], object] | None = None,
 ) -> ServerApp:
-    """Return a ServerApp that runs the recipe and records it in a run folder: `folder`, or by default `out` in the run config.
+    """Return a ServerApp that runs the recipe and records it in a run folder: `folder`,
+    or by default `out` in the run config.
 
-    The run config may also have the fields of `Discipline`. `finished` is called with the run folder after the last round.
+    The run config may also have the fields of `Discipline`. `finished` is called with
+    the run folder after the last round.
     """
     path("recipe_server: recipe", recipe)
     given = tuple(writable_texts("recipe_server: overrides", overrides))

@@ -1,7 +1,9 @@
-"""The connected nodes: which client each node of the grid is, and which node a reply comes from.
+"""The connected nodes: which client each node of the grid is, and which node a reply
+comes from.
 
-In a deployment with keys, a node is the client whose key it has. Without keys, every new node is asked once for its client,
-and trusted. A client stays with one node as long as that node is connected: another node that claims it does not replace it.
+In a deployment with keys, a node is the client whose key it has. Without keys, every
+new node is asked once for its client, and trusted. A client stays with one node as long
+as that node is connected: another node that claims it does not replace it.
 """
 
 import secrets
@@ -24,19 +26,27 @@ from headgate.flower.keys import read_keys
 
 IDENTITY = f"{MessageType.QUERY}.identity"
 ANSWER_WITHIN = 120.0
-"""most seconds that a node has to state its client; the deadline of a round may leave fewer"""
+"""most seconds that a node has to state its client; the deadline of a round may leave
+fewer
+"""
 PAUSE = 1.0
 """seconds between two checks while the server waits for clients"""
 SETTLED = 2.0
-"""seconds for which an inner strategy sees the same clients, and the least time that it may wait for more clients"""
+"""seconds for which an inner strategy sees the same clients, and the least time that it
+may wait for more clients
+"""
 NEVER = 0.0
-"""turn of a node that claims a client but was never that client; nodes that were have the turns 1, 2, …"""
+"""turn of a node that claims a client but was never that client; nodes that were have
+the turns 1, 2, …
+"""
 
 
 class Roster:
-    """The nodes whose clients are known. They are kept in the store, so that a restarted server does not ask again.
+    """The nodes whose clients are known. They are kept in the store, so that a
+    restarted server does not ask again.
 
-    `keys` is the file of the deployment's keys. If it is None, each node is asked for its client, and trusted.
+    `keys` is the file of the deployment's keys. If it is None, each node is asked for
+    its client, and trusted.
     """
 
     def __init__(
@@ -53,7 +63,9 @@ class Roster:
     def gather(
         self, grid: Grid, t: int, wanted: int, seconds: float, answer_within: float
     ) -> dict[int, int]:
-        """Return the node of each connected client, once `wanted` clients are connected or `seconds` have passed."""
+        """Return the node of each connected client, once `wanted` clients are connected
+        or `seconds` have passed.
+        """
         end = time.monotonic() + seconds
         while True:
             there = self.connected(grid, t, answer_within)
@@ -108,7 +120,9 @@ class Roster:
         return there
 
     def _holder(self, claims: list[Node]) -> Node:
-        """Return which of these connected nodes is the client that they claim: the one that was it last. Record its turn."""
+        """Return which of these connected nodes is the client that they claim: the one
+        that was it last. Record its turn.
+        """
         holder = max(claims, key=lambda claim: claim.since)
         last = self._turns.get(holder.client, NEVER)
         if holder.since == NEVER or holder.since < last:
@@ -165,7 +179,8 @@ class Roster:
         client = from_wire(Identity, dict(content[RECORD])).client
         if client >= self.clients:
             raise DataError(
-                f"identity.client = {client}: there are {self.clients} clients, from 0 on"
+                f"identity.client = {client}: there are {self.clients} clients, from"
+                " 0 on"
             )
         return client
 
@@ -178,10 +193,12 @@ class TooFewNodes(Exception):
 
 
 class ClientGrid:
-    """The grid as an inner strategy sees it: it has only the nodes of clients in good standing, and limits every wait.
+    """The grid as an inner strategy sees it: it has only the nodes of clients in good
+    standing, and limits every wait.
 
-    `connected` returns the node of each connected client. Flower's strategies ask for nodes until there are enough; after
-    `patience` seconds they get a `TooFewNodes` error.
+    `connected` returns the node of each connected client. Flower's strategies ask for
+    nodes until there are enough; after `patience` seconds they get a `TooFewNodes`
+    error.
     """
 
     def __init__(
@@ -211,17 +228,22 @@ class ClientGrid:
 
 
 def nonce() -> ConfigRecord:
-    """Return a random record. It makes the id of a message, its hash, impossible to guess: a reply is accepted by that id."""
+    """Return a random record. It makes the id of a message, its hash, impossible to
+    guess: a reply is accepted by that id.
+    """
     return ConfigRecord({"nonce": secrets.token_hex(16)})
 
 
 def guarded(grid: Grid) -> Grid:
-    """Change the grid so that a reply is attributed to the node that was asked, and an unreadable one is its failure alone.
+    """Change the grid so that a reply is attributed to the node that was asked, and an
+    unreadable one is its failure alone.
 
-    The SuperLink accepts a reply only from a node that knows the id of the message, and sends the id only to the node that was
-    asked. But Flower's grid passes on what a reply states about itself, passes on messages that reply to nothing, and parses
-    the bytes of all nodes at once, without handling errors. Here the reply to each message is pulled separately and attributed
-    to the node that was asked. A reply that is never complete counts as missing.
+    The SuperLink accepts a reply only from a node that knows the id of the message, and
+    sends the id only to the node that was asked. But Flower's grid passes on what a
+    reply states about itself, passes on messages that reply to nothing, and parses the
+    bytes of all nodes at once, without handling errors. Here the reply to each message
+    is pulled separately and attributed to the node that was asked. A reply that is
+    never complete counts as missing.
     """
     from flwr.superlink.grid import (
         HttpGrid,
@@ -272,7 +294,9 @@ def _pull_replies(
     pull: Callable[[PullAppMessagesRequest], PullAppMessagesResponse],
     request: PullAppMessagesRequest,
 ) -> PullAppMessagesResponse:
-    """Pull the replies to the requested messages, without others: nodes can also send messages that reply to nothing."""
+    """Pull the replies to the requested messages, without others: nodes can also send
+    messages that reply to nothing.
+    """
     found = pull(request)
     both = zip(found.messages_list, found.message_object_trees, strict=True)
     kept = [

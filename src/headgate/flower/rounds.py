@@ -48,18 +48,27 @@ class Discipline:
     deadline: float = 600.0
     """seconds after the orders within which a reply counts"""
     quorum: int = 1
-    """number of valid replies that a new model needs; admitted samples count in any case"""
+    """number of valid replies that a new model needs; admitted samples count in any
+    case
+    """
     gather: float = 300.0
-    """seconds that a round waits at its beginning until `quorum` clients are connected"""
+    """seconds that a round waits at its beginning until `quorum` clients are connected
+    """
     norm_cap: float | None = None
-    """length of the longest update that is accepted; a longer one is an offence; None: any length"""
+    """length of the longest update that is accepted; a longer one is an offence; None:
+    any length
+    """
     norm_multiple: float = 10.0
-    """multiple of the median length beyond which an update is shortened to the median length; 0: never"""
+    """multiple of the median length beyond which an update is shortened to the median
+    length; 0: never
+    """
     offences: int = 3
     """number of invalid replies after which a client gets no more orders"""
 
     def __post_init__(self) -> None:
-        """Turn all fields into plain numbers, as the state file holds them, and refuse what is no number."""
+        """Turn all fields into plain numbers, as the state file holds them, and refuse
+        what is no number.
+        """
         plain: dict[str, float | None] = {
             "deadline": amount("discipline.deadline", self.deadline, TINY),
             "quorum": whole_number("discipline.quorum", self.quorum, 1),
@@ -98,7 +107,9 @@ class CheckedReplies:
         return sum(answer.reason is None for answer in self.answers)
 
     def losses(self, clients: int) -> Losses:
-        """Return the losses of samples that clients reported, NaN for clients that reported none."""
+        """Return the losses of samples that clients reported, NaN for clients that
+        reported none.
+        """
         reported = Losses(*(np.full((1, clients), np.nan) for _ in Losses._fields))
         for update in self.updates:
             for name, each in zip(
@@ -117,9 +128,11 @@ def check_replies(
     discipline: Discipline,
     fixed_shapes: bool = True,
 ) -> CheckedReplies:
-    """Check the replies to the orders in `sent`, which has the order of each node. The result is sorted by client.
+    """Check the replies to the orders in `sent`, which has the order of each node. The
+    result is sorted by client.
 
-    Without `fixed_shapes`, a client's arrays may have other shapes than the model's, like those of trees stored as bytes.
+    Without `fixed_shapes`, a client's arrays may have other shapes than the model's,
+    like those of trees stored as bytes.
     """
     silent = f"no answer within {discipline.deadline:g} s"
     answers = {
@@ -151,7 +164,8 @@ def check_replies(
         replied.add(order.client)
         if reply.has_error():
             reason = one_line(
-                f"error {reply.error.code}: {(reply.error.reason or '').strip() or 'no reason given'}"
+                f"error {reply.error.code}:"
+                f" {(reply.error.reason or '').strip() or 'no reason given'}"
             )
             answers[order.client] = Answer(order.client, reason=reason)
             continue
@@ -176,7 +190,9 @@ def _judge(
     discipline: Discipline,
     fixed_shapes: bool,
 ) -> tuple[Answer, Update | None]:
-    """Read and check one reply. Any failure in this is an offence of the client, and the run continues."""
+    """Read and check one reply. Any failure in this is an offence of the client, and
+    the run continues.
+    """
     answer = Answer(order.client)
     try:
         record = reply.content.get(RECORD)
@@ -204,7 +220,8 @@ def _judge(
         ):
             if not 0 <= metrics.get(name, 0.0) <= most:
                 raise DataError(
-                    f"{name} = {metrics[name]:g}: must be 0 or more{', and at most 1' if most == 1 else ''}"
+                    f"{name} = {metrics[name]:g}: must be 0 or"
+                    f" more{', and at most 1' if most == 1 else ''}"
                 )
         return answer, Update(order.client, receipt.n, arrays, metrics, reply)
     except DataError as error:
@@ -217,10 +234,12 @@ def _judge(
 def for_any_strategy(
     t: int, updates: Iterable[Update], weight: str
 ) -> tuple[list[Message], list[Event]]:
-    """Return the replies in a form that all strategies of Flower accept, and events for the ledger.
+    """Return the replies in a form that all strategies of Flower accept, and events for
+    the ledger.
 
-    Strategies fail if the records of two replies have different names, so that one client could end the run. Replies with other
-    names than most are therefore left out. Some strategies identify arrays by position, so arrays are in the model's order. The
+    Strategies fail if the records of two replies have different names, so that one
+    client could end the run. Replies with other names than most are therefore left out.
+    Some strategies identify arrays by position, so arrays are in the model's order. The
     metric `weight` is at most the number of samples that the client trained on.
     """
     forms = [
@@ -254,7 +273,8 @@ def for_any_strategy(
                         t,
                         each.client,
                         "weight",
-                        f"{weight} = {stated:g} counts as {each.n}: it trained on these",
+                        f"{weight} = {stated:g} counts as {each.n}: it trained on"
+                        " these",
                     )
                 )
         replies.append(reply)
@@ -273,7 +293,9 @@ def _form(content: RecordDict) -> frozenset[tuple[str, frozenset[str]]]:
 def evaluations(
     replies: Iterable[Message], asked: Mapping[int, int], weight: str = "num-examples"
 ) -> list[Update]:
-    """Return what clients measured. `asked` has the client of each node; replies that cannot be read are left out."""
+    """Return what clients measured. `asked` has the client of each node; replies that
+    cannot be read are left out.
+    """
     found: dict[int, Update] = {}
     for reply in replies:
         client = asked.get(reply.metadata.src_node_id)
@@ -292,7 +314,9 @@ def evaluations(
 def mean_metrics(
     updates: Iterable[Update], weight: Floats | None = None
 ) -> MetricRecord:
-    """Return the mean of each metric over the clients that report it, weighted by `weight` or by their numbers of samples."""
+    """Return the mean of each metric over the clients that report it, weighted by
+    `weight` or by their numbers of samples.
+    """
     sums: dict[str, float] = {}
     counts: dict[str, float] = {}
     for update in updates:
@@ -311,7 +335,8 @@ def mean_metrics(
 def read_arrays(
     packed: Mapping[str, Array], model: NamedArrays, fixed_shapes: bool = True
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a reply, without copies. Names, shapes and dtypes that differ from the model's are refused.
+    """Return the arrays of a reply, without copies. Names, shapes and dtypes that
+    differ from the model's are refused.
 
     Without `fixed_shapes`, an array may have any shape with at most `LONGEST` bytes.
     """
@@ -330,7 +355,9 @@ def read_arrays(
 def read_array(
     name: str, packed: Array, expected: NDArray[Any], fixed_shape: bool = True
 ) -> NDArray[Any]:
-    """Return one array, which must be in numpy's format for a single array. Its size is checked before it is parsed."""
+    """Return one array, which must be in numpy's format for a single array. Its size is
+    checked before it is parsed.
+    """
     data = packed.data
     if (
         packed.stype != "numpy.ndarray"
@@ -348,7 +375,8 @@ def read_array(
             npy.read_magic(file)
         ]
         shape, by_column, dtype = read(file, max_header_size=HEADER)
-    except Exception as error:  # numpy parses a header as a Python literal, which can fail in many ways
+    except Exception as error:
+        # numpy parses a header as a Python literal, which can fail in many ways
         raise DataError(
             f"{name} cannot be read ({type(error).__name__} in its header)"
         ) from None
@@ -359,14 +387,17 @@ def read_array(
     nbytes = math.prod(shape) * dtype.itemsize
     if len(data) != file.tell() + nbytes:
         raise DataError(
-            f"{name} cannot be read: it has {len(data) - file.tell()} bytes of numbers, not {nbytes}"
+            f"{name} cannot be read: it has {len(data) - file.tell()} bytes of numbers,"
+            f" not {nbytes}"
         )
     flat = np.frombuffer(data, dtype, offset=file.tell())
     return flat.reshape(shape, order="F" if by_column else "C")
 
 
 def numbers(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the metrics of a reply that are single numbers of at most `HUGE`; other metrics are left out."""
+    """Return the metrics of a reply that are single numbers of at most `HUGE`; other
+    metrics are left out.
+    """
     found: dict[str, float] = {}
     for record in records:
         if len(found) + len(record) > METRICS:
@@ -374,7 +405,8 @@ def numbers(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         for name, value in record.items():
             if len(name) > TEXT or not name.isprintable():
                 raise DataError(
-                    f"a metric's name is not one line of at most {TEXT} printable characters"
+                    f"a metric's name is not one line of at most {TEXT} printable"
+                    " characters"
                 )
             if (
                 isinstance(value, int | float)

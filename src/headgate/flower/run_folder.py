@@ -1,6 +1,8 @@
-"""The run folder of a Flower run: that of the simulator, with the ledger and the parameters in addition.
+"""The run folder of a Flower run: that of the simulator, with the ledger and the
+parameters in addition.
 
-The transaction that settles a round also writes its rows to the ledger, and the tables are written from the ledger.
+The transaction that settles a round also writes its rows to the ledger, and the tables
+are written from the ledger.
 """
 
 import os
@@ -36,10 +38,12 @@ EXECUTOR = "flower"
 
 
 class RunRecord:
-    """The record of one run: creates its folder or continues it, opens its ledger, and writes its tables and state.
+    """The record of one run: creates its folder or continues it, opens its ledger, and
+    writes its tables and state.
 
-    The folder is locked by `held` before anything in it is read, because two processes may start at once. `track` names the
-    trackers that log rounds, as for `headgate run`. If `own_prices`, the user's function sets prices, whose mean is unknown.
+    The folder is locked by `held` before anything in it is read, because two processes
+    may start at once. `track` names the trackers that log rounds, as for `headgate
+    run`. If `own_prices`, the user's function sets prices, whose mean is unknown.
     """
 
     def __init__(
@@ -82,7 +86,9 @@ class RunRecord:
         held.callback(self.store.close)
 
     def rewrite(self) -> None:
-        """Write the tables again from the ledger, because a crash may have come between writing the ledger and a table."""
+        """Write the tables again from the ledger, because a crash may have come between
+        writing the ledger and a table.
+        """
         rounds = self.store.rounds()
         self._writer.rewrite("metrics", [each.metrics for each in rounds])
         self._writer.rewrite(
@@ -108,7 +114,9 @@ class RunRecord:
             )
 
     def state(self, state: str, t: int, line: str = "") -> None:
-        """Write the state file. `line` describes the last round in one line, for programs that follow the run."""
+        """Write the state file. `line` describes the last round in one line, for
+        programs that follow the run.
+        """
         self._line = line or self._line
         self._writer.state(
             state,
@@ -125,21 +133,26 @@ class RunRecord:
         )
 
     def end(self, t: int) -> None:
-        """Write the final state of this process. After the last round, turn the parts into tables, as in the simulator."""
+        """Write the final state of this process. After the last round, turn the parts
+        into tables, as in the simulator.
+        """
         if t == self.rounds:
             write_tables(RunFolder.open(self.folder))
         self.state("finished" if t == self.rounds else "interrupted", t)
 
 
 def _check_same(folder: Path, experiment: Experiment) -> None:
-    """Refuse to continue the run of another experiment. Only the folder of the recipe's modules may differ."""
+    """Refuse to continue the run of another experiment. Only the folder of the recipe's
+    modules may differ.
+    """
     if read_sealed(folder / ENVIRONMENT).get("executor") != EXECUTOR:
         raise DataError(
             f"{folder}: holds a run of the simulator; choose another folder"
         )
     for key, reason in experiment.unnamed.items():
         raise DataError(
-            f"{folder}: cannot be continued, {key} is known to the process that began it alone: {reason}"
+            f"{folder}: cannot be continued, {key} is known to the process that began"
+            f" it alone: {reason}"
         )
     begun, wanted = (
         {

@@ -1,7 +1,8 @@
 """The sources of a client's samples: a data set, or a function.
 
-A source returns the samples after a cursor, with a new cursor that is stored together with the samples. After a crash, samples
-that were admitted are not read again, and no others are skipped. Labels may come later than samples.
+A source returns the samples after a cursor, with a new cursor that is stored together
+with the samples. After a crash, samples that were admitted are not read again, and no
+others are skipped. Labels may come later than samples.
 """
 
 import io
@@ -37,7 +38,9 @@ class Sample(NamedTuple):
     """one line of at most `KEY` printable characters"""
     payload: bytes
     label: Label | None = None
-    """a finite number, text, or None if it is not known yet; truth values are stored as 0 and 1"""
+    """a finite number, text, or None if it is not known yet; truth values are stored as
+    0 and 1
+    """
 
 
 class HeldSample(NamedTuple):
@@ -52,7 +55,9 @@ class HeldSample(NamedTuple):
 
 
 SampleScorer = Callable[[Sequence[HeldSample], tuple[str, ...]], Scores]
-"""function of samples and the names of the requested scores that returns the scores of each sample under the model"""
+"""function of samples and the names of the requested scores that returns the scores of
+each sample under the model
+"""
 
 
 class Batch(NamedTuple):
@@ -67,10 +72,14 @@ class Source(Protocol):
     """The stream of one client."""
 
     def read(self, cursor: int, count: int) -> Batch:
-        """Return up to `count` samples after `cursor`, which is 0 at first; fewer if the source has no more yet."""
+        """Return up to `count` samples after `cursor`, which is 0 at first; fewer if
+        the source has no more yet.
+        """
 
     def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
-        """Return the labels by key of those samples, all admitted without a label, whose label is known now."""
+        """Return the labels by key of those samples, all admitted without a label,
+        whose label is known now.
+        """
         return {}
 
 
@@ -78,7 +87,9 @@ class Source(Protocol):
 
 
 def checked_batch(source: str, batch: Batch, asked: int) -> Batch:
-    """Return a batch of plain Python values, or raise an error with the source, the field and the value that is wrong."""
+    """Return a batch of plain Python values, or raise an error with the source, the
+    field and the value that is wrong.
+    """
     unseen(f"{source}: read", batch, Batch, "a Batch")
     listed = unseen(
         f"{source}: samples", batch.samples, (list, tuple), "a list of samples"
@@ -108,7 +119,9 @@ def _checked_sample(name: str, sample: Sample) -> Sample:
 
 
 def checked_label(name: str, label: object) -> Label | None:
-    """Return a label as a plain number or text, or None if it is not known; numbers of numpy are numbers."""
+    """Return a label as a plain number or text, or None if it is not known; numbers of
+    numpy are numbers.
+    """
     if label is None:
         return None
     if isinstance(label, str):
@@ -121,7 +134,9 @@ def checked_label(name: str, label: object) -> Label | None:
 
 
 def checked_labels(source: str, found: Mapping[str, Label]) -> dict[str, Label]:
-    """Return the labels by key that a source knows now, without those that it still does not know."""
+    """Return the labels by key that a source knows now, without those that it still
+    does not know.
+    """
     name = f"{source}: labels"
     unseen(name, found, Mapping, "a dict of labels by key")
     known: dict[str, Label] = {}
@@ -137,7 +152,8 @@ def checked_labels(source: str, found: Mapping[str, Label]) -> dict[str, Label]:
 
 
 def pack(item: Any) -> bytes:
-    """Return an item as a payload: an array, or a tuple or dict of arrays, numbers and text.
+    """Return an item as a payload: an array, or a tuple or dict of arrays, numbers and
+    text.
 
     >>> unpack(pack([[1, 2], [3, 4]]))
     array([[1, 2],
@@ -185,15 +201,18 @@ def unpack(payload: bytes) -> Any:
 
 
 class DatasetSource(Source):
-    """The items of a data set, in order. Each is read only when it is admitted, so that no other items are in memory.
+    """The items of a data set, in order. Each is read only when it is admitted, so that
+    no other items are in memory.
 
     Parameters
     ----------
     columns
-        One data set, such as a torch `Dataset` or one of Hugging Face's `datasets`, with a length or as a stream; or several
-        of the same length, such as arrays of samples and labels, in memory or mapped from a file.
+        One data set, such as a torch `Dataset` or one of Hugging Face's `datasets`,
+        with a length or as a stream; or several of the same length, such as arrays of
+        samples and labels, in memory or mapped from a file.
     label
-        The key or index of the label in an item, or a function of the item. By default its key `label`, or its last element.
+        The key or index of the label in an item, or a function of the item. By default
+        its key `label`, or its last element.
 
     Examples
     --------
@@ -215,7 +234,8 @@ class DatasetSource(Source):
         for place, length in enumerate(lengths):
             if len(columns) > 1 and (length is None or length != lengths[0]):
                 raise SettingError(
-                    f"DatasetSource: columns[{place}] has length {length}: columns must have the same length"
+                    f"DatasetSource: columns[{place}] has length {length}: columns must"
+                    " have the same length"
                 )
         self._columns, self._label = columns, _label_in("DatasetSource: label", label)
 
@@ -252,7 +272,8 @@ class DatasetSource(Source):
             label = np.asarray(name(item) if callable(name) else item[name]).item()
         except (LookupError, TypeError, ValueError) as error:
             raise DataError(
-                f"source: an item has no label {name!r} that is a number or text ({error})"
+                f"source: an item has no label {name!r} that is a number or text"
+                f" ({error})"
             ) from None
         found: Label = label
         return found
@@ -286,7 +307,9 @@ def _label_in(name: str, label: Any) -> Any:
 
 @dataclass(frozen=True)
 class CallableSource(Source):
-    """Samples 0, 1, 2, … from a function that returns None if there is none yet; `later` returns late labels by key."""
+    """Samples 0, 1, 2, … from a function that returns None if there is none yet;
+    `later` returns late labels by key.
+    """
 
     function: Callable[[int], Sample | None]
     later: Callable[[Sequence[str]], Mapping[str, Label]] | None = None

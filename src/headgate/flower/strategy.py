@@ -1,7 +1,9 @@
-"""Admission around any strategy of Flower: headgate orders what each client may admit, and settles and records the replies.
+"""Admission around any strategy of Flower: headgate orders what each client may admit,
+and settles and records the replies.
 
-The inner strategy samples clients, configures and averages; it does not see orders. `start` works like Flower's, with two
-differences: it continues the run in the run folder, and every wait has a limit.
+The inner strategy samples clients, configures and averages; it does not see orders.
+`start` works like Flower's, with two differences: it continues the run in the run
+folder, and every wait has a limit.
 """
 
 import os
@@ -91,32 +93,35 @@ LISTED = 8
 
 
 class Gated(Strategy):
-    """Strategy of Flower that adds admission to another strategy, and records a run folder like the simulator's.
+    """Strategy of Flower that adds admission to another strategy, and records a run
+    folder like the simulator's.
 
     Parameters
     ----------
     inner
-        Any strategy. It samples, configures and averages as it does alone, but sees only nodes that are clients, and only
-        replies that have passed all checks.
+        Any strategy. It samples, configures and averages as it does alone, but sees
+        only nodes that are clients, and only replies that have passed all checks.
     experiment
-        A recipe with one policy and one seed: its name, its file, or a dict. Its `system`, `prices`, `run` and policy are used.
+        A recipe with one policy and one seed: its name, its file, or a dict. Its
+        `system`, `prices`, `run` and policy are used.
     folder
         The run folder. If it has a run already, this run is continued.
     discipline
         How long a round waits, and which replies it accepts.
     prices
-        Function of the round that returns its price, one number or one for each client, instead of the recipe's prices.
+        Function of the round that returns its price, one number or one for each client,
+        instead of the recipe's prices.
     everyone
-        Whether clients that the inner strategy does not sample also get orders, without the model.
+        Whether clients that the inner strategy does not sample also get orders, without
+        the model.
     fixed_shapes
-        Whether clients' arrays must have the shapes of the model's. By default true, except for Flower's XGBoost strategies.
+        Whether clients' arrays must have the shapes of the model's. By default true,
+        except for Flower's XGBoost strategies.
     track
         Names of experiment trackers, as for `headgate run --track`.
 
-    Examples
-    --------
-    In a ServerApp, `strategy = Gated(FedAdam(fraction_train=0.5), "recipe.toml", "runs/first")`, and `strategy.start(grid, …)`
-    as before.
+    Examples -------- In a ServerApp, `strategy = Gated(FedAdam(fraction_train=0.5),
+    "recipe.toml", "runs/first")`, and `strategy.start(grid, …)` as before.
     """
 
     def __init__(
@@ -144,7 +149,8 @@ class Gated(Strategy):
         check_playable(experiment)  # before anything is written
         if self.discipline.quorum > experiment.system.clients:
             raise SettingError(
-                f"discipline.quorum = {self.discipline.quorum}: there are {experiment.system.clients} clients"
+                f"discipline.quorum = {self.discipline.quorum}: there are"
+                f" {experiment.system.clients} clients"
             )
         self._prices, self._everyone = (
             prices,
@@ -206,7 +212,9 @@ class Gated(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
-        """Run the remaining rounds, up to `num_rounds` if it is given. `timeout` is the deadline of a round, in seconds."""
+        """Run the remaining rounds, up to `num_rounds` if it is given. `timeout` is the
+        deadline of a round, in seconds.
+        """
         grid = guarded(_grid("start", grid))
         model_of("start: initial_arrays", initial_arrays)
         rounds = (
@@ -216,7 +224,8 @@ class Gated(Strategy):
         )
         if rounds > self.experiment.rounds:
             raise SettingError(
-                f"start: num_rounds = {rounds}: the recipe plans for run.rounds = {self.experiment.rounds}"
+                f"start: num_rounds = {rounds}: the recipe plans for run.rounds ="
+                f" {self.experiment.rounds}"
             )
         deadline = (
             self.discipline.deadline
@@ -266,10 +275,12 @@ class Gated(Strategy):
         return result
 
     def continue_from(self, initial_arrays: ArrayRecord) -> ArrayRecord:
-        """Return the model that the run continues with: `initial_arrays` before round 1, later that of the run folder.
+        """Return the model that the run continues with: `initial_arrays` before round
+        1, later that of the run folder.
 
-        `start` calls this method. If another strategy wraps this one and has its own `start`, pass it the result as
-        `initial_arrays`: it then begins with the model that clients received last, and counts its rounds from 1.
+        `start` calls this method. If another strategy wraps this one and has its own
+        `start`, pass it the result as `initial_arrays`: it then begins with the model
+        that clients received last, and counts its rounds from 1.
         """
         initial = model_of("continue_from: initial_arrays", initial_arrays)
         self._record.discipline = asdict(self.discipline)
@@ -296,7 +307,9 @@ class Gated(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return the inner strategy's messages, each with the order to its client. Orders are on disk before they are sent."""
+        """Return the inner strategy's messages, each with the order to its client.
+        Orders are on disk before they are sent.
+        """
         whole_number("configure_train: server_round", server_round)
         model = model_of("configure_train: arrays", arrays)
         config, grid = (
@@ -309,7 +322,8 @@ class Gated(Strategy):
         if t > self.experiment.rounds:
             log(
                 WARNING,
-                "headgate: all rounds of the recipe (run.rounds = %s) are over; nothing is ordered",
+                "headgate: all rounds of the recipe (run.rounds = %s) are over; nothing"
+                " is ordered",
                 t - 1,
             )
             return []
@@ -369,7 +383,9 @@ class Gated(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Settle the round: record the samples that each reply reports, and update the model if enough replies are valid."""
+        """Settle the round: record the samples that each reply reports, and update the
+        model if enough replies are valid.
+        """
         whole_number("aggregate_train: server_round", server_round)
         replies = _messages("aggregate_train: replies", replies)
         now = self._now
@@ -422,7 +438,9 @@ class Gated(Strategy):
             file = self._file
             if (
                 moved is not None
-            ):  # a wrapping strategy may still change the model: save what clients received
+                # a wrapping strategy may still change the model: save what clients
+                # received
+            ):
                 kept = moved if self._started else self._model
                 file = write_parameters(
                     self._record.parameters, now.t, kept, self._memory.now()
@@ -512,7 +530,9 @@ class Gated(Strategy):
     # internals
 
     def _up_to_date(self) -> int:
-        """Apply amendments, unless a round is open; return the last round under the amended terms."""
+        """Apply amendments, unless a round is open; return the last round under the
+        amended terms.
+        """
         if self.store.begun() is None:
             self.accounts.take_up()
         system = self.accounts.system
@@ -527,13 +547,17 @@ class Gated(Strategy):
         return self.experiment.rounds
 
     def _excluded(self) -> set[int]:
-        """Return the clients that get no orders: those in quarantine, and those that have left."""
+        """Return the clients that get no orders: those in quarantine, and those that
+        have left.
+        """
         return self.store.quarantined() | self.accounts.left
 
     def _view(
         self, grid: Grid, t: int, nodes: dict[int, int] | None, patience: float
     ) -> ClientGrid:
-        """Return the grid for the inner strategy. `nodes` has the clients of connected nodes, if they are known."""
+        """Return the grid for the inner strategy. `nodes` has the clients of connected
+        nodes, if they are known.
+        """
 
         def connected_clients() -> dict[int, int]:
             there, excluded = (
@@ -549,7 +573,9 @@ class Gated(Strategy):
         return view
 
     def _message(self, t: int, inner: Message, **records: ConfigRecord) -> Message:
-        """Return a copy of the inner message with our records; FedAvg uses the same content object for all clients."""
+        """Return a copy of the inner message with our records; FedAvg uses the same
+        content object for all clients.
+        """
         content, metadata = (
             RecordDict({**inner.content, **records, NONCE: nonce()}),
             inner.metadata,
@@ -563,7 +589,9 @@ class Gated(Strategy):
         )
 
     def _content_without_training(self, t: int, config: ConfigRecord) -> RecordDict:
-        """Return the content for a client that does not train. It has the model only if rules look at samples."""
+        """Return the content for a client that does not train. It has the model only if
+        rules look at samples.
+        """
         content = RecordDict({"config": ConfigRecord({**config, "server-round": t})})
         if self.accounts.looks_at_samples:
             content["arrays"] = record_of(self._model)
@@ -572,7 +600,9 @@ class Gated(Strategy):
     def _aggregated(
         self, t: int, checked: CheckedReplies
     ) -> tuple[NamedArrays | None, MetricRecord | None, list[Event]]:
-        """Return the new model in the dtypes of the old one, or None if it does not change; its metrics; and events."""
+        """Return the new model in the dtypes of the old one, or None if it does not
+        change; its metrics; and events.
+        """
         if checked.valid < self.discipline.quorum:
             few = Event(
                 t,
@@ -620,7 +650,9 @@ class Gated(Strategy):
         ), events
 
     def _in_model_dtypes(self, model: NamedArrays) -> NamedArrays:
-        """Return the arrays in the dtypes of the current model, because Flower's averages turn many dtypes into float64."""
+        """Return the arrays in the dtypes of the current model, because Flower's
+        averages turn many dtypes into float64.
+        """
         return {
             name: in_type_of(self._model[name], array) if name in self._model else array
             for name, array in model.items()
@@ -631,7 +663,9 @@ class Gated(Strategy):
         return arrays
 
     def _end(self, grid: Grid) -> None:
-        """Record the end of the rounds. After the last one, clients remove the run's samples, unless set to keep them."""
+        """Record the end of the rounds. After the last one, clients remove the run's
+        samples, unless set to keep them.
+        """
         if self.accounts.t == self.experiment.rounds:
             there = self._roster.connected(
                 grid, self.accounts.t, min(self.discipline.deadline, ANSWER_WITHIN)
@@ -642,7 +676,8 @@ class Gated(Strategy):
             )
             log(
                 INFO,
-                "headgate: the run is over; %s of %s clients were told to remove its samples",
+                "headgate: the run is over; %s of %s clients were told to remove its"
+                " samples",
                 replied,
                 clients,
             )
@@ -682,9 +717,11 @@ class Gated(Strategy):
     def _judged(
         self, t: int, arrays: ArrayRecord
     ) -> tuple[dict[str, float | None], list[Event]]:
-        """Return accuracy and loss from the user's function, which may name them as headgate or as Flower's examples do.
+        """Return accuracy and loss from the user's function, which may name them as
+        headgate or as Flower's examples do.
 
-        What is no finite number is left out, with an event for the ledger, because the round must be settled in any case.
+        What is no finite number is left out, with an event for the ledger, because the
+        round must be settled in any case.
         """
         due = (
             t % self.experiment.training.evaluate_every == 0
@@ -723,7 +760,9 @@ class Gated(Strategy):
     def _metrics(
         self, done: Settlement, checked: CheckedReplies, judged: dict[str, float | None]
     ) -> dict[str, Any]:
-        """Return the round's row of the metrics, as in the simulator. Clients report the counts for N and n_eff."""
+        """Return the round's row of the metrics, as in the simulator. Clients report
+        the counts for N and n_eff.
+        """
         before, after, now = done.now.before, done.ledger, done.now
         N, uses, squares = (
             sum(getattr(row, name) for row in done.known.values())
@@ -762,14 +801,18 @@ class Gated(Strategy):
         }
 
     def _held_now(self, done: Settlement) -> Ints:
-        """Return how many samples each client holds: by the ledger, less those that it has withdrawn."""
+        """Return how many samples each client holds: by the ledger, less those that it
+        has withdrawn.
+        """
         held: Ints = done.ledger.occupancy[0].copy()
         for row in done.known.values():
             held[row.client] = max(held[row.client] - row.withdrawn, 0)
         return held
 
     def _looked(self, done: Settlement) -> dict[str, Any]:
-        """Return the columns on looks, as in the simulator. Clients report no looks, so a sample counts as a full window."""
+        """Return the columns on looks, as in the simulator. Clients report no looks, so
+        a sample counts as a full window.
+        """
         given, before, after = self.experiment, done.now.before, done.ledger
         rule = given.policies[self.accounts.policy].selection
         if rule is None or not (rule.looks and given.data.chooses(rule)):
@@ -785,7 +828,9 @@ class Gated(Strategy):
         return {"looked": looked, "looks": paid}
 
     def _clients(self, done: Settlement) -> dict[str, Any] | None:
-        """Return the round's row of the table of clients. Samples that a late reply reports count in the round of the reply."""
+        """Return the round's row of the table of clients. Samples that a late reply
+        reports count in the round of the reply.
+        """
         clients = self.experiment.system.clients
         if clients > FEW:
             return None
@@ -812,7 +857,9 @@ class Gated(Strategy):
         }
 
     def _progress_line(self, checked: CheckedReplies, row: dict[str, Any]) -> str:
-        """Return the round in one line: replies, samples, money, accuracy, and the clients without a valid reply."""
+        """Return the round in one line: replies, samples, money, accuracy, and the
+        clients without a valid reply.
+        """
         clients, rounds, spent = (
             self.experiment.system.clients,
             self.experiment.rounds,
@@ -826,8 +873,9 @@ class Gated(Strategy):
             f" and {len(missing) - LISTED} more" if missing[LISTED:] else ""
         )
         return (
-            f"round {row['t']} of {rounds}: {checked.valid} of {clients} answers, {row['admitted']} samples "
-            f"for {row['spend']:.6g}, spent {spent:.6g} of {self.experiment.system.money(rounds):.6g}, {row['n']} held"
+            f"round {row['t']} of {rounds}: {checked.valid} of {clients} answers,"
+            f" {row['admitted']} samples for {row['spend']:.6g}, spent {spent:.6g} of"
+            f" {self.experiment.system.money(rounds):.6g}, {row['n']} held"
             + (
                 ""
                 if row["test_accuracy"] is None
@@ -838,7 +886,8 @@ class Gated(Strategy):
 
 
 class AdmissionStrategy(Gated):
-    """Strategy of Flower that runs one policy with the averaging of the recipe: `Gated` around `Averaging`.
+    """Strategy of Flower that runs one policy with the averaging of the recipe: `Gated`
+    around `Averaging`.
 
     Parameters
     ----------
@@ -876,14 +925,18 @@ class AdmissionStrategy(Gated):
     def _by_inner(
         self, t: int, checked: CheckedReplies
     ) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
-        """Apply the server update, also if no client trained. Clients may report different metrics."""
+        """Apply the server update, also if no client trained. Clients may report
+        different metrics.
+        """
         arrays, events = self._averaging.combined(t, checked.updates)
         return arrays, mean_metrics(checked.updates), events
 
     def _evaluated(
         self, judged: list[Update]
     ) -> tuple[MetricRecord | None, list[Event]]:
-        """Return the mean of what clients measured, with their weights in the recipe."""
+        """Return the mean of what clients measured, with their weights in the
+        recipe.
+        """
         return (
             mean_metrics(judged, self.experiment.system.weight) if judged else None
         ), []

@@ -1,1 +1,3 @@
-"""Kernels written by hand, behind the contract of `headgate.simulation.executors`: nothing else imports them. See README.md."""
+"""Kernels written by hand, behind the contract of `headgate.simulation.executors`:
+nothing else imports them. See README.md.
+"""

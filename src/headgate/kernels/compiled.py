@@ -1,8 +1,11 @@
-"""The executor `compiled`: trains small nets on the CPU, one client per thread from its first step to its last.
+"""The executor `compiled`: trains small nets on the CPU, one client per thread from its
+first step to its last.
 
-The layers of a small client are so small that torch spends most of its time between them. Here the local training of a client
-is one call of a function compiled by numba (`kernels`). It runs without Python's lock, in memory that each thread allocates
-once. A round of LeNet takes 62 ms on one thread, and 335 ms with `flat` (benchmarks/results/executors.json at a7da4c6).
+The layers of a small client are so small that torch spends most of its time between
+them. Here the local training of a client is one call of a function compiled by numba
+(`kernels`). It runs without Python's lock, in memory that each thread allocates once. A
+round of LeNet takes 62 ms on one thread, and 335 ms with `flat`
+(benchmarks/results/executors.json at a7da4c6).
 """
 
 import importlib.util
@@ -36,11 +39,15 @@ from headgate.simulation.executors.types import Task
 Floats = NDArray[Any]
 """An array of float32 or float64, the type of the task."""
 UNIT = 32
-"""Arrays begin at multiples of this many numbers, so that they begin at a cache line whatever their type."""
+"""Arrays begin at multiples of this many numbers, so that they begin at a cache line
+whatever their type.
+"""
 
 
 class ClientRoom(NamedTuple):
-    """The working memory of a thread: zeros at first, then reused for each client. Every value is written before it is read."""
+    """The working memory of a thread: zeros at first, then reused for each client.
+    Every value is written before it is read.
+    """
 
     floats: Floats
     """the model in the order of the layers, and everything computed from it"""
@@ -53,16 +60,19 @@ Call = tuple[Any, tuple[int, ...]]
 
 
 class Program(NamedTuple):
-    """The kernels of a net in the order in which they run: the forward pass, then the backward pass."""
+    """The kernels of a net in the order in which they run: the forward pass, then the
+    backward pass.
+    """
 
     addresses: Ints
     numbers: Ints
     """the arguments of each call, (calls, most arguments)"""
     forward: int
     ends: Ints
-    """what belongs to no layer: where the model, its gradient, velocity, rates (learning rate, momentum, decay), scale and
-    shift of the pixels, samples, logits and their gradients begin in a room; then the size of the model, start, row and pitch
-    of samples, the pitch of logits, and the number of classes"""
+    """what belongs to no layer: where the model, its gradient, velocity, rates
+    (learning rate, momentum, decay), scale and shift of the pixels, samples, logits and
+    their gradients begin in a room; then the size of the model, start, row and pitch of
+    samples, the pitch of logits, and the number of classes"""
 
 
 class Batches(NamedTuple):
@@ -78,7 +88,9 @@ class Batches(NamedTuple):
 
 
 class Between(NamedTuple):
-    """Where the values between two layers begin, and the gradient of the loss with respect to them."""
+    """Where the values between two layers begin, and the gradient of the loss with
+    respect to them.
+    """
 
     grid: Grid
     values: int
@@ -147,7 +159,9 @@ class Convolution:
     def calls(
         self, space: RoomPlan, x: Between, out: Between, wanted: bool
     ) -> tuple[Call, list[Call]]:
-        """Return its calls of the forward and of the backward pass; with `wanted` these also compute the gradient of x."""
+        """Return its calls of the forward and of the backward pass; with `wanted` these
+        also compute the gradient of x.
+        """
         window, tile, (weight, bias) = (
             self.window,
             self.window.tile,
@@ -212,7 +226,9 @@ class Linear:
         return outputs * self.before.pitch, outputs
 
     def places(self) -> Ints:
-        """Return the place of each number of torch's weight. torch flattens by channel, this layout by pixel."""
+        """Return the place of each number of torch's weight. torch flattens by channel,
+        this layout by pixel.
+        """
         before = self.before
         o, c, y, x = np.ogrid[
             : self.after.channels, : before.channels, : before.height, : before.width
@@ -252,14 +268,20 @@ def parameters(vector: int, layer: Layer) -> tuple[int, int]:
 
 
 MOST_NUMBERS = 1 << 20
-"""The most inputs that all convolutions may read per sample (LeNet: 35,000). Other executors are faster with more."""
+"""The most inputs that all convolutions may read per sample (LeNet: 35,000). Other
+executors are faster with more.
+"""
 MOST_PARAMETERS = 1 << 21
-"""The most parameters. With more the weights do not stay in the cache, and torch's matrix products are faster."""
+"""The most parameters. With more the weights do not stay in the cache, and torch's
+matrix products are faster.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Net:
-    """The layers of a net, and where torch's parameters go in their layout, in which rows have gaps."""
+    """The layers of a net, and where torch's parameters go in their layout, in which
+    rows have gaps.
+    """
 
     grid: Grid
     """the layout of the images"""
@@ -275,7 +297,9 @@ class Net:
         return given
 
     def at_work(self, kernels: Any, most: int, dtype: Any) -> tuple[RoomPlan, Program]:
-        """Return the plan of a room and the program for up to `most` samples at a time; compile kernels that are new."""
+        """Return the plan of a room and the program for up to `most` samples at a time;
+        compile kernels that are new.
+        """
         space = RoomPlan(kernels, most, self.size)
         rates, scale, shift = (
             space.take("floats", count)
@@ -328,11 +352,13 @@ def read_net(task: Task) -> Net:
     )
     if seen > MOST_NUMBERS:
         refuse(
-            f"made for small images, this model's kernels see {seen} numbers of a sample (at most {MOST_NUMBERS})"
+            f"made for small images, this model's kernels see {seen} numbers of a"
+            f" sample (at most {MOST_NUMBERS})"
         )
     if stack.size > MOST_PARAMETERS:
         refuse(
-            f"made for small models, this one has {stack.size} parameters (at most {MOST_PARAMETERS})"
+            f"made for small models, this one has {stack.size} parameters (at most"
+            f" {MOST_PARAMETERS})"
         )
     grid = before = Grid(*task.shape, pad=stack.frame(0))
     layers, places, start = list[Layer](), np.empty(stack.size, np.int64), 0
@@ -377,7 +403,8 @@ class _Job(NamedTuple):
 class Compiled(Executor[Task]):
     """An executor for the nets of `stack_net` on the CPU.
 
-    The results of a run are the same to the bit, whatever the other runs and the number of threads.
+    The results of a run are the same to the bit, whatever the other runs and the number
+    of threads.
     """
 
     name = "compiled"
@@ -390,7 +417,10 @@ class Compiled(Executor[Task]):
         self._kept: tuple[RoomPlan, Program, list[ClientRoom]] | None = None
         self.kernels, self.note = kernels, kernel_calls.objection()
         if kernel_calls.is_empty():
-            self.at_first = "numba compiles the layers before the first round: that takes a while, and only this once"
+            self.at_first = (
+                "numba compiles the layers before the first round: that takes a while,"
+                " and only this once"
+            )
 
     @classmethod
     def cost(cls, task: Task, training: LocalTraining) -> float:
@@ -402,7 +432,8 @@ class Compiled(Executor[Task]):
             torch.float64,
         ):
             raise cls.refused(
-                f"only for float32 or float64 on the CPU, not {task.dtype} on {task.device}"
+                f"only for float32 or float64 on the CPU, not {task.dtype} on"
+                f" {task.device}"
             )
         read_net(task)
         return 0.1
@@ -412,7 +443,8 @@ class Compiled(Executor[Task]):
         labels = batch.labels.numpy()
         if labels.size and not (labels.min() >= 0 and labels.max() < self.task.classes):
             raise IndexError(
-                f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}"
+                f"labels are {labels.min()} to {labels.max()}, must be less than"
+                f" {self.task.classes}"
             )
         jobs = list(_jobs(work))
         models, losses = self.net.own(theta.detach().numpy()), np.zeros(len(theta))
@@ -432,14 +464,20 @@ class Compiled(Executor[Task]):
                 )
 
             def local(job: _Job, room: ClientRoom) -> tuple[float, Floats]:
-                """Return a client's sum of losses before training, and its weighted update, empty if its weight is 0."""
+                """Return a client's sum of losses before training, and its weighted
+                update, empty if its weight is 0.
+                """
                 start, (_, share, *given) = models[job.run], job
                 move = np.empty(len(start) if share else 0, start.dtype)
-                return self.kernels.train(
-                    room, program, *given, start, start.dtype.type(share), move
-                ), move
+                return (
+                    self.kernels.train(
+                        room, program, *given, start, start.dtype.type(share), move
+                    ),
+                    move,
+                )
 
-            # in the order of the jobs, so that sums do not depend on which thread finishes first
+            # in the order of the jobs, so that sums do not depend on which thread
+            # finishes first
             for job, (loss, move) in zip(
                 jobs,
                 _spread(local, jobs, rooms, lambda job: len(job.labels)),
@@ -456,9 +494,11 @@ class Compiled(Executor[Task]):
         )
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
-        """Return the logits of the models (R, P) for images (S, C, H, W) of bytes, (R, S, classes).
+        """Return the logits of the models (R, P) for images (S, C, H, W) of bytes, (R,
+        S, classes).
 
-        The logits of a model for an image do not depend on the other models and images, to the bit.
+        The logits of a model for an image do not depend on the other models and images,
+        to the bit.
         """
         models, bytes_ = self.net.own(theta.detach().numpy()), images.numpy()
         given = np.empty((len(models), len(bytes_), self.task.classes), models.dtype)
@@ -477,9 +517,11 @@ class Compiled(Executor[Task]):
     def _rooms(
         self, works: int, most: int, dtype: Any
     ) -> Iterator[tuple[Program, list[ClientRoom]]]:
-        """Give the program for up to `most` samples at a time, and a room for each thread that has work.
+        """Give the program for up to `most` samples at a time, and a room for each
+        thread that has work.
 
-        Both are kept for the next call, because making them takes a tenth of a round of LeNet.
+        Both are kept for the next call, because making them takes a tenth of a round of
+        LeNet.
         """
         kept, self._kept = self._kept, None
         if kept is None or kept[0].most < most:
@@ -517,7 +559,9 @@ def _batches(
     rows_of_steps: Iterator[slice | Ints],
     training: LocalTraining,
 ) -> Batches:
-    """Return the batches of a client: first the samples that are not in its first step, for their loss, then the steps."""
+    """Return the batches of a client: first the samples that are not in its first step,
+    for their loss, then the steps.
+    """
     whole, repeats = np.arange(samples), 1
     most = max(training.batch_size or samples, SAMPLES)
     if share == 0:
@@ -545,7 +589,9 @@ def _spread(
     rooms: list[ClientRoom],
     size: Callable[[Input], int] = lambda _: 0,
 ) -> Iterator[Made]:
-    """Yield the results of `do` in the order of `given`, with one thread for each room; with one room, use this thread."""
+    """Yield the results of `do` in the order of `given`, with one thread for each room;
+    with one room, use this thread.
+    """
     if len(rooms) < 2:
         yield from (do(each, rooms[0]) for each in given)
         return

@@ -1,4 +1,6 @@
-"""The memory layout of the executor `compiled`, and the blocks into which its kernels divide their work."""
+"""The memory layout of the executor `compiled`, and the blocks into which its kernels
+divide their work.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +12,9 @@ from numpy.typing import NDArray
 from headgate.kernels.processor import vector_registers
 
 LANES, LONG, REGISTERS = vector_registers()
-"""Numbers of float32 in a usual and in the longest vector, which is for blocks that fill it; and vector registers of a core."""
+"""Numbers of float32 in a usual and in the longest vector, which is for blocks that
+fill it; and vector registers of a core.
+"""
 BLOCK = 16
 """Outputs in a block of a linear layer."""
 WIDE, LONG_WIDE = BLOCK // LANES, BLOCK // LONG
@@ -46,7 +50,8 @@ def rounded(number: int, unit: int) -> int:
 
 @dataclass(frozen=True)
 class Grid:
-    """The layout of a sample: rows of pixels, the channels of a pixel adjacent, with `pad` pixels of zeros around the image.
+    """The layout of a sample: rows of pixels, the channels of a pixel adjacent, with
+    `pad` pixels of zeros around the image.
 
     Features are the channels of a single pixel.
     """
@@ -78,7 +83,9 @@ class VectorTile(NamedTuple):
     lanes: int
     """numbers in a vector"""
     together: int
-    """adjacent pixels that are treated as one with more outputs, so that vectors are filled"""
+    """adjacent pixels that are treated as one with more outputs, so that vectors are
+    filled
+    """
     vectors: int
     groups: int
     """the number of groups of `vectors` vectors into which the outputs are divided"""
@@ -90,7 +97,9 @@ class VectorTile(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """A convolution of stride 1, the pooling by pool x pool windows after it (1 for none), and the activation after that."""
+    """A convolution of stride 1, the pooling by pool x pool windows after it (1 for
+    none), and the activation after that.
+    """
 
     k: int
     pool: int
@@ -100,44 +109,58 @@ class Window:
 
     @property
     def run(self) -> int:
-        """Inputs that a row of the kernel reads, in whole vectors; also the distance between rows of weights."""
+        """Inputs that a row of the kernel reads, in whole vectors; also the distance
+        between rows of weights.
+        """
         return rounded(self.k * self.before.channels, LANES)
 
     @property
     def spread(self) -> int:
-        """Inputs that a row of the kernel reads at all positions of a window, in whole vectors."""
+        """Inputs that a row of the kernel reads at all positions of a window, in whole
+        vectors.
+        """
         return rounded((self.k + self.pool - 1) * self.before.channels, LANES)
 
     @property
     def deep(self) -> int:
-        """Rows of a kernel with a row of zeros on either side for each step that it can move in a window."""
+        """Rows of a kernel with a row of zeros on either side for each step that it can
+        move in a window.
+        """
         return self.k + 2 * (self.pool - 1)
 
     @property
     def broad(self) -> int:
-        """Numbers in a row of a kernel that is padded with zeros on either side, so that it can be read at every shift."""
+        """Numbers in a row of a kernel that is padded with zeros on either side, so
+        that it can be read at every shift.
+        """
         return rounded(self.spread + (self.pool - 1) * self.before.channels, LANES)
 
     @property
     def strip(self) -> tuple[int, int]:
-        """(samples, rows) whose gradients are collected together, so that their inputs stay in the first-level cache.
+        """(samples, rows) whose gradients are collected together, so that their inputs
+        stay in the first-level cache.
 
         Several small samples, or some rows of a large one.
         """
         seen = NEAR // self.before.row - self.k + 1
         if seen < self.after.height * self.pool:
             return 1, max(1, seen // self.pool)
-        return max(
-            1,
-            min(
-                LIST // (self.after.height * self.after.width),
-                NEAR // self.before.pitch,
+        return (
+            max(
+                1,
+                min(
+                    LIST // (self.after.height * self.after.width),
+                    NEAR // self.before.pitch,
+                ),
             ),
-        ), self.after.height
+            self.after.height,
+        )
 
     @cached_property
     def tile(self) -> VectorTile:
-        """The tile, with usual or the longest vectors, that needs the fewest vector products for a row."""
+        """The tile, with usual or the longest vectors, that needs the fewest vector
+        products for a row.
+        """
         columns = self.after.width * self.pool
 
         def products(tile: VectorTile) -> int:
@@ -168,8 +191,9 @@ class Window:
         needed = -(-together * outputs // lanes)
         groups = -(-needed // MOST_WIDE)
         vectors = -(-needed // groups)
-        # registers hold the sums, the weights, and the inputs of each position: a vector of which one number at a time is used,
-        # or, with the longest vectors, one number of each pixel
+        # registers hold the sums, the weights, and the inputs of each position: a
+        # vector of which one number at a time is used, or, with the longest vectors,
+        # one number of each pixel
         seen = 1 if lanes == LANES else together
         most = max(
             1, min(columns // together, (REGISTERS - 1 - vectors) // (vectors + seen))

@@ -1,8 +1,11 @@
-"""How kernels are compiled, cached and called from compiled code. Importing this module needs numba.
+"""How kernels are compiled, cached and called from compiled code. Importing this module
+needs numba.
 
-All kernels take the same arguments: the room of a thread, and numbers that say where their arrays begin in it. So one compiled
-loop can call any of them by its address, without Python between two kernels, and a kernel needs no Python wrapper.
+All kernels take the same arguments: the room of a thread, and numbers that say where
+their arrays begin in it. So one compiled loop can call any of them by its address,
+without Python between two kernels, and a kernel needs no Python wrapper.
 """
+
 # mypy: allow-untyped-calls
 
 import hashlib
@@ -16,16 +19,22 @@ from numba import config, from_dtype, njit, types
 from numba.extending import intrinsic
 
 _user = getattr(os, "getuid", lambda: -1)
-"""on a system without user ids no folder is known to belong to the user, so nothing is kept"""
+"""on a system without user ids no folder is known to belong to the user, so nothing is
+kept
+"""
 _MADE_FROM = sorted(Path(__file__).parent.glob("*.py"))
 _SOURCES = hashlib.sha256(
     b"".join(each.read_bytes() for each in _MADE_FROM)
 ).hexdigest()[:16]
-"""a hash of all files of this room: numba checks only the file of a function, whose constants and helpers may be elsewhere"""
+"""a hash of all files of this room: numba checks only the file of a function, whose
+constants and helpers may be elsewhere
+"""
 
 
 def kernel_folder() -> Path:
-    """Return `headgate-kernels` in $XDG_CACHE_HOME or ~/.cache; a relative path is ignored."""
+    """Return `headgate-kernels` in $XDG_CACHE_HOME or ~/.cache; a relative path is
+    ignored.
+    """
     home = os.environ.get("XDG_CACHE_HOME", "")
     return (
         Path(home if os.path.isabs(home) else os.path.expanduser("~/.cache"))
@@ -36,7 +45,8 @@ def kernel_folder() -> Path:
 def objection() -> str | None:
     """Return why compiled kernels are not kept on disk, or None if they are.
 
-    numba runs whatever it finds there, so the folder must be this user's, and nobody else may write to it.
+    numba runs whatever it finds there, so the folder must be this user's, and nobody
+    else may write to it.
     """
     folder = kernel_folder()
     try:
@@ -59,7 +69,9 @@ def objection() -> str | None:
 
 
 def is_empty() -> bool:
-    """Return whether nothing is kept yet, so that the first round has to wait for the compiler."""
+    """Return whether nothing is kept yet, so that the first round has to wait for the
+    compiler.
+    """
     return objection() is not None or not any(kernel_folder().rglob("*.nbc"))
 
 
@@ -68,8 +80,9 @@ def compiled(
 ) -> Callable[..., Any]:
     """Compile a function that runs without Python's lock, and cache the result on disk.
 
-    `origin` is what a closure was made from. The linker knows a function by its name, and numba makes names unique by a number
-    that each process counts from 1, so a process could confuse two closures of one name that two other processes compiled.
+    `origin` is what a closure was made from. The linker knows a function by its name,
+    and numba makes names unique by a number that each process counts from 1, so a
+    process could confuse two closures of one name that two other processes compiled.
     Here the name of the function depends on `origin`, and the folder on the sources.
     """
     if origin is not None:
@@ -88,13 +101,17 @@ def compiled(
 
 
 class Kernel:
-    """A function kernel(floats, marks, ints, args, n) for n samples, which only compiled code can call."""
+    """A function kernel(floats, marks, ints, args, n) for n samples, which only
+    compiled code can call.
+    """
 
     def __init__(self, function: Callable[..., Any], origin: object = None) -> None:
         self.function = compiled(function, origin, no_cpython_wrapper=True)
 
     def address(self, dtype: Any) -> int:
-        """Return the address of its version for floats of this type, compiled now or read from disk."""
+        """Return the address of its version for floats of this type, compiled now or
+        read from disk.
+        """
         kinds, made = _kinds(from_dtype(dtype)), self.function
         made.compile(kinds)  # type: ignore[attr-defined]
         result = made.overloads[kinds]  # type: ignore[attr-defined]

@@ -1,8 +1,11 @@
-"""The layers of `compiled` for some samples, compiled by numba at first use. Importing this module needs numba.
+"""The layers of `compiled` for some samples, compiled by numba at first use. Importing
+this module needs numba.
 
-A kernel finds its arrays in the room of a thread, among floats, marks of uint16 and ints of int64. `args` has the beginning of
-each array, in the order of the assignments, and then other numbers. Arrays hold one sample after another, each laid out as a
-`compiled_shapes.Grid`. The next pixel overwrites the part of a vector that exceeds a pixel; zeros are written behind each row.
+A kernel finds its arrays in the room of a thread, among floats, marks of uint16 and
+ints of int64. `args` has the beginning of each array, in the order of the assignments,
+and then other numbers. Arrays hold one sample after another, each laid out as a
+`compiled_shapes.Grid`. The next pixel overwrites the part of a vector that exceeds a
+pixel; zeros are written behind each row.
 """
 
 from functools import cache
@@ -34,7 +37,9 @@ Marks = Any
 
 @njit(error_model="numpy")
 def activate(values: Floats, count: int, kind: int) -> None:
-    """Apply the activation in place: with two arrays the compiler would have to check whether they overlap."""
+    """Apply the activation in place: with two arrays the compiler would have to check
+    whether they overlap.
+    """
     zero = values.dtype.type(0)
     for i in range(count if kind == RELU else 0):
         here = values[i]
@@ -61,10 +66,11 @@ def collect(
     count: int, slope: Floats, at: int, chosen: Marks, which: int, step: int, length: int, shifts: Ints, place: int,
     place_step: int, values: Floats, places: Ints,
 ) -> int:  # fmt: skip
-    """Append to `values` each of `length` slopes that is not 0, and to `places` place + i·place_step + shifts[chosen[i]].
+    """Append to `values` each of `length` slopes that is not 0, and to `places` place +
+    i·place_step + shifts[chosen[i]].
 
-    Slopes and chosen are `step` apart. Return the new length; one value beyond it may be written. With uintp numba omits the
-    check for negative indices.
+    Slopes and chosen are `step` apart. Return the new length; one value beyond it may
+    be written. With uintp numba omits the check for negative indices.
     """
     for i in range(length):
         value = slope[np.uintp(at + i * step)]
@@ -78,7 +84,9 @@ def collect(
 
 @cache
 def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
-    """Return the kernels of a convolution with its pooling: for its outputs, the slopes of its parameters, and those of x."""
+    """Return the kernels of a convolution with its pooling: for its outputs, the slopes
+    of its parameters, and those of x.
+    """
     k, pool, kind, before, after = (
         window.k,
         window.pool,
@@ -108,7 +116,9 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
     )
 
     def forward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-        """Compute `out` and `chosen`; `table`, which is zeros at first, and `bands` are temporary."""
+        """Compute `out` and `chosen`; `table`, which is zeros at first, and `bands` are
+        temporary.
+        """
         x, weight, bias = floats[args[0] :], floats[args[1] :], floats[args[2] :]
         table, bands, out, chosen = (
             floats[args[3] :],
@@ -168,7 +178,9 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
     def slope_of_weights(
         floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int
     ) -> None:
-        """Compute the slopes of weights and bias from the chosen pixels, which are the only ones with a slope."""
+        """Compute the slopes of weights and bias from the chosen pixels, which are the
+        only ones with a slope.
+        """
         x, out, slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
         weights, bias, values = floats[args[3] :], floats[args[4] :], floats[args[5] :]
         chosen, places, shifts, biased = (
@@ -232,7 +244,8 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
     ) -> None:
         """Compute the slope of x, window by window, so that sums stay in registers.
 
-        The table, which is zeros at first, holds the kernels padded with zeros; the chosen pixel gives the shift for reading.
+        The table, which is zeros at first, holds the kernels padded with zeros; the
+        chosen pixel gives the shift for reading.
         """
         weight, slope, x_slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
         table, values, chosen = floats[args[3] :], floats[args[4] :], marks[args[5] :]
@@ -387,9 +400,11 @@ def train(
     share: Any,
     move: Floats,
 ) -> float:
-    """Do all steps of a client from the model `begun` and set `move`, unless it is empty, to `share` times its change.
+    """Do all steps of a client from the model `begun` and set `move`, unless it is
+    empty, to `share` times its change.
 
-    Return the sum of the losses before training, of the samples of the first step and of those with loss alone.
+    Return the sum of the losses before training, of the samples of the first step and
+    of those with loss alone.
     """
     ends, floats = program.ends, room.floats
     theta, slope, velocity, rates = (
@@ -451,7 +466,9 @@ def answer(
     models: Floats,
     out: Floats,
 ) -> None:
-    """Write the logits of each of the models (R, size) for some of the images to out[r, row, :]."""
+    """Write the logits of each of the models (R, size) for some of the images to out[r,
+    row, :].
+    """
     ends, floats = program.ends, room.floats
     theta, scale, shift = floats[ends[0] :], floats[ends[4] :], floats[ends[5] :]
     samples, logits = floats[ends[6] :], floats[ends[7] :]

@@ -43,8 +43,9 @@ TUNED: dict[tuple[Kind, int, int], Tile] = {
     ("descend", 256, 512): Tile(128, 128, 64, 4, 3),
     ("descend", 512, 512): Tile(64, 128, 64, 4, 3),
 }
-"""tiles for bfloat16 on an H200, by kind, input and output channels: the fastest of those tried for ResNet-9 with one run and
-with ten (`benchmarks/tune_packed.py` at 7668df2e)"""
+"""tiles for bfloat16 on an H200, by kind, input and output channels: the fastest of
+those tried for ResNet-9 with one run and with ten (`benchmarks/tune_packed.py` at
+7668df2e)"""
 
 
 def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
@@ -69,9 +70,11 @@ def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
 
 
 def strip_for(block: Block) -> tuple[int, int]:
-    """Return how many channels of a sample a program of four warps normalises, and how many rows, or windows, at a time.
+    """Return how many channels of a sample a program of four warps normalises, and how
+    many rows, or windows, at a time.
 
-    They are as many as fit into its registers, if possible all positions, which are then read once.
+    They are as many as fit into its registers, if possible all positions, which are
+    then read once.
     """
     channels = (
         power_in(block.outward, 512) if block.positions <= 16 else max(32, block.group)
@@ -91,12 +94,15 @@ def power_in(n: int, most: int) -> int:
 
 
 def count_tiles(samples: int, clients: int, positions: int, rows: int) -> int:
-    """Return the most tiles that the samples can need, however they are divided among the clients."""
+    """Return the most tiles that the samples can need, however they are divided among
+    the clients.
+    """
     return -(-samples * positions // rows) + clients
 
 
 def tiles(offsets: Ints, positions: int, rows: int, count: int) -> Ints:
-    """Return the client of each tile, -1 for none, and its first row, (2, count). A tile has the rows of one client only.
+    """Return the client of each tile, -1 for none, and its first row, (2, count). A
+    tile has the rows of one client only.
 
     >>> tiles(np.array([0, 2, 2, 3]), positions=4, rows=5, count=5)
     array([[ 0,  0,  2, -1, -1],

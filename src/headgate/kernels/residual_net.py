@@ -1,4 +1,6 @@
-"""Residual nets of 3x3 convolution, GroupNorm and Mish, read from a module, in the form of the packed kernels."""
+"""Residual nets of 3x3 convolution, GroupNorm and Mish, read from a module, in the form
+of the packed kernels.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,14 +18,20 @@ from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
 ALIGNED = 16
-"""the length of a packed vector is a multiple of this, so that kernels load many numbers at once"""
+"""the length of a packed vector is a multiple of this, so that kernels load many
+numbers at once
+"""
 Parameters = tuple[Tensor, Tensor, Tensor]
-"""the weight of a block's convolution, then the scale and the shift of its normalisation"""
+"""the weight of a block's convolution, then the scale and the shift of its
+normalisation
+"""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Convolution, GroupNorm, Mish, and optionally a 2x2 max-pool or the addition of an earlier block's input."""
+    """Convolution, GroupNorm, Mish, and optionally a 2x2 max-pool or the addition of an
+    earlier block's input.
+    """
 
     inward: int
     outward: int
@@ -67,7 +75,9 @@ class ResidualNet:
     head: int
     """where the linear layer begins: weight, then bias"""
     order: Tensor
-    """for each place of a packed vector its index in a flat one, (size,); an index one past the end is a zero"""
+    """for each place of a packed vector its index in a flat one, (size,); an index one
+    past the end is a zero
+    """
     place: Tensor
     """for each number of a flat vector its place in a packed one, (flat size,)"""
 
@@ -170,7 +180,9 @@ def _read(
     parameters: list[Parameters],
     shape: Shape,
 ) -> Shape:
-    """Add the blocks of these layers and their parameters, and return the shape of their output."""
+    """Add the blocks of these layers and their parameters, and return the shape of
+    their output.
+    """
     while layers:
         layer, first = layers.pop(0), len(blocks)
         if type(layer) is Residual:
@@ -215,7 +227,8 @@ def _add_block(
 ) -> Shape:
     if [type(each) for each in layers] != [nn.Conv2d, nn.GroupNorm, nn.Mish]:
         refuse(
-            f"{', '.join(type(each).__name__ for each in layers)} instead of Conv2d, GroupNorm, Mish"
+            f"{', '.join(type(each).__name__ for each in layers)} instead of Conv2d,"
+            " GroupNorm, Mish"
         )
     convolution, norm, channels = layers[0], layers[1], shape[0]
     assert isinstance(convolution, nn.Conv2d)
@@ -228,11 +241,13 @@ def _add_block(
         or (spread and blocks)
     ):
         refuse(
-            f"{convolution}, must be 3x3 with padding=1 and bias=False, behind the first on a multiple of 32 channels"
+            f"{convolution}, must be 3x3 with padding=1 and bias=False, behind the"
+            " first on a multiple of 32 channels"
         )
     if any(size & (size - 1) or size > 64 for size in shape[1:]):
         refuse(
-            f"images of {shape[1]}x{shape[2]} before a convolution, sides must be 1, 2, 4, ..., 64"
+            f"images of {shape[1]}x{shape[2]} before a convolution, sides must be 1, 2,"
+            " 4, ..., 64"
         )
     outward, group = convolution.out_channels, norm.num_channels // norm.num_groups
     if (
@@ -243,7 +258,8 @@ def _add_block(
         or not norm.affine
     ):
         refuse(
-            f"{norm}, must be affine on a multiple of 32 channels, in groups of 1, 2, 4, ..., 64"
+            f"{norm}, must be affine on a multiple of 32 channels, in groups of 1, 2,"
+            " 4, ..., 64"
         )
     blocks.append(
         Block(

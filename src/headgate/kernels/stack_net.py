@@ -1,4 +1,6 @@
-"""Stacks of convolutions and linear layers, read from a module, for `compiled` and for the Triton kernels of stacks."""
+"""Stacks of convolutions and linear layers, read from a module, for `compiled` and for
+the Triton kernels of stacks.
+"""
 
 import math
 from collections.abc import Iterator
@@ -13,12 +15,16 @@ from headgate.simulation.executors.types import Task
 
 RELU, TANH = 1, 2
 ACTIVATIONS: dict[type[nn.Module], int] = {nn.ReLU: RELU, nn.Tanh: TANH}
-"""the kernels' number of each; they are increasing, so the maximum of a pool can be taken before them"""
+"""the kernels' number of each; they are increasing, so the maximum of a pool can be
+taken before them
+"""
 
 
 @dataclass(frozen=True)
 class StackLayer:
-    """A convolution of stride 1, optionally with a 2x2 max-pool, a bias and an activation; a linear layer has one pixel."""
+    """A convolution of stride 1, optionally with a 2x2 max-pool, a bias and an
+    activation; a linear layer has one pixel.
+    """
 
     inward: int
     height: int
@@ -50,7 +56,9 @@ class StackLayer:
 
     @property
     def spread(self) -> tuple[int, int]:
-        """The height and width of the slope of its output, in the frame that the reversed kernel needs."""
+        """The height and width of the slope of its output, in the frame that the
+        reversed kernel needs.
+        """
         return self.height + self.kernel - 1, self.width + self.kernel - 1
 
     @property
@@ -96,7 +104,8 @@ def read_stack(task: Task) -> StackNet:
     model = task.model
     if not is_chain(model):
         refuse(
-            f"the model must do its layers one after the other, as a Sequential does; {type(model).__name__} does not"
+            "the model must do its layers one after the other, as a Sequential does;"
+            f" {type(model).__name__} does not"
         )
     starts = {
         id(parameter): start
@@ -119,7 +128,9 @@ def read_stack(task: Task) -> StackNet:
 def _layers(
     parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[int, int]
 ) -> Iterator[StackLayer]:
-    """Yield the layers, each with the activation and the pool that follow it, in either order."""
+    """Yield the layers, each with the activation and the pool that follow it, in either
+    order.
+    """
     inward, image, flat = shape[0], shape[1:], False
     while parts:
         part = parts.pop(0)
@@ -167,5 +178,7 @@ def _layers(
 
 
 def refuse(reason: str) -> NoReturn:
-    """Refuse in the name of `compiled`. `triton` refuses a net that is no stack as a residual net."""
+    """Refuse in the name of `compiled`. `triton` refuses a net that is no stack as a
+    residual net.
+    """
     raise SettingError(f"--executor compiled: {reason}")

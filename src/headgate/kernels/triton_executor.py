@@ -1,10 +1,13 @@
-"""The executor `triton`: trains all clients of all runs at once and without padding, with Triton kernels for residual nets with
-GroupNorm and Mish (`triton_kernels`) and for stacks of convolutions and linear layers (`triton_stacks`).
+"""The executor `triton`: trains all clients of all runs at once and without padding,
+with Triton kernels for residual nets with GroupNorm and Mish (`triton_kernels`) and for
+stacks of convolutions and linear layers (`triton_stacks`).
 
-A step of all clients is a few dozen kernels on arrays whose addresses do not change. On CUDA it is recorded once as a graph and
-replayed for every step of every round. The number of programs is rounded up to one of a few sizes, so that rounds of different
-sizes share a graph; programs without work end at once. On an H200 a round of forty LeNets takes 21.9 ms (5,930 ms with a lean
-loop), and one of ResNet-9 17.7 ms (49.0 ms with `streams`; benchmarks/results/gpu.json at f27e21c).
+A step of all clients is a few dozen kernels on arrays whose addresses do not change. On
+CUDA it is recorded once as a graph and replayed for every step of every round. The
+number of programs is rounded up to one of a few sizes, so that rounds of different
+sizes share a graph; programs without work end at once. On an H200 a round of forty
+LeNets takes 21.9 ms (5,930 ms with a lean loop), and one of ResNet-9 17.7 ms (49.0 ms
+with `streams`; benchmarks/results/gpu.json at f27e21c).
 """
 
 import importlib.util
@@ -34,7 +37,8 @@ JUDGED = 1 << 33
 
 
 class TritonKernels(Executor[Task]):
-    """An executor for the nets of `residual_net` and `stack_net`, full-batch, in bfloat16 on float32 parameters or in float32.
+    """An executor for the nets of `residual_net` and `stack_net`, full-batch, in
+    bfloat16 on float32 parameters or in float32.
 
     The results of a run do not depend on the other runs, to the bit.
     """
@@ -118,7 +122,9 @@ class TritonKernels(Executor[Task]):
         )
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
-        """Return the logits (R, n, classes), float32, of the models theta (R, P) for images (n, C, H, W) of bytes."""
+        """Return the logits (R, n, classes), float32, of the models theta (R, P) for
+        images (n, C, H, W) of bytes.
+        """
         runs, pixels = len(theta), self.task.normalised(images)
         if isinstance(self.net, StackNet):
             bytes_of_image = self.kind.bytes_needed(
@@ -128,7 +134,8 @@ class TritonKernels(Executor[Task]):
             if self.judge is None or not self.judge.holds(
                 Room(few * runs, runs), False
             ):
-                self.judge = None  # freed before the new one is allocated, because both may not fit
+                # freed before the new one is allocated, because both may not fit
+                self.judge = None
                 self.judge = self._space(Room(few * runs, runs), False)
             space = self.judge
         else:
@@ -151,7 +158,9 @@ class TritonKernels(Executor[Task]):
     def _step(
         self, space: Any, room: Room, training: LocalTraining
     ) -> Callable[[], None]:
-        """Return a function that takes a step of all clients (on CUDA a graph). Recording takes one, which `spread` undoes."""
+        """Return a function that takes a step of all clients (on CUDA a graph).
+        Recording takes one, which `spread` undoes.
+        """
 
         def step() -> None:
             space.forward(room, training)
@@ -169,7 +178,9 @@ class TritonKernels(Executor[Task]):
         return self._recorded[room, training]
 
     def _make_room(self, room: Room, momentum: bool) -> Any:
-        """Return a space for so many samples and clients: the one in use if it is large enough, otherwise a new one."""
+        """Return a space for so many samples and clients: the one in use if it is large
+        enough, otherwise a new one.
+        """
         old = self.workspace
         if old is None or not old.holds(room, momentum):
             if old is not None:
@@ -192,7 +203,9 @@ class TritonKernels(Executor[Task]):
 
 
 def _net(task: Task) -> StackNet | ResidualNet:
-    """Return the task's model as a stack of narrow convolutions or as a residual net; refuse any other with a SettingError."""
+    """Return the task's model as a stack of narrow convolutions or as a residual net;
+    refuse any other with a SettingError.
+    """
     if not task.bfloat16:
         with suppress(SettingError):
             net = read_stack(task)

@@ -1,11 +1,15 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-"""Triton kernels for nets of 3x3 convolution, GroupNorm and Mish that train many clients at a time without padding.
+"""Triton kernels for nets of 3x3 convolution, GroupNorm and Mish that train many
+clients at a time without padding.
 
-Images are rows of [sample, y, x, channel], the samples of a client are adjacent, and each client has its own parameters.
-The samples of client c begin at `offsets[c]`. A convolution is a matrix product whose left factor is never stored: a tile of
-output positions belongs to one client (`tile_client`, -1 for none), and a tap of the kernel is a shift of its rows. The kernel
-that sums the gradient of a weight also takes the gradient step, so it must run after all kernels that read the weights. Sums
-have a fixed order, so results repeat to the bit, and the results of a client do not depend on the other clients.
+Images are rows of [sample, y, x, channel], the samples of a client are adjacent, and
+each client has its own parameters. The samples of client c begin at `offsets[c]`. A
+convolution is a matrix product whose left factor is never stored: a tile of output
+positions belongs to one client (`tile_client`, -1 for none), and a tap of the kernel is
+a shift of its rows. The kernel that sums the gradient of a weight also takes the
+gradient step, so it must run after all kernels that read the weights. Sums have a fixed
+order, so results repeat to the bit, and the results of a client do not depend on the
+other clients.
 """
 
 import triton
@@ -24,7 +28,9 @@ def _box(
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """Return ROWS positions from `start` on, shifted by a tap, (ROWS, CHANNELS); beyond an image they are 0."""
+    """Return ROWS positions from `start` on, shifted by a tap, (ROWS, CHANNELS); beyond
+    an image they are 0.
+    """
     sample = start // (H * W)
     down = start % (H * W) // W
     right = 0
@@ -41,7 +47,9 @@ def convolve(
     BACKWARD: tl.constexpr, ADD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Compute y = x * w with w [client, tap, CI, CO]; BACKWARD: with w [client, tap, CO, CI] reversed; ADD: plus `added`."""
+    """Compute y = x * w with w [client, tap, CI, CO]; BACKWARD: with w [client, tap,
+    CO, CI] reversed; ADD: plus `added`.
+    """
     columns: tl.constexpr = CO // BN
     pieces: tl.constexpr = CI // BK
     tile = tl.program_id(0) // columns
@@ -96,7 +104,9 @@ def descend_convolution(
     MOMENTUM: tl.constexpr, LOW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Take a gradient step with the weights [client, tap, CI, CO]; the gradient is x times the slope of the output."""
+    """Take a gradient step with the weights [client, tap, CI, CO]; the gradient is x
+    times the slope of the output.
+    """
     rows: tl.constexpr = CI // BM
     columns: tl.constexpr = CO // BN
     tile = tl.program_id(0)
@@ -163,7 +173,9 @@ def average_positions(
 
 @triton.jit
 def average(start, master, shares, run_offsets, after, size, BLOCK: tl.constexpr):
-    """Add to each run's model its clients' changes times their shares; a share of 0 adds nothing, not even a nan."""
+    """Add to each run's model its clients' changes times their shares; a share of 0
+    adds nothing, not even a nan.
+    """
     run = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     wide = run.to(tl.int64) * size + column

@@ -1,9 +1,11 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-"""Triton kernels for GroupNorm, Mish and a 2x2 max-pool, and their slopes, on rows of [sample, y, x, channel].
+"""Triton kernels for GroupNorm, Mish and a 2x2 max-pool, and their slopes, on rows of
+[sample, y, x, channel].
 
-A program takes some channels of a sample, in whole groups. If they fit into its registers (ROWS is the number of rows) they
-are read once. Mish falls and then rises, so its maximum over a window is where its argument is smallest or largest: two of
-four corners are enough.
+A program takes some channels of a sample, in whole groups. If they fit into its
+registers (ROWS is the number of rows) they are read once. Mish falls and then rises, so
+its maximum over a window is where its argument is smallest or largest: two of four
+corners are enough.
 """
 
 import triton
@@ -29,14 +31,18 @@ def _mish_slope(u):
 
 @triton.jit
 def _group_mean(values, HW: tl.constexpr, CB: tl.constexpr, GROUP: tl.constexpr):
-    """Return for each channel the mean over positions and the channels of its group, from sums over positions."""
+    """Return for each channel the mean over positions and the channels of its group,
+    from sums over positions.
+    """
     sums = tl.sum(tl.reshape(values, (CB // GROUP, GROUP)), 1) / (HW * GROUP)
     return tl.reshape(tl.broadcast_to(sums[:, None], (CB // GROUP, GROUP)), (CB,))
 
 
 @triton.jit
 def _places(row, channel, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
-    """Return where rows begin; before a pool, where the first corners of windows are."""
+    """Return where rows begin; before a pool, where the first corners of windows
+    are.
+    """
     if POOL:
         row = 2 * (row // (W // 2)) * W + 2 * (row % (W // 2))
     return row[:, None] * C + channel[None, :]
@@ -44,7 +50,9 @@ def _places(row, channel, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
 
 @triton.jit
 def _corners(x, place, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
-    """Return the four corners of windows; without a pool, the same numbers four times."""
+    """Return the four corners of windows; without a pool, the same numbers four
+    times.
+    """
     a = tl.load(x + place).to(tl.float32)
     b, c, d = a, a, a
     if POOL:
@@ -74,7 +82,9 @@ def norm_mish(
     HW: tl.constexpr, W: tl.constexpr, C: tl.constexpr, GROUP: tl.constexpr, POOL: tl.constexpr, ADD: tl.constexpr,
     LEARN: tl.constexpr, CB: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Compute y = Mish(GroupNorm(x)) + `added`, or its 2x2 max-pool; LEARN: also winners, mean and rstd, [sample, C]."""
+    """Compute y = Mish(GroupNorm(x)) + `added`, or its 2x2 max-pool; LEARN: also
+    winners, mean and rstd, [sample, C].
+    """
     sample = (tl.program_id(0) // (C // CB)).to(tl.int64)
     client = tl.load(owner + sample)
     if client >= 0:
@@ -137,7 +147,9 @@ def _du(
     C: tl.constexpr,
     POOL: tl.constexpr,
 ):
-    """Return the corners, the winning one, its normalised value, and the slope with respect to the argument of Mish."""
+    """Return the corners, the winning one, its normalised value, and the slope with
+    respect to the argument of Mish.
+    """
     out = _places(row, channel, W, C, False)
     a, b, c, d = _corners(x, _places(row, channel, W, C, POOL), W, C, POOL)
     chosen, which = a, tl.zeros(a.shape, dtype=tl.int32)
@@ -163,7 +175,9 @@ def norm_mish_slope(
     HW: tl.constexpr, W: tl.constexpr, C: tl.constexpr, GROUP: tl.constexpr, POOL: tl.constexpr,
     CB: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the slope with respect to x, and each sample's part of the affine slopes, [sample, (scale, shift)]."""
+    """Compute the slope with respect to x, and each sample's part of the affine slopes,
+    [sample, (scale, shift)].
+    """
     sample = (tl.program_id(0) // (C // CB)).to(tl.int64)
     client = tl.load(owner + sample)
     if client >= 0:
@@ -191,7 +205,8 @@ def norm_mish_slope(
         for_gain, for_shift = tl.sum(to_gain, 0), tl.sum(to_shift, 0)
         tl.store(d_affine + sample * d_stride + channel, for_gain)
         tl.store(d_affine + sample * d_stride + C + channel, for_shift)
-        # dx = (du * gain - level - standard * tilt) * scale, with standard = x * scale - middle
+        # dx = (du * gain - level - standard * tilt) * scale, with standard = x * scale
+        # - middle
         tilt = _group_mean(for_gain * own, HW, CB, GROUP) * scale
         level = (_group_mean(for_shift * own, HW, CB, GROUP) * scale - middle * tilt)[
             None, :

@@ -1,14 +1,18 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-"""Triton kernels for stacks of convolutions and linear layers that train many clients at a time without padding.
+"""Triton kernels for stacks of convolutions and linear layers that train many clients
+at a time without padding.
 
-Images are [sample, channel, y, x], the samples of a client are adjacent, and each client has its own parameters, a flat
-vector of length `stride` in `theta`. `owner` has the client of each sample (-1 for none), `offsets` the beginning of each
-client's samples, and a tile of rows belongs to one client (`tile_client`, -1 for none). The input of a convolution has a frame
-of zeros, so that no tap falls outside; a linear layer is a convolution of one pixel. A convolution and its 2x2 max-pool are one
-kernel: only the number of a window's winner is stored, and only the winner has a slope. Slopes are with respect to a layer's
-output before its activation. The kernel that sums the gradient of a weight also takes the gradient step, so it must run after
-all kernels that read the weights. Sums have a fixed order, so results repeat to the bit, and the results of a client do not
-depend on the other clients.
+Images are [sample, channel, y, x], the samples of a client are adjacent, and each
+client has its own parameters, a flat vector of length `stride` in `theta`. `owner` has
+the client of each sample (-1 for none), `offsets` the beginning of each client's
+samples, and a tile of rows belongs to one client (`tile_client`, -1 for none). The
+input of a convolution has a frame of zeros, so that no tap falls outside; a linear
+layer is a convolution of one pixel. A convolution and its 2x2 max-pool are one kernel:
+only the number of a window's winner is stored, and only the winner has a slope. Slopes
+are with respect to a layer's output before its activation. The kernel that sums the
+gradient of a weight also takes the gradient step, so it must run after all kernels that
+read the weights. Sums have a fixed order, so results repeat to the bit, and the results
+of a client do not depend on the other clients.
 """
 
 import triton
@@ -47,10 +51,12 @@ def convolve(
     FRAME: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, LEARN: tl.constexpr, BACKWARD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Compute y [sample, CO, y, x] in its frame from x, H x W with its frame; sample s is image s modulo `images` of x.
+    """Compute y [sample, CO, y, x] in its frame from x, H x W with its frame; sample s
+    is image s modulo `images` of x.
 
-    LEARN: also write the winners to `beside`. BACKWARD: x is the slope of a layer's output and y, without a frame, that of its
-    input: the output, in its frame, of the layer before, which is `beside` and has this activation.
+    LEARN: also write the winners to `beside`. BACKWARD: x is the slope of a layer's
+    output and y, without a frame, that of its input: the output, in its frame, of the
+    layer before, which is `beside` and has this activation.
     """
     client = tl.load(tile_client + tl.program_id(0))
     if client >= 0:
@@ -134,7 +140,9 @@ def unpool(
     CO: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr, POOL: tl.constexpr, FRAME: tl.constexpr,
     H: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Compute the slope of a pool's input of HIGH x WIDE windows, framed to H x W: at winners that of the output, else 0."""
+    """Compute the slope of a pool's input of HIGH x WIDE windows, framed to H x W: at
+    winners that of the output, else 0.
+    """
     sample = tl.program_id(0)
     if tl.load(owner + sample) >= 0:
         index = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -168,7 +176,9 @@ def descend_convolution(
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr, KERNEL: tl.constexpr, POOL: tl.constexpr,
     BIAS: tl.constexpr, MOMENTUM: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr,
 ):  # fmt: skip
-    """Take a step with DEEP weights of an output channel, and in its first program with the bias; x is H x W with its frame."""
+    """Take a step with DEEP weights of an output channel, and in its first program with
+    the bias; x is H x W with its frame.
+    """
     client = tl.program_id(1)
     first = tl.load(offsets + client)
     last = tl.load(offsets + client + 1)
@@ -238,7 +248,9 @@ def descend_linear(
     C: tl.constexpr, CO: tl.constexpr, BIAS: tl.constexpr, MOMENTUM: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Take a step with ROWS x COLUMNS weights, DEEP samples at a time, and in the first columns with the bias."""
+    """Take a step with ROWS x COLUMNS weights, DEEP samples at a time, and in the first
+    columns with the bias.
+    """
     client = tl.program_id(1)
     first = tl.load(offsets + client)
     last = tl.load(offsets + client + 1)
@@ -290,7 +302,9 @@ def descend_linear(
 def cross_entropy(
     logits, labels, offsets, owner, losses, slope, K: tl.constexpr, KP: tl.constexpr
 ):
-    """Compute each sample's loss, and the slope of the client's mean loss with respect to the logits."""
+    """Compute each sample's loss, and the slope of the client's mean loss with respect
+    to the logits.
+    """
     sample = tl.program_id(0).to(tl.int64)
     client = tl.load(owner + sample)
     if client >= 0:

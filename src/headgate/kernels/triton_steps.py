@@ -1,4 +1,6 @@
-"""The arrays of a round of many clients, and the kernels of a step in their order: of residual nets, and of stacks."""
+"""The arrays of a round of many clients, and the kernels of a step in their order: of
+residual nets, and of stacks.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -31,20 +33,27 @@ from headgate.simulation.executors.types import to_device
 WIDE = 1024
 """numbers that one program copies, averages or sums at a time"""
 PRECISION = "tf32x3"
-"""the precision of a stack's products: three tensor-core products of short numbers give one as precise as float32"""
+"""the precision of a stack's products: three tensor-core products of short numbers give
+one as precise as float32
+"""
 POSITIONS, SAMPLES, WARPS = 64, 16, 2
-"""positions of a convolution, samples of a linear layer, and warps of one program, which works for one client"""
+"""positions of a convolution, samples of a linear layer, and warps of one program,
+which works for one client
+"""
 Arrays = Iterator[tuple[str, int, int, torch.dtype]]
 """(name, rows, numbers in a row, type) of all arrays of a round"""
 
 
 class Space:
-    """Arrays for the samples and clients of a room. Samples that are not in the tables do not change.
+    """Arrays for the samples and clients of a room. Samples that are not in the tables
+    do not change.
 
-    A subclass states its `arrays` and calls `make_tables`. `load` copies normalised images (n, C, H, W) into the first input,
-    for as many clients as shall read the same images. `forward` computes the logits, with a training of different images for
-    each client, and then also the losses; without one all clients have the same images. `backward` takes a gradient step with
-    all parameters; each changes after the slopes that depend on it are computed.
+    A subclass states its `arrays` and calls `make_tables`. `load` copies normalised
+    images (n, C, H, W) into the first input, for as many clients as shall read the same
+    images. `forward` computes the logits, with a training of different images for each
+    client, and then also the losses; without one all clients have the same images.
+    `backward` takes a gradient step with all parameters; each changes after the slopes
+    that depend on it are computed.
     """
 
     net: Any
@@ -74,7 +83,9 @@ class Space:
             made["labels"].view(-1),
             made["master"],
         )
-        """`master` has the clients' parameters, `low` their first part in a shorter type; without one it is the same array"""
+        """`master` has the clients' parameters, `low` their first part in a shorter
+        type; without one it is the same array
+        """
         self.low, self.velocity = (
             made.get(name, self.master) for name in ("low", "velocity")
         )
@@ -83,7 +94,9 @@ class Space:
         self.winners = [
             made.get(f"winner {i}", self.losses) for i in range(len(net.layers))
         ]
-        """the winners of each layer's pool; a kernel needs an array even if it does not read it"""
+        """the winners of each layer's pool; a kernel needs an array even if it does not
+        read it
+        """
 
     @classmethod
     def arrays(cls, net: Any, room: Room, momentum: bool, dtype: torch.dtype) -> Arrays:
@@ -100,7 +113,9 @@ class Space:
         )
 
     def make_tables(self, layout: Sequence[tuple[int, int]]) -> None:
-        """Make a table of the client of each sample, and one of tiles for each (positions of a sample, rows of a tile)."""
+        """Make a table of the client of each sample, and one of tiles for each
+        (positions of a sample, rows of a tile).
+        """
         self.layout = tuple(dict.fromkeys(layout))
         lengths = [
             self.room.clients + 1,
@@ -119,7 +134,9 @@ class Space:
         self.filled = np.zeros(0, dtype=np.int64)
 
     def set_clients(self, offsets: Ints) -> None:
-        """Fill the tables for clients whose samples begin at `offsets`, unless they are filled for these already."""
+        """Fill the tables for clients whose samples begin at `offsets`, unless they are
+        filled for these already.
+        """
         if np.array_equal(offsets, self.filled):
             return
         self.filled = offsets
@@ -152,7 +169,9 @@ class Space:
     def average(
         self, start: Tensor, shares: Tensor, run_offsets: Ints, after: Tensor
     ) -> None:
-        """Write to `after` each run's model plus its clients' changes times their shares."""
+        """Write to `after` each run's model plus its clients' changes times their
+        shares.
+        """
         kernels.average[-(-self.net.size // WIDE), len(start)](
             start,
             self.master,
@@ -183,7 +202,9 @@ class Space:
         images: int,
         frame: int,
     ) -> None:
-        """Compute the output of a layer in its frame; sample s reads image s modulo `images` of x."""
+        """Compute the output of a layer in its frame; sample s reads image s modulo
+        `images` of x.
+        """
         rows, columns = _rows(layer.positions), _columns(layer, layer.outward)
         stacks.convolve[count_tiles(*room, layer.positions, rows), -(-layer.outward // columns)](
             x, self.master, y, winner, *self.tiles[layer.positions, rows], self.offsets, images, self.net.size,
@@ -207,7 +228,9 @@ class Space:
         before: Tensor,
         activation: int,
     ) -> None:
-        """Compute the slope with respect to the input x of a layer, before the activation whose result x is."""
+        """Compute the slope with respect to the input x of a layer, before the
+        activation whose result x is.
+        """
         positions, columns = layer.height * layer.width, _columns(layer, layer.inward)
         rows = _rows(positions)
         stacks.convolve[count_tiles(*room, positions, rows), -(-layer.inward // columns)](
@@ -266,9 +289,12 @@ class ResidualSpace(Space):
         self.raw, self.means, self.scales = (
             [made[f"{name} {i}"] for i in layers] for name in ("raw", "mean", "scale")
         )
-        """the output of each block's convolution, and the mean and scale of its groups"""
+        """the output of each block's convolution, and the mean and scale of its groups
+        """
         self.slopes = [made[f"slope {i}"] for i in range(3)]
-        """slopes with respect to a block's output and to its input, and one that is kept for the beginning of a residual"""
+        """slopes with respect to a block's output and to its input, and one that is
+        kept for the beginning of a residual
+        """
         self.raw_slope, self.d_affine = made["raw slope"], made["affine slope"]
         self.features, self.feature_slope, self.logits = (
             made["features"],
@@ -382,7 +408,9 @@ class ResidualSpace(Space):
         now, kept = (
             0,
             None,
-        )  # the slope of the block's output, and the one kept for a residual's beginning
+            # the slope of the block's output, and the one kept for a residual's
+            # beginning
+        )
         for i in range(len(net.layers) - 1, -1, -1):
             block = net.layers[i]
             strip, affine = (
@@ -478,7 +506,9 @@ class StackSpace(Space):
     ) -> None:
         super().__init__(net, room, momentum, dtype, device)
         self.slopes = self.made["slope 0"], self.made["slope 1"]
-        """slopes with respect to the outputs of a layer and of the layer before it, both before their activation"""
+        """slopes with respect to the outputs of a layer and of the layer before it,
+        both before their activation
+        """
         self.wide_slope, self.logits = self.made["wide slope"], self.inputs[-1]
         seen = [
             each
@@ -566,7 +596,9 @@ def _rows(positions: int) -> int:
 
 
 def _columns(layer: StackLayer, channels: int) -> int:
-    """Return how many channels one program computes: of a convolution all of them, so that its inputs are gathered once."""
+    """Return how many channels one program computes: of a convolution all of them, so
+    that its inputs are gathered once.
+    """
     return 32 if layer.linear else _power(channels)
 
 

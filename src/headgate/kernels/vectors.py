@@ -1,13 +1,17 @@
-"""Inner loops on vectors that stay in registers, for use inside numba functions. Importing this module needs numba.
+"""Inner loops on vectors that stay in registers, for use inside numba functions.
+Importing this module needs numba.
 
-numba compiles plain loops over short rows to code that stores and reloads values that could stay in registers. The functions
-here emit LLVM instructions instead: a block of sums is initialised, updated in a loop and stored once. Sums are `fma`s in a
-fixed order, so the results of a sample do not depend on other samples. A function belongs here only if a round, evaluation
-included, takes at least a tenth longer without it.
+numba compiles plain loops over short rows to code that stores and reloads values that
+could stay in registers. The functions here emit LLVM instructions instead: a block of
+sums is initialised, updated in a loop and stored once. Sums are `fma`s in a fixed
+order, so the results of a sample do not depend on other samples. A function belongs
+here only if a round, evaluation included, takes at least a tenth longer without it.
 
-Arrays are flat; `x_at` is a place in an array, `x_step` the distance between two rows of the block. Names in capitals are
-compile-time constants. Whole vectors are read and written, so arrays need spare numbers at their end.
+Arrays are flat; `x_at` is a place in an array, `x_step` the distance between two rows
+of the block. Names in capitals are compile-time constants. Whole vectors are read and
+written, so arrays need spare numbers at their end.
 """
+
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from collections.abc import Callable, Sequence
@@ -51,7 +55,9 @@ class _Code:
         return _Code(self.context, self.builder, self.dtype, lanes)
 
     def pieces(self, count: int) -> list[tuple[int, int]]:
-        """Divide `count` vectors into the longest possible ones; return (first number, numbers) of each."""
+        """Divide `count` vectors into the longest possible ones; return (first number,
+        numbers) of each.
+        """
         long = LONG if self.aligned == 4 else LANES
         whole = count * LANES // long * long
         return [
@@ -90,7 +96,9 @@ class _Code:
         )
 
     def everywhere(self, vector: Value, lane: int) -> Value:
-        """Return one number of a vector in all lanes; the processor does this as part of the multiplication."""
+        """Return one number of a vector in all lanes; the processor does this as part
+        of the multiplication.
+        """
         return self.shuffled(
             vector, ir.Constant(vector.type, ir.Undefined), [lane] * self.lanes
         )
@@ -118,7 +126,9 @@ class _Code:
         carried: list[Value],
         body: Callable[[Value, list[Value]], list[Value]],
     ) -> list[Value]:
-        """Return what is carried after `count` iterations of body(i, carried) -> carried."""
+        """Return what is carried after `count` iterations of body(i, carried) ->
+        carried.
+        """
         builder, before = self.builder, self.builder.block
         head, inside, after = (
             builder.append_basic_block(name) for name in ("head", "inside", "after")
@@ -142,9 +152,11 @@ class _Code:
 
 
 def _inlined(constants: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function that emits instructions with numba, which calls it without `code`.
+    """Register a function that emits instructions with numba, which calls it without
+    `code`.
 
-    Its first `constants` arguments are compile-time constants; arrays are passed as pointers.
+    Its first `constants` arguments are compile-time constants; arrays are passed as
+    pointers.
     """
 
     def decorate(write: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,9 +177,11 @@ def _inlined(constants: int) -> Callable[[Callable[..., Any]], Callable[..., Any
                 context: Any, builder: Any, signature: Any, values: Any
             ) -> Any:
                 given = [
-                    context.make_array(kind)(context, builder, value).data
-                    if isinstance(kind, types.Array)
-                    else value
+                    (
+                        context.make_array(kind)(context, builder, value).data
+                        if isinstance(kind, types.Array)
+                        else value
+                    )
                     for kind, value in zip(others, values[constants:], strict=True)
                 ]
                 write(_Code(context, builder, dtype), *known, *given)
@@ -203,7 +217,8 @@ def multiply(
 ):
     """out[p, :] = Σ_t a[p, t]·b[t, :] for P rows of V vectors, each of W numbers.
 
-    The terms t come in `runs` of `whole` times LANES and TAIL numbers of a, the runs `a_run` apart.
+    The terms t come in `runs` of `whole` times LANES and TAIL numbers of a, the runs
+    `a_run` apart.
     """
     narrow, code = code, code.of(W)
     block = [(p, v) for p in range(P) for v in range(V)]
@@ -245,7 +260,9 @@ def multiply(
 def add_scaled(
     code, ROWS, V, values, places, count, source, step, out, out_at, out_step
 ):
-    """out[r, :] += Σ_i values[i]·source[places[i] + r·step + :] for ROWS rows of V vectors and i < count."""
+    """out[r, :] += Σ_i values[i]·source[places[i] + r·step + :] for ROWS rows of V
+    vectors and i < count.
+    """
     block = [
         (row, at, code.of(lanes)) for row in range(ROWS) for at, lanes in code.pieces(V)
     ]
@@ -292,7 +309,9 @@ def dots(
     out_at,
     out_step,
 ):
-    """out[p, q] = x[p, :]·w[q, :] + bias[q] for P rows x, LANES rows w, and `length` vectors of W numbers."""
+    """out[p, q] = x[p, :]·w[q, :] + bias[q] for P rows x, LANES rows w, and `length`
+    vectors of W numbers.
+    """
     narrow, code = code, code.of(W)
     left, right = (
         code.rows(code.at(x, x_at), x_step, P),
@@ -337,7 +356,9 @@ def dots(
 
 @_inlined(2)
 def outer(code, W, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_step):
-    """out[p, :] = Σ_i a[i, p]·b[i, :] for LANES rows p, V vectors of W numbers, and i < count."""
+    """out[p, :] = Σ_i a[i, p]·b[i, :] for LANES rows p, V vectors of W numbers, and i <
+    count.
+    """
     narrow, code = code, code.of(W)
 
     def term(i, sums):
@@ -362,7 +383,8 @@ def outer(code, W, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_
 
 @_inlined(2)
 def largest(code, K, V, x, x_at, x_row, x_pixel, bias, out, out_at, chosen, chosen_at):
-    """Compute the largest of K x K pixels of V vectors, plus the bias, and its number: the first of equals; nan if any is nan.
+    """Compute the largest of K x K pixels of V vectors, plus the bias, and its number:
+    the first of equals; nan if any is nan.
 
     `chosen` holds uint16.
     """

@@ -1,1 +1,3 @@
-"""Learning on real data: data sets and streams, models, local training and the server's update."""
+"""Learning on real data: data sets and streams, models, local training and the server's
+update.
+"""

@@ -1,6 +1,8 @@
-"""Concepts, each of which states how the data look in one state of the world, and rules for when clients change between them.
+"""Concepts, each of which states how the data look in one state of the world, and rules
+for when clients change between them.
 
-Every random draw is addressed by seed, round and client. All policies of a seed therefore see the same changes.
+Every random draw is addressed by seed, round and client. All policies of a seed
+therefore see the same changes.
 """
 
 from abc import ABC, abstractmethod
@@ -22,18 +24,26 @@ if (
 
 
 class Concept:
-    """Base class of concepts: how images look, which labels they have, and which of them occur. The fields are the settings."""
+    """Base class of concepts: how images look, which labels they have, and which of
+    them occur. The fields are the settings.
+    """
 
     def images(self, images: "Pixels") -> "Pixels":
-        """Return the images as they look in this concept, of the same shape and type."""
+        """Return the images as they look in this concept, of the same shape and
+        type.
+        """
         return images
 
     def labels(self, images: "Pixels", labels: "Labels") -> "Labels":
-        """Return the labels that the images have in this concept; `images` are those of the data set."""
+        """Return the labels that the images have in this concept; `images` are those of
+        the data set.
+        """
         return labels
 
     def shares(self, classes: int) -> Floats | None:
-        """Return the share of the images of each class that occurs, (classes,); None: all images."""
+        """Return the share of the images of each class that occurs, (classes,); None:
+        all images.
+        """
         return None
 
     @property
@@ -50,7 +60,9 @@ class Same(Concept):
 
 @dataclass(frozen=True)
 class Rotated(Concept):
-    """Images are rotated to the left by this number of quarter turns; no pixel is lost."""
+    """Images are rotated to the left by this number of quarter turns; no pixel is
+    lost.
+    """
 
     quarters: int = 1
 
@@ -61,7 +73,8 @@ class Rotated(Concept):
         height, width = images.shape[2:]
         if self.quarters != 2 and height != width:
             raise SettingError(
-                f"quarters = {self.quarters}: images of {height} x {width} pixels can only be turned by 2"
+                f"quarters = {self.quarters}: images of {height} x {width} pixels can"
+                " only be turned by 2"
             )
         return np.ascontiguousarray(np.rot90(images, self.quarters, axes=(2, 3)))
 
@@ -79,7 +92,8 @@ class Swapped(Concept):
     def labels(self, images: "Pixels", labels: "Labels") -> "Labels":
         if labels.max(initial=0) >= len(self.to):
             raise SettingError(
-                f"to: names {len(self.to)} classes, the data set has class {labels.max()}"
+                f"to: names {len(self.to)} classes, the data set has class"
+                f" {labels.max()}"
             )
         return np.array(self.to, dtype=np.int64)[labels]
 
@@ -101,14 +115,17 @@ class OfClasses(Concept):
     def shares(self, classes: int) -> Floats:
         if max(self.classes) >= classes:
             raise SettingError(
-                f"classes: there is no class {max(self.classes)}, the data set has {classes}"
+                f"classes: there is no class {max(self.classes)}, the data set has"
+                f" {classes}"
             )
         return np.isin(np.arange(classes), self.classes).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Prior(Concept):
-    """Only the share weights[c] of the images of class c occurs, which changes how frequent the classes are."""
+    """Only the share weights[c] of the images of class c occurs, which changes how
+    frequent the classes are.
+    """
 
     weights: tuple[float, ...]
 
@@ -121,7 +138,8 @@ class Prior(Concept):
     def shares(self, classes: int) -> Floats:
         if len(self.weights) != classes:
             raise SettingError(
-                f"weights: has {len(self.weights)} shares, the data set has {classes} classes"
+                f"weights: has {len(self.weights)} shares, the data set has {classes}"
+                " classes"
             )
         return np.array(self.weights)
 
@@ -140,14 +158,21 @@ CONCEPT = Slot(
 
 
 class DriftKind(ABC):
-    """Base class of rules that state when clients change their concept. The fields are the settings."""
+    """Base class of rules that state when clients change their concept. The fields are
+    the settings.
+    """
 
     @abstractmethod
     def at(self, seed: int, t: int, clients: Ints) -> Ints:
-        """Return the number of the concept in which the stream of each of these clients is in round t = 1, 2, …"""
+        """Return the number of the concept in which the stream of each of these clients
+        is in round t = 1, 2, …
+        """
 
-    def check(self, concepts: int, clients: int) -> None:  # noqa: B027  # optional for a user's own rule
-        """Raise an error if the settings do not fit this number of concepts and clients."""
+    # optional for a user's own rule
+    def check(self, concepts: int, clients: int) -> None:  # noqa: B027
+        """Raise an error if the settings do not fit this number of concepts and
+        clients.
+        """
 
 
 class ConceptSchedule:
@@ -167,24 +192,32 @@ class ConceptSchedule:
         ]
         for found in each:
             if found.shape != self.clients.shape or found.dtype.kind not in "iu":
-                problem = f"must return a whole number for each client in round {t}, returned {found.dtype}"
+                problem = (
+                    f"must return a whole number for each client in round {t}, returned"
+                    f" {found.dtype}"
+                )
                 raise SettingError(f"data.changes: {problem}")
             if found.min() < 0 or found.max() >= self.concepts:
                 wrong = found[(found < 0) | (found >= self.concepts)][0]
                 raise SettingError(
-                    f"data.changes: concept {wrong} in round {t}; data.concepts has 0 to {self.concepts - 1}"
+                    f"data.changes: concept {wrong} in round {t}; data.concepts has 0"
+                    f" to {self.concepts - 1}"
                 )
         return np.stack(each)
 
     def shares(self, t: int, weight: Floats) -> Floats:
-        """Return the share of the total client weight that is in each concept in round t, (S, concepts)."""
+        """Return the share of the total client weight that is in each concept in round
+        t, (S, concepts).
+        """
         shares = np.stack(
             [np.bincount(own, weight, self.concepts) for own in self.at(t)]
         )
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def changed(self, t: int, weight: Floats) -> Floats:
-        """Return the share of the total client weight whose concept differs from that of the round before, (S,)."""
+        """Return the share of the total client weight whose concept differs from that
+        of the round before, (S,).
+        """
         if t == 1:
             return np.zeros(len(self.seeds))
         return np.asarray(((self.at(t) != self.at(t - 1)) * weight).sum(axis=1))
@@ -192,8 +225,9 @@ class ConceptSchedule:
     def columns(
         self, t: int, weight: Floats, by_concept: Floats
     ) -> dict[str, list[float]]:
-        """Return the columns of the record: the share of clients that changed, and the share and accuracy of each concept.
-        `by_concept` holds the accuracies, (R, concepts); it repeats the seeds once for each policy."""
+        """Return the columns of the record: the share of clients that changed, and the
+        share and accuracy of each concept. `by_concept` holds the accuracies, (R,
+        concepts); it repeats the seeds once for each policy."""
         again = len(by_concept) // len(self.seeds)
         columns = {"changed": self.changed(t, weight).tolist() * again}
         for concept, share in enumerate(self.shares(t, weight).T):
@@ -206,13 +240,19 @@ class ConceptSchedule:
 
 @dataclass(frozen=True, kw_only=True)
 class _InOrder(DriftKind):
-    """Clients pass through the concepts of an order; client m changes `stagger`·m rounds after client 0."""
+    """Clients pass through the concepts of an order; client m changes `stagger`·m
+    rounds after client 0.
+    """
 
     stagger: int = 0
     clients: tuple[int, ...] | None = None
-    """clients that change, while the others stay in the first concept of the order; left out: all clients"""
+    """clients that change, while the others stay in the first concept of the order;
+    left out: all clients
+    """
     order: tuple[int, ...] = ()
-    """numbers of the concepts in the order in which clients pass through them; left out: 0, 1 and so on"""
+    """numbers of the concepts in the order in which clients pass through them; left
+    out: 0, 1 and so on
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", self.order or (0, 1))
@@ -232,11 +272,13 @@ class _InOrder(DriftKind):
     def check(self, concepts: int, clients: int) -> None:
         if max(self.order) >= concepts:
             raise SettingError(
-                f"order: names concept {max(self.order)}; data.concepts has 0 to {concepts - 1}"
+                f"order: names concept {max(self.order)}; data.concepts has 0 to"
+                f" {concepts - 1}"
             )
         if self.clients is not None and max(self.clients) >= clients:
             raise SettingError(
-                f"clients: names client {max(self.clients)}; there are 0 to {clients - 1}"
+                f"clients: names client {max(self.clients)}; there are 0 to"
+                f" {clients - 1}"
             )
 
     def at(self, seed: int, t: int, clients: Ints) -> Ints:
@@ -247,7 +289,9 @@ class _InOrder(DriftKind):
 
     @abstractmethod
     def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
-        """Return each client's place in the order; `own` is its own time, t less the rounds by which it changes later."""
+        """Return each client's place in the order; `own` is its own time, t less the
+        rounds by which it changes later.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,7 +316,8 @@ class Sudden(_InOrder):
         super().__post_init__()
         if len(self.order) != len(self.rounds) + 1:
             raise SettingError(
-                f"order: has {len(self.order)} concepts for {len(self.rounds)} changes; it needs one more"
+                f"order: has {len(self.order)} concepts for {len(self.rounds)} changes;"
+                " it needs one more"
             )
 
     def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
@@ -281,8 +326,9 @@ class Sudden(_InOrder):
 
 @dataclass(frozen=True, kw_only=True)
 class Gradual(_InOrder):
-    """In each round, each client is in the new concept with a probability that rises linearly from 0 in round `start` to 1 in
-    round `stop`; the draws of clients and rounds are independent."""
+    """In each round, each client is in the new concept with a probability that rises
+    linearly from 0 in round `start` to 1 in round `stop`; the draws of clients and
+    rounds are independent."""
 
     start: int
     stop: int
@@ -297,7 +343,8 @@ class Gradual(_InOrder):
         )
         if len(self.order) != 2:
             raise SettingError(
-                f"order: has {len(self.order)} concepts; a gradual change is from one to another"
+                f"order: has {len(self.order)} concepts; a gradual change is from one"
+                " to another"
             )
 
     def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
@@ -307,7 +354,8 @@ class Gradual(_InOrder):
 
 @dataclass(frozen=True, kw_only=True)
 class Recurring(_InOrder):
-    """The concepts of the order follow one another, each for `every` rounds, and the order repeats.
+    """The concepts of the order follow one another, each for `every` rounds, and the
+    order repeats.
 
     >>> changes = Recurring(every=2)
     >>> [changes.at(0, t, np.array([0])).item() for t in range(1, 8)]

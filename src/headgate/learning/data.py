@@ -1,4 +1,6 @@
-"""The settings of the data: a source, its partition among the clients, and their streams. Files are read when they are used."""
+"""The settings of the data: a source, its partition among the clients, and their
+streams. Files are read when they are used.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class DataSource(ABC):
-    """Base class of data sources: each makes a data set. The fields are the settings."""
+    """Base class of data sources: each makes a data set. The fields are the
+    settings.
+    """
 
     @property
     def kind(self) -> str:
@@ -30,7 +34,9 @@ class DataSource(ABC):
 
     @abstractmethod
     def load(self) -> "Dataset | Mapping[str, Any] | tuple[Any, ...]":
-        """Return a `Dataset`, a tuple (train_images, train_labels, test_images, test_labels), or a dict with these keys."""
+        """Return a `Dataset`, a tuple (train_images, train_labels, test_images,
+        test_labels), or a dict with these keys.
+        """
 
 
 class Shipped(DataSource):
@@ -64,10 +70,12 @@ class Imagenette(Shipped):
 
 @dataclass(frozen=True)
 class TableFile(DataSource):
-    """A file with one row for each sample: .csv with a header, .parquet, or .npz, whose samples may be images.
+    """A file with one row for each sample: .csv with a header, .parquet, or .npz, whose
+    samples may be images.
 
-    Classes are the distinct labels in ascending order. Each feature is scaled to mean 0 and deviation 1 over the training
-    rows. A column that is neither can assign the rows to clients: `partition = { kind = "column", column = "site" }`.
+    Classes are the distinct labels in ascending order. Each feature is scaled to mean 0
+    and deviation 1 over the training rows. A column that is neither can assign the rows
+    to clients: `partition = { kind = "column", column = "site" }`.
     """
 
     file: str = field(metadata={"path": True})
@@ -75,13 +83,19 @@ class TableFile(DataSource):
     label: str = "label"
     """name of the column (in an .npz, of the array) of labels, whole numbers or text"""
     features: tuple[str, ...] | None = None
-    """columns of numbers to learn from; in an .npz, the one array, (N, d) or uint8 images. Left out: all but the label"""
+    """columns of numbers to learn from; in an .npz, the one array, (N, d) or uint8
+    images. Left out: all but the label
+    """
     test: float | None = None
-    """share of the rows of each class that is held for testing; left out: 0.2, or none if `test_file` is set"""
+    """share of the rows of each class that is held for testing; left out: 0.2, or none
+    if `test_file` is set
+    """
     test_file: str | None = field(default=None, metadata={"path": True})
     """path of a second file with the rows for testing, relative to the recipe"""
     sha256: str | None = None
-    """SHA-256 of the content of `file`, followed by that of `test_file`; other content is refused"""
+    """SHA-256 of the content of `file`, followed by that of `test_file`; other content
+    is refused
+    """
 
     def __post_init__(self) -> None:
         for name in ("file", "test_file"):
@@ -96,13 +110,15 @@ class TableFile(DataSource):
             inside_unit("test", self.test)
         if self.test is not None and self.test_file is not None:
             raise SettingError(
-                f"test = {self.test:g}: with a test_file no row of the other file is held for testing"
+                f"test = {self.test:g}: with a test_file no row of the other file is"
+                " held for testing"
             )
         if self.features is not None and not 0 < len(self.features) == len(
             {*self.features} - {self.label}
         ):
             raise SettingError(
-                f"features = {shown(list(self.features))}: must name columns, each once, and not the label"
+                f"features = {shown(list(self.features))}: must name columns, each"
+                " once, and not the label"
             )
         self._contents()  # refuse a missing or changed file before anything runs
 
@@ -139,30 +155,40 @@ DATA = Slot("data set", DataSource, KINDS)
 
 @dataclass(frozen=True)
 class Data:
-    """The section [data]; in a recipe, the settings of the source stand in the same section."""
+    """The section [data]; in a recipe, the settings of the source stand in the same
+    section.
+    """
 
     source: DataSource = field(default_factory=Digits)
     partition: Partition = field(default_factory=Pairs)
     stream: Reshuffle = RESHUFFLE
     validation: float = 0.0
-    """share of the training images of each class that no client trains on; models are evaluated on them and on the test set"""
+    """share of the training images of each class that no client trains on; models are
+    evaluated on them and on the test set
+    """
     concepts: tuple[Concept, ...] = ()
-    """states of the world, numbered from 0; `changes` decides which client is in which of them in each round"""
+    """states of the world, numbered from 0; `changes` decides which client is in which
+    of them in each round
+    """
     changes: DriftKind | None = None
     window: int = 1
-    """unlabelled samples that a client is offered for each label that it is ordered to buy; the `selection` of its policy
-    chooses among them. 1: the client has no choice"""
+    """unlabelled samples that a client is offered for each label that it is ordered to
+    buy; the `selection` of its policy chooses among them. 1: the client has no choice
+    """
     look: float = 0.0
     """price of one look at an offered sample, for buying rules that look"""
     keep: int = 0
-    """the most unlabelled samples that a client keeps, the newest that it did not buy; they are offered again next time"""
+    """the most unlabelled samples that a client keeps, the newest that it did not buy;
+    they are offered again next time
+    """
     late: int = 0
     """rounds from the order of a label to the first training with it"""
 
     def __post_init__(self) -> None:
         if bool(self.concepts) != (self.changes is not None):
             raise SettingError(
-                "concepts, data.changes: one says what the world can be like and one when it is; both are needed"
+                "concepts, data.changes: one says what the world can be like and one"
+                " when it is; both are needed"
             )
         if len(self.concepts) > CONCEPTS:
             raise SettingError(
@@ -187,7 +213,9 @@ class Data:
         return self.window > 1 and rule is not None
 
     def price_of_looks(self, rule: Selection | None) -> float:
-        """Return the price of the looks for one label: a whole window of looks if the rule looks, else 0."""
+        """Return the price of the looks for one label: a whole window of looks if the
+        rule looks, else 0.
+        """
         return self.window * self.look if self.chooses(rule) and rule.looks else 0.0  # type: ignore[union-attr]
 
     def load(self) -> "Dataset":

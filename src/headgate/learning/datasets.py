@@ -1,7 +1,9 @@
-"""Data sets ready for learning: digits, mnist, cifar10, imagenette, or what a user's data source returns.
+"""Data sets ready for learning: digits, mnist, cifar10, imagenette, or what a user's
+data source returns.
 
-Images are kept as uint8, which takes a quarter of the memory of float32. When a batch is made, its pixels are scaled to
-[0, 1], `mean` is subtracted and the result is divided by `std`.
+Images are kept as uint8, which takes a quarter of the memory of float32. When a batch
+is made, its pixels are scaled to [0, 1], `mean` is subtracted and the result is divided
+by `std`.
 """
 
 import os
@@ -22,16 +24,20 @@ _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 Samples = NDArray[Any]
 """images as uint8, or features as float32"""
 Features = NDArray[np.float32]
-"""features (N, 1, 1, d), stored like images with one row of pixels, so that all code for images can process them"""
+"""features (N, 1, 1, d), stored like images with one row of pixels, so that all code
+for images can process them
+"""
 BYTE = 255.0
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images (N, C, H, W) uint8 with C = 1 or 3, labels (N,) int64, mean and std of each channel in [0, 1] units.
+    """Images (N, C, H, W) uint8 with C = 1 or 3, labels (N,) int64, mean and std of
+    each channel in [0, 1] units.
 
-    Features are float32 and stored like images with one row, (N, 1, 1, d); mean and std are then in the units of the features.
-    `columns` holds further values of the training images (N train, ...), for example the writer of each digit.
+    Features are float32 and stored like images with one row, (N, 1, 1, d); mean and std
+    are then in the units of the features. `columns` holds further values of the
+    training images (N train, ...), for example the writer of each digit.
     """
 
     name: str
@@ -44,10 +50,14 @@ class Dataset:
     std: tuple[float, ...]
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     validation_images: Samples | None = None
-    """images held out of the training set, labelled by `validation_labels`: no client trains on them"""
+    """images held out of the training set, labelled by `validation_labels`: no client
+    trains on them
+    """
     validation_labels: Labels | None = None
     by_concept: tuple[tuple[Samples, Labels], ...] = ()
-    """if the world changes: the test sets of all concepts, then their validation sets if any, instead of the single sets"""
+    """if the world changes: the test sets of all concepts, then their validation sets
+    if any, instead of the single sets
+    """
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -68,21 +78,33 @@ class Dataset:
             for name, (array, wanted) in kinds.items():
                 if getattr(array, "dtype", None) not in wanted:
                     kind = getattr(array, "dtype", type(array).__name__)
-                    yield f"{split}_{name} must be a numpy array of {' or '.join(wanted)}, is {kind}"
+                    yield (
+                        f"{split}_{name} must be a numpy array of"
+                        f" {' or '.join(wanted)}, is {kind}"
+                    )
             if (
                 images.ndim != 4
                 or images.shape[1] not in (1, 3)
                 or 0 in images.shape[2:]
             ):
-                yield f"{split}_images must be (N, 1 or 3, height, width), is {images.shape}"
+                yield (
+                    f"{split}_images must be (N, 1 or 3, height, width), is"
+                    f" {images.shape}"
+                )
             if labels.ndim != 1 or len(images) != len(labels):
-                yield f"{split}_labels must be ({len(images)},), one for each of {split}_images, is {labels.shape}"
+                yield (
+                    f"{split}_labels must be ({len(images)},), one for each of"
+                    f" {split}_images, is {labels.shape}"
+                )
             if not len(images):
                 yield f"{split}_images is empty"
             if images.dtype == np.float32 and not np.isfinite(images).all():
                 yield f"{split}_images holds values that are not finite"
             if labels.min() < 0 or labels.max() >= len(self.classes):
-                yield f"{split}_labels holds {labels.min()} to {labels.max()}, outside 0..{len(self.classes) - 1}"
+                yield (
+                    f"{split}_labels holds {labels.min()} to {labels.max()}, outside"
+                    f" 0..{len(self.classes) - 1}"
+                )
         train, test = (
             (each.shape[1:], str(each.dtype))
             for each in (self.train_images, self.test_images)
@@ -94,10 +116,16 @@ class Dataset:
                 np.isfinite(values).all()
             )
             if not fits or (name == "std" and min(values) <= 0):
-                yield f"{name} = {values} must be a finite number for each channel, and std above zero"
+                yield (
+                    f"{name} = {values} must be a finite number for each channel, and"
+                    " std above zero"
+                )
         for name, column in self.columns.items():
             if np.shape(column)[:1] != self.train_labels.shape:
-                yield f"column {name} must be an array with one entry for each training image"
+                yield (
+                    f"column {name} must be an array with one entry for each training"
+                    " image"
+                )
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -107,7 +135,9 @@ class Dataset:
 
     @property
     def judged(self) -> list[tuple[Samples, Labels]]:
-        """The sets on which models are evaluated: the test set, then the validation set if images were held out for it."""
+        """The sets on which models are evaluated: the test set, then the validation set
+        if images were held out for it.
+        """
         if self.by_concept:
             return list(self.by_concept)
         test = (self.test_images, self.test_labels)
@@ -123,7 +153,9 @@ class Dataset:
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """One line of the list of data sets: the path and format of a data set, or the reason why it cannot be read."""
+    """One line of the list of data sets: the path and format of a data set, or the
+    reason why it cannot be read.
+    """
 
     name: str
     path: Path | None = None
@@ -192,7 +224,9 @@ NAMES = ("digits", *_KNOWN)
 
 
 def data_folder() -> Path:
-    """Return the folder of the data sets: $HEADGATE_DATA, otherwise `headgate` in the user's cache folder."""
+    """Return the folder of the data sets: $HEADGATE_DATA, otherwise `headgate` in the
+    user's cache folder.
+    """
     chosen = os.environ.get("HEADGATE_DATA")
     if chosen:
         return Path(chosen).expanduser()
@@ -203,9 +237,10 @@ def data_folder() -> Path:
 def load_dataset(name: str, folder: Path | None = None) -> Dataset:
     """Read the data set `name` from `folder` (by default `data_folder()`).
 
-    Pictures that differ in size are resized to 64 x 64; pictures that share one size keep it. The 8x8 digits are part of the
-    package (digits.md): the last fifth of each class in file order, rounded down, is the test set, and pixels are scaled from
-    0..16 to 0..255 (x * 255 / 16, rounded).
+    Pictures that differ in size are resized to 64 x 64; pictures that share one size
+    keep it. The 8x8 digits are part of the package (digits.md): the last fifth of each
+    class in file order, rounded down, is the test set, and pixels are scaled from 0..16
+    to 0..255 (x * 255 / 16, rounded).
     """
     if name == "digits":
         with np.load(
@@ -237,7 +272,8 @@ def load_dataset(name: str, folder: Path | None = None) -> Dataset:
         known.mean
     ):  # the folder holds another data set than its name says
         raise DataError(
-            f"{path}: images have {channels} channel(s), those of {name} have {len(known.mean)}"
+            f"{path}: images have {channels} channel(s), those of {name} have"
+            f" {len(known.mean)}"
         )
     if len(titles) != len(known.classes):
         raise DataError(
@@ -249,18 +285,23 @@ def load_dataset(name: str, folder: Path | None = None) -> Dataset:
 
 
 def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:
-    """Return the first of a data set's folders that holds files of a known format, and these files."""
+    """Return the first of a data set's folders that holds files of a known format, and
+    these files.
+    """
     for path in (root / folder for folder in _KNOWN[name].folders):
         if path.is_dir() and (source := recognise(path)) is not None:
             return path, source
     folders = ", ".join(_KNOWN[name].folders)
     raise DataError(
-        f"data set {name} is not in {root} (looked for {folders}): `headgate data get {name}` downloads it"
+        f"data set {name} is not in {root} (looked for {folders}): `headgate data get"
+        f" {name}` downloads it"
     )
 
 
 def available(folder: Path | None = None) -> list[DatasetEntry]:
-    """List the data sets that `load_dataset` would find, one entry for each name, without reading them."""
+    """List the data sets that `load_dataset` would find, one entry for each name,
+    without reading them.
+    """
     entries = [DatasetEntry("digits", format="with headgate")]
     for name in _KNOWN:
         try:
@@ -272,17 +313,20 @@ def available(folder: Path | None = None) -> list[DatasetEntry]:
 
 
 def hold_out(dataset: Dataset, fraction: float) -> Dataset:
-    """Set this share of the training images of each class aside for validation; 0 changes nothing.
+    """Set this share of the training images of each class aside for validation; 0
+    changes nothing.
 
-    Learning rates and the round of the model that is kept should be chosen on the validation set, so that the test set does
-    not influence them. The choice of images depends on the data set alone, not on a seed: all runs use the same images.
+    Learning rates and the round of the model that is kept should be chosen on the
+    validation set, so that the test set does not influence them. The choice of images
+    depends on the data set alone, not on a seed: all runs use the same images.
     """
     if fraction == 0:
         return dataset
     held = share_of_each_class(dataset.train_labels, fraction, Purpose.VALIDATION)
     if not held.any():
         raise SettingError(
-            f"data.validation = {fraction:g}: holds out no image, no class of {dataset.name} has enough of them"
+            f"data.validation = {fraction:g}: holds out no image, no class of"
+            f" {dataset.name} has enough of them"
         )
     return replace(
         dataset,
@@ -297,7 +341,9 @@ def hold_out(dataset: Dataset, fraction: float) -> Dataset:
 def share_of_each_class(
     labels: Labels, share: float, purpose: Purpose
 ) -> NDArray[np.bool_]:
-    """Return a mask of a random share of the rows of each class, rounded down; it is the same for all seeds."""
+    """Return a mask of a random share of the rows of each class, rounded down; it is
+    the same for all seeds.
+    """
     chosen = np.zeros(len(labels), np.bool_)
     for rows in (np.flatnonzero(labels == label) for label in np.unique(labels)):
         order = np.argsort(uniform(0, purpose, rows), kind="stable")
@@ -306,7 +352,8 @@ def share_of_each_class(
 
 
 def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the exact mean and standard deviation of each channel in [0, 1] units; a constant channel has deviation 1.
+    """Return the exact mean and standard deviation of each channel in [0, 1] units; a
+    constant channel has deviation 1.
 
     >>> channel_statistics(np.array([0, 255], np.uint8).reshape(2, 1, 1, 1))
     ((0.5,), (0.5,))
@@ -330,9 +377,10 @@ def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, 
 def dataset_of(name: str, made: Any) -> Dataset:
     """Make a data set of what a user's data source returned.
 
-    Images may be (N, H, W), (N, H, W, C) or (N, C, H, W) with C = 1 or 3, all uint8. Features are (N, d), numbers of any
-    type; each is scaled to mean 0 and deviation 1. Optional entries that are missing are derived from the training set; the
-    classes are then named 0, 1, ... up to the largest label.
+    Images may be (N, H, W), (N, H, W, C) or (N, C, H, W) with C = 1 or 3, all uint8.
+    Features are (N, d), numbers of any type; each is scaled to mean 0 and deviation 1.
+    Optional entries that are missing are derived from the training set; the classes are
+    then named 0, 1, ... up to the largest label.
     """
     if isinstance(made, Dataset):
         return made
@@ -340,7 +388,8 @@ def dataset_of(name: str, made: Any) -> Dataset:
         made = dict(zip(_ARRAYS, made, strict=True))
     if not isinstance(made, dict):
         raise DataError(
-            f"data.kind = {name}: must return a Dataset, a dict or a tuple ({', '.join(_ARRAYS)})"
+            f"data.kind = {name}: must return a Dataset, a dict or a tuple"
+            f" ({', '.join(_ARRAYS)})"
         )
     missing = [key for key in _ARRAYS if key not in made]
     features = (
@@ -391,9 +440,13 @@ def _channels_first(name: str, key: str, array: Any) -> Pixels:
     """Return images (N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W)."""
     images = np.asarray(array)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
-        usual = "(N, H, W), (N, H, W, 3) or (N, 3, H, W) of uint8 in 0..255, or features (N, d)"
+        usual = (
+            "(N, H, W), (N, H, W, 3) or (N, 3, H, W) of uint8 in 0..255, or features"
+            " (N, d)"
+        )
         raise DataError(
-            f"data set {name}: {key} must be {usual}, is {images.shape} of {images.dtype}"
+            f"data set {name}: {key} must be {usual}, is {images.shape} of"
+            f" {images.dtype}"
         )
     if images.ndim == 3:
         images = images[:, np.newaxis]
@@ -409,10 +462,12 @@ def _whole_labels(array: Any) -> NDArray[Any]:
 
 
 def standardised(name: str, train: Any, test: Any) -> tuple[Features, Features]:
-    """Scale features (N, d) to mean 0 and deviation 1 over the training rows, and return the training and the test features.
+    """Scale features (N, d) to mean 0 and deviation 1 over the training rows, and
+    return the training and the test features.
 
-    The computation is in float64, so that large numbers with small differences, for example dates, keep their precision. A
-    feature that is the same in all training rows becomes 0 there.
+    The computation is in float64, so that large numbers with small differences, for
+    example dates, keep their precision. A feature that is the same in all training rows
+    becomes 0 there.
 
     >>> standardised("shop", [[1.0, 5], [3.0, 5]], [[2.0, 6]])[0].reshape(2, 2).tolist()
     [[-1.0, 0.0], [1.0, 0.0]]
@@ -427,19 +482,22 @@ def standardised(name: str, train: Any, test: Any) -> tuple[Features, Features]:
         ):
             wanted = "finite numbers (N, d), a row for each sample"
             raise DataError(
-                f"data set {name}: {key} must be {wanted}, is {table.shape} of {table.dtype}"
+                f"data set {name}: {key} must be {wanted}, is {table.shape} of"
+                f" {table.dtype}"
             )
     ours, theirs = (table.astype(np.float64) for table in tables.values())
     if ours.shape[1] != theirs.shape[1]:
         raise DataError(
-            f"data set {name}: train_features have {ours.shape[1]} columns, test_features {theirs.shape[1]}"
+            f"data set {name}: train_features have {ours.shape[1]} columns,"
+            f" test_features {theirs.shape[1]}"
         )
     with np.errstate(over="ignore", invalid="ignore"):
         middle, spread = ours.mean(axis=0), ours.std(axis=0)
     if not np.isfinite(spread).all():
         column = int(np.argmin(np.isfinite(spread)))
         raise DataError(
-            f"data set {name}: column {column} of train_features has values that are too large to be scaled"
+            f"data set {name}: column {column} of train_features has values that are"
+            " too large to be scaled"
         )
     scaled = [
         ((own - middle) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
@@ -462,10 +520,11 @@ _FILES = {
 
 
 def fetch(name: str, folder: Path) -> list[Path]:
-    """Download the parquet files of data set `name` into folder/name and return their paths.
+    """Download the parquet files of data set `name` into folder/name and return their
+    paths.
 
-    Complete files are not downloaded again; incomplete ones are resumed. The address of the hub is the one that
-    huggingface_hub uses, $HF_ENDPOINT if it is set.
+    Complete files are not downloaded again; incomplete ones are resumed. The address of
+    the hub is the one that huggingface_hub uses, $HF_ENDPOINT if it is set.
     """
     if name not in REPOSITORIES:
         embedded = (

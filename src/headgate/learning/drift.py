@@ -1,7 +1,9 @@
-"""A world that changes: the data set as it looks in each concept, and streams that follow the concepts.
+"""A world that changes: the data set as it looks in each concept, and streams that
+follow the concepts.
 
-A sample keeps the concept of the round in which it was admitted; models are evaluated on the concepts of the current round.
-The training sets of all appearances are joined, so that a row identifies both the image and its appearance.
+A sample keeps the concept of the round in which it was admitted; models are evaluated
+on the concepts of the current round. The training sets of all appearances are joined,
+so that a row identifies both the image and its appearance.
 """
 
 from collections.abc import Sequence
@@ -25,13 +27,17 @@ from headgate.limits import check_memory
 
 
 class World:
-    """A world that does not change: a data set with one concept, in which every client always is."""
+    """A world that does not change: a data set with one concept, in which every client
+    always is.
+    """
 
     def __init__(self, dataset: Dataset, seeds: Ints, clients: int) -> None:
         self.dataset, self._shape = dataset, (len(seeds), clients)
 
     def stream(self, stream: Stream, rounds: int) -> "Stream | DriftingStream":
-        """Return the stream with the samples of every concept, for a run of so many rounds."""
+        """Return the stream with the samples of every concept, for a run of so many
+        rounds.
+        """
         return stream
 
     def at(self, t: int) -> Ints:
@@ -39,7 +45,9 @@ class World:
         return np.broadcast_to(np.zeros((), np.int64), self._shape)
 
     def shares(self, t: int, weight: Floats) -> Floats:
-        """Return the share of the total client weight that is in each concept in round t, (S, concepts)."""
+        """Return the share of the total client weight that is in each concept in round
+        t, (S, concepts).
+        """
         return np.ones((self._shape[0], 1))
 
     def columns(
@@ -50,7 +58,9 @@ class World:
 
 
 class DriftingData(ConceptSchedule, World):
-    """The concepts of an experiment over a data set, and the rounds in which each client is in each of them."""
+    """The concepts of an experiment over a data set, and the rounds in which each
+    client is in each of them.
+    """
 
     def __init__(self, data: Data, dataset: Dataset, seeds: Ints, clients: int) -> None:
         assert data.changes is not None
@@ -83,7 +93,9 @@ class DriftingData(ConceptSchedule, World):
     def _in_all_appearances(
         self, dataset: Dataset, appearances: list[Concept]
     ) -> Dataset:
-        """Return a data set with the training sets of all appearances joined, and the evaluation sets of every concept."""
+        """Return a data set with the training sets of all appearances joined, and the
+        evaluation sets of every concept.
+        """
         seen = [
             _seen(appearance, dataset.train_images, dataset.train_labels)
             for appearance in appearances
@@ -103,7 +115,9 @@ class DriftingData(ConceptSchedule, World):
         )
 
     def served(self, number: int, labels: Labels) -> NDArray[np.bool_]:
-        """Return a mask of the images with these labels that occur in a concept; it is always the same."""
+        """Return a mask of the images with these labels that occur in a concept; it is
+        always the same.
+        """
         shares = self.concept_list[number].shares(self._classes)
         there = np.ones(len(labels), dtype=bool)
         for c in range(0 if shares is None else len(shares)):
@@ -118,7 +132,9 @@ class DriftingData(ConceptSchedule, World):
 
     @cached_property
     def filters(self) -> list[NDArray[np.bool_] | None]:
-        """A mask of the rows of the training set that occur in each concept; None: all rows."""
+        """A mask of the rows of the training set that occur in each concept; None: all
+        rows.
+        """
         whole = [concept.shares(self._classes) is None for concept in self.concept_list]
         return [
             None if all_of_it else self.served(number, self._labels)
@@ -132,8 +148,9 @@ class DriftingData(ConceptSchedule, World):
 class DriftingStream:
     """The endless streams of all clients for one seed, in every concept.
 
-    The sample at a position depends on the concept. Concepts that differ only in appearance show the same image there; a
-    concept in which only some images occur has a stream of these alone. An image in another appearance is another sample.
+    The sample at a position depends on the concept. Concepts that differ only in
+    appearance show the same image there; a concept in which only some images occur has
+    a stream of these alone. An image in another appearance is another sample.
     """
 
     def __init__(self, world: DriftingData, stream: Stream, rounds: int) -> None:
@@ -147,7 +164,9 @@ class DriftingStream:
     def at(
         self, clients: Ints, positions: Ints, concepts: Ints | None = None
     ) -> StreamRows:
-        """Return the sample at positions[i] of the stream of clients[i] in concepts[i], by default concept 0, for every i."""
+        """Return the sample at positions[i] of the stream of clients[i] in concepts[i],
+        by default concept 0, for every i.
+        """
         concepts = np.zeros_like(positions) if concepts is None else concepts
         samples, rows = np.empty_like(positions), np.empty_like(positions)
         rest = np.ones(positions.shape, dtype=bool)
@@ -166,15 +185,19 @@ class DriftingStream:
     def _without(
         self, number: int, there: NDArray[np.bool_], rounds: int
     ) -> tuple[Stream, Ints]:
-        """Return the stream of the images that occur in a concept, and the number of each of its samples among all samples."""
+        """Return the stream of the images that occur in a concept, and the number of
+        each of its samples among all samples.
+        """
         where, owners = f"data.concepts[{number}]", self._whole.owners
         if not isinstance(owners, OwnerTable):
             raise SettingError(
-                f"{where}: holds images back; of so many clients it is not written down who owns which"
+                f"{where}: holds images back; of so many clients it is not written down"
+                " who owns which"
             )
         if self._whole.rule.ends:
             raise SettingError(
-                f"{where}: holds images back; a stream that stops would end at another place in every concept"
+                f"{where}: holds images back; a stream that stops would end at another"
+                " place in every concept"
             )
         kept = [own[there[own]] for own in np.split(owners.table, owners.starts[1:])]
         empty = np.flatnonzero([not own.size for own in kept])
@@ -191,12 +214,15 @@ class DriftingStream:
         )
         numbers = np.concatenate([own if own.size else unused for own in each])
         rule, labels = self._whole.rule, self._whole.labels
-        return Stream(
-            [own if own.size else unused for own in kept],
-            self._whole.seed,
-            rule,
-            labels,
-        ), numbers
+        return (
+            Stream(
+                [own if own.size else unused for own in kept],
+                self._whole.seed,
+                rule,
+                labels,
+            ),
+            numbers,
+        )
 
 
 def _seen(concept: Concept, images: Pixels, labels: Labels) -> tuple[Pixels, Labels]:
@@ -207,7 +233,8 @@ def _seen(concept: Concept, images: Pixels, labels: Labels) -> tuple[Pixels, Lab
     same = pixels.shape == images.shape and pixels.dtype == images.dtype
     if not same or called.shape != labels.shape or called.dtype.kind not in "iu":
         raise SettingError(
-            f"data.concepts: {type(concept).__name__} must leave shape and kind of images and labels unchanged"
+            f"data.concepts: {type(concept).__name__} must leave shape and kind of"
+            " images and labels unchanged"
         )
     return pixels, called.astype(np.int64)
 
@@ -222,11 +249,15 @@ class Judgement(NamedTuple):
     validation: Floats
     """accuracy on the validation set, (R,)"""
     by_concept: Floats
-    """accuracy on the test set of each concept, (R, concepts); NaN if no client is in the concept"""
+    """accuracy on the test set of each concept, (R, concepts); NaN if no client is in
+    the concept
+    """
 
 
 def sets_to_judge_by(shares: Floats, validation: bool) -> list[int]:
-    """Return the places in `Dataset.judged` of the test, then validation sets of concepts with `shares` (S, concepts) > 0."""
+    """Return the places in `Dataset.judged` of the test, then validation sets of
+    concepts with `shares` (S, concepts) > 0.
+    """
     concepts = np.flatnonzero(shares.any(axis=0)).tolist()
     return [
         *concepts,
@@ -237,7 +268,9 @@ def sets_to_judge_by(shares: Floats, validation: bool) -> list[int]:
 def judgement(
     places: Sequence[int], scores: Sequence[Floats], shares: Floats
 ) -> Judgement:
-    """Combine the accuracy and the loss, (R,) each, on the sets at these places, by the `shares` (R, concepts)."""
+    """Combine the accuracy and the loss, (R,) each, on the sets at these places, by the
+    `shares` (R, concepts).
+    """
     runs, concepts = shares.shape
     found = np.full(
         (2, 2, concepts, runs), np.nan

@@ -1,7 +1,9 @@
-"""Formats of image data sets on disk: idx, CIFAR-10's binary distribution, folders of pictures and the hub's parquet.
+"""Formats of image data sets on disk: idx, CIFAR-10's binary distribution, folders of
+pictures and the hub's parquet.
 
-The name of a file determines its format and its split; a file that does not match its name is refused as damaged. All
-images are read into memory as uint8, and no content of a file is ever executed.
+The name of a file determines its format and its split; a file that does not match its
+name is refused as damaged. All images are read into memory as uint8, and no content of
+a file is ever executed.
 """
 
 import gzip
@@ -28,26 +30,36 @@ from headgate.limits import check_memory
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 SIZE = 64
-"""side in pixels to which pictures are resized if their sizes differ; pictures that share one size keep it"""
+"""side in pixels to which pictures are resized if their sizes differ; pictures that
+share one size keep it
+"""
 TRAIN_NAMES = ("train", "training")
 TEST_NAMES = ("test", "validation", "valid", "val")
-"""names of the test split in order of preference: a test split comes before a validation split"""
+"""names of the test split in order of preference: a test split comes before a
+validation split
+"""
 
 
 class Encoded(NamedTuple):
-    """A picture as JPEG, PNG or WebP, not decoded yet, and its name in error messages."""
+    """A picture as JPEG, PNG or WebP, not decoded yet, and its name in error
+    messages.
+    """
 
     name: str
     data: bytes | Path
 
 
 class Split(NamedTuple):
-    """The rows of a split: images (N, C, H, W), or pictures that are not decoded yet, and labels (N,)."""
+    """The rows of a split: images (N, C, H, W), or pictures that are not decoded yet,
+    and labels (N,).
+    """
 
     images: Any
     labels: Labels
     columns: Mapping[str, NDArray[Any]] = {}
-    """further columns, for example the writer of each digit; texts are replaced by their rank"""
+    """further columns, for example the writer of each digit; texts are replaced by
+    their rank
+    """
 
 
 @dataclass(frozen=True)
@@ -61,7 +73,9 @@ class PictureFiles(ABC):
     @classmethod
     @abstractmethod
     def find(cls, folder: Path, files: list[Path]) -> Self:
-        """Sort the files of this layout below `folder` into a training and a test split."""
+        """Sort the files of this layout below `folder` into a training and a test
+        split.
+        """
 
     @abstractmethod
     def read_split(self, files: Sequence[Path], classes: int) -> Split:
@@ -72,9 +86,11 @@ class PictureFiles(ABC):
         return None
 
     def read(self, channels: int, classes: int) -> tuple[Split, Split]:
-        """Return the training and the test split, decoded; pictures get `channels` channels, 1 or 3.
+        """Return the training and the test split, decoded; pictures get `channels`
+        channels, 1 or 3.
 
-        Labels must lie in 0..classes-1 or, if the files name the classes, be one of these.
+        Labels must lie in 0..classes-1 or, if the files name the classes, be one of
+        these.
         """
         for path in self.train + self.test:
             check_memory(f"{path}: takes", path.stat().st_size)
@@ -96,7 +112,9 @@ class PictureFiles(ABC):
 
 @contextmanager
 def naming(path: Path, wrong: str = "is damaged") -> Iterator[None]:
-    """Turn any error of a library that reads a file into a DataError that names the file."""
+    """Turn any error of a library that reads a file into a DataError that names the
+    file.
+    """
     try:
         yield
     except (HeadgateError, KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -106,7 +124,9 @@ def naming(path: Path, wrong: str = "is damaged") -> Iterator[None]:
 
 
 def checked_labels(path: Path, labels: NDArray[Any], classes: int) -> Labels:
-    """Return the labels read from `path` as int64; refuse labels outside 0..classes-1, and files without labels."""
+    """Return the labels read from `path` as int64; refuse labels outside 0..classes-1,
+    and files without labels.
+    """
     wrong = labels[(labels < 0) | (labels >= classes)]
     if wrong.size or not labels.size:
         raise DataError(
@@ -139,7 +159,8 @@ class IdxFiles(PictureFiles):
         if len(found) < 4:
             names = ", ".join(path.name for path in files)
             raise DataError(
-                f"{folder}: needs idx files of images and of labels for training and for test, found {names}"
+                f"{folder}: needs idx files of images and of labels for training and"
+                f" for test, found {names}"
             )
         return cls(
             (found[True, "3"], found[True, "1"]), (found[False, "3"], found[False, "1"])
@@ -149,13 +170,16 @@ class IdxFiles(PictureFiles):
         images, labels = (read_idx(path) for path in files)
         if len(images) != len(labels):
             raise DataError(
-                f"{files[1]}: {len(labels)} labels for the {len(images)} images of {files[0].name}"
+                f"{files[1]}: {len(labels)} labels for the {len(images)} images of"
+                f" {files[0].name}"
             )
         return Split(images[:, np.newaxis], checked_labels(files[1], labels, classes))
 
 
 def read_idx(path: Path) -> Pixels:
-    """Return the array in an idx file, gzipped or not: labels (N,) or grey images (N, H, W)."""
+    """Return the array in an idx file, gzipped or not: labels (N,) or grey images (N,
+    H, W).
+    """
     with naming(path), path.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
@@ -163,7 +187,8 @@ def read_idx(path: Path) -> Pixels:
         magic = file.read(4)
         if magic not in (b"\x00\x00\x08\x01", b"\x00\x00\x08\x03"):
             raise ValueError(
-                f"no idx file of labels or grey images, starts with {magic.hex() or 'nothing'}"
+                "no idx file of labels or grey images, starts with"
+                f" {magic.hex() or 'nothing'}"
             )
         shape = struct.unpack(f">{magic[3]}I", file.read(4 * magic[3]))
         size = math.prod(shape)
@@ -179,7 +204,9 @@ def read_idx(path: Path) -> Pixels:
 
 
 class CifarRecords(PictureFiles):
-    """CIFAR-10's batches of records: each is the label, then 32 x 32 pixels in red, green and blue planes."""
+    """CIFAR-10's batches of records: each is the label, then 32 x 32 pixels in red,
+    green and blue planes.
+    """
 
     format = "cifar-10-batches-bin"
     record = 3073
@@ -190,7 +217,8 @@ class CifarRecords(PictureFiles):
         train = tuple(path for path in files if path not in test)
         if not train or not test:
             raise DataError(
-                f"{folder}: {cls.format} without {'test' if train else 'training'} batches"
+                f"{folder}: {cls.format} without {'test' if train else 'training'}"
+                " batches"
             )
         return cls(train, test)
 
@@ -208,7 +236,9 @@ class CifarRecords(PictureFiles):
 
 
 class ImageFolder(PictureFiles):
-    """Folders train/CLASS and val/CLASS (or test/CLASS) of pictures; classes are the folder names in alphabetical order."""
+    """Folders train/CLASS and val/CLASS (or test/CLASS) of pictures; classes are the
+    folder names in alphabetical order.
+    """
 
     format = "image folder"
 
@@ -225,7 +255,8 @@ class ImageFolder(PictureFiles):
             )
             if train and not test:
                 raise DataError(
-                    f"{root}: class folders in {train[0].parents[1].name}, but none in test, val or validation"
+                    f"{root}: class folders in {train[0].parents[1].name}, but none in"
+                    " test, val or validation"
                 )
             if train:
                 return cls(train, test)
@@ -239,16 +270,19 @@ class ImageFolder(PictureFiles):
         for path in files:
             if path.parent.name not in numbers:
                 raise DataError(
-                    f"{path.parent}: this class has no folder in {self.train[0].parents[1]}"
+                    f"{path.parent}: this class has no folder in"
+                    f" {self.train[0].parents[1]}"
                 )
         labels = np.array([numbers[path.parent.name] for path in files], np.int64)
         return Split([Encoded(str(path), path) for path in files], labels)
 
 
 def decode_all(pictures: Sequence[Encoded], channels: int) -> Pixels:
-    """Decode pictures into one array (N, C, H, W): in their common size, otherwise in SIZE x SIZE.
+    """Decode pictures into one array (N, C, H, W): in their common size, otherwise in
+    SIZE x SIZE.
 
-    Decoding assumes a common size and starts again at the first picture of another size, usually one of the first few.
+    Decoding assumes a common size and starts again at the first picture of another
+    size, usually one of the first few.
     """
     made: list[Pixels] = []
     size = None
@@ -268,7 +302,9 @@ def decode_all(pictures: Sequence[Encoded], channels: int) -> Pixels:
 def decode(
     name: str, data: bytes | Path, channels: int, size: int | None = None
 ) -> Pixels:
-    """Decode a JPEG, PNG or WebP picture into (channels, H, W); if `size` is given, resize it to size x size."""
+    """Decode a JPEG, PNG or WebP picture into (channels, H, W); if `size` is given,
+    resize it to size x size.
+    """
     library, file = _library(), io.BytesIO(data) if isinstance(data, bytes) else data
     try:
         with warnings.catch_warnings():
@@ -297,7 +333,9 @@ def decode(
 
 @cache
 def _library() -> Any:
-    """Import Pillow; raise an error that names the extra to install if it is missing."""
+    """Import Pillow; raise an error that names the extra to install if it is
+    missing.
+    """
     try:
         from PIL import Image
     except ImportError:
@@ -313,14 +351,17 @@ def _library() -> Any:
 def recognise(folder: Path) -> PictureFiles | None:
     """Return the data set in `folder` or its subfolders; None: there is none.
 
-    If there are several layouts, the first one in the order image folder, idx, parquet, cifar-10-batches-bin is chosen.
+    If there are several layouts, the first one in the order image folder, idx, parquet,
+    cifar-10-batches-bin is chosen.
     """
     from headgate.learning.table import (
         ParquetFiles,
     )  # imports polars, which the rest of this file does not need
 
     layouts: dict[str, type[PictureFiles]] = {
-        rf"(^|/)({'|'.join(TRAIN_NAMES + TEST_NAMES)})/[^/]+/[^/]+\.(jpe?g|png|webp)$": ImageFolder,
+        rf"(^|/)({'|'.join(TRAIN_NAMES + TEST_NAMES)})/[^/]+/[^/]+\.(jpe?g|png|webp)$": (
+            ImageFolder
+        ),
         r"idx[13]-?ubyte(\.gz)?$": IdxFiles,
         r"\.parquet$": ParquetFiles,
         r"(^|/)(data|test)_batch(_\d+)?\.bin$": CifarRecords,

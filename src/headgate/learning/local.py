@@ -1,4 +1,6 @@
-"""Local training of a client on its buffer: gradient descent on the full batch or in addressed mini-batches."""
+"""Local training of a client on its buffer: gradient descent on the full batch or in
+addressed mini-batches.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,18 +15,22 @@ from headgate.control.types import Ints
 from headgate.errors import SettingError, require
 from headgate.learning.objectives import LocalObjective, PlainLoss
 
-# One 64-bit index addresses a sample's place in a batch order: round, epoch and position side by side.
+# One 64-bit index addresses a sample's place in a batch order: round, epoch and
+# position side by side.
 _ROUND_BITS, _EPOCH_BITS, _POSITION_BITS = 24, 16, 24
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Local training of one round; it starts from the global model, with a velocity of zero.
+    """Local training of one round; it starts from the global model, with a velocity of
+    zero.
 
-    Without `batch_size`, a step is one gradient step on the whole buffer. With it, each of the `steps` is an
-    epoch: one pass over the buffer in batches of at most `batch_size`, in the order of `batch_order`.
+    Without `batch_size`, a step is one gradient step on the whole buffer. With it, each
+    of the `steps` is an epoch: one pass over the buffer in batches of at most
+    `batch_size`, in the order of `batch_order`.
 
-    A gradient step is that of torch.optim.SGD: g = gradient + weight_decay·θ, v ← momentum·v + g, θ ← θ − lr·v.
+    A gradient step is that of torch.optim.SGD: g = gradient + weight_decay·θ, v ←
+    momentum·v + g, θ ← θ − lr·v.
     """
 
     lr: float
@@ -45,19 +51,23 @@ class LocalTraining:
         zero_or_more("weight_decay", self.weight_decay)
         if self.batch_size is not None and self.steps > 1 << _EPOCH_BITS:
             raise SettingError(
-                f"steps = {self.steps}: at most {1 << _EPOCH_BITS} epochs of mini-batches"
+                f"steps = {self.steps}: at most {1 << _EPOCH_BITS} epochs of"
+                " mini-batches"
             )
 
     @property
     def plain(self) -> bool:
-        """Whether the objective is cross-entropy in which all samples have the same weight."""
+        """Whether the objective is cross-entropy in which all samples have the same
+        weight.
+        """
         return type(self.objective) is PlainLoss
 
 
 def batch_order(
     seed: int, client: int, t: int, epoch: int, n: int
 ) -> NDArray[np.int64]:
-    """Return the order in which a client passes over its n samples in an epoch of round t; the arguments determine it.
+    """Return the order in which a client passes over its n samples in an epoch of round
+    t; the arguments determine it.
 
     >>> batch_order(seed=7, client=2, t=1, epoch=0, n=5)
     array([0, 2, 1, 3, 4])
@@ -69,7 +79,8 @@ def batch_order(
     ):
         if not 0 <= value < 1 << bits:
             raise SettingError(
-                f"{name} = {value}: mini-batches are addressed for 0 to {(1 << bits) - 1}"
+                f"{name} = {value}: mini-batches are addressed for 0 to"
+                f" {(1 << bits) - 1}"
             )
     first = np.uint64((t << _EPOCH_BITS | epoch) << _POSITION_BITS)
     draws = uniform(seed, Purpose.BATCH, first + np.arange(n, dtype=np.uint64), client)
@@ -79,7 +90,9 @@ def batch_order(
 def schedule(
     training: LocalTraining, seed: int, client: int, t: int, n: int
 ) -> Iterator[slice | NDArray[np.int64]]:
-    """Yield the rows of a client's buffer for each gradient step of round t: all rows, or those of one batch."""
+    """Yield the rows of a client's buffer for each gradient step of round t: all rows,
+    or those of one batch.
+    """
     for epoch in range(training.steps):
         if training.batch_size is None:
             yield slice(None)
@@ -93,7 +106,9 @@ def schedule(
 
 
 def moves(most: int, seeds: Ints, t: int, samples: Ints) -> Ints:
-    """Draw the shift (down, right) of each sample in round t, (2, S), uniformly from −most to most."""
+    """Draw the shift (down, right) of each sample in round t, (2, S), uniformly from
+    −most to most.
+    """
     side = 2 * most + 1
     index = (t << 32) + samples  # round and sample side by side
     draw = (uniform(seeds, Purpose.SHIFT, index) * side**2).astype(np.int64)
@@ -101,7 +116,8 @@ def moves(most: int, seeds: Ints, t: int, samples: Ints) -> Ints:
 
 
 def shifted(images: NDArray[np.uint8], move: Ints, most: int) -> NDArray[np.uint8]:
-    """Shift each of the images (S, C, H, W) by its (down, right) in `move` (2, S), at most `most`; new pixels are 0.
+    """Shift each of the images (S, C, H, W) by its (down, right) in `move` (2, S), at
+    most `most`; new pixels are 0.
 
     >>> shifted(np.array([[[[1, 2], [3, 4]]]], np.uint8), np.array([[1], [0]]), 1).tolist()
     [[[[0, 0], [1, 2]]]]

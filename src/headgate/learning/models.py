@@ -1,4 +1,6 @@
-"""Models that can be trained. The `build` of a model makes its torch module; nothing else in this file needs torch."""
+"""Models that can be trained. The `build` of a model makes its torch module; nothing
+else in this file needs torch.
+"""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -20,7 +22,9 @@ class Model(ABC):
     """Base class of models. The fields are the settings."""
 
     linear: ClassVar[bool] = False
-    """whether the outputs are linear in the parameters, so that every local optimum is global"""
+    """whether the outputs are linear in the parameters, so that every local optimum is
+    global
+    """
 
     @property
     def kind(self) -> str:
@@ -61,7 +65,8 @@ class ResNet9(ShippedModel):
 class OwnModel(Model):
     """A user's `module:Class`, imported when the model is built.
 
-    The class is a `Model`, or a torch module, which is called with (shape, classes) if it takes two arguments, else with none.
+    The class is a `Model`, or a torch module, which is called with (shape, classes) if
+    it takes two arguments, else with none.
     """
 
     name: str

@@ -1,7 +1,9 @@
-"""The code of a client that needs torch: the shipped models, checks of models, the SGD step and the slopes of objectives.
+"""The code of a client that needs torch: the shipped models, checks of models, the SGD
+step and the slopes of objectives.
 
-A model is represented by a module, which states the computation, and a flat vector of its parameters. Many runs can
-therefore share one module, and averaging models is averaging vectors.
+A model is represented by a module, which states the computation, and a flat vector of
+its parameters. Many runs can therefore share one module, and averaging models is
+averaging vectors.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,12 +24,15 @@ from headgate.registry import in_one_line
 
 
 def build_model(model: Model, shape: Shape, classes: int) -> nn.Module:
-    """Build the module of `model` for images of `shape`; refuse a module that headgate cannot train."""
+    """Build the module of `model` for images of `shape`; refuse a module that headgate
+    cannot train.
+    """
     made = model.build(shape, classes)
     name = model.kind
     if not isinstance(made, nn.Module):
         raise SettingError(
-            f"model.kind = {name}: must make a torch.nn.Module, made {type(made).__name__}"
+            f"model.kind = {name}: must make a torch.nn.Module, made"
+            f" {type(made).__name__}"
         )
     _check_trainable(name, made)
     _check_output(name, made, shape, classes)
@@ -35,16 +40,20 @@ def build_model(model: Model, shape: Shape, classes: int) -> nn.Module:
 
 
 def initial_parameters(model: Model, shape: Shape, classes: int, seed: int) -> Tensor:
-    """Return the initial parameters as a float32 vector, which the seed determines; torch's global generator is unchanged."""
+    """Return the initial parameters as a float32 vector, which the seed determines;
+    torch's global generator is unchanged.
+    """
     with torch.random.fork_rng(devices=[]):
-        # torch.manual_seed would also seed the generators of every GPU, and those are not restored.
+        # torch.manual_seed would also seed the generators of every GPU, and those are
+        # not restored.
         torch.default_generator.manual_seed(seed)
         made = build_model(model, shape, classes)
     return Flat(made).vector(dict(made.named_parameters())).to(torch.float32)
 
 
 class Flat:
-    """Conversion between a module's parameters and one vector, in the order of named_parameters.
+    """Conversion between a module's parameters and one vector, in the order of
+    named_parameters.
 
     >>> flat = Flat(nn.Linear(3, 2))
     >>> {name: tuple(view.shape) for name, view in flat.views(torch.arange(8.0)).items()}
@@ -61,8 +70,11 @@ class Flat:
         self.size = self.starts[-1]
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return views of the parameters in a vector (..., size), by name; leading dimensions are kept."""
-        # split instead of slices: its gradient is one concatenation, not one padded vector for each parameter
+        """Return views of the parameters in a vector (..., size), by name; leading
+        dimensions are kept.
+        """
+        # split instead of slices: its gradient is one concatenation, not one padded
+        # vector for each parameter
         parts = torch.split_with_sizes(vector, self.sizes, dim=-1)
         return {
             name: part.reshape(*vector.shape[:-1], *shape)
@@ -87,11 +99,14 @@ def logistic(shape: Shape, classes: int) -> nn.Module:
 
 
 def lenet(shape: Shape, classes: int) -> nn.Module:
-    """Build LeNet-5 with ReLU and max-pooling; 28x28 images are padded to 32x32, the input size of LeNet-5."""
+    """Build LeNet-5 with ReLU and max-pooling; 28x28 images are padded to 32x32, the
+    input size of LeNet-5.
+    """
     channels, height, width = shape
     if min(height, width) < 28:
         raise SettingError(
-            f"model.kind = lenet: needs images of 28x28 or more, these are {height}x{width}"
+            "model.kind = lenet: needs images of 28x28 or more, these are"
+            f" {height}x{width}"
         )
     padding = 2 if height == width == 28 else 0
 
@@ -121,11 +136,14 @@ class Residual(nn.Module):
 
 
 def resnet9(shape: Shape, classes: int) -> nn.Module:
-    """Build ResNet-9 with Mish and GroupNorm, which, unlike BatchNorm, has no state besides its parameters."""
+    """Build ResNet-9 with Mish and GroupNorm, which, unlike BatchNorm, has no state
+    besides its parameters.
+    """
     channels, height, width = shape
     if min(height, width) < 8:
         raise SettingError(
-            f"model.kind = resnet9: needs images of 8x8 or more, these are {height}x{width}"
+            "model.kind = resnet9: needs images of 8x8 or more, these are"
+            f" {height}x{width}"
         )
 
     def block(inward: int, outward: int) -> nn.Module:
@@ -153,7 +171,9 @@ SHIPPED = {"logistic": logistic, "lenet": lenet, "resnet9": resnet9}
 
 
 def _check_trainable(name: str, model: nn.Module) -> None:
-    """Refuse buffers and frozen parameters, which would not be averaged, and dropout, whose draws are not repeatable."""
+    """Refuse buffers and frozen parameters, which would not be averaged, and dropout,
+    whose draws are not repeatable.
+    """
     buffer = next((key for key, _ in model.named_buffers()), None)
     frozen = next(
         (
@@ -174,7 +194,8 @@ def _check_trainable(name: str, model: nn.Module) -> None:
     if buffer is not None:
         hint = "take GroupNorm instead of BatchNorm"
         raise SettingError(
-            f"model.kind = {name}: has a buffer ({buffer}), which no client would share: {hint}"
+            f"model.kind = {name}: has a buffer ({buffer}), which no client would"
+            f" share: {hint}"
         )
     if next(model.parameters(), None) is None:
         raise SettingError(f"model.kind = {name}: has no parameters to learn")
@@ -184,7 +205,8 @@ def _check_trainable(name: str, model: nn.Module) -> None:
         )
     if dropping is not None:
         raise SettingError(
-            f"model.kind = {name}: has dropout ({dropping}), whose draws would not be repeatable"
+            f"model.kind = {name}: has dropout ({dropping}), whose draws would not be"
+            " repeatable"
         )
 
 
@@ -203,12 +225,14 @@ def _check_output(name: str, model: nn.Module, shape: Shape, classes: int) -> No
     given = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
     if given != (2, classes):
         raise SettingError(
-            f"model.kind = {name}: must return (n, {classes}) for n images, returns {given} for 2"
+            f"model.kind = {name}: must return (n, {classes}) for n images, returns"
+            f" {given} for 2"
         )
     if not torch.allclose(output[:1], alone, rtol=1e-3, atol=1e-4):
         # Executors choose their own batches, which must not change any result.
         raise SettingError(
-            f"model.kind = {name}: what it returns for an image depends on the images beside it"
+            f"model.kind = {name}: what it returns for an image depends on the images"
+            " beside it"
         )
 
 
@@ -216,7 +240,8 @@ def _check_output(name: str, model: nn.Module, shape: Shape, classes: int) -> No
 
 
 def last_layer(model: nn.Module, shape: Shape) -> nn.Linear | None:
-    """Return the linear layer whose output is the output of the model; None: the model does not end with such a layer.
+    """Return the linear layer whose output is the output of the model; None: the model
+    does not end with such a layer.
 
     >>> last_layer(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (1, 2, 2))
     Linear(in_features=4, out_features=3, bias=True)
@@ -250,7 +275,9 @@ def last_layer(model: nn.Module, shape: Shape) -> nn.Linear | None:
 def with_features(
     layer: nn.Linear, answer: Callable[[], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Call `answer`, and return its output and the inputs of the last layer, with a column of ones if the layer has a bias."""
+    """Call `answer`, and return its output and the inputs of the last layer, with a
+    column of ones if the layer has a bias.
+    """
     went_in: list[Tensor] = []
 
     def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
@@ -262,8 +289,10 @@ def with_features(
     finally:
         hook.remove()
     features = went_in[-1]
-    return logits, features if layer.bias is None else torch.cat(
-        [features, features.new_ones(len(features), 1)], dim=1
+    return logits, (
+        features
+        if layer.bias is None
+        else torch.cat([features, features.new_ones(len(features), 1)], dim=1)
     )
 
 
@@ -276,9 +305,11 @@ def descend(
     change: Tensors,
     training: LocalTraining,
 ) -> None:
-    """Do one step of torch.optim.SGD by the gradients `change`, in place; without momentum, `velocity` may be empty.
+    """Do one step of torch.optim.SGD by the gradients `change`, in place; without
+    momentum, `velocity` may be empty.
 
-    torch.optim is not used because its import takes seconds, and Flower starts a client process for every message.
+    torch.optim is not used because its import takes seconds, and Flower starts a client
+    process for every message.
     """
     if training.weight_decay:
         change = torch._foreach_add(change, places, alpha=training.weight_decay)
@@ -292,8 +323,9 @@ def descend(
 class ClientSlopes:
     """The derivative of a client's mean loss with respect to the logits of its samples.
 
-    `received` are the logits of the received model for all n samples, (n, classes); `labels` are (n,), and so are the weights
-    `factors`; None: all samples have the same weight.
+    `received` are the logits of the received model for all n samples, (n, classes);
+    `labels` are (n,), and so are the weights `factors`; None: all samples have the same
+    weight.
     """
 
     def __init__(
@@ -308,7 +340,9 @@ class ClientSlopes:
         self.held = self.truth.sum(1, keepdim=True)
 
     def __call__(self, logits: Tensor, rows: slice | NDArray[np.int64]) -> Tensor:
-        """Return the derivative of the mean loss of the samples at `rows` with respect to their `logits`, (b, classes)."""
+        """Return the derivative of the mean loss of the samples at `rows` with respect
+        to their `logits`, (b, classes).
+        """
         at = LocalAnswers(
             logits.detach().T,
             self.received[:, rows],

@@ -1,7 +1,9 @@
-"""Objectives that a client can minimise locally, each defined by its slope: the derivative of a sample's loss by the logits.
+"""Objectives that a client can minimise locally, each defined by its slope: the
+derivative of a sample's loss by the logits.
 
-Gradient descent needs only this slope. One definition serves every array library and every executor that accepts
-objectives. The first axis of the arrays is the classes, (K, …), and the samples follow.
+Gradient descent needs only this slope. One definition serves every array library and
+every executor that accepts objectives. The first axis of the arrays is the classes, (K,
+…), and the samples follow.
 """
 
 from dataclasses import dataclass
@@ -16,7 +18,9 @@ from headgate.registry import Slot
 
 
 class LocalAnswers(NamedTuple):
-    """The model's outputs for the samples of clients, and what an objective may know of these. `arrays` is numpy or torch."""
+    """The model's outputs for the samples of clients, and what an objective may know of
+    these. `arrays` is numpy or torch.
+    """
 
     logits: Any
     """logits of the client's model, (K, …)"""
@@ -25,24 +29,32 @@ class LocalAnswers(NamedTuple):
     truth: Any
     """1 for the sample's own class and 0 for the others, (K, …)"""
     held: Any
-    """how many samples of each class the sample's client holds, in a shape that broadcasts to (K, …)"""
+    """how many samples of each class the sample's client holds, in a shape that
+    broadcasts to (K, …)
+    """
     arrays: Any
 
 
 class LocalObjective:
-    """Base class of objectives, which itself is cross-entropy. The fields are the settings."""
+    """Base class of objectives, which itself is cross-entropy. The fields are the
+    settings.
+    """
 
     by_age: ClassVar[bool] = False
     """whether samples are weighted by `factors`"""
 
     def slope(self, at: LocalAnswers) -> Any:
-        """Return the derivative of each sample's loss with respect to each of its logits, (K, …)."""
+        """Return the derivative of each sample's loss with respect to each of its
+        logits, (K, …).
+        """
         return softmax(at.logits, at.arrays) - at.truth
 
     def factors(self, new: Bools, offsets: Ints) -> Floats:
-        """Return the weight of each sample in its client's loss, 1 on average; the samples of client m begin at offsets[m].
+        """Return the weight of each sample in its client's loss, 1 on average; the
+        samples of client m begin at offsets[m].
 
-        `new` marks the samples that were admitted in this round or, if labels are late, received their labels in it.
+        `new` marks the samples that were admitted in this round or, if labels are late,
+        received their labels in it.
         """
         return np.ones(len(new))
 
@@ -54,11 +66,13 @@ class PlainLoss(LocalObjective):
 
 @dataclass(frozen=True)
 class FreshShare(LocalObjective):
-    """Weighted empirical risk over old and fresh samples (Marfoq et al. 2023): the fresh samples of a client share the weight
-    `share` evenly, and the old ones share the rest.
+    """Weighted empirical risk over old and fresh samples (Marfoq et al. 2023): the
+    fresh samples of a client share the weight `share` evenly, and the old ones share
+    the rest.
 
-    Differences from the reference: a sample is fresh in the round in which it is admitted; a client with only one of the two
-    kinds gives it all the weight; `share` is a setting instead of following from a bound. Mini-batches use the same weights.
+    Differences from the reference: a sample is fresh in the round in which it is
+    admitted; a client with only one of the two kinds gives it all the weight; `share`
+    is a setting instead of following from a bound. Mini-batches use the same weights.
     """
 
     by_age: ClassVar[bool] = True
@@ -80,11 +94,13 @@ class FreshShare(LocalObjective):
 
 @dataclass(frozen=True)
 class CalibratedLogits(LocalObjective):
-    """FedLC (Zhang et al. 2022): cross-entropy after tau·n_y^(−1/4) is subtracted from the logit of class y, where n_y is the
-    number of samples of class y that the client holds.
+    """FedLC (Zhang et al. 2022): cross-entropy after tau·n_y^(−1/4) is subtracted from
+    the logit of class y, where n_y is the number of samples of class y that the client
+    holds.
 
-    Differences from the reference: a class without samples counts as `vacant` samples; 0 removes it, as in their formula.
-    The sum over classes includes the true class, as in cross-entropy; their formula omits it.
+    Differences from the reference: a class without samples counts as `vacant` samples;
+    0 removes it, as in their formula. The sum over classes includes the true class, as
+    in cross-entropy; their formula omits it.
     """
 
     tau: float = 1.0

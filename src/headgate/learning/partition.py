@@ -1,5 +1,6 @@
-"""Partitions of the training images among the clients. Every draw is addressed by seed and client. All policies therefore
-see the same owners, and the images of a client can be computed on demand instead of stored for a million clients.
+"""Partitions of the training images among the clients. Every draw is addressed by seed
+and client. All policies therefore see the same owners, and the images of a client can
+be computed on demand instead of stored for a million clients.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +21,9 @@ RETRIES = 100
 
 
 class Owners(Protocol):
-    """The owner of each row of the training set; the images of each client are numbered from 0."""
+    """The owner of each row of the training set; the images of each client are numbered
+    from 0.
+    """
 
     @property
     def lengths(self) -> Ints:
@@ -55,7 +58,9 @@ class Partition(ABC):
     def owners(
         self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
     ) -> Owners:
-        """Return the same owners in a form that may compute the rows of a client on demand."""
+        """Return the same owners in a form that may compute the rows of a client on
+        demand.
+        """
         return OwnerTable(self.split(labels, clients, seed, columns))
 
 
@@ -68,7 +73,9 @@ def shuffled(rows: Ints, seed: int, client: int) -> Ints:
 
 @dataclass(frozen=True)
 class Pairs(Partition):
-    """Client m owns at most `per_class` images of each of the classes m and m + 1 (modulo their number), as in the paper."""
+    """Client m owns at most `per_class` images of each of the classes m and m + 1
+    (modulo their number), as in the paper.
+    """
 
     per_class: int | None = None
 
@@ -99,8 +106,8 @@ class Pairs(Partition):
 class PairOwners:
     """The owners of `Pairs`, computed on demand.
 
-    A client's images are drawn from all images of a class, so computing them takes as many draws as the class has images,
-    for any `per_class`.
+    A client's images are drawn from all images of a class, so computing them takes as
+    many draws as the class has images, for any `per_class`.
     """
 
     def __init__(
@@ -128,7 +135,9 @@ class PairOwners:
         return self.table(distinct)[place, own].astype(np.int64)
 
     def table(self, clients: Ints) -> NDArray[np.int32]:
-        """Return the images of some clients, (clients, most images); entries beyond a client's own number are undefined."""
+        """Return the images of some clients, (clients, most images); entries beyond a
+        client's own number are undefined.
+        """
         table = np.empty(
             (clients.size, int(self.lengths[clients].max(initial=0))), dtype=np.int32
         )
@@ -146,7 +155,9 @@ class PairOwners:
 
 @dataclass(frozen=True)
 class Iid(Partition):
-    """All images are divided evenly and at random among the clients; each owns at most `per_client` of them."""
+    """All images are divided evenly and at random among the clients; each owns at most
+    `per_client` of them.
+    """
 
     per_client: int | None = None
 
@@ -168,7 +179,9 @@ class Iid(Partition):
 
 @dataclass(frozen=True)
 class Dirichlet(Partition):
-    """Each class is divided among the clients by a Dirichlet(alpha) draw; the draw is repeated if a client has no image."""
+    """Each class is divided among the clients by a Dirichlet(alpha) draw; the draw is
+    repeated if a client has no image.
+    """
 
     alpha: float = 0.5
 
@@ -195,7 +208,10 @@ class Dirichlet(Partition):
             whole = [np.concatenate(parts) for parts in owned]
             if all(part.size for part in whole):
                 return whole
-        empty = f"in {RETRIES} draws some of the {clients} clients always stayed without data"
+        empty = (
+            f"in {RETRIES} draws some of the {clients} clients always stayed without"
+            " data"
+        )
         raise SettingError(
             f"data.alpha = {self.alpha}: {empty}; raise alpha or use fewer clients"
         )
@@ -203,7 +219,9 @@ class Dirichlet(Partition):
 
 @dataclass(frozen=True)
 class ByColumn(Partition):
-    """Each client owns the rows with one value of a column; if there are more values than clients, they take turns."""
+    """Each client owns the rows with one value of a column; if there are more values
+    than clients, they take turns.
+    """
 
     column: str
 
@@ -213,18 +231,22 @@ class ByColumn(Partition):
         if self.column not in columns:
             known = ", ".join(columns) or "none"
             raise SettingError(
-                f"data.column = {self.column}: the data set has no such column; it has {known}"
+                f"data.column = {self.column}: the data set has no such column; it has"
+                f" {known}"
             )
         values, owner = np.unique(columns[self.column], return_inverse=True)
         if len(values) < clients:
             raise SettingError(
-                f"data.column = {self.column}: has {len(values)} values for {clients} clients"
+                f"data.column = {self.column}: has {len(values)} values for {clients}"
+                " clients"
             )
         return [np.flatnonzero(owner % clients == m) for m in range(clients)]
 
 
 def _enough_for_all(labels: Ints, clients: int, name: str) -> None:
-    """Refuse more clients than images, for partitions in which each image has one owner."""
+    """Refuse more clients than images, for partitions in which each image has one
+    owner.
+    """
     if clients > labels.size:
         dealt = f"{labels.size} images are dealt out to {clients} clients"
         raise SettingError(

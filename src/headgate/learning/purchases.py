@@ -1,9 +1,11 @@
 """The rows of the training set from which the samples that clients hold come.
 
-Control numbers the admissions of each client. If clients buy the next samples of their streams, the world does not change
-and labels are available at once, the i-th admission is the i-th sample of the stream, and nothing is stored
-(`StreamSource`). Otherwise each sample is stored from its admission until it is dropped (`PurchaseSource`): its row, which
-also identifies its appearance in its concept, its number among all samples, and the round.
+Control numbers the admissions of each client. If clients buy the next samples of their
+streams, the world does not change and labels are available at once, the i-th admission
+is the i-th sample of the stream, and nothing is stored (`StreamSource`). Otherwise each
+sample is stored from its admission until it is dropped (`PurchaseSource`): its row,
+which also identifies its appearance in its concept, its number among all samples, and
+the round.
 """
 
 import itertools
@@ -24,13 +26,19 @@ from headgate.learning.drift import DriftingStream, World
 from headgate.learning.streams import Stream, StreamRows, spans
 
 ScoreRows = Callable[[tuple[str, ...], Ints, Ints], Scores]
-"""(names of the scores, places of the runs' seeds, rows of the training set) → the scores of each row"""
+"""(names of the scores, places of the runs' seeds, rows of the training set) → the
+scores of each row
+"""
 ADMISSIONS = 40
-"""low bits of a key, which hold the number of an admission; the bits above hold the run and the client"""
+"""low bits of a key, which hold the number of an admission; the bits above hold the run
+and the client
+"""
 
 
 class TrainingSamples(NamedTuple):
-    """The samples on which the clients of one policy train, sorted by run and client; each field has one entry per sample."""
+    """The samples on which the clients of one policy train, sorted by run and client;
+    each field has one entry per sample.
+    """
 
     owner: Ints
     """place of the sample's client among the training clients of all runs"""
@@ -40,11 +48,15 @@ class TrainingSamples(NamedTuple):
     admissions: Ints
     """number of the sample among its client's admissions"""
     new: Bools
-    """whether the sample was admitted in this round or, if labels are late, received its label in it"""
+    """whether the sample was admitted in this round or, if labels are late, received
+    its label in it
+    """
 
 
 def held_admissions(ledger: Ledger, clients: Ints) -> tuple[Ints, Ints]:
-    """Return (place of the client, admission) of every sample that these clients (S, C) hold, sorted by run and client."""
+    """Return (place of the client, admission) of every sample that these clients (S, C)
+    hold, sorted by run and client.
+    """
     if (places := ledger.contents.places) is not None:
         held = np.take_along_axis(places, clients[..., None], axis=1).reshape(
             clients.size, -1
@@ -56,14 +68,18 @@ def held_admissions(ledger: Ledger, clients: Ints) -> tuple[Ints, Ints]:
         for array in (ledger.dropped, ledger.admitted)
     )
     owner = np.repeat(np.arange(clients.size), last - first)
-    return owner, np.arange(owner.size) + (
-        first - (np.cumsum(last - first) - (last - first))
-    )[owner]
+    return (
+        owner,
+        np.arange(owner.size)
+        + (first - (np.cumsum(last - first) - (last - first)))[owner],
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class PurchaseTable:
-    """The purchased samples that clients hold, in all runs of one policy; a table is replaced, never changed in place."""
+    """The purchased samples that clients hold, in all runs of one policy; a table is
+    replaced, never changed in place.
+    """
 
     key: Ints
     """run, client and admission of each sample in one number, ascending"""
@@ -76,8 +92,8 @@ class PurchaseTable:
     looked: Ints
     """samples of its stream that each client has been offered so far, (S, M)"""
     spare: Ints
-    """(place among the offered samples, number, row) of the unlabelled samples that each client keeps, the newest last, filled
-    up with −1, (S, M, keep, 3)"""
+    """(place among the offered samples, number, row) of the unlabelled samples that
+    each client keeps, the newest last, filled up with −1, (S, M, keep, 3)"""
     passed: Ints
     """samples of its stream that each client missed because they passed by, (S, M)"""
 
@@ -86,7 +102,9 @@ class PurchaseTable:
         return np.asarray(np.searchsorted(self.key, keys))
 
     def only(self, keys: Ints) -> "PurchaseTable":
-        """Return the table reduced to the samples with these keys, which must ascend."""
+        """Return the table reduced to the samples with these keys, which must
+        ascend.
+        """
         at = self.find(keys)
         return replace(
             self,
@@ -111,11 +129,14 @@ class PurchaseTable:
         return {own.name: getattr(self, own.name) for own in fields(self)}
 
     def restored(self, saved: Mapping[str, NDArray[Any]]) -> "PurchaseTable":
-        """Return the saved table; raise ValueError if it has another number of runs, clients or spare places."""
+        """Return the saved table; raise ValueError if it has another number of runs,
+        clients or spare places.
+        """
         for name in ("looked", "spare", "passed"):
             if saved[name].shape != getattr(self, name).shape:
                 raise ValueError(
-                    f"{name} is {saved[name].shape}, must be {getattr(self, name).shape}"
+                    f"{name} is {saved[name].shape}, must be"
+                    f" {getattr(self, name).shape}"
                 )
         return PurchaseTable(
             **{
@@ -129,7 +150,8 @@ class PurchaseTable:
 class StreamSource:
     """The source of the samples of one policy's clients, in all of its runs.
 
-    The i-th admission of a client is the i-th sample of its stream. Nothing is stored, so the table `known` is None.
+    The i-th admission of a client is the i-th sample of its stream. Nothing is stored,
+    so the table `known` is None.
     """
 
     streams: Sequence[Stream | DriftingStream]
@@ -157,7 +179,9 @@ class StreamSource:
     def available(
         self, known: PurchaseTable | None, before: Ledger, ordered: Ints
     ) -> Ints:
-        """Return how many of the ordered samples each client can admit, (S, M): at most what its stream has left."""
+        """Return how many of the ordered samples each client can admit, (S, M): at most
+        what its stream has left.
+        """
         return (
             ordered
             if self.ends is None
@@ -167,7 +191,9 @@ class StreamSource:
     def after_purchase(
         self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints
     ) -> PurchaseTable | None:
-        """Return the table of purchases after each client admitted `admitted` samples in round t, (S, M)."""
+        """Return the table of purchases after each client admitted `admitted` samples
+        in round t, (S, M).
+        """
         return None
 
     def after_round(
@@ -184,7 +210,9 @@ class StreamSource:
         admissions: Ints,
         concepts: Ints | None = None,
     ) -> StreamRows:
-        """Return the sample numbers and rows of these admissions of clients; `seeds` are places among all seeds."""
+        """Return the sample numbers and rows of these admissions of clients; `seeds`
+        are places among all seeds.
+        """
         samples, rows = np.empty_like(admissions), np.empty_like(admissions)
         for s, stream in enumerate(self.streams):
             own = np.flatnonzero(seeds == s)
@@ -213,7 +241,9 @@ class StreamSource:
 
 @dataclass(frozen=True, eq=False)
 class PurchaseSource(StreamSource):
-    """A source that stores the samples that clients admit, because the world changes or labels are late."""
+    """A source that stores the samples that clients admit, because the world changes or
+    labels are late.
+    """
 
     world: World
     data: Data
@@ -246,7 +276,9 @@ class PurchaseSource(StreamSource):
         )
 
     def _later(self, t: int, known: PurchaseTable, had: Ints) -> PurchaseTable:
-        """Return the table with `passed` as of round t, where clients have taken `had` samples of their streams, (S, M)."""
+        """Return the table with `passed` as of round t, where clients have taken `had`
+        samples of their streams, (S, M).
+        """
         by_now = self.data.stream.passing * (t - 1)
         return replace(known, passed=np.maximum(known.passed, by_now - had))
 
@@ -298,7 +330,9 @@ class PurchaseSource(StreamSource):
 
 @dataclass(frozen=True, eq=False)
 class ChoosingSource(PurchaseSource):
-    """A source whose clients choose what they buy in a window of samples, and may keep some of the others."""
+    """A source whose clients choose what they buy in a window of samples, and may keep
+    some of the others.
+    """
 
     rule: Selection
     seeds: Ints
@@ -329,7 +363,9 @@ class ChoosingSource(PurchaseSource):
     def after_purchase(
         self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints
     ) -> PurchaseTable | None:
-        """Process one run at a time: the results do not depend on other runs, and memory is needed for one run only."""
+        """Process one run at a time: the results do not depend on other runs, and
+        memory is needed for one run only.
+        """
         assert known is not None
         spare, keys, bought = (
             known.spare.copy(),
@@ -377,8 +413,8 @@ class ChoosingSource(PurchaseSource):
         fresh: Ints,
         concepts: Ints,
     ) -> Ints:
-        """Return (place, number, row) of the samples that these clients are offered, kept ones and new ones, filled up with −1,
-        (C, W, 3)."""
+        """Return (place, number, row) of the samples that these clients are offered,
+        kept ones and new ones, filled up with −1, (C, W, 3)."""
         nth = np.arange(int(fresh.max(initial=0)))
         owner, place = np.nonzero(nth < fresh[:, None])
         whose = clients[owner]
@@ -400,7 +436,9 @@ class ChoosingSource(PurchaseSource):
         offer: Ints,
         count: Ints,
     ) -> Candidates:
-        """Return the offered samples as candidates, with the scores and held features that the rule needs."""
+        """Return the offered samples as candidates, with the scores and held features
+        that the rule needs.
+        """
         seed, client, there = (
             np.full((len(clients), 1), self.seeds[s]),
             clients[:, None],
@@ -429,7 +467,9 @@ class ChoosingSource(PurchaseSource):
     def _scores(
         self, asked: tuple[str, ...], s: int, rows: Ints, there: Bools
     ) -> Scores:
-        """Return the scores of rows (C, W) of the training set; `there` marks the places that hold a row."""
+        """Return the scores of rows (C, W) of the training set; `there` marks the
+        places that hold a row.
+        """
         return self.score(asked, np.full(int(there.sum()), s), rows[there]).placed(
             there
         )
@@ -438,9 +478,11 @@ class ChoosingSource(PurchaseSource):
 def find_all(
     held: Sequence[tuple[StreamSource, PurchaseTable | None, TrainingSamples]],
 ) -> StreamRows:
-    """Return the sample numbers and rows of the samples of several policies, one policy after the other.
+    """Return the sample numbers and rows of the samples of several policies, one policy
+    after the other.
 
-    Policies without a table are looked up in one call, because a stream caches only the passes of its last call.
+    Policies without a table are looked up in one call, because a stream caches only the
+    passes of its last call.
     """
     ends = np.cumsum([0, *(len(own.owner) for *_, own in held)]).tolist()
     found = StreamRows(np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64))
@@ -461,7 +503,9 @@ def find_all(
 
 
 def _newest(offer: Ints, left: Bools, keep: int) -> Ints:
-    """Return the newest `keep` of the samples that each client did not buy, ascending, filled up with −1, (C, keep, 3)."""
+    """Return the newest `keep` of the samples that each client did not buy, ascending,
+    filled up with −1, (C, keep, 3).
+    """
     kept = np.full((len(offer), keep, 3), -1, np.int64)
     offer = np.where(left[..., None], offer, -1)
     newest = np.take_along_axis(
@@ -480,10 +524,11 @@ def _newest(offer: Ints, left: Bools, keep: int) -> Ints:
 class UseCounts:
     """The number of times that each run has trained on each of its samples.
 
-    Only training counts: a sample is not used in a round in which its client does not train, and a sample that is in the
-    buffer twice is used twice. An image that leaves a buffer and returns with a later pass of the stream is the same sample
-    and keeps its count, so samples are never removed from the table. The table grows with the distinct samples used, at
-    most to the number of images that the clients own.
+    Only training counts: a sample is not used in a round in which its client does not
+    train, and a sample that is in the buffer twice is used twice. An image that leaves
+    a buffer and returns with a later pass of the stream is the same sample and keeps
+    its count, so samples are never removed from the table. The table grows with the
+    distinct samples used, at most to the number of images that the clients own.
     """
 
     def __init__(self, runs: int, samples: int) -> None:
@@ -495,7 +540,9 @@ class UseCounts:
         )
 
     def table(self) -> tuple[Ints, NDArray[np.int32]]:
-        """Return (run·samples + sample, count) of all samples ever used, as `restored` needs them."""
+        """Return (run·samples + sample, count) of all samples ever used, as `restored`
+        needs them.
+        """
         return self._keys[1:], self._counts[1:]
 
     @classmethod
@@ -508,7 +555,9 @@ class UseCounts:
         return uses
 
     def use(self, runs: Ints, samples: Ints, times: Ints | None = None) -> None:
-        """Count a use of samples[i] by runs[i] for every i, or `times`[i] uses of samples that differ, in ascending order."""
+        """Count a use of samples[i] by runs[i] for every i, or `times`[i] uses of
+        samples that differ, in ascending order.
+        """
         keys = runs * self.samples + samples
         if times is None:
             keys, times = np.unique(keys, return_counts=True)

@@ -1,6 +1,8 @@
-"""The server's part of a round: it draws the cohort, weighs the updates, makes the new model and averages its models.
+"""The server's part of a round: it draws the cohort, weighs the updates, makes the new
+model and averages its models.
 
-Models are arrays of any library that has the usual arithmetic, with one row for each run.
+Models are arrays of any library that has the usual arithmetic, with one row for each
+run.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +26,9 @@ State = Mapping[str, Any]
 
 
 class ServerUpdate(ABC):
-    """Base class of the rules by which the server makes its new model. The fields are the settings."""
+    """Base class of the rules by which the server makes its new model. The fields are
+    the settings.
+    """
 
     def start(self, model: Any) -> State:
         """Return the state before round 1; its arrays have the shape of the model."""
@@ -32,12 +36,16 @@ class ServerUpdate(ABC):
 
     @abstractmethod
     def step(self, t: int, model: Any, mean: Any, state: State) -> tuple[Any, State]:
-        """Return the model after round t and the new state; `mean` is the weighted mean of the clients' models."""
+        """Return the model after round t and the new state; `mean` is the weighted mean
+        of the clients' models.
+        """
 
 
 @dataclass(frozen=True)
 class Average(ServerUpdate):
-    """The mean of the clients' models is the new model (federated averaging, as in the paper)."""
+    """The mean of the clients' models is the new model (federated averaging, as in the
+    paper).
+    """
 
     def step(self, t: int, model: Any, mean: Any, state: State) -> tuple[Any, State]:
         return mean, state
@@ -45,7 +53,9 @@ class Average(ServerUpdate):
 
 @dataclass(frozen=True)
 class Momentum(ServerUpdate):
-    """FedAvgM (Hsu, Qi and Brown 2019): the change of the mean is added to a velocity, and the model moves by the velocity."""
+    """FedAvgM (Hsu, Qi and Brown 2019): the change of the mean is added to a velocity,
+    and the model moves by the velocity.
+    """
 
     momentum: float = 0.9
     lr: float = 1.0
@@ -69,14 +79,17 @@ class Momentum(ServerUpdate):
 
 @dataclass(frozen=True)
 class Adam(ServerUpdate):
-    """FedAdam (Reddi et al. 2021, Algorithm 2): each step is the change of the mean divided by its root mean square. As in the
-    paper by Reddi et al., the first rounds have no bias correction."""
+    """FedAdam (Reddi et al. 2021, Algorithm 2): each step is the change of the mean
+    divided by its root mean square. As in the paper by Reddi et al., the first rounds
+    have no bias correction."""
 
     lr: float = 0.01
     beta1: float = 0.9
     beta2: float = 0.99
     tau: float = 1e-3
-    """changes below this size lead to smaller steps; a larger value brings the rule closer to momentum"""
+    """changes below this size lead to smaller steps; a larger value brings the rule
+    closer to momentum
+    """
 
     def __post_init__(self) -> None:
         for name in ("lr", "tau"):
@@ -108,10 +121,13 @@ class Adam(ServerUpdate):
 
 @dataclass(frozen=True)
 class Yogi(Adam):
-    """FedYogi (Reddi et al. 2021): FedAdam, but the mean of the squares changes only by (1 − β2) times the new square."""
+    """FedYogi (Reddi et al. 2021): FedAdam, but the mean of the squares changes only by
+    (1 − β2) times the new square.
+    """
 
     def second(self, before: Any, square: Any) -> Any:
-        # before − (1 − β2)·square·sign(before − square), written as products that keep the type of the arrays
+        # before − (1 − β2)·square·sign(before − square), written as products that keep
+        # the type of the arrays
         return before + (1 - self.beta2) * (
             square * (before < square) - square * (before > square)
         )
@@ -126,11 +142,14 @@ SERVER = Slot(
 
 @paper("eq:global-aggregation")
 def aggregation_weights(rule: str, alpha: Floats, n: Ints) -> Floats:
-    """Return w_m for every run (R, M): proportional to α_m·n_m, to α_m, or equal; a client without a sample weighs 0.
+    """Return w_m for every run (R, M): proportional to α_m·n_m, to α_m, or equal; a
+    client without a sample weighs 0.
 
-    If only a cohort trains, `alpha` and `n` (R, cohort) are those of its clients, and the weights sum to one over the cohort.
+    If only a cohort trains, `alpha` and `n` (R, cohort) are those of its clients, and
+    the weights sum to one over the cohort.
 
-    A run in which no client has a sample has weights of zero, and its model does not change.
+    A run in which no client has a sample has weights of zero, and its model does not
+    change.
     """
     require(
         rule in ("memory", "alpha", "uniform"),
@@ -147,10 +166,12 @@ def aggregation_weights(rule: str, alpha: Floats, n: Ints) -> Floats:
 
 
 def newest_share(t: int, eta: float) -> float:
-    """Return the share of the model of round t in the averaged model: polynomial-decay averaging (Shamir and Zhang 2013).
+    """Return the share of the model of round t in the averaged model: polynomial-decay
+    averaging (Shamir and Zhang 2013).
 
-    The average covers about the last t/(η + 1) rounds: few at the beginning, when models change much, and more later. With
-    η = 0 it is the plain mean of all models so far.
+    The average covers about the last t/(η + 1) rounds: few at the beginning, when
+    models change much, and more later. With η = 0 it is the plain mean of all models so
+    far.
 
     >>> [newest_share(t, 0.0) for t in (1, 2, 4)], newest_share(1, 8.0), newest_share(28, 8.0)
     ([1.0, 0.5, 0.25], 1.0, 0.25)
@@ -159,17 +180,21 @@ def newest_share(t: int, eta: float) -> float:
 
 
 def between(old: NDArray[Any], new: NDArray[Any], share: float) -> NDArray[Any]:
-    """Return old + share·(new − old), rounded once like torch.lerp: for float32 the product and the sum are in float64."""
+    """Return old + share·(new − old), rounded once like torch.lerp: for float32 the
+    product and the sum are in float64.
+    """
     part = old.dtype.type(share)
     base, part = (old, part) if part < 0.5 else (new, part - 1)
     return np.asarray(base + np.float64(part) * (new - old)).astype(old.dtype)
 
 
 def draw_cohort(seed: int, t: int, clients: int, size: int) -> Ints:
-    """Draw `size` distinct clients of `clients`, ascending: each set is equally likely, and seed and round determine it.
+    """Draw `size` distinct clients of `clients`, ascending: each set is equally likely,
+    and seed and round determine it.
 
-    Clients are drawn one after the other, and repeated draws are skipped, so a small cohort takes few draws for any number
-    of clients. If the cohort is more than half of the clients, the clients that do not train are drawn instead.
+    Clients are drawn one after the other, and repeated draws are skipped, so a small
+    cohort takes few draws for any number of clients. If the cohort is more than half of
+    the clients, the clients that do not train are drawn instead.
 
     >>> draw_cohort(seed=7, t=1, clients=1_000_000, size=3).tolist()
     [52094, 510552, 773480]

@@ -1,7 +1,9 @@
-"""The endless stream of each client: which of the client's own images stands at which position.
+"""The endless stream of each client: which of the client's own images stands at which
+position.
 
-A sample is identified by its number among all images of all clients. An image that appears a second time therefore counts
-as the same sample, and counts of distinct samples are correct.
+A sample is identified by its number among all images of all clients. An image that
+appears a second time therefore counts as the same sample, and counts of distinct
+samples are correct.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +22,9 @@ from headgate.limits import WINDOW
 from headgate.registry import Slot
 
 KEPT = 1 << 14
-"""the most positions of passes that a stream keeps in memory; beyond it, all that the current call does not need are dropped"""
+"""the most positions of passes that a stream keeps in memory; beyond it, all that the
+current call does not need are dropped
+"""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,9 @@ class Reshuffle:
     ends = False
     """whether the stream ends after one pass"""
     passing = 0
-    """samples that pass by in each round, bought or not; 0: the stream advances only when the client buys"""
+    """samples that pass by in each round, bought or not; 0: the stream advances only
+    when the client buys
+    """
 
     def orders(
         self,
@@ -40,7 +46,9 @@ class Reshuffle:
         length: int,
         classes: Callable[[int], Ints],
     ) -> Iterator[tuple[slice, Ints]]:
-        """Yield (slice of `clients`, orders of their `length` images) for the passes that begin at the positions `first`."""
+        """Yield (slice of `clients`, orders of their `length` images) for the passes
+        that begin at the positions `first`.
+        """
         return permutations(seed, Purpose.STREAM, np.arange(length), clients, first)
 
 
@@ -58,14 +66,18 @@ class Stop(Reshuffle):
 
 @dataclass(frozen=True)
 class MarkovStream(Reshuffle):
-    """The next sample mostly has the class of the last one; each pass contains every image of the client once.
+    """The next sample mostly has the class of the last one; each pass contains every
+    image of the client once.
 
-    Each class is shuffled and cut into sequences, which are put in a random order: a finite Markov chain that keeps its class
-    with probability 1 − 1/`mixing` and otherwise draws one by the client's shares. With `mixing` = 1 it equals `reshuffle`.
+    Each class is shuffled and cut into sequences, which are put in a random order: a
+    finite Markov chain that keeps its class with probability 1 − 1/`mixing` and
+    otherwise draws one by the client's shares. With `mixing` = 1 it equals `reshuffle`.
     """
 
     mixing: float
-    """mean length of a sequence of one class, in samples; a class with fewer images forms one sequence"""
+    """mean length of a sequence of one class, in samples; a class with fewer images
+    forms one sequence
+    """
     passing: int = 0
 
     def __post_init__(self) -> None:
@@ -123,7 +135,9 @@ class StreamRows(NamedTuple):
 
 
 class Stream:
-    """The endless streams of all clients for one seed; rules that go by class need `labels`, those of the training set."""
+    """The endless streams of all clients for one seed; rules that go by class need
+    `labels`, those of the training set.
+    """
 
     def __init__(
         self,
@@ -138,17 +152,23 @@ class Stream:
         )
         self.lengths = self.owners.lengths
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
-        """the first sample number of each client, then the number of all samples, (M + 1,)"""
+        """the first sample number of each client, then the number of all samples, (M +
+        1,)
+        """
         self.samples = int(self.starts[-1])
         self._orders: dict[int, NDArray[np.int32]] = {}
-        """the order of each pass that is kept, by a key that holds the client and the number of the pass"""
+        """the order of each pass that is kept, by a key that holds the client and the
+        number of the pass
+        """
 
     def at(
         self, clients: Ints, positions: Ints, concepts: Ints | None = None
     ) -> StreamRows:
-        """Return the sample at positions[i] of the stream of clients[i], for every i; `concepts` has no effect here.
+        """Return the sample at positions[i] of the stream of clients[i], for every i;
+        `concepts` has no effect here.
 
-        Consecutive calls need nearly the same passes, so the orders of these passes are kept for the next call.
+        Consecutive calls need nearly the same passes, so the orders of these passes are
+        kept for the next call.
         """
         lengths = self.lengths[clients]
         if isinstance(self.rule, Replacement):
@@ -162,7 +182,8 @@ class Stream:
         if self.rule.ends and nth.any():
             late = np.flatnonzero(nth)[0]
             raise SettingError(
-                f"data.stream = stop: the stream of client {clients[late]} ends after {lengths[late]} samples"
+                f"data.stream = stop: the stream of client {clients[late]} ends after"
+                f" {lengths[late]} samples"
             )
         wanted, which = np.unique(clients << _NTH_BITS | nth, return_inverse=True)
         new = np.array(
@@ -196,7 +217,8 @@ _NTH_BITS = 32
 
 
 def spans(starts: Ints, lengths: Ints) -> Ints:
-    """Return lengths[0] consecutive numbers from starts[0] on, then lengths[1] from starts[1] on, and so forth.
+    """Return lengths[0] consecutive numbers from starts[0] on, then lengths[1] from
+    starts[1] on, and so forth.
 
     >>> spans(np.array([5, 20]), np.array([3, 2])).tolist()
     [5, 6, 7, 20, 21]

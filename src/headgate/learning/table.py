@@ -1,5 +1,6 @@
-"""Readers that need polars: tables with one row for each sample as .csv or .parquet, an .npz with an array of samples and
-an array of labels, and the hub's parquet files of pictures."""
+"""Readers that need polars: tables with one row for each sample as .csv or .parquet, an
+.npz with an array of samples and an array of labels, and the hub's parquet files of
+pictures."""
 
 import csv
 import io
@@ -32,7 +33,8 @@ from headgate.limits import CLASSES, COLUMNS, TEXT, check_memory
 from headgate.reading import check_parquet
 
 BY_CELL = 40
-"""bytes of memory that each value of a table takes until the table is scaled and split"""
+"""bytes of memory that each value of a table takes until the table is scaled and split
+"""
 
 
 class _Rows(NamedTuple):
@@ -45,7 +47,9 @@ class _Rows(NamedTuple):
     names: tuple[str, ...]
     """names of the features"""
     columns: dict[str, NDArray[Any]]
-    """columns that are neither features nor labels; texts are replaced by their rank, because a text may be very long"""
+    """columns that are neither features nor labels; texts are replaced by their rank,
+    because a text may be very long
+    """
 
 
 def arrays_of(
@@ -54,7 +58,9 @@ def arrays_of(
     features: tuple[str, ...] | None,
     share: float,
 ) -> dict[str, Any]:
-    """Return the arrays of a data set; a second file is the test set, otherwise `share` of the rows of each class is."""
+    """Return the arrays of a data set; a second file is the test set, otherwise `share`
+    of the rows of each class is.
+    """
     train = _read(*files[0], label, features)
     classes = _classes(files[0][0], label, train.labels)
     labels = _numbered(files[0][0], label, train, classes)
@@ -69,7 +75,8 @@ def arrays_of(
         kept = ~share_of_each_class(labels, share, Purpose.TEST)
         if kept.all():
             raise SettingError(
-                f"data.test = {share:g}: holds no row for testing, no class of {files[0][0]} has enough of them"
+                f"data.test = {share:g}: holds no row for testing, no class of"
+                f" {files[0][0]} has enough of them"
             )
         own = {"test_images": train.samples[~kept], "test_labels": labels[~kept]}
     columns = {name: column[kept] for name, column in train.columns.items()}
@@ -106,7 +113,8 @@ def _read(
             else f"column {column + 1}"
         )
         raise DataError(
-            f"{path}: {called} is empty or not finite in row {row + 1}; fill it in, or leave the row out"
+            f"{path}: {called} is empty or not finite in row {row + 1}; fill it in, or"
+            " leave the row out"
         )
     return rows
 
@@ -123,7 +131,8 @@ def _csv(path: Path, content: bytes) -> pl.DataFrame:
     ):  # polars would decompress content that begins with certain bytes
         if not name.isprintable():
             raise DataError(
-                f'{path}: the name "{shown(name)}" of column {number} has characters that cannot be shown'
+                f'{path}: the name "{shown(name)}" of column {number} has characters'
+                " that cannot be shown"
             )
     _check_size(path, content.count(b"\n"), len(header))
     for name, times in Counter(header).most_common(1):
@@ -144,7 +153,9 @@ def _parquet(path: Path, content: bytes) -> pl.DataFrame:
 
 
 def _check_size(path: Path, rows: int, columns: int) -> None:
-    """Refuse a table of too many columns, or one that would not fit into memory, before it is read."""
+    """Refuse a table of too many columns, or one that would not fit into memory, before
+    it is read.
+    """
     if columns > COLUMNS:
         raise DataError(f"{path}: {columns:,} columns; at most {COLUMNS:,}")
     check_memory(
@@ -163,7 +174,8 @@ def _from_frame(
         )
     if "" in names:
         raise DataError(
-            f"{path}: column {frame.columns.index('') + 1} has no name; name it, or those to learn from: features"
+            f"{path}: column {frame.columns.index('') + 1} has no name; name it, or"
+            " those to learn from: features"
         )
     columns = plain_columns(
         frame[name] for name in frame.columns if name not in {label, *names}
@@ -174,7 +186,9 @@ def _from_frame(
 
 
 def _numbers(path: Path, frame: pl.DataFrame) -> NDArray[np.float64]:
-    """Return the features (N, d), NaN for a missing value; a column of text is accepted if all of it can be read as numbers."""
+    """Return the features (N, d), NaN for a missing value; a column of text is accepted
+    if all of it can be read as numbers.
+    """
     for name, kind in frame.schema.items():
         called = f'{path}: column "{shown(name)}"'
         if kind == pl.String:
@@ -186,11 +200,13 @@ def _numbers(path: Path, frame: pl.DataFrame) -> NDArray[np.float64]:
                 row = int(odd.arg_max() or 0)
                 problem = f'holds text ("{shown(frame[name][row])}" in row {row + 1})'
                 raise DataError(
-                    f"{called} {problem}; make numbers of it, or name the columns to learn from: features = [...]"
+                    f"{called} {problem}; make numbers of it, or name the columns to"
+                    " learn from: features = [...]"
                 )
         elif not kind.is_numeric() and kind != pl.Boolean:
             raise DataError(
-                f"{called} holds {shown(kind)}, no numbers; name the columns to learn from: features = [...]"
+                f"{called} holds {shown(kind)}, no numbers; name the columns to learn"
+                " from: features = [...]"
             )
     return (
         frame.with_columns(pl.col(pl.String).str.strip_chars())
@@ -215,7 +231,8 @@ def _npz(
         if len(found) != 1:
             many = shown(", ".join(found), 300) or "none"
             raise DataError(
-                f'{path}: needs one array beside "{shown(label)}", has {many}; name it: features = ["x"]'
+                f'{path}: needs one array beside "{shown(label)}", has {many}; name it:'
+                ' features = ["x"]'
             )
         samples, labels = (np.asarray(archive[name]) for name in (found[0], label))
     if (
@@ -228,7 +245,8 @@ def _npz(
             f'"{shown(found[0])}" is {samples.shape}, "{shown(label)}" {labels.shape}'
         )
         raise DataError(
-            f"{path}: {shapes}; must be (N, d) or images, and (N,) with a label for each"
+            f"{path}: {shapes}; must be (N, d) or images, and (N,) with a label for"
+            " each"
         )
     samples = samples.reshape(len(samples), 1) if samples.ndim == 1 else samples
     if samples.ndim == 2:
@@ -261,7 +279,8 @@ def _labels(path: Path, column: pl.Series) -> pl.Series:
         )
     if column.null_count():
         raise DataError(
-            f"{called} is empty in row {int(column.is_null().arg_max() or 0) + 1}; every row needs a label"
+            f"{called} is empty in row {int(column.is_null().arg_max() or 0) + 1};"
+            " every row needs a label"
         )
     return column if column.dtype == pl.String else column.cast(pl.Int64)
 
@@ -274,12 +293,14 @@ def _classes(path: Path, label: str, labels: pl.Series) -> list[Any]:
         raise DataError(f"{called}; there must be at least 2 to learn anything")
     if len(classes) > CLASSES:
         raise DataError(
-            f"{called}; at most {CLASSES:,}: is it a number to be predicted? Labels are classes"
+            f"{called}; at most {CLASSES:,}: is it a number to be predicted? Labels are"
+            " classes"
         )
     named = classes.to_list()
     if max(len(str(each)) for each in named) > TEXT:
         raise DataError(
-            f'{path}: column "{shown(label)}" has a label of more than {TEXT:,} characters'
+            f'{path}: column "{shown(label)}" has a label of more than {TEXT:,}'
+            " characters"
         )
     return named
 
@@ -309,16 +330,19 @@ IMAGE, LABEL = ("img", "image"), ("label", "labels")
 
 
 class ParquetFiles(PictureFiles):
-    """Parquet files with rows of {bytes, path} and a label, one or more files for each split."""
+    """Parquet files with rows of {bytes, path} and a label, one or more files for each
+    split.
+    """
 
     format = "parquet"
 
     @classmethod
     def find(cls, folder: Path, files: list[Path]) -> Self:
-        """Return the first complete configuration in the order of the subfolders' names.
+        """Return the first complete configuration in the order of the subfolders'
+        names.
 
-        A hub repository may hold the same pictures in several configurations (160px, 320px), each in a subfolder. Reading
-        all of them would duplicate the pictures.
+        A hub repository may hold the same pictures in several configurations (160px,
+        320px), each in a subfolder. Reading all of them would duplicate the pictures.
         """
         for parent in dict.fromkeys(path.parent for path in files):
             splits = {
@@ -340,13 +364,15 @@ class ParquetFiles(PictureFiles):
                 )
                 if numbered and there != int(numbered[1]):
                     raise DataError(
-                        f"{part}: one of {int(numbered[1])} parts, of which {there} are there"
+                        f"{part}: one of {int(numbered[1])} parts, of which {there} are"
+                        " there"
                     )
             if train and test:
                 return cls(train, test)
         names = ", ".join(path.name for path in files)
         raise DataError(
-            f"{folder}: needs train*.parquet and test*.parquet or validation*.parquet, found {names}"
+            f"{folder}: needs train*.parquet and test*.parquet or validation*.parquet,"
+            f" found {names}"
         )
 
     def read_split(self, files: Sequence[Path], classes: int) -> Split:
@@ -363,7 +389,8 @@ class ParquetFiles(PictureFiles):
             for column, name in ((content, image), (labels, label)):
                 if column.null_count():
                     raise DataError(
-                        f"{path}: column {name} is empty in row {column.is_null().arg_max()}"
+                        f"{path}: column {name} is empty in row"
+                        f" {column.is_null().arg_max()}"
                     )
             check_memory(
                 f"{path}: its pictures take", int(content.bin.size().sum())
@@ -385,7 +412,9 @@ class ParquetFiles(PictureFiles):
 
 
 def plain_columns(columns: Iterable[pl.Series]) -> dict[str, NDArray[Any]]:
-    """Return the columns of numbers, truth values or text that have no empty row; texts are replaced by their rank."""
+    """Return the columns of numbers, truth values or text that have no empty row; texts
+    are replaced by their rank.
+    """
     plain = {}
     for own in columns:
         numbers = own.dtype.is_float() or (
@@ -399,7 +428,9 @@ def plain_columns(columns: Iterable[pl.Series]) -> dict[str, NDArray[Any]]:
 
 
 def _scan(path: Path) -> pl.LazyFrame:
-    """Scan this one file: brackets in its path are not a pattern, and key=value folders do not become columns."""
+    """Scan this one file: brackets in its path are not a pattern, and key=value folders
+    do not become columns.
+    """
     return pl.scan_parquet(path, glob=False, hive_partitioning=False)
 
 
@@ -412,7 +443,8 @@ def _image_and_label(path: Path) -> tuple[str, str]:
     )
     if not image or not label:
         raise DataError(
-            f"{path}: needs the columns image (or img) and label, has {', '.join(schema)}"
+            f"{path}: needs the columns image (or img) and label, has"
+            f" {', '.join(schema)}"
         )
     kind = schema[image]
     if (

@@ -1,4 +1,6 @@
-"""Admission through `headgate.Books` on NVFlare: `AdmissionController` on the server, `Admissions` in a client's script."""
+"""Admission through `headgate.Books` on NVFlare: `AdmissionController` on the server,
+`Admissions` in a client's script.
+"""
 
 from headgate.nvflare.admissions import META, Admissions
 from headgate.nvflare.controller import AdmissionController

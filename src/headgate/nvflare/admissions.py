@@ -20,12 +20,14 @@ SENT = f"admit: model.meta.{META}"
 
 
 class Admissions:
-    """The admissions of one client in one run, on disk. `report` goes into the meta data of the client's reply.
+    """The admissions of one client in one run, on disk. `report` goes into the meta
+    data of the client's reply.
 
     Parameters
     ----------
     folder : str or Path
-        Folder of the count, created if it does not exist. It must be outside the job's workspace, which NVFlare empties.
+        Folder of the count, created if it does not exist. It must be outside the job's
+        workspace, which NVFlare empties.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -35,28 +37,33 @@ class Admissions:
         self.report: dict[str, Any] = {}
 
     def admit(self, model: Any, most: int | None = None, erased: int = 0) -> range:
-        """Admit the purchase of this round, once. If the round is repeated, report what was admitted the first time.
+        """Admit the purchase of this round, once. If the round is repeated, report what
+        was admitted the first time.
 
-        If a value or the count on disk is refused, nothing is admitted and nothing is written.
+        If a value or the count on disk is refused, nothing is admitted and nothing is
+        written.
 
         Parameters
         ----------
         model : FLModel
             The model as it was received.
         most : int, optional
-            Number of new samples that are available in this round, by default all. Missing samples are not charged.
+            Number of new samples that are available in this round, by default all.
+            Missing samples are not charged.
         erased : int, optional
             Number of samples that the client should hold now, but that were erased.
 
         Returns
         -------
         range
-            The samples to hold and to train on, as positions among all samples that the client ever admits, counted from 0.
+            The samples to hold and to train on, as positions among all samples that the
+            client ever admits, counted from 0.
 
         Raises
         ------
         SettingError
-            If an argument or the purchase in the model's meta data is not what it must be.
+            If an argument or the purchase in the model's meta data is not what it must
+            be.
         DataError
             If the count on disk is damaged, of another run, or an old copy.
         """
@@ -72,7 +79,8 @@ class Admissions:
         held = order.held(count.position)
         if gone > len(held):
             raise SettingError(
-                f"admit: erased = {gone}: must be at most {len(held)}, the number of samples to hold"
+                f"admit: erased = {gone}: must be at most {len(held)}, the number of"
+                " samples to hold"
             )
         count.forget(known=order.last - order.samples)
 
@@ -95,17 +103,21 @@ class Admissions:
         return held
 
     def _check(self, count: "_Count", run: str, order: Purchase) -> None:
-        """Refuse a count that is another run's, or older or newer than what the server knows."""
+        """Refuse a count that is another run's, or older or newer than what the server
+        knows.
+        """
         if count.run != run:
             raise DataError(
-                f"{self._path}: belongs to another run; give this one a folder of its own"
+                f"{self._path}: belongs to another run; give this one a folder of"
+                " its own"
             )
         known = order.last - order.samples
         if not count.reported <= known <= count.position or order.round < max(
             count.rounds, default=0
         ):
             raise DataError(
-                f"{self._path}: counts {count.position} samples, the server {known}: one of both is an old copy"
+                f"{self._path}: counts {count.position} samples, the server {known}:"
+                " one of both is an old copy"
             )
 
 
@@ -129,7 +141,9 @@ class _Count:
         self.position += admitted
 
     def forget(self, known: int) -> None:
-        """Remove the rounds whose report the server has received, but keep the last one."""
+        """Remove the rounds whose report the server has received, but keep the last
+        one.
+        """
         while (
             len(self.rounds) > 1
             and self.reported + self.rounds[min(self.rounds)] <= known
@@ -143,7 +157,8 @@ def _purchase(model: Any) -> tuple[str, Purchase]:
     sent = meta.get(META) if isinstance(meta, dict) else None
     if not isinstance(sent, dict):
         raise SettingError(
-            f"{SENT} = {shown(sent)}: is no purchase; the model is not as AdmissionController has sent it"
+            f"{SENT} = {shown(sent)}: is no purchase; the model is not as"
+            " AdmissionController has sent it"
         )
     run = text(f"{SENT}.run", sent.get("run"), TEXT)
     counts = ("client", "round", "samples", "first", "last", "oldest")
@@ -155,13 +170,16 @@ def _purchase(model: Any) -> tuple[str, Purchase]:
     }
     if fields["samples"] > fields["last"]:
         raise SettingError(
-            f"{SENT}.samples = {fields['samples']}: must be at most last = {fields['last']}"
+            f"{SENT}.samples = {fields['samples']}: must be at most last ="
+            f" {fields['last']}"
         )
     return run, Purchase(**fields, price=amount(f"{SENT}.price", sent.get("price")))
 
 
 def _read(path: Path) -> _Count | None:
-    """Return the count in a file, or None if there is no file. Whatever else the file may be is refused in one line."""
+    """Return the count in a file, or None if there is no file. Whatever else the file
+    may be is refused in one line.
+    """
     if not os.path.lexists(path):
         return None
     found = read_object(path)
@@ -177,7 +195,8 @@ def _counted(found: dict[str, Any]) -> _Count:
     stated = found.get("rounds")
     if not isinstance(stated, dict) or len(stated) > LISTED:
         raise DataError(
-            f"rounds = {shown(stated)}: must be numbers of samples by round, at most {LISTED}"
+            f"rounds = {shown(stated)}: must be numbers of samples by round, at most"
+            f" {LISTED}"
         )
     rounds: dict[int, int] = {}
     for name, admitted in stated.items():
@@ -185,13 +204,16 @@ def _counted(found: dict[str, Any]) -> _Count:
     count = _Count(run, position, rounds)
     if count.reported < 0:
         raise DataError(
-            f"position = {position}: must be at least the {sum(rounds.values())} samples of the rounds"
+            f"position = {position}: must be at least the {sum(rounds.values())}"
+            " samples of the rounds"
         )
     return count
 
 
 def _round(name: str) -> int:
-    """Return the number of a round from its name in JSON, which must be as we write it."""
+    """Return the number of a round from its name in JSON, which must be as we write
+    it.
+    """
     digits = name.isascii() and name.isdecimal() and len(name) <= len(str(LARGEST))
     if not digits or name.startswith("0"):
         raise DataError(f"rounds.{shown(name)}: must be the number of a round")

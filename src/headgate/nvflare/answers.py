@@ -19,7 +19,9 @@ T = TypeVar("T")
 
 
 def refused_if_unreadable(read: Callable[P, T]) -> Callable[P, T]:
-    """Refuse what cannot be read for any reason, because untrusted values can fail in many ways."""
+    """Refuse what cannot be read for any reason, because untrusted values can fail in
+    many ways.
+    """
 
     @wraps(read)
     def reading(*given: P.args, **named: P.kwargs) -> T:
@@ -29,7 +31,8 @@ def refused_if_unreadable(read: Callable[P, T]) -> Callable[P, T]:
             raise
         except Exception as error:
             raise DataError(
-                f"its answer cannot be read ({type(error).__name__}: {one_line(error, 200)})"
+                f"its answer cannot be read ({type(error).__name__}:"
+                f" {one_line(error, 200)})"
             ) from None
 
     return reading
@@ -37,7 +40,9 @@ def refused_if_unreadable(read: Callable[P, T]) -> Callable[P, T]:
 
 @refused_if_unreadable
 def read_report(sent: Any, t: int) -> Delivery:
-    """Return a client's report on round t. A malformed report is refused; the accounts check whether it can be true."""
+    """Return a client's report on round t. A malformed report is refused; the accounts
+    check whether it can be true.
+    """
     report = sent if isinstance(sent, dict) else {}
     rounds, admitted = (
         checked(name, tuple[int, ...], report.get(name))
@@ -45,7 +50,8 @@ def read_report(sent: Any, t: int) -> Delivery:
     )
     if len(rounds) != len(admitted) or max(rounds, default=0) != t:
         raise DataError(
-            f"rounds = {shown(rounds)}: must go up to {t}, with as many numbers as in admitted"
+            f"rounds = {shown(rounds)}: must go up to {t}, with as many numbers as in"
+            " admitted"
         )
     done = dict(zip(rounds, admitted, strict=True))
     return Delivery(
@@ -59,7 +65,8 @@ def read_update(
 ) -> Model:
     """Return a client's model in the dtypes of `model`, or refuse it.
 
-    Numbers are checked as they are after the cast: a number that is finite in the client's dtype may not be in the model's.
+    Numbers are checked as they are after the cast: a number that is finite in the
+    client's dtype may not be in the model's.
     """
     arrays = same_shapes(params, model)
     if is_change:
@@ -73,7 +80,9 @@ def read_update(
 
 
 def same_shapes(params: Any, model: NamedArrays) -> Model:
-    """Return the arrays in `params`. Names, shapes or types that do not fit the model are refused."""
+    """Return the arrays in `params`. Names, shapes or types that do not fit the model
+    are refused.
+    """
     if not isinstance(params, Mapping) or params.keys() != model.keys():
         raise DataError(
             f"params = {shown(params)}: must have the names {shown(list(model))}"
@@ -93,7 +102,9 @@ def same_shapes(params: Any, model: NamedArrays) -> Model:
 
 
 def cast(arrays: Model, model: NamedArrays) -> Model:
-    """Return the arrays in the dtypes of the model. A real number that is too large becomes infinite, others are refused."""
+    """Return the arrays in the dtypes of the model. A real number that is too large
+    becomes infinite, others are refused.
+    """
     moved: Model = {}
     for name, own in model.items():
         found = arrays[name]
@@ -105,7 +116,9 @@ def cast(arrays: Model, model: NamedArrays) -> Model:
 
 
 def _check_range(name: str, found: NDArray[Any], range_: "np.iinfo[Any]") -> None:
-    """Refuse numbers that a dtype of whole numbers cannot hold, because their cast could be any number."""
+    """Refuse numbers that a dtype of whole numbers cannot hold, because their cast
+    could be any number.
+    """
     if not found.size:
         return
     least, most = float(np.rint(found.min())), float(np.rint(found.max()))

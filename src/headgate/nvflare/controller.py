@@ -1,4 +1,6 @@
-"""The controller of a job on NVFlare, in which headgate decides what each client admits."""
+"""The controller of a job on NVFlare, in which headgate decides what each client
+admits.
+"""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,17 +42,20 @@ MODELS = "model-*.safetensors"
 
 
 class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no types
-    """Federated averaging on NVFlare in which headgate decides what each client admits. It can be killed at any time.
+    """Federated averaging on NVFlare in which headgate decides what each client admits.
+    It can be killed at any time.
 
-    Clients are weighted by the samples that they hold. Subclasses may override `price`, `present`, `load_model` (the first
-    model), `aggregate` and `update_model`.
+    Clients are weighted by the samples that they hold. Subclasses may override `price`,
+    `present`, `load_model` (the first model), `aggregate` and `update_model`.
 
     Parameters
     ----------
     folder : str
-        Folder of the accounts and the model. It must be outside the job's workspace, which NVFlare empties.
+        Folder of the accounts and the model. It must be outside the job's workspace,
+        which NVFlare empties.
     sites : list of str
-        Names of NVFlare's clients, in the order of the buffers; additional names are for clients that join later.
+        Names of NVFlare's clients, in the order of the buffers; additional names are
+        for clients that join later.
     system : dict
         The settings of `headgate.System`: buffer, budget, horizon, weight, currency.
     policy : str or dict, optional
@@ -58,16 +63,20 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
     prices : list of float, optional
         Price of a sample in each round. If it is left out, override `price`.
     timeout : int, optional
-        Seconds to wait for the replies of a round; 0: no limit. A client that is late reports with its next reply.
+        Seconds to wait for the replies of a round; 0: no limit. A client that is late
+        reports with its next reply.
     persistor_id : str, optional
         Id of the NVFlare component that loads the first model and saves the last one.
     norm_multiple : float, optional
-        Multiple of the median length beyond which an update is shortened to the median length; 0: never.
+        Multiple of the median length beyond which an update is shortened to the median
+        length; 0: never.
     norm_cap : float, optional
-        Length of the longest update that is accepted; a longer one is an offence; left out: any length.
+        Length of the longest update that is accepted; a longer one is an offence; left
+        out: any length.
     offences : int, optional
-        Number of refused answers after which a client gets no more orders. What a valid report in its last answer says is
-        charged, and the rest of its open orders is released.
+        Number of refused answers after which a client gets no more orders. What a valid
+        report in its last answer says is charged, and the rest of its open orders is
+        released.
     """
 
     def __init__(
@@ -80,7 +89,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         super().__init__(
             persistor_id=persistor_id, ignore_result_error=True, task_check_period=0.1
         )
-        # NVFlare writes attributes with the names of parameters into the job, as JSON, and makes the object again from them
+        # NVFlare writes attributes with the names of parameters into the job, as JSON,
+        # and makes the object again from them
         self.folder = plain_folder(f"{own}: folder", folder)
         self.sites = plain_sites(f"{own}: sites", sites)
         self.system = plain_system(f"{own}: system", system)
@@ -94,19 +104,25 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         self.offences = whole_number(f"{own}: offences", offences, 1)
         if len(self.sites) < (clients := len(self.system["buffer"])):
             raise SettingError(
-                f"{own}: sites = {shown(self.sites)}: must be {clients} names or more, one for each buffer"
+                f"{own}: sites = {shown(self.sites)}: must be {clients} names or more,"
+                " one for each buffer"
             )
 
     def price(self, t: int) -> ArrayLike:
-        """Return the price of a sample in round t, counted from 1: one number, or one for each client."""
+        """Return the price of a sample in round t, counted from 1: one number, or one
+        for each client.
+        """
         if t > len(self.prices):
             raise SettingError(
-                f"prices: has {len(self.prices)} of them, none for round {t}; give more, or override `price`"
+                f"prices: has {len(self.prices)} of them, none for round {t}; give"
+                " more, or override `price`"
             )
         return self.prices[t - 1]
 
     def present(self, t: int) -> list[str]:
-        """Return the names of the clients that are connected in round t: by default, all sites that NVFlare knows."""
+        """Return the names of the clients that are connected in round t: by default,
+        all sites that NVFlare knows.
+        """
         names = [client.name for client in self.engine.get_clients()]
         return [name for name in names if name in self.sites]
 
@@ -127,7 +143,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
             ):
                 if books.system.clients > len(self.sites):
                     raise SettingError(
-                        f"sites: names {len(self.sites)} clients, the accounts have {books.system.clients}"
+                        f"sites: names {len(self.sites)} clients, the accounts have"
+                        f" {books.system.clients}"
                     )
                 kept = self._round(books, books.ledger.t + 1, kept)
         if self.persistor:
@@ -138,7 +155,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         params = getattr(self.load_model(), "params", None)
         if not params:
             raise SettingError(
-                "persistor_id: names no component that has a model; name one, or override `load_model`"
+                "persistor_id: names no component that has a model; name one, or"
+                " override `load_model`"
             )
         if not isinstance(params, Mapping) or not all(
             isinstance(name, str) for name in params
@@ -157,12 +175,15 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
     def _begin_with(self, new: KeptModel, books: Books) -> None:
         if books.ledger.t:
             raise DataError(
-                f"{self._path(books.ledger.t)}: is gone; the accounts go up to round {books.ledger.t}"
+                f"{self._path(books.ledger.t)}: is gone; the accounts go up to round"
+                f" {books.ledger.t}"
             )
         write_model(self._path(0), new)
 
     def _round(self, books: Books, t: int, kept: KeptModel) -> KeptModel:
-        """Run round t and return the new model. If no client can be asked or the job is stopped, return the same model."""
+        """Run round t and return the new model. If no client can be asked or the job is
+        stopped, return the same model.
+        """
         self.current_round = t
         there = checked_present(t, self.present(t), self.sites)
         quarantined = books.quarantined
@@ -187,7 +208,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         for client in sorted(books.quarantined - quarantined):
             lift = f"headgate flower clients {self.folder} --lift {client}"
             self.warning(
-                f"{self.sites[client]}: gets no more orders after {self.offences} refused answers; `{lift}` ends this"
+                f"{self.sites[client]}: gets no more orders after {self.offences}"
+                f" refused answers; `{lift}` ends this"
             )
         accepted = len(judged.reports.keys() - judged.refused.keys())
         answered, spent = (
@@ -222,7 +244,9 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
     def _judge(
         self, books: Books, t: int, answers: Mapping[int, FLModel], model: Model
     ) -> "_Judged":
-        """Check the answers. An answer is accepted as a whole, or refused as a whole for a reason."""
+        """Check the answers. An answer is accepted as a whole, or refused as a whole
+        for a reason.
+        """
         judged = _Judged({}, {}, {})
         for client, answer in sorted(answers.items()):
             try:
@@ -246,7 +270,9 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
     def _moved(
         self, t: int, updates: Mapping[int, tuple[int, Model]], kept: KeptModel
     ) -> KeptModel:
-        """Return the model after the updates of round t. If that is not finite, the model stays as it was."""
+        """Return the model after the updates of round t. If that is not finite, the
+        model stays as it was.
+        """
         if not updates:
             return kept
         arrays, medians = self._capped(updates, kept)
@@ -271,7 +297,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
             check_update(moved, kept.arrays)
         except DataError as error:
             self.warning(
-                f"round {t}: the new model is not finite; the model stays as it was ({error})"
+                f"round {t}: the new model is not finite; the model stays as it was"
+                f" ({error})"
             )
             return self._unmoved(KeptModel(kept.arrays, medians))
         return KeptModel(moved, medians)
@@ -292,7 +319,9 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         return arrays, medians
 
     def _unmoved(self, kept: KeptModel) -> KeptModel:
-        """Give NVFlare's other components the model that stays, in place of the one that `update_model` has given them."""
+        """Give NVFlare's other components the model that stays, in place of the one
+        that `update_model` has given them.
+        """
         learnable = make_model_learnable(weights=dict(kept.arrays), meta_props={})
         self.fl_ctx.set_prop(
             AppConstants.GLOBAL_MODEL, learnable, private=True, sticky=True
@@ -307,14 +336,18 @@ class _Judged(NamedTuple):
     """The checked answers of a round, each sorted by client."""
 
     reports: dict[int, Delivery]
-    """reports that agree with the purchases, also of clients whose answers are refused for another reason"""
+    """reports that agree with the purchases, also of clients whose answers are refused
+    for another reason
+    """
     updates: dict[int, tuple[int, Model]]
     """samples held and model of each client that holds samples"""
     refused: dict[int, str]
 
 
 def _widened(arrays: NamedArrays) -> Model:
-    """Return the arrays for a weighted sum: NVFlare multiplies them by numbers of samples, for which float16 has no room."""
+    """Return the arrays for a weighted sum: NVFlare multiplies them by numbers of
+    samples, for which float16 has no room.
+    """
     return {
         name: own.astype(np.float32) if own.dtype == np.float16 else own
         for name, own in arrays.items()

@@ -1,4 +1,6 @@
-"""Checks of what users give `AdmissionController` and `Admissions`, in values that JSON can hold."""
+"""Checks of what users give `AdmissionController` and `Admissions`, in values that JSON
+can hold.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +32,8 @@ def plain_sites(name: str, value: object) -> list[str]:
     for m, site in enumerate(sites):
         if not site or site in sites[:m]:
             raise SettingError(
-                f"{name}[{m}] = {shown(repr(site))}: must be the name of one more client"
+                f"{name}[{m}] = {shown(repr(site))}: must be the name of one more"
+                " client"
             )
     return sites
 
@@ -55,7 +58,9 @@ def plain_system(name: str, value: object) -> dict[str, Any]:
 
 
 def plain_policy(name: str, value: Any) -> Any:
-    """Return the description of a policy. A class of the user's own is looked up on the server, not where a job is exported."""
+    """Return the description of a policy. A class of the user's own is looked up on the
+    server, not where a job is exported.
+    """
     kind = value.get("kind") if isinstance(value, Mapping) else value
     if not isinstance(kind, str) or ":" not in kind:
         make(POLICY, value, name)
@@ -70,7 +75,9 @@ def amounts(name: str, value: object) -> list[float]:
 
 
 def checked_price(t: int, value: Any, least: int, most: int) -> list[float]:
-    """Return what `price(t)` gave as a list: one price, or one for each of `least` to `most` clients."""
+    """Return what `price(t)` gave as a list: one price, or one for each of `least` to
+    `most` clients.
+    """
     name = f"price({t})"
     plain = _plain(value)
     if not isinstance(plain, list | tuple):
@@ -78,7 +85,8 @@ def checked_price(t: int, value: Any, least: int, most: int) -> list[float]:
     prices = amounts(name, plain)
     if len(prices) != 1 and not least <= len(prices) <= most:
         raise SettingError(
-            f"{name} = {shown(prices)}: must be one number, or one for each of {least} clients"
+            f"{name} = {shown(prices)}: must be one number, or one for each of {least}"
+            " clients"
         )
     return prices
 
@@ -90,7 +98,8 @@ def checked_present(t: int, value: object, sites: Sequence[str]) -> set[str]:
     for place, site in enumerate(there):
         if not isinstance(site, str) or site not in sites:
             raise SettingError(
-                f"{name}[{place}] = {shown(repr(site))}: must be one of the sites {shown(list(sites))}"
+                f"{name}[{place}] = {shown(repr(site))}: must be one of the sites"
+                f" {shown(list(sites))}"
             )
     return set(there)
 

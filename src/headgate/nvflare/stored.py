@@ -1,4 +1,6 @@
-"""The model of a run on disk, in one file with what the cap on updates remembers, so that both survive a kill together."""
+"""The model of a run on disk, in one file with what the cap on updates remembers, so
+that both survive a kill together.
+"""
 
 import json
 from pathlib import Path
@@ -44,7 +46,8 @@ def read_model(path: Path) -> KeptModel:
     try:
         with safe_open(path, framework="numpy") as file:
             stated = (file.metadata() or {}).get(MEDIANS)
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
+            # it is no mapping
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, TypeError) as error:
         raise DataError(f"{path}: cannot be read ({one_line(error, 200)})") from None
     try:

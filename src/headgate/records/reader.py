@@ -1,4 +1,6 @@
-"""Readers of run folders, also of runs in progress. A damaged file causes an error of one line that names the file."""
+"""Readers of run folders, also of runs in progress. A damaged file causes an error of
+one line that names the file.
+"""
 
 import os
 from collections.abc import Iterator
@@ -40,14 +42,18 @@ CHECKPOINTS, HEAD = "checkpoints", "checkpoint.json"
 CHECKSUMS = "tables"
 """the key, in the state of a finished run, of the checksums of its tables"""
 MEAN_PRICE = "mean_price"
-"""the key, in environment.json, of the expected price of a sample, averaged over the rounds"""
+"""the key, in environment.json, of the expected price of a sample, averaged over the
+rounds
+"""
 WARN_AT = 0.8
 """the share of the money that is spent when a run with real clients issues a warning"""
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run folder. Settings and state are read once, when the folder is opened; tables are read when they are requested."""
+    """A run folder. Settings and state are read once, when the folder is opened; tables
+    are read when they are requested.
+    """
 
     path: Path
     config: dict[str, Any]
@@ -67,18 +73,24 @@ class RunFolder:
     runs: list[tuple[str, int]] = field(init=False)
     """(policy, seed) of all runs"""
     lost: frozenset[tuple[str, int]] = field(init=False)
-    """(policy, seed) of the runs whose model diverged; accuracy and loss are then null, but money and memory are recorded"""
+    """(policy, seed) of the runs whose model diverged; accuracy and loss are then null,
+    but money and memory are recorded
+    """
     most_rows: int = field(init=False)
     """the number of rows that each table has when all rounds are complete"""
 
     @classmethod
     def open(cls, path: Path | str) -> "RunFolder":
-        """Open the run in `path` and check the settings and the state that `system` and `status` use."""
+        """Open the run in `path` and check the settings and the state that `system` and
+        `status` use.
+        """
         return cls.head(Path(path)).with_settings()
 
     @classmethod
     def head(cls, path: Path, name: str = "", sweep: str | None = None) -> "RunFolder":
-        """Open the run in `path` without its settings, which take the longest to read."""
+        """Open the run in `path` without its settings, which take the longest to
+        read.
+        """
         if not path.is_dir():
             raise DataError(f"{path}: not a run folder, there is no such folder")
         for file in (CONFIG, ENVIRONMENT, STATE):
@@ -131,8 +143,9 @@ class RunFolder:
 
     @property
     def status(self) -> str:
-        """the state of the run, but "diverged" if all its models diverged, and "interrupted" if the state is "running" and the
-        process of the run does not exist on this machine"""
+        """the state of the run, but "diverged" if all its models diverged, and
+        "interrupted" if the state is "running" and the process of the run does not
+        exist on this machine"""
         state: str = self.state["state"]
         if self.lost and self.lost >= set(self.runs):
             return "diverged"
@@ -144,7 +157,9 @@ class RunFolder:
 
     @property
     def started(self) -> float:
-        """the start time in seconds since 1970, 0 if the environment does not state it"""
+        """the start time in seconds since 1970, 0 if the environment does not state
+        it
+        """
         try:
             return datetime.fromisoformat(
                 str(self.environment.get("started"))
@@ -153,13 +168,17 @@ class RunFolder:
             return 0.0
 
     def kind(self, section: str) -> str | None:
-        """Return the setting `kind` of a section, [data] or [model], or None if the section does not state it."""
+        """Return the setting `kind` of a section, [data] or [model], or None if the
+        section does not state it.
+        """
         kind = self.config.get(section, {}).get("kind")
         return kind if isinstance(kind, str) else None
 
     @property
     def target(self) -> float | None:
-        """the test accuracy for which the first round that reaches it is reported, None if the settings have no target"""
+        """the test accuracy for which the first round that reaches it is reported, None
+        if the settings have no target
+        """
         target = self.config.get("training", {}).get("target")
         fine = (
             isinstance(target, int | float)
@@ -169,11 +188,15 @@ class RunFolder:
         return float(target) if fine else None
 
     def metrics(self) -> pl.DataFrame:
-        """Return the metrics, one row per policy, seed and round; a value that was not measured is null."""
+        """Return the metrics, one row per policy, seed and round; a value that was not
+        measured is null.
+        """
         return self._table("metrics")
 
     def clients(self) -> pl.DataFrame:
-        """Return what each client admitted, held and was paid, one row per policy, seed and round; null if not recorded."""
+        """Return what each client admitted, held and was paid, one row per policy, seed
+        and round; null if not recorded.
+        """
         self.check_tables("clients")
         return self._table("clients")
 
@@ -190,7 +213,9 @@ class RunFolder:
         return self.tables[table]
 
     def rows(self, table: str, *columns: str) -> Rows:
-        """Return columns of the metrics, by default all, or one column of the clients, as arrays."""
+        """Return columns of the metrics, by default all, or one column of the clients,
+        as arrays.
+        """
         follower, frame = self.follower(table, *columns), self._table(table)
         kind = pl.List(pl.Float64()) if table == "clients" else pl.Float64()
         absent = [
@@ -204,7 +229,9 @@ class RunFolder:
     def follower(
         self, table: str, *columns: str, most_bytes: float = np.inf
     ) -> Follower:
-        """Return a follower of these columns that holds at most `most_bytes` of rows; it does not compare checksums."""
+        """Return a follower of these columns that holds at most `most_bytes` of rows;
+        it does not compare checksums.
+        """
         clients = self.system.clients if table == "clients" else 0
         return Follower(
             self.path,
@@ -218,7 +245,9 @@ class RunFolder:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """the columns of the metrics that this run records; some only if the world changes or if clients look"""
+        """the columns of the metrics that this run records; some only if the world
+        changes or if clients look
+        """
         data = self.config.get("data", {})
         return (
             *MEASURED,
@@ -228,7 +257,9 @@ class RunFolder:
 
     @property
     def _sums(self) -> dict[Path, str]:
-        """the recorded checksums by file: in the state of a finished run, else in the checkpoints; empty while it is running"""
+        """the recorded checksums by file: in the state of a finished run, else in the
+        checkpoints; empty while it is running
+        """
         if self.state["state"] == "finished":
             sums = self.state.get(CHECKSUMS)
             return (
@@ -245,7 +276,9 @@ class RunFolder:
         }
 
     def check_tables(self, *tables: str) -> None:
-        """Raise DataError if a finished run lacks its metrics, or one of these tables whose checksum is in its state."""
+        """Raise DataError if a finished run lacks its metrics, or one of these tables
+        whose checksum is in its state.
+        """
         for table, file in (
             (table, f"{table}.parquet")
             for table in tables
@@ -261,7 +294,9 @@ class RunFolder:
 
 @contextmanager
 def config_errors(folder: Path) -> Iterator[None]:
-    """Convert a SettingError about the run in `folder` to a DataError that names its settings file."""
+    """Convert a SettingError about the run in `folder` to a DataError that names its
+    settings file.
+    """
     try:
         yield
     except SettingError as error:
@@ -295,18 +330,22 @@ def read_state(folder: Path) -> dict[str, Any]:
     except ValidationError as error:
         key = str(error.errors()[0]["loc"][0])
         raise DataError(
-            f"{folder / STATE}: {key} = {shown(state.get(key))} is not what a state says"
+            f"{folder / STATE}: {key} = {shown(state.get(key))} is not what a state"
+            " says"
         ) from None
     policies, seeds = len(state["policies"]), len(state["seeds"])
     if policies * seeds > RUNS:
         raise DataError(
-            f"{folder / STATE}: {policies:,} policies and {seeds:,} seeds are more than {RUNS:,} runs"
+            f"{folder / STATE}: {policies:,} policies and {seeds:,} seeds are more than"
+            f" {RUNS:,} runs"
         )
     return state
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """Return the folder of the newest checkpoint, or None if the folder has no checkpoint; links are ignored."""
+    """Return the folder of the newest checkpoint, or None if the folder has no
+    checkpoint; links are ignored.
+    """
     within = folder / CHECKPOINTS
     if within.is_symlink():
         raise DataError(f"{within}: is a link, which is not followed")
@@ -319,7 +358,9 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def read_head(path: Path) -> dict[str, Any]:
-    """Return the facts in the head file of a checkpoint, checked as far as is possible without its other files."""
+    """Return the facts in the head file of a checkpoint, checked as far as is possible
+    without its other files.
+    """
     head = read_sealed(path / HEAD, RECIPE)
     sums = [head.get(key) for key in ("parts", "files")]
     names = [name for each in sums if isinstance(each, dict) for name in each]
@@ -334,7 +375,9 @@ def read_head(path: Path) -> dict[str, Any]:
 
 
 def _recorded(shard: Path) -> dict[str, str]:
-    """Return the checksums of the parts that a shard had at its newest checkpoint; later parts have no recorded checksum."""
+    """Return the checksums of the parts that a shard had at its newest checkpoint;
+    later parts have no recorded checksum.
+    """
     newest = newest_checkpoint(shard)
     try:
         return {} if newest is None else dict(read_head(newest)["parts"])
@@ -347,7 +390,9 @@ def _recorded(shard: Path) -> dict[str, str]:
 
 
 def scan_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
-    """Return the runs in `folder` and in its sweeps, newest first, and the error messages of damaged runs by name."""
+    """Return the runs in `folder` and in its sweeps, newest first, and the error
+    messages of damaged runs by name.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder")

@@ -1,8 +1,11 @@
-"""The tables of a run: their columns, the files that contain them, and the functions that read these files.
+"""The tables of a run: their columns, the files that contain them, and the functions
+that read these files.
 
-A run in progress stores each table in parts, in its folder or in those of its shards; `metrics/part-00012.parquet` ends with
-round 12. A finished run has one file per table. A folder may be from a stranger: links are not followed, and files that are too
-large are not unpacked. A checksum shows that a file was changed after it was written, not who wrote it.
+A run in progress stores each table in parts, in its folder or in those of its shards;
+`metrics/part-00012.parquet` ends with round 12. A finished run has one file per table.
+A folder may be from a stranger: links are not followed, and files that are too large
+are not unpacked. A checksum shows that a file was changed after it was written, not who
+wrote it.
 """
 
 import hashlib
@@ -46,27 +49,36 @@ METRICS: Mapping[str, pl.DataType] = {
     "bound": pl.Float64(),
     "excess": pl.Int64(),
 }
-"""`validation_accuracy` is measured on held-out training images; `excess` is the largest n_m(t) − B_m over all clients"""
+"""`validation_accuracy` is measured on held-out training images; `excess` is the
+largest n_m(t) − B_m over all clients
+"""
 CLIENTS: Mapping[str, pl.DataType] = {
     **KEY,
     "admitted": pl.List(pl.Int32()),
     "held": pl.List(pl.Int32()),
     "paid": pl.List(pl.Float64()),
 }
-"""one number per client: λ_m(t), n_m(t), and, if prices differ between clients, the money that the client was paid"""
+"""one number per client: λ_m(t), n_m(t), and, if prices differ between clients, the
+money that the client was paid
+"""
 LOSSES: Mapping[str, pl.DataType] = dict.fromkeys(
     ("new_loss", "held_loss"), pl.List(pl.Float64())
 )
-"""optional columns of the clients: the mean loss of a client's new samples and of those it held before, computed before the
-local steps of the round; null if the client has no such samples or did not answer"""
+"""optional columns of the clients: the mean loss of a client's new samples and of those
+it held before, computed before the local steps of the round; null if the client has no
+such samples or did not answer"""
 LOOKS: Mapping[str, pl.DataType] = {"looked": pl.Int64(), "looks": pl.Float64()}
-"""optional columns of the metrics, for clients that look at samples before they buy: the number of samples they looked at, and
-the part of the spend that paid for looking"""
+"""optional columns of the metrics, for clients that look at samples before they buy:
+the number of samples they looked at, and the part of the spend that paid for looking"""
 TABLES = {"metrics": METRICS, "clients": CLIENTS}
 CHANGED = "changed"
-"""optional column of the metrics, for a world that changes: the weighted share of clients whose concept changed in the round"""
+"""optional column of the metrics, for a world that changes: the weighted share of
+clients whose concept changed in the round
+"""
 BY_CONCEPT = re.compile(r"(share|accuracy)_\d{1,3}")
-"""columns per concept, for a world that changes: its share of the clients, and the accuracy on its test set, null at share 0"""
+"""columns per concept, for a world that changes: its share of the clients, and the
+accuracy on its test set, null at share 0
+"""
 MEASURED = tuple(name for name in METRICS if name not in KEY)
 OPTIONAL = ("excess", "validation_accuracy", CHANGED, *LOOKS)
 """columns of the metrics that only some runs record"""
@@ -80,11 +92,14 @@ UNREADABLE = (
 )
 """the exceptions that polars raises for a file that it cannot read"""
 BEYOND = 1e100
-"""the largest number that a table may contain: no run reaches it, and below it every sum and mean stays finite"""
+"""the largest number that a table may contain: no run reaches it, and below it every
+sum and mean stays finite
+"""
 Sums = Mapping[Path, str]
 """checksums of files, by path"""
 SEAL = "seal"
-"""the key of a JSON object under which the checksum of all its other entries is stored"""
+"""the key of a JSON object under which the checksum of all its other entries is stored
+"""
 
 
 def kind_of(table: str, column: str) -> pl.DataType | None:
@@ -119,7 +134,9 @@ def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_sealed(path: Path, most: int = JSON) -> dict[str, Any]:
-    """Read a JSON object, check its seal if it has one, and return the object without the seal."""
+    """Read a JSON object, check its seal if it has one, and return the object without
+    the seal.
+    """
     facts = read_object(path, most)
     if facts.pop(SEAL, None) not in (None, sealed(facts)[SEAL]):
         raise DataError(f"{path}: is not what was written, its checksum differs")
@@ -127,11 +144,15 @@ def read_sealed(path: Path, most: int = JSON) -> dict[str, Any]:
 
 
 Mark = tuple[int, int, int]
-"""the inode, modification time and size of a file, which differ after its content has changed"""
+"""the inode, modification time and size of a file, which differ after its content has
+changed
+"""
 
 
 def mark_of(path: Path) -> Mark | None:
-    """Return the mark of a plain file, or None if the path is missing or is not a plain file, for example a link."""
+    """Return the mark of a plain file, or None if the path is missing or is not a plain
+    file, for example a link.
+    """
     try:
         seen = os.lstat(path)
     except (OSError, ValueError):
@@ -144,7 +165,9 @@ def mark_of(path: Path) -> Mark | None:
 
 
 def shard_folders(folder: Path) -> list[Path]:
-    """Return the folders that a run is written to: the folders of its shards, or the run folder if it has no shards."""
+    """Return the folders that a run is written to: the folders of its shards, or the
+    run folder if it has no shards.
+    """
     if (folder / SHARDS).is_symlink():
         return [folder]
     shards = sorted(
@@ -176,7 +199,9 @@ def part_files(shard: Path, table: str) -> dict[int, Path]:
 
 
 def table_files(folder: Path, table: str) -> dict[Path, Mark]:
-    """Return the files that contain a table now, with their marks: one file, or the parts in all shards."""
+    """Return the files that contain a table now, with their marks: one file, or the
+    parts in all shards.
+    """
     whole = folder / f"{table}.parquet"
     if (mark := mark_of(whole)) is not None:
         return {whole: mark}
@@ -216,8 +241,8 @@ def read_table(
 ) -> pl.DataFrame:
     """Read one file of a table, by default with all columns that it contains.
 
-    Raise DataError if the file is damaged, is a link, has more than `most` rows, or has another checksum than `sums` states
-    for its path.
+    Raise DataError if the file is damaged, is a link, has more than `most` rows, or has
+    another checksum than `sums` states for its path.
     """
     content = read_bytes(path, int(memory()))
     if sums and path in sums and checksum(content) != sums[path]:
@@ -270,9 +295,11 @@ def whole_table(
     most: int | None = None,
     sums: Sums | None = None,
 ) -> pl.DataFrame:
-    """Return all rows of a run, sorted by round, then by policy in the given order, then by seed, as one process writes them.
+    """Return all rows of a run, sorted by round, then by policy in the given order,
+    then by seed, as one process writes them.
 
-    A value that was not measured is null. If a round was written twice, the later rows are used.
+    A value that was not measured is null. If a round was written twice, the later rows
+    are used.
     """
     files = table_files(folder, table)
     try:
@@ -298,7 +325,8 @@ def whole_table(
     ).rechunk()  # the same bytes for any division into parts
 
 
-# rows in memory, of finished and unfinished runs: after the first read only new rows are read
+# rows in memory, of finished and unfinished runs: after the first read only new rows
+# are read
 
 
 Run = tuple[str, int]
@@ -306,7 +334,9 @@ Run = tuple[str, int]
 
 
 class Rows:
-    """Values of all runs and rounds, (runs, rounds, columns); memory pages are allocated only when rounds are stored."""
+    """Values of all runs and rounds, (runs, rounds, columns); memory pages are
+    allocated only when rounds are stored.
+    """
 
     def __init__(
         self,
@@ -332,12 +362,15 @@ class Rows:
         t: NDArray[np.int64],
         values: NDArray[Any],
     ) -> None:
-        """Store rows; `which` is the position in `runs` of each row's run. A later row replaces an earlier one of its round."""
+        """Store rows; `which` is the position in `runs` of each row's run. A later row
+        replaces an earlier one of its round.
+        """
         if not t.size:
             return
         if t.min() < 1 or t.max() > self.rounds:
             raise DataError(
-                f"t = {t[(t < 1) | (t > self.rounds)][0]}: the run has rounds 1 to {self.rounds}"
+                f"t = {t[(t < 1) | (t > self.rounds)][0]}: the run has rounds 1 to"
+                f" {self.rounds}"
             )
         places = np.array(
             [self.index.setdefault(run, len(self.index)) for run in runs]
@@ -347,7 +380,8 @@ class Rows:
             shape = (len(self.index), *values_before.shape[1:])
             if np.prod(shape, dtype=np.float64) * self.itemsize > self._most:
                 raise DataError(
-                    f"{shape[0]} runs of {self.rounds} rounds: more than the page can hold in memory"
+                    f"{shape[0]} runs of {self.rounds} rounds: more than the page can"
+                    " hold in memory"
                 )
             self._values, self._seen = (
                 np.zeros(shape, values_before.dtype),
@@ -364,7 +398,9 @@ class Rows:
         )
 
     def reached(self, runs: Sequence[Run]) -> NDArray[np.int64]:
-        """Return the last round of each of these runs up to which no row is missing, (runs,)."""
+        """Return the last round of each of these runs up to which no row is missing,
+        (runs,).
+        """
         places = np.array([self.index.get(run, -1) for run in runs], dtype=np.int64)
         if not self.index or not places.size:
             return np.zeros(places.size, dtype=np.int64)
@@ -381,7 +417,9 @@ class Rows:
                 raise DataError(f"{table} of policy {policy}, seed {seed}: {missing}")
 
     def of(self, runs: Sequence[Run], rounds: int) -> NDArray[Any]:
-        """Return the values of stored runs, (runs, rounds, columns), a view if the runs are adjacent; do not write to them."""
+        """Return the values of stored runs, (runs, rounds, columns), a view if the runs
+        are adjacent; do not write to them.
+        """
         places = [self.index[run] for run in runs]
         if places and places == list(range(places[0], places[0] + len(places))):
             return self._values[places[0] : places[0] + len(places), :rounds]
@@ -389,9 +427,11 @@ class Rows:
 
 
 class Follower:
-    """Follows columns of the metrics of a run, or one column of its clients table with `clients` numbers per row.
+    """Follows columns of the metrics of a run, or one column of its clients table with
+    `clients` numbers per row.
 
-    `read_new` reads new rows. All rows may take `most_bytes` of memory, and one file may have `most` rows (None: no limit).
+    `read_new` reads new rows. All rows may take `most_bytes` of memory, and one file
+    may have `most` rows (None: no limit).
     """
 
     def __init__(
@@ -429,7 +469,8 @@ class Follower:
             self._start_over()
             if table_files(self.folder, self.table).keys() == found.keys():
                 raise
-            return self.read_new()  # the run has continued, or has finished and merged its parts into a table
+            # the run has continued, or has finished and merged its parts into a table
+            return self.read_new()
         return self.rows
 
     def _follow(self, found: Mapping[Path, Mark]) -> None:
@@ -443,7 +484,8 @@ class Follower:
             )
             if needed > self._most_bytes:
                 raise DataError(
-                    f"{path}: {needed / 2**20:,.0f} MiB of rows are more than the page can hold in memory"
+                    f"{path}: {needed / 2**20:,.0f} MiB of rows are more than the page"
+                    " can hold in memory"
                 )
             self.put(
                 path, read_table(path, self.table, (*KEY, *self.columns), self._most)
@@ -484,7 +526,9 @@ class Follower:
     def _by_client(
         self, path: Path, frame: pl.DataFrame
     ) -> tuple[pl.DataFrame, NDArray[Any]]:
-        """Return the rows in which the column was recorded, and its values, (rows, clients)."""
+        """Return the rows in which the column was recorded, and its values, (rows,
+        clients).
+        """
         (name,) = self.columns
         if name != "held" or frame[name].null_count() == frame.height:
             frame = frame.filter(pl.col(name).is_not_null())
@@ -494,7 +538,8 @@ class Follower:
             lacking or not lengths.min() == lengths.max() == self.clients
         ):
             raise DataError(
-                f"{path}: {name} does not hold one number for each of the {self.clients} clients"
+                f"{path}: {name} does not hold one number for each of the"
+                f" {self.clients} clients"
             )
         if frame.height and (values.min() or 0) < 0:  # type: ignore[operator]
             raise DataError(f"{path}: {name} is less than nothing for some client")
@@ -512,7 +557,9 @@ BETWEEN = "~"
 
 
 def points_of(folder: Path) -> list[Path]:
-    """Return the run folders of all points of a sweep, or the folder itself if it is not a sweep."""
+    """Return the run folders of all points of a sweep, or the folder itself if it is
+    not a sweep.
+    """
     if not (folder / SWEEP).exists():
         return [folder]
     names: Any = read_object(folder / SWEEP).get("points")
@@ -541,7 +588,9 @@ def folder_name(label: str) -> str:
 
 
 def sweep_text(folder: Path, points: Sequence[Path]) -> bytes:
-    """Return the content of sweep.json after these points are added to its list; a sweep may be run a few points at a time."""
+    """Return the content of sweep.json after these points are added to its list; a
+    sweep may be run a few points at a time.
+    """
     before = points_of(folder) if (folder / SWEEP).exists() else []
     return json.dumps(
         {"points": list(dict.fromkeys(point.name for point in (*before, *points)))}
@@ -559,7 +608,9 @@ class FoundRun(NamedTuple):
 
 
 def find_runs(folder: Path) -> Iterator[FoundRun]:
-    """Yield `folder` if it is a run folder; otherwise yield the run folders in it and in its sweeps. Do not follow links."""
+    """Yield `folder` if it is a run folder; otherwise yield the run folders in it and
+    in its sweeps. Do not follow links.
+    """
     if (mark := mark_of(folder / STATE)) is not None:
         yield FoundRun(folder.resolve().name, None, folder, mark)
         return

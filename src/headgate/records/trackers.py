@@ -1,6 +1,7 @@
 """One interface to the loggers TensorBoard, MLflow and Weights & Biases.
 
-The library of a logger is imported when the logger is started, so only the libraries of selected loggers are needed.
+The library of a logger is imported when the logger is started, so only the libraries of
+selected loggers are needed.
 """
 
 import importlib.util
@@ -34,13 +35,17 @@ Begin = Callable[[str], Log]
 
 
 class Tracker:
-    """A logger with one run per policy; call `start` once, `log` after each round and `close` at the end."""
+    """A logger with one run per policy; call `start` once, `log` after each round and
+    `close` at the end.
+    """
 
     def __init__(self, kind: str) -> None:
         self.kind, self._logs, self._ends = kind, dict[str, Log](), ExitStack()
 
     def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
-        """Prepare to log the experiment `name`, in `folder` if the logger writes files; raise SettingError if this fails."""
+        """Prepare to log the experiment `name`, in `folder` if the logger writes files;
+        raise SettingError if this fails.
+        """
         simple = str | int | float | None
         settings = {
             key: value if isinstance(value, simple) else str(value)
@@ -49,7 +54,9 @@ class Tracker:
         self._begin = _TRACKERS[self.kind](name, settings, folder, self._ends)
 
     def log(self, policy: str, t: int, values: Mapping[str, float | None]) -> None:
-        """Log the means over the seeds of one policy after round `t`, without values that are NaN or None."""
+        """Log the means over the seeds of one policy after round `t`, without values
+        that are NaN or None.
+        """
         known = {
             name: float(value)
             for name, value in values.items()
@@ -61,12 +68,16 @@ class Tracker:
             self._logs[policy](t, known)
 
     def close(self) -> None:
-        """End all runs of the logger; further calls, and a call before `start`, do nothing."""
+        """End all runs of the logger; further calls, and a call before `start`, do
+        nothing.
+        """
         self._ends.close()
 
 
 def make_trackers(names: Sequence[str]) -> list[Tracker]:
-    """Return one logger per distinct name, not started; raise SettingError for an unknown name or a missing library."""
+    """Return one logger per distinct name, not started; raise SettingError for an
+    unknown name or a missing library.
+    """
     for name in names:
         if name not in _TRACKERS:
             hint = "".join(
@@ -85,8 +96,11 @@ def make_trackers(names: Sequence[str]) -> list[Tracker]:
 
 
 def _tensorboard(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
-    """Write event files in folder/tensorboard/POLICY, with the metrics' names as tags, without torch or TensorFlow."""
-    # torch.utils.tensorboard uses these modules too; tensorboard.summary.Writer is documented as experimental.
+    """Write event files in folder/tensorboard/POLICY, with the metrics' names as tags,
+    without torch or TensorFlow.
+    """
+    # torch.utils.tensorboard uses these modules too; tensorboard.summary.Writer is
+    # documented as experimental.
     event = import_module("tensorboard.compat.proto.event_pb2").Event
     summary = import_module("tensorboard.compat.proto.summary_pb2").Summary
     make_writer = import_module(
@@ -94,7 +108,8 @@ def _tensorboard(name: str, settings: Row, folder: Path, ends: ExitStack) -> Beg
     ).EventFileWriter
 
     def begin(policy: str) -> Log:
-        # TensorBoard's default of 120 seconds between flushes is long for a user who watches the run.
+        # TensorBoard's default of 120 seconds between flushes is long for a user who
+        # watches the run.
         run = make_writer(
             str(folder / "tensorboard" / quote(policy, " ()+,=")), flush_secs=10
         )
@@ -115,14 +130,18 @@ def _tensorboard(name: str, settings: Row, folder: Path, ends: ExitStack) -> Beg
 
 
 def _mlflow(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
-    """Log one run per policy, nested in one parent run of the experiment `name`; every run has the settings as parameters.
+    """Log one run per policy, nested in one parent run of the experiment `name`; every
+    run has the settings as parameters.
 
-    The runs are sent to $MLFLOW_TRACKING_URI if it is set, else written to files in folder/mlflow.
+    The runs are sent to $MLFLOW_TRACKING_URI if it is set, else written to files in
+    folder/mlflow.
     """
-    # MLflow sends telemetry from the moment it is imported. A user who logs a run has not consented to this.
+    # MLflow sends telemetry from the moment it is imported. A user who logs a run has
+    # not consented to this.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    # The file store is the only local store of mlflow-skinny; the database stores need the full MLflow package.
-    # Newer versions open the file store only if this variable is set.
+    # The file store is the only local store of mlflow-skinny; the database stores need
+    # the full MLflow package. Newer versions open the file store only if this variable
+    # is set.
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow, entities = import_module("mlflow"), import_module("mlflow.entities")
     where = (
@@ -176,7 +195,9 @@ def _mlflow(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
 
 
 def _wandb(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
-    """Log one run per policy in the group `name`; the user's environment sets the mode, the project and the account."""
+    """Log one run per policy in the group `name`; the user's environment sets the mode,
+    the project and the account.
+    """
     wandb = import_module("wandb")
     folder.mkdir(
         parents=True, exist_ok=True
@@ -189,7 +210,8 @@ def _wandb(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
             name=policy,
             config={**settings, "policy": policy},
             dir=str(folder),
-            reinit="create_new",  # the runs of all policies stay open until the last round
+            # the runs of all policies stay open until the last round
+            reinit="create_new",
         )
         ends.callback(run.finish)
         return lambda t, values: run.log(values, step=t)
@@ -204,9 +226,11 @@ _TRACKERS = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}
 
 
 class Watching(ExitStack):
-    """Logs a round of a policy when all seeds have finished it; call it with the rows of each finished round of a chunk.
+    """Logs a round of a policy when all seeds have finished it; call it with the rows
+    of each finished round of a chunk.
 
-    `trackers` are the names of the loggers; each run folder has its own loggers. `say` receives each round as a line of JSON.
+    `trackers` are the names of the loggers; each run folder has its own loggers. `say`
+    receives each round as a line of JSON.
     """
 
     def __init__(
@@ -220,10 +244,14 @@ class Watching(ExitStack):
         self._runs: dict[
             Path, tuple[RunFolder, list[Tracker], dict[tuple[str, int], dict[int, Row]]]
         ] = {}
-        """the run of each folder, its loggers, and the rows of rounds that some but not all seeds have finished"""
+        """the run of each folder, its loggers, and the rows of rounds that some but not
+        all seeds have finished
+        """
 
     def __call__(self, folder: Path, rows: Sequence[Row]) -> None:
-        """Log rows of the run in `folder`; call it first with no rows, when the earlier rounds of a resumed run are on disk."""
+        """Log rows of the run in `folder`; call it first with no rows, when the earlier
+        rounds of a resumed run are on disk.
+        """
         if folder not in self._runs:
             run, trackers, waiting = (
                 RunFolder.open(folder),

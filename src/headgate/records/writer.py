@@ -1,11 +1,14 @@
-"""Writes run folders. A process can be killed at any time, and the resumed run writes the same bytes.
+"""Writes run folders. A process can be killed at any time, and the resumed run writes
+the same bytes.
 
-A checkpoint is a folder that is moved to its place when all its files are on disk. It lists the parts of the tables with the
-rows up to its round, and their checksums. A resumed run checks these parts and removes all others.
+A checkpoint is a folder that is moved to its place when all its files are on disk. It
+lists the parts of the tables with the rows up to its round, and their checksums. A
+resumed run checks these parts and removes all others.
 
-A run may be divided into shards. Each shard is a run folder for some of the runs, with its own rows and checkpoints. While the
-shards are in progress, the state of the run is combined from theirs. When all are finished, their rows are merged into the
-tables of the run; the config and the last checkpoint of each shard remain.
+A run may be divided into shards. Each shard is a run folder for some of the runs, with
+its own rows and checkpoints. While the shards are in progress, the state of the run is
+combined from theirs. When all are finished, their rows are merged into the tables of
+the run; the config and the last checkpoint of each shard remain.
 """
 
 import hashlib
@@ -86,7 +89,9 @@ def make_folder(folder: Path) -> None:
 
 
 class RunWriter:
-    """Writes a run folder, or a shard of one. `parts` are the checksums of the table parts that exist already, by file name."""
+    """Writes a run folder, or a shard of one. `parts` are the checksums of the table
+    parts that exist already, by file name.
+    """
 
     def __init__(self, folder: Path, parts: Mapping[str, str] | None = None) -> None:
         self.folder, self._parts = folder, dict(parts or {})
@@ -114,7 +119,9 @@ class RunWriter:
                 path.unlink()
 
     def state(self, state: str, t: int, rounds: int, **more: Any) -> dict[str, Any]:
-        """Write and return the state; the state of a finished run includes the checksums of its tables."""
+        """Write and return the state; the state of a finished run includes the
+        checksums of its tables.
+        """
         facts = {
             "state": state,
             "round": t,
@@ -141,7 +148,8 @@ class RunWriter:
         ledgers: Mapping[str, Ledger],
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write all that is needed to continue from round `t`, and `facts` about the runs at this round.
+        """Write all that is needed to continue from round `t`, and `facts` about the
+        runs at this round.
 
         The previous checkpoint is removed when this one is in place.
         """
@@ -178,7 +186,9 @@ class RunWriter:
 
 
 class Checkpoint:
-    """The newest checkpoint of a run that was begun in `folder`, or its start if it has no checkpoint."""
+    """The newest checkpoint of a run that was begun in `folder`, or its start if it has
+    no checkpoint.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -188,7 +198,8 @@ class Checkpoint:
             read_bytes(folder / CONFIG)
         ).hexdigest() != self.environment.get("config_sha256"):
             raise DataError(
-                f"{folder}: {CONFIG} was changed after the run began; start a new run with it"
+                f"{folder}: {CONFIG} was changed after the run began; start a new run"
+                " with it"
             )
         if (folder / STATE).exists():
             read_sealed(folder / STATE)
@@ -200,7 +211,8 @@ class Checkpoint:
             file = folder / CHECKPOINTS / f"{self.t:08d}" / name
             if not file.is_file() or file_checksum(file) != digest:
                 raise DataError(
-                    f"{folder}: {file.relative_to(folder)} is damaged; the run cannot be continued"
+                    f"{folder}: {file.relative_to(folder)} is damaged; the run cannot"
+                    " be continued"
                 )
 
     def fact(self, key: str) -> str:
@@ -208,7 +220,8 @@ class Checkpoint:
         value = self.environment.get(key)
         if not isinstance(value, str):
             raise DataError(
-                f"{self.folder / ENVIRONMENT}: {key} is missing; the run cannot be continued"
+                f"{self.folder / ENVIRONMENT}: {key} is missing; the run cannot be"
+                " continued"
             )
         return value
 
@@ -226,7 +239,8 @@ class Checkpoint:
             return dict(load_file(self.path / TENSORS))
         except (SafetensorError, OSError) as error:
             raise DataError(
-                f"{self.path / TENSORS}: is damaged ({error}); the run cannot be continued"
+                f"{self.path / TENSORS}: is damaged ({error}); the run cannot be"
+                " continued"
             ) from None
 
     def ledger(self, policy: str, controller: Controller) -> Ledger:
@@ -234,21 +248,25 @@ class Checkpoint:
         assert self.path is not None
         if policy not in self.head["policies"]:
             raise DataError(
-                f"{self.path / HEAD}: knows no policy {policy}; the run cannot be continued"
+                f"{self.path / HEAD}: knows no policy {policy}; the run cannot be"
+                " continued"
             )
         ledger = load_ledger(
             self.path / f"ledger-{self.head['policies'].index(policy)}.npz", controller
         )
         if ledger.t != self.t:
             raise DataError(
-                f"{self.path}: the ledger of {policy} is of round {ledger.t}; the run cannot be continued"
+                f"{self.path}: the ledger of {policy} is of round {ledger.t}; the run"
+                " cannot be continued"
             )
         return ledger
 
     def cut_rows(self, whole: Path | None = None) -> dict[str, str]:
-        """Remove incomplete files and the parts written after the checkpoint; check the other parts and return their checksums.
+        """Remove incomplete files and the parts written after the checkpoint; check the
+        other parts and return their checksums.
 
-        `whole` is the folder of the run that this shard belongs to, whose tables may be merged already; default: `self.folder`.
+        `whole` is the folder of the run that this shard belongs to, whose tables may be
+        merged already; default: `self.folder`.
         """
         inside = [self.folder / name for name in (CHECKPOINTS, *TABLES)]
         check_no_link(*inside)
@@ -266,7 +284,8 @@ class Checkpoint:
                     and file_checksum(self.folder / name) != digest
                 ):
                     raise DataError(
-                        f"{self.folder / name}: is not what was written, its checksum differs"
+                        f"{self.folder / name}: is not what was written, its checksum"
+                        " differs"
                     )
             for path in part_files(self.folder, table).values():
                 if f"{table}/{path.name}" not in parts:
@@ -275,7 +294,9 @@ class Checkpoint:
 
 
 def _remove_others(checkpoint: Path) -> None:
-    """Remove all other checkpoints; one of them may be incomplete if a process was killed while it removed it."""
+    """Remove all other checkpoints; one of them may be incomplete if a process was
+    killed while it removed it.
+    """
     for other in checkpoint.parent.iterdir():
         if other != checkpoint and other.is_dir() and not other.is_symlink():
             shutil.rmtree(other)
@@ -283,9 +304,11 @@ def _remove_others(checkpoint: Path) -> None:
 
 @cache
 def commit(package: Path = Path(headgate.__file__).parent) -> str | None:
-    """Return the commit of the checkout that contains the package, with "+changes" if files under src differ from it.
+    """Return the commit of the checkout that contains the package, with "+changes" if
+    files under src differ from it.
 
-    Return None if no checkout tracks the package. An installed package may be inside a checkout that does not track it.
+    Return None if no checkout tracks the package. An installed package may be inside a
+    checkout that does not track it.
     """
     commands = (
         "ls-files --error-unmatch __init__.py",
@@ -317,7 +340,9 @@ def commit(package: Path = Path(headgate.__file__).parent) -> str | None:
 
 
 def asked_runs(folder: Path, config: Mapping[str, Any] | None = None) -> RunTable:
-    """Return the runs that the settings in `folder` specify; `config` are these settings, None to read them."""
+    """Return the runs that the settings in `folder` specify; `config` are these
+    settings, None to read them.
+    """
     with config_errors(folder):
         run: RunTable = fill(
             RunTable,
@@ -333,7 +358,8 @@ def create(
     environment: Mapping[str, Any],
     shards: Sequence[Mapping[str, Any]],
 ) -> RunFolder:
-    """Make a new run folder before round 1. `shards` are the configs of its shards, empty if the run is not divided.
+    """Make a new run folder before round 1. `shards` are the configs of its shards,
+    empty if the run is not divided.
 
     The state is written last, so a folder with a state is complete.
     """
@@ -366,7 +392,9 @@ def create(
 
 
 def left_by_a_killed_start(folder: Path) -> bool:
-    """Return whether `folder` contains only files that `create` writes before the state."""
+    """Return whether `folder` contains only files that `create` writes before the
+    state.
+    """
     names = {whole_name(path.name) for path in folder.iterdir()}
     return (
         CONFIG in names
@@ -376,7 +404,9 @@ def left_by_a_killed_start(folder: Path) -> bool:
 
 
 def clear_killed_start(folder: Path) -> None:
-    """Empty the folder for a new start; the config is removed last, so that this can be repeated if the process is killed."""
+    """Empty the folder for a new start; the config is removed last, so that this can be
+    repeated if the process is killed.
+    """
     for path in sorted(folder.iterdir(), key=lambda path: CONFIG in path.name):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -385,24 +415,31 @@ def clear_killed_start(folder: Path) -> None:
 
 
 def check_shards(folder: Path, config: Mapping[str, Any] | None = None) -> None:
-    """Raise DataError unless the shards of a run contain each of its runs exactly once."""
+    """Raise DataError unless the shards of a run contain each of its runs exactly
+    once.
+    """
     shards, whole = shard_folders(folder), asked_runs(folder, config).runs
     if shards != [folder] and sorted(
         run for shard in shards for run in asked_runs(shard).runs
     ) != sorted(whole):
         raise DataError(
-            f"{folder}: its shards do not hold each of its {len(whole)} runs once; it cannot be continued"
+            f"{folder}: its shards do not hold each of its {len(whole)} runs once; it"
+            " cannot be continued"
         )
 
 
 def played(shard: Path) -> int:
-    """Return the round of a shard's newest checkpoint, from its name alone; 0 if there is no checkpoint."""
+    """Return the round of a shard's newest checkpoint, from its name alone; 0 if there
+    is no checkpoint.
+    """
     newest = newest_checkpoint(shard)
     return 0 if newest is None else int(newest.name)
 
 
 def write_state(run: RunFolder, state: str, t: int, elapsed: float) -> RunFolder:
-    """Combine the states of the shards to the state of the run, write it, and return the run with this state."""
+    """Combine the states of the shards to the state of the run, write it, and return
+    the run with this state.
+    """
     lost: dict[str, list[dict[str, Any]]] = {"diverged": [], "guessing": []}
     note: dict[str, str] = {}
     for each in (
@@ -431,10 +468,12 @@ def finish(
     elapsed: float = 0.0,
     states: Mapping[Path, Mapping[str, Any]] | None = None,
 ) -> RunFolder:
-    """Merge the parts into tables, set the state to finished, and return the run with its tables in memory.
+    """Merge the parts into tables, set the state to finished, and return the run with
+    its tables in memory.
 
-    This can be repeated if the process is killed. It needs neither the executor nor the device of the run: `states`, the last
-    states of the shards that this process has finished, or else their last checkpoints state which models diverged.
+    This can be repeated if the process is killed. It needs neither the executor nor the
+    device of the run: `states`, the last states of the shards that this process has
+    finished, or else their last checkpoints state which models diverged.
     """
     shards = shard_folders(run.path)
     for shard in shards:
@@ -464,7 +503,9 @@ def finish(
 
 
 def write_tables(run: RunFolder) -> RunFolder:
-    """Merge the parts of all shards into one file per table; return the run with its tables in memory."""
+    """Merge the parts of all shards into one file per table; return the run with its
+    tables in memory.
+    """
     tables = {}
     for table in TABLES:
         path = run.path / f"{table}.parquet"
@@ -487,7 +528,9 @@ def write_tables(run: RunFolder) -> RunFolder:
 
 
 def rounds_after(shard: Path, t: int) -> list[list[dict[str, Any]]]:
-    """Return the metrics rows of each round after round `t` that another process has written in a shard."""
+    """Return the metrics rows of each round after round `t` that another process has
+    written in a shard.
+    """
     frames = [
         read_table(path, "metrics")
         for last, path in part_files(shard, "metrics").items()
@@ -502,13 +545,16 @@ def rounds_after(shard: Path, t: int) -> list[list[dict[str, Any]]]:
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Convert an OSError, for example about a full disk, to a DataError that states the command to continue the run."""
+    """Convert an OSError, for example about a full disk, to a DataError that states the
+    command to continue the run.
+    """
     try:
         yield
     except OSError as error:
         why = error.strerror or error
         raise DataError(
-            f"{folder}: cannot be written ({why}); make room and continue with: {resume_command(folder)}"
+            f"{folder}: cannot be written ({why}); make room and continue with:"
+            f" {resume_command(folder)}"
         ) from None
 
 

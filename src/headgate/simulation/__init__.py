@@ -1,1 +1,3 @@
-"""Many federated runs at once: the engine, and the executors that do the clients' local training for it."""
+"""Many federated runs at once: the engine, and the executors that do the clients' local
+training for it.
+"""

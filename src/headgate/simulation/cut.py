@@ -1,7 +1,9 @@
-"""Selects the device, and divides an experiment into chunks: smaller experiments that are simulated separately.
+"""Selects the device, and divides an experiment into chunks: smaller experiments that
+are simulated separately.
 
-The division depends on the experiment, the executor and the device's memory, but not on the number of processes. The results
-do not depend on it either, because prices and streams are determined by the seed, and a policy sees only its own run.
+The division depends on the experiment, the executor and the device's memory, but not on
+the number of processes. The results do not depend on it either, because prices and
+streams are determined by the seed, and a policy sees only its own run.
 """
 
 import ctypes
@@ -19,19 +21,30 @@ from headgate.learning.data import Digits
 from headgate.learning.models import Logistic
 
 LIGHT = 5.0
-"""the seconds of work below which one process is used and the experiment is not divided"""
+"""the seconds of work below which one process is used and the experiment is not divided
+"""
 TOGETHER = {"gram": 40}
-"""the number of runs in a chunk on the CPU, by executor; linear models share the products of their evaluation"""
+"""the number of runs in a chunk on the CPU, by executor; linear models share the
+products of their evaluation
+"""
 TOGETHER_ELSE = 2
-"""the number of runs in a chunk on the CPU for other executors; the runs share a policy's decision, which is slow for AC-DPP"""
+"""the number of runs in a chunk on the CPU for other executors; the runs share a
+policy's decision, which is slow for AC-DPP
+"""
 MOST_NETS = 200
-"""the largest number of runs in a chunk on a GPU: more are not faster, and more work is lost if a chunk fails"""
+"""the largest number of runs in a chunk on a GPU: more are not faster, and more work is
+lost if a chunk fails
+"""
 SHARE = 0.8
-"""the share of a device's free memory that is used; the rest is for libraries and fragmentation"""
+"""the share of a device's free memory that is used; the rest is for libraries and
+fragmentation
+"""
 
 
 def work(experiment: Experiment) -> float:
-    """Return a very rough estimate of the seconds on one core, from the settings alone, to distinguish seconds from minutes."""
+    """Return a very rough estimate of the seconds on one core, from the settings alone,
+    to distinguish seconds from minutes.
+    """
     digits, linear = (
         isinstance(experiment.data.source, Digits),
         type(experiment.model) is Logistic,
@@ -52,7 +65,9 @@ def runs_of(experiment: Experiment) -> int:
 
 
 def most_runs(experiment: Experiment, executor: str, fit: int | None = None) -> int:
-    """Return the largest number of runs in a chunk; `fit` is the number that fits into the device memory, None on the CPU."""
+    """Return the largest number of runs in a chunk; `fit` is the number that fits into
+    the device memory, None on the CPU.
+    """
     if fit is not None:
         return min(fit, MOST_NETS)
     return (
@@ -63,7 +78,9 @@ def most_runs(experiment: Experiment, executor: str, fit: int | None = None) -> 
 
 
 def cut(experiment: Experiment, most: int) -> list[Experiment]:
-    """Divide an experiment into chunks of at most `most` runs: several policies with all seeds, or some seeds of one policy."""
+    """Divide an experiment into chunks of at most `most` runs: several policies with
+    all seeds, or some seeds of one policy.
+    """
     names, seeds = list(experiment.policies), experiment.seeds
     if runs_of(experiment) <= most:
         return [experiment]
@@ -78,7 +95,9 @@ def cut(experiment: Experiment, most: int) -> list[Experiment]:
 
 
 class Footprint(NamedTuple):
-    """The bytes that a chunk needs on a device: `once`, and `run` more for each of its runs."""
+    """The bytes that a chunk needs on a device: `once`, and `run` more for each of its
+    runs.
+    """
 
     once: int
     run: int
@@ -104,9 +123,11 @@ def footprint(
 ) -> Footprint:
     """Return an estimate of the memory that a chunk needs on a device.
 
-    All images and labels stay on the device, with `pixel` bytes per pixel; `evaluated` images at a time become floats, in
-    several copies. A run needs three models and the `run` bytes that the executor states. If it states none, the estimate
-    uses its bound `working` for all runs, or four models for each client of each run if it has no bound either.
+    All images and labels stay on the device, with `pixel` bytes per pixel; `evaluated`
+    images at a time become floats, in several copies. A run needs three models and the
+    `run` bytes that the executor states. If it states none, the estimate uses its bound
+    `working` for all runs, or four models for each client of each run if it has no
+    bound either.
     """
     once = images * (pixels * pixel + 8) + 4 * evaluated * pixels * itemsize
     own = 3 * parameters * itemsize
@@ -153,7 +174,9 @@ def _finds_gpu() -> bool:
 
 
 def give_back(device: str) -> None:
-    """Free GPU memory that is no longer used; garbage is collected first, because executors have reference cycles."""
+    """Free GPU memory that is no longer used; garbage is collected first, because
+    executors have reference cycles.
+    """
     if choose_device(device) == "cuda":
         import torch
 

@@ -1,12 +1,15 @@
 """Simulates all runs of an experiment (policies × seeds) together, one round at a time.
 
-A round begins with control. No policy uses the model of its round, but rules that select samples to buy or to keep may. The
-samples that clients then hold become rows of the training set, the executor does the local steps of each client, and the server
-averages their updates. With a cohort the server admits samples for all clients, but only the clients drawn for the round train.
+A round begins with control. No policy uses the model of its round, but rules that
+select samples to buy or to keep may. The samples that clients then hold become rows of
+the training set, the executor does the local steps of each client, and the server
+averages their updates. With a cohort the server admits samples for all clients, but
+only the clients drawn for the round train.
 
-A GPU computes while the host continues, so the host prepares the next round after it launches a round and before it reads the
-results. It does not if a policy uses the losses of samples, or a rule uses the model's scores of them: then control has to
-wait for the round.
+A GPU computes while the host continues, so the host prepares the next round after it
+launches a round and before it reads the results. It does not if a policy uses the
+losses of samples, or a rule uses the model's scores of them: then control has to wait
+for the round.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,7 +59,9 @@ from headgate.simulation.rounds import (
 MOST_WITHOUT_COHORT = 10_000
 """the largest number of clients of an experiment without a cohort"""
 PRICES = 1 << 22
-"""the number of prices kept at once, which suffices for all rounds unless many clients have prices of their own"""
+"""the number of prices kept at once, which suffices for all rounds unless many clients
+have prices of their own
+"""
 
 
 def streams_of(
@@ -66,7 +71,8 @@ def streams_of(
     world: World,
     tried: bool = False,
 ) -> Iterator[Stream | DriftingStream]:
-    """Yield the stream of each seed from the data that `hold_out` left; raise an error if they do not suffice for all clients.
+    """Yield the stream of each seed from the data that `hold_out` left; raise an error
+    if they do not suffice for all clients.
 
     If `tried`, the streams are made for this check only, without a table of owners.
     """
@@ -96,12 +102,16 @@ class Simulation:
         self.run_seeds = [int(seed) for _ in self.names for seed in self.seeds]
         if training.cohort is None and system.clients > MOST_WITHOUT_COHORT:
             raise SettingError(
-                f"system.clients = {system.clients}: at most {MOST_WITHOUT_COHORT} can all train in every round; "
-                "set training.cohort, the number of clients drawn to train in a round, as in training.cohort = 1000"
+                f"system.clients = {system.clients}: at most {MOST_WITHOUT_COHORT} can"
+                " all train in every round; set training.cohort, the number of clients"
+                " drawn to train in a round, as in training.cohort = 1000"
             )
         _, height, width = dataset.shape
         if not 0 <= training.shift < min(height, width):
-            fewer = f"must be pixels from 0 on, fewer than the image has, {height} x {width}"
+            fewer = (
+                f"must be pixels from 0 on, fewer than the image has, {height} x"
+                f" {width}"
+            )
             raise SettingError(f"training.shift = {training.shift}: {fewer}")
         held = dataset, self.seeds, system.clients
         self.world = (
@@ -140,7 +150,9 @@ class Simulation:
             len(self.run_seeds), max(stream.samples for stream in self.streams)
         )
         self.diverged = np.zeros(len(self.run_seeds), dtype=np.int64)
-        """the round in which each run's model became infinite or NaN, 0 if it has not, (R,)"""
+        """the round in which each run's model became infinite or NaN, 0 if it has not,
+        (R,)
+        """
         self.accuracy = np.full(len(self.run_seeds), np.nan)
         """the test accuracy of each run at its last evaluation, (R,)"""
         self.chance = 1.0 / len(dataset.classes)
@@ -149,16 +161,21 @@ class Simulation:
         )  # raises an error if the prices end too early
         self._block = max(1, PRICES // last.size)
         self._first, self.prices = 1, last[:0]
-        """the prices of a block of rounds from round `_first` on, (T, S), or (T, S, M) if clients have prices of their own"""
+        """the prices of a block of rounds from round `_first` on, (T, S), or (T, S, M)
+        if clients have prices of their own
+        """
         self._price(1)
         self.listening = [name for name in self.names if given.policies[name].hears]
         asked = [bool(training.losses) or name in self.listening for name in self.names]
         self.heard = np.flatnonzero(np.repeat(asked, len(self.seeds)))
         """the numbers of the runs for which the losses of samples are computed"""
         self.needs_scores = self.looking or any(rule.scores for rule in rules.values())
-        """whether clients look before they buy, or a retention rule uses the model's scores of samples"""
+        """whether clients look before they buy, or a retention rule uses the model's
+        scores of samples
+        """
         self.overlap = device != "cpu" and not self.listening and not self.needs_scores
-        """whether the host prepares the next round while the device computes this one"""
+        """whether the host prepares the next round while the device computes this one
+        """
         self._ahead: Prepared | None = None
         self.purchases: Mapping[str, PurchaseTable | None] = {
             name: source.open() for name, source in self.sources.items()
@@ -181,7 +198,9 @@ class Simulation:
         )
 
     def _source(self, name: str) -> StreamSource:
-        """Return the source of the samples of a policy's clients; it stores the places of samples only if this is necessary."""
+        """Return the source of the samples of a policy's clients; it stores the places
+        of samples only if this is necessary.
+        """
         data, first = self.experiment.data, self.names.index(name) * len(self.seeds)
         ends = (
             np.stack([stream.lengths for stream in self.streams])
@@ -275,7 +294,9 @@ class Simulation:
         before: Mapping[str, Ledger],
         known: Mapping[str, PurchaseTable | None],
     ) -> Prepared:
-        """Do the part of round t that does not depend on the models after it, without changing the results of this round."""
+        """Do the part of round t that does not depend on the models after it, without
+        changing the results of this round.
+        """
         price, orders = self._price(t), dict[str, Orders]()
         system, training = self.experiment.system, self.experiment.training
         numbers = np.broadcast_to(
@@ -358,7 +379,9 @@ class Simulation:
         return price
 
     def _look_ahead(self, now: Prepared) -> Prepared | None:
-        """Prepare the next round; return None after the last one or on an error, which is raised when the round begins."""
+        """Prepare the next round; return None after the last one or on an error, which
+        is raised when the round begins.
+        """
         try:
             return (
                 self._prepare(now.t + 1, now.after, now.purchases)
@@ -375,7 +398,9 @@ class Simulation:
 
     @property
     def guessing(self) -> NDArray[np.bool_]:
-        """whether each run's model is finite but at its last evaluation was no better than guessing, (R,)"""
+        """whether each run's model is finite but at its last evaluation was no better
+        than guessing, (R,)
+        """
         return np.asarray((self.diverged == 0) & (self.accuracy <= 1.2 * self.chance))
 
     # save and restore

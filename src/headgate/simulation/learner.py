@@ -1,5 +1,6 @@
-"""The interface through which the engine trains and evaluates the models of all runs. `linear` implements it with numpy,
-`nets` with torch, which is imported only if it is needed."""
+"""The interface through which the engine trains and evaluates the models of all runs.
+`linear` implements it with numpy, `nets` with torch, which is imported only if it is
+needed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,9 @@ class Models(NamedTuple):
     theta: Array
     """the models from which the next round trains, (R, P)"""
     mean: Array
-    """the models that are evaluated, (R, P): the average over the rounds if `training.average` is set, else theta"""
+    """the models that are evaluated, (R, P): the average over the rounds if
+    `training.average` is set, else theta
+    """
     server: State
     """the state of the server update"""
 
@@ -37,15 +40,21 @@ class RoundSamples(NamedTuple):
     """The samples that all runs train on in a round."""
 
     rows: Ints
-    """the row of each sample in the training set, sorted by run and then by client, (samples,)"""
+    """the row of each sample in the training set, sorted by run and then by client,
+    (samples,)
+    """
     moves: Ints | None
     """the shift of each image in pixels, (2, samples); None if no image is shifted"""
     offsets: Ints
-    """the position of the first sample of each client, followed by the number of samples"""
+    """the position of the first sample of each client, followed by the number of
+    samples
+    """
     weights: Floats
     """the weights of the clients' updates, (R, clients that train)"""
     new: NDArray[np.bool_] | None = None
-    """whether each sample arrived in this round, (samples,); None if the objective does not use it"""
+    """whether each sample arrived in this round, (samples,); None if the objective does
+    not use it
+    """
 
     def part(self, own: slice) -> "RoundSamples":
         """Return a slice of the samples as a batch of one run with one client."""
@@ -56,12 +65,16 @@ class RoundSamples(NamedTuple):
 
 
 class Learner(ABC):
-    """Base class of learners; combines the data, an executor and an array library (`arrays`: numpy or torch)."""
+    """Base class of learners; combines the data, an executor and an array library
+    (`arrays`: numpy or torch).
+    """
 
     arrays: Any
     executor: Executor[Any]
     judges: Sequence[Callable[[Array], tuple[Array, Array]]]
-    """a function for each set of `Dataset.judged` that returns accuracy (R,) and mean cross-entropy (R,) of models (R, P)"""
+    """a function for each set of `Dataset.judged` that returns accuracy (R,) and mean
+    cross-entropy (R,) of models (R, P)
+    """
     device = "cpu"
 
     def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
@@ -79,10 +92,12 @@ class Learner(ABC):
         seeds: Sequence[int],
         judge: Sequence[int],
     ) -> tuple[Models, Array]:
-        """Start round t; return the models after it and an array of results, for which `read` waits.
+        """Start round t; return the models after it and an array of results, for which
+        `read` waits.
 
-        The results of each run are: whether it is broken, its training loss before the round, and its accuracy and loss on each
-        set in `judge`. If a model is no longer finite, its run is broken and keeps the last finite model.
+        The results of each run are: whether it is broken, its training loss before the
+        round, and its accuracy and loss on each set in `judge`. If a model is no longer
+        finite, its run is broken and keeps the last finite model.
         """
         given, here = self.experiment, self.arrays
         work = self._ragged(batch), self._put(batch.weights), self.training, seeds, t
@@ -106,9 +121,11 @@ class Learner(ABC):
         )
 
     def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Array:
-        """Return the loss of each sample of these runs under the models before the round, (samples,); `read` waits for it.
+        """Return the loss of each sample of these runs under the models before the
+        round, (samples,); `read` waits for it.
 
-        Each run has a forward pass of its own, so its losses do not depend on other runs.
+        Each run has a forward pass of its own, so its losses do not depend on other
+        runs.
         """
         ends = batch.offsets[:: batch.weights.shape[1]].tolist()
         own = (
@@ -121,9 +138,11 @@ class Learner(ABC):
     def scores(
         self, models: Models, asked: tuple[str, ...], runs: Ints, rows: Ints
     ) -> Scores:
-        """Return the scores of rows of the training set; `runs` states for each row which run's model computes its scores.
+        """Return the scores of rows of the training set; `runs` states for each row
+        which run's model computes its scores.
 
-        Each run has a forward pass of its own, so runs are independent. Images are not shifted. The call waits for the result.
+        Each run has a forward pass of its own, so runs are independent. Images are not
+        shifted. The call waits for the result.
         """
         if not len(rows):
             one = self.scores(
@@ -148,10 +167,14 @@ class Learner(ABC):
 
     @abstractmethod
     def check_scores(self, asked: tuple[str, ...], whose: str) -> None:
-        """Raise SettingError if this model cannot compute the scores `asked`; `whose` names the rule that needs them."""
+        """Raise SettingError if this model cannot compute the scores `asked`; `whose`
+        names the rule that needs them.
+        """
 
     def tensors(self, models: Models) -> dict[str, NDArray[Any]]:
-        """Return the models as named numpy arrays, from which `restored` restores them."""
+        """Return the models as named numpy arrays, from which `restored` restores
+        them.
+        """
         mean = {} if models.mean is models.theta else {"mean": models.mean}
         named = {
             "theta": models.theta,
@@ -164,7 +187,9 @@ class Learner(ABC):
         }
 
     def restored(self, tensors: Mapping[str, NDArray[Any]], like: Models) -> Models:
-        """Restore models from the arrays of `tensors`; raise ValueError if their shapes differ from those of `like`."""
+        """Restore models from the arrays of `tensors`; raise ValueError if their shapes
+        differ from those of `like`.
+        """
 
         def put(name: str, there: Array) -> Array:
             if tensors[name].shape != tuple(there.shape):
@@ -187,11 +212,15 @@ class Learner(ABC):
 
     @abstractmethod
     def one_thread(self) -> AbstractContextManager[None]:
-        """Return a context in which one thread computes, because the order of sums may depend on the number of threads."""
+        """Return a context in which one thread computes, because the order of sums may
+        depend on the number of threads.
+        """
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """Return the executor, device and dtype, and the version of torch if it is used, for environment.json."""
+        """Return the executor, device and dtype, and the version of torch if it is
+        used, for environment.json.
+        """
 
     @abstractmethod
     def start(self, seeds: Sequence[int]) -> Array:
@@ -202,13 +231,17 @@ class Learner(ABC):
 
     @abstractmethod
     def _losses(self, theta: Array, batch: RaggedBatch) -> Array:
-        """Return the loss of each sample under the one model theta (1, P), (samples,)."""
+        """Return the loss of each sample under the one model theta (1, P),
+        (samples,).
+        """
 
     @abstractmethod
     def _answers(
         self, theta: Array, rows: Ints, features: bool
     ) -> tuple[Array, Array | None]:
-        """Return the logits of model theta (1, P) for rows of the training set, (S, classes), and its last layer's inputs."""
+        """Return the logits of model theta (1, P) for rows of the training set, (S,
+        classes), and its last layer's inputs.
+        """
 
     @abstractmethod
     def _put(self, values: NDArray[Any]) -> Array:
@@ -222,7 +255,9 @@ class Learner(ABC):
 def learner_of(
     experiment: Experiment, dataset: Dataset, device: str, executor: str
 ) -> Learner:
-    """Return a numpy learner for logistic regression on the CPU if `gram` supports the settings, else a torch learner."""
+    """Return a numpy learner for logistic regression on the CPU if `gram` supports the
+    settings, else a torch learner.
+    """
     linear = (
         type(experiment.model) is Logistic and experiment.training.dtype != "bfloat16"
     )

@@ -1,4 +1,6 @@
-"""Trains and evaluates linear models on the CPU with numpy alone, which is fast to import."""
+"""Trains and evaluates linear models on the CPU with numpy alone, which is fast to
+import.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,27 +20,40 @@ from headgate.simulation.executors.gram import Gram, LinearTask, one_thread
 from headgate.simulation.learner import EVALUATED, Learner, RoundSamples
 
 KEPT = 128 << 20
-"""the largest set of images, in bytes as floats, that is converted once; a larger one is converted in each evaluation"""
+"""the largest set of images, in bytes as floats, that is converted once; a larger one
+is converted in each evaluation
+"""
 ALIKE = 400
-"""the number of images that are multiplied together: fewer images share more zeros, more need fewer products. Measured"""
+"""the number of images that are multiplied together: fewer images share more zeros,
+more need fewer products. Measured
+"""
 ALONE = 200
-"""the same number if there is one model: OpenBLAS with AVX-512 is faster for small products. Measured"""
+"""the same number if there is one model: OpenBLAS with AVX-512 is faster for small
+products. Measured
+"""
 DEEP = 384
-"""the number of bytes of an image that are multiplied at once: OpenBLAS adds up more of them in an order that depends on the
-number of models"""
+"""the number of bytes of an image that are multiplied at once: OpenBLAS adds up more of
+them in an order that depends on the number of models"""
 TOGETHER = 16_000
-"""the number of pairs of model and image that are evaluated at once: fewer need more steps, more exceed the cache. Measured"""
+"""the number of pairs of model and image that are evaluated at once: fewer need more
+steps, more exceed the cache. Measured
+"""
 
 
 Product = tuple[Ints, Floats]
-"""The positions of bytes in an image, and their values in some images as floats, (bytes, images). Bytes that are 0 in all these
-images are left out. The last position stands for the constant term, with the value 1."""
+"""The positions of bytes in an image, and their values in some images as floats,
+(bytes, images). Bytes that are 0 in all these images are left out. The last position
+stands for the constant term, with the value 1."""
 Alike = tuple[int, list[list[Product]]]
-"""A class and its images, divided into parts; the products of a part contain all bytes of its images."""
+"""A class and its images, divided into parts; the products of a part contain all bytes
+of its images.
+"""
 
 
 class Judged:
-    """A set of images for evaluation, grouped by class, so that all images of a group have the same true class."""
+    """A set of images for evaluation, grouped by class, so that all images of a group
+    have the same true class.
+    """
 
     def __init__(self, task: LinearTask, images: Pixels, labels: Labels) -> None:
         self.task, self.images, self.labels = task, images, labels
@@ -54,7 +69,9 @@ class Judged:
         self._kept: list[Alike] = []
 
     def __call__(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Return the accuracy (R,) and mean cross-entropy (R,) of the models theta (R, P), multiplied as one matrix."""
+        """Return the accuracy (R,) and mean cross-entropy (R,) of the models theta (R,
+        P), multiplied as one matrix.
+        """
         weight = self.task.of_bytes(theta)
         hits, losses, done = (
             np.zeros(len(theta), np.int64),
@@ -94,7 +111,9 @@ class Judged:
         )  # one mean: it does not depend on the size of the parts
 
     def _answers(self, weight: Floats, parts: list[list[Product]]) -> Floats:
-        """Return the logits of all models for all images of these parts, (R·classes, images)."""
+        """Return the logits of all models for all images of these parts, (R·classes,
+        images).
+        """
         answers, done = (
             np.empty(
                 (weight.shape[1], sum(part[0][1].shape[1] for part in parts)),
@@ -154,7 +173,9 @@ class Judged:
 
 
 class LinearLearner(Learner):
-    """Trains logistic regression, initialised with zeros, by the executor `gram` in one thread."""
+    """Trains logistic regression, initialised with zeros, by the executor `gram` in one
+    thread.
+    """
 
     arrays = np
     executor: Gram
@@ -174,7 +195,8 @@ class LinearLearner(Learner):
         self.executor = Gram(self.task)
         self.judges = [Judged(self.task, *own) for own in dataset.judged]
 
-    # numpy does not need to warn about a run that has diverged, because the results report it
+    # numpy does not need to warn about a run that has diverged, because the results
+    # report it
     launch = np.errstate(all="ignore")(one_thread()(Learner.launch))
     losses = np.errstate(all="ignore")(one_thread()(Learner.losses))
     scores = np.errstate(all="ignore")(one_thread()(Learner.scores))
@@ -220,12 +242,14 @@ class LinearLearner(Learner):
         self, theta: Floats, rows: Ints, features: bool
     ) -> tuple[Floats, Floats | None]:
         samples, logits = self._logits(theta, self.dataset.train_images[rows])
-        return logits.T, np.insert(
-            samples, samples.shape[1], 1.0, axis=1
-        ) if features else None
+        return logits.T, (
+            np.insert(samples, samples.shape[1], 1.0, axis=1) if features else None
+        )
 
     def _logits(self, theta: Floats, images: Pixels) -> tuple[Floats, Floats]:
-        """Return the normalised images, (S, pixels), and the logits of the one model theta (1, P) for them, (classes, S)."""
+        """Return the normalised images, (S, pixels), and the logits of the one model
+        theta (1, P) for them, (classes, S).
+        """
         samples = np.empty((len(images), math.prod(self.task.shape)), self.dtype)
         self.task.normalise(images, samples)
         (weight,), bias = self.task.matrices(theta)

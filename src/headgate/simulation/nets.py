@@ -32,7 +32,9 @@ from headgate.simulation.learner import EVALUATED, Learner, RoundSamples
 
 
 class NetLearner(Learner):
-    """Trains and evaluates torch models. All images stay on the device as given; on CUDA only `read` waits for the device."""
+    """Trains and evaluates torch models. All images stay on the device as given; on
+    CUDA only `read` waits for the device.
+    """
 
     arrays = torch
 
@@ -87,7 +89,8 @@ class NetLearner(Learner):
         if "features" in asked and self.judges[0].last is None:
             kind = self.experiment.model.kind
             raise SettingError(
-                f"model.kind = {kind}: does not end with a linear layer, of which {whose} needs the gradients"
+                f"model.kind = {kind}: does not end with a linear layer, of which"
+                f" {whose} needs the gradients"
             )
 
     def read(self, array: Tensor) -> NDArray[Any]:
@@ -164,7 +167,9 @@ class NetLearner(Learner):
 
 
 def shifted(images: Tensor, move: Tensor, most: int) -> Tensor:
-    """Shift images by their moves as `learning.local.shifted` does, on the device of the images."""
+    """Shift images by their moves as `learning.local.shifted` does, on the device of
+    the images.
+    """
     height, width = images.shape[2:]
     windows = pad(images, (most,) * 4).unfold(2, height, 1).unfold(3, width, 1)
     down, right = most - move
@@ -172,9 +177,11 @@ def shifted(images: Tensor, move: Tensor, most: int) -> Tensor:
 
 
 class Evaluator:
-    """Evaluates models on a test set, which stays on the device as given, without waiting for the device.
+    """Evaluates models on a test set, which stays on the device as given, without
+    waiting for the device.
 
-    An executor with a method `logits` computes the logits. Otherwise models are called one by one, in the task's arithmetic.
+    An executor with a method `logits` computes the logits. Otherwise models are called
+    one by one, in the task's arithmetic.
     """
 
     def __init__(
@@ -184,14 +191,17 @@ class Evaluator:
         # functional_call may change a module that shares parameters
         self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
         self.judging = executor if hasattr(executor, "logits") else None
-        # on CUDA, convolutions are fastest if the channels are the last dimension in memory
+        # on CUDA, convolutions are fastest if the channels are the last dimension in
+        # memory
         self.format = (
             torch.channels_last if task.device.type == "cuda" else torch.preserve_format
         )
 
     @native_kernels()
     def __call__(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the accuracy (R,) and mean cross-entropy (R,) of the models theta (R, P)."""
+        """Return the accuracy (R,) and mean cross-entropy (R,) of the models theta (R,
+        P).
+        """
         hits = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
         loss = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         with torch.no_grad():
@@ -210,7 +220,9 @@ class Evaluator:
     def answers(
         self, theta: Tensor, images: Tensor, features: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the logits of one model (1, P) for images, (S, classes), and, with `features`, its last layer's inputs."""
+        """Return the logits of one model (1, P) for images, (S, classes), and, with
+        `features`, its last layer's inputs.
+        """
         outputs, went_in = [theta.new_empty(0, self.task.classes)], list[Tensor]()
         with torch.no_grad():
             models = self._models(theta)
@@ -240,13 +252,17 @@ class Evaluator:
         return last_layer(self.model, self.task.shape)
 
     def _models(self, theta: Tensor) -> list[dict[str, Tensor]] | None:
-        """Return the parameters of each model by name, or None if an executor computes the logits."""
+        """Return the parameters of each model by name, or None if an executor computes
+        the logits.
+        """
         return None if self.judging else [self._model(vector) for vector in theta]
 
     def _logits(
         self, theta: Tensor, models: list[dict[str, Tensor]] | None, images: Tensor
     ) -> Iterator[tuple[int | slice, Tensor]]:
-        """Yield pairs of a run, or a slice of all runs, and the logits of its models for the images."""
+        """Yield pairs of a run, or a slice of all runs, and the logits of its models
+        for the images.
+        """
         if self.judging:
             yield slice(None), self.judging.logits(theta, images)
             return
@@ -257,7 +273,9 @@ class Evaluator:
             yield r, functional_call(self.model, parameters, (x,)).to(theta.dtype)
 
     def _model(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return the parameters of a model as views of its vector, or on CUDA as copies in the layout for convolutions."""
+        """Return the parameters of a model as views of its vector, or on CUDA as copies
+        in the layout for convolutions.
+        """
         views = self.task.flat.views(vector)
         if self.format is torch.preserve_format:
             return views
@@ -271,10 +289,12 @@ class Evaluator:
 
 
 def sum_of_each(rows: Tensor) -> Tensor:
-    """Return the sum of each row in float64, (R,), by adding one half of the row to the other until one number is left.
+    """Return the sum of each row in float64, (R,), by adding one half of the row to the
+    other until one number is left.
 
-    On a GPU, the order in which torch.sum adds depends on the number of rows and on where a row begins in memory. The results
-    of a run must not depend on the other runs of its chunk; the order of these additions depends on the row length alone.
+    On a GPU, the order in which torch.sum adds depends on the number of rows and on
+    where a row begins in memory. The results of a run must not depend on the other runs
+    of its chunk; the order of these additions depends on the row length alone.
     """
     rows = rows.double()
     while (many := rows.shape[1]) > 1:
@@ -289,7 +309,9 @@ def sum_of_each(rows: Tensor) -> Tensor:
 
 
 def log_chances(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the log-probability of the true class of each sample, (…, S, 1), from logits (…, S, classes)."""
+    """Return the log-probability of the true class of each sample, (…, S, 1), from
+    logits (…, S, classes).
+    """
     return torch.log_softmax(logits, dim=-1).gather(
         -1, labels.expand(logits.shape[:-1]).unsqueeze(-1)
     )

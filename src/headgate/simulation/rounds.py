@@ -1,4 +1,6 @@
-"""The parts of a round: what is prepared before the models are trained, the losses that clients report, and its table rows."""
+"""The parts of a round: what is prepared before the models are trained, the losses that
+clients report, and its table rows.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from headgate.simulation.engine import Simulation
 
 FEW = 1_000
-"""the largest number of clients for which each client's images are stored, and its samples recorded in the clients table"""
+"""the largest number of clients for which each client's images are stored, and its
+samples recorded in the clients table
+"""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,9 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The part of a round that does not depend on its models: what is admitted, and which clients train on which samples."""
+    """The part of a round that does not depend on its models: what is admitted, and
+    which clients train on which samples.
+    """
 
     t: int
     price: Floats
@@ -45,17 +51,27 @@ class Prepared:
     runs: Ints
     """the run of each sample that is trained on, (samples,)"""
     samples: Ints
-    """the number of each sample that is trained on, among the samples of the run's seed, (samples,)"""
+    """the number of each sample that is trained on, among the samples of the run's
+    seed, (samples,)
+    """
     new: Bools
-    """whether each sample, or its label if labels arrive late, arrived in this round, (samples,)"""
+    """whether each sample, or its label if labels arrive late, arrived in this round,
+    (samples,)
+    """
     known: Mapping[str, PurchaseTable | None]
-    """the origin of the samples held before the round, by policy; None if it follows from their order"""
+    """the origin of the samples held before the round, by policy; None if it follows
+    from their order
+    """
     purchases: Mapping[str, PurchaseTable | None]
-    """the origin of the samples held after the round, by policy; None if it follows from their order"""
+    """the origin of the samples held after the round, by policy; None if it follows
+    from their order
+    """
 
 
 def heard_losses(of: "Simulation", now: Prepared, answer: Any) -> dict[str, Losses]:
-    """Return the losses of the samples of the runs `of.heard`, by policy; `answer` is the result of `Learner.losses`."""
+    """Return the losses of the samples of the runs `of.heard`, by policy; `answer` is
+    the result of `Learner.losses`.
+    """
     sizes, seeds = np.diff(now.batch.offsets).reshape(now.clients.shape), len(of.seeds)
     new = now.new[
         np.repeat(np.isin(np.arange(len(sizes)), of.heard), sizes.sum(axis=1))
@@ -74,9 +90,11 @@ def heard_losses(of: "Simulation", now: Prepared, answer: Any) -> dict[str, Loss
 def mean_losses(
     losses: Floats, new: NDArray[np.bool_], sizes: Ints, clients: Ints, many: int
 ) -> Losses:
-    """Return mean losses per client, (R, many), of samples that are sorted by client: `sizes` (R, C) for `clients` (R, C).
+    """Return mean losses per client, (R, many), of samples that are sorted by client:
+    `sizes` (R, C) for `clients` (R, C).
 
-    Sums are in float64 and in the order of the samples. A mean that is not finite, for example after divergence, becomes NaN.
+    Sums are in float64 and in the order of the samples. A mean that is not finite, for
+    example after divergence, becomes NaN.
 
     >>> new, sizes, clients = np.array([True, False, False]), np.array([[1, 2]]), np.array([[0, 2]])
     >>> heard = mean_losses(np.array([1.0, 3.0, 5.0]), new, sizes, clients, 3)
@@ -112,7 +130,9 @@ def mean_losses(
 def metric_rows(
     of: "Simulation", now: Prepared, train_loss: Floats, found: Judgement
 ) -> list[dict[str, Any]]:
-    """Return one row per run. n counts the samples that all clients hold; N, n_eff and the bound use those trained on."""
+    """Return one row per run. n counts the samples that all clients hold; N, n_eff and
+    the bound use those trained on.
+    """
     before, after = (
         [ledgers[name] for name in of.names] for ledgers in (now.before, now.after)
     )
@@ -138,23 +158,29 @@ def metric_rows(
         "t": [now.t] * len(of.run_seeds),
         "test_accuracy": found.accuracy.tolist(),
         "test_loss": found.loss.tolist(),
-        "validation_accuracy": found.validation.tolist()
-        if of.experiment.data.validation
-        else [None] * len(of.run_seeds),
+        "validation_accuracy": (
+            found.validation.tolist()
+            if of.experiment.data.validation
+            else [None] * len(of.run_seeds)
+        ),
         "train_loss": train_loss.tolist(),
         "n": held.tolist(),
         "N": N.tolist(),
         "n_eff": n_eff.tolist(),
         "admitted": (ever[1] - ever[0]).tolist(),
-        "price": np.concatenate(
-            [own if own.ndim == 1 else own.mean(axis=-1) for own in prices]
-        ).tolist(),
+        "price": (
+            np.concatenate(
+                [own if own.ndim == 1 else own.mean(axis=-1) for own in prices]
+            ).tolist()
+        ),
         "spend": (spent[1] - spent[0]).tolist(),
         "debt": np.concatenate([ledger.debt for ledger in before]).tolist(),
         "bound": bound.tolist(),
-        "excess": np.concatenate(
-            [(ledger.occupancy - buffer).max(axis=-1) for ledger in after]
-        ).tolist(),
+        "excess": (
+            np.concatenate(
+                [(ledger.occupancy - buffer).max(axis=-1) for ledger in after]
+            ).tolist()
+        ),
     }
     columns |= of.world.columns(now.t, of.experiment.system.weight, found.by_concept)
     columns |= _look_columns(of, now) if of.looking else {}
@@ -165,7 +191,9 @@ def metric_rows(
 
 
 def _look_columns(of: "Simulation", now: Prepared) -> dict[str, list[Any]]:
-    """Return, for each run, how many samples clients looked at in the round and what this cost; None if they do not look."""
+    """Return, for each run, how many samples clients looked at in the round and what
+    this cost; None if they do not look.
+    """
     looked, paid = list[int | None](), list[float | None]()
     for name, source in of.sources.items():
         known, now_known = now.known[name], now.purchases[name]
@@ -192,8 +220,9 @@ def _look_columns(of: "Simulation", now: Prepared) -> dict[str, list[Any]]:
 def client_rows(
     of: "Simulation", now: Prepared, heard: Mapping[str, Losses]
 ) -> list[dict[str, Any]]:
-    """Return one row per run with what each client admitted and holds, was paid if prices differ between clients, and reported
-    of its losses if they were computed; return no rows if there are more than FEW clients."""
+    """Return one row per run with what each client admitted and holds, was paid if
+    prices differ between clients, and reported of its losses if they were computed;
+    return no rows if there are more than FEW clients."""
     if of.experiment.system.clients > FEW:
         return []
     rows = []

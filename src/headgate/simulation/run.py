@@ -1,6 +1,8 @@
-"""Simulates a run folder in this process: the loop over rounds, the checkpoints, and the resumption of a run.
+"""Simulates a run folder in this process: the loop over rounds, the checkpoints, and
+the resumption of a run.
 
-`schedule` divides large experiments into shards; each process simulates a shard with the functions of this module.
+`schedule` divides large experiments into shards; each process simulates a shard with
+the functions of this module.
 """
 
 import math
@@ -39,16 +41,20 @@ from headgate.writing import FolderLock
 Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
 PART_SECONDS, PART_SHARE = 0.5, 0.01
-"""the time between two parts of a table, in seconds and as a share of the time so far; the longer one applies"""
+"""the time between two parts of a table, in seconds and as a share of the time so far;
+the longer one applies
+"""
 
 
 def examine(
     experiment: Experiment, dataset: Dataset, device: str, executor: str
 ) -> tuple[dict[str, Any], Simulation | None]:
-    """Return facts about software and device, on a GPU also about memory; raise the errors that can be found before the start.
+    """Return facts about software and device, on a GPU also about memory; raise the
+    errors that can be found before the start.
 
-    For an experiment that is one chunk on the CPU, also return its simulation, ready to run. For others make a simulation of
-    one seed, and check for each other seed that the data can be divided among the clients.
+    For an experiment that is one chunk on the CPU, also return its simulation, ready to
+    run. For others make a simulation of one seed, and check for each other seed that
+    the data can be divided among the clients.
     """
     chosen = choose_device(device)
     whole = chosen == "cpu" and runs_of(experiment) <= most_runs(experiment, executor)
@@ -116,14 +122,17 @@ def resume(
     checkpoint: Checkpoint,
     device: str = "auto",
 ) -> tuple[Simulation, RunWriter]:
-    """Restore a run from its newest checkpoint, with the same executor and kind of device; return it and its writer."""
+    """Restore a run from its newest checkpoint, with the same executor and kind of
+    device; return it and its writer.
+    """
     simulation = Simulation(
         experiment, dataset, choose_device(device), checkpoint.fact("executor")
     )
     began_on, here = checkpoint.fact("device"), simulation.learner.device
     if (began_on == "cpu") != (here == "cpu"):
         raise SettingError(
-            f"{checkpoint.folder}: began on {began_on}, the device is now {here}; results would differ"
+            f"{checkpoint.folder}: began on {began_on}, the device is now {here};"
+            " results would differ"
         )
     parts = checkpoint.cut_rows()
     if checkpoint.path is not None:
@@ -140,7 +149,8 @@ def resume(
             RuntimeError,
         ) as error:  # for another model, or forged
             raise DataError(
-                f"{checkpoint.path}: does not fit the run ({in_one_line(error)}); it cannot be continued"
+                f"{checkpoint.path}: does not fit the run ({in_one_line(error)}); it"
+                " cannot be continued"
             ) from None
     return simulation, RunWriter(checkpoint.folder, parts)
 
@@ -153,9 +163,11 @@ def play_folder(
     tick: Tick,
     stop: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Simulate the remaining rounds of the run in `folder`, which may be a shard of a larger run; return its last state.
+    """Simulate the remaining rounds of the run in `folder`, which may be a shard of a
+    larger run; return its last state.
 
-    The rows stay in parts. When `stop` returns True, finish the round, write a checkpoint and raise `Interrupted`.
+    The rows stay in parts. When `stop` returns True, finish the round, write a
+    checkpoint and raise `Interrupted`.
     """
     with FolderLock() as held:
         held.take(folder / CONFIG, folder)
@@ -173,7 +185,9 @@ def play_rounds(
     seconds: float | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Simulate the remaining rounds as `play_folder` does; write a checkpoint every `seconds`, when stopped and at the end."""
+    """Simulate the remaining rounds as `play_folder` does; write a checkpoint every
+    `seconds`, when stopped and at the end.
+    """
     rounds, seconds = (
         simulation.experiment.rounds,
         CHECKPOINT_SECONDS if seconds is None else seconds,
@@ -228,7 +242,9 @@ def play_rounds(
 
 
 def _facts(simulation: Simulation) -> dict[str, Any]:
-    """Return the policies and seeds of the runs, the runs whose model diverged or only guesses, and the executor's note."""
+    """Return the policies and seeds of the runs, the runs whose model diverged or only
+    guesses, and the executor's note.
+    """
     names = np.repeat(simulation.names, len(simulation.seeds)).tolist()
     runs = [
         {"policy": name, "seed": seed}

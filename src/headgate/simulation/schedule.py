@@ -1,7 +1,9 @@
-"""Simulates all runs of an experiment, or of every point of a sweep, on several cores or a GPU.
+"""Simulates all runs of an experiment, or of every point of a sweep, on several cores
+or a GPU.
 
-At its start an experiment is divided into chunks; each is a shard of its run folder. A chunk is simulated by one thread, in any
-worker, and its results do not depend on interruptions. This process supervises the workers and does not need torch.
+At its start an experiment is divided into chunks; each is a shard of its run folder. A
+chunk is simulated by one thread, in any worker, and its results do not depend on
+interruptions. This process supervises the workers and does not need torch.
 """
 
 import time
@@ -90,14 +92,18 @@ def perform(
     watch: Watch | None = None,
     say: Say | None = None,
 ) -> list[RunFolder]:
-    """Run an experiment in `folder`, or every labelled point of a sweep in a folder within it; return the finished runs.
+    """Run an experiment in `folder`, or every labelled point of a sweep in a folder
+    within it; return the finished runs.
 
-    Runs that have begun are continued, and the others are started. If `points` is None, the runs in `folder` are continued.
-    They may be another person's, so `trust` lists the code outside the package that may run, as `module` or `module:Class`.
-    `processes` is the number of single-thread processes, by default one per core unless there is little work; 1 is this
-    process, which also uses a GPU and runs objects that no recipe can name. `tick` is called with the rounds done and the total
-    rounds of all chunks; `watch` with a run folder and the rows of a round that one of its chunks has finished, and once before
-    with no rows; `say` with a line that describes what is done next.
+    Runs that have begun are continued, and the others are started. If `points` is None,
+    the runs in `folder` are continued. They may be another person's, so `trust` lists
+    the code outside the package that may run, as `module` or `module:Class`.
+    `processes` is the number of single-thread processes, by default one per core unless
+    there is little work; 1 is this process, which also uses a GPU and runs objects that
+    no recipe can name. `tick` is called with the rounds done and the total rounds of
+    all chunks; `watch` with a run folder and the rows of a round that one of its chunks
+    has finished, and once before with no rows; `say` with a line that describes what is
+    done next.
     """
     if processes is not None and processes < 1:
         raise SettingError(f"--processes {processes}: must be at least 1")
@@ -135,7 +141,9 @@ def perform(
 
 @dataclass
 class _Task:
-    """An experiment and its folder. `fresh`: the folder must still be made; `executor`: its executor, if known already."""
+    """An experiment and its folder. `fresh`: the folder must still be made; `executor`:
+    its executor, if known already.
+    """
 
     experiment: Experiment
     folder: Path
@@ -150,7 +158,9 @@ class _Task:
         return self.run is not None and self.run.state["state"] == "finished"
 
     def left(self) -> dict[Path, Experiment | None]:
-        """Return the shards that have rounds left, each with its experiment, or None if this must be read from the shard."""
+        """Return the shards that have rounds left, each with its experiment, or None if
+        this must be read from the shard.
+        """
         if self.chunks:
             return dict(self.chunks)
         shards = [
@@ -186,7 +196,8 @@ def _tasks(
     alone = len(points) == 1 and not points[0][0]
     if (folder / (SWEEP if alone else CONFIG)).exists():
         raise DataError(
-            f"{folder}: holds {'a sweep' if alone else 'a run, not a sweep'}; choose another folder"
+            f"{folder}: holds {'a sweep' if alone else 'a run, not a sweep'}; choose"
+            " another folder"
         )
     return [
         _task(experiment, folder if alone else folder / folder_name(label), held, trust)
@@ -229,7 +240,8 @@ def _task(
     ):
         other = differing(run.config, own)
         raise DataError(
-            f"{folder}: was begun with other settings ({other}); choose another folder, or remove it"
+            f"{folder}: was begun with other settings ({other}); choose another folder,"
+            " or remove it"
         )
     task = _Task(wanted or _read(folder, trust), folder, run)
     if finished:
@@ -249,7 +261,9 @@ def _task(
 
 
 def _read(folder: Path, trust: Sequence[str]) -> Experiment:
-    """Read the experiment that was begun in a folder, which may come from another person."""
+    """Read the experiment that was begun in a folder, which may come from another
+    person.
+    """
     read_toml(
         folder / CONFIG
     )  # raises an error if this is not a settings file, before code is imported
@@ -262,8 +276,9 @@ def _read(folder: Path, trust: Sequence[str]) -> Experiment:
 
 
 def _refuse_other_code(folder: Path, config: Mapping[str, Any]) -> None:
-    """Raise DataError if a shard names code that the run's settings do not name in the same place, or another folder to find
-    it, because the process that simulates a shard imports the code that the shard names."""
+    """Raise DataError if a shard names code that the run's settings do not name in the
+    same place, or another folder to find it, because the process that simulates a shard
+    imports the code that the shard names."""
 
     def code(config: Mapping[str, Any]) -> dict[str, str]:
         return named_outside(config) | {".run.folder": str(config["run"].get("folder"))}
@@ -273,12 +288,15 @@ def _refuse_other_code(folder: Path, config: Mapping[str, Any]) -> None:
         for key, name in code(read_toml(shard / CONFIG)).items():
             if whole.get(key) != name:
                 raise DataError(
-                    f"{shard / CONFIG}: {key.lstrip('.')} = {name} is not what {folder / CONFIG} says"
+                    f"{shard / CONFIG}: {key.lstrip('.')} = {name} is not what"
+                    f" {folder / CONFIG} says"
                 )
 
 
 def _refuse_untrusted_executor(task: _Task, trusted: set[str]) -> None:
-    """Raise an error if a folder, which may be another person's, names an outside executor that the user does not name."""
+    """Raise an error if a folder, which may be another person's, names an outside
+    executor that the user does not name.
+    """
     shards = [] if task.fresh else shard_folders(task.folder)
     for name in (
         task.executor,
@@ -289,7 +307,9 @@ def _refuse_untrusted_executor(task: _Task, trusted: set[str]) -> None:
 
 
 def _never_begun(folder: Path, trust: Sequence[str]) -> _Task:
-    """Return a task that restarts a run that was killed while its folder was made, if its settings and environment exist."""
+    """Return a task that restarts a run that was killed while its folder was made, if
+    its settings and environment exist.
+    """
     if not (folder / CONFIG).exists() or not (folder / ENVIRONMENT).exists():
         raise DataError(
             f"{folder}: was stopped before its first round; remove it and start again"
@@ -310,7 +330,8 @@ def _worker(tasks: Sequence[_Task], device: str, processes: int | None) -> Worke
     if unnamed:
         if (processes or 1) > 1:
             raise SettingError(
-                f"--processes {processes}: this process alone can run {'; '.join(sorted(unnamed))}"
+                f"--processes {processes}: this process alone can run"
+                f" {'; '.join(sorted(unnamed))}"
             )
         return InProcess()
     light = sum(work(task.experiment) for task in tasks) < LIGHT
@@ -332,9 +353,11 @@ def _start(
     say: Say | None,
     held: FolderLock,
 ) -> None:
-    """Divide the experiments of fresh tasks into chunks and make their folders, after all of them have been examined.
+    """Divide the experiments of fresh tasks into chunks and make their folders, after
+    all of them have been examined.
 
-    The list of a sweep's points is written before their folders, so it is never incomplete.
+    The list of a sweep's points is written before their folders, so it is never
+    incomplete.
     """
     cuts = []
     fresh = [task for task in tasks if task.fresh]
@@ -349,9 +372,11 @@ def _start(
         cuts.append(
             (
                 facts,
-                [task.experiment]
-                if task.experiment.unnamed
-                else cut(task.experiment, most),
+                (
+                    [task.experiment]
+                    if task.experiment.unnamed
+                    else cut(task.experiment, most)
+                ),
             )
         )
         if fit is not None and say is not None:
@@ -384,13 +409,18 @@ def _start(
 
 
 def _memory(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
-    """Return a line like "12 runs in 2 chunks of up to 6, about 3.1 GB of 139.8 GB free on NVIDIA H200"."""
+    """Return a line like "12 runs in 2 chunks of up to 6, about 3.1 GB of 139.8 GB free
+    on NVIDIA H200".
+    """
     runs = [runs_of(chunk) for chunk in chunks]
     need = Footprint(*facts["footprint"]).bytes(max(runs))
     cut_up = f" in {len(chunks)} chunks of up to {max(runs)}" if len(chunks) > 1 else ""
     where = facts["environment"]["device"]
     free = f"{facts['free'] / 1e9:.1f} GB free on {where}"
-    return f"{_counted(sum(runs), 'run', 'runs')}{cut_up}, about {need / 1e9:.1f} GB of {free}"
+    return (
+        f"{_counted(sum(runs), 'run', 'runs')}{cut_up}, about {need / 1e9:.1f} GB of"
+        f" {free}"
+    )
 
 
 def _described(tasks: Sequence[_Task], worker: Worker) -> str:
@@ -400,7 +430,10 @@ def _described(tasks: Sequence[_Task], worker: Worker) -> str:
     )
     where = worker.where if "cpu" in devices else f"on {', '.join(devices)}"
     number, own = sum(runs_of(task.experiment) for task in tasks), tasks[0].experiment
-    each = f"{_counted(len(own.policies), 'policy', 'policies')} × {_counted(len(own.seeds), 'seed', 'seeds')}"
+    each = (
+        f"{_counted(len(own.policies), 'policy', 'policies')} ×"
+        f" {_counted(len(own.seeds), 'seed', 'seeds')}"
+    )
     inside = each if len(tasks) == 1 else f"{len(tasks)} points of a sweep"
     return f"{_counted(number, 'run', 'runs')} ({inside}) {where}".rstrip()
 
@@ -421,7 +454,9 @@ def _execute(
     watch: Watch | None,
     say: Say | None,
 ) -> dict[Path, dict[str, Any]]:
-    """Simulate all shards that have rounds left; return the last states of those that this process has finished."""
+    """Simulate all shards that have rounds left; return the last states of those that
+    this process has finished.
+    """
     left = [task for task in tasks if not task.finished]
     chunks = {
         shard: experiment for task in left for shard, experiment in task.left().items()
@@ -463,7 +498,9 @@ def _execute(
 
 
 class ChunkProgress:
-    """Records the progress of all chunks, reports it, and writes the states of runs in shards."""
+    """Records the progress of all chunks, reports it, and writes the states of runs in
+    shards.
+    """
 
     def __init__(
         self,
@@ -520,7 +557,9 @@ class ChunkProgress:
         self._report()
 
     def update(self, at_once: bool = False) -> None:
-        """Record and report the rounds that other processes have written; `at_once` reports without a pause."""
+        """Record and report the rounds that other processes have written; `at_once`
+        reports without a pause.
+        """
         for shard, task in self.shards.items():
             if self.watch is None:
                 self.t[shard] = max(self.t[shard], *part_files(shard, "metrics"), 0)
@@ -540,7 +579,9 @@ class ChunkProgress:
             self.write_states("running")
 
     def write_states(self, state: str) -> None:
-        """Write the state of each run in shards, with the mean round of its shards; other runs write their own state."""
+        """Write the state of each run in shards, with the mean round of its shards;
+        other runs write their own state.
+        """
         for run in self.in_shards:
             rounds = [
                 self.t[shard] for shard, task in self.shards.items() if task.run is run
@@ -557,13 +598,16 @@ class ChunkProgress:
 def _explained(
     error: HeadgateError, progress: ChunkProgress, folder: Path
 ) -> HeadgateError:
-    """Return the error with the chunk in which it occurred, and the command to continue the run or sweep."""
+    """Return the error with the chunk in which it occurred, and the command to continue
+    the run or sweep.
+    """
     go_on = f"continue with: {resume_command(folder)}"
     if isinstance(error, Interrupted):
         if len(progress.shards) == 1:
             ((shard, task),) = progress.shards.items()
             return Interrupted(
-                f"interrupted after round {progress.t[shard]} of {task.experiment.rounds}",
+                f"interrupted after round {progress.t[shard]} of"
+                f" {task.experiment.rounds}",
                 go_on,
             )
         chunks = f"{len(progress.shards)} chunks"
@@ -574,14 +618,18 @@ def _explained(
     why, text = error, str(error)
     if isinstance(error, ChunkError):
         run = asked_runs(error.folder)
-        which = f"{', '.join(run.policies)}, seeds {run.all_seeds[0]} to {run.all_seeds[-1]}"
+        which = (
+            f"{', '.join(run.policies)}, seeds {run.all_seeds[0]} to"
+            f" {run.all_seeds[-1]}"
+        )
         why, text = (
             error.why,
             f"{error.folder.name} ({which}): {error.why}".replace(
                 str(error.folder), str(folder)
             ),
         )
-    # Wrong files or settings stay wrong; if the user can continue nevertheless, the error itself contains the command.
+    # Wrong files or settings stay wrong; if the user can continue nevertheless, the
+    # error itself contains the command.
     return type(why)(
         text
         if go_on in text or isinstance(why, DataError | SettingError)

@@ -1,4 +1,6 @@
-"""Workers that simulate chunks: this process, or several single-thread processes that it starts."""
+"""Workers that simulate chunks: this process, or several single-thread processes that
+it starts.
+"""
 
 import json
 import os
@@ -49,7 +51,9 @@ class Datasets(dict[str, Any]):
     """A cache of data sets by their source, each read once."""
 
     def of(self, data: Data) -> Any:
-        """Return the data set of these settings, and read it if it is not in the cache."""
+        """Return the data set of these settings, and read it if it is not in the
+        cache.
+        """
         key = repr(data.source)
         if key not in self:
             self[key] = data.load()
@@ -57,7 +61,9 @@ class Datasets(dict[str, Any]):
 
 
 class InProcess:
-    """A worker that simulates the chunks in this process, one after the other in one thread."""
+    """A worker that simulates the chunks in this process, one after the other in one
+    thread.
+    """
 
     where = ""
     """the end of the line that describes the work to users"""
@@ -85,9 +91,11 @@ class InProcess:
         progress: "ChunkProgress",
         stop: Callable[[], bool],
     ) -> None:
-        """Simulate all chunks; raise ChunkError for a chunk that fails, and `Interrupted` after `stop` returns True.
+        """Simulate all chunks; raise ChunkError for a chunk that fails, and
+        `Interrupted` after `stop` returns True.
 
-        `chunks` maps the folder of each chunk to its experiment, or to None if the experiment must be read from the folder.
+        `chunks` maps the folder of each chunk to its experiment, or to None if the
+        experiment must be read from the folder.
         """
         from headgate.simulation.run import RunWriter, play_folder, play_rounds
 
@@ -117,7 +125,9 @@ class InProcess:
 
 
 class Processes:
-    """A worker that starts several processes, each of which simulates one chunk after the other."""
+    """A worker that starts several processes, each of which simulates one chunk after
+    the other.
+    """
 
     def __init__(self, processes: int) -> None:
         if sys.platform != "linux":
@@ -178,7 +188,9 @@ Worker = InProcess | Processes
 
 
 class _Child:
-    """A child process that answers one question at a time; questions and answers are JSON (see `serve`)."""
+    """A child process that answers one question at a time; questions and answers are
+    JSON (see `serve`).
+    """
 
     def __init__(self) -> None:
         self.connection, given = Pipe()
@@ -196,7 +208,8 @@ class _Child:
                 ],
                 pass_fds=[given.fileno()],
                 env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
-                start_new_session=True,  # so that only the parent receives Ctrl-C from the terminal
+                # so that only the parent receives Ctrl-C from the terminal
+                start_new_session=True,
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -210,7 +223,9 @@ class _Child:
             self.connection.send_bytes(json.dumps(question, default=str).encode())
 
     def answer(self) -> tuple[Any, HeadgateError | None]:
-        """Return the answer of the process and None, or None and its error; the end of the process is an error, too."""
+        """Return the answer of the process and None, or None and its error; the end of
+        the process is an error, too.
+        """
         self.asked = ()
         try:
             facts, kind, message = json.loads(self.connection.recv_bytes())
@@ -241,7 +256,9 @@ class _Child:
 
 
 def serve(connection: Connection) -> None:
-    """Answer the parent's questions until the parent closes the connection or ends; finish the current round first."""
+    """Answer the parent's questions until the parent closes the connection or ends;
+    finish the current round first.
+    """
     from headgate.simulation.run import examine, play_folder
 
     datasets, parent = Datasets(), os.getppid()
@@ -278,7 +295,9 @@ def serve(connection: Connection) -> None:
 
 
 def _named(error: BaseException) -> tuple[str, str]:
-    """Return the name of the error's class in `headgate.errors` and its message; print the traceback of a foreign error."""
+    """Return the name of the error's class in `headgate.errors` and its message; print
+    the traceback of a foreign error.
+    """
     if isinstance(error, KeyboardInterrupt):
         return Interrupted.__name__, "interrupted"
     if not isinstance(error, HeadgateError):
@@ -293,7 +312,9 @@ def _named(error: BaseException) -> tuple[str, str]:
 
 @contextmanager
 def stop_requested() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns True after the first Ctrl-C, to stop after the round; the second Ctrl-C stops at once."""
+    """Yield a function that returns True after the first Ctrl-C, to stop after the
+    round; the second Ctrl-C stops at once.
+    """
     noted = False
 
     def note(signum: int, frame: object) -> None:
@@ -319,4 +340,6 @@ if __name__ == "__main__":
     sys.stderr.flush()
     os._exit(
         0
-    )  # everything is written and sent, and a normal exit of torch would make the parent wait
+        # everything is written and sent, and a normal exit of torch would make the
+        # parent wait
+    )

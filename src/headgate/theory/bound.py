@@ -1,7 +1,9 @@
-"""The learning-error bound of Theorem 1, term by term, and the surrogate penalty made from it.
+"""The learning-error bound of Theorem 1, term by term, and the surrogate penalty made
+from it.
 
 Some terms are undefined in the paper. They are extended as follows:
-- a negative 1/n − 1/N_eff counts as 0 (this happens if a few samples are reused far more than the rest);
+- a negative 1/n − 1/N_eff counts as 0 (this happens if a few samples are reused far
+  more than the rest);
 - in the pseudo-dimension term, max(N, Pdim) replaces N, which makes the term monotone
   (studies/paper/errata.md, erratum 3);
 - a round without samples has an infinite bound.
@@ -21,13 +23,16 @@ from headgate.theory.labels import paper
 Floats = NDArray[np.float64]
 
 CONVEX_FROM = float(np.exp((sqrt(7.0) - 1.0) / 3.0))
-"""value of N/Pdim where the pseudo-dimension term changes from concave to convex: 3·L² + 2·L = 2 with L = log(N/Pdim)"""
+"""value of N/Pdim where the pseudo-dimension term changes from concave to convex: 3·L²
++ 2·L = 2 with L = log(N/Pdim)
+"""
 
 
 @dataclass(frozen=True)
 class BoundConstants:
-    """The constants of Assumptions 1–4 that the bound needs. The paper states no values (studies/paper/errata.md, erratum 9);
-    the defaults are the values for MNIST in the scripts released with the paper."""
+    """The constants of Assumptions 1–4 that the bound needs. The paper states no values
+    (studies/paper/errata.md, erratum 9); the defaults are the values for MNIST in the
+    scripts released with the paper."""
 
     D: float = 1000.0
     """diameter of the parameter set"""
@@ -40,9 +45,13 @@ class BoundConstants:
     pdim: float = 100.0
     """pseudo-dimension of the loss class"""
     C2: float = 0.0
-    """constant C_2 per round; it is the same for every policy and cancels in every regret"""
+    """constant C_2 per round; it is the same for every policy and cancels in every
+    regret
+    """
     eta_tilde: float | None = None
-    """step size η̃ in the penalty, which the paper does not define; left out: eta, as Lemma 2 needs (erratum 8)"""
+    """step size η̃ in the penalty, which the paper does not define; left out: eta, as
+    Lemma 2 needs (erratum 8)
+    """
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -57,7 +66,8 @@ class BoundConstants:
             )
             if value > NUMBER or 0 < value < TINY:
                 raise SettingError(
-                    f"{name} = {value:g}: must not be beyond {NUMBER:g}, nor below {TINY:g} unless 0"
+                    f"{name} = {value:g}: must not be beyond {NUMBER:g}, nor below"
+                    f" {TINY:g} unless 0"
                 )
 
     @property
@@ -77,13 +87,17 @@ def mismatch(n: ArrayLike, N_eff: ArrayLike) -> Floats:
 
 @paper("eq:sigma-bar-Neff-app")
 def gradient_mismatch(n: ArrayLike, N_eff: ArrayLike, k: BoundConstants) -> Floats:
-    """Return σ²·(1/n − 1/N_eff), a bound on σ̄²(t): how far the gradient of the memory is from that of all samples so far."""
+    """Return σ²·(1/n − 1/N_eff), a bound on σ̄²(t): how far the gradient of the memory
+    is from that of all samples so far.
+    """
     return k.sigma**2 * mismatch(n, N_eff)
 
 
 @paper("eq:gen-gap-Neff-app", "lem:gen-Neff-app", "eq:gen-final-proof")
 def generalisation_gap(N: ArrayLike, uniform: ArrayLike, k: BoundConstants) -> Floats:
-    """Return 10·B·√(Pdim/(N·Ṽ))·√(1 + log(N/Pdim)), with max(N, Pdim) for N and `uniform` for Ṽ."""
+    """Return 10·B·√(Pdim/(N·Ṽ))·√(1 + log(N/Pdim)), with max(N, Pdim) for N and
+    `uniform` for Ṽ.
+    """
     u = np.maximum(np.asarray(N, dtype=np.float64), k.pdim) / k.pdim
     with np.errstate(divide="ignore"):
         return np.asarray(
@@ -94,7 +108,9 @@ def generalisation_gap(N: ArrayLike, uniform: ArrayLike, k: BoundConstants) -> F
 
 
 def mismatch_terms(uneven: Floats, step: float, k: BoundConstants) -> Floats:
-    """Return D·σ·√x + η·σ²·x with x = `uneven` and η = `step`; infinite if x is infinite, even with constants of zero."""
+    """Return D·σ·√x + η·σ²·x with x = `uneven` and η = `step`; infinite if x is
+    infinite, even with constants of zero.
+    """
     finite = np.where(np.isinf(uneven), 0.0, uneven)
     return np.where(
         np.isinf(uneven),
@@ -107,7 +123,9 @@ def mismatch_terms(uneven: Floats, step: float, k: BoundConstants) -> Floats:
 def learning_error(
     n: ArrayLike, N: ArrayLike, uniform: ArrayLike, k: BoundConstants
 ) -> Floats:
-    """Return each round's term of Ē_T(π) in Theorem 1. The sum over rounds bounds the cumulative excess risk."""
+    """Return each round's term of Ē_T(π) in Theorem 1. The sum over rounds bounds the
+    cumulative excess risk.
+    """
     N_eff = np.asarray(N, dtype=np.float64) * np.asarray(uniform, dtype=np.float64)
     return np.asarray(
         mismatch_terms(mismatch(n, N_eff), k.eta, k)
@@ -118,7 +136,9 @@ def learning_error(
 
 @paper("eq:penalty-dpp")
 def penalty(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
-    """Return p(t), the term of Theorem 1 with perfectly even reuse (Ṽ = 1), with η̃ and without its constant."""
+    """Return p(t), the term of Theorem 1 with perfectly even reuse (Ṽ = 1), with η̃ and
+    without its constant.
+    """
     return np.asarray(
         mismatch_terms(mismatch(n, N), k.penalty_step, k)
         + generalisation_gap(N, 1.0, k)
@@ -126,7 +146,9 @@ def penalty(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
 
 
 def penalty_slope(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
-    """Return dp/dΛ. An admitted sample adds one to both n and N. The slope is −∞ before the first sample."""
+    """Return dp/dΛ. An admitted sample adds one to both n and N. The slope is −∞ before
+    the first sample.
+    """
     n, N = np.asarray(n, dtype=np.float64), np.asarray(N, dtype=np.float64)
     uneven = mismatch(n, N)
     u = np.maximum(N, k.pdim) / k.pdim
@@ -144,7 +166,9 @@ def penalty_slope(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
 def penalty_curvature(
     n: ArrayLike, N: ArrayLike, k: BoundConstants
 ) -> tuple[Floats, Floats]:
-    """Return d²p/dΛ² in two parts: of the mismatch terms, which is never negative, and of the pseudo-dimension term."""
+    """Return d²p/dΛ² in two parts: of the mismatch terms, which is never negative, and
+    of the pseudo-dimension term.
+    """
     n, N = np.asarray(n, dtype=np.float64), np.asarray(N, dtype=np.float64)
     uneven = mismatch(n, N)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -168,12 +192,14 @@ def penalty_curvature(
     return convex, np.where(u >= 1.0, bend, 0.0)
 
 
-# Appendix A: the optimisation recursion behind Theorem 1, and the server's averaging weights
+# Appendix A: the optimisation recursion behind Theorem 1, and the server's averaging
+# weights
 
 
 @paper("eq:memory-proportional-weight")
 def memory_proportional_weight(alpha: ArrayLike, n: ArrayLike) -> Floats:
-    """Return w_m = α_m·n_m / Σ α_j·n_j over the last axis; all zero if no client holds a sample, so that θ does not change.
+    """Return w_m = α_m·n_m / Σ α_j·n_j over the last axis; all zero if no client holds
+    a sample, so that θ does not change.
 
     >>> memory_proportional_weight([0.5, 0.5], [1, 3]).tolist()
     [0.25, 0.75]
@@ -187,7 +213,9 @@ def memory_proportional_weight(alpha: ArrayLike, n: ArrayLike) -> Floats:
 
 @paper("eq:cum-excess-risk")
 def cumulative_excess_risk(risk: ArrayLike, least_risk: float) -> float:
-    """Return E_T(π) = Σ_t E[F(θ^(t)) − F(θ*)] from the risk per run and round, (R, T)."""
+    """Return E_T(π) = Σ_t E[F(θ^(t)) − F(θ*)] from the risk per run and round, (R,
+    T).
+    """
     return float(
         np.sum(
             np.mean(np.atleast_2d(np.asarray(risk, dtype=np.float64)), axis=0)
@@ -197,7 +225,9 @@ def cumulative_excess_risk(risk: ArrayLike, least_risk: float) -> float:
 
 
 class LocalConstants(NamedTuple):
-    """The constants C_1 and C_2 of eq:C1C2-def. This C_2 is not the C_2 of Theorem 1."""
+    """The constants C_1 and C_2 of eq:C1C2-def. This C_2 is not the C_2 of Theorem
+    1.
+    """
 
     C1: float
     C2: float
@@ -226,7 +256,9 @@ def distance_recursion(
     D: float,
     c: LocalConstants,
 ) -> Floats:
-    """Return an upper bound on E‖θ^(t+1) − θ*‖² from E‖θ^(t) − θ*‖² (`distance`), the empirical `gap` and `mismatch` σ̄²(t)."""
+    """Return an upper bound on E‖θ^(t+1) − θ*‖² from E‖θ^(t) − θ*‖² (`distance`), the
+    empirical `gap` and `mismatch` σ̄²(t).
+    """
     mismatch = np.asarray(mismatch, dtype=np.float64)
     return np.asarray(
         np.asarray(distance)
@@ -241,7 +273,8 @@ def distance_recursion(
 def optimisation_bound(
     mismatch: ArrayLike, eta: float, D: float, c: LocalConstants
 ) -> Floats:
-    """Return D²/(2η) + D·Σσ̄ + (η/2)·Σ(2σ̄² + C_1) + (η³/2)·C_2·T, from σ̄²(t) on the last axis of `mismatch`.
+    """Return D²/(2η) + D·Σσ̄ + (η/2)·Σ(2σ̄² + C_1) + (η³/2)·C_2·T, from σ̄²(t) on the
+    last axis of `mismatch`.
 
     If σ̄² comes from `gradient_mismatch(n, N_eff)`, this is eq:Ropt-Neff-app.
     """

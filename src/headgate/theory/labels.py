@@ -1,4 +1,6 @@
-"""A decorator that records which labels of the paper a function implements, the source of `studies/paper/equations.md`."""
+"""A decorator that records which labels of the paper a function implements, the source
+of `studies/paper/equations.md`.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar

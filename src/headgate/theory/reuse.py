@@ -1,7 +1,8 @@
-"""How evenly samples are reused: Ṽ, N_eff, and their values under K-step retention (paper §4, §5.1).
+"""How evenly samples are reused: Ṽ, N_eff, and their values under K-step retention
+(paper §4, §5.1).
 
-`uses` are the counts A_i(t): how often each distinct sample has been trained on up to round t.
-All counts are integers, so the closed forms can be compared exactly.
+`uses` are the counts A_i(t): how often each distinct sample has been trained on up to
+round t. All counts are integers, so the closed forms can be compared exactly.
 """
 
 from typing import Any
@@ -31,7 +32,8 @@ def uniformity(uses: ArrayLike) -> Floats:
 
 @paper("eq:Neff-def", "eq:omega-l2", "eq:omega-def-opt")
 def effective_sample_size(total_uses: ArrayLike, squared_uses: ArrayLike) -> Floats:
-    """Return Kish's effective sample size N_eff = N·Ṽ = (ΣA)² / ΣA² = 1/Σω² with ω_i = A_i/ΣA; 0 before the first use.
+    """Return Kish's effective sample size N_eff = N·Ṽ = (ΣA)² / ΣA² = 1/Σω² with ω_i =
+    A_i/ΣA; 0 before the first use.
 
     >>> float(effective_sample_size(4, 10))        # two samples, used once and three times
     1.6
@@ -55,8 +57,8 @@ def count_uses(
 ) -> tuple[Ints, Ints]:
     """Return ΣA and ΣA² after a round that trained on n samples.
 
-    `uses_in_memory` is the sum of the use counts of these n samples, including their use in this round.
-    Each count went from A−1 to A, so its square grew by 2A − 1.
+    `uses_in_memory` is the sum of the use counts of these n samples, including their
+    use in this round. Each count went from A−1 to A, so its square grew by 2A − 1.
     """
     n = np.asarray(n, dtype=np.int64)
     total = np.asarray(total_uses, dtype=np.int64) + n
@@ -70,7 +72,8 @@ def count_uses(
 
 @paper("eq:boundary-deficit-1", "eq:boundary-deficit-2")
 def boundary_deficits(admitted: ArrayLike, K: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return D_∂^(1)(t) and D_∂^(2)(t) for every round t, from the admissions Λ(1..T) on the last axis.
+    """Return D_∂^(1)(t) and D_∂^(2)(t) for every round t, from the admissions Λ(1..T)
+    on the last axis.
 
     The sums start at round max(1, t−K+2), because nothing was admitted before round 1.
     """
@@ -87,7 +90,9 @@ def boundary_deficits(admitted: ArrayLike, K: int) -> tuple[NDArray[Any], NDArra
 
 @paper("eq:kstep-vtilde-exact")
 def kstep_uniformity(admitted: ArrayLike, K: int) -> Floats:
-    """Return Ṽ(t) for every round under K-step retention, in closed form; NaN before the first sample."""
+    """Return Ṽ(t) for every round under K-step retention, in closed form; NaN before
+    the first sample.
+    """
     N = np.cumsum(np.asarray(admitted), axis=-1)
     first, second = boundary_deficits(admitted, K)
     with np.errstate(invalid="ignore"):
@@ -98,8 +103,9 @@ def kstep_uniformity(admitted: ArrayLike, K: int) -> Floats:
 def ck_uniformity(K: int, t: ArrayLike) -> Floats:
     """Return Ṽ^CK(t) of constant admission under K-step retention.
 
-    The paper prints K(K−1)(2K−1)/6 for the second deficit, but eq:boundary-deficit-2 gives
-    K(K−1)(4K+1)/6 (studies/paper/errata.md, erratum 1). Before round K no sample has left and the counts are 1..t.
+    The paper prints K(K−1)(2K−1)/6 for the second deficit, but eq:boundary-deficit-2
+    gives K(K−1)(4K+1)/6 (studies/paper/errata.md, erratum 1). Before round K no sample
+    has left and the counts are 1..t.
 
     >>> round(float(ck_uniformity(5, 20)), 5)
     0.94186
@@ -114,7 +120,8 @@ def ck_uniformity(K: int, t: ArrayLike) -> Floats:
 
 @paper("eq:ck-buffer-occupancy", "eq:ck-training-size", "eq:ck-distinct-samples")
 def ck_counts(K: int, rate: ArrayLike, t: ArrayLike) -> tuple[Floats, Floats]:
-    """Return n(t) = λ·min(t, K) and N(t) = λ·t under constant admission, for the rate of one client or for Λ̄.
+    """Return n(t) = λ·min(t, K) and N(t) = λ·t under constant admission, for the rate
+    of one client or for Λ̄.
 
     The paper writes n = K·λ "for sufficiently large t", which means t ≥ K.
     """

@@ -1,6 +1,8 @@
-"""Answers about runs: the list, settings and results, curves, buffers, and the gate round by round.
+"""Answers about runs: the list, settings and results, curves, buffers, and the gate
+round by round.
 
-Every answer is a data class. Its fields are the keys of the JSON object, and define its schema in the OpenAPI document.
+Every answer is a data class. Its fields are the keys of the JSON object, and define its
+schema in the OpenAPI document.
 """
 
 from collections.abc import Sequence
@@ -39,7 +41,9 @@ Metric = Literal[
 ]  # fmt: skip
 GATE_COLUMNS = ("price", "spend", "spent", "debt", "admitted", "n", "N", "accuracy")
 GATE_CLIENTS = 60
-"""largest number of clients that the gate draws separately; with more clients, neighbours are added up"""
+"""largest number of clients that the gate draws separately; with more clients,
+neighbours are added up
+"""
 BY_HEAD = {
     "started": lambda head: head.started,
     "name": lambda head: head.name,
@@ -56,7 +60,9 @@ Ints = NDArray[np.int64]
 
 
 def runs_in(library: Library, name: str, policy: str, by_client: bool = False) -> Runs:
-    """Return the runs of a policy as they are now; `by_client` adds what clients hold."""
+    """Return the runs of a policy as they are now; `by_client` adds what clients
+    hold.
+    """
     run, held = library.open(name), library.clients(name) if by_client else None
     return runs_of(run, policy, library.metrics(name), held=held)
 
@@ -93,7 +99,9 @@ class RunList:
 def run_list(
     library: Library, search: str, sort: Sort, order: Order, limit: int, offset: int
 ) -> RunList:
-    """Return the runs that contain all words of `search`. Results are read only for rows that are shown, or to sort by them."""
+    """Return the runs that contain all words of `search`. Results are read only for
+    rows that are shown, or to sort by them.
+    """
     heads, falling, words = library.heads(), order == "desc", search.lower().split()
     texts = {
         name: " ".join([name, head.status, *head.policies]).lower()
@@ -166,7 +174,9 @@ class RunDetail(RunProgress):
     summary: list[dict[str, Any]]
     """summaries of the policies, as in summary.json"""
     table: dict[str, list[Any]]
-    """columns with titles and meanings, and rows of cells with their texts and whether each shows that a limit was broken"""
+    """columns with titles and meanings, and rows of cells with their texts and whether
+    each shows that a limit was broken
+    """
 
 
 @dataclass(frozen=True)
@@ -195,7 +205,9 @@ def detail(library: Library, name: str) -> RunDetail:
 
 
 def _money_warning(run: RunFolder, one: Runs) -> str:
-    """Return a warning if a run with real clients has spent most of its money, otherwise an empty text."""
+    """Return a warning if a run with real clients has spent most of its money,
+    otherwise an empty text.
+    """
     share = float(np.nansum(one.values["spend"])) / max(
         run.system.budget * run.rounds * len(run.seeds), 1e-100
     )
@@ -226,7 +238,9 @@ def curves(
 
 
 def clients(library: Library, name: str, policy: str | None, seed: int | None) -> Heat:
-    """Return how full the buffers are in the run of a seed, or the mean over all runs of a policy if `seed` is None."""
+    """Return how full the buffers are in the run of a seed, or the mean over all runs
+    of a policy if `seed` is None.
+    """
     run, rows = library.open(name), library.clients(name)
     if rows is None:
         raise DataError(f"{name}: {TOO_LARGE}")
@@ -283,7 +297,9 @@ def trace(
     first: int,
     limit: int,
 ) -> GateTrace:
-    """Return one run of a policy. If `seed` is None, it is the first run that has begun."""
+    """Return one run of a policy. If `seed` is None, it is the first run that has
+    begun.
+    """
     run = library.open(name)
     policies = policies_of(run, [] if policy is None else [policy])
     if seed is not None and seed not in run.seeds:
@@ -310,7 +326,9 @@ def trace(
 
 
 def _recorded(rows: Rows | None, key: tuple[str, int], rounds: int) -> Ints | None:
-    """Return an array of shape (rounds, clients), or None if not all rounds were recorded."""
+    """Return an array of shape (rounds, clients), or None if not all rounds were
+    recorded.
+    """
     if rows is None or not rounds or int(rows.reached([key])[0]) < rounds:
         return None
     return np.asarray(rows.of([key], rounds)[0], dtype=np.int64)
@@ -326,7 +344,9 @@ def gate_trace(
     limit: int,
     **known: Any,
 ) -> GateTrace:
-    """Return the rounds from `first` of a run or a rehearsal. `held` and `admitted` have the shape (rounds, clients)."""
+    """Return the rounds from `first` of a run or a rehearsal. `held` and `admitted`
+    have the shape (rounds, clients).
+    """
     starts, names = neighbours(len(one.buffers), GATE_CLIENTS)
     rounds = int(one.reached[row])
     rows = slice(first - 1, min(first - 1 + limit, rounds))

@@ -1,4 +1,6 @@
-"""The API of the page. FastAPI validates requests and creates the OpenAPI document; threads beside the event loop answer."""
+"""The API of the page. FastAPI validates requests and creates the OpenAPI document;
+threads beside the event loop answer.
+"""
 
 import json
 from dataclasses import dataclass
@@ -90,7 +92,9 @@ def endpoints(library: Library) -> APIRouter:
 
     @router.get("/runs/{name}", response_model=answers.RunDetail)
     def detail(name: str) -> Response:
-        """Return the settings and the state of a run, and the results of each policy."""
+        """Return the settings and the state of a run, and the results of each
+        policy.
+        """
         return Json(answers.detail(library, name))
 
     @router.get("/runs/{name}/curves", response_model=answers.RunCurves)
@@ -107,7 +111,9 @@ def endpoints(library: Library) -> APIRouter:
 
     @router.get("/runs/{name}/clients", response_model=Heat)
     def clients(name: str, policy: Policy = None, seed: Seed = None) -> Response:
-        """Return how full each client's buffer is; without a seed, the mean over seeds."""
+        """Return how full each client's buffer is; without a seed, the mean over
+        seeds.
+        """
         return Json(answers.clients(library, name, policy, seed))
 
     @router.get("/runs/{name}/trace", response_model=answers.GateTrace)
@@ -144,7 +150,9 @@ def endpoints(library: Library) -> APIRouter:
         ] = None,
         to_policy: Annotated[str | None, Query(description="its policy")] = None,
     ) -> Response:
-        """Return runs and policies round by round, their differences from one of the lines, and the settings that differ."""
+        """Return runs and policies round by round, their differences from one of the
+        lines, and the settings that differ.
+        """
         return Json(
             compare.compare(
                 library, runs, policies, metric, points, (to_run, to_policy)

@@ -1,4 +1,6 @@
-"""Several runs and policies round by round, with differences and the settings that differ."""
+"""Several runs and policies round by round, with differences and the settings that
+differ.
+"""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -19,7 +21,9 @@ from headgate.web.runs import Library
 
 MOST_RUNS, MOST_LINES = 20, 40
 MOST_SEEDS, MOST_CELLS = 200, 1_000_000
-"""largest numbers of seeds and of runs times rounds for which savings are computed, which then takes two seconds at most"""
+"""largest numbers of seeds and of runs times rounds for which savings are computed,
+which then takes two seconds at most
+"""
 MONEY_ONLY = (
     "system.budget",
     "run.policies",
@@ -70,12 +74,16 @@ class RunComparison:
     differences: list[ComparedSeries]
     settings: list[DifferingSetting]
     savings: str
-    """money that each policy needs for the accuracy of constant admission; empty if the runs do not determine it"""
+    """money that each policy needs for the accuracy of constant admission; empty if the
+    runs do not determine it
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A policy of a run: one value for each of its runs and each round that is drawn."""
+    """A policy of a run: one value for each of its runs and each round that is
+    drawn.
+    """
 
     run: str
     policy: str
@@ -95,7 +103,9 @@ def compare(
     points: int,
     to: tuple[str | None, str | None] = (None, None),
 ) -> RunComparison:
-    """Return the lines, and their differences from the line with run and policy `to`, by default the first line."""
+    """Return the lines, and their differences from the line with run and policy `to`,
+    by default the first line.
+    """
     names = list(dict.fromkeys(names))
     found = [
         runs_in(library, name, policy)
@@ -105,7 +115,8 @@ def compare(
     ]
     if len(found) > MOST_LINES:
         raise SettingError(
-            f"runs, policies: {len(found)} lines; at most {MOST_LINES} can be compared, choose fewer"
+            f"runs, policies: {len(found)} lines; at most {MOST_LINES} can be compared,"
+            " choose fewer"
         )
     lines = [_line(runs, metric, points) for runs in found]
     base = next(
@@ -118,7 +129,8 @@ def compare(
     )
     if base is None and to != (None, None):
         raise SettingError(
-            f"to_run = {str(to[0])[:100]}, to_policy = {str(to[1])[:100]}: no line of this comparison"
+            f"to_run = {str(to[0])[:100]}, to_policy = {str(to[1])[:100]}: no line of"
+            " this comparison"
         )
     settings = differing({name: library.open(name).config for name in names})
     return RunComparison(
@@ -139,9 +151,12 @@ def compare(
 
 
 def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
-    """Return a sentence on the money for the accuracy of constant admission; empty if runs leave it open or are too large."""
+    """Return a sentence on the money for the accuracy of constant admission; empty if
+    runs leave it open or are too large.
+    """
     known = [
-        one  # with positive money and an accuracy for each seed: folders may hold any values
+        # with positive money and an accuracy for each seed: folders may hold any values
+        one
         for one in rankable(found)
         if one.finished
         and 0 < one.spend.mean() < np.inf
@@ -164,7 +179,9 @@ def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
 
 
 def _line(runs: Runs, metric: str, points: int) -> Line:
-    """Return the line of the runs that have begun. Metrics of learning leave out runs whose model diverged."""
+    """Return the line of the runs that have begun. Metrics of learning leave out runs
+    whose model diverged.
+    """
     kept = runs.begun & ~runs.lost if metric in LEARNT else runs.begun
     values = line(runs, metric)[kept, : runs.complete]
     seeds = tuple(seed for seed, there in zip(runs.seeds, kept, strict=True) if there)
@@ -219,7 +236,8 @@ def _points(line: Line, x: Ints, values: Floats, ends: Floats) -> dict[str, Any]
 
 
 def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[DifferingSetting]:
-    """Return the settings, by dotted key, that differ between runs. Policies are compared only if every run has them.
+    """Return the settings, by dotted key, that differ between runs. Policies are
+    compared only if every run has them.
 
     >>> a = {"policies": {"acdpp": {"K": 3}, "dpp": {"V": 1.0}}, "system": {"buffers": [1, 2]}}
     >>> [each.key for each in differing({"a": a, "b": {"policies": {"acdpp": {"K": 4}}, "system": {"buffers": [1, 3]}}})]

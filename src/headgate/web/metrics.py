@@ -21,7 +21,9 @@ HELP = {
 
 
 def metrics_text(library: Library) -> str:
-    """Return the means over seeds for each policy of the newest runs. Damaged runs are left out."""
+    """Return the means over seeds for each policy of the newest runs. Damaged runs are
+    left out.
+    """
     lines = {
         name: [f"# HELP headgate_{name} {text}", f"# TYPE headgate_{name} gauge"]
         for name, text in HELP.items()
@@ -79,7 +81,8 @@ def _values(one: Runs, money: float) -> Iterator[tuple[str, float]]:
 
 
 def mean_age(admitted: Floats, held: Floats) -> float:
-    """Return the mean age in rounds of the newest `held` (R,) samples of those `admitted` (R, T).
+    """Return the mean age in rounds of the newest `held` (R,) samples of those
+    `admitted` (R, T).
 
     >>> mean_age(np.array([[2.0, 0.0, 1.0]]), np.array([2.0]))
     1.0

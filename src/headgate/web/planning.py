@@ -1,8 +1,11 @@
-"""The planner of the page. It computes K, money, memory and bounds from a system, prices and a policy.
+"""The planner of the page. It computes K, money, memory and bounds from a system,
+prices and a policy.
 
-A request becomes a recipe and is built like any other, so the answer is that of `headgate plan` for the recipe that it
-contains, or of `headgate rehearse` if the request sets K or another number of the policy. A request cannot name a file or a
-module, and one that would take too long or too much memory is refused before anything is built.
+A request becomes a recipe and is built like any other, so the answer is that of
+`headgate plan` for the recipe that it contains, or of `headgate rehearse` if the
+request sets K or another number of the policy. A request cannot name a file or a
+module, and one that would take too long or too much memory is refused before anything
+is built.
 """
 
 from collections.abc import Mapping
@@ -65,7 +68,8 @@ def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any]]:
     """Return the experiment of a request, and its recipe."""
     if asked.policy not in POLICY.kinds:
         raise SettingError(
-            f"policy = {asked.policy[:100]}: no such policy{nearest(asked.policy, list(POLICY.kinds))}"
+            f"policy = {asked.policy[:100]}: no such"
+            f" policy{nearest(asked.policy, list(POLICY.kinds))}"
         )
     _check_sizes(asked)
     process = dict(asked.prices)
@@ -112,7 +116,9 @@ def _without_none(value: Any) -> Any:
 
 
 def _check_sizes(asked: PlanRequest) -> None:
-    """Refuse a request that would take too long or too much memory, before anything is built."""
+    """Refuse a request that would take too long or too much memory, before anything is
+    built.
+    """
     for key in asked.options.keys() & {"K", "kind"}:
         raise SettingError(
             f"options.{key}: is asked for as {'policy' if key == 'kind' else key}"
@@ -137,41 +143,50 @@ def _check_sizes(asked: PlanRequest) -> None:
         )
     if count * max(buffers) > LIMITS["places"]:
         raise SettingError(
-            f"system.buffers: {count} clients times {max(buffers)} places; at most {LIMITS['places']:,}"
+            f"system.buffers: {count} clients times {max(buffers)} places; at most"
+            f" {LIMITS['places']:,}"
         )
     if count * asked.rounds * asked.seeds > LIMITS["decisions"]:
         what = f"{count} clients, {asked.rounds} rounds and {asked.seeds} seeds"
         raise SettingError(
-            f"rounds = {asked.rounds}: {what} are more than {LIMITS['decisions']:,} decisions"
+            f"rounds = {asked.rounds}: {what} are more than {LIMITS['decisions']:,}"
+            " decisions"
         )
 
 
 def check_waiting(experiment: Experiment) -> None:
-    """Refuse a retention rule with too many places, and too many rounds to fill the buffers, to which K is close."""
+    """Refuse a retention rule with too many places, and too many rounds to fill the
+    buffers, to which K is close.
+    """
     system = experiment.system
     for policy in experiment.policies.values():
         limit = Controller(system, policy, len(experiment.seeds)).buffers.limit
         if limit is not None and system.clients * int(limit.max()) > LIMITS["places"]:
             raise SettingError(
-                f"options.rule.capacity = {limit.max()}: {system.clients} clients; at most {LIMITS['places']:,} places"
+                f"options.rule.capacity = {limit.max()}: {system.clients} clients; at"
+                f" most {LIMITS['places']:,} places"
             )
     filled = experiment.prices.mean(experiment.rounds) * system.memory / system.budget
     if filled > 2 * LIMITS["rounds"]:
         raise InfeasibleError(
-            f"system.budget = {system.budget:g}: fills the buffers of {system.memory} samples in {filled:,.0f} rounds; "
-            f"at most {2 * LIMITS['rounds']:,} can be planned"
+            f"system.budget = {system.budget:g}: fills the buffers of {system.memory}"
+            f" samples in {filled:,.0f} rounds; at most {2 * LIMITS['rounds']:,} can be"
+            " planned"
         )
 
 
 def _check_values(where: str, value: Any, depth: int = 0) -> None:
-    """Refuse numbers and lists that are too large, and values that name a file or a module."""
+    """Refuse numbers and lists that are too large, and values that name a file or a
+    module.
+    """
     if depth > 6:
         raise SettingError(f"{where[:100]}: too deep")
     if isinstance(value, Mapping):
         for key, each in value.items():
             if key in NOT_ASKED:
                 raise SettingError(
-                    f"{where[:100]}.{key}: a plan names no file; prices are sent with it, as prices.prices"
+                    f"{where[:100]}.{key}: a plan names no file; prices are sent with"
+                    " it, as prices.prices"
                 )
             _check_values(f"{where}.{key}", each, depth + 1)
     elif isinstance(value, list):
@@ -196,7 +211,8 @@ def _check_values(where: str, value: Any, depth: int = 0) -> None:
         raise SettingError(f"{where} = {shown(value)}: at most {LIMITS['rounds']:,}")
     elif isinstance(value, str) and len(value) > MOST_TEXT:
         raise SettingError(
-            f"{where[:100]} = {shown(value)}: {len(value):,} characters; at most {MOST_TEXT}"
+            f"{where[:100]} = {shown(value)}: {len(value):,} characters; at most"
+            f" {MOST_TEXT}"
         )
 
 

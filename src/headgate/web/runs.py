@@ -1,7 +1,9 @@
-"""The run folders below one folder. A run is read again only after its files have changed.
+"""The run folders below one folder. A run is read again only after its files have
+changed.
 
-A name leads to a folder only if a scan of the runs folder has found it: no path is ever made from the text of a request.
-Links are not followed. All methods may be called from several threads.
+A name leads to a folder only if a scan of the runs folder has found it: no path is ever
+made from the text of a request. Links are not followed. All methods may be called from
+several threads.
 """
 
 import os
@@ -43,10 +45,14 @@ class Library:
             raise DataError(f"RUNS_DIR {folder}: there is no such folder")
         self._lock = RLock()
         self._found: dict[str, tuple[Mark | None, RunFolder | str]] = {}
-        """by name, the mark of the state file at the last scan, and the run without settings or why it cannot be read"""
+        """by name, the mark of the state file at the last scan, and the run without
+        settings or why it cannot be read
+        """
         self._rows: dict[str, tuple[Any, dict[str, Any]]] = {}
         self._opened: OrderedDict[str, tuple[RunFolder, RunFolder]] = OrderedDict()
-        """by name, the run without and with its settings, which take the longest to read"""
+        """by name, the run without and with its settings, which take the longest to
+        read
+        """
         self._followers: OrderedDict[tuple[str, tuple[str, ...]], Follower] = (
             OrderedDict()
         )
@@ -58,7 +64,9 @@ class Library:
     # all runs
 
     def heads(self) -> dict[str, RunFolder]:
-        """Scan the folder; return the runs by name, without settings. Runs that are gone are removed from all caches."""
+        """Scan the folder; return the runs by name, without settings. Runs that are
+        gone are removed from all caches.
+        """
         with self._lock:
             found = {}
             for each in find_runs(self._root):
@@ -111,7 +119,9 @@ class Library:
             return found
 
     def _short(self, error: Exception) -> str:
-        """Return the message of an error without the path of the runs folder, which is private."""
+        """Return the message of an error without the path of the runs folder, which is
+        private.
+        """
         return str(error).replace(f"{self._root}{os.sep}", "")
 
     # one run
@@ -137,7 +147,9 @@ class Library:
             return self._followed(run := self.open(name), "metrics", *run.measured)
 
     def clients(self, name: str, column: str = "held") -> Rows | None:
-        """Return what each client holds, or another column; without runs if it was not recorded, None if it is too large."""
+        """Return what each client holds, or another column; without runs if it was not
+        recorded, None if it is too large.
+        """
         with self._lock:
             run = self.open(name)
             whole = (
@@ -170,7 +182,9 @@ class Library:
             return [self._row(self.head(name)) for name in names]
 
     def _row(self, head: RunFolder) -> dict[str, Any]:
-        """Return the row of a run, which is read again only if its files have changed."""
+        """Return the row of a run, which is read again only if its files have
+        changed.
+        """
         marks = (
             self._found[head.name][0],
             head.status,
@@ -194,7 +208,9 @@ class Library:
             return run_row(head, problem=self._short(error))
 
     def round(self, name: str) -> int:
-        """Return the mean number of rounds of its runs, which the state file may not have yet."""
+        """Return the mean number of rounds of its runs, which the state file may not
+        have yet.
+        """
         with self._lock:
             head = self.head(name)
             if head.state["state"] == "finished":

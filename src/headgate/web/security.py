@@ -1,7 +1,9 @@
-"""Access control: which requests are answered, and what a browser may do with the answers.
+"""Access control: which requests are answered, and what a browser may do with the
+answers.
 
-A server that only this machine can reach needs no token, but accepts only names of this machine as host: otherwise a foreign
-page could point its own name to our address and read the answers. A server that other machines can reach requires the token.
+A server that only this machine can reach needs no token, but accepts only names of this
+machine as host: otherwise a foreign page could point its own name to our address and
+read the answers. A server that other machines can reach requires the token.
 """
 
 import re
@@ -46,7 +48,8 @@ MOST_BYTES = 256 * 2**10
 
 
 def hostname(host: str) -> str:
-    """Return the name in a Host header without its port, or an empty text if the header is invalid.
+    """Return the name in a Host header without its port, or an empty text if the header
+    is invalid.
 
     >>> hostname("localhost:8040"), hostname("[::1]:8040"), hostname("127.0.0.1")
     ('localhost', '::1', '127.0.0.1')
@@ -58,7 +61,9 @@ def hostname(host: str) -> str:
 
 
 class Guard:
-    """Middleware that checks the host, the origin, the size and the token of every request."""
+    """Middleware that checks the host, the origin, the size and the token of every
+    request.
+    """
 
     def __init__(
         self, app: ASGIApp, host: str = "127.0.0.1", token: str | None = None
@@ -86,7 +91,10 @@ class Guard:
             if not known:
                 refusal = (
                     401,
-                    "token: missing or wrong; open the link that headgate serve printed",
+                    (
+                        "token: missing or wrong; open the link that headgate serve"
+                        " printed"
+                    ),
                 )
 
         async def guarded(message: Message) -> None:
@@ -104,7 +112,8 @@ class Guard:
 
         if refusal is None:
             await self._app(scope, receive, guarded)
-        else:  # close the connection, or the server would still read the rest of the body
+        else:
+            # close the connection, or the server would still read the rest of the body
             await JSONResponse(
                 {"error": refusal[1]}, refusal[0], {"Connection": "close"}
             )(scope, receive, guarded)
@@ -129,7 +138,10 @@ class Guard:
         ):
             return (
                 413,
-                f"content-length = {length[:100]}: at most {MOST_BYTES} bytes are taken",
+                (
+                    f"content-length = {length[:100]}: at most {MOST_BYTES} bytes are"
+                    " taken"
+                ),
             )
         return None
 

@@ -35,7 +35,9 @@ IDLE = 5
 CONNECTIONS = 512
 """largest number of connections; more are answered with 503"""
 THREADS = 4
-"""number of threads that read or plan at the same time; other requests wait, because each thread keeps its own memory"""
+"""number of threads that read or plan at the same time; other requests wait, because
+each thread keeps its own memory
+"""
 LARGEST_HEAD = 32 * 2**10
 """largest size of a request without its body, in bytes"""
 SHORTEST_TOKEN = 16
@@ -43,7 +45,9 @@ TOKEN = "HEADGATE_TOKEN"
 
 
 def token_for(host: str, file: Path | None = None) -> str | None:
-    """Return the token in `file` or HEADGATE_TOKEN, where other users cannot see it; else None on loopback, or a new token."""
+    """Return the token in `file` or HEADGATE_TOKEN, where other users cannot see it;
+    else None on loopback, or a new token.
+    """
     given = os.environ.get(TOKEN) or None
     if file is not None:
         try:
@@ -78,7 +82,9 @@ def link_to(host: str, port: int, token: str | None) -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on this host and port, or raise an error with the reason."""
+    """Return a socket that listens on this host and port, or raise an error with the
+    reason.
+    """
     if not 0 <= port <= 65535:
         raise SettingError(f"--port {port}: must be 0 to 65535")
     try:
@@ -96,16 +102,20 @@ def listen(host: str, port: int) -> socket.socket:
         listening.close()
         if isinstance(error, PermissionError):
             raise SettingError(
-                f"--port {port}: may not be used ({error.strerror}); choose one above 1023"
+                f"--port {port}: may not be used ({error.strerror}); choose one above"
+                " 1023"
             ) from None
         raise SettingError(
-            f"--port {port}: cannot be used on {host} ({error.strerror}); --port 0 takes a free one"
+            f"--port {port}: cannot be used on {host} ({error.strerror}); --port 0"
+            " takes a free one"
         ) from None
     return listening
 
 
 def configured(app: ASGIApp) -> uvicorn.Config:
-    """Return the settings of uvicorn: with limits, and without a log of requests, which could fill the disk."""
+    """Return the settings of uvicorn: with limits, and without a log of requests, which
+    could fill the disk.
+    """
     return uvicorn.Config(
         app,
         http="h11",
@@ -151,7 +161,9 @@ def make_app(
     app = FastAPI(
         title="headgate",
         version=__version__,
-        description="The page's API. It reads run folders and plans; it changes nothing.",
+        description=(
+            "The page's API. It reads run folders and plans; it changes nothing."
+        ),
         openapi_url="/api/openapi.json",
         docs_url=None,
         redoc_url=None,
@@ -232,7 +244,9 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
 
 
 async def _refuse_query(request: Request, error: Exception) -> Response:
-    """Return an answer that names the first wrong key of the query or the body, and its value."""
+    """Return an answer that names the first wrong key of the query or the body, and its
+    value.
+    """
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     key = next(

@@ -1,1 +1,3 @@
-"""Where the paper's text cannot be taken literally: what it says, what is true, and the numbers that show it."""
+"""Where the paper's text cannot be taken literally: what it says, what is true, and the
+numbers that show it.
+"""

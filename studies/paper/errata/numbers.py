@@ -1,5 +1,6 @@
-"""Where the paper's text cannot be taken literally: the numbers that show it. `shows_N_...` returns those of erratum N, in the
-order of `shown` in errata.toml, which says what each of them is."""
+"""Where the paper's text cannot be taken literally: the numbers that show it.
+`shows_N_...` returns those of erratum N, in the order of `shown` in errata.toml, which
+says what each of them is."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,11 +33,14 @@ k = BoundConstants()
 K, RATE, MEMORY, BUDGET = 10, 10.0, 100.0, 55.0
 
 
-# Theorem 1, Lemma 5 and Corollary 1: reuse, the pseudo-dimension term, the variance of gradients, the recursion
+# Theorem 1, Lemma 5 and Corollary 1: reuse, the pseudo-dimension term, the variance of
+# gradients, the recursion
 
 
 def printed_gap(N: ArrayLike, pdim: float) -> Floats:
-    """√(Pdim/N)·√(1 + log(N/Pdim)) as it is printed, 10·B left out; nan below Pdim/e."""
+    """√(Pdim/N)·√(1 + log(N/Pdim)) as it is printed, 10·B left out; nan below
+    Pdim/e.
+    """
     u = np.asarray(N, dtype=np.float64) / pdim
     with np.errstate(invalid="ignore"):
         return np.asarray(np.sqrt((1 + np.log(u)) / u))
@@ -63,7 +67,9 @@ def shows_2_uniformity_before_round_K() -> Numbers:
 
 
 def shows_3_generalisation_below_pdim() -> Numbers:
-    """All functions from 106 points to {0, B}, the points equally likely: Pdim = 106, and 39 samples leave some unseen."""
+    """All functions from 106 points to {0, B}, the points equally likely: Pdim = 106,
+    and 39 samples leave some unseen.
+    """
     pdim, N = 106, 39
     printed, extended = (
         10 * float(printed_gap(samples, pdim)) for samples in (N, pdim)
@@ -93,11 +99,15 @@ def shows_17_effective_sizes_below_memory() -> Numbers:
 
 
 FRESH = BoundConstants(D=100.0, sigma=1.0, eta=0.1, loss=1.0, pdim=10.0)
-"""with which fresh samples are not best: the first buffers hold ten times Pdim, so no N is below it"""
+"""with which fresh samples are not best: the first buffers hold ten times Pdim, so no N
+is below it
+"""
 
 
 def stale_over_fresh(k: BoundConstants, T: int) -> float:
-    """The bound of the first buffers, 100 samples, kept for ever, over that of fresh ones in every round."""
+    """The bound of the first buffers, 100 samples, kept for ever, over that of fresh
+    ones in every round.
+    """
     stale = (
         10 * k.loss * float(printed_gap(100, k.pdim))
     )  # n = N = N_eff = 100: no mismatch
@@ -109,7 +119,9 @@ def shows_18_staleness_against_freshness() -> Numbers:
 
 
 def shows_19_variance_of_the_difference() -> Numbers:
-    """Constant admission: Var of (mean over memory − mean over all uses), in units of σ²/Λ̄, beside 1/n − 1/N_eff."""
+    """Constant admission: Var of (mean over memory − mean over all uses), in units of
+    σ²/Λ̄, beside 1/n − 1/N_eff.
+    """
     t = np.arange(1, 10_001)
     n, N = ck_counts(K, 1.0, t)
     true, printed = (
@@ -122,11 +134,13 @@ def shows_19_variance_of_the_difference() -> Numbers:
 
 
 def exact_mismatch(n: ArrayLike, n_eff: ArrayLike) -> Floats:
-    """Σ_i (ω_i − 1{i in memory}/n)² for every round, from n(t) and N_eff(t) on the last axis.
+    """Σ_i (ω_i − 1{i in memory}/n)² for every round, from n(t) and N_eff(t) on the last
+    axis.
 
-    That times the variance is E‖∇F̂_all − ∇F̂_mem‖² of independent samples at a fixed θ; eq:sigma-bar-Neff-app says it is at most
-    1/n − 1/N_eff. The sum is 1/N_eff + 1/n − 2·(mean weight in memory), and the use counts of the samples in memory follow
-    from how ΣA² grows (`count_uses`). Each image counts once in a memory.
+    That times the variance is E‖∇F̂_all − ∇F̂_mem‖² of independent samples at a fixed
+    θ; eq:sigma-bar-Neff-app says it is at most 1/n − 1/N_eff. The sum is 1/N_eff + 1/n
+    − 2·(mean weight in memory), and the use counts of the samples in memory follow from
+    how ΣA² grows (`count_uses`). Each image counts once in a memory.
     """
     n, n_eff = np.asarray(n, dtype=np.float64), np.asarray(n_eff, dtype=np.float64)
     uses = np.cumsum(n, axis=-1)
@@ -137,7 +151,9 @@ def exact_mismatch(n: ArrayLike, n_eff: ArrayLike) -> Floats:
 
 
 def shows_20_two_mixtures() -> Numbers:
-    """Losses θ·B at client 1 and (1 − θ)·B at client 2, α = (½, ½), B_m = (8, 12): Pdim = 1."""
+    """Losses θ·B at client 1 and (1 − θ)·B at client 2, α = (½, ½), B_m = (8, 12): Pdim
+    = 1.
+    """
     shares, N = np.array([8, 12]) / 20, 1_000_000
     theta = np.linspace(0, 1, 101)
     gap = float(np.abs(0.5 - (shares[0] * theta + shares[1] * (1 - theta))).max())
@@ -145,7 +161,9 @@ def shows_20_two_mixtures() -> Numbers:
 
 
 def shows_31_supremum_inside_the_mean() -> Numbers:
-    """Oracle, n = 1, N = 2: at each of two parameters a gradient's noise is ±σ, independently."""
+    """Oracle, n = 1, N = 2: at each of two parameters a gradient's noise is ±σ,
+    independently.
+    """
     apart = [
         max((a - b) ** 2, (x - y) ** 2) / 4 for a, b, x, y in product((-1, 1), repeat=4)
     ]
@@ -157,7 +175,9 @@ def shows_31_supremum_inside_the_mean() -> Numbers:
 
 
 def shows_24_minimum_of_the_wrong_objective() -> Numbers:
-    """ℓ = (θ − z)²/2 on [−1, 1], z = ±½: θ* = 0. One sample, θ(1) = θ*, one step of η = 0.01."""
+    """ℓ = (θ − z)²/2 on [−1, 1], z = ±½: θ* = 0. One sample, θ(1) = θ*, one step of η =
+    0.01.
+    """
     eta, z = 0.01, 0.5
     c = local_constants(G=1.5, L=1.0, D=2.0, E=1)
     of_sample, least = z**2 / 2, 0.0
@@ -169,7 +189,9 @@ def shows_24_minimum_of_the_wrong_objective() -> Numbers:
 
 
 def shows_25_steps_of_a_round() -> Numbers:
-    """ℓ = 1 + z·θ on [−1, 1], z = ±1: F_P is constant, so θ(1) = 0 is a θ*. E steps of η = 0.1 on one sample."""
+    """ℓ = 1 + z·θ on [−1, 1], z = ±1: F_P is constant, so θ(1) = 0 is a θ*. E steps of
+    η = 0.1 on one sample.
+    """
     eta, found = 0.1, []
     for E in (2, 3, 10):
         c = local_constants(G=1.0, L=0.0, D=2.0, E=E)
@@ -178,7 +200,9 @@ def shows_25_steps_of_a_round() -> Numbers:
 
 
 def shows_26_without_convexity() -> Numbers:
-    """ℓ = (1 + cos πθ)/2 on [−1, 1], the same for every sample: gradient descent stays at θ(1) = 0, its highest point."""
+    """ℓ = (1 + cos πθ)/2 on [−1, 1], the same for every sample: gradient descent stays
+    at θ(1) = 0, its highest point.
+    """
     eta, G, L, D = 0.01, pi / 2, pi**2 / 2, 2.0
     gap = 1.0
     after = float(
@@ -197,7 +221,8 @@ def shows_27_constant_inside_the_sum() -> Numbers:
 
 
 def shows_33_weights_of_the_server() -> Numbers:
-    """ℓ = (θ − z)²/2 on [0, 1], z = 0 at client 1 and 1 at client 2; α = (0.8, 0.2) and n_m in proportion to it, η = 0.001.
+    """ℓ = (θ − z)²/2 on [0, 1], z = 0 at client 1 and 1 at client 2; α = (0.8, 0.2) and
+    n_m in proportion to it, η = 0.001.
 
     Samples of a client are alike, so F̂_all = F̂_mem = F_P and σ̄ = 0.
     """
@@ -217,7 +242,9 @@ def shows_33_weights_of_the_server() -> Numbers:
 
 
 def shows_37_two_islands() -> Numbers:
-    """Θ = [0, 1] ∪ [2, 3], loss 1 on the first and 0 on the second: G = σ = 0, Pdim = 1, D = 3; 100 fresh samples, η = 10."""
+    """Θ = [0, 1] ∪ [2, 3], loss 1 on the first and 0 on the second: G = σ = 0, Pdim =
+    1, D = 3; 100 fresh samples, η = 10.
+    """
     D, eta, T, memory = 3.0, 10.0, 10_000, 100
     N = memory * np.arange(1, T + 1)
     return float(T), float(T * D**2 / (2 * eta) + 10 * printed_gap(N, 1).sum()), 0.0
@@ -264,7 +291,9 @@ def spend_share(
     N0: float,
     largest: bool = True,
 ) -> float:
-    """ACDPP's expected spend over the budget on a grid: MNIST system, V = √T, ρ = 1 − 1/√T, 100 seeds, price luck taken out."""
+    """ACDPP's expected spend over the budget on a grid: MNIST system, V = √T, ρ = 1 −
+    1/√T, 100 seeds, price luck taken out.
+    """
     T, runs = 100, 100
     price, admitted, debt = (
         np.random.default_rng(0).uniform(1, 10, (runs, T)),
@@ -285,7 +314,9 @@ def spend_share(
 
 
 def shows_5_two_minima() -> Numbers:
-    """5 samples kept, N = Pdim = 100, V = 1, Z·c = 8, D = 30: no extension is needed."""
+    """5 samples kept, N = Pdim = 100, V = 1, Z·c = 8, D = 30: no extension is
+    needed.
+    """
     x = np.linspace(0, 400, 400_001)
     J = 8.0 * x + printed_penalty(5 + x, 100 + x, BoundConstants(D=30.0))
     inner = np.flatnonzero((J[1:-1] < J[:-2]) & (J[1:-1] < J[2:])) + 1
@@ -304,7 +335,9 @@ def shows_7_floor_of_corollary_2() -> Numbers:
 
 
 def shows_8_two_step_sizes() -> Numbers:
-    """Constant admission with η̃ = η/2. Ω_1 is Corollary 1's bound, the same for both, less Σ p."""
+    """Constant admission with η̃ = η/2. Ω_1 is Corollary 1's bound, the same for both,
+    less Σ p.
+    """
     n, N = ck_counts(K, RATE, np.arange(1, 10_001))
     less = penalty(n, N, k) - penalty(n, N, replace(k, eta_tilde=k.eta / 2))
     return [float(less[:T].sum()) for T in (1000, 10_000)]
@@ -330,7 +363,9 @@ def shows_11_counted_twice() -> Numbers:
 
 
 def shows_36_dropped_before_or_after_training() -> Numbers:
-    """Λ̄ = 10 a round; a sample whose age is K = 10 is dropped before the round's training, or after it."""
+    """Λ̄ = 10 a round; a sample whose age is K = 10 is dropped before the round's
+    training, or after it.
+    """
     K, rate, found = 10, 10, []
     for order in ("after", "before"):
         ages: list[int] = []  # of the samples of each round that are in memory
@@ -362,7 +397,9 @@ def exponent(T: Sequence[int], value: Sequence[float]) -> float:
 
 
 def shows_10_sign_of_omega_1() -> Numbers:
-    """A policy that meets Lemma 1 with equality and pays 1,000 a round for uneven reuse."""
+    """A policy that meets Lemma 1 with equality and pays 1,000 a round for uneven
+    reuse.
+    """
     T, rho = 50, 0.9
     p = c.ck_penalty_ceiling(K, RATE, rho, T, k)
     regret = float(c.regret(p + 1000.0, c.oracle_bound([MEMORY], T, k)))
@@ -374,7 +411,9 @@ def shows_10_sign_of_omega_1() -> Numbers:
 
 
 def shows_12_ceiling_that_is_too_low() -> Numbers:
-    """Three rounds of Λ_max, then Λ_min, ρ = 0.9: the penalty of round 25 if the server switches to Λ̄ in it; loss bound 10."""
+    """Three rounds of Λ_max, then Λ_min, ρ = 0.9: the penalty of round 25 if the server
+    switches to Λ̄ in it; loss bound 10.
+    """
     T, low_loss = 25, BoundConstants(loss=10.0)
     lo, hi = c.admission_interval(np.arange(1, T + 1), RATE, 0.9)
     admitted = np.where(np.arange(T) < 3, hi, lo)
@@ -391,7 +430,9 @@ def shows_12_ceiling_that_is_too_low() -> Numbers:
 def repaired_ceiling(
     K: int, rate: float, rho: float, T: int, k: BoundConstants
 ) -> Floats:
-    """p̄^CK with the upper end of the interval in 1/N too: a ceiling for every path inside it."""
+    """p̄^CK with the upper end of the interval in 1/N too: a ceiling for every path
+    inside it.
+    """
     n, _ = c.interval_lower_counts(K, rate, rho, T)
     upper = (
         np.concatenate(
@@ -445,7 +486,9 @@ def shows_16_a_divisor_below_zero() -> Numbers:
 
 
 def shows_21_growth_of_the_violation() -> Numbers:
-    """ACDPP with V = T^0.1, ρ = 1 − T^−0.9, prices even from 1 to 10, C = c̄·Λ̄, N(0) = 2·Pdim; the luck of prices taken out."""
+    """ACDPP with V = T^0.1, ρ = 1 − T^−0.9, prices even from 1 to 10, C = c̄·Λ̄, N(0) =
+    2·Pdim; the luck of prices taken out.
+    """
     Ts, over, _ = after_a_burst()
     claimed, floor = 0.55, RATE * 4.5**2 / 18
     return [*over, exponent(Ts, over), claimed, over[-1] / Ts[-1] ** 0.9, floor]
@@ -470,7 +513,9 @@ def shows_22_any_rule_inside() -> Numbers:
 
 
 def shows_28_feasible_on_average_only() -> Numbers:
-    """Prices of 0.1·c̄ in the first half and 1.9·c̄ in the second; ρ = 0.1, so Λ is Λ̄ nearly at once. V = 1, T = 200."""
+    """Prices of 0.1·c̄ in the first half and 1.9·c̄ in the second; ρ = 0.1, so Λ is Λ̄
+    nearly at once. V = 1, T = 200.
+    """
     T, rho = 200, 0.1
     price = 5.5 * np.where(np.arange(T) < T // 2, 0.1, 1.9)[None]
     admitted, debt = acdpp_path(price, rho, 1.0)
@@ -489,7 +534,9 @@ def shows_28_feasible_on_average_only() -> Numbers:
 
 
 def shows_29_roots_are_not_lipschitz() -> Numbers:
-    """What the two proofs bound by a constant over t², times t²; and times t^1.5/√log t, which does stay."""
+    """What the two proofs bound by a constant over t², times t²; and times t^1.5/√log
+    t, which does stay.
+    """
     t = np.array([1e4, 1e6])
     _, N = ck_counts(K, RATE, t)
     uniform = ck_uniformity(K, t)
@@ -516,7 +563,9 @@ def shows_30_constants_on_one_side() -> Numbers:
 
 
 def shows_32_two_upper_bounds() -> Numbers:
-    """Constant admission and the oracle: their bounds, and their risks with ℓ = (θ − z)²/2, z = ±½, one step of η = 0.1."""
+    """Constant admission and the oracle: their bounds, and their risks with ℓ = (θ −
+    z)²/2, z = ±½, one step of η = 0.1.
+    """
     found = []
     for T in (10_000, 1_000_000):
         found += [
@@ -528,7 +577,9 @@ def shows_32_two_upper_bounds() -> Numbers:
 
 
 def risk_in_the_long_run(keep: int, eta: float = 0.1) -> float:
-    """E (θ − θ*)²/2 of θ ← θ − η·(θ − mean over memory); of MEMORY samples a `keep`-th is new in each round; Var z = ¼."""
+    """E (θ − θ*)²/2 of θ ← θ − η·(θ − mean over memory); of MEMORY samples a `keep`-th
+    is new in each round; Var z = ¼.
+    """
     steps = eta * (1 - eta) ** np.arange(2000)
     of_a_round = np.convolve(
         steps, np.full(keep, 1 / keep)
@@ -549,7 +600,9 @@ def shows_34_omega_1_by_rho() -> Numbers:
 
 
 def shows_35_two_ends_in_one_term() -> Numbers:
-    """p̄^CK's last term less the same with Σ Λ_min in its logarithm too, summed over T = 1,000·R rounds; R = 1/(1−ρ)."""
+    """p̄^CK's last term less the same with Σ Λ_min in its logarithm too, summed over T
+    = 1,000·R rounds; R = 1/(1−ρ).
+    """
     found = []
     for R in (10, 100, 1000):
         rho, T = 1 - 1 / R, 1000 * R
@@ -574,9 +627,11 @@ def shows_35_two_ends_in_one_term() -> Numbers:
 def acdpp_path(
     price: Floats, rho: float, V: float, grain: int = 10_000
 ) -> tuple[Floats, Floats]:
-    """Λ(t), (R, T), and Z(T + 1), (R,), of ACDPP with K = Λ̄ = 10, C = 55 and N(0) = 2·Pdim at these prices, (R, T).
+    """Λ(t), (R, T), and Z(T + 1), (R,), of ACDPP with K = Λ̄ = 10, C = 55 and N(0) =
+    2·Pdim at these prices, (R, T).
 
-    The policy admits whole numbers; so it counts in parts of a sample, `grain` of them in each, as in `studies.theory.rates`.
+    The policy admits whole numbers; so it counts in parts of a sample, `grain` of them
+    in each, as in `studies.theory.rates`.
     """
     fine = replace(k, sigma=k.sigma * sqrt(grain), pdim=grain * k.pdim)
     policy = Acdpp(
@@ -597,8 +652,9 @@ def acdpp_path(
 
 @cache
 def after_a_burst() -> tuple[tuple[int, ...], list[float], list[float]]:
-    """ACDPP with γ = 0.1 and φ = 0.9, prices even from 1 to 10: the horizons; for each the mean over 24 seeds of Σ (c·Λ − C)
-    with the luck of the prices, Λ̄·Σ (c − c̄), taken out; and of Σ (n − B̄)."""
+    """ACDPP with γ = 0.1 and φ = 0.9, prices even from 1 to 10: the horizons; for each
+    the mean over 24 seeds of Σ (c·Λ − C) with the luck of the prices, Λ̄·Σ (c − c̄),
+    taken out; and of Σ (n − B̄)."""
     Ts, overspent, overfull = (125, 500, 2000), [], []
     prices = np.random.default_rng(0).uniform(1, 10, (24, Ts[-1]))
     for price, T in ((prices[:, :T], T) for T in Ts):

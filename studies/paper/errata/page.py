@@ -1,4 +1,6 @@
-"""Makes studies/paper/errata.md from errata.toml, the numbers computed now, and tests: python -m studies.paper.errata.page"""
+"""Makes studies/paper/errata.md from errata.toml, the numbers computed now, and tests:
+python -m studies.paper.errata.page
+"""
 
 import re
 from collections import Counter
@@ -21,15 +23,17 @@ SHOWN = {
     if name.startswith("shows_")
 }
 LISTED: dict[str, Any] = words(__file__, "errata.toml")
-"""how the page begins; what is right; each weight and its heading, the heaviest first; the errata, sorted by weight"""
+"""how the page begins; what is right; each weight and its heading, the heaviest first;
+the errata, sorted by weight
+"""
 
 
 def counted() -> str:
     """Return the counts in words, as README and pages say them."""
     count = Counter(each["weight"] for each in LISTED["erratum"])
     return (
-        f"{count['error']} errors, {count['gap']} gaps that can be closed, {count['slip']} slips, "
-        f"{count['convention']} conventions and consequences"
+        f"{count['error']} errors, {count['gap']} gaps that can be closed,"
+        f" {count['slip']} slips, {count['convention']} conventions and consequences"
     )
 
 
@@ -58,7 +62,10 @@ def entry(each: dict[str, Any], tests: Sequence[str] = ()) -> list[str]:
         for name, value in zip(each["shown"], values, strict=True)
     )
     said = [
-        f"The paper: {each['says']} ({', '.join(f'`{label}`' for label in each['labels'])})",
+        (
+            f"The paper: {each['says']}"
+            f" ({', '.join(f'`{label}`' for label in each['labels'])})"
+        ),
         f"True is: {each['is']}",
         f"Survives: {each['survives']}",
         f"Shown by: {shown}.",

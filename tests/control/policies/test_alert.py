@@ -1,4 +1,6 @@
-"""Headgate that is on the alert: old places renewed on an alarm, and its test for a change beside a slow plain version."""
+"""Headgate that is on the alert: old places renewed on an alarm, and its test for a
+change beside a slow plain version.
+"""
 
 import math
 from types import SimpleNamespace
@@ -40,8 +42,8 @@ def told_of(system, t, losses, admitted):
 
 
 class PlainAlarm:
-    """One run, a number at a time; an alarm is on until 20 new samples lose less than three times the usual, ten rounds at
-    most."""
+    """One run, a number at a time; an alarm is on until 20 new samples lose less than
+    three times the usual, ten rounds at most."""
 
     def __init__(self, limit):
         self.limit, self.on, self.rang, self.since, self.quiet = limit, False, 0, [], -1
@@ -100,7 +102,9 @@ class PlainAlarm:
             self.forget()
 
     def least(self, t, buffers, count):
-        """The share of the places that is bought at any price, with probes of 0.02 and a turnover of a half."""
+        """The share of the places that is bought at any price, with probes of 0.02 and
+        a turnover of a half.
+        """
         self.quiet = 0 if count else self.quiet + 1
         stale = (
             min(max(1 - (self.heard - self.rise) / sum(buffers), 0), 1)
@@ -114,7 +118,9 @@ class PlainAlarm:
 
 
 def played(policy, high):
-    """The ledgers after 96 rounds, where new samples lose 1, and `high` from round 26 on."""
+    """The ledgers after 96 rounds, where new samples lose 1, and `high` from round 26
+    on.
+    """
     controller = Controller(System(MNIST.buffer, 16.0, 96), policy)
 
     def report(orders):
@@ -190,8 +196,9 @@ def test_alarms_are_on_as_the_plain_one_says(rounds, buffers, stated):
 def test_on_an_alarm_the_places_that_are_older_than_the_change_are_renewed_at_any_price(
     smooth,
 ):
-    """The world changes in round 26, after a low price. The probe of round 30 loses nine times the usual, so 40 more are
-    bought, at 9; they ring, and all places but those 42 are renewed, at 9 again. Then nothing is left to hurry for."""
+    """The world changes in round 26, after a low price. The probe of round 30 loses
+    nine times the usual, so 40 more are bought, at 9; they ring, and all places but
+    those 42 are renewed, at 9 again. Then nothing is left to hurry for."""
     calm, moved = (played(Alert(smooth=smooth), high) for high in (1.0, 9.0))
     assert calm[-1].memory["alarms"][0] == 0
     assert [int(ledger.memory["alarms"][0]) for ledger in moved[30:33]] == [0, 0, 1]
@@ -206,11 +213,15 @@ def test_what_no_alarm_takes_is_spent_by_the_end():
 
 
 def means_of(kind, rng, admitted, level):
-    """Means of so many new samples' losses by client, (R, M); NaN where there are none."""
+    """Means of so many new samples' losses by client, (R, M); NaN where there are
+    none.
+    """
     shape = np.where(admitted > 0, admitted, 1)
     if kind == "gamma":
         means = rng.gamma(shape / 6, 6 / shape)
-    else:  # one in five is wrong and loses much, as with a linear model; and models differ from round to round
+    else:
+        # one in five is wrong and loses much, as with a linear model; and models differ
+        # from round to round
         wrong = rng.binomial(shape, 0.2)
         means = (
             5 * np.where(wrong > 0, rng.gamma(np.maximum(wrong, 1)), 0.0) / shape + 0.05
@@ -220,7 +231,9 @@ def means_of(kind, rng, admitted, level):
 
 
 def alarms_of(policy, kind, level, runs=300, seed=0):
-    """Alarms of each run after 120 rounds, whose level(t) is the loss of new samples."""
+    """Alarms of each run after 120 rounds, whose level(t) is the loss of new
+    samples.
+    """
     rng = np.random.default_rng(seed)
 
     def report(orders):
@@ -248,7 +261,9 @@ def alarms_of(policy, kind, level, runs=300, seed=0):
     ],
 )
 def test_a_calm_world_rings_no_more_often_than_stated(kind, stated, falling):
-    """Expected alarms are at most as stated: the mean of 300 runs is, but for three of its standard errors."""
+    """Expected alarms are at most as stated: the mean of 300 runs is, but for three of
+    its standard errors.
+    """
     alarms = alarms_of(
         Alert(false_alarms=stated),
         kind,
@@ -260,8 +275,9 @@ def test_a_calm_world_rings_no_more_often_than_stated(kind, stated, falling):
 @pytest.mark.parametrize(("probe", "within"), [(0.02, 9), (0.0, 12)])
 @pytest.mark.parametrize("rise", [4.0, 8.0])
 def test_a_change_is_heard_soon(rise, probe, within):
-    """New samples lose several times as much from round 61 on: most runs ring soon, and once. Without probes only a low price
-    lets it hear, which one round in four has: for nine rounds a thirteenth of the runs has none, for twelve one in thirty."""
+    """New samples lose several times as much from round 61 on: most runs ring soon, and
+    once. Without probes only a low price lets it hear, which one round in four has: for
+    nine rounds a thirteenth of the runs has none, for twelve one in thirty."""
     alarms = alarms_of(
         Alert(probe=probe), "mostly right", lambda t: rise if t > 60 else 1.0
     )

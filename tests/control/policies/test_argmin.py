@@ -1,4 +1,6 @@
-"""The argmin is global: never worse than a grid of 20,000 points, for any state, interval and constants."""
+"""The argmin is global: never worse than a grid of 20,000 points, for any state,
+interval and constants.
+"""
 
 import numpy as np
 import pytest
@@ -62,8 +64,8 @@ def compare(penalty, V, view, n, N, lo, hi):
 
     values = J(grid)
     least = values[np.isfinite(values)].min() if np.isfinite(values).any() else np.inf
-    # rounding of J itself: its parts are larger than their sum, and n + x and N + x are known to their last bit alone,
-    # which is much where N − n is small beside them
+    # rounding of J itself: its parts are larger than their sum, and n + x and N + x are
+    # known to their last bit alone, which is much where N − n is small beside them
     own, lower, higher = (
         float(penalty.value(a, b)[0])
         for a, b in (
@@ -126,7 +128,9 @@ def test_never_worse_for_the_released_penalty(debt, cost, V, kept, older, lo, wi
 
 
 def test_without_debt_the_largest_of_equals_is_taken():
-    """N(0) = 0 and less than Pdim in sight: J is flat, and admitting costs nothing in it."""
+    """N(0) = 0 and less than Pdim in sight: J is flat, and admitting costs nothing in
+    it.
+    """
     assert (
         compare(
             paper_penalty(BoundConstants(pdim=1e6)),

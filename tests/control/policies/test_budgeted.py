@@ -1,4 +1,6 @@
-"""What a buyer makes of a share of the places; test_headgate_rule.py judges what it buys, and what round 1 may cost."""
+"""What a buyer makes of a share of the places; test_headgate_rule.py judges what it
+buys, and what round 1 may cost.
+"""
 
 from dataclasses import dataclass
 
@@ -73,7 +75,9 @@ def test_what_rounding_adds_to_a_share_is_not_refused():
 def test_the_first_day_of_a_fleets_year_costs_three_days_budgets_and_not_half_of_the_year(
     days, setting, money
 ):
-    """200 cameras with 500 places each, $500 a day, labels from $0.10 to $10. In 256 days, or for a net, it costs eight."""
+    """200 cameras with 500 places each, $500 a day, labels from $0.10 to $10. In 256
+    days, or for a net, it costs eight.
+    """
     system, policy = System(np.full(200, 500), 500.0, days), Headgate(**setting)
     first = rehearse(system, policy, Uniform(0.1, 10.0), np.arange(20), 1).spend
     assert (
@@ -101,7 +105,9 @@ def test_shares_stay_within_their_bands_whatever_is_wanted(rounds, tolerance):
 
 
 def plainly_divided(total, wanted, places):
-    """Whole parts first; then one by one to whom most is missing, round by round, the first client of equals first."""
+    """Whole parts first; then one by one to whom most is missing, round by round, the
+    first client of equals first.
+    """
     size, clients = sum(wanted), range(len(wanted))
     due = [total * each / size if size else 0.0 for each in wanted]
     whole = [min(int(due[m] + 1e-9), places[m]) for m in clients]

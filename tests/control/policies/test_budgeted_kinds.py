@@ -72,7 +72,9 @@ SITUATION = st.fixed_dictionaries(
 @settings(max_examples=25, deadline=None)
 @given(situation=SITUATION)
 def test_no_buyer_ever_overspends_or_overfills(name, situation):
-    """Not by a cent in a single run, whatever prices and losses are, also where clients admit less than they were told."""
+    """Not by a cent in a single run, whatever prices and losses are, also where clients
+    admit less than they were told.
+    """
     prices = np.array(situation["prices"])
     buffer, rounds = np.array([3, 1, 7]), len(prices)
     system = System(
@@ -125,7 +127,9 @@ def test_no_client_is_starved_or_overfed_for_its_price(prices, fairness, name):
 
 
 def test_the_early_pace_minimises_the_mean_error():
-    """Where money m a round buys √m samples; any mixture with another pace has a higher ∫N^(−1/2)."""
+    """Where money m a round buys √m samples; any mixture with another pace has a higher
+    ∫N^(−1/2).
+    """
     fine = np.linspace(0.0, 1.0, 20_001)
     best = np.interp(fine, *_early_path())
 

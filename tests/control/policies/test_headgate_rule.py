@@ -1,7 +1,9 @@
-"""examples/headgate_rule.py, which reads like docs/understand/headgate.md, judges the policy: the same purchases.
+"""examples/headgate_rule.py, which reads like docs/understand/headgate.md, judges the
+policy: the same purchases.
 
-Prices and budgets are multiples of 2^-12, so that sums of money are exact in whatever order they are formed. What is not exact
-is far less than the 2^-30 of a sample that both forgive when they round.
+Prices and budgets are multiples of 2^-12, so that sums of money are exact in whatever
+order they are formed. What is not exact is far less than the 2^-30 of a sample that
+both forgive when they round.
 """
 
 import runpy
@@ -51,7 +53,9 @@ WORLD = {
 
 
 def judged(world, setting, **more):
-    """What the policy and its judge buy in every round: of all clients where there is one price, else of each."""
+    """What the policy and its judge buy in every round: of all clients where there is
+    one price, else of each.
+    """
     rng, rounds = np.random.default_rng(world["seed"]), world["rounds"]
     buffers = rng.integers(1, 12, world["clients"], endpoint=True)
     shape = (RUNS, rounds, *([buffers.size] if world["own_prices"] else []))
@@ -111,7 +115,9 @@ def test_the_policy_buys_what_its_page_says(world, setting):
 @settings(max_examples=60)
 @given(world=st.fixed_dictionaries(WORLD), setting=SETTINGS, more=st.integers(0, 8))
 def test_so_it_does_in_a_long_run(module, name, least, world, setting, more):
-    """With more prices than bins, and where prices come again; 512 bins and 256 rounds would take long, fewer are the rule."""
+    """With more prices than bins, and where prices come again; 512 bins and 256 rounds
+    would take long, fewer are the rule.
+    """
     world, setting = (
         {**world, "atoms": name == "SHORT"},
         {**setting, **({"remember": "all"} if name == "BINS" else {})},

@@ -1,4 +1,6 @@
-"""Any policy held to its limits: never over its money, never over a buffer, and as it was alone until a limit is reached."""
+"""Any policy held to its limits: never over its money, never over a buffer, and as it
+was alone until a limit is reached.
+"""
 
 import numpy as np
 from hypothesis import given, settings

@@ -1,6 +1,8 @@
-"""The small buyers, each beside its rule in docs/understand/policies.md in plain numbers: the same purchases, to the sample.
+"""The small buyers, each beside its rule in docs/understand/policies.md in plain
+numbers: the same purchases, to the sample.
 
-Prices and budgets are multiples of 2^-6, so that sums of money are exact in whatever order they are formed.
+Prices and budgets are multiples of 2^-6, so that sums of money are exact in whatever
+order they are formed.
 """
 
 import math
@@ -26,8 +28,9 @@ from ..playing import goes_on
 RUNS, EPSILON, TINY = 2, 2.0**-30, sys.float_info.min
 FOREVER = math.inf
 
-# Each rule is given the prices up to today's, what earlier rounds cost, C, T, the most that may be spent so far and the places.
-# It says which share of the places it wants and how much this round may cost.
+# Each rule is given the prices up to today's, what earlier rounds cost, C, T, the most
+# that may be spent so far and the places. It says which share of the places it wants
+# and how much this round may cost.
 
 
 def threshold(prices, costs, C, T, L, places, limit, share=1.0):
@@ -38,9 +41,10 @@ def threshold(prices, costs, C, T, L, places, limit, share=1.0):
 
 def random(prices, costs, C, T, L, places, chance, seed=0):
     low, high = struct.unpack("<II", struct.pack("<d", prices[-1]))
-    return float(
-        uniform(seed, Purpose.ADMISSION, len(prices), low ^ high) < chance
-    ), FOREVER
+    return (
+        float(uniform(seed, Purpose.ADMISSION, len(prices), low ^ high) < chance),
+        FOREVER,
+    )
 
 
 def pacing(prices, costs, C, T, L, places, step=None, initial=None):
@@ -152,7 +156,9 @@ def test_the_policy_buys_what_its_page_says(rule, world, data):
 
 
 class Told(PriceProcess):
-    """Prices of few different kinds by seed and round; it keeps what it was asked for."""
+    """Prices of few different kinds by seed and round; it keeps what it was asked
+    for.
+    """
 
     def path(self, seeds, start, stop):
         self.asked = seeds, start, stop

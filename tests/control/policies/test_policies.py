@@ -144,7 +144,9 @@ def test_hybrid_keeps_its_stale_clients_as_they_are(fill, paid):
 
 @pytest.mark.parametrize(
     ("rounds", "prices", "spend", "mean_n", "distinct"),
-    [  # notes on the released scripts: 82 a round of 55, mean n 114–119, peak 300, about 2,050 distinct; 61.6, 80, 13,400
+    # notes on the released scripts: 82 a round of 55, mean n 114–119, peak 300, about
+    # 2,050 distinct; 61.6, 80, 13,400
+    [
         (100, UniformInteger(1, 10), (78, 86), (112, 125), (1900, 2200)),
         (1000, UniformInteger(1, 10), (59, 64), (76, 86), (12_800, 14_200)),
     ],

@@ -117,7 +117,9 @@ def test_a_total_within_the_purse_is_left_as_it_is_and_a_larger_one_cut_to_what_
 
 
 def test_money_is_kept_back_only_where_a_sum_may_be_rounded():
-    """Whole numbers are exact up to 2^52, quarters up to 2^50; beyond that, six half units an order and six for the sums."""
+    """Whole numbers are exact up to 2^52, quarters up to 2^50; beyond that, six half
+    units an order and six for the sums.
+    """
     for most, amounts in (
         (2.0**52, [1.0, 0.0, 3.0]),
         (2.0**50, [1024.0, 0.25]),

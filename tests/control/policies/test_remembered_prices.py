@@ -1,4 +1,6 @@
-"""What is bought up to which price; that both memories do so to the sample is judged in test_headgate_rule.py."""
+"""What is bought up to which price; that both memories do so to the sample is judged in
+test_headgate_rule.py.
+"""
 
 import numpy as np
 import pytest
@@ -32,7 +34,9 @@ def test_following_the_edge_spends_what_was_asked_for_and_no_other_rule_buys_mor
 
 
 def test_bins_of_continuous_prices_are_narrow():
-    """A bin is at most 2/BINS of the octaves that prices span, relative to its price: here 1.3 %."""
+    """A bin is at most 2/BINS of the octaves that prices span, relative to its price:
+    here 1.3 %.
+    """
     prices = np.random.default_rng(0).uniform(1, 10, (1, 20_000))
     memory = all_prices.remember(all_prices.unseen(1), prices)
     width = 2.0 ** (memory["price_bits"][0] - 52)

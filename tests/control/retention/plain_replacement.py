@@ -1,4 +1,6 @@
-"""The replacement rules a sample at a time, in plain Python: what the vectorised ones must equal."""
+"""The replacement rules a sample at a time, in plain Python: what the vectorised ones
+must equal.
+"""
 
 from headgate.control.randomness import Purpose
 
@@ -6,7 +8,9 @@ LOW = 2**32 - 1
 
 
 def draw(seed, client, position, again=0):
-    """Philox4x32-10 in whole numbers: a single draw by `uniform` takes twenty times as long."""
+    """Philox4x32-10 in whole numbers: a single draw by `uniform` takes twenty times as
+    long.
+    """
     c0, c1, c2, c3 = int(position), int(again), int(Purpose.RETENTION), int(client)
     k0, k1 = int(seed), 0
     for _ in range(10):
@@ -27,7 +31,9 @@ def reservoir(held, arriving, room, seed, client, labels):
 
 
 def class_balanced(held, arriving, room, seed, client, labels):
-    """One leaves the largest class after the other: of an old one and a new one the old one, else by lot."""
+    """One leaves the largest class after the other: of an old one and a new one the old
+    one, else by lot.
+    """
     stays, end = [*held, *arriving], max(arriving, default=-1) + 1
     while len(stays) > room:
         classes = {}

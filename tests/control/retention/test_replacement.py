@@ -54,7 +54,9 @@ def labels(runs, clients, positions):
     st.integers(0, 50),
 )
 def test_the_same_as_a_sample_at_a_time(rule, arrivals, capacity, seed):
-    """Samples, uses and those never used, of three clients in two runs; and each client by itself."""
+    """Samples, uses and those never used, of three clients in two runs; and each client
+    by itself.
+    """
     make, plainly = RULES[rule]
     made, seeds = make(tuple(capacity)), [seed, seed + 1]
     held, uses = (
@@ -101,7 +103,9 @@ RUNS = 6000
 
 
 def test_the_reservoir_is_vitters():
-    """The i-th sample enters with probability B/i, and whoever leaves is any one of the others: all sets equally likely."""
+    """The i-th sample enters with probability B/i, and whoever leaves is any one of the
+    others: all sets equally likely.
+    """
     states = [
         ledger.places[:, 0]
         for ledger in arriving(Reservoir(2), [[1]] * 6, range(RUNS), 1)
@@ -133,7 +137,9 @@ POLICIES = {
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_what_is_bought_does_not_depend_on_what_is_kept(policy):
-    """Nobody takes what was never used for what was never bought; all rules with a capacity hold as many."""
+    """Nobody takes what was never used for what was never bought; all rules with a
+    capacity hold as many.
+    """
     prices = 1 + 9 * np.random.default_rng(3).random((60, 2))
     ledgers = {}
     for name, rule in {

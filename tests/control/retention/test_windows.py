@@ -48,7 +48,9 @@ from ..playing import arriving, goes_on
 def test_windows_from_counts_hold_what_their_rule_keeps_sample_by_sample(
     arrivals, K, capacity, forever
 ):
-    """One list of (sample, round of admission) per client of two runs: age by hand, the capacity by `rank`, uses counted."""
+    """One list of (sample, round of admission) per client of two runs: age by hand, the
+    capacity by `rank`, uses counted.
+    """
     if K is None and capacity is None:
         return
     room = None if capacity is None else tuple(capacity)

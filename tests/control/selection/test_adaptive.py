@@ -1,4 +1,6 @@
-"""The rule that finds out whether looking pays: who looks when, what is paid, and a slow plain version of what it hears."""
+"""The rule that finds out whether looking pays: who looks when, what is paid, and a
+slow plain version of what it hears.
+"""
 
 from dataclasses import replace
 
@@ -25,7 +27,9 @@ def controller_of(runs=1, **settings):
 
 
 def played(controller, shares, prices):
-    """The ledger after each round, in which clients get these shares of what they bought right, (T, R, M)."""
+    """The ledger after each round, in which clients get these shares of what they
+    bought right, (T, R, M).
+    """
     ledger, past = controller.open(), []
     for share, price in zip(shares, prices, strict=True):
         orders = controller.decide(ledger, price + LOOKS)
@@ -56,7 +60,9 @@ def worlds(draw, runs=None):
 
 
 def slowly(rule, history):
-    """The state after all rounds of one run, from (which clients looked, samples bought, shares told) of each."""
+    """The state after all rounds of one run, from (which clients looked, samples
+    bought, shares told) of each.
+    """
     state, right, heard = "trial", 0.0, 0
     for t, (looked, bought, told) in enumerate(history, 1):
         if t == 1:

@@ -21,7 +21,9 @@ def most_unsure(entropies, count):
 
 @st.composite
 def offers(draw):
-    """Clients with windows of all sizes, some places empty; what the model says may be of few values, with many equal."""
+    """Clients with windows of all sizes, some places empty; what the model says may be
+    of few values, with many equal.
+    """
     clients, window = draw(st.integers(1, 5)), draw(st.integers(1, 9))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     there = random.random((clients, window)) < draw(st.sampled_from([0.3, 0.8, 1.0]))
@@ -33,9 +35,11 @@ def offers(draw):
     def values():
         return np.where(
             there,
-            random.integers(0, 3, there.shape)
-            if coarse
-            else np.abs(random.normal(size=there.shape)),
+            (
+                random.integers(0, 3, there.shape)
+                if coarse
+                else np.abs(random.normal(size=there.shape))
+            ),
             0.0,
         )
 
@@ -98,7 +102,9 @@ class Beside(Selection):
 def test_what_is_refused():
     with pytest.raises(
         SettingError,
-        match=r"Peeking\.scores = .*must be a tuple of entropy, margin, guess, features",
+        match=(
+            r"Peeking\.scores = .*must be a tuple of entropy, margin, guess, features"
+        ),
     ):
         Peeking().check()
     with pytest.raises(SettingError, match=r'Beside\.beside_held: needs "features"'):

@@ -1,4 +1,6 @@
-"""Files that claim or become more than they are: one line, before memory is taken for them."""
+"""Files that claim or become more than they are: one line, before memory is taken for
+them.
+"""
 
 import gzip
 import resource
@@ -23,7 +25,9 @@ pytest.importorskip("PIL", reason="pillow is not installed")
 
 @pytest.fixture(autouse=True)
 def _no_more_than_it_may(monkeypatch):
-    """What is refused takes hardly anything: the peak of the process stays where it was."""
+    """What is refused takes hardly anything: the peak of the process stays where it
+    was.
+    """
     monkeypatch.setenv("HEADGATE_MEMORY", "0.1")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     yield

@@ -14,7 +14,9 @@ from ..said import CIFAR_CLASSES, refused
 
 
 class Sample:
-    """Twenty training and ten test images of ten classes, in the order of their labels."""
+    """Twenty training and ten test images of ten classes, in the order of their
+    labels.
+    """
 
     def __init__(self, channels, side):
         random = np.random.default_rng(5)
@@ -125,7 +127,9 @@ def layout(folder):
 
 
 def assert_same(splits, sample):
-    """Pixel for pixel, and in the form which torch takes over without a copy or a warning."""
+    """Pixel for pixel, and in the form which torch takes over without a copy or a
+    warning.
+    """
     for got, (images, labels) in zip(splits, sample.splits.values(), strict=True):
         np.testing.assert_array_equal(got.images, images)
         np.testing.assert_array_equal(got.labels, labels)

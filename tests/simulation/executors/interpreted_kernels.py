@@ -1,6 +1,8 @@
-"""The Triton kernels, run by Triton's interpreter on the CPU: `test_triton.py` starts pytest on this file.
+"""The Triton kernels, run by Triton's interpreter on the CPU: `test_triton.py` starts
+pytest on this file.
 
-The interpreter must be asked for before triton is imported, and must not be asked for in any other test.
+The interpreter must be asked for before triton is imported, and must not be asked for
+in any other test.
 """
 
 import copy
@@ -53,7 +55,9 @@ def _interpreter(monkeypatch):
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     def patch_builtin(package, builder, scope):
-        """As Triton's own, which looks through all of a package at every call of a function in a kernel."""
+        """As Triton's own, which looks through all of a package at every call of a
+        function in a kernel.
+        """
         if package not in BUILTIN:
             BUILTIN[package] = [
                 name
@@ -66,7 +70,8 @@ def _interpreter(monkeypatch):
 
     monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
     monkeypatch.setattr(interpreter, "_patch_builtin", patch_builtin)
-    # a third of the time is spent on looking for overflows, which these sizes cannot have
+    # a third of the time is spent on looking for overflows, which these sizes cannot
+    # have
     options = replace(interpreter.interpreter_builder.options, sanitize_overflow=False)
     monkeypatch.setattr(interpreter.interpreter_builder, "options", options)
 
@@ -289,7 +294,9 @@ def test_the_executor_does_what_the_reference_does(net, training):
 def test_the_arrays_of_a_round_are_let_go_before_those_of_a_larger_one_take_their_memory(
     monkeypatch,
 ):
-    """Otherwise both are held at once, and do not fit into the memory that was asked for."""
+    """Otherwise both are held at once, and do not fit into the memory that was asked
+    for.
+    """
     made, plain = [], TritonKernels._space
 
     def space(self, room, momentum):

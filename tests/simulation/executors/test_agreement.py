@@ -81,7 +81,9 @@ CASES = [
 
 @cache
 def judged(model, buffers, training):
-    """A world and what the reference makes of it: the same for all executors, which leave their arguments alone."""
+    """A world and what the reference makes of it: the same for all executors, which
+    leave their arguments alone.
+    """
     case = world(model(), BUFFERS[buffers])
     return case, case.advance(Reference(case.task), training)
 
@@ -142,7 +144,9 @@ def test_mini_batches_follow_round_and_seed(make):
 
 @st.composite
 def trainings(draw, kind):
-    """Any that the executor does; in mini-batches by small steps, for there are many."""
+    """Any that the executor does; in mini-batches by small steps, for there are
+    many.
+    """
     batch_size = draw(st.none() | st.integers(1, 10)) if kind in IN_BATCHES else None
     return LocalTraining(
         lr=0.2 if batch_size is None else 0.02,

@@ -1,4 +1,6 @@
-"""Layers are read off a module only where doing them one after the other is all that it does."""
+"""Layers are read off a module only where doing them one after the other is all that it
+does.
+"""
 
 import types
 

@@ -1,4 +1,6 @@
-"""Which executor is chosen, which are refused and why, and how one of one's own comes in."""
+"""Which executor is chosen, which are refused and why, and how one of one's own comes
+in.
+"""
 
 import re
 from functools import cache
@@ -97,7 +99,9 @@ def test_on_the_cpu_the_fastest_that_fits_is_chosen_or_the_one_that_is_named(
 def test_on_cuda_the_model_and_its_precision_decide(
     model, precision, training, expected, monkeypatch
 ):
-    """Small models go together. With `auto` bfloat16 is taken where an executor does it faster."""
+    """Small models go together. With `auto` bfloat16 is taken where an executor does it
+    faster.
+    """
     seen = []
     for (
         each
@@ -174,7 +178,10 @@ def test_on_cuda_the_model_and_its_precision_decide(
             "triton",
             {},
             {},
-            "--executor triton: needs (CUDA, the device is cpu|triton, which is not installed)",
+            (
+                "--executor triton: needs (CUDA, the device is cpu|triton, which is not"
+                " installed)"
+            ),
         ),
         (
             "os:path",
@@ -251,7 +258,10 @@ def test_a_model_that_looks_at_its_numbers_is_for_flat():
     case = world(Choosy(), ONE_RUN)
     with pytest.raises(
         SettingError,
-        match=r"^--executor batched: the model does not run under torch.func.vmap .*: take flat$",
+        match=(
+            r"^--executor batched: the model does not run under torch.func.vmap .*:"
+            r" take flat$"
+        ),
     ):
         choose(case.task, LocalTraining(0.1, 1), "batched")
     training = LocalTraining(0.1, 3)

@@ -1,4 +1,6 @@
-"""The compiled executor: against the reference, its answers, its bits, what is kept on disk, and which models it takes."""
+"""The compiled executor: against the reference, its answers, its bits, what is kept on
+disk, and which models it takes.
+"""
 
 import copy
 import importlib.util
@@ -68,18 +70,21 @@ NETS = [
                       nn.Flatten(), nn.Linear(32, CLASSES)), (1, 9, 8)),
     case("nothing_between", net(nn.Conv2d(3, 6, 1), nn.Conv2d(6, 2, 1), nn.MaxPool2d(2), nn.Flatten(),
                                 nn.Linear(32, CLASSES)), (3, 8, 8)),
-    # features that are no whole vectors, an activation of its own and one that a layer takes in
+    # features that are no whole vectors, an activation of its own and one that a layer
+    # takes in
     case("without_convolution", net(nn.Flatten(), nn.Linear(64, 9), nn.Tanh(), nn.Linear(9, 6, bias=False), nn.ReLU(),
                                     nn.Linear(6, CLASSES)), GREY),
     case("one_layer", net(nn.Flatten(), nn.Linear(192, CLASSES)), (3, 8, 8)),
     case("wide_rows", wide_rows, (1, 18, 17)),
-    # convolutions that take two and four pixels as one with more outputs, the first in two groups
+    # convolutions that take two and four pixels as one with more outputs, the first in
+    # two groups
     case("seen_together", net(nn.Conv2d(1, 14, 9, padding=4), nn.ReLU(), nn.Conv2d(14, 1, 5), nn.MaxPool2d(2), nn.ReLU(),
                               nn.Flatten(), nn.Linear(4, CLASSES)), (1, 9, 8), long=True),
     case("without_biases", net(nn.Conv2d(1, 3, 3, bias=False), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 4, 2), nn.MaxPool2d(2),
                                nn.Flatten(), nn.Linear(16, 5, bias=False), nn.ReLU(), nn.Linear(5, CLASSES)), (1, 13, 12),
          long=True),
-    # more outputs than are done at once, kernels of even sides, and an edge that no window takes; for test_vector_widths
+    # more outputs than are done at once, kernels of even sides, and an edge that no
+    # window takes; for test_vector_widths
     case("many_channels", net(nn.Conv2d(1, 9, 4, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(9, 27, 2, padding=1),
                               nn.ReLU(), nn.Conv2d(27, 1, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, CLASSES)), (1, 10, 7),
          long=True),
@@ -140,8 +145,9 @@ def test_of_several_largest_the_first_is_chosen():
     )
     case = world(model, ONE_RUN, GREY)
     random = torch.Generator().manual_seed(1)
-    # Few values, whole weights and biases of quarters: windows are full of ties between places whose slopes differ. Sums are
-    # exact, so it does not matter whether a bias is added first or last: with rounding, equals added to a bias differ.
+    # Few values, whole weights and biases of quarters: windows are full of ties between
+    # places whose slopes differ. Sums are exact, so it does not matter whether a bias
+    # is added first or last: with rounding, equals added to a bias differ.
     case.packed.images[:] = 255 * torch.randint(
         0, 2, case.packed.images.shape, generator=random, dtype=torch.uint8
     )
@@ -390,7 +396,9 @@ for k in {sides}:
 
 
 def kept(folder, *sides):
-    """What a new process says that compiles convolutions of some sides: how it found the folder, then what it found there."""
+    """What a new process says that compiles convolutions of some sides: how it found
+    the folder, then what it found there.
+    """
     done = subprocess.run(
         [sys.executable, "-c", KEEPING.format(sides=sides)], capture_output=True, text=True, check=True,
         env={**os.environ, "XDG_CACHE_HOME": str(folder)},

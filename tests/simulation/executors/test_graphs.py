@@ -1,4 +1,6 @@
-"""What is recorded and compiled for CUDA, as far as it can be followed without a GPU; test_cuda.py needs one."""
+"""What is recorded and compiled for CUDA, as far as it can be followed without a GPU;
+test_cuda.py needs one.
+"""
 
 import gc
 import warnings
@@ -20,7 +22,9 @@ from .worlds import ONE_RUN, THREE_RUNS, assert_same, tanh_net, tiny_convolution
 
 
 class Played:
-    """Stands in for a recording: the same promise (inputs copied, outputs overwritten), no CUDA."""
+    """Stands in for a recording: the same promise (inputs copied, outputs overwritten),
+    no CUDA.
+    """
 
     made = 0
 
@@ -93,7 +97,8 @@ def test_when_recording_fails_it_goes_on_without_and_says_so(monkeypatch):
         )
     assert (
         executor.note
-        == "CUDA graphs given up, slower: operation not permitted when stream is capturing"
+        == "CUDA graphs given up, slower: operation not permitted when stream is"
+        " capturing"
     )
 
 
@@ -126,9 +131,12 @@ def refuses(*_):
 
 
 def warns(executor, *given):
-    """That float32 could be less exact is no reason to give the compiler up; in tests warnings are errors."""
+    """That float32 could be less exact is no reason to give the compiler up; in tests
+    warnings are errors.
+    """
     warnings.warn(
-        "TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled.",
+        "TensorFloat32 tensor cores for float32 matrix multiplication available but not"
+        " enabled.",
         stacklevel=2,
     )
     return executor._loss(*given)

@@ -1,4 +1,6 @@
-"""The nets that kernels take, read off a module: stacks of layers, and blocks of residual nets; their tiles and memory."""
+"""The nets that kernels take, read off a module: stacks of layers, and blocks of
+residual nets; their tiles and memory.
+"""
 
 import numpy as np
 import pytest

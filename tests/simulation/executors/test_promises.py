@@ -1,4 +1,6 @@
-"""What every executor promises besides: runs apart, arguments left alone, kernels and threads put back, refusals."""
+"""What every executor promises besides: runs apart, arguments left alone, kernels and
+threads put back, refusals.
+"""
 
 import copy
 
@@ -61,7 +63,8 @@ def test_without_samples_or_weights_a_model_stays_as_it_is(make, model):
     after, loss = case.advance(make(case.task), LocalTraining(0.3, 5))
     assert torch.equal(after[1], case.theta[1])
     assert loss.isnan().tolist() == [False, True, False]
-    # a step so large that every client that trains is lost: one of weight 0 must not count all the same
+    # a step so large that every client that trains is lost: one of weight 0 must not
+    # count all the same
     weightless = case._replace(weights=torch.zeros_like(case.weights))
     unmoved, same_loss = weightless.advance(
         make(case.task), LocalTraining(1e250, 5, momentum=0.9)

@@ -33,7 +33,9 @@ from .worlds import (
 
 
 def by_sgd(given, training, r, loss):
-    """Run r as one would write it with torch alone, sample by sample, with the loss as its paper writes it."""
+    """Run r as one would write it with torch alone, sample by sample, with the loss as
+    its paper writes it.
+    """
     clients, task, packed = (
         given.weights.shape[1],
         given.task,
@@ -98,9 +100,9 @@ def by_sgd(given, training, r, loss):
                 optimizer.step()
         local = nn.utils.parameters_to_vector(model.parameters()).detach()
         update += given.weights[r, m] * (local - given.theta[r])
-    return given.theta[r] + update, torch.cat(
-        losses
-    ).mean() if losses else torch.tensor(float("nan")).double()
+    return given.theta[r] + update, (
+        torch.cat(losses).mean() if losses else torch.tensor(float("nan")).double()
+    )
 
 
 @pytest.mark.paper("eq:local-update", "eq:global-aggregation", "eq:local-gd")
@@ -145,7 +147,8 @@ def test_risk_gradient_and_step_of_a_model_worked_out_by_hand():
         torch.tensor([0, 1]),
     )
     theta = torch.tensor([0.5, -0.5], dtype=torch.float64)
-    # the logits are ±x/2, so the right class is ahead by 1 for the first sample and by 2 for the second
+    # the logits are ±x/2, so the right class is ahead by 1 for the first sample and by
+    # 2 for the second
     wrong = 1 / (1 + np.exp([1.0, 2.0]))
     assert float(empirical_risk(model, theta, images, labels)) == pytest.approx(
         -np.log(1 - wrong).mean(), rel=1e-14

@@ -1,4 +1,5 @@
-"""The Triton kernels by way of Triton's interpreter, in a process of its own, and compiled for a GPU that need not be there.
+"""The Triton kernels by way of Triton's interpreter, in a process of its own, and
+compiled for a GPU that need not be there.
 
 The interpreter takes what a compiler refuses.
 """

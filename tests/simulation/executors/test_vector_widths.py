@@ -1,4 +1,6 @@
-"""Kernels compiled for vectors of other processors than this one: the same tests, in a process of their own."""
+"""Kernels compiled for vectors of other processors than this one: the same tests, in a
+process of their own.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,6 @@
-"""Small models, random buffers and the executors of every kind: what these tests are played with."""
+"""Small models, random buffers and the executors of every kind: what these tests are
+played with.
+"""
 
 import importlib.util
 from typing import NamedTuple
@@ -114,7 +116,9 @@ class World(NamedTuple):
         )
 
     def batch_for(self, training):
-        """Where an objective asks for the age of samples, about 40 % of them are fresh: those whose first byte is small."""
+        """Where an objective asks for the age of samples, about 40 % of them are fresh:
+        those whose first byte is small.
+        """
         if not training.objective.by_age:
             return self.packed
         fresh = self.packed.images.flatten(1)[:, 0] < 100
@@ -162,9 +166,11 @@ def world(
     device="cpu",
     **options,
 ):
-    """Random images, labels and models; weights need not sum to 1, and the first client's is 0 where others have samples.
+    """Random images, labels and models; weights need not sum to 1, and the first
+    client's is 0 where others have samples.
 
-    Models are drawn about 0, or `about` the parameters that the module has. `options` are those of the task.
+    Models are drawn about 0, or `about` the parameters that the module has. `options`
+    are those of the task.
     """
     random = torch.Generator().manual_seed(seed)
     counts = np.array(sizes)
@@ -197,7 +203,9 @@ def world(
 
 
 def assert_same(given, judged, start, tolerance=1e-9):
-    """Models agree relative to the largest change of a parameter, losses relative to themselves."""
+    """Models agree relative to the largest change of a parameter, losses relative to
+    themselves.
+    """
     (after, loss), (expected, expected_loss) = given, judged
     assert (after - expected).abs().max() <= tolerance * max(
         (expected - start).abs().max(), 1e-300

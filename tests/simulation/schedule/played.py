@@ -65,7 +65,9 @@ OWN = [
 
 
 def odd(folder, monkeypatch, t, do):
-    """An experiment whose policies do something odd in round `t`, or in every round, while there is a file named armed."""
+    """An experiment whose policies do something odd in round `t`, or in every round,
+    while there is a file named armed.
+    """
     monkeypatch.chdir(folder)
     monkeypatch.delitem(sys.modules, "odd", raising=False)
     (folder / "odd.py").write_text(

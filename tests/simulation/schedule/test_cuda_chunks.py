@@ -1,4 +1,6 @@
-"""Chunks on a GPU: its memory goes back between them, each goes on by itself, and want of memory loses nothing."""
+"""Chunks on a GPU: its memory goes back between them, each goes on by itself, and want
+of memory loses nothing.
+"""
 
 from functools import partial
 from importlib.util import find_spec
@@ -74,7 +76,10 @@ def test_chunks_come_to_the_numbers_of_one_also_if_interrupted(
 
 
 def test_want_of_memory_in_the_midst_loses_nothing(tmp_path, monkeypatch):
-    asked = "__import__('torch').empty(1 << 50, dtype=__import__('torch').uint8, device='cuda')"
+    asked = (
+        "__import__('torch').empty(1 << 50, dtype=__import__('torch').uint8,"
+        " device='cuda')"
+    )
     experiment, folder = odd(tmp_path, monkeypatch, 4, asked), tmp_path / "run"
     monkeypatch.setattr(schedule, "most_runs", lambda *_: 2)
     with pytest.raises(torch.OutOfMemoryError):

@@ -1,4 +1,6 @@
-"""A command or a child of it is stopped or killed amid its rounds: resumed, it ends in the same bytes."""
+"""A command or a child of it is stopped or killed amid its rounds: resumed, it ends in
+the same bytes.
+"""
 
 import json
 import os
@@ -36,7 +38,9 @@ SLOW = [*SETTINGS, *OWN, f"run.rounds={ROUNDS}"]
 
 @pytest.fixture(scope="module")
 def long_run(tmp_path_factory):
-    """What the runs that are disturbed must end in; the working folder has their policy."""
+    """What the runs that are disturbed must end in; the working folder has their
+    policy.
+    """
     here = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         odd(here, patch, None, "time.sleep(0.05)")
@@ -49,7 +53,9 @@ def long_run(tmp_path_factory):
 
 @pytest.fixture
 def begun(tmp_path, long_run):
-    """A command that plays slowly, once two chunks of it have some rounds behind them, and its folder."""
+    """A command that plays slowly, once two chunks of it have some rounds behind them,
+    and its folder.
+    """
     folder = tmp_path / "run"
     words = [word for each in SLOW for word in ("--set", each)]
     command = [
@@ -214,7 +220,9 @@ def test_ctrl_c_in_a_last_round_is_heard_and_loses_nothing(
     "inherited", [signal.SIG_DFL, signal.SIG_IGN], ids=["foreground", "background"]
 )
 def test_ctrl_c_while_the_others_are_still_starting(tmp_path, capfd, inherited):
-    """Also where SIGINT is ignored, as in what a script starts with `&`: who plays tells the others all the same."""
+    """Also where SIGINT is ignored, as in what a script starts with `&`: who plays
+    tells the others all the same.
+    """
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())

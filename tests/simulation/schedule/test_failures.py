@@ -1,4 +1,6 @@
-"""What goes wrong in a child, on the disk or in an executor reaches the user in words."""
+"""What goes wrong in a child, on the disk or in an executor reaches the user in
+words.
+"""
 
 from contextlib import closing
 
@@ -85,7 +87,10 @@ def test_what_cannot_be_continued_is_not_said_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(InProcess, "execute", damaged)
     with pytest.raises(
         DataError,
-        match=r"000 \(hybrid, seeds 0 to 1\): .*checkpoint.json: cannot be read \([^)]*\)$",
+        match=(
+            r"000 \(hybrid, seeds 0 to 1\): .*checkpoint.json: cannot be read"
+            r" \([^)]*\)$"
+        ),
     ):
         perform(load("digits", SETTINGS), folder, processes=1)
 

@@ -1,4 +1,6 @@
-"""Sides of claims made up from curves and from money, so that rules can be tried on numbers one can see through."""
+"""Sides of claims made up from curves and from money, so that rules can be tried on
+numbers one can see through.
+"""
 
 from studies.paper.outcomes import Control, policy_numbers, side_of
 
@@ -8,7 +10,9 @@ from ...analysis.made_up import BUDGET, outcome
 def control(
     policy="acdpp", batch="written", spend=BUDGET, error=0.001, rounds=20, **rest
 ):
-    """Rehearsed runs of a policy that spends so much a round, within its buffers unless told otherwise."""
+    """Rehearsed runs of a policy that spends so much a round, within its buffers unless
+    told otherwise.
+    """
     own = {
         "growth": (0.0, 0.001),
         "debts": (50.0, 50.0),

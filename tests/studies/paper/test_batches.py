@@ -9,7 +9,9 @@ from headgate.control.rehearse import rehearse
 from studies.paper.batches import NAMES, batches
 
 KNOWN = json.loads((Path(__file__).parent / "batches.json").read_text("utf-8"))
-"""what the recipes of the studies come to: numbers on pages depend on it, so a change must be meant"""
+"""what the recipes of the studies come to: numbers on pages depend on it, so a change
+must be meant
+"""
 ROUNDS = 20
 TRAINING = (
     "lr",
@@ -53,7 +55,9 @@ def beside(e):
 
 
 def orders(e, policy):
-    """What it admits, holds and spends in the first rounds of two seeds, as one short text."""
+    """What it admits, holds and spends in the first rounds of two seeds, as one short
+    text.
+    """
     played = rehearse(e.system, policy, e.prices, e.seeds[:2], min(ROUNDS, e.rounds))
     text = json.dumps(
         [

@@ -17,8 +17,10 @@ pytestmark = (
     pytest.mark.long
 )  # test_comparisons.py tries one study from the run to its page
 VERDICTS = re.compile(
-    r"holds(?: in direction, not in size)?(?:,? only with overspend of \d+ %|, both over budget \(\d+ % and \d+ %\))?|"
-    r"does not hold(?: in size, direction not decided)?|not decided|not testable(?: at the paper's accuracy)?|"
+    r"holds(?: in direction, not in size)?(?:,? only with overspend of \d+ %|, both"
+    r" over budget \(\d+ % and \d+ %\))?|"
+    r"does not hold(?: in size, direction not decided)?|not decided|not testable(?: at"
+    r" the paper's accuracy)?|"
     r"grows faster over these horizons|vacuous|not run here"
 )
 

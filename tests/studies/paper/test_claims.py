@@ -130,7 +130,9 @@ def test_a_longer_run_that_comes_within_reach_is_judged_where_the_shorter_does_n
 
 
 def test_far_below_the_papers_accuracy_differences_are_shown_and_not_judged():
-    """CIFAR-10's target is 70 %: an oracle at 62 % is below nine tenths of it, one at 64 % is not."""
+    """CIFAR-10's target is 70 %: an oracle at 62 % is below nine tenths of it, one at
+    64 % is not.
+    """
     for top, verdict in ((0.62, FAR), (0.64, FAILS)):
         made = [
             side("acdpp", ramp(5, top=0.45)),
@@ -151,7 +153,9 @@ def test_far_below_the_papers_accuracy_differences_are_shown_and_not_judged():
 
 
 def test_all_tests_of_the_page_are_corrected_together():
-    """A gain with p between 2 and 5 % counts by itself, and not among the other tests."""
+    """A gain with p between 2 and 5 % counts by itself, and not among the other
+    tests.
+    """
     noise = 0.004 * np.array([[-1.0], [1.0], [-1.0], [1.0], [-1.0], [1.0]])
     made = [
         side("acdpp", 0.855 + noise),

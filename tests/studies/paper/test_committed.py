@@ -1,4 +1,6 @@
-"""The committed results are of the recipes, and their money is what a rehearsal says."""
+"""The committed results are of the recipes, and their money is what a rehearsal
+says.
+"""
 
 import json
 from csv import DictReader
@@ -22,7 +24,9 @@ RATE = "learning-rate-momentum=0.9,lr=0.02"  # a folder whose name has a comma
 
 @pytest.mark.parametrize("name", NAMES)
 def test_money_is_what_a_rehearsal_says(name):
-    """A hundred runs of those that were counted: five standard errors would be a change of the rule or of the prices."""
+    """A hundred runs of those that were counted: five standard errors would be a change
+    of the rule or of the prices.
+    """
     e = next(run.experiment for run in batches(name) if run.name == "written")
     for policy in ("acdpp", "constant", "hybrid"):
         published = read_control(RESULTS, name)["written", policy][0]

@@ -116,7 +116,8 @@ def test_3_below_pdim_the_lemma_is_false_and_falls_with_N():
     assert gap > printed  # the counter-example
     assert extended >= 1  # no gap exceeds B
     assert ratio < 1
-    # the gap of the counter-example, drawn: the function that is B on the unseen points and 0 on the others
+    # the gap of the counter-example, drawn: the function that is B on the unseen points
+    # and 0 on the others
     draw = np.random.default_rng(0)
     unseen = [106 - len(set(draw.integers(0, 106, 39).tolist())) for _ in range(4000)]
     assert np.mean(unseen) / 106 == pytest.approx(gap, abs=0.005)
@@ -125,7 +126,9 @@ def test_3_below_pdim_the_lemma_is_false_and_falls_with_N():
 
 
 def test_what_is_right_in_lemma_6_from_pdim_on():
-    """3.7 in place of 10, checked where the supremum can be found: all functions from d points to {0, 1}, weighted samples."""
+    """3.7 in place of 10, checked where the supremum can be found: all functions from d
+    points to {0, 1}, weighted samples.
+    """
     draw, d = np.random.default_rng(1), 6
     for N in (6, 12, 60):
         uses = draw.integers(1, 6, N)
@@ -251,7 +254,9 @@ def test_24_the_recursion_is_false_with_the_minimum_of_another_objective():
 
 
 def test_24_the_supremum_counts_once():
-    """E min F̂ ≤ min E F̂ = F_P(θ*), so no second supremum is needed: min over θ of the mean of ±½ in the quadratic."""
+    """E min F̂ ≤ min E F̂ = F_P(θ*), so no second supremum is needed: min over θ of the
+    mean of ±½ in the quadratic.
+    """
     draw = np.random.default_rng(0)
     z = draw.choice([-0.5, 0.5], (4000, 5))
     least = ((z - z.mean(axis=1, keepdims=True)) ** 2 / 2).mean(axis=1)
@@ -565,7 +570,9 @@ def test_21_the_violation_grows_faster_than_the_remark_allows():
 
 
 def test_21_the_path_is_that_of_the_rule():
-    """The first round takes Λ_max, blind to its cost; every Λ minimises J on its interval, and Z is the replay of it."""
+    """The first round takes Λ_max, blind to its cost; every Λ minimises J on its
+    interval, and Z is the replay of it.
+    """
     T, rate, rho, V = 60, 10.0, 0.95, 30.0
     price = np.random.default_rng(3).uniform(1, 10, (1, T))
     admitted, last_debt = errata.acdpp_path(price, rho, V)

@@ -1,4 +1,6 @@
-"""The population and its best model, the constants of the bound, and what a trial says of Theorem 1."""
+"""The population and its best model, the constants of the bound, and what a trial says
+of Theorem 1.
+"""
 
 import math
 from dataclasses import replace
@@ -188,7 +190,8 @@ def test_the_constants_are_the_extremes_that_were_seen():
     seen = Extremes(distance=2.0, variance=9.0, gradient=5.0, loss=7.0, radius=1.5)
     c = estimate_constants(seen, L=4.0, eta=0.1, steps=10, rounds=50, pdim=30.0)
     assert (c.D, c.sigma, c.loss, c.eta, c.pdim) == (2.0, 3.0, 7.0, 0.1, 30.0)
-    # with its C_2 Theorem 1 is the proof's optimisation bound and the generalisation gap, nothing twice and nothing lost
+    # with its C_2 Theorem 1 is the proof's optimisation bound and the generalisation
+    # gap, nothing twice and nothing lost
     n, N, uniform = np.full(50, 20.0), 20.0 * np.arange(2, 52), 0.9
     total = learning_error(n, N, uniform, c).sum()
     optimisation = optimisation_bound(

@@ -56,7 +56,9 @@ def test_exponents_are_found_again():
 
 @pytest.mark.long
 def test_parts_of_a_sample_change_nothing_but_the_rounding():
-    """Where whole samples are many the two agree; where they leave memory empty only the parts have a finite bound."""
+    """Where whole samples are many the two agree; where they leave memory empty only
+    the parts have a finite bound.
+    """
     e = load("mnist", ["run.seeds=2"])
     k, fine = e.bound, finer(e, 100)
     n, N = np.array([3.0, 40.0, 90.0]), np.array([10.0, 400.0, 1000.0])

@@ -1,4 +1,6 @@
-"""A real browser: Debian's Chromium, without a screen. Every tab fails its test on a console error or a foreign request."""
+"""A real browser: Debian's Chromium, without a screen. Every tab fails its test on a
+console error or a foreign request.
+"""
 
 import os
 import re
@@ -39,7 +41,8 @@ def browser():
     )
     if chromium() is None:
         pytest.skip(
-            "browser tests need Chromium: apt-get install chromium, or name one in $CHROMIUM"
+            "browser tests need Chromium: apt-get install chromium, or name one in"
+            " $CHROMIUM"
         )
     playwright.expect.set_options(timeout=PATIENCE)
     with playwright.sync_playwright() as driver:
@@ -87,8 +90,8 @@ def served(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def elsewhere(served):
-    """A picture, to leave a page for. On the same host: for `about:blank` the browser would start another process, and that
-    would read and compile all of Plotly again."""
+    """A picture, to leave a page for. On the same host: for `about:blank` the browser
+    would start another process, and that would read and compile all of Plotly again."""
     return f"http://127.0.0.1:{served.port}/static/mark.svg"
 
 
@@ -102,10 +105,12 @@ def standing(context, elsewhere):
 
 @pytest.fixture
 def tab(standing, elsewhere):
-    """tab(served, path, …) opens a page of a server, or of the runs in a folder, which are then served until the test ends.
+    """tab(served, path, …) opens a page of a server, or of the runs in a folder, which
+    are then served until the test ends.
 
-    `expected` are console messages that belong to the test. What breathes while one waits is drawn sixty times a second, by
-    the processor: it stands `still` where no test looks at motion.
+    `expected` are console messages that belong to the test. What breathes while one
+    waits is drawn sixty times a second, by the processor: it stands `still` where no
+    test looks at motion.
     """
     wrong, heard, servers = [], [], ExitStack()
 
@@ -125,7 +130,8 @@ def tab(standing, elsewhere):
 
         def said(message):
             where = message.location["url"]
-            # `elsewhere` names no icon: the browser asks for /favicon.ico once, at any time in any test
+            # `elsewhere` names no icon: the browser asks for /favicon.ico once, at any
+            # time in any test
             belongs = where.endswith("/favicon.ico") or (
                 expected and re.search(expected, message.text)
             )

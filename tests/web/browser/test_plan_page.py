@@ -1,4 +1,6 @@
-"""The planner: what is dragged changes the answer, what is copied is the plan, what is wrong is said where it is wrong."""
+"""The planner: what is dragged changes the answer, what is copied is the plan, what is
+wrong is said where it is wrong.
+"""
 
 import re
 import tomllib

@@ -1,4 +1,6 @@
-"""For everybody: by keyboard, on a phone, in the dark, and with the colours of the report."""
+"""For everybody: by keyboard, on a phone, in the dark, and with the colours of the
+report.
+"""
 
 from pathlib import Path
 

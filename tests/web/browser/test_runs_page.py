@@ -73,7 +73,10 @@ def test_numbers_are_rounded_as_in_the_terminal(tab, served):
         0.6655,
         0.66249999999999998,
     ]
-    written = "async (all) => { const say = await import('/static/drawing/format.js'); return all.map((one) => say.percent(one)); }"
+    written = (
+        "async (all) => { const say = await import('/static/drawing/format.js'); return"
+        " all.map((one) => say.percent(one)); }"
+    )
     texts = tab(served).evaluate(written, shares)
     assert [text.replace("\u00a0", " ") for text in texts] == [
         percent(share, 1) for share in shares

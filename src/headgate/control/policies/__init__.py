@@ -1,4 +1,6 @@
-"""The policies: the recommended one, other policies with a purse, those of the paper, and references for comparison."""
+"""The policies: the recommended one, other policies with a purse, those of the paper,
+and references for comparison.
+"""
 
 from headgate.control.policies.budgeted.alert import Alert
 from headgate.control.policies.budgeted.base import BudgetedPolicy

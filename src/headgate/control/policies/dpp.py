@@ -1,11 +1,15 @@
-"""Drift-plus-penalty: the paper's policies, and the global minimum of J_t(Λ) for all runs at once (paper §5.2; Neely 2010).
+"""Drift-plus-penalty: the paper's policies, and the global minimum of J_t(Λ) for all
+runs at once (paper §5.2; Neely 2010).
 
-The objective is convex outside one interval. Inside it, the curvature is the sum of a positive part and a part that starts
-negative and rises to zero, and their ratio is log-convex. (For the paper's penalty the interval is Pdim ≤ N ≤ 1.73·Pdim;
-studies/paper/argmin.md has the proof.) So the curvature changes sign at most twice, and the objective has at most two local
-minima, one on each side of the concave part. The code finds that part and minimises over both convex sides, which is exact.
+The objective is convex outside one interval. Inside it, the curvature is the sum of a
+positive part and a part that starts negative and rises to zero, and their ratio is
+log-convex. (For the paper's penalty the interval is Pdim ≤ N ≤ 1.73·Pdim;
+studies/paper/argmin.md has the proof.) So the curvature changes sign at most twice, and
+the objective has at most two local minima, one on each side of the concave part. The
+code finds that part and minimises over both convex sides, which is exact.
 
-The iteration of each row stops independently, so the results of a run have the same bits in every batch.
+The iteration of each row stops independently, so the results of a run have the same
+bits in every batch.
 """
 
 from collections.abc import Callable
@@ -31,14 +35,20 @@ GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
 class BentCurve(NamedTuple):
-    """A function to minimise, with its derivatives: a function of x, (R,), or of n and N with derivatives along Λ."""
+    """A function to minimise, with its derivatives: a function of x, (R,), or of n and
+    N with derivatives along Λ.
+    """
 
     value: Callable[..., Floats]
     slope: Callable[..., Floats]
     curvature: Callable[..., tuple[Floats, Floats]]
-    """function that returns two parts of the second derivative: the part that is never negative, and the rest"""
+    """function that returns two parts of the second derivative: the part that is never
+    negative, and the rest
+    """
     bend: tuple[Any, Any]
-    """ends of the interval outside which the function is convex, in x, (R,) each, or in N"""
+    """ends of the interval outside which the function is convex, in x, (R,) each, or in
+    N
+    """
 
 
 def paper_penalty(k: bound.BoundConstants) -> BentCurve:
@@ -61,7 +71,9 @@ def minimise_objective(
     lo: Floats,
     hi: Floats,
 ) -> Floats:
-    """Return the argmin of J_t(Λ) = Z·(c·Λ − C) + V·p(n + Λ, N + Λ) over lo ≤ Λ ≤ hi for every run, (R,)."""
+    """Return the argmin of J_t(Λ) = Z·(c·Λ − C) + V·p(n + Λ, N + Λ) over lo ≤ Λ ≤ hi
+    for every run, (R,).
+    """
     pull = view.debt * view.one_price()
 
     def value(x: Floats) -> Floats:
@@ -88,9 +100,10 @@ def minimise_objective(
 def horizon_at(view: View) -> int:
     """Return T, or with an open end the next power of two after t.
 
-    This is doubling without a restart: V only grows, so the drift terms L/V telescope over the epochs. At the start of an
-    epoch ρ grows, so the interval widens a little (φ = ½: ρ^t goes from 0.125 to 0.175 at t = 4). In the long run it closes,
-    because (1 − T^−φ)^t with t ≥ T/2 falls to 0 (docs/understand/policies.md).
+    This is doubling without a restart: V only grows, so the drift terms L/V telescope
+    over the epochs. At the start of an epoch ρ grows, so the interval widens a little
+    (φ = ½: ρ^t goes from 0.125 to 0.175 at t = 4). In the long run it closes, because
+    (1 − T^−φ)^t with t ≥ T/2 falls to 0 (docs/understand/policies.md).
     """
     horizon = view.system.horizon
     return max(horizon, 2) if horizon is not None else int(2 ** ceil(log2(view.t + 1)))
@@ -100,12 +113,15 @@ def horizon_at(view: View) -> int:
 class Dpp(AdmissionPolicy):
     """Drift-plus-penalty without an interval. If V is left out, it is T^gamma.
 
-    Because Z(1) = 0, the first decision ignores cost, so only the burst cap limits it: by default no round admits more samples
-    than the buffers have free places, and never more than B̄ samples.
+    Because Z(1) = 0, the first decision ignores cost, so only the burst cap limits it:
+    by default no round admits more samples than the buffers have free places, and never
+    more than B̄ samples.
     """
 
     K: int | None = None
-    """number of rounds for which a sample is kept; left out: the better candidate of Corollary 2"""
+    """number of rounds for which a sample is kept; left out: the better candidate of
+    Corollary 2
+    """
     V: float | None = None
     gamma: float = 0.5
     bound: BoundConstants | None = None
@@ -113,11 +129,17 @@ class Dpp(AdmissionPolicy):
     N0: float = 0.0
     """N(0): number of distinct samples assumed to be seen before round 1"""
     n0: float = 0.0
-    """n(0): number of samples assumed to be admitted in round 0; under K-step retention they count until round K − 1"""
+    """n(0): number of samples assumed to be admitted in round 0; under K-step retention
+    they count until round K − 1
+    """
     burst: float | Literal["buffer", "none"] = "buffer"
-    """the most samples in a round; "buffer": as many as there are free places; "none": no cap"""
+    """the most samples in a round; "buffer": as many as there are free places; "none":
+    no cap
+    """
     capacity: Capacity | None = None
-    """hard limit on the samples that each client holds; left out: age alone decides which samples leave"""
+    """hard limit on the samples that each client holds; left out: age alone decides
+    which samples leave
+    """
     purse: bool = False
     """whether purchases stop when C·T is spent, which the debt alone does not ensure"""
 
@@ -129,7 +151,8 @@ class Dpp(AdmissionPolicy):
         if isinstance(self.burst, str):
             if self.burst not in ("buffer", "none"):
                 raise SettingError(
-                    f'burst = "{self.burst}": must be "buffer", "none" or a number of samples'
+                    f'burst = "{self.burst}": must be "buffer", "none" or a number of'
+                    " samples"
                 )
         else:
             positive("burst", self.burst)
@@ -172,23 +195,28 @@ class Dpp(AdmissionPolicy):
         total = minimise_objective(
             view, V, paper_penalty(self.bound or BoundConstants()), n, N, lo, hi
         )  # eq:dpp-policy
-        return AdmissionRequest(
-            within_purse(view, total) if self.purse else total, room
-        ), memory
+        return (
+            AdmissionRequest(within_purse(view, total) if self.purse else total, room),
+            memory,
+        )
 
 
 @paper("eq:dpp-policy", "alg:acdpp")
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Acdpp(Dpp):
-    """ACDPP: drift-plus-penalty inside an interval that shrinks towards the rate Λ̄ (paper §5, Algorithm 1).
+    """ACDPP: drift-plus-penalty inside an interval that shrinks towards the rate Λ̄
+    (paper §5, Algorithm 1).
 
     If rho is left out, it is 1 − T^−phi.
 
-    Without a burst cap the first round admits Λ̄/(1−ρ) samples at any price, as the rule in the paper states.
+    Without a burst cap the first round admits Λ̄/(1−ρ) samples at any price, as the
+    rule in the paper states.
     """
 
     rate: float | None = None
-    """Λ̄, the rate to which the interval shrinks; left out: the highest rate that satisfies both constraints"""
+    """Λ̄, the rate to which the interval shrinks; left out: the highest rate that
+    satisfies both constraints
+    """
     rho: float | None = None
     phi: float = 0.5
     burst: float | Literal["buffer", "none"] = "none"
@@ -210,9 +238,11 @@ class Acdpp(Dpp):
         )
         return replace(
             known,
-            rate=given.highest_rate(int(known.required("K")))
-            if self.rate is None
-            else self.rate,
+            rate=(
+                given.highest_rate(int(known.required("K")))
+                if self.rate is None
+                else self.rate
+            ),
             rho=rho,
         )
 
@@ -224,7 +254,9 @@ class Acdpp(Dpp):
 
 
 def released_penalty(k: BoundConstants) -> BentCurve:
-    """Return the penalty of the released scripts, for N ≥ Pdim only, because the scripts start from N = Pdim."""
+    """Return the penalty of the released scripts, for N ≥ Pdim only, because the
+    scripts start from N = Pdim.
+    """
     root, linear, gap = k.D * k.sigma, k.penalty_step * k.sigma**2, 10.0 * k.loss
 
     def value(n: Floats, N: Floats) -> Floats:
@@ -255,11 +287,13 @@ def released_penalty(k: BoundConstants) -> BentCurve:
 
 @dataclass(frozen=True, eq=False)
 class Released(AdmissionPolicy):
-    """The policy that the scripts released with the paper call ACDPP, included so that results can be compared with theirs.
+    """The policy that the scripts released with the paper call ACDPP, included so that
+    results can be compared with theirs.
 
-    The scripts differ from the paper (studies/paper/README.md): the interval hardly closes, every client gets at least one
-    sample a round, the penalty has 1/√n − 1/√N for √(1/n − 1/N) and 1 + ½·log(N/Pdim) for √(1 + log(N/Pdim)), and N starts
-    at Pdim. The defaults are those of the MNIST script.
+    The scripts differ from the paper (studies/paper/README.md): the interval hardly
+    closes, every client gets at least one sample a round, the penalty has 1/√n − 1/√N
+    for √(1/n − 1/N) and 1 + ½·log(N/Pdim) for √(1 + log(N/Pdim)), and N starts at Pdim.
+    The defaults are those of the MNIST script.
     """
 
     K: int = 6
@@ -267,7 +301,9 @@ class Released(AdmissionPolicy):
     centre: float = 40.0
     base: float = 0.999
     pace: float = 0.01
-    """factor of t: the interval is centre·(1 − base^(pace·t)) to centre/(1 − base^(pace·t))"""
+    """factor of t: the interval is centre·(1 − base^(pace·t)) to centre/(1 −
+    base^(pace·t))
+    """
     width: float = 10.0
     """least width of the interval"""
     cap: float = 50.0
@@ -275,7 +311,9 @@ class Released(AdmissionPolicy):
     least: int = 1
     """number of samples that every client is given in every round, at any price"""
     capacity: Capacity | None = None
-    """hard limit on the samples that each client holds, which the scripts lack; left out: age alone decides"""
+    """hard limit on the samples that each client holds, which the scripts lack; left
+    out: age alone decides
+    """
     bound: BoundConstants | None = None
     """constants of the penalty; left out: those of the experiment"""
 
@@ -301,16 +339,21 @@ class Released(AdmissionPolicy):
         n, N = view.kept.astype(np.float64), view.distinct + np.float64(k.pdim)
         wanted = minimise_objective(view, self.V, released_penalty(k), n, N, lo, hi)
         each = np.full_like(view.kept_by_client, self.least)
-        return AdmissionRequest(
-            np.maximum(wanted - self.least * view.system.clients, 0.0), given=each
-        ), memory
+        return (
+            AdmissionRequest(
+                np.maximum(wanted - self.least * view.system.clients, 0.0), given=each
+            ),
+            memory,
+        )
 
 
 # the argmin
 
 
 def argmin_on(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
-    """Return the minimiser on [lo, hi], (R,), or the larger one if two are equally good."""
+    """Return the minimiser on [lo, hi], (R,), or the larger one if two are equally
+    good.
+    """
     start, end = (np.minimum(np.maximum(edge, lo), hi) for edge in objective.bend)
     if not (start < end).any():
         return convex_argmin(objective, lo, hi)
@@ -321,7 +364,9 @@ def argmin_on(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
 
 
 def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
-    """Return where the slope crosses zero, by Newton steps inside a bracket; lo if it is always positive, hi if negative."""
+    """Return where the slope crosses zero, by Newton steps inside a bracket; lo if it
+    is always positive, hi if negative.
+    """
     at_lo, at_hi = objective.slope(np.stack([lo, hi]))
     x = np.where(at_hi > 0, lo, hi)
     inside = (at_hi > 0) & (at_lo < 0)
@@ -354,10 +399,11 @@ def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
 def concave_part(
     objective: BentCurve, start: Floats, end: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the ends of the part of [start, end] where the curvature is negative, or (end, end) if it never is.
+    """Return the ends of the part of [start, end] where the curvature is negative, or
+    (end, end) if it never is.
 
-    The ratio of the curvature's two parts falls and then rises. A golden-section search finds its lowest point; then
-    bisection finds both edges.
+    The ratio of the curvature's two parts falls and then rises. A golden-section search
+    finds its lowest point; then bisection finds both edges.
     """
 
     def excess(
@@ -386,7 +432,9 @@ def concave_part(
 
 
 def _edge(excess: Callable[[Floats], Floats], within: Floats, beyond: Floats) -> Floats:
-    """Return the last point on the way from `within`, where `excess` is negative, to `beyond` where it is negative."""
+    """Return the last point on the way from `within`, where `excess` is negative, to
+    `beyond` where it is negative.
+    """
     reaches = excess(beyond) < 0
     within = np.where(reaches, beyond, within)
     for _ in range(56):

@@ -1,5 +1,6 @@
-"""Policies for comparison: the paper's baselines, which ignore prices, a reference that knows all prices, and a wrapper that
-limits any policy to the money and the buffers, so that policies are compared at equal money."""
+"""Policies for comparison: the paper's baselines, which ignore prices, a reference that
+knows all prices, and a wrapper that limits any policy to the money and the buffers, so
+that policies are compared at equal money."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,12 +29,18 @@ FILLS = ("first", "gradual", "none")
 @paper("eq:constant-admission", "def:constant-admission")
 @dataclass(frozen=True, eq=False)
 class Constant(AdmissionPolicy):
-    """π^CK (paper, Definition 2): admits Λ(t) = rate, divided in proportion to the buffers, and keeps samples for K rounds."""
+    """π^CK (paper, Definition 2): admits Λ(t) = rate, divided in proportion to the
+    buffers, and keeps samples for K rounds.
+    """
 
     rate: float | None = None
-    """samples admitted in every round, Λ̄; left out: the highest rate that satisfies both constraints"""
+    """samples admitted in every round, Λ̄; left out: the highest rate that satisfies
+    both constraints
+    """
     K: int | None = None
-    """number of rounds for which a sample is kept; left out: the better candidate of Corollary 2"""
+    """number of rounds for which a sample is kept; left out: the better candidate of
+    Corollary 2
+    """
     capacity: Capacity | None = None
     rule: Retention | None = None
     """another rule by which clients drop samples; K and capacity then have no effect"""
@@ -57,26 +64,35 @@ class Constant(AdmissionPolicy):
         total = np.broadcast_to(
             np.asarray(self.required("rate"), dtype=np.float64), view.debt.shape
         )
-        return AdmissionRequest(
-            within_purse(view, total) if self.purse else total
-        ), memory
+        return (
+            AdmissionRequest(within_purse(view, total) if self.purse else total),
+            memory,
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Hybrid(AdmissionPolicy):
-    """Some clients train on stale samples only; the others admit samples at a constant rate (paper §7).
+    """Some clients train on stale samples only; the others admit samples at a constant
+    rate (paper §7).
 
-    The paper does not state how stale clients get their samples and whether these are paid for, so both are settings.
+    The paper does not state how stale clients get their samples and whether these are
+    paid for, so both are settings.
     """
 
     rate: float | None = None
-    """samples that the admitting clients together admit in every round, Λ̄; left out: the highest rate that fits"""
+    """samples that the admitting clients together admit in every round, Λ̄; left out:
+    the highest rate that fits
+    """
     K: int | None = None
-    """number of rounds for which a sample is kept; left out: the K of Corollary 2 for the admitting clients"""
+    """number of rounds for which a sample is kept; left out: the K of Corollary 2 for
+    the admitting clients
+    """
     stale: tuple[int, ...] | None = None
     """numbers of the stale clients; left out: the second half of the clients"""
     fill: Literal["first", "gradual", "none"] = "first"
-    """how stale clients fill: "first": in round 1; "gradual": over the first K rounds; "none": they never hold a sample"""
+    """how stale clients fill: "first": in round 1; "gradual": over the first K rounds;
+    "none": they never hold a sample
+    """
     paid: bool = False
     """whether the stale clients' samples are paid for"""
 
@@ -115,7 +131,8 @@ class Hybrid(AdmissionPolicy):
         for client in stale:
             if not 0 <= client < system.clients:
                 raise SettingError(
-                    f"stale = {list(stale)}: there is no client {client}; there are 0 to {system.clients - 1}"
+                    f"stale = {list(stale)}: there is no client {client}; there are 0"
+                    f" to {system.clients - 1}"
                 )
         mask = np.isin(np.arange(system.clients), stale)
         if mask.all():
@@ -155,23 +172,28 @@ class Hybrid(AdmissionPolicy):
 
 @dataclass(frozen=True, eq=False)
 class Oracle(AdmissionPolicy):
-    """The costless oracle fills the buffers with fresh samples in every round, at any price, and uses each once (paper §6.1).
+    """The costless oracle fills the buffers with fresh samples in every round, at any
+    price, and uses each once (paper §6.1).
 
-    λ_m(t) = B_m and K = 1. It is charged each round's price, so its spend shows what it would cost.
+    λ_m(t) = B_m and K = 1. It is charged each round's price, so its spend shows what it
+    would cost.
     """
 
     def retention(self, system: System) -> Retention:
         return KStep(1)
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        return AdmissionRequest(
-            np.full(view.debt.shape, float(view.system.memory))
-        ), memory
+        return (
+            AdmissionRequest(np.full(view.debt.shape, float(view.system.memory))),
+            memory,
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clairvoyant(BudgetedPolicy):
-    """A reference that knows all prices, so it buys the most samples for the money. Run r has the prices of the r-th seed."""
+    """A reference that knows all prices, so it buys the most samples for the money. Run
+    r has the prices of the r-th seed.
+    """
 
     fill: float = 0.0
     given: PolicyContext | None = field(default=None, metadata={"setting": False})
@@ -184,7 +206,8 @@ class Clairvoyant(BudgetedPolicy):
     def known(self) -> PolicyContext:
         if self.given is None:
             raise SettingError(
-                "Clairvoyant: knows no prices yet; headgate.load, or `resolved`, tells it"
+                "Clairvoyant: knows no prices yet; headgate.load, or `resolved`,"
+                " tells it"
             )
         return self.given
 
@@ -208,7 +231,8 @@ class Clairvoyant(BudgetedPolicy):
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         if view.t > self.known.rounds:
             raise SettingError(
-                f"rounds = {self.known.rounds}: the plan ends there, round {view.t} was asked for"
+                f"rounds = {self.known.rounds}: the plan ends there, round {view.t} was"
+                " asked for"
             )
         price = view.one_price()
         runs = len(price)
@@ -219,7 +243,9 @@ class Clairvoyant(BudgetedPolicy):
 
 
 def cheapest_first(prices: Floats, system: System, fill: float = 0.0) -> Ints:
-    """Return the samples to buy per round, (T,): first for `fill` in round 1, then whole buffers in the cheapest rounds."""
+    """Return the samples to buy per round, (T,): first for `fill` in round 1, then
+    whole buffers in the cheapest rounds.
+    """
     money, bought = system.budget * len(prices), np.zeros(len(prices), dtype=np.int64)
     order = np.argsort(prices, kind="stable")
     if fill:
@@ -236,15 +262,19 @@ def cheapest_first(prices: Floats, system: System, fill: float = 0.0) -> Ints:
 
 
 REFERENCES = (Oracle, Clairvoyant)
-"""policies that spend or know what no server can; they are shown for comparison and never held to limits"""
+"""policies that spend or know what no server can; they are shown for comparison and
+never held to limits
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Held(AdmissionPolicy):
-    """A policy held to its limits: it stops buying when its money is spent and drops the oldest samples of a full buffer.
+    """A policy held to its limits: it stops buying when its money is spent and drops
+    the oldest samples of a full buffer.
 
-    In every run spend ≤ C·T after T rounds, or ≤ C·t after every t with an open end, and no client holds more than B_m samples.
-    Samples that the policy takes for free are paid for. Under K-step retention a sample stays until its place is needed,
+    In every run spend ≤ C·T after T rounds, or ≤ C·t after every t with an open end,
+    and no client holds more than B_m samples. Samples that the policy takes for free
+    are paid for. Under K-step retention a sample stays until its place is needed,
     because otherwise the buffers would be empty a few rounds after the money is spent.
 
     Parameters
@@ -260,7 +290,8 @@ class Held(AdmissionPolicy):
             object.__setattr__(self, "selection", self.policy.selection)
 
     @property
-    def listens(self) -> bool:  # type: ignore[override]  # depends on the wrapped policy
+    # depends on the wrapped policy
+    def listens(self) -> bool:  # type: ignore[override]
         return self.policy.listens
 
     def resolved(self, given: PolicyContext) -> Self:
@@ -312,19 +343,24 @@ class Held(AdmissionPolicy):
                 most - (by_client.price * given).sum(axis=-1) - rounding,
                 most,
             )
-        # the division of the total among the clients is not known yet, so all of it counts at the highest of their prices
+        # the division of the total among the clients is not known yet, so all of it
+        # counts at the highest of their prices
         dearest = view._replace(price=by_client.price.max(axis=-1))
-        return AdmissionRequest(
-            np.minimum(
-                ask.total, affordable(dearest, np.ceil(ask.total) + view.lot, most)
+        return (
+            AdmissionRequest(
+                np.minimum(
+                    ask.total, affordable(dearest, np.ceil(ask.total) + view.lot, most)
+                ),
+                room,
+                given,
             ),
-            room,
-            given,
-        ), memory
+            memory,
+        )
 
 
 def held(policy: AdmissionPolicy) -> AdmissionPolicy:
-    """Return the policy held to its limits. Return it unchanged if it keeps them anyway or is a reference.
+    """Return the policy held to its limits. Return it unchanged if it keeps them anyway
+    or is a reference.
 
     >>> from headgate.control.policies import Constant, Headgate
     >>> type(held(Constant())).__name__, type(held(Headgate())).__name__

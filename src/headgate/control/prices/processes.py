@@ -1,4 +1,6 @@
-"""The base class of price processes, c(1), c(2), …, the price of a sample in each round, and the synthetic processes."""
+"""The base class of price processes, c(1), c(2), …, the price of a sample in each
+round, and the synthetic processes.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -18,8 +20,9 @@ from headgate.limits import LEVELS, ROUNDS
 class PriceProcess(ABC):
     """The base class of price processes: a frozen value whose fields are settings.
 
-    The price of a round depends only on seed and round, so more rounds never change earlier prices and all policies with the
-    same seed meet the same prices. Each process knows its mean, which the plan needs.
+    The price of a round depends only on seed and round, so more rounds never change
+    earlier prices and all policies with the same seed meet the same prices. Each
+    process knows its mean, which the plan needs.
     """
 
     unit: ClassVar[str] = ""
@@ -39,7 +42,8 @@ class PriceProcess(ABC):
         Returns
         -------
         array
-            Prices, (R, stop − start), or (R, stop − start, M) if each client has its own price.
+            Prices, (R, stop − start), or (R, stop − start, M) if each client has its
+            own price.
         """
 
     @abstractmethod
@@ -49,15 +53,19 @@ class PriceProcess(ABC):
         Parameters
         ----------
         rounds : int or None
-            The number of rounds T of the average over rounds 1..T. None means the long-run average.
+            The number of rounds T of the average over rounds 1..T. None means the
+            long-run average.
         """
 
 
 def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
-    """Return seeds and rounds that broadcast to (R, stop − start), for `headgate.control.randomness.uniform`."""
-    return np.asarray(seeds, dtype=np.int64)[:, None], np.arange(
-        start, stop, dtype=np.int64
-    )[None, :]
+    """Return seeds and rounds that broadcast to (R, stop − start), for
+    `headgate.control.randomness.uniform`.
+    """
+    return (
+        np.asarray(seeds, dtype=np.int64)[:, None],
+        np.arange(start, stop, dtype=np.int64)[None, :],
+    )
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,9 @@ class Uniform(PriceProcess):
 
 @dataclass(frozen=True)
 class UniformInteger(Uniform):
-    """Independent prices, uniform on the whole numbers low..high, as in the released scripts."""
+    """Independent prices, uniform on the whole numbers low..high, as in the released
+    scripts.
+    """
 
     low: int
     high: int
@@ -120,7 +130,9 @@ class Fixed(PriceProcess):
 
 @dataclass(frozen=True)
 class Markov(PriceProcess):
-    """The price jumps between levels. Row i of `transition` holds the probabilities from level i. It starts in equilibrium."""
+    """The price jumps between levels. Row i of `transition` holds the probabilities
+    from level i. It starts in equilibrium.
+    """
 
     levels: tuple[float, ...]
     transition: tuple[tuple[float, ...], ...]
@@ -149,7 +161,8 @@ class Markov(PriceProcess):
             )
         if np.linalg.matrix_rank(np.eye(len(matrix)) - matrix) < len(matrix) - 1:
             raise SettingError(
-                "transition: some levels can never be reached from others, so there is no one mean price"
+                "transition: some levels can never be reached from others, so there is"
+                " no one mean price"
             )
         positive("mean of levels", self.mean(None))
 
@@ -181,7 +194,9 @@ class Markov(PriceProcess):
 
 @dataclass(frozen=True)
 class Seasonal(PriceProcess):
-    """A periodic price, average + amplitude·sin(2π·t/period), plus noise that is uniform on [−noise, noise]."""
+    """A periodic price, average + amplitude·sin(2π·t/period), plus noise that is
+    uniform on [−noise, noise].
+    """
 
     average: float
     amplitude: float
@@ -221,7 +236,9 @@ class Seasonal(PriceProcess):
 
 @dataclass(frozen=True)
 class Bursts(Uniform):
-    """Uniform prices on [low, high], times `factor` during a burst. A burst begins with probability `chance` in each round."""
+    """Uniform prices on [low, high], times `factor` during a burst. A burst begins with
+    probability `chance` in each round.
+    """
 
     factor: float
     chance: float
@@ -249,7 +266,9 @@ class Bursts(Uniform):
 
 @dataclass(frozen=True)
 class Drift(PriceProcess):
-    """Prices uniform on mean·(1 ± noise), where the mean moves from `first` to `last` in `rounds` rounds and then stays."""
+    """Prices uniform on mean·(1 ± noise), where the mean moves from `first` to `last`
+    in `rounds` rounds and then stays.
+    """
 
     first: float
     last: float
@@ -285,7 +304,9 @@ class Drift(PriceProcess):
 
 @dataclass(frozen=True)
 class Pareto(PriceProcess):
-    """Independent prices whose P(c > x) falls like x^−tail from `low` on, truncated at `high`."""
+    """Independent prices whose P(c > x) falls like x^−tail from `low` on, truncated at
+    `high`.
+    """
 
     low: float
     high: float
@@ -327,9 +348,11 @@ class Pareto(PriceProcess):
 
 @dataclass(frozen=True)
 class Switches(PriceProcess):
-    """The price stays at each level for its number of rounds, the same for every seed, as an adversary could choose it.
+    """The price stays at each level for its number of rounds, the same for every seed,
+    as an adversary could choose it.
 
-    After all levels the price stays at the last one or, with `repeat`, the sequence starts over.
+    After all levels the price stays at the last one or, with `repeat`, the sequence
+    starts over.
     """
 
     levels: tuple[float, ...]
@@ -340,7 +363,8 @@ class Switches(PriceProcess):
         zero_or_more("levels", self.levels)
         if not self.levels or len(self.levels) != len(self.lengths):
             raise SettingError(
-                f"lengths: needs one for each of the {len(self.levels)} levels, has {len(self.lengths)}"
+                f"lengths: needs one for each of the {len(self.levels)} levels, has"
+                f" {len(self.lengths)}"
             )
         for length in self.lengths:
             whole("lengths", length, most=ROUNDS)
@@ -371,7 +395,9 @@ class Switches(PriceProcess):
 
 @dataclass(frozen=True)
 class PerClient(PriceProcess):
-    """A price for each client, c_m(t), (R, T, M): the common price × the client's factor × a uniform number in 1 ± `noise`."""
+    """A price for each client, c_m(t), (R, T, M): the common price × the client's
+    factor × a uniform number in 1 ± `noise`.
+    """
 
     common: PriceProcess
     factors: tuple[float, ...]
@@ -397,7 +423,9 @@ class PerClient(PriceProcess):
 
 @dataclass(frozen=True)
 class WithLooks(PriceProcess):
-    """The price of a label plus the price of the looks for it, for clients that look at samples before they choose."""
+    """The price of a label plus the price of the looks for it, for clients that look at
+    samples before they choose.
+    """
 
     labels: PriceProcess
     looks: float

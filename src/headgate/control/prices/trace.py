@@ -1,4 +1,6 @@
-"""Recorded prices, given in Python or in a column of a CSV or parquet file, and the prices of two markets."""
+"""Recorded prices, given in Python or in a column of a CSV or parquet file, and the
+prices of two markets.
+"""
 
 import io
 from dataclasses import dataclass, field
@@ -22,7 +24,8 @@ AT_END = ("stop", "repeat")
 
 @dataclass(frozen=True, eq=False)
 class Trace(PriceProcess):
-    """The same recorded prices for every seed. After the last one, "stop" raises an error and "repeat" starts over.
+    """The same recorded prices for every seed. After the last one, "stop" raises an
+    error and "repeat" starts over.
 
     >>> Trace((2.0, 3.0), at_end="repeat").path(np.array([7]), 1, 5).tolist()
     [[2.0, 3.0, 2.0, 3.0]]
@@ -33,7 +36,9 @@ class Trace(PriceProcess):
     file: str | None = field(default=None, metadata={"path": True})
     """CSV or parquet file in place of `prices`, relative to the recipe that names it"""
     column: str | None = None
-    """name of the column that holds the prices; left out: price or, if it is missing, cost"""
+    """name of the column that holds the prices; left out: price or, if it is missing,
+    cost
+    """
     sha256: str | None = None
     """sha256 checksum of the file; a file with another checksum is refused"""
 
@@ -78,7 +83,8 @@ class Trace(PriceProcess):
         if stop - 1 > self._values.size and self.at_end == "stop":
             hint = 'shorten the run or set prices.at_end = "repeat"'
             raise DataError(
-                f"{self.source}: ends after {self._values.size} rounds, round {stop - 1} was asked for; {hint}"
+                f"{self.source}: ends after {self._values.size} rounds, round"
+                f" {stop - 1} was asked for; {hint}"
             )
         return self._values[np.arange(stop - 1) % self._values.size]
 
@@ -124,7 +130,8 @@ def _column(path: Path, content: bytes, asked: str | None) -> list[float]:
             if odd.any():
                 row = int(odd.arg_max() or 0)
                 raise DataError(
-                    f'{path}: "{shown(column[row])}" in row {row + 1} of column "{name}" is not a number'
+                    f'{path}: "{shown(column[row])}" in row {row + 1} of column'
+                    f' "{name}" is not a number'
                 )
         elif not column.dtype.is_numeric():
             raise DataError(
@@ -152,7 +159,8 @@ def _column(path: Path, content: bytes, asked: str | None) -> list[float]:
 def market_table(name: str) -> tuple[tuple[str, ...], Floats]:
     """Return the points of a file in recorded/ and its prices, (rows, points).
 
-    The file holds whole cents, (points, rows) of int32, stored as byte planes from the lowest byte on, which compresses best.
+    The file holds whole cents, (points, rows) of int32, stored as byte planes from the
+    lowest byte on, which compresses best.
     """
     with np.load(
         Path(__file__).parent / "recorded" / f"{name}.npz", allow_pickle=False
@@ -167,7 +175,9 @@ def market_table(name: str) -> tuple[tuple[str, ...], Floats]:
 
 @dataclass(frozen=True)
 class Market(PriceProcess):
-    """Recorded market prices, with 0 for negative ones. Each seed starts at a random row; the first row follows the last."""
+    """Recorded market prices, with 0 for negative ones. Each seed starts at a random
+    row; the first row follows the last.
+    """
 
     scale: float = 0.1
     """factor from the market's price to the price of a sample"""
@@ -180,7 +190,9 @@ class Market(PriceProcess):
 
     @property
     def _prices(self) -> Floats:
-        """The prices of samples, (rows,), or (rows, clients) if each client has its own price."""
+        """The prices of samples, (rows,), or (rows, clients) if each client has its own
+        price.
+        """
         return np.asarray(
             self.scale * np.maximum(market_table(self.market)[1][:, 0], 0.0)
         )
@@ -192,13 +204,17 @@ class Market(PriceProcess):
         return np.asarray(prices[(first + t - 1) % len(prices)])
 
     def mean(self, rounds: int | None) -> float:
-        """Return the mean over all rows and clients, because every starting row is equally likely."""
+        """Return the mean over all rows and clients, because every starting row is
+        equally likely.
+        """
         return float(self._prices.mean())
 
 
 @dataclass(frozen=True)
 class Ercot(Market):
-    """Hourly electricity prices in Texas: the mean of the hubs as one price or, with `points`, a price for each client."""
+    """Hourly electricity prices in Texas: the mean of the hubs as one price or, with
+    `points`, a price for each client.
+    """
 
     points: tuple[str, ...] = ()
     """hub or load zone of each client, for example HB_WEST or LZ_HOUSTON"""
@@ -211,7 +227,8 @@ class Ercot(Market):
         for point in self.points:
             if point not in known:
                 raise SettingError(
-                    f"points = {list(self.points)}: {point} is none of {', '.join(known)}"
+                    f"points = {list(self.points)}: {point} is none of"
+                    f" {', '.join(known)}"
                 )
 
     @property

@@ -1,1 +1,3 @@
-"""Flower apps that are ready to run, written from the files in `template/` and a recipe."""
+"""Flower apps that are ready to run, written from the files in `template/` and a
+recipe.
+"""

@@ -35,7 +35,9 @@ def write_app(
     policy: str | None = None,
     clients: int | None = None,
 ) -> Experiment:
-    """Write an app into `folder`, which must be new or empty; return the experiment that it runs."""
+    """Write an app into `folder`, which must be new or empty; return the experiment
+    that it runs.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder}: exists already; choose another folder")
     package = package_name(folder.resolve().name)
@@ -52,7 +54,8 @@ def write_app(
     for module, path in own.items():
         if module.as_posix() in FILES:
             raise DataError(
-                f"{path}: the app has a {module} of its own; give the module another name"
+                f"{path}: the app has a {module} of its own; give the module another"
+                " name"
             )
     values = {
         "package": package,
@@ -83,9 +86,11 @@ def write_app(
 
 
 def own_modules(tables: Mapping[str, Any], folders: Sequence[Path]) -> dict[Path, Path]:
-    """Return the files in these folders of all modules that a recipe names as `module:Class`, and of those they import.
+    """Return the files in these folders of all modules that a recipe names as
+    `module:Class`, and of those they import.
 
-    The keys are paths relative to the folders. Installed packages are left out: they must be installed on every machine.
+    The keys are paths relative to the folders. Installed packages are left out: they
+    must be installed on every machine.
     """
     roots = [folder.resolve() for folder in folders]
     finder = ModuleFinder(path=[str(root) for root in roots])
@@ -108,7 +113,9 @@ def own_modules(tables: Mapping[str, Any], folders: Sequence[Path]) -> dict[Path
 
 
 def app_settings(folder: Path) -> tuple[int, Path]:
-    """Return the number of clients and the run folder of an app, whose files may have been edited."""
+    """Return the number of clients and the run folder of an app, whose files may have
+    been edited.
+    """
     try:
         own = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["tool"][
             "flwr"
@@ -125,7 +132,9 @@ def app_settings(folder: Path) -> tuple[int, Path]:
 def single(
     recipe: str, overrides: Sequence[str], policy: str | None, clients: int | None
 ) -> list[str]:
-    """Return overrides for one policy, by default headgate, and one seed. With other clients, each has the same budget."""
+    """Return overrides for one policy, by default headgate, and one seed. With other
+    clients, each has the same budget.
+    """
     more = list(overrides)
     given = load(recipe, more)
     if clients is not None and clients != given.system.clients:

@@ -1,1 +1,3 @@
-"""Deployments of Flower behind nginx: their files (certificates, configuration, units), and a local one to try them."""
+"""Deployments of Flower behind nginx: their files (certificates, configuration, units),
+and a local one to try them.
+"""

@@ -1,7 +1,8 @@
 """A private certificate authority and the server's certificate, made with `openssl`.
 
-A deployment trusts only its own authority. nginx and the SuperLink behind it share one certificate, which therefore always
-names loopback as well. Only their owner can read private keys.
+A deployment trusts only its own authority. nginx and the SuperLink behind it share one
+certificate, which therefore always names loopback as well. Only their owner can read
+private keys.
 """
 
 import ipaddress
@@ -16,7 +17,9 @@ from cryptography import x509
 from headgate.errors import DataError, SettingError
 
 FILES = ("ca.crt", "ca.key", "server.pem", "server.key")
-"""files of a deployment: `ca.crt` goes to every machine, and `ca.key`, which signs, is best kept off all of them"""
+"""files of a deployment: `ca.crt` goes to every machine, and `ca.key`, which signs, is
+best kept off all of them
+"""
 LOOPBACK = ("localhost", "127.0.0.1")
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 825
 SOON = timedelta(days=30)
@@ -33,11 +36,14 @@ SERVER = (
 
 
 def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
-    """Make the certificates that are missing in a folder, and renew the server's if it expires within 30 days.
+    """Make the certificates that are missing in a folder, and renew the server's if it
+    expires within 30 days.
 
-    It is also renewed if it lacks one of the `hosts`, which are names or addresses of the server. Return warnings about
-    certificates that were renewed, or that expire within 30 days and could not be. A certificate that has expired is refused
-    (`DataError`), and so is a folder that needs a new one and does not have the authority's key.
+    It is also renewed if it lacks one of the `hosts`, which are names or addresses of
+    the server. Return warnings about certificates that were renewed, or that expire
+    within 30 days and could not be. A certificate that has expired is refused
+    (`DataError`), and so is a folder that needs a new one and does not have the
+    authority's key.
     """
     wanted, now, warnings = (
         [_alternative_name(host) for host in (*hosts, *LOOPBACK)],
@@ -62,7 +68,8 @@ def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
     ]
     if known and _read(server).not_valid_after_utc - now < SOON and signer.exists():
         warnings.append(
-            f"{server}: is renewed, it ends within 30 days; restart nginx and the SuperLink"
+            f"{server}: is renewed, it ends within 30 days; restart nginx and the"
+            " SuperLink"
         )
     if warnings or not set(wanted) <= set(known):
         if not signer.exists():
@@ -87,7 +94,8 @@ def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
                 f"expire{'s' if left > timedelta(0) else 'd'} on {now + left:%Y-%m-%d}"
             )
             warnings.append(
-                f"{path}: {ends}; headgate flower certificates renews server.pem by ca.key"
+                f"{path}: {ends}; headgate flower certificates renews server.pem by"
+                " ca.key"
             )
             if left <= timedelta(0):
                 raise DataError(warnings[-1])
@@ -144,7 +152,8 @@ def _read(path: Path) -> x509.Certificate:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{path}: is no certificate ({getattr(error, 'strerror', None) or 'cannot be read'})"
+            f"{path}: is no certificate"
+            f" ({getattr(error, 'strerror', None) or 'cannot be read'})"
         ) from None
 
 
@@ -154,6 +163,7 @@ def _alternative_name(host: str) -> str:
     except ValueError:
         if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", host):
             raise SettingError(
-                f"--host {host!r}: must be a name such as fl.example.org or an IP address"
+                f"--host {host!r}: must be a name such as fl.example.org or an IP"
+                " address"
             ) from None
     return f"DNS:{host}"

@@ -1,8 +1,11 @@
-"""The files of a deployment for its machines, and a deployment on the loopback interface that runs the same scripts.
+"""The files of a deployment for its machines, and a deployment on the loopback
+interface that runs the same scripts.
 
-Flower 1.41 serves nodes, users and running apps on one port, and does not authenticate users. Therefore the SuperLink listens
-on 127.0.0.1, and nginx forwards only the paths that SuperNodes need. Flower does not supervise a SuperExec, which starts apps:
-that of the SuperLink is a separate service (`--isolation process`), and that of a SuperNode ends with the SuperNode.
+Flower 1.41 serves nodes, users and running apps on one port, and does not authenticate
+users. Therefore the SuperLink listens on 127.0.0.1, and nginx forwards only the paths
+that SuperNodes need. Flower does not supervise a SuperExec, which starts apps: that of
+the SuperLink is a separate service (`--isolation process`), and that of a SuperNode
+ends with the SuperNode.
 """
 
 import getpass
@@ -38,11 +41,20 @@ RENEWAL = (
 NAME = "headgate"
 """name of the connection in Flower's config.toml"""
 FORBIDDEN = "\"'\\$%`\n"
-"""characters that paths and addresses may not contain, because the shell, nginx or systemd interprets them"""
+"""characters that paths and addresses may not contain, because the shell, nginx or
+systemd interprets them
+"""
 MARK = "HEADGATE_DEPLOYMENT"
-"""environment variable with the folder of a deployment, by which its processes are found"""
-AGAIN = 'set -m; while :; do bash "$@" & wait $!; echo "$0: ended ($?)"; kill -9 -- -$!; sleep 1; done'
-"""shell code that restarts a script whenever it ends, each time in a new process group, and kills the rest of the old group"""
+"""environment variable with the folder of a deployment, by which its processes are
+found
+"""
+AGAIN = (
+    'set -m; while :; do bash "$@" & wait $!; echo "$0: ended ($?)"; kill -9 -- -$!;'
+    " sleep 1; done"
+)
+"""shell code that restarts a script whenever it ends, each time in a new process group,
+and kills the rest of the old group
+"""
 PATIENCE = 300.0
 """seconds to wait for SuperNodes to join or a ServerApp to start"""
 SERVER_APP = "flwr-serverapp"
@@ -53,7 +65,8 @@ def write_server(
 ) -> list[Path]:
     """Write the files for the server's machine into a folder, and return their paths.
 
-    SuperNodes connect to `listen` (ADDRESS:PORT); the SuperLink listens on the port `inside` of 127.0.0.1.
+    SuperNodes connect to `listen` (ADDRESS:PORT); the SuperLink listens on the port
+    `inside` of 127.0.0.1.
     """
     values = {
         "certificates": certificates.resolve(),
@@ -65,7 +78,10 @@ def write_server(
     )
     for each in (folder / "temporary", folder / "user"):
         each.mkdir(mode=0o700, exist_ok=True)
-    own = f'address = "127.0.0.1:{inside}"\nroot-certificates = "{values["certificates"]}/ca.crt"\n'
+    own = (
+        f'address = "127.0.0.1:{inside}"\nroot-certificates ='
+        f' "{values["certificates"]}/ca.crt"\n'
+    )
     (folder / "user" / "config.toml").write_text(
         f'[superlink]\ndefault = "{NAME}"\n[superlink.{NAME}]\n{own}', "utf-8"
     )
@@ -84,7 +100,8 @@ def write_node(
 ) -> list[Path]:
     """Write the files for a client's machine into a folder, and return their paths.
 
-    `superlink` is HOST:PORT of nginx. The SuperNode listens on `port` of 127.0.0.1. If `keep`, samples stay after a run.
+    `superlink` is HOST:PORT of nginx. The SuperNode listens on `port` of 127.0.0.1. If
+    `keep`, samples stay after a run.
     """
     values: dict[str, Any] = {
         "superlink": superlink,
@@ -107,7 +124,9 @@ def _write(
     port: str,
     values: dict[str, Any],
 ) -> list[Path]:
-    """Fill the templates of `services` and `others`. Containers mount all paths in `values` and publish `port`, if any."""
+    """Fill the templates of `services` and `others`. Containers mount all paths in
+    `values` and publish `port`, if any.
+    """
     values |= {
         "folder": folder,
         "user": getpass.getuser(),
@@ -120,11 +139,18 @@ def _write(
     for name, value in {**values, "path": path}.items():
         if wrong := set(FORBIDDEN) & set(str(value)):
             raise SettingError(
-                f"{name} = {str(value)!r}: must not contain {' '.join(map(repr, sorted(wrong)))}"
+                f"{name} = {str(value)!r}: must not contain"
+                f" {' '.join(map(repr, sorted(wrong)))}"
             )
-    run = '  {0}: {{ <<: *service, network_mode: "service:network", command: [/bin/bash, "{1}/{0}.sh"] }}'
+    run = (
+        '  {0}: {{ <<: *service, network_mode: "service:network", command: [/bin/bash,'
+        ' "{1}/{0}.sh"] }}'
+    )
     values |= {
-        "environment": f'export {quiet} PYTHONUNBUFFERED=1 FLWR_HOME="{folder}/home" PATH="{path}:$PATH:/usr/sbin"',
+        "environment": (
+            f'export {quiet} PYTHONUNBUFFERED=1 FLWR_HOME="{folder}/home"'
+            f' PATH="{path}:$PATH:/usr/sbin"'
+        ),
         "volumes": json.dumps(
             [f"{each}:{each}" for each in values.values() if isinstance(each, Path)]
         ),
@@ -148,7 +174,9 @@ def _write(
 
 
 def flwr(folder: Path, *words: str) -> dict[str, Any]:
-    """Run `flwr` for the SuperLink with this folder, and return the JSON object that it prints."""
+    """Run `flwr` for the SuperLink with this folder, and return the JSON object that it
+    prints.
+    """
     program, env = (
         Path(sys.executable).with_name("flwr"),
         {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(folder / "user")},
@@ -165,13 +193,16 @@ def flwr(folder: Path, *words: str) -> dict[str, Any]:
     )
     if not answer.get("success"):  # flwr may exit with 0 after a failure
         raise HeadgateError(
-            f"flwr {' '.join(words[:2])}: {' '.join((done.stdout or done.stderr).split())[-400:]}"
+            f"flwr {' '.join(words[:2])}:"
+            f" {' '.join((done.stdout or done.stderr).split())[-400:]}"
         )
     return answer
 
 
 def register(folder: Path, client: int, public: Path, replace: bool = False) -> None:
-    """Register the public key of a client's SuperNode with the SuperLink that has this folder."""
+    """Register the public key of a client's SuperNode with the SuperLink that has this
+    folder.
+    """
     if not (folder / "user").is_dir():
         raise SettingError(f"{folder}: is no folder of headgate flower superlink")
     bind_key(folder / FILE, client, public, replace)
@@ -183,10 +214,12 @@ def register(folder: Path, client: int, public: Path, replace: bool = False) -> 
 
 
 class Loopback(ExitStack):
-    """A deployment on this machine, for a `with` block: `bring_up` starts it, and the end of the block ends all its processes.
+    """A deployment on this machine, for a `with` block: `bring_up` starts it, and the
+    end of the block ends all its processes.
 
-    Keys, databases, stores and logs are in `folder`; with the same folder, the same deployment starts again. Each of `nodes`
-    clients has a SuperNode. `say` is called with a line for each event. All processes get the environment variables in `more`.
+    Keys, databases, stores and logs are in `folder`; with the same folder, the same
+    deployment starts again. Each of `nodes` clients has a SuperNode. `say` is called
+    with a line for each event. All processes get the environment variables in `more`.
     """
 
     def __init__(
@@ -241,7 +274,8 @@ class Loopback(ExitStack):
         for client in range(self.nodes):
             self.start_node(client)
         self.say(
-            f"SuperLink behind nginx at https://127.0.0.1:{self.port}, {self.nodes} SuperNodes; logs in {self.folder}"
+            f"SuperLink behind nginx at https://127.0.0.1:{self.port}, {self.nodes}"
+            f" SuperNodes; logs in {self.folder}"
         )
         logs = [self.folder / f"supernode-{client}.log" for client in range(self.nodes)]
         self.await_that(
@@ -252,7 +286,9 @@ class Loopback(ExitStack):
         )
 
     def start_node(self, client: int, registered: bool = True) -> None:
-        """Start the SuperNode of a client, after making and registering its key if necessary."""
+        """Start the SuperNode of a client, after making and registering its key if
+        necessary.
+        """
         home, authority = (
             self.folder / f"node-{client}",
             self.folder / "certificates" / "ca.crt",
@@ -273,7 +309,9 @@ class Loopback(ExitStack):
         self.start(f"supernode-{client}", home)
 
     def start(self, name: str, home: Path, *words: str) -> None:
-        """Start the script of a service, with a new log in the deployment's folder. It restarts whenever it ends."""
+        """Start the script of a service, with a new log in the deployment's folder. It
+        restarts whenever it ends.
+        """
         command = [
             "setsid",
             "--fork",
@@ -297,7 +335,9 @@ class Loopback(ExitStack):
     def await_that(
         self, condition: Callable[[], Any], what: str, pause: float = 0.5
     ) -> Any:
-        """Wait until `condition` returns a true value, and return it. A call that fails is repeated."""
+        """Wait until `condition` returns a true value, and return it. A call that fails
+        is repeated.
+        """
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             with suppress(HeadgateError, OSError):
@@ -323,7 +363,9 @@ class Loopback(ExitStack):
                 time.sleep(0.05)
 
     def running(self, word: str = "") -> Iterator[int]:
-        """Yield the ids of the processes of this deployment whose command line contains `word`."""
+        """Yield the ids of the processes of this deployment whose command line contains
+        `word`.
+        """
         for path in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 mine = f"{MARK}={self.folder}".encode() in (
@@ -335,7 +377,9 @@ class Loopback(ExitStack):
     def run(
         self, app: Path, out: Path, settings: Mapping[str, Any] | None = None
     ) -> None:
-        """Submit an app and follow it to its end. If its ServerApp is lost, submit it again; the run then continues."""
+        """Submit an app and follow it to its end. If its ServerApp is lost, submit it
+        again; the run then continues.
+        """
         config = " ".join(
             f"{key}={json.dumps(value)}"
             for key, value in {"out": str(out), **(settings or {})}.items()
@@ -367,7 +411,8 @@ class Loopback(ExitStack):
                 flwr(self.link, "stop", run, NAME)
         if status != "finished:completed":
             raise HeadgateError(
-                f"run {run}: {status}; the table task_logs in {self.link / 'state.db'} has the reason"
+                f"run {run}: {status}; the table task_logs in {self.link / 'state.db'}"
+                " has the reason"
             )
 
 

@@ -1,7 +1,9 @@
-"""Executors do the local training of all clients of all runs for a round. They agree up to rounding and differ in speed.
+"""Executors do the local training of all clients of all runs for a round. They agree up
+to rounding and differ in speed.
 
-An executor is a class with `name`, `cost` and `train`. It is registered as an entry point of the group `headgate.executors`,
-or named as `module:Class`. Because of rounding, use the same executor for all results of a table.
+An executor is a class with `name`, `cost` and `train`. It is registered as an entry
+point of the group `headgate.executors`, or named as `module:Class`. Because of
+rounding, use the same executor for all results of a table.
 """
 
 from importlib.metadata import EntryPoint, entry_points
@@ -27,11 +29,15 @@ SHIPPED = {
     "compiled": "headgate.kernels.compiled:Compiled",
     "triton": "headgate.kernels.triton_executor:TritonKernels",
 }
-"""The entry points of this package; they are listed here and not in its metadata, so that a checkout need not be installed"""
+"""The entry points of this package; they are listed here and not in its metadata, so
+that a checkout need not be installed
+"""
 
 
 def available() -> dict[str, EntryPoint]:
-    """Return the entry points of all executors by name: those of this package, then those of other installed packages."""
+    """Return the entry points of all executors by name: those of this package, then
+    those of other installed packages.
+    """
     ours = {name: EntryPoint(name, value, GROUP) for name, value in SHIPPED.items()}
     return ours | {
         each.name: each for each in entry_points(group=GROUP) if each.name not in ours
@@ -39,7 +45,9 @@ def available() -> dict[str, EntryPoint]:
 
 
 def find(name: str) -> type[Executor[Any]]:
-    """Return the executor class called `name`, which may be `module:Class`; raise SettingError if it cannot be imported."""
+    """Return the executor class called `name`, which may be `module:Class`; raise
+    SettingError if it cannot be imported.
+    """
     if ":" in name:
         return find_outside("--executor", name, (Executor,))
     known = available()
@@ -51,7 +59,8 @@ def find(name: str) -> type[Executor[Any]]:
         found: type[Executor[Any]] = known[name].load()
     except ImportError as error:
         raise SettingError(
-            f"--executor {name}: needs {error.name or in_one_line(error)}, which is not installed"
+            f"--executor {name}: needs {error.name or in_one_line(error)}, which is not"
+            " installed"
         ) from error
     return found
 
@@ -62,10 +71,11 @@ def choose(
     name: str = "auto",
     or_else: TrainingTask | None = None,
 ) -> Executor[Any]:
-    """Return the executor that trains the task at the lowest cost, among all if `name` is `auto`, else the one of this name.
+    """Return the executor that trains the task at the lowest cost, among all if `name`
+    is `auto`, else the one of this name.
 
-    `or_else` is the same task in another precision, if both are allowed. If no executor can train the task, raise the
-    SettingError of the executor that was tried last.
+    `or_else` is the same task in another precision, if both are allowed. If no executor
+    can train the task, raise the SettingError of the executor that was tried last.
     """
     offers: list[tuple[float, int, type[Executor[Any]], TrainingTask]] = []
     refusal = SettingError(

@@ -1,11 +1,15 @@
-"""The executor `batched` trains any model, many clients at a time, in groups with about the same number of samples.
+"""The executor `batched` trains any model, many clients at a time, in groups with about
+the same number of samples.
 
-A group of G clients is a rectangle of G x p samples. Padded rows have no share in a client's loss, so they take time but do not
-change the result. On CUDA a client step consists of many short kernels, which take longer to start than to run. A CUDA graph
-starts all steps at once, but only for the shapes for which it was recorded, so groups are padded to few shapes on CUDA.
+A group of G clients is a rectangle of G x p samples. Padded rows have no share in a
+client's loss, so they take time but do not change the result. On CUDA a client step
+consists of many short kernels, which take longer to start than to run. A CUDA graph
+starts all steps at once, but only for the shapes for which it was recorded, so groups
+are padded to few shapes on CUDA.
 
-It is for small models on CUDA that `triton` cannot train. On the CPU forty logistic runs take 285 ms, and 1,380 ms with `flat`
-(benchmarks/results/executors.json at a7da4c6), but `gram` and `compiled` take less.
+It is for small models on CUDA that `triton` cannot train. On the CPU forty logistic
+runs take 285 ms, and 1,380 ms with `flat` (benchmarks/results/executors.json at
+a7da4c6), but `gram` and `compiled` take less.
 """
 
 import copy
@@ -38,17 +42,19 @@ from headgate.simulation.executors.types import (
 GRAPHS = 64
 """the largest number of recorded graphs that are kept"""
 Inputs = tuple[Tensor, ...]
-"""the received model of each client (G, P), its images (G, p, C, H, W), its labels (G, p) and the share of each sample in the
-average (G, p); for objectives other than plain cross-entropy, also the factor of each sample (G, p)"""
+"""the received model of each client (G, P), its images (G, p, C, H, W), its labels (G,
+p) and the share of each sample in the average (G, p); for objectives other than plain
+cross-entropy, also the factor of each sample (G, p)"""
 Outputs = tuple[Tensor, Tensor]
 """the update of each client (G, P) and its loss before the training (G,)"""
 
 
 class Batched(Executor[Task]):
-    """Trains any model that torch.func can vmap, full-batch. `note` reports if CUDA graphs could not be recorded.
+    """Trains any model that torch.func can vmap, full-batch. `note` reports if CUDA
+    graphs could not be recorded.
 
-    `memory` is an approximate limit on the bytes of a group; a larger group is divided. `few_shapes` pads groups to few
-    shapes, as CUDA graphs require.
+    `memory` is an approximate limit on the bytes of a group; a larger group is divided.
+    `few_shapes` pads groups to few shapes, as CUDA graphs require.
     """
 
     name = "batched"
@@ -68,12 +74,14 @@ class Batched(Executor[Task]):
                 self.model, parameters, (images,)
             )
         )
-        # One pool for all graphs: they never run at the same time, and a result is used before the next one runs.
+        # One pool for all graphs: they never run at the same time, and a result is used
+        # before the next one runs.
         self._pool = torch.cuda.graph_pool_handle() if cuda else None
         self._recorded: OrderedDict[tuple[object, ...], _Recorded] = OrderedDict()
         self._seen: Counter[tuple[object, ...]] = Counter()
         self.saved = self._try_out()
-        # The rows that can be computed in the time that it takes to start a group's kernels. Measured, in saved numbers.
+        # The rows that can be computed in the time that it takes to start a group's
+        # kernels. Measured, in saved numbers.
         self.overhead = (3e6 if cuda else 2.5e5) / self.saved
 
     @classmethod
@@ -101,9 +109,11 @@ class Batched(Executor[Task]):
             inputs += (real / real.sum(dim=1, keepdim=True).clamp(min=1),)
             if not training.plain:
                 inputs += (
-                    torch.ones_like(real)
-                    if batch.factors is None
-                    else batch.factors[rows],
+                    (
+                        torch.ones_like(real)
+                        if batch.factors is None
+                        else batch.factors[rows]
+                    ),
                 )
             moves, before = self._train(inputs, training)
             own = own[: len(members)]
@@ -130,7 +140,8 @@ class Batched(Executor[Task]):
         """Do all steps of the clients in a group."""
         start, pixels, labels, share, *factors = inputs
         images = self.task.normalised(pixels)
-        # separate tensors, not views of one: products and convolutions are faster with contiguous parameters
+        # separate tensors, not views of one: products and convolutions are faster with
+        # contiguous parameters
         views = self.task.flat.views(start).items()
         parameters = {
             name: view.clone(memory_format=torch.contiguous_format)
@@ -153,7 +164,9 @@ class Batched(Executor[Task]):
                     places, velocity, [gradients[name] for name in parameters], training
                 )
                 continue
-            with torch.enable_grad():  # a client's logits depend only on its own parameters, so one backward pass suffices
+            # a client's logits depend only on its own parameters, so one backward pass
+            # suffices
+            with torch.enable_grad():
                 own = {
                     name: place.detach().requires_grad_()
                     for name, place in parameters.items()
@@ -176,7 +189,9 @@ class Batched(Executor[Task]):
         return torch.cat([place.flatten(1) for place in places], dim=1) - start, before
 
     def _train(self, inputs: Inputs, training: LocalTraining) -> Outputs:
-        """Call `_descend`, and from the second time that a shape occurs use a graph, because many shapes occur only once."""
+        """Call `_descend`, and from the second time that a shape occurs use a graph,
+        because many shapes occur only once.
+        """
         shape = (*inputs[1].shape[:2], training)
         self._seen[shape] += 1
         if not self.graphs or self._seen[shape] < 2:
@@ -199,7 +214,9 @@ class Batched(Executor[Task]):
     # which clients together
 
     def _groups(self, offsets: Ints, chosen: Ints) -> Iterator[tuple[Group, Ints]]:
-        """Yield groups that fit into the memory, each with its clients without padding."""
+        """Yield groups that fit into the memory, each with its clients without
+        padding.
+        """
         for group in grouped(offsets, chosen, self.overhead):
             length = (
                 rung(group.rows.shape[1]) if self.few_shapes else group.rows.shape[1]
@@ -220,7 +237,9 @@ class Batched(Executor[Task]):
                 yield filled, members
 
     def _add(self, after: Tensor, moves: Tensor, runs: Ints, shares: Tensor) -> None:
-        """Add the clients' updates to their runs in place, at most one per run at a time, so that the order is fixed."""
+        """Add the clients' updates to their runs in place, at most one per run at a
+        time, so that the order is fixed.
+        """
         order = np.argsort(runs, kind="stable")
         turn = np.arange(len(runs)) - np.searchsorted(runs[order], runs[order])
         order = order[np.argsort(turn, kind="stable")]
@@ -243,7 +262,9 @@ class Batched(Executor[Task]):
         return to_device(values, self.task.device)
 
     def _try_out(self) -> int:
-        """Try one step of two clients with one image each; return how many numbers are saved per sample for the gradient."""
+        """Try one step of two clients with one image each; return how many numbers are
+        saved per sample for the gradient.
+        """
         task = self.task
         start = task.flat.vector(dict(self.model.named_parameters())).expand(2, -1)
         images = torch.zeros(
@@ -275,25 +296,31 @@ class Batched(Executor[Task]):
             )
         except RuntimeError as error:
             raise self.refused(
-                f"the model does not run under torch.func.vmap ({one_line(error)}): take flat"
+                f"the model does not run under torch.func.vmap ({one_line(error)}):"
+                " take flat"
             ) from error
         return max(saved, 1)
 
 
 class _Recorded:
-    """A function of tensors, recorded as a CUDA graph with fixed shapes and fixed memory for inputs and outputs."""
+    """A function of tensors, recorded as a CUDA graph with fixed shapes and fixed
+    memory for inputs and outputs.
+    """
 
     def __init__(
         self, function: Callable[[Inputs], Outputs], inputs: Inputs, pool: Any
     ) -> None:
-        # The graph reads and writes the memory of these tensors, and does not keep them alive.
+        # The graph reads and writes the memory of these tensors, and does not keep them
+        # alive.
         self.inputs: Inputs = tuple(given.clone() for given in inputs)
         beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
             function(
                 self.inputs
-            )  # libraries initialise themselves in the first call, which cannot be recorded
+                # libraries initialise themselves in the first call, which cannot be
+                # recorded
+            )
         torch.cuda.current_stream().wait_stream(beside)
         torch.cuda.synchronize()
         self.graph = torch.cuda.CUDAGraph()

@@ -1,4 +1,6 @@
-"""The base class of executors and its inputs. Arrays are numpy arrays or torch tensors, as the executor requires."""
+"""The base class of executors and its inputs. Arrays are numpy arrays or torch tensors,
+as the executor requires.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,16 +22,22 @@ Array = Any
 
 
 class RaggedBatch(NamedTuple):
-    """All samples of a round, sorted by run and within a run by client; client m of run r is segment r·M + m."""
+    """All samples of a round, sorted by run and within a run by client; client m of run
+    r is segment r·M + m.
+    """
 
     images: Array
     """the images, (S, C, H, W), of type uint8, or float32 if the task takes features"""
     labels: Array
     """the classes of the samples, (S,), of type int64"""
     offsets: Ints
-    """the bounds of the segments, (R·M + 1,): segment i contains the samples offsets[i] to offsets[i + 1] − 1"""
+    """the bounds of the segments, (R·M + 1,): segment i contains the samples offsets[i]
+    to offsets[i + 1] − 1
+    """
     factors: Array | None = None
-    """the factor of each sample in the loss of its client, (S,), on average 1 over a client; None if all factors are 1"""
+    """the factor of each sample in the loss of its client, (S,), on average 1 over a
+    client; None if all factors are 1
+    """
 
 
 class Work(NamedTuple):
@@ -47,7 +55,8 @@ class Work(NamedTuple):
 
 
 class TrainingTask(ABC):
-    """A model to be trained on samples of `shape`, which are normalised to (x/unit − mean)/std in `dtype`.
+    """A model to be trained on samples of `shape`, which are normalised to (x/unit −
+    mean)/std in `dtype`.
 
     Images are stored as bytes, with unit 255, and features as float32, with unit 1.
     """
@@ -68,7 +77,9 @@ class TrainingTask(ABC):
         """the number of parameters of the model, P"""
 
     def check(self, work: Work) -> None:
-        """Raise ValueError if shapes or types do not match, because the results would be wrong."""
+        """Raise ValueError if shapes or types do not match, because the results would
+        be wrong.
+        """
         theta, batch, (runs, clients) = work.theta, work.batch, work.weights.shape
         if tuple(theta.shape) != (runs, self.size) or theta.dtype != self.dtype:
             wanted = f"({runs}, {self.size}) {self.dtype}"
@@ -83,7 +94,8 @@ class TrainingTask(ABC):
         )
         if not whole or (offsets[1:] < offsets[:-1]).any():
             raise ValueError(
-                f"offsets do not divide {samples} samples among {runs} runs of {clients} clients"
+                f"offsets do not divide {samples} samples among {runs} runs of"
+                f" {clients} clients"
             )
         if (
             tuple(batch.images.shape) != (samples, *self.shape)
@@ -99,21 +111,29 @@ Task = TypeVar("Task", bound=TrainingTask)
 
 
 class Executor(ABC, Generic[Task]):
-    """Base class of executors: does the local training of all clients of all runs for one round, and sums their updates.
+    """Base class of executors: does the local training of all clients of all runs for
+    one round, and sums their updates.
 
-    A subclass defines `name`, `cost` and `train`. If it can compute the logits of models (R, P) for images (n, C, H, W) faster
-    than torch does, it also defines `logits(theta, images)`.
+    A subclass defines `name`, `cost` and `train`. If it can compute the logits of
+    models (R, P) for images (n, C, H, W) faster than torch does, it also defines
+    `logits(theta, images)`.
     """
 
     name: str
     bfloat16 = False
     """whether the executor can multiply in bfloat16 if the task requires it"""
     memory: int | None = None
-    """the largest number of bytes that the executor allocates for its own use, None if it has no bound"""
+    """the largest number of bytes that the executor allocates for its own use, None if
+    it has no bound
+    """
     at_first: str | None = None
-    """a message about a wait that occurs only before the very first round, None if there is no wait"""
+    """a message about a wait that occurs only before the very first round, None if
+    there is no wait
+    """
     note: str | None = None
-    """a message about an optimisation that failed and is no longer used, None if all work"""
+    """a message about an optimisation that failed and is no longer used, None if all
+    work
+    """
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -121,15 +141,19 @@ class Executor(ABC, Generic[Task]):
     @classmethod
     @abstractmethod
     def cost(cls, task: Any, training: LocalTraining) -> float | None:
-        """Return the approximate time of a round relative to `flat`; `auto` takes the executor with the lowest cost.
+        """Return the approximate time of a round relative to `flat`; `auto` takes the
+        executor with the lowest cost.
 
-        Return None, or raise a SettingError with the reason, if the executor cannot train the task with these settings.
+        Return None, or raise a SettingError with the reason, if the executor cannot
+        train the task with these settings.
         """
 
     def bytes_of_run(
         self, samples: int, clients: int, training: LocalTraining
     ) -> int | None:
-        """Return the bytes of memory that a run needs while it trains, or None if this is not known."""
+        """Return the bytes of memory that a run needs while it trains, or None if this
+        is not known.
+        """
         return None
 
     def advance(self, *given: Any) -> tuple[Array, Array]:
@@ -140,17 +164,21 @@ class Executor(ABC, Generic[Task]):
 
     @abstractmethod
     def train(self, work: Work) -> tuple[Array, Array]:
-        """Return the global models after a round, (R, P), and the loss of each run before it, (R,).
+        """Return the global models after a round, (R, P), and the loss of each run
+        before it, (R,).
 
-        The new model of run r is theta[r] + Σ_m weights[r, m]·(local model of client m − theta[r]). A client without samples or
-        with weight 0 adds nothing, so the model of a run of only such clients does not change in any bit. The loss is the mean
-        cross-entropy over all samples of the run at theta[r], for any objective of the clients; it is NaN if the run has no
-        samples. The arguments are not changed.
+        The new model of run r is theta[r] + Σ_m weights[r, m]·(local model of client m
+        − theta[r]). A client without samples or with weight 0 adds nothing, so the
+        model of a run of only such clients does not change in any bit. The loss is the
+        mean cross-entropy over all samples of the run at theta[r], for any objective of
+        the clients; it is NaN if the run has no samples. The arguments are not changed.
         """
 
     @classmethod
     def refused(cls, why: str) -> SettingError:
-        """Return a SettingError that names this executor and states why it cannot be used."""
+        """Return a SettingError that names this executor and states why it cannot be
+        used.
+        """
         return SettingError(f"--executor {cls.name}: {why}")
 
     @classmethod
@@ -166,5 +194,6 @@ class Executor(ABC, Generic[Task]):
         """Raise SettingError if the objective is not plain cross-entropy."""
         if not training.plain:
             raise cls.refused(
-                f"plain cross-entropy only, objective.kind = {shown_kind(OBJECTIVE, training.objective)}"
+                "plain cross-entropy only, objective.kind ="
+                f" {shown_kind(OBJECTIVE, training.objective)}"
             )

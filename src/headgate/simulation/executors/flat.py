@@ -1,7 +1,9 @@
-"""The executor `flat` trains any model, client by client, with little overhead. On the CPU this loop is faster than vmap.
+"""The executor `flat` trains any model, client by client, with little overhead. On the
+CPU this loop is faster than vmap.
 
-It is for models that `compiled` does not support, and for mini-batches. A round of LeNet takes 335 ms on one thread, 424 ms
-with `batched` and 730 ms with a simple loop (benchmarks/results/executors.json at a7da4c6).
+It is for models that `compiled` does not support, and for mini-batches. A round of
+LeNet takes 335 ms on one thread, 424 ms with `batched` and 730 ms with a simple loop
+(benchmarks/results/executors.json at a7da4c6).
 """
 
 import copy
@@ -17,7 +19,8 @@ from headgate.simulation.executors.types import Task, native_kernels
 
 
 class FlatLoop(Executor[Task]):
-    """Trains all clients with one model, whose parameters are views of one vector that is reset for each client.
+    """Trains all clients with one model, whose parameters are views of one vector that
+    is reset for each client.
 
     The results of a run do not depend on the other runs, to the bit.
     """
@@ -81,7 +84,9 @@ class FlatLoop(Executor[Task]):
         client: int,
         t: int,
     ) -> Tensor:
-        """Train the vector on the client's samples; return the mean loss of these samples before the training."""
+        """Train the vector on the client's samples; return the mean loss of these
+        samples before the training.
+        """
         before, slopes = None, None
         if not training.plain or training.batch_size is not None:
             with torch.no_grad():

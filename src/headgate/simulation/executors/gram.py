@@ -1,17 +1,22 @@
-"""The executor `gram` does full-batch descent on a linear model without computing the models of the clients.
+"""The executor `gram` does full-batch descent on a linear model without computing the
+models of the clients.
 
-A client's gradient is C·X, where X is its n samples (n x features) and C = (P − Y)/n the coefficients, with the predicted
-probabilities P and the true classes Y of its samples (classes x n). Its update is therefore a combination of its own samples,
-and their logits Z follow Z ← Z − lr·C·(XXᵀ): a step needs the n x n Gram matrix, not the features. With weight decay λ,
-Z ← (1 − lr·λ)·Z − lr·C·(XXᵀ). The server's update is one product of the summed and weighted coefficients of all clients with
-all samples of the run. No step is an approximation. A round of a logistic run takes 0.98 ms, and 3.62 ms with `compiled`
-(benchmarks/results/executors.json at a7da4c6).
+A client's gradient is C·X, where X is its n samples (n x features) and C = (P − Y)/n
+the coefficients, with the predicted probabilities P and the true classes Y of its
+samples (classes x n). Its update is therefore a combination of its own samples, and
+their logits Z follow Z ← Z − lr·C·(XXᵀ): a step needs the n x n Gram matrix, not the
+features. With weight decay λ, Z ← (1 − lr·λ)·Z − lr·C·(XXᵀ). The server's update is one
+product of the summed and weighted coefficients of all clients with all samples of the
+run. No step is an approximation. A round of a logistic run takes 0.98 ms, and 3.62 ms
+with `compiled` (benchmarks/results/executors.json at a7da4c6).
 
-Adjacent small clients of a run share a bin: one Gram matrix whose entries between different clients are zero. This needs fewer
-and larger products. All arrays are class-major, (classes, samples), so that softmax is vectorised over samples.
+Adjacent small clients of a run share a bin: one Gram matrix whose entries between
+different clients are zero. This needs fewer and larger products. All arrays are
+class-major, (classes, samples), so that softmax is vectorised over samples.
 
-The arrays are so small that starting an operation takes as long as computing it; numpy starts one in a third of torch's time.
-One thread is used, because waking another takes longer, and so that results do not depend on the number of threads, to the bit.
+The arrays are so small that starting an operation takes as long as computing it; numpy
+starts one in a third of torch's time. One thread is used, because waking another takes
+longer, and so that results do not depend on the number of threads, to the bit.
 """
 
 import math
@@ -39,16 +44,22 @@ from headgate.simulation.executors.executor import (
 )
 
 BIN = 48
-"""the most rows in a bin of small clients: larger bins have slower products, smaller bins have more products. Measured"""
+"""the most rows in a bin of small clients: larger bins have slower products, smaller
+bins have more products. Measured
+"""
 FEW = 32
-"""the number of samples up to which computing all their products is faster than computing half of them. Measured"""
+"""the number of samples up to which computing all their products is faster than
+computing half of them. Measured
+"""
 Floats = NDArray[Any]
 """an array of float32 or float64, depending on the task"""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearTask(TrainingTask):
-    """A task whose model is linear in the pixels: a matrix (classes, features) and, with `bias`, one number per class."""
+    """A task whose model is linear in the pixels: a matrix (classes, features) and,
+    with `bias`, one number per class.
+    """
 
     shape: Shape
     classes: int
@@ -74,14 +85,18 @@ class LinearTask(TrainingTask):
 
     @cached_property
     def line(self) -> tuple[Floats, Floats]:
-        """the normalisation (x/unit − mean)/std as (scale, shift) of scale·x + shift, each (C, 1)"""
+        """the normalisation (x/unit − mean)/std as (scale, shift) of scale·x + shift,
+        each (C, 1)
+        """
         mean, std = (np.array(values)[:, None] for values in (self.mean, self.std))
         return (1 / (self.unit * std)).astype(self.dtype), (-mean / std).astype(
             self.dtype
         )
 
     def of_bytes(self, models: Floats) -> Floats:
-        """Return the models (R, P) as weights of unnormalised images, (features + 1, R·classes); the last row is the bias."""
+        """Return the models (R, P) as weights of unnormalised images, (features + 1,
+        R·classes); the last row is the bias.
+        """
         weight, bias = self.matrices(models)
         scale, shift = self.line
         channels = weight.reshape(-1, len(scale), math.prod(self.shape[1:]))
@@ -94,14 +109,18 @@ class LinearTask(TrainingTask):
         return scaled
 
     def matrices(self, models: Any) -> tuple[Any, Any]:
-        """Return views of the weights (R, classes, features) and the biases (R, classes, 1), or None if there are no biases."""
+        """Return views of the weights (R, classes, features) and the biases (R,
+        classes, 1), or None if there are no biases.
+        """
         size = self.classes * math.prod(self.shape)
         weight = models[:, :size].reshape(-1, self.classes, math.prod(self.shape))
         return weight, models[:, size:, None] if self.bias else None
 
 
 class Gram(Executor[Any]):
-    """Trains full-batch on the CPU: a `LinearTask` with numpy arrays, within `one_thread`, or a linear task of torch."""
+    """Trains full-batch on the CPU: a `LinearTask` with numpy arrays, within
+    `one_thread`, or a linear task of torch.
+    """
 
     name = "gram"
 
@@ -154,7 +173,8 @@ class Gram(Executor[Any]):
             labels.size and labels.view(np.uint64).max() >= self.linear.classes
         ):  # as uint64, a negative label is very large
             raise IndexError(
-                f"labels are {labels.min()} to {labels.max()}, must be less than {self.linear.classes}"
+                f"labels are {labels.min()} to {labels.max()}, must be less than"
+                f" {self.linear.classes}"
             )
         runs, sizes = slices(offsets[:: weights.shape[1]]), offsets[1:] - offsets[:-1]
         bins = slices(binned(offsets, weights.shape[1])) if training.steps > 1 else []
@@ -202,9 +222,11 @@ class Gram(Executor[Any]):
         bins: list[slice],
         clients: list[slice],
     ) -> tuple[Floats, Floats, list[Floats]]:
-        """Return all samples, normalised; their logits (classes, S) with the model of their run; the Gram matrices of the bins.
+        """Return all samples, normalised; their logits (classes, S) with the model of
+        their run; the Gram matrices of the bins.
 
-        Runs are processed one by one, so that the samples of a run are in the cache when they are multiplied.
+        Runs are processed one by one, so that the samples of a run are in the cache
+        when they are multiplied.
         """
         weight, bias = self.linear.matrices(models)
         room = np.empty((len(images) + 1, weight.shape[2]), self.linear.dtype)
@@ -222,10 +244,12 @@ class Gram(Executor[Any]):
         return samples, logits, grams
 
     def _gram(self, room: Floats, span: slice, clients: Iterator[slice]) -> Floats:
-        """Return the Gram matrix (p, p) of a bin of samples, with zeros between samples of different clients.
+        """Return the Gram matrix (p, p) of a bin of samples, with zeros between samples
+        of different clients.
 
-        A client with few samples is multiplied with one extra row. Without this row, numpy detects the product of a matrix
-        with its own transpose and calls a routine that computes only half of it, but takes twice as long for a small matrix.
+        A client with few samples is multiplied with one extra row. Without this row,
+        numpy detects the product of a matrix with its own transpose and calls a routine
+        that computes only half of it, but takes twice as long for a small matrix.
         """
         gram = np.zeros((span.stop - span.start,) * 2, room.dtype)
         more = (
@@ -252,10 +276,12 @@ def _descended(
     bins: list[tuple[slice, Floats]],
     factors: Floats | None,
 ) -> tuple[Floats, Floats]:
-    """Return the coefficient of each sample in its run's update, (classes, S), and its cross-entropy before, (S,).
+    """Return the coefficient of each sample in its run's update, (classes, S), and its
+    cross-entropy before, (S,).
 
-    `logits` (classes, S) are those of the received models, `sizes` the numbers of samples of the clients, `bins` the Gram
-    matrices of adjacent samples. Plain cross-entropy is computed in place and takes three quarters of the time of others.
+    `logits` (classes, S) are those of the received models, `sizes` the numbers of
+    samples of the clients, `bins` the Gram matrices of adjacent samples. Plain
+    cross-entropy is computed in place and takes three quarters of the time of others.
     """
     weight, plain = weights.reshape(-1), training.plain
     # A client of weight 0 is not trained, because its update would be multiplied by 0.
@@ -317,9 +343,11 @@ def _descended(
 
 
 def shares_after(training: LocalTraining) -> list[float]:
-    """Return the factor of the received model in a client's model, before and after each step.
+    """Return the factor of the received model in a client's model, before and after
+    each step.
 
-    Weight decay shrinks a model towards zero, so the model is the received one times this factor plus its samples' terms.
+    Weight decay shrinks a model towards zero, so the model is the received one times
+    this factor plus its samples' terms.
 
     >>> shares_after(LocalTraining(lr=0.5, steps=2, weight_decay=0.5))
     [1.0, 0.75, 0.5625]
@@ -348,7 +376,9 @@ def _classes_held(labels: Ints, sizes: Ints, classes: int) -> Ints:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Make numpy multiply in one thread, so that results do not depend on the number of threads, to the bit."""
+    """Make numpy multiply in one thread, so that results do not depend on the number of
+    threads, to the bit.
+    """
     many = [
         (library, number) for library in _blas() if (number := library.num_threads) != 1
     ]
@@ -369,7 +399,8 @@ def _blas() -> list[Any]:
 
 
 def binned(offsets: Ints, clients: int) -> Ints:
-    """Return the offsets of the bins; a bin has adjacent clients of one run with at most BIN rows, or one larger client.
+    """Return the offsets of the bins; a bin has adjacent clients of one run with at
+    most BIN rows, or one larger client.
 
     >>> binned(np.array([0, 20, 35, 35, 95, 100, 110, 115]), clients=6)
     array([  0,  35,  95, 110, 115])

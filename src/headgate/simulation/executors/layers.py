@@ -6,9 +6,11 @@ from torch import nn
 
 
 def is_chain(module: nn.Module) -> TypeGuard[nn.Sequential]:
-    """Return whether a module does nothing but call its layers in order: a Sequential, or a subclass with the same `forward`.
+    """Return whether a module does nothing but call its layers in order: a Sequential,
+    or a subclass with the same `forward`.
 
-    A module is not a chain if it or a part of it does more, through a hook or a `forward` set on the instance.
+    A module is not a chain if it or a part of it does more, through a hook or a
+    `forward` set on the instance.
     """
     if not isinstance(module, nn.Sequential):
         return False
@@ -32,7 +34,9 @@ def _does_more(module: nn.Module) -> bool:
 
 
 def is_linear(model: nn.Module) -> bool:
-    """Return whether the module consists of exactly a Flatten and a Linear; this depends on its layers, not on a name."""
+    """Return whether the module consists of exactly a Flatten and a Linear; this
+    depends on its layers, not on a name.
+    """
     if not is_chain(model) or len(model) != 2:
         return False
     flatten, linear = model
@@ -42,8 +46,9 @@ def is_linear(model: nn.Module) -> bool:
 
 
 def is_plain(module: nn.Module) -> bool:
-    """Return whether a layer has plain settings: a convolution is square, with stride 1, one group and zero padding; a max
-    pooling has adjacent square windows; a Flatten keeps only the sample dimension. Other layers are always plain."""
+    """Return whether a layer has plain settings: a convolution is square, with stride
+    1, one group and zero padding; a max pooling has adjacent square windows; a Flatten
+    keeps only the sample dimension. Other layers are always plain."""
     if isinstance(module, nn.Conv2d):
         plain = (
             module.stride,
@@ -68,6 +73,8 @@ def is_plain(module: nn.Module) -> bool:
 
 
 def side(size: int | str | tuple[int, ...]) -> int:
-    """Return the side of a square size, or −1 if the size is not square or not a number."""
+    """Return the side of a square size, or −1 if the size is not square or not a
+    number.
+    """
     one, *others = {*size} if isinstance(size, tuple) else {size}
     return one if isinstance(one, int) and not others else -1

@@ -1,7 +1,8 @@
-"""The executor `reference` computes the equations of the paper literally, client by client in float64.
+"""The executor `reference` computes the equations of the paper literally, client by
+client in float64.
 
-The other executors are tested against it. A round of LeNet takes 555 ms on one thread, nine times as long as with `compiled`
-(benchmarks/results/executors.json at a7da4c6).
+The other executors are tested against it. A round of LeNet takes 555 ms on one thread,
+nine times as long as with `compiled` (benchmarks/results/executors.json at a7da4c6).
 """
 
 import copy
@@ -22,7 +23,9 @@ from headgate.theory.labels import paper
 
 @paper("eq:local-update", "eq:global-aggregation")
 class Reference(Executor[Task]):
-    """Trains any model with any local training, slowly. It computes in float64 and returns models in the dtype of theta."""
+    """Trains any model with any local training, slowly. It computes in float64 and
+    returns models in the dtype of theta.
+    """
 
     name = "reference"
 
@@ -103,7 +106,9 @@ class Reference(Executor[Task]):
 def empirical_risk(
     model: nn.Module, theta: Tensor, images: Tensor, labels: Tensor
 ) -> Tensor:
-    """Return the mean cross-entropy of the model with parameters theta over the images."""
+    """Return the mean cross-entropy of the model with parameters theta over the
+    images.
+    """
     return cross_entropy(
         functional_call(model, Flat(model).views(theta), (images,)), labels
     )
@@ -123,7 +128,9 @@ def local_gradient(
 def gradient_by_slopes(
     model: nn.Module, theta: Tensor, images: Tensor, slope: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Return the gradient of an objective other than cross-entropy; `slope` returns its derivative by the logits."""
+    """Return the gradient of an objective other than cross-entropy; `slope` returns its
+    derivative by the logits.
+    """
     theta = theta.detach().requires_grad_()
     with torch.enable_grad():
         logits = functional_call(model, Flat(model).views(theta), (images,))
@@ -135,6 +142,8 @@ def gradient_by_slopes(
 def descend(
     theta: Tensor, velocity: Tensor, gradient: Tensor, training: LocalTraining
 ) -> tuple[Tensor, Tensor]:
-    """Return the parameters and the velocity after one step; the step of the paper has no momentum and no weight decay."""
+    """Return the parameters and the velocity after one step; the step of the paper has
+    no momentum and no weight decay.
+    """
     velocity = training.momentum * velocity + gradient + training.weight_decay * theta
     return theta - training.lr * velocity, velocity

@@ -1,9 +1,12 @@
-"""The executor `streams` trains any model on CUDA with torch alone, several clients in parallel, each on a CUDA stream.
+"""The executor `streams` trains any model on CUDA with torch alone, several clients in
+parallel, each on a CUDA stream.
 
-A gradient step is compiled by torch.compile and recorded as a CUDA graph for every stream and size; buffers are padded to few
-sizes. Parameters are stored in the task's dtype. Arithmetic uses copies of them, in bfloat16 if the task requires it, with the
-channels last in memory, which is fastest on tensor cores. `streams` is for large models that `triton` cannot train: a round of
-ResNet-9 takes 49.0 ms on an H200, and 453 ms with a simple loop (benchmarks/results/gpu.json at f27e21c).
+A gradient step is compiled by torch.compile and recorded as a CUDA graph for every
+stream and size; buffers are padded to few sizes. Parameters are stored in the task's
+dtype. Arithmetic uses copies of them, in bfloat16 if the task requires it, with the
+channels last in memory, which is fastest on tensor cores. `streams` is for large models
+that `triton` cannot train: a round of ResNet-9 takes 49.0 ms on an H200, and 453 ms
+with a simple loop (benchmarks/results/gpu.json at f27e21c).
 """
 
 import copy
@@ -24,11 +27,15 @@ from headgate.simulation.executors.executor import Executor, Work
 from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
 
 STREAMS = 5
-"""the number of streams on a GPU: with fewer the GPU is idle between small kernels, and more are not faster"""
+"""the number of streams on a GPU: with fewer the GPU is idle between small kernels, and
+more are not faster
+"""
 
 
 class CudaStreams(Executor[Task]):
-    """Trains clients on parallel streams; `note` reports if a step could not be compiled or recorded. Runs are independent."""
+    """Trains clients on parallel streams; `note` reports if a step could not be
+    compiled or recorded. Runs are independent.
+    """
 
     name, bfloat16 = "streams", True
 
@@ -43,7 +50,8 @@ class CudaStreams(Executor[Task]):
         torch.backends.cudnn.deterministic |= (
             cuda  # cuDNN then always adds in the same order
         )
-        # The second size is compiled for all sizes, so any number of sizes needs at most two compilations.
+        # The second size is compiled for all sizes, so any number of sizes needs at
+        # most two compilations.
         self._fast_loss: Callable[..., Tensor] = (
             torch.compile(self._loss) if self.compiled else self._loss
         )
@@ -88,7 +96,8 @@ class CudaStreams(Executor[Task]):
                     lane.finish(start, weights[r, m], loss * sizes[m])
             for lane in self.lanes:
                 lane.join()
-            # the order of the lanes is fixed, and a client's lane depends only on the sizes, so the sum repeats to the bit
+            # the order of the lanes is fixed, and a client's lane depends only on the
+            # sizes, so the sum repeats to the bit
             if busy:
                 after[r] += sum(lane.moved for lane in self.lanes)
             total = sum((lane.loss for lane in self.lanes), theta.new_zeros(()))
@@ -107,7 +116,9 @@ class CudaStreams(Executor[Task]):
         client: int,
         t: int,
     ) -> Tensor:
-        """Do all steps of a client in a lane; return the mean loss of all its samples before the first step."""
+        """Do all steps of a client in a lane; return the mean loss of all its samples
+        before the first step.
+        """
         pixels = self.task.normalised(images).to(
             self.task.arithmetic, memory_format=torch.channels_last
         )
@@ -137,7 +148,9 @@ class CudaStreams(Executor[Task]):
     def _step(
         self, lane: "_Lane", inputs: "_Inputs", training: LocalTraining
     ) -> Tensor:
-        """Do a gradient step, from a recorded graph if possible; return the loss before the step."""
+        """Do a gradient step, from a recorded graph if possible; return the loss before
+        the step.
+        """
         if not self.graphs:
             return self._plain_step(lane, inputs, training)
         if training not in inputs.recorded:
@@ -208,7 +221,9 @@ class CudaStreams(Executor[Task]):
 
 
 class _Inputs:
-    """The input tensors of a lane's step for one size, and the graphs that were recorded with them."""
+    """The input tensors of a lane's step for one size, and the graphs that were
+    recorded with them.
+    """
 
     def __init__(self, task: Task, size: int) -> None:
         self.images = torch.zeros(
@@ -287,7 +302,9 @@ class _Lane:
         return inputs
 
     def finish(self, theta: Tensor, share: Tensor, loss: Tensor) -> None:
-        """Add the client's weighted update and its loss to the sums; with share 0 even an update of NaN adds nothing."""
+        """Add the client's weighted update and its loss to the sums; with share 0 even
+        an update of NaN adds nothing.
+        """
         move = torch.cat([place.reshape(-1) for place in self.places]) - theta
         self.moved += torch.where(share == 0, torch.zeros_like(move), share * move)
         self.loss += loss

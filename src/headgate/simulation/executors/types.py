@@ -1,4 +1,6 @@
-"""The task of executors that use torch, and functions that arrange buffers of different sizes in a few rectangles."""
+"""The task of executors that use torch, and functions that arrange buffers of different
+sizes in a few rectangles.
+"""
 
 import gc
 import platform
@@ -19,7 +21,9 @@ from headgate.learning.networks import Flat
 from headgate.simulation.executors.executor import Ints, TrainingTask
 
 LARGE = 1_000_000
-"""the number of parameters from which one client occupies a GPU, so that clients train on several streams, not in a batch"""
+"""the number of parameters from which one client occupies a GPU, so that clients train
+on several streams, not in a batch
+"""
 ON_ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
@@ -60,7 +64,9 @@ class Task(TrainingTask):
 
     @cached_property
     def line(self) -> tuple[Tensor, Tensor]:
-        """the normalisation (x/unit − mean)/std as (scale, shift) of scale·x + shift, each (C, 1, 1)"""
+        """the normalisation (x/unit − mean)/std as (scale, shift) of scale·x + shift,
+        each (C, 1, 1)
+        """
         mean, std = (
             torch.tensor(values, dtype=torch.float64).view(-1, 1, 1)
             for values in (self.mean, self.std)
@@ -72,7 +78,8 @@ class Task(TrainingTask):
 
 @contextmanager
 def native_kernels() -> Iterator[None]:
-    """Disable oneDNN and NNPACK on ARM, where torch's own kernels are up to twice as fast for small images.
+    """Disable oneDNN and NNPACK on ARM, where torch's own kernels are up to twice as
+    fast for small images.
 
     On other processors, which were not measured, nothing is changed.
     """
@@ -92,8 +99,8 @@ def native_kernels() -> Iterator[None]:
 def recording(graph: Any, **where: Any) -> Iterator[None]:
     """Record a CUDA graph like torch.cuda.graph, with garbage collection disabled.
 
-    The garbage collector may free an older graph at any time. CUDA does not permit this while another graph is recorded,
-    and the recording would fail.
+    The garbage collector may free an older graph at any time. CUDA does not permit this
+    while another graph is recorded, and the recording would fail.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -106,7 +113,8 @@ def recording(graph: Any, **where: Any) -> Iterator[None]:
 
 
 def rung(n: int) -> int:
-    """Round n up to a number of a sequence with four steps per doubling, so that many sizes need few shapes.
+    """Round n up to a number of a sequence with four steps per doubling, so that many
+    sizes need few shapes.
 
     >>> [rung(n) for n in (1, 4, 7, 8, 9, 16, 17, 33)]
     [1, 4, 7, 8, 10, 16, 20, 40]
@@ -126,20 +134,26 @@ def to_device(values: NDArray[Any], device: torch.device) -> Tensor:
 
 
 class Group(NamedTuple):
-    """Segments of nearly the same size, arranged in a rectangle of G segments with p rows each."""
+    """Segments of nearly the same size, arranged in a rectangle of G segments with p
+    rows each.
+    """
 
     members: Ints
     """the numbers of the segments, (G,)"""
     rows: Ints
-    """the numbers of the samples, (G, p); a shorter segment is padded with its last sample, so padding is valid data"""
+    """the numbers of the samples, (G, p); a shorter segment is padded with its last
+    sample, so padding is valid data
+    """
     real: NDArray[np.bool_]
     """whether a row is a sample of the segment and not padding, (G, p)"""
 
 
 def grouped(offsets: Ints, chosen: Ints, overhead: float) -> list[Group]:
-    """Divide the chosen segments, none empty, into groups by size, largest first, each with at most `overhead` padded rows.
+    """Divide the chosen segments, none empty, into groups by size, largest first, each
+    with at most `overhead` padded rows.
 
-    `overhead` is the number of rows whose computation takes as long as the handling of one more group.
+    `overhead` is the number of rows whose computation takes as long as the handling of
+    one more group.
 
     >>> [group.rows.tolist() for group in grouped(np.array([0, 1, 2, 4, 9]), np.arange(4), overhead=2)]
     [[[4, 5, 6, 7, 8]], [[0, 0], [1, 1], [2, 3]]]

@@ -1,1 +1,3 @@
-"""Policies that renew places of the buffers and never spend more than the budget allows."""
+"""Policies that renew places of the buffers and never spend more than the budget
+allows.
+"""

@@ -1,9 +1,12 @@
-"""Headgate for data that change: it compares the losses of new samples with the usual loss and renews old samples on an alarm.
+"""Headgate for data that change: it compares the losses of new samples with the usual
+loss and renews old samples on an alarm.
 
-The test is Page's CUSUM (1954): a sum, never below 0, of log-likelihood ratios of `RISE` times the usual loss to the usual, by
-gamma densities of the mean loss of a round's new samples. A ratio has a mean of at most 1 while losses do not rise, so the
-Shiryaev-Roberts sum of ratios grows by at most 1 a round on average and is at least T/a when the CUSUM exceeds log(T/a): at
-most a alarms are expected in T rounds without change (rule: docs/understand/headgate.md; results: docs/studies/drift.md).
+The test is Page's CUSUM (1954): a sum, never below 0, of log-likelihood ratios of
+`RISE` times the usual loss to the usual, by gamma densities of the mean loss of a
+round's new samples. A ratio has a mean of at most 1 while losses do not rise, so the
+Shiryaev-Roberts sum of ratios grows by at most 1 a round on average and is at least T/a
+when the CUSUM exceeds log(T/a): at most a alarms are expected in T rounds without
+change (rule: docs/understand/headgate.md; results: docs/studies/drift.md).
 """
 
 from dataclasses import dataclass
@@ -20,18 +23,28 @@ OPEN = 100
 QUIET = 4
 """number of rounds without a purchase after which a probe is bought"""
 CLOSER = 20.0
-"""factor on the size of a probe after new samples with more than `RISE` times the usual loss and no alarm"""
+"""factor on the size of a probe after new samples with more than `RISE` times the usual
+loss and no alarm
+"""
 ENOUGH, LONGEST = 20.0, 10
-"""an alarm ends when `ENOUGH` new samples have a mean loss below `RISE` times the usual, or after `LONGEST` rounds"""
+"""an alarm ends when `ENOUGH` new samples have a mean loss below `RISE` times the
+usual, or after `LONGEST` rounds
+"""
 RISE = 3.0
 """change to detect, as a multiple of the usual loss"""
 SCATTER = 5.0
-"""initial relative variance of a single sample's loss; it has the weight of `LEARNT` rounds"""
+"""initial relative variance of a single sample's loss; it has the weight of `LEARNT`
+rounds
+"""
 LEARNT = 8.0
 MANY = 60.0
-"""number of samples per round above which more add little evidence, because models differ from round to round"""
+"""number of samples per round above which more add little evidence, because models
+differ from round to round
+"""
 LASTING = 150.0
-"""number of new samples after which the weight of earlier ones in the usual loss has fallen by a factor of e"""
+"""number of new samples after which the weight of earlier ones in the usual loss has
+fallen by a factor of e
+"""
 FIRST = 30.0
 """number of samples with a reported loss that an alarm needs first"""
 LOUDEST = 1e6
@@ -41,14 +54,19 @@ NAMES = ("usual", "usual_samples", "scatter", "scatter_rounds", "evidence")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Alert(Headgate):
-    """Headgate with alarms and probes. Without reported losses, as in a rehearsal, there are probes but no alarms."""
+    """Headgate with alarms and probes. Without reported losses, as in a rehearsal,
+    there are probes but no alarms.
+    """
 
     listens: ClassVar[bool] = True
     false_alarms: float = 0.3
-    """the most alarms to expect in all rounds, or in 100 rounds with an open end, if the data do not change"""
+    """the most alarms to expect in all rounds, or in 100 rounds with an open end, if
+    the data do not change
+    """
     probe: float = 0.02
-    """share of the places renewed after four rounds without a purchase, to detect a change before the next low price; 20 times
-    as much after new samples with more than three times the usual loss. 0: no probes"""
+    """share of the places renewed after four rounds without a purchase, to detect a
+    change before the next low price; 20 times as much after new samples with more than
+    three times the usual loss. 0: no probes"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,13 +100,15 @@ class Alert(Headgate):
             closer, CLOSER * self.probe, np.where(quiet >= QUIET, self.probe, 0.0)
         )
         least = np.minimum(np.maximum(stale, probe), 1.0) * self.turnover
-        return np.maximum(
-            share, least if view.price.ndim == 1 else least[:, None]
-        ), memory
+        return (
+            np.maximum(share, least if view.price.ndim == 1 else least[:, None]),
+            memory,
+        )
 
     def _listen(self, view: View, memory: Arrays) -> tuple[Arrays, Floats]:
-        """Return the memory after the last report (alarms, and how many samples had been admitted before losses rose), and the
-        ratio of the last loss to the usual one, (R,)."""
+        """Return the memory after the last report (alarms, and how many samples had
+        been admitted before losses rose), and the ratio of the last loss to the usual
+        one, (R,)."""
         calm, on = memory["evidence"] == 0, memory["on"]
         before = np.where(calm, memory["heard_until"], memory["before_rise"])
         memory, louder, samples = observe(view, {**memory, "before_rise": before}, ~on)
@@ -96,7 +116,8 @@ class Alert(Headgate):
             np.log((view.system.horizon or OPEN) / self.false_alarms), 0.0
         )
         last = np.where(rings, view.t, memory["last_alarm"])
-        # While an alarm is on, sum the losses of the new samples, `ENOUGH` of them at a time.
+        # While an alarm is on, sum the losses of the new samples, `ENOUGH` of them at a
+        # time.
         samples = np.where(on, memory["on_samples"] + samples, 0.0)
         losses = np.where(
             on, memory["on_losses"] + louder * (samples - memory["on_samples"]), 0.0
@@ -121,8 +142,9 @@ class Alert(Headgate):
 
 
 def heard(view: View, memory: Arrays) -> tuple[Floats, Floats, Arrays]:
-    """Return the mean loss of the previous round's new samples and their number, (R,), 0 without a report, and the memory for
-    the next round. Clients are weighted by their buffers, as in the division of a purchase."""
+    """Return the mean loss of the previous round's new samples and their number, (R,),
+    0 without a report, and the memory for the next round. Clients are weighted by their
+    buffers, as in the division of a purchase."""
     after = {**memory, "heard_until": view.admitted}
     if view.losses is None:
         return np.zeros(view.debt.shape), np.zeros(view.debt.shape), after
@@ -142,8 +164,9 @@ def heard(view: View, memory: Arrays) -> tuple[Floats, Floats, Arrays]:
 def observe(
     view: View, memory: Arrays, settled: Bools
 ) -> tuple[Arrays, Floats, Floats]:
-    """Return the memory after the previous round's losses, their ratio to the usual loss (1 if either is unknown), and the
-    number of samples in it, both (R,). Runs that are not `settled` learn nothing."""
+    """Return the memory after the previous round's losses, their ratio to the usual
+    loss (1 if either is unknown), and the number of samples in it, both (R,). Runs that
+    are not `settled` learn nothing."""
     loss, count, memory = heard(view, memory)
     usual, samples = memory["usual"], memory["usual_samples"]
     known = (samples >= FIRST) & (usual > 0) & (count > 0)

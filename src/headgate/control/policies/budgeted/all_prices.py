@@ -1,8 +1,11 @@
-"""A memory of all prices ever seen, in bounded space: a histogram whose bins are as narrow as the space allows.
+"""A memory of all prices ever seen, in bounded space: a histogram whose bins are as
+narrow as the space allows.
 
-A bin holds the number of its prices and their sum. At first every price has its own bin. When `BINS` bins are full, each bin
-becomes twice as wide, in steps of the float's bits, and neighbours are merged. Only whole bins are merged, so no error adds
-up. Sums of the prices below a bin's edge are exact; prices within one bin count as the same price.
+A bin holds the number of its prices and their sum. At first every price has its own
+bin. When `BINS` bins are full, each bin becomes twice as wide, in steps of the float's
+bits, and neighbours are merged. Only whole bins are merged, so no error adds up. Sums
+of the prices below a bin's edge are exact; prices within one bin count as the same
+price.
 """
 
 import numpy as np
@@ -33,7 +36,9 @@ def unseen(runs: int) -> Arrays:
 
 
 def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
-    """Return the memory with `prices` added, (R, any number). If these are felt prices, `costs` are the real prices."""
+    """Return the memory with `prices` added, (R, any number). If these are felt prices,
+    `costs` are the real prices.
+    """
     bins, sums, counts, bits = own = [memory[name].copy() for name in NAMES]
     for price, cost in zip(
         prices.T, (prices if costs is None else costs).T, strict=True
@@ -53,7 +58,9 @@ def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arr
 
 
 def bin_of(price: Floats, bits: Ints) -> Ints:
-    """Return the lower edge of a price's bin as the float's bits, which have the same order as the prices."""
+    """Return the lower edge of a price's bin as the float's bits, which have the same
+    order as the prices.
+    """
     return (np.asarray(price + 0.0).view(np.int64) >> bits) << bits
 
 
@@ -82,9 +89,11 @@ def holds(memory: Arrays, price: Floats) -> NDArray[np.bool_]:
 
 
 def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
-    """Return the share of the places to renew at the current `price`, (R,) or (R, M), if a place may cost `spend` per round.
+    """Return the share of the places to renew at the current `price`, (R,) or (R, M),
+    if a place may cost `spend` per round.
 
-    The current prices must be among the remembered ones. A single price needs only comparisons, no sorting.
+    The current prices must be among the remembered ones. A single price needs only
+    comparisons, no sorting.
     """
     (bins, sums, _, bits), count = (
         (memory[name] for name in NAMES),

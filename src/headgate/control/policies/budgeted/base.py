@@ -1,4 +1,6 @@
-"""The base class of policies that renew places of the buffers and never spend more than the budget allows."""
+"""The base class of policies that renew places of the buffers and never spend more than
+the budget allows.
+"""
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
@@ -20,21 +22,25 @@ from headgate.errors import SettingError
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BudgetedPolicy(AdmissionPolicy):
-    """Decide in each round which share of the places to renew, and buy as many whole samples as the money allows.
+    """Decide in each round which share of the places to renew, and buy as many whole
+    samples as the money allows.
 
-    In every run spend ≤ C·T after T rounds; with an open end spend ≤ C·(t + overdraft) after every t. With a retention rule of
-    capacity B_m, also n_m(t) ≤ B_m.
+    In every run spend ≤ C·T after T rounds; with an open end spend ≤ C·(t + overdraft)
+    after every t. With a retention rule of capacity B_m, also n_m(t) ≤ B_m.
     """
 
     rule: Retention = field(default_factory=Fifo)
     """rule by which clients drop samples"""
     fill: float | None = None
-    """number of rounds' budgets that round 1 may spend to fill the buffers at any price, but at most half of the money.
-    0: round 1 is like any other. Left out: 8, and 3 for `headgate` without `smooth` in runs of more than 256 rounds"""
+    """number of rounds' budgets that round 1 may spend to fill the buffers at any
+    price, but at most half of the money. 0: round 1 is like any other. Left out: 8, and
+    3 for `headgate` without `smooth` in runs of more than 256 rounds"""
     overdraft: float = 10.0
     """number of rounds' budgets that may be spent in advance; only with an open end"""
     fairness: float = 0.25
-    """the largest relative difference between a client's share of the admissions and of the buffers, with prices per client"""
+    """the largest relative difference between a client's share of the admissions and of
+    the buffers, with prices per client
+    """
 
     def __post_init__(self) -> None:
         zero_or_more("overdraft", self.overdraft)
@@ -67,18 +73,23 @@ class BudgetedPolicy(AdmissionPolicy):
 
     @abstractmethod
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        """Return the share of the places to renew and the memory for the next round. The share is (R,), or (R, M) if the
-        clients differ, as with a price per client."""
+        """Return the share of the places to renew and the memory for the next round.
+        The share is (R,), or (R, M) if the clients differ, as with a price per client.
+        """
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
-        """Return the most money that may be spent in all rounds up to this one, (R,)."""
+        """Return the most money that may be spent in all rounds up to this one,
+        (R,).
+        """
         first = self.money_to_fill(view.system) if view.t == 1 else 0.0
         return np.full(
             view.debt.shape, first or view.system.money(view.t, self.overdraft)
         )
 
     def money_to_fill(self, system: System, default: float = 8.0) -> float:
-        """Return the most money that round 1 may spend to fill the buffers; 0 if it does not. `default` stands for `fill`."""
+        """Return the most money that round 1 may spend to fill the buffers; 0 if it
+        does not. `default` stands for `fill`.
+        """
         fill = default if self.fill is None else self.fill
         return (
             max(
@@ -102,7 +113,8 @@ class BudgetedPolicy(AdmissionPolicy):
         if share.shape not in needed:
             shapes = " or ".join(map(str, needed))
             raise SettingError(
-                f"wanted: shares of shape {share.shape} for {runs} runs and {clients} clients; needs {shapes}"
+                f"wanted: shares of shape {share.shape} for {runs} runs and {clients}"
+                f" clients; needs {shapes}"
             )
         if not (share.min() >= 0 and share.max() <= 1 + 1e-9):
             worst = share.flat[np.argmax(np.abs(share - 0.5))]
@@ -141,7 +153,9 @@ class BudgetedPolicy(AdmissionPolicy):
     def _one_price(
         self, view: View, owed: Floats, samples: Floats, most: Floats
     ) -> tuple[Floats, Floats]:
-        """Return (whole samples in all, remainders of rounding). The first column holds the remainder of the total."""
+        """Return (whole samples in all, remainders of rounding). The first column holds
+        the remainder of the total.
+        """
         due = np.minimum(samples + owed[:, 0], float(self.all_places(view.system)))
         whole = affordable(view, due, most)
         rest = np.maximum(
@@ -154,11 +168,14 @@ class BudgetedPolicy(AdmissionPolicy):
 
 
 def fair(wanted: Floats, bought: Ints, buffer: Ints, tolerance: float) -> Floats:
-    """Return the purchase closest to `wanted`, (R, M), of the same size, with every client's share near its due.
+    """Return the purchase closest to `wanted`, (R, M), of the same size, with every
+    client's share near its due.
 
-    A client's due is B_m/B̄ of all samples ever bought; its share must be within `tolerance` of the due, relative to it. A
-    purchase in proportion to the buffers moves no share away from its due. From this purchase the function moves along the
-    line to `wanted` until the first client reaches its limit. So the limits hold after the round if they held before.
+    A client's due is B_m/B̄ of all samples ever bought; its share must be within
+    `tolerance` of the due, relative to it. A purchase in proportion to the buffers
+    moves no share away from its due. From this purchase the function moves along the
+    line to `wanted` until the first client reaches its limit. So the limits hold after
+    the round if they held before.
 
     >>> fair(np.array([[10.0, 0.0]]), np.array([[10, 10]]), np.array([10, 10]), 0.2)
     array([[8., 2.]])
@@ -178,7 +195,8 @@ def fair(wanted: Floats, bought: Ints, buffer: Ints, tolerance: float) -> Floats
 
 
 def divided(total: Floats, wanted: Floats, places: Ints) -> Ints:
-    """Divide a whole `total`, (R,), among the clients, closest to the proportions of `wanted`, (R, M), within their places.
+    """Divide a whole `total`, (R,), among the clients, closest to the proportions of
+    `wanted`, (R, M), within their places.
 
     >>> divided(np.array([6.0]), np.array([[2.6, 2.5, 0.4]]), np.array([3, 3, 3]))
     array([[3, 3, 0]])

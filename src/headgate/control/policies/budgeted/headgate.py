@@ -1,8 +1,10 @@
-"""Headgate: fill the buffers, then buy whole buffers at the lowest prices that use up the money left.
+"""Headgate: fill the buffers, then buy whole buffers at the lowest prices that use up
+the money left.
 
-A model's error falls like N^(−1/2) with the number N of distinct samples, so the same money helps more at low prices. The
-money is spent evenly, or with more in early rounds, where a sample helps for longer. docs/understand/headgate.md derives
-the rule and both paces.
+A model's error falls like N^(−1/2) with the number N of distinct samples, so the same
+money helps more at low prices. The money is spent evenly, or with more in early rounds,
+where a sample helps for longer. docs/understand/headgate.md derives the rule and both
+paces.
 """
 
 from dataclasses import dataclass, replace
@@ -23,18 +25,24 @@ from headgate.errors import require
 
 MOST_REMEMBERED = 100_000
 SHORT = 256
-"""length in rounds up to which a run buys fractional shares of the places: whole purchases would cost short runs accuracy"""
+"""length in rounds up to which a run buys fractional shares of the places: whole
+purchases would cost short runs accuracy
+"""
 LONG_FILL = 3.0
-"""default of `fill` in longer runs: filling at a high first price costs samples, and early samples count for less there"""
+"""default of `fill` in longer runs: filling at a high first price costs samples, and
+early samples count for less there
+"""
 FOR_NETS = 0.25, 5.0
 """default values of `smooth` and `ahead` for models that are not linear"""
 
 
 @cache
 def _early_path() -> tuple[Floats, Floats]:
-    """Return (time, money spent), both from 0 to 1, that minimise ∫N^(−1/2) if money m per round buys √m samples.
+    """Return (time, money spent), both from 0 to 1, that minimise ∫N^(−1/2) if money m
+    per round buys √m samples.
 
-    The Euler–Lagrange equation gives m ∝ N^(−1/2) − N(T)^(−1/2), which has a closed integral with N = sin⁴φ.
+    The Euler–Lagrange equation gives m ∝ N^(−1/2) − N(T)^(−1/2), which has a closed
+    integral with N = sin⁴φ.
     """
     angle = np.linspace(0.0, np.pi / 2, 513)
     time = (
@@ -48,21 +56,30 @@ def _early_path() -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Headgate(BudgetedPolicy):
-    """The recommended policy. It needs the budget, the buffers and, if known, the horizon, and learns prices as they arrive."""
+    """The recommended policy. It needs the budget, the buffers and, if known, the
+    horizon, and learns prices as they arrive.
+    """
 
     early: float = 0.0
-    """0: minimise the error of the last round; 1: the mean error of all rounds. Values above 0 need a known horizon"""
+    """0: minimise the error of the last round; 1: the mean error of all rounds. Values
+    above 0 need a known horizon
+    """
     turnover: float = 1.0
-    """the largest share of the places that a round may renew, once the buffers are full"""
+    """the largest share of the places that a round may renew, once the buffers are full
+    """
     smooth: float | None = None
-    """0: whole buffers at the lowest prices; the higher the value, the sooner old places are renewed and the fewer at a time.
-    Left out: 0 for linear models, for which only the number of distinct samples counts, and if no model is known; 0.25 for
-    nets, which overfit buffers that do not change"""
+    """0: whole buffers at the lowest prices; the higher the value, the sooner old
+    places are renewed and the fewer at a time. Left out: 0 for linear models, for which
+    only the number of distinct samples counts, and if no model is known; 0.25 for nets,
+    which overfit buffers that do not change"""
     ahead: float | None = None
-    """number of rounds' budgets by which the spend may exceed its pace. Left out: 5 for nets, so that there is always money to
-    renew their buffers if prices drift; no limit for linear models, and if no model or no end is known"""
+    """number of rounds' budgets by which the spend may exceed its pace. Left out: 5 for
+    nets, so that there is always money to renew their buffers if prices drift; no limit
+    for linear models, and if no model or no end is known"""
     remember: int | Literal["all"] = "all"
-    """number of latest prices to remember. All suits prices with one distribution; a number suits prices that drift"""
+    """number of latest prices to remember. All suits prices with one distribution; a
+    number suits prices that drift
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,7 +95,9 @@ class Headgate(BudgetedPolicy):
         )
 
     def resolved(self, given: PolicyContext) -> Self:
-        """Set `smooth` and `ahead`, if left out, by the kind of model. docs/studies/better.md explains the values."""
+        """Set `smooth` and `ahead`, if left out, by the kind of model.
+        docs/studies/better.md explains the values.
+        """
         smooth, ahead = (0.0, None) if given.linear else FOR_NETS
         return replace(
             self,
@@ -106,7 +125,9 @@ class Headgate(BudgetedPolicy):
         }
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        """Return the share to renew: all that may be renewed below the price limit, and no less than an even spend buys."""
+        """Return the share to renew: all that may be renewed below the price limit, and
+        no less than an even spend buys.
+        """
         if self.ahead is not None and view.t == 2:
             memory = {**memory, "first": view.spent}
         prices = all_prices if self.remember == "all" else latest_prices
@@ -154,7 +175,9 @@ class Headgate(BudgetedPolicy):
         ), {**memory, "even": even}
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
-        """Return the most money that may be spent so far, limited by `ahead` after round 1, which may fill the buffers."""
+        """Return the most money that may be spent so far, limited by `ahead` after
+        round 1, which may fill the buffers.
+        """
         most, horizon = super().spending_limit(view, memory), view.system.horizon
         if self.ahead is None or horizon is None or view.t == 1:
             return most
@@ -173,7 +196,9 @@ class Headgate(BudgetedPolicy):
         return super().money_to_fill(system, LONG_FILL if long else default)
 
     def allowed(self, view: View, memory: Arrays) -> Floats:
-        """Return the money for this round, (R,): the money left times the round's weight. Subclasses may use `memory`."""
+        """Return the money for this round, (R,): the money left times the round's
+        weight. Subclasses may use `memory`.
+        """
         horizon = view.system.horizon
         if horizon is None:
             return pace(view, self.overdraft)
@@ -190,7 +215,9 @@ class Headgate(BudgetedPolicy):
 
 
 def _price_at_limit(price: Floats, share: Floats) -> Floats:
-    """Return the price at which a part of the places is bought, (R,), or another price if there is none."""
+    """Return the price at which a part of the places is bought, (R,), or another price
+    if there is none.
+    """
     if price.ndim == 1:
         return price
     return np.take_along_axis(
@@ -203,9 +230,11 @@ def _all_or_nothing(
 ) -> Floats:
     """Return the shares, (R,) or (R, M), with those near 0 and 1 rounded to these.
 
-    If prices take few values and the budget just pays for all places at some of them, a share in every round loses √T samples.
-    A share is near if it differs by up to ½ at a new price, and by less at a known price if many rounds are over and left.
-    A share becomes 0 only if the admissions are at least one purchase of all places ahead of the even spend.
+    If prices take few values and the budget just pays for all places at some of them, a
+    share in every round loses √T samples. A share is near if it differs by up to ½ at a
+    new price, and by less at a known price if many rounds are over and left. A share
+    becomes 0 only if the admissions are at least one purchase of all places ahead of
+    the even spend.
     """
     near, ahead = np.where(again, min(0.5, 2 * rounds**-0.25), 0.5), lead >= 1
     if share.ndim == 2:

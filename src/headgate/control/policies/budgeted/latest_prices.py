@@ -1,4 +1,6 @@
-"""A memory of the latest prices only, for prices that drift, because older ones predict little about the current price."""
+"""A memory of the latest prices only, for prices that drift, because older ones predict
+little about the current price.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +10,9 @@ from headgate.control.types import Arrays, Floats, Ints
 
 
 def unseen(runs: int, window: int = 256, costs: bool = False) -> Arrays:
-    """Return the memory before the first price; `costs` adds the real prices if the felt prices are remembered."""
+    """Return the memory before the first price; `costs` adds the real prices if the
+    felt prices are remembered.
+    """
     own = {"price_costs": np.zeros((runs, window))} if costs else {}
     return {
         "prices": np.zeros((runs, window)),
@@ -18,7 +22,9 @@ def unseen(runs: int, window: int = 256, costs: bool = False) -> Arrays:
 
 
 def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
-    """Return the memory with `prices`, (R, any number), in place of the oldest; `costs` are the real prices of felt ones."""
+    """Return the memory with `prices`, (R, any number), in place of the oldest; `costs`
+    are the real prices of felt ones.
+    """
     seen, window = memory["prices_seen"], memory["prices"].shape[-1]
     places = (seen[:, None] + np.arange(prices.shape[-1])) % window
     new = (
@@ -51,9 +57,11 @@ def holds(memory: Arrays, price: Floats) -> NDArray[np.bool_]:
 
 
 def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
-    """Return the share of the places to renew at the current `price`, (R,) or (R, M), if a place may cost `spend` per round.
+    """Return the share of the places to renew at the current `price`, (R,) or (R, M),
+    if a place may cost `spend` per round.
 
-    The current prices must be among the remembered ones. A single price needs only comparisons, no sorting.
+    The current prices must be among the remembered ones. A single price needs only
+    comparisons, no sorting.
     """
     count, prices = remembered(memory), seen_prices(memory)
     costs = memory.get("price_costs", prices)
@@ -70,7 +78,9 @@ def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
     tied = prices == today
     return share_at_edge(
         left,
-        price * tied.sum(axis=-1)
-        if costs is prices
-        else np.where(tied, costs, 0.0).sum(axis=-1),
+        (
+            price * tied.sum(axis=-1)
+            if costs is prices
+            else np.where(tied, costs, 0.0).sum(axis=-1)
+        ),
     )

@@ -8,11 +8,14 @@ from headgate.control.types import Floats, Ints, View
 
 
 def kept_back(most: float, amounts: ArrayLike, orders: int) -> float:
-    """Return the money to set aside if answers may come late, because the ledger then sums amounts in another order.
+    """Return the money to set aside if answers may come late, because the ledger then
+    sums amounts in another order.
 
-    `amounts` are the terms of the sums, money spent and prices; `orders` is the number of orders with separate answers. A check
-    of an order rounds at most twice and its charge four times, each time by half a unit in the last place of `most`; the sums
-    around it round six times. If all amounts are multiples of a unit that is large enough for `most`, nothing is rounded.
+    `amounts` are the terms of the sums, money spent and prices; `orders` is the number
+    of orders with separate answers. A check of an order rounds at most twice and its
+    charge four times, each time by half a unit in the last place of `most`; the sums
+    around it round six times. If all amounts are multiples of a unit that is large
+    enough for `most`, nothing is rounded.
 
     >>> kept_back(5500.0, [1234.5, 0.25], 10), float(kept_back(5500.0, [0.1], 10) / np.spacing(5500.0))
     (0.0, 33.0)
@@ -25,13 +28,17 @@ def kept_back(most: float, amounts: ArrayLike, orders: int) -> float:
 
 
 def rounds_left(view: View) -> float:
-    """Return the number of rounds left, including this one; with an open end, t but at least 20."""
+    """Return the number of rounds left, including this one; with an open end, t but at
+    least 20.
+    """
     horizon = view.system.horizon
     return float(max(view.t, 20) if horizon is None else max(horizon - view.t + 1, 1))
 
 
 def pace(view: View, overdraft: float) -> Floats:
-    """Return the money that an even spend allows in this round, (R,): the money left, divided by the rounds left."""
+    """Return the money that an even spend allows in this round, (R,): the money left,
+    divided by the rounds left.
+    """
     unspent = np.maximum(view.system.money(view.t, overdraft) - view.spent, 0.0)
     even = (
         0.0
@@ -43,10 +50,12 @@ def pace(view: View, overdraft: float) -> Floats:
 
 @np.errstate(over="ignore")  # at a price near zero infinitely many fit
 def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
-    """Return the most whole lots of samples, up to `wanted`, after which no more than `most` is spent, (R,).
+    """Return the most whole lots of samples, up to `wanted`, after which no more than
+    `most` is spent, (R,).
 
-    Division rounds, so the function checks the sum as the ledger will form it. If the sum is too large, one lot less is enough,
-    unless rounding removes the price from the sum; then nothing is bought.
+    Division rounds, so the function checks the sum as the ledger will form it. If the
+    sum is too large, one lot less is enough, unless rounding removes the price from the
+    sum; then nothing is bought.
     """
     price, lot = view.one_price(), view.lot
     fits = np.divide(
@@ -68,7 +77,9 @@ def in_lots(samples: Floats, lot: int) -> Floats:
 
 
 def within_purse(view: View, total: Floats) -> Floats:
-    """Return a real total, reduced so that its whole samples never cost more than C·T in all (open end: C·t), (R,)."""
+    """Return a real total, reduced so that its whole samples never cost more than C·T
+    in all (open end: C·t), (R,).
+    """
     most = np.full(view.debt.shape, view.system.money(view.t))
     return np.minimum(total, affordable(view, np.ceil(total) + view.lot, most))
 
@@ -76,10 +87,11 @@ def within_purse(view: View, total: Floats) -> Floats:
 def affordable_by_client(
     view: View, wanted: Floats, owed: Floats, places: Ints, most: Floats
 ) -> tuple[Floats, Floats]:
-    """Return (whole samples, remainders of rounding), both (R, M), for prices per client, from `wanted` plus the old `owed`.
+    """Return (whole samples, remainders of rounding), both (R, M), for prices per
+    client, from `wanted` plus the old `owed`.
 
-    If the money does not suffice, `wanted` is reduced in proportion. The remainders are below one lot for each client and
-    contain nothing of the reduction.
+    If the money does not suffice, `wanted` is reduced in proportion. The remainders are
+    below one lot for each client and contain nothing of the reduction.
     """
 
     def too_dear(samples: Floats) -> NDArray[np.bool_]:

@@ -1,4 +1,6 @@
-"""Budgeted policies with one simple rule each, for example a fixed price limit, an even pace or a random choice."""
+"""Budgeted policies with one simple rule each, for example a fixed price limit, an even
+pace or a random choice.
+"""
 
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -20,14 +22,18 @@ from headgate.errors import require
 DRAWS = 1 << 17
 """number of prices from which a distribution is estimated"""
 OTHERS = 1 << 31
-"""first seed of these prices, outside the seeds of runs: a policy may know the distribution but not its run's prices"""
+"""first seed of these prices, outside the seeds of runs: a policy may know the
+distribution but not its run's prices
+"""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Threshold(BudgetedPolicy):
-    """A fixed price limit from a known price distribution: buy all places below the limit and none above it.
+    """A fixed price limit from a known price distribution: buy all places below the
+    limit and none above it.
 
-    `limit` is the highest price at which to buy; `share` is the part of the places bought at exactly this price.
+    `limit` is the highest price at which to buy; `share` is the part of the places
+    bought at exactly this price.
 
     If `limit` is left out, both are set so that the expected spend is C·T.
     """
@@ -51,15 +57,20 @@ class Threshold(BudgetedPolicy):
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         runs = view.debt.shape
-        return Edge(
-            np.full(runs, self.required("limit")), np.full(runs, self.share)
-        ).wanted(view.price), memory
+        return (
+            Edge(
+                np.full(runs, self.required("limit")), np.full(runs, self.share)
+            ).wanted(view.price),
+            memory,
+        )
 
 
 def known_edge(
     prices: PriceProcess, system: System, rounds: int, fill: float = 0.0
 ) -> tuple[float, float]:
-    """Return (limit, share) at which the expected spend of all rounds is C·T, with at most `fill` money spent in round 1."""
+    """Return (limit, share) at which the expected spend of all rounds is C·T, with at
+    most `fill` money spent in round 1.
+    """
     seeds = OTHERS + np.arange(max(1, DRAWS // rounds), dtype=np.int64)
     seen = np.sort(prices.path(seeds, 1, rounds + 1).ravel())[None]
     money, memory = system.budget * rounds, float(system.memory)
@@ -74,9 +85,11 @@ def known_edge(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Resolving(BudgetedPolicy):
-    """In every round, set the price limit at which the money left would be spent in the rounds left.
+    """In every round, set the price limit at which the money left would be spent in the
+    rounds left.
 
-    This is certainty equivalence with the prices seen so far (Jasin and Kumar 2012; Balseiro, Besbes and Pizarro 2024)."""
+    This is certainty equivalence with the prices seen so far (Jasin and Kumar 2012;
+    Balseiro, Besbes and Pizarro 2024)."""
 
     def start(self, system: System, runs: int) -> Arrays:
         return {**super().start(system, runs), **all_prices.unseen(runs)}
@@ -89,11 +102,13 @@ class Resolving(BudgetedPolicy):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pacing(BudgetedPolicy):
-    """Dual mirror descent (Balseiro, Lu and Mirrokni 2020): μ, the price of money, rises with spending and falls without it.
+    """Dual mirror descent (Balseiro, Lu and Mirrokni 2020): μ, the price of money,
+    rises with spending and falls without it.
 
-    A sample is worth 1, so the whole buffer is bought while μ·c(t) ≤ 1. With μ(1) = 0 and step 1/V the recursion is the
-    paper's debt, μ(t) = Z(t)/V; drift-plus-penalty is this rule with the penalty as the worth. Values that are left out use
-    the mean price c̄ so far: μ(1) = 1/c̄ and steps of 1/(c̄·C·√T).
+    A sample is worth 1, so the whole buffer is bought while μ·c(t) ≤ 1. With μ(1) = 0
+    and step 1/V the recursion is the paper's debt, μ(t) = Z(t)/V; drift-plus-penalty is
+    this rule with the penalty as the worth. Values that are left out use the mean price
+    c̄ so far: μ(1) = 1/c̄ and steps of 1/(c̄·C·√T).
     """
 
     step: float | None = None
@@ -130,10 +145,12 @@ class Pacing(BudgetedPolicy):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Below(BudgetedPolicy):
-    """Buy if the price is at most a quantile of the last 256 prices, and spend the money left evenly over such rounds.
+    """Buy if the price is at most a quantile of the last 256 prices, and spend the
+    money left evenly over such rounds.
 
-    With `quantile` = 0.5 a round at or below the running median spends twice the money left, divided by the rounds left. With
-    1 every round spends the same money at any price. With a price per client, the mean of the prices is compared.
+    With `quantile` = 0.5 a round at or below the running median spends twice the money
+    left, divided by the rounds left. With 1 every round spends the same money at any
+    price. With a price per client, the mean of the prices is compared.
     """
 
     quantile: float = 0.5
@@ -175,16 +192,20 @@ class Below(BudgetedPolicy):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Random(BudgetedPolicy):
-    """Buy whole buffers in random rounds, at any price. This is the baseline that every other policy should beat.
+    """Buy whole buffers in random rounds, at any price. This is the baseline that every
+    other policy should beat.
 
-    In each round all places are bought with probability `chance`. C/(c̄·B̄) spends the budget on average.
+    In each round all places are bought with probability `chance`. C/(c̄·B̄) spends the
+    budget on average.
 
-    The draws depend on seed, round and the bits of the price, so runs with different prices have different draws, and a run
-    has the same draws in every batch.
+    The draws depend on seed, round and the bits of the price, so runs with different
+    prices have different draws, and a run has the same draws in every batch.
     """
 
     chance: float | None = None
-    """probability of a purchase in a round; left out: the one that spends the budget on average"""
+    """probability of a purchase in a round; left out: the one that spends the budget on
+    average
+    """
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -1,7 +1,9 @@
-"""The worth of renewing a place: it rises with the use of its sample and falls with the number of places a round renews.
+"""The worth of renewing a place: it rises with the use of its sample and falls with the
+number of places a round renews.
 
-The felt price is the price divided by this worth; places with a low felt price are renewed (docs/understand/headgate.md,
-smooth renewal). With a price per client, clients are renewed at different times, so only a client's mean age counts.
+The felt price is the price divided by this worth; places with a low felt price are
+renewed (docs/understand/headgate.md, smooth renewal). With a price per client, clients
+are renewed at different times, so only a client's mean age counts.
 """
 
 import numpy as np
@@ -13,11 +15,15 @@ PARTS = 10
 NEWER = 1.0 - (np.arange(PARTS) + 0.5) / PARTS
 """share of the places that are newer than the middle of each part"""
 LONGEST = 64
-"""number of rounds of use that are distinguished; a place in use for longer counts as one round more"""
+"""number of rounds of use that are distinguished; a place in use for longer counts as
+one round more
+"""
 
 
 def unused(runs: int, clients: int) -> Arrays:
-    """Return the memory before round 1. With a price per client only `used` and `bought_before` are needed, else the others."""
+    """Return the memory before round 1. With a price per client only `used` and
+    `bought_before` are needed, else the others.
+    """
     renewed = {
         "renewed": np.zeros((runs, LONGEST)),
         "admitted_before": np.zeros(runs, dtype=np.int64),
@@ -30,7 +36,9 @@ def unused(runs: int, clients: int) -> Arrays:
 
 
 def observe(memory: Arrays, view: View, places: Ints) -> Arrays:
-    """Return the memory after the last purchases, which replace the oldest samples; with a price per client, the mean ages."""
+    """Return the memory after the last purchases, which replace the oldest samples;
+    with a price per client, the mean ages.
+    """
     if view.price.ndim == 1:
         share = (view.admitted - memory["admitted_before"]) / places.sum()
         renewed = np.concatenate([share[:, None], memory["renewed"][:, :-1]], axis=-1)
@@ -46,7 +54,8 @@ def observe(memory: Arrays, view: View, places: Ints) -> Arrays:
 
 
 def ages(renewed: Floats, t: int) -> Ints:
-    """Return the rounds of use of each part of the places, oldest first, (R, PARTS), from the shares renewed per round.
+    """Return the rounds of use of each part of the places, oldest first, (R, PARTS),
+    from the shares renewed per round.
 
     In round t no place counts as used for longer than t rounds, not even an empty one.
     """
@@ -58,7 +67,9 @@ def ages(renewed: Floats, t: int) -> Ints:
 
 
 def felt(memory: Arrays, price: Floats, t: int, smooth: float) -> Floats:
-    """Return the felt price for each part of the places, (R, PARTS), or for each client, (R, M)."""
+    """Return the felt price for each part of the places, (R, PARTS), or for each
+    client, (R, M).
+    """
     if price.ndim == 2:
         return np.asarray(price / memory["used"] ** smooth)
     return np.asarray(price[:, None] / (ages(memory["renewed"], t) * NEWER) ** smooth)

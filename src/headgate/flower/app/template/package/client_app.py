@@ -1,4 +1,6 @@
-"""The client: it admits samples as ordered into a store on disk, and trains on the samples that it holds."""
+"""The client: it admits samples as ordered into a store on disk, and trains on the
+samples that it holds.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""The server: headgate decides in each round how much every client may admit, averages, and keeps the accounts."""
+"""The server: headgate decides in each round how much every client may admit, averages,
+and keeps the accounts.
+"""
 
 from pathlib import Path
 
