@@ -2,15 +2,14 @@
 
     import headgate
 
-    e = headgate.load("digits", "run.rounds=20", "run.seeds=3")   # a recipe's name,
-    path or content headgate.plan(e)                                              # what
-    to expect of the run run = headgate.run(e, "out")                                  #
-    run it, or resume it if it was interrupted run.summary
-    # accuracy, spend, limits and memory of each policy
+    e = headgate.load("digits", "run.rounds=20", "run.seeds=3")
+    headgate.plan(e)              # what to expect of the run
+    run = headgate.run(e, "out")  # run it, or resume it if it was interrupted
+    run.summary                   # accuracy, spend, limits and memory of each policy
 
 Functions
 
-    load              an experiment from a recipe
+    load              an experiment from a recipe's name, path or content
     sweep             all points of a recipe with a [sweep]
     plan              the settings of a policy and what to expect of it
     rehearse          control over the whole horizon, without learning
@@ -22,30 +21,33 @@ Functions
 
 Classes: results of these functions
 
-    Experiment        all that a run needs, from `load` PlanResult        from `plan`:
-    settings, limits and what to expect RehearsalResult   from `rehearse`: tables of
-    what is spent, held and used Run               from `run` and `open`: tables of all
-    that a run folder holds Comparison        from `compare`: a table, a page, and the
-    best policy at each budget ReplayResult      from `replay`: the cost of as many
-    samples, the samples for as much money, and a table ShadowResult      from `shadow`:
-    a table of what was bought and what the policy would have bought HeadgateError
-    the base class of all errors that headgate raises
+    Experiment        all that a run needs, from `load`
+    PlanResult        from `plan`: settings, limits and what to expect
+    RehearsalResult   from `rehearse`: tables of what is spent, held and used
+    Run               from `run` and `open`: tables of all that a run folder holds
+    Comparison        from `compare`: a table, a page and the best policy at each budget
+    ReplayResult      from `replay`: what the same samples or the same money would be
+    ShadowResult      from `shadow`: what was bought and what would have been bought
+    HeadgateError     the base class of all errors that headgate raises
 
 Classes: for your own loop, policies, rules and prices (those that come with headgate
 are in `headgate.control`)
 
-    System            the given terms: buffers, budget, horizon, weights Controller
-    decides every round, and keeps the ledger Report            what clients really did
-    in a round Supply            which clients take part in a round, and how many
-    samples they offer Amendment         terms that change from the next round on Books
-    a controller with its ledger on disk, which survives a kill, and with statements for
-    finance Purchase          from `Books.begin`: what a client is to admit Delivery
-    for `Books.settle`: what a client has done AdmissionPolicy   base class: how much to
-    admit Retention         base class: which samples stay in a buffer Selection
-    base class: which samples of a window are bought PriceProcess      base class: the
-    prices of every round View              what a policy knows when it decides
-    AdmissionRequest  what a policy decides to admit Candidates        the samples that
-    a retention or selection rule ranks
+    System            the given terms: buffers, budget, horizon, weights
+    Controller        decides every round, and keeps the ledger
+    Report            what clients really did in a round
+    Supply            which clients take part in a round, and what they offer
+    Amendment         terms that change from the next round on
+    Books             a controller with its ledger on disk, which survives a kill
+    Purchase          from `Books.begin`: what a client is to admit
+    Delivery          for `Books.settle`: what a client has done
+    AdmissionPolicy   base class: how much to admit
+    Retention         base class: which samples stay in a buffer
+    Selection         base class: which samples of a window are bought
+    PriceProcess      base class: the prices of every round
+    View              what a policy knows when it decides
+    AdmissionRequest  what a policy decides to admit
+    Candidates        the samples that a retention or selection rule ranks
 
 Heavy modules are imported only when they are used.
 """
