@@ -91,7 +91,8 @@ def run(command: Sequence[str], env: Mapping[str, str], timeout: float) -> Done:
             errors.seek(0)
             raise Failed(
                 f"{' '.join(command)}: {code} after {seconds:.0f} s (at most"
-                f" {timeout:.0f})\n{errors.read()[-2000:]}"
+                f" {timeout:.0f})\n"
+                f"{errors.read()[-2000:]}"
             )
         output.seek(0)
         return Done(began, seconds, watch.peak_mib, output.read())

@@ -192,7 +192,8 @@ def child(case: str, *words: str) -> Any:
 def table(case: dict[str, Any]) -> None:
     told = case["settings"]
     print(
-        f"\n{case['title']}, {told['samples']} samples; GEMM peak"
+        "\n"
+        f"{case['title']}, {told['samples']} samples; GEMM peak"
         f" {told['peak_gflops']:.1f} GFLOP/s, copy {told['copy_gb_per_s']:.1f} GB/s"
     )
     heads = (

@@ -184,7 +184,8 @@ def flute(rounds: int, repeats: int) -> dict[str, Any]:
 
 def table(case: dict[str, Any]) -> None:
     print(
-        f"\n{case['title']};"
+        "\n"
+        f"{case['title']};"
         f" {', '.join(f'{key} {value}' for key, value in case['settings'].items())}"
     )
     for each in case["ways"]:

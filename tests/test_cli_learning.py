@@ -311,8 +311,8 @@ def test_a_file_lies_beside_the_recipe_or_in_the_working_folder_of_who_names_it(
     (tmp_path / "prices.csv").write_text("price\n2\n3\n")
     recipe = tmp_path / "recipes" / "mine.toml"
     recipe.write_text(
-        'base = "digits"\nprices = {kind = "trace", file = "prices.csv", at_end ='
-        ' "repeat"}\n'
+        'base = "digits"\n'
+        'prices = {kind = "trace", file = "prices.csv", at_end = "repeat"}\n'
     )
     named = (
         "--set",
@@ -410,8 +410,12 @@ def test_the_first_line_is_in_a_users_words(headgate):
 
 def test_any_name_of_a_policy_can_be_played_and_read(headgate, tmp_path):
     (tmp_path / "named.toml").write_text(
-        'base = "digits"\nrun = {rounds = 3, seeds = 2, policies = ["K=4/5", "../x"]}\n'
-        '[policies."K=4/5"]\nkind = "headgate"\n[policies."../x"]\nkind = "constant"\n'
+        'base = "digits"\n'
+        'run = {rounds = 3, seeds = 2, policies = ["K=4/5", "../x"]}\n'
+        '[policies."K=4/5"]\n'
+        'kind = "headgate"\n'
+        '[policies."../x"]\n'
+        'kind = "constant"\n'
     )
     out, _ = headgate("run", "named.toml", "--out", "alone", "--progress", "none")
     assert "K=4/5" in out

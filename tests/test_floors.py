@@ -72,10 +72,12 @@ def test_theory_never_imports_control_and_control_needs_numpy_alone(python):
         "scipy",
     ]
     code = (
-        f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))\nimport"
-        " headgate.theory.comparison, headgate.theory.bound\nassert not"
-        " any(name.startswith('headgate.control') for name in sys.modules)\nimport"
-        " headgate.control.policies, headgate.control.prices.processes,"
-        " headgate.control.rehearse\nimport headgate.control.files, headgate.testing\n"
+        f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))\n"
+        "import headgate.theory.comparison, headgate.theory.bound\n"
+        "assert not any(name.startswith('headgate.control') for name in"
+        " sys.modules)\n"
+        "import headgate.control.policies, headgate.control.prices.processes,"
+        " headgate.control.rehearse\n"
+        "import headgate.control.files, headgate.testing\n"
     )
     python("-c", code)

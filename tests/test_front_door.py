@@ -37,13 +37,17 @@ class Steady(headgate.AdmissionPolicy):
 
 def test_importing_it_imports_nothing_heavy_and_offers_no_other_name(python):
     code = (
-        "import sys, headgate\nheavy = {'torch', 'polars', 'numpy', 'pydantic', 'rich',"
-        " 'matplotlib'} & set(sys.modules)\nassert not heavy, heavy\nassert [name for"
-        " name in vars(headgate) if name[0] != '_'] == [], 'completion would offer"
-        " more'\nassert {'load', 'plan', 'rehearse', 'run', 'compare', 'open',"
-        " 'Controller', 'System'} <= set(dir(headgate))\nheadgate.load('digits');"
-        " headgate.plan(headgate.load('digits', 'run.rounds=5'))\nassert not {'torch',"
-        " 'matplotlib', 'flwr'} & set(sys.modules)\n"
+        "import sys, headgate\n"
+        "heavy = {'torch', 'polars', 'numpy', 'pydantic', 'rich', 'matplotlib'} &"
+        " set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert [name for name in vars(headgate) if name[0] != '_'] == [],"
+        " 'completion would offer more'\n"
+        "assert {'load', 'plan', 'rehearse', 'run', 'compare', 'open', 'Controller',"
+        " 'System'} <= set(dir(headgate))\n"
+        "headgate.load('digits'); headgate.plan(headgate.load('digits',"
+        " 'run.rounds=5'))\n"
+        "assert not {'torch', 'matplotlib', 'flwr'} & set(sys.modules)\n"
     )
     python("-c", code)
 
@@ -53,12 +57,15 @@ def test_the_command_line_imports_what_a_command_needs(python, tmp_path):
     matplotlib and decode no pictures.
     """
     code = (
-        "import sys, headgate.cli.commands\nheavy = {'numpy', 'polars', 'pydantic',"
-        " 'matplotlib', 'torch', 'flwr', 'starlette'} & set(sys.modules)\nassert not"
-        " heavy, heavy\nsys.modules.update(dict.fromkeys(['matplotlib', 'PIL',"
-        " 'sklearn', 'scipy', 'flwr', 'starlette', 'uvicorn']))\nsys.argv[1:] = 'run"
-        " digits --rounds 2 --seeds 1 --policies headgate --processes 1 --out"
-        " run'.split()\nheadgate.cli.main()\n"
+        "import sys, headgate.cli.commands\n"
+        "heavy = {'numpy', 'polars', 'pydantic', 'matplotlib', 'torch', 'flwr',"
+        " 'starlette'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "sys.modules.update(dict.fromkeys(['matplotlib', 'PIL', 'sklearn', 'scipy',"
+        " 'flwr', 'starlette', 'uvicorn']))\n"
+        "sys.argv[1:] = 'run digits --rounds 2 --seeds 1 --policies headgate"
+        " --processes 1 --out run'.split()\n"
+        "headgate.cli.main()\n"
     )
     python("-c", code, cwd=tmp_path)
     assert (tmp_path / "run" / "report.html").is_file()

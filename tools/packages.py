@@ -143,7 +143,8 @@ def attempt(
             if done.returncode:
                 sys.exit(
                     f"{wanted}, {python}: headgate {' '.join(words)} ended with"
-                    f" {done.returncode}\n{done.stderr}"
+                    f" {done.returncode}\n"
+                    f"{done.stderr}"
                 )
         if extra == "web":
             serve(bin_ / "headgate", home, env)

@@ -129,9 +129,15 @@ def test_what_was_paid_is_told_beside_what_was_offered(compared):
 
 def test_the_points_of_a_sweep_are_compared_each_under_its_own_prices(tmp_path):
     (tmp_path / "priced.toml").write_text(
-        'base = "digits"\n[run]\nrounds = 4\nseeds = 2\npolicies = ["headgate",'
-        ' "oracle", "constant"]\n[sweep]\nmode = "zip"\nprices = [{ kind = "brent" }, {'
-        ' kind = "constant", value = 5.5 }]\nsystem.budget = [46.0, 46.0]\n'
+        'base = "digits"\n'
+        "[run]\n"
+        "rounds = 4\n"
+        "seeds = 2\n"
+        'policies = ["headgate", "oracle", "constant"]\n'
+        "[sweep]\n"
+        'mode = "zip"\n'
+        'prices = [{ kind = "brent" }, { kind = "constant", value = 5.5 }]\n'
+        "system.budget = [46.0, 46.0]\n"
     )
     words = [
         "--budgets",
@@ -218,8 +224,10 @@ def test_a_file_of_ones_own_is_compared_with_its_own_policies(tmp_path, monkeypa
     """A recipe that comes with headgate has a default set; both say which."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(
-        'base = "digits"\nrun = {rounds = 2, seeds = 1, policies = ["bare",'
-        ' "headgate"]}\n[policies.bare]\nkind = "constant"\n'
+        'base = "digits"\n'
+        'run = {rounds = 2, seeds = 1, policies = ["bare", "headgate"]}\n'
+        "[policies.bare]\n"
+        'kind = "constant"\n'
     )
     own = call(
         "mine.toml", "--budgets", "20", "--quiet", "--out", "own", "--processes", "1"

@@ -114,10 +114,11 @@ def why_not_shown(folder):
 def test_a_commit_is_on_disk_when_it_returns(tmp_path, python):
     """In a process of its own, because other tests switch this off."""
     code = (
-        "import sys; from tests.books.killed import opening, connection_of\nwith"
-        " opening(sys.argv[1]) as books:\n    books.begin(3.0)\n    for name in"
-        " ('synchronous', 'journal_mode'): print(*connection_of(books).execute(f'PRAGMA"
-        " {name}').fetchone())"
+        "import sys; from tests.books.killed import opening, connection_of\n"
+        "with opening(sys.argv[1]) as books:\n"
+        "    books.begin(3.0)\n"
+        "    for name in ('synchronous', 'journal_mode'):"
+        " print(*connection_of(books).execute(f'PRAGMA {name}').fetchone())"
     )
     found, _ = python("-c", code, tmp_path, cwd=ROOT)
     assert found.split() == ["2", "wal"]

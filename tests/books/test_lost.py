@@ -120,9 +120,11 @@ def test_a_copy_without_the_last_amendment_is_old_too(tmp_path):
 def test_a_log_that_is_missing_after_a_kill_is_noticed(tmp_path):
     program = (
         "import os, sys; from headgate import Books, System; from"
-        " headgate.control.policies import Headgate\nown = Books(sys.argv[1],"
-        " System([8, 9, 10], budget=20.0, horizon=100), Headgate())\nfor _ in range(3):"
-        " own.begin(3.0); own.settle()\nos.kill(os.getpid(), 9)"
+        " headgate.control.policies import Headgate\n"
+        "own = Books(sys.argv[1], System([8, 9, 10], budget=20.0, horizon=100),"
+        " Headgate())\n"
+        "for _ in range(3): own.begin(3.0); own.settle()\n"
+        "os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", program, tmp_path], check=False)
     (tmp_path / f"{LEDGER}-wal").unlink()
@@ -475,10 +477,11 @@ def test_the_ledger_is_never_reached_through_a_link(tmp_path):
 def test_a_commit_is_on_disk_when_it_returns(tmp_path):
     """In a process of its own: tests of Flower switch it off."""
     program = (
-        "import sys; from headgate import Books, System; from headgate.control.policies"
-        " import Headgate\nown = Books(sys.argv[1], System([8], budget=20.0,"
-        " horizon=9), Headgate())\nprint([own._store._db.execute(f'PRAGMA"
-        " {name}').fetchone()[0] for name in ('synchronous', 'journal_mode')])"
+        "import sys; from headgate import Books, System; from"
+        " headgate.control.policies import Headgate\n"
+        "own = Books(sys.argv[1], System([8], budget=20.0, horizon=9), Headgate())\n"
+        "print([own._store._db.execute(f'PRAGMA {name}').fetchone()[0] for name in"
+        " ('synchronous', 'journal_mode')])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path],

@@ -158,7 +158,12 @@ def test_what_is_not_said_is_that_of_the_base(tmp_path):
     e, below = (
         on(
             tmp_path,
-            'base = "mnist"\n[run]\nrounds = 7\n[policies.mine]\nkind = "acdpp"\nV ='
+            'base = "mnist"\n'
+            "[run]\n"
+            "rounds = 7\n"
+            "[policies.mine]\n"
+            'kind = "acdpp"\n'
+            "V ="
             " 3.0\n",
         ),
         load("mnist"),

@@ -138,8 +138,8 @@ def test_a_class_is_given_shape_and_classes_if_it_takes_two_arguments(
 ):
     size = "shape[0] * shape[1] * shape[2], classes" if arguments else "60, 6"
     init = (
-        f"    def __init__(self{arguments}):\n        super().__init__(nn.Flatten(),"
-        f" nn.Linear({size}))\n"
+        f"    def __init__(self{arguments}):\n"
+        f"        super().__init__(nn.Flatten(), nn.Linear({size}))\n"
     )
     model, before = (
         OwnModel(
@@ -190,8 +190,8 @@ NO_MODELS = {
     ),
     "cannot be imported (ZeroDivisionError: division by zero)": "1 / 0",
     "OSError: no file": (
-        "class Net(nn.Module):\n    def __init__(self, *said): raise"
-        " OSError('no\\nfile')"
+        "class Net(nn.Module):\n"
+        "    def __init__(self, *said): raise OSError('no\\nfile')"
     ),
     " has no Net": "",
 }

@@ -14,8 +14,10 @@ from headgate.registry import make
 from .said import refused
 
 HEAD = (
-    "import numpy as np\nfrom headgate.learning.data import DataSource\nclass"
-    " Make(DataSource):\n    def load(self):\n"
+    "import numpy as np\n"
+    "from headgate.learning.data import DataSource\n"
+    "class Make(DataSource):\n"
+    "    def load(self):\n"
 )
 
 
@@ -33,8 +35,8 @@ def own(own_module):
 
 
 FOUR = (
-    "i = np.arange({n}, dtype=np.uint8).reshape({shape})\nl = np.array([0, 2],"
-    " np.{kind})\n"
+    "i = np.arange({n}, dtype=np.uint8).reshape({shape})\n"
+    "l = np.array([0, 2], np.{kind})\n"
 )
 
 
@@ -74,8 +76,8 @@ def test_a_source_may_return_a_data_set_or_name_the_rest(own):
     assert (data.classes, data.mean, data.std) == (("a", "b", "c"), (0.25,), (0.5,))
     assert data.columns["writer"].tolist() == [7, 8]
     made = (
-        "from headgate.learning.datasets import dataset_of\nreturn dataset_of('own',"
-        " (i, l, i, l))"
+        "from headgate.learning.datasets import dataset_of\n"
+        "return dataset_of('own', (i, l, i, l))"
     )
     assert own(body + made).name == "own"
 
@@ -101,8 +103,8 @@ def test_a_source_may_return_a_data_set_or_name_the_rest(own):
         ("return 1 / 0", "failed (ZeroDivisionError: division by zero)"),
         (
             (
-                "from headgate.errors import DataError\nraise DataError('the disk of"
-                " Make is not there')"
+                "from headgate.errors import DataError\n"
+                "raise DataError('the disk of Make is not there')"
             ),
             "the disk of Make is not",
         ),

@@ -117,8 +117,12 @@ def foreign(planted, headgate, tmp_path):
     imported here.
     """
     (tmp_path / "mine.toml").write_text(
-        'base = "digits"\n[prices]\nkind = "planted_code:Price"\nvalue ='
-        ' 2.0\n[policies.mine]\nkind = "planted_code:Part"\n'
+        'base = "digits"\n'
+        "[prices]\n"
+        'kind = "planted_code:Price"\n'
+        "value = 2.0\n"
+        "[policies.mine]\n"
+        'kind = "planted_code:Part"\n'
     )
     headgate(
         "run", "mine.toml", "--out", "foreign", *_set(*SMALL, 'run.policies=["mine"]')

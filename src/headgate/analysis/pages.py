@@ -131,8 +131,10 @@ def script(entry: str) -> str:
         )
         given, body = EXPORT.findall(text), EXPORT.sub("", IMPORT.sub("", text))
         done[name] = (
-            f"const {name}Module = (() => {{\n{taken}{body}return {{ {', '.join(given)}"
-            " };\n})();\n"
+            f"const {name}Module = (() => {{\n"
+            f"{taken}{body}return {{ {', '.join(given)}"
+            " };\n"
+            "})();\n"
         )
 
     add(entry)

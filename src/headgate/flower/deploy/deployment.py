@@ -79,8 +79,8 @@ def write_server(
     for each in (folder / "temporary", folder / "user"):
         each.mkdir(mode=0o700, exist_ok=True)
     own = (
-        f'address = "127.0.0.1:{inside}"\nroot-certificates ='
-        f' "{values["certificates"]}/ca.crt"\n'
+        f'address = "127.0.0.1:{inside}"\n'
+        f'root-certificates = "{values["certificates"]}/ca.crt"\n'
     )
     (folder / "user" / "config.toml").write_text(
         f'[superlink]\ndefault = "{NAME}"\n[superlink.{NAME}]\n{own}', "utf-8"
