@@ -4,6 +4,7 @@ that needs no network.
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from headgate.control import policies
 pytest.importorskip("sphinx_gallery", reason="the extra docs is not installed")
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+DATA = "headgate.learning.data:Data"
 TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("[0-9]_*.py"))
 LOADED = re.compile(
     r"""<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)=["'](?:https?:)?//"""
@@ -147,3 +149,38 @@ def test_a_broken_link_or_an_undocumented_name_fails(tmp_path):
     ]  # each of which fails a build
     for said in ("nowhere.md", "no-such-place", "silent.silent: a public function"):
         assert [line for line in warned if said in line], said
+
+
+def test_a_setting_is_described_in_its_class_or_in_one_above_it():
+    """A section of the docstring says what a setting is, or a string below it."""
+    pages = runpy.run_path(str(DOCS / "_extensions" / "from_the_code.py"))
+
+    class Described:
+        """Take some settings.
+
+        Parameters
+        ----------
+        first, second : float
+            Shares, from 0
+            to 1.
+        third : int, optional
+            A number.
+
+            More about it.
+
+        Examples
+        --------
+        >>> Described()
+        """
+
+    assert pages["described"](Described) == {
+        "first": "Shares, from 0 to 1.",
+        "second": "Shares, from 0 to 1.",
+        "third": "A number. More about it.",
+    }
+    assert pages["prose"](Described) == "Take some settings."
+    for slot in pages["SLOTS"].values():
+        for kind in pages["named"](slot).kinds.values():
+            assert "Parameters" not in pages["prose"](kind)
+            assert pages["prose"](kind)
+    assert "rounds" in pages["meaning"](pages["named"](DATA), "late")

@@ -6,6 +6,7 @@ kind that fills a slot, with its settings. `{keys} module:Class` is the table of
 section of a recipe.
 """
 
+import inspect
 import re
 from dataclasses import MISSING, fields
 from importlib import import_module
@@ -85,17 +86,43 @@ def default(own: Any) -> str:
     )
 
 
+def described(kind: type) -> dict[str, str]:
+    """Return the descriptions in the Parameters section of a class docstring, by the
+    names of the fields.
+    """
+    section = re.search(
+        r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-+$|\Z)",
+        inspect.cleandoc(vars(kind).get("__doc__") or ""),
+        re.DOTALL | re.MULTILINE,
+    )
+    found = {}
+    entries = re.findall(
+        r"^(\w.*)\n((?: .*\n?|\n)*)", section[1] if section else "", re.M
+    )
+    for names, text in entries:
+        for name in names.partition(" :")[0].split(","):
+            found[name.strip()] = " ".join(text.split())
+    return found
+
+
+def below(kind: type) -> dict[str, str]:
+    """Return the strings below the fields of a class, by the names of the fields."""
+    documented = ModuleAnalyzer.for_module(kind.__module__).find_attr_docs()
+    return {
+        name: " ".join(lines).strip()
+        for (owner, name), lines in documented.items()
+        if owner == kind.__qualname__
+    }
+
+
 def meaning(kind: type, name: str) -> str:
-    """The words under a field, in its class or in one above it."""
+    """Return the description of a field, in its class or in one above it."""
     for each in kind.__mro__:
-        if each.__module__.startswith("headgate"):
-            said = (
-                ModuleAnalyzer.for_module(each.__module__)
-                .find_attr_docs()
-                .get((each.__qualname__, name))
-            )
-            if said:
-                return " ".join(said).strip().replace("|", "\\|")
+        if not each.__module__.startswith("headgate"):
+            continue
+        said = described(each).get(name) or below(each).get(name)
+        if said:
+            return said.replace("|", "\\|")
     return ""
 
 
@@ -124,10 +151,9 @@ def keys(kind: type) -> list[str]:
 
 
 def prose(kind: type) -> str:
-    """A docstring as Markdown: text that is indented is shown as it is, and so are
-    doctests.
-    """
-    said = re.sub(r"\n\s*>>>.*", "", kind.__doc__ or "", flags=re.DOTALL)
+    """Return the paragraphs of a docstring before its first section or doctest."""
+    text = inspect.cleandoc(kind.__doc__ or "")
+    said = re.split(r"\n>>>|^\w[\w ]*\n-+$", text, maxsplit=1, flags=re.MULTILINE)[0]
     return "\n\n".join(" ".join(each.split()) for each in said.split("\n\n")).strip()
 
 
