@@ -26,7 +26,7 @@ def front_door(app, env):
     homes = {name: f"{home}.{name}" for name, home in headgate._NAMES.items()}
     shown = {each.rsplit(".", 1)[-1] for each in env.get_domain("py").objects}
     for name, home in homes.items():
-        if name not in shown:
+        if name not in shown | {"__version__"}:
             log.warning(
                 "%s: is offered by the package and on no page",
                 home,

@@ -87,9 +87,43 @@ if _typing.TYPE_CHECKING:
     from headgate.control.prices import PriceProcess
     from headgate.errors import HeadgateError
     from headgate.experiment import Experiment
+    from headgate.version import __version__
 
-    __version__: str
-
+__all__ = [
+    "AdmissionPolicy",
+    "AdmissionRequest",
+    "Amendment",
+    "Books",
+    "Candidates",
+    "Comparison",
+    "Controller",
+    "Delivery",
+    "Experiment",
+    "HeadgateError",
+    "PlanResult",
+    "PriceProcess",
+    "Purchase",
+    "RehearsalResult",
+    "ReplayResult",
+    "Report",
+    "Retention",
+    "Run",
+    "Selection",
+    "ShadowResult",
+    "Supply",
+    "System",
+    "View",
+    "__version__",
+    "compare",
+    "load",
+    "open",
+    "plan",
+    "rehearse",
+    "replay",
+    "run",
+    "shadow",
+    "sweep",
+]
 _HOME = {
     "headgate.analysis.replay": "replay ReplayResult shadow ShadowResult",
     "headgate.api": (
@@ -104,16 +138,13 @@ _HOME = {
     "headgate.control.prices": "PriceProcess",
     "headgate.errors": "HeadgateError",
     "headgate.experiment": "Experiment",
+    "headgate.version": "__version__",
 }
 """the module of each public name, which is imported when the name is first used"""
 _NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("headgate")
     if name not in _NAMES:
         raise AttributeError(f"module 'headgate' has no attribute {name!r}")
     found = globals()[name] = getattr(_importlib.import_module(_NAMES[name]), name)
@@ -121,4 +152,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return [*_NAMES, "__version__"]
+    return __all__

@@ -12,11 +12,11 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from headgate import __version__
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder, read_state
 from headgate.records.tables import shard_folders
 from headgate.records.writer import commit, make_folder
+from headgate.version import __version__
 from headgate.writing import replace_file
 
 

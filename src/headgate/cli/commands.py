@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headgate import __version__
 from headgate.cli import control, flower, learning, ledger
 from headgate.cli.console import CommandGroup, say
 from headgate.errors import DataError, HeadgateError, Interrupted
 from headgate.escaping import markup, one_line
+from headgate.version import __version__
 
 app = typer.Typer(
     cls=CommandGroup,

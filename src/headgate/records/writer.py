@@ -28,8 +28,6 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-import headgate
-from headgate import __version__
 from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.types import Ledger
@@ -67,6 +65,7 @@ from headgate.records.tables import (
     whole_table,
 )
 from headgate.registry import fill
+from headgate.version import PACKAGE, __version__
 from headgate.writing import (
     check_no_link,
     clear_partial,
@@ -303,7 +302,7 @@ def _remove_others(checkpoint: Path) -> None:
 
 
 @cache
-def commit(package: Path = Path(headgate.__file__).parent) -> str | None:
+def commit(package: Path = PACKAGE) -> str | None:
     """Return the commit of the checkout that contains the package, with "+changes" if
     files under src differ from it.
 

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate import errors
+import headgate.errors as errors
 from headgate.errors import HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, build, load
 from headgate.learning.data import Data

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from headgate import __version__
 from headgate.analysis.curves import Heat
 from headgate.analysis.formatting import jsonable
+from headgate.version import __version__
 from headgate.web import answers, compare, planning
 from headgate.web.runs import Library
 

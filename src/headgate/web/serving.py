@@ -22,9 +22,10 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
 
-from headgate import __version__, analysis
+from headgate import analysis
 from headgate.errors import HeadgateError, SettingError
 from headgate.escaping import one_line
+from headgate.version import __version__
 from headgate.web.api import Json, Problem, endpoints
 from headgate.web.metrics import metrics_text
 from headgate.web.runs import Library, UnknownRun
