@@ -14,9 +14,9 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -56,21 +56,27 @@ class Untrusted(SettingError):
 class Search:
     """The folder of the modules that a recipe names, and which of these modules may be
     imported.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder of the recipe.
+    trusted : collection of str, optional
+        Names that may be imported, `module` or `module:Class`; None: all, as in the
+        user's own recipes.
     """
 
     folder: Path | None = None
     trusted: Collection[str] | None = None
-    """names that may be imported, `module` or `module:Class`; None: all, as in the
-    user's own recipes
-    """
 
     def check(self, setting: str, name: str) -> None:
-        if self.trusted is not None and not {name, name.partition(":")[0]} & {
-            *self.trusted
-        }:
-            raise Untrusted(
-                f"{setting} = {name}: is code from outside headgate that is not trusted"
-            )
+        """Raise Untrusted if `name`, which is `module:Class`, may not be imported."""
+        module = name.partition(":")[0]
+        if self.trusted is None or name in self.trusted or module in self.trusted:
+            return
+        raise Untrusted(
+            f"{setting} = {name}: is code from outside headgate that is not trusted"
+        )
 
 
 OWN = Search()
@@ -85,17 +91,25 @@ recipe
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in an experiment that is filled with a part."""
+    """A place in an experiment that is filled with a part.
+
+    Parameters
+    ----------
+    name : str
+        What a part is called in messages.
+    base : type
+        The base class of the parts that fit.
+    kinds : mapping
+        The shipped classes, by their names in recipes.
+    outside : type, optional
+        The class that represents a `module:Class` until it is used; None: the class is
+        imported at once.
+    """
 
     name: str
     base: type
-    """base class of the parts that fit"""
     kinds: Mapping[str, type]
-    """shipped classes, by their names in recipes"""
     outside: type | None = None
-    """class that represents a `module:Class` until it is used; None: it is imported at
-    once
-    """
 
     def __post_init__(self) -> None:
         SLOTS[self.base] = self
@@ -133,79 +147,47 @@ def make(
         description,
         f"a {slot.name}: its kind, or a section with `kind`",
     )
-    kind, settings = (
-        description.get("kind", usual),
-        {key: value for key, value in description.items() if key != "kind"},
-    )
+    settings = dict(description)
+    kind = settings.pop("kind", usual)
     if isinstance(kind, str) and kind in slot.kinds:
         return fill(slot.kinds[kind], settings, where, search)
+
+    setting = f"{where}.kind"
     if not isinstance(kind, str) or ":" not in kind:
         known = nearest(shown(kind), list(slot.kinds))
         raise SettingError(
-            f"{where}.kind = {shown(kind)}: no such {slot.name}{known}, or module:Class"
+            f"{setting} = {shown(kind)}: no such {slot.name}{known}, or module:Class"
         )
-    search.check(f"{where}.kind", kind)
+    search.check(setting, kind)
     if slot.outside is not None:
         return slot.outside(kind, settings, search.folder)
-    return fill(
-        find_outside(f"{where}.kind", kind, (slot.base,), search.folder),
-        settings,
-        where,
-        search,
-    )
+    found = find_outside(setting, kind, (slot.base,), search.folder)
+    return fill(found, settings, where, search)
 
 
-def fill(
-    kind: type, settings: Mapping[str, Any], where: str, search: Search = OWN
-) -> Any:
+def fill(kind: type, settings: Any, where: str, search: Search = OWN) -> Any:
     """Make an instance of a class from its settings, checked against its fields; an
     error names the wrong key in one line.
+
+    An instance of the class itself is returned unchanged.
     """
+    if isinstance(settings, kind):
+        return settings
     require(isinstance(settings, Mapping), where, settings, "a section")
     values: dict[str, Any] = {}
     if is_dataclass(kind):
+        makers = _makers(kind)
         stated = checked(_model(kind), dict(settings), where)
-        values = {name: getattr(stated, name) for name in stated.model_fields_set}
+        for name in settings:
+            value = getattr(stated, name)
+            if value is not None:
+                value = makers[name](value, f"{where}.{name}", search)
+            values[name] = value
     elif settings:
         raise SettingError(
             f"{where}: {kind.__name__} must be a data class to have settings"
         )
-    hints = get_type_hints(kind) if values else {}
-    paths = (
-        [own.name for own in fields(kind) if own.metadata.get("path")] if values else []
-    )
-    for name, value in values.items():
-        key, hint = f"{where}.{name}", hints[name]
-        origin, args = get_origin(hint), get_args(hint)
-        members = (
-            (args[0], Ellipsis)
-            if origin is tuple
-            else args
-            if origin in (Union, UnionType)
-            else (hint,)
-        )
-        slot = next((SLOTS[each] for each in members if each in SLOTS), None)
-        nested = next(
-            (each for each in members if isinstance(each, type) and is_dataclass(each)),
-            None,
-        )
-        if value is None:
-            continue
-        if slot is not None and Ellipsis in members:
-            wanted = f"a list of {slot.name}s: kinds, or tables with `kind`"
-            require(isinstance(value, list | tuple), key, value, wanted)
-            values[name] = tuple(
-                make(slot, each, f"{key}[{number}]", search)
-                for number, each in enumerate(value)
-            )
-        elif slot is not None:
-            values[name] = make(slot, value, key, search)
-        elif nested is not None and not isinstance(value, nested):
-            values[name] = fill(nested, value, key, search)
-        elif isinstance(value, list):  # the field is an array
-            values[name] = np.array(value)
-        elif name in paths and isinstance(value, str):
-            values[name] = str((search.folder or Path()).joinpath(value).resolve())
+
     try:
         return kind(**values)
     except SettingError as error:
@@ -216,6 +198,66 @@ def fill(
         raise SettingError(
             f"{where}: {kind.__name__} failed ({in_one_line(error)})"
         ) from error
+
+
+def setting_fields(kind: Any) -> list[Field[Any]]:
+    """Return the fields of a data class that are settings."""
+    return [
+        own for own in fields(kind) if own.init and own.metadata.get("setting", True)
+    ]
+
+
+Maker = Callable[[Any, str, Search], Any]
+"""(what a recipe states, its key, the search for code) → the value of a field"""
+
+
+@cache
+def _makers(kind: type) -> dict[str, Maker]:
+    """Return what makes the value of each setting of a data class, by name."""
+    hints = _hints(kind)
+    return {own.name: _maker(own, hints[own.name]) for own in setting_fields(kind)}
+
+
+def _maker(own: Field[Any], hint: Any) -> Maker:
+    if get_origin(hint) is tuple and get_args(hint)[0] in SLOTS:
+        return partial(_make_each, SLOTS[get_args(hint)[0]])
+    for member in _members(hint):
+        if member in SLOTS:
+            return partial(make, SLOTS[member])
+        if _is_nested(member):
+            return partial(fill, member)
+    return _absolute if own.metadata.get("path") else _array
+
+
+def _make_each(slot: Slot, stated: Any, key: str, search: Search) -> tuple[Any, ...]:
+    wanted = f"a list of {slot.name}s: kinds, or tables with `kind`"
+    require(isinstance(stated, list | tuple), key, stated, wanted)
+    return tuple(
+        make(slot, each, f"{key}[{number}]", search)
+        for number, each in enumerate(stated)
+    )
+
+
+def _absolute(stated: Any, key: str, search: Search) -> Any:
+    """Return the path of a file, which is relative to the folder of the recipe."""
+    return str((search.folder or Path()).joinpath(stated).resolve())
+
+
+def _array(stated: Any, key: str, search: Search) -> Any:
+    """Return a list as an array; `checked` returns lists for arrays alone."""
+    return np.array(stated) if isinstance(stated, list) else stated
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """Return the types of a union, or the only type."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _is_nested(hint: Any) -> bool:
+    return isinstance(hint, type) and is_dataclass(hint)
+
+
+# check settings against the fields of a class
 
 
 IN_TOML = {
@@ -243,23 +285,32 @@ def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
         return model.model_validate(raw)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        first, path = errors[0], [str(part) for part in errors[0]["loc"]]
-        if first["type"] == "extra_forbidden":
-            raise SettingError(
-                f"{where}.{shown(path[0])}: unknown"
-                f" key{nearest(path[0], list(model.model_fields))}"
-            ) from None
-        if first["type"] == "missing":
-            raise SettingError(f"{where}.{path[0]}: is missing") from None
+        problem, key = errors[0]["type"], str(errors[0]["loc"][0])
+        if problem == "extra_forbidden":
+            known = nearest(key, list(model.model_fields))
+            raise SettingError(f"{where}.{shown(key)}: unknown key{known}") from None
+        if problem == "missing":
+            raise SettingError(f"{where}.{key}: is missing") from None
         messages = dict.fromkeys(
-            IN_TOML.get(e["type"]) or PYDANTICS.sub("", e["msg"])
-            for e in errors
-            if e["loc"][0] == first["loc"][0]
+            IN_TOML.get(each["type"]) or PYDANTICS.sub("", each["msg"])
+            for each in errors
+            if str(each["loc"][0]) == key
         )
+        wanted = " or ".join(messages)
         raise SettingError(
-            f"{where}.{path[0]} = {shown(raw.get(path[0]))}: must be"
-            f" {' or '.join(messages)}"
+            f"{where}.{key} = {shown(raw.get(key))}: must be {wanted}"
         ) from None
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(kind)
+    except Exception as error:
+        # a user's hints may name types that are imported for type checkers only
+        raise SettingError(
+            f"{kind.__name__}: the types of its settings are not known"
+            f" ({in_one_line(error)})"
+        ) from error
 
 
 @cache
@@ -269,20 +320,12 @@ def _model(kind: type) -> "type[BaseModel]":
     """
     from pydantic import ConfigDict, create_model
 
+    hints = _hints(kind)
     given: dict[str, Any] = {}
-    try:
-        hints = get_type_hints(kind)
-    except Exception as error:
-        # a user's hints may name types that are imported for type checkers only
-        raise SettingError(
-            f"{kind.__name__}: the types of its settings are not known"
-            f" ({in_one_line(error)})"
-        ) from error
-    for own in fields(kind):
-        if own.init and own.metadata.get("setting", True):
-            needed = own.default is MISSING and own.default_factory is MISSING
-            hint = _checked_hint(hints[own.name], own.metadata.get("infinite", False))
-            given[own.name] = (hint, ... if needed else None)
+    for own in setting_fields(kind):
+        hint = _checked_hint(hints[own.name], own.metadata.get("infinite", False))
+        needed = own.default is MISSING and own.default_factory is MISSING
+        given[own.name] = (hint, ... if needed else None)
     config = ConfigDict(
         extra="forbid", arbitrary_types_allowed=True, protected_namespaces=()
     )
@@ -293,50 +336,42 @@ def _checked_hint(hint: Any, infinite: bool) -> Any:
     """Return the type of a field as TOML can state it."""
     from pydantic import BeforeValidator
 
-    def plain(value: Any) -> Any:
-        """Refuse truth values and text, which pydantic would convert, NaN, too large
-        numbers, and infinity unless allowed.
-        """
-        if isinstance(value, bool | str):
-            raise ValueError(
-                "must be a whole number" if hint is int else "must be a number"
-            )
-        if (
-            isinstance(value, int if hint is float else int | float)
-            and abs(value) > NUMBER
-        ):
-            raise ValueError(f"a number not beyond {NUMBER:g}")
-        if isinstance(value, float) and (
-            math.isnan(value) or (math.isinf(value) and not infinite)
-        ):
-            raise ValueError("must be a finite number")
-        return value
-
     if hint in (int, float):
-        return Annotated[hint, BeforeValidator(plain)]
-    if hint in SLOTS or (is_dataclass(hint) and isinstance(hint, type)):
+        check = partial(_check_number, kind=hint, infinite=infinite)
+        return Annotated[hint, BeforeValidator(check)]
+    if hint in SLOTS or _is_nested(hint):
         return Any
+
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        # made at run time
-        return Union[tuple(_checked_hint(each, infinite) for each in args)]  # noqa: UP007
+        some = tuple(_checked_hint(each, infinite) for each in args)
+        return Union[some]  # noqa: UP007  # made at run time
     if origin is np.ndarray:
-        return list[
-            _checked_hint(
-                {"i": int, "f": float, "b": bool}[np.dtype(get_args(args[1])[0]).kind],
-                infinite,
-            )
-        ]  # type: ignore[misc]
-    if origin is tuple and args[0] in SLOTS:
+        element = np.dtype(get_args(args[1])[0]).kind
+        inside = {"i": int, "f": float, "b": bool}[element]
+        return list[_checked_hint(inside, infinite)]  # type: ignore[misc]
+    if origin is not tuple:
+        return hint
+    if args[0] in SLOTS:
         return Any
-    if origin is tuple:
-        return tuple[
-            tuple(
-                each if each is Ellipsis else _checked_hint(each, infinite)
-                for each in args
-            )
-        ]  # type: ignore[misc]
-    return hint
+    members = [each if each is ... else _checked_hint(each, infinite) for each in args]
+    return tuple[tuple(members)]  # type: ignore[misc]
+
+
+def _check_number(value: Any, kind: type, infinite: bool) -> Any:
+    """Refuse truth values and text, which pydantic would convert, NaN, too large
+    numbers, and infinity unless allowed.
+    """
+    if isinstance(value, bool | str):
+        raise ValueError("a whole number" if kind is int else "a number")
+    if not isinstance(value, int | float):
+        return value
+    large_number_fits = kind is float and isinstance(value, float)
+    if abs(value) > NUMBER and not large_number_fits:
+        raise ValueError(f"a number not beyond {NUMBER:g}")
+    if math.isnan(value) or (math.isinf(value) and not infinite):
+        raise ValueError("a finite number")
+    return value
 
 
 # make a table from a part
@@ -362,25 +397,15 @@ def settings_of(part: Any) -> dict[str, Any]:
                 f"{type(part).__name__} is no data class, so its settings are not known"
             )
         return {}
-    own = [
-        each
-        for each in fields(part)
-        if each.init and each.metadata.get("setting", True)
-    ]
-    given = {
-        each.name: value
-        for each in own
-        if (value := getattr(part, each.name)) is not None
-    }
-    given |= {
-        each.name: os.path.abspath(given[each.name])
-        for each in own
-        if each.metadata.get("path") and each.name in given
-    }
-    return {
-        name: _toml(f"{type(part).__name__}.{name}", value)
-        for name, value in given.items()
-    }
+    table = {}
+    for own in setting_fields(part):
+        value = getattr(part, own.name)
+        if value is None:
+            continue
+        if own.metadata.get("path"):
+            value = os.path.abspath(value)
+        table[own.name] = _toml(f"{type(part).__name__}.{own.name}", value)
+    return table
 
 
 def kind_of(slot: Slot, part: Any) -> str:
@@ -424,26 +449,21 @@ def shown_kind(slot: Slot, part: Any) -> str:
 
 
 def _toml(name: str, value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
+    """Return a value as TOML can hold it; `name` stands in the error if it cannot."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.ndarray | list | tuple):
-        return [
-            _toml(name, each)
-            for each in (value.tolist() if isinstance(value, np.ndarray) else value)
-        ]
+    if isinstance(value, list | tuple):
+        return [_toml(name, each) for each in value]
     if isinstance(value, Mapping):
-        return {
-            str(key): _toml(name, each)
-            for key, each in value.items()
-            if each is not None
-        }
+        there = {key: each for key, each in value.items() if each is not None}
+        return {str(key): _toml(name, each) for key, each in there.items()}
     if isinstance(value, Path):
         return str(value)
-    slot = next((own for base, own in SLOTS.items() if isinstance(value, base)), None)
-    if slot is not None:
-        return table_of(slot, value)
+    for base, slot in SLOTS.items():
+        if isinstance(value, base):
+            return table_of(slot, value)
     if is_dataclass(value) and not isinstance(value, type):
         return settings_of(value)
     raise Unnamed(f"{name} holds a {type(value).__name__}, which TOML cannot")
@@ -464,9 +484,7 @@ def find_outside(
     with searching(folder):
         try:
             module = importlib.import_module(module_name)
-        except (
-            Exception
-        ) as error:  # importing runs the user's module, which may raise any error
+        except Exception as error:  # the user's module may raise any error
             raise SettingError(
                 f"{setting} = {name}: module {module_name} cannot be imported"
                 f" ({in_one_line(error)})"
@@ -517,12 +535,11 @@ def in_one_line(error: Exception) -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
+    """Return the end of a message that offers the known name nearest to a wrong one."""
     close = get_close_matches(name[:100], known, n=1, cutoff=0.5)
-    return (
-        f"; did you mean {close[0]}?"
-        if close
-        else f"; known: {', '.join(dict.fromkeys(known))}"
-    )
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; known: {', '.join(dict.fromkeys(known))}"
 
 
 @contextmanager
@@ -530,11 +547,8 @@ def searching(folder: Path | None) -> Iterator[None]:
     """Add the folder of the recipe and the working folder to Python's search path,
     which lacks them in a command.
     """
-    more = [
-        str(each)
-        for each in dict.fromkeys((folder and folder.resolve(), Path(os.getcwd())))
-        if each
-    ]
+    folders = [Path.cwd()] if folder is None else [folder.resolve(), Path.cwd()]
+    more = list(dict.fromkeys(map(str, folders)))
     sys.path.extend(more)
     try:
         yield
