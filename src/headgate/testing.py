@@ -34,6 +34,7 @@ from headgate.control.types import (
     Losses,
     Orders,
     Report,
+    SampleView,
     System,
     View,
 )
@@ -70,15 +71,13 @@ def check_policy(
         PolicyContext(system, prices, BoundConstants(), np.arange(RUNS), rounds)
     )
     path = prices.path(np.arange(RUNS), 1, rounds + 1)
-    controller = Controller(system, policy, RUNS, labels=_labels)
+    controller = Controller(system, policy, RUNS)
     for reporting in (False, True) if policy.listens else (False,):
         history = list(_play(controller, path, reporting=reporting))
         _check_accounts(controller, history)
         _check_samples(controller, history)
         _check_purity(controller, history, path)
-        alone = (
-            Controller(system, policy, 1, np.array([r]), _labels) for r in range(RUNS)
-        )
+        alone = (Controller(system, policy, 1, np.array([r])) for r in range(RUNS))
         _check_batch(alone, history, path, reporting)
         _check_causality(controller, history, path, reporting)
         _check_file(controller, history, path, reporting)
@@ -97,25 +96,22 @@ def check_retention(
     system = system or a_system(rounds)
     models = (None, _scores, _broken) if retention.scores else (None,)
     for seed, scores in ((seed, scores) for seed in range(3) for scores in models):
-        controller, path = (
-            Controller(system, _Scripted(retention, seed), RUNS, None, _labels, scores),
-            np.ones((RUNS, rounds)),
-        )
-        history = list(_play(controller, path))
+        samples = SampleView(_labels, scores)
+        controller = Controller(system, _Scripted(retention, seed), RUNS)
+        path = np.ones((RUNS, rounds))
+        history = list(_play(controller, path, samples=samples))
         _check_accounts(controller, history)
         _check_samples(controller, history)
-        _check_purity(controller, history, path)
+        _check_purity(controller, history, path, samples)
         runs = ((_Scripted(retention, seed, r), np.array([r])) for r in range(RUNS))
         if (
             history[0][0].places is not None
         ):  # a window rule makes no choice, and its settings may differ between runs
             _check_batch(
-                (
-                    Controller(system, policy, 1, own, _labels, scores)
-                    for policy, own in runs
-                ),
+                (Controller(system, policy, 1, own) for policy, own in runs),
                 history,
                 path,
+                samples=samples,
             )
 
 
@@ -262,7 +258,9 @@ def _play(
     prices: Floats,
     ledger: Ledger | None = None,
     reporting: bool = False,
+    samples: SampleView | None = None,
 ) -> Iterator[Step]:
+    samples = samples or SampleView(_labels)
     before = controller.open() if ledger is None else ledger
     for t in range(before.t, prices.shape[1]):
         orders = controller.decide(before, prices[:, t].copy())
@@ -271,7 +269,7 @@ def _play(
             if reporting
             else None
         )
-        after = controller.post(before, orders, report)
+        after = controller.post(before, orders, report, samples)
         yield before, orders, after
         before = after
 
@@ -280,7 +278,7 @@ def _losses(controller: Controller, orders: Orders) -> Losses:
     """Return losses from 0 to large, NaN where a client admitted nothing and at random
     where it reports nothing.
     """
-    seeds = controller.buffers.streams.seeds[:, None]
+    seeds = controller.buffers.seeds[:, None]
     clients = np.arange(controller.system.clients)
     large, kept, silent = (
         uniform(seeds, Purpose.PRICE, orders.t, 3 * clients + part) for part in range(3)
@@ -435,7 +433,13 @@ def _check_samples(controller: Controller, history: list[Step]) -> None:
         )
 
 
-def _check_purity(controller: Controller, history: list[Step], prices: Floats) -> None:
+def _check_purity(
+    controller: Controller,
+    history: list[Step],
+    prices: Floats,
+    samples: SampleView | None = None,
+) -> None:
+    samples = samples or SampleView(_labels)
     for before, orders, after in history[::5]:
         copy = deepcopy(before)
         again = controller.decide(before, prices[:, before.t].copy())
@@ -443,7 +447,7 @@ def _check_purity(controller: Controller, history: list[Step], prices: Floats) -
         _same_fields(
             before, copy, f"round {orders.t}: decide changed {{}} of the ledger"
         )
-        contents = controller.post(before, again).contents
+        contents = controller.post(before, again, samples=samples).contents
         _same(
             contents,
             after.contents,
@@ -461,12 +465,16 @@ def _check_batch(
     history: list[Step],
     prices: Floats,
     reporting: bool = False,
+    samples: SampleView | None = None,
 ) -> None:
     """Check that each run alone gives the same as in the batch; `controllers` have one
     run each.
     """
     for r, controller in enumerate(controllers):
-        alone = list(_play(controller, prices[r : r + 1], reporting=reporting))
+        own_prices = prices[r : r + 1]
+        alone = list(
+            _play(controller, own_prices, reporting=reporting, samples=samples)
+        )
         for (_, orders, after), (_, own_orders, own) in zip(
             history, alone, strict=True
         ):

@@ -14,20 +14,19 @@ from headgate.control.amendments import Amendment, amended, carried_over
 from headgate.control.apportion import apportion, whole_total
 from headgate.control.buffers import Buffers
 from headgate.control.policy import AdmissionPolicy, check_is_policy
-from headgate.control.scores import ScoresAt
 from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import (
+    UNSEEN,
     AdmissionRequest,
     Arrays,
     Bools,
     Floats,
     Ints,
-    Labels,
     Ledger,
     Losses,
     Orders,
     Report,
-    Streams,
+    SampleView,
     System,
     Terms,
     View,
@@ -49,10 +48,8 @@ class Controller:
     """Control one policy over `runs` independent runs of the same system.
 
     Retention rules that draw at random use the runs' `seeds` (default: 0 to runs − 1).
-    Rules that balance classes call `labels`; without it all samples count as one class.
-    Rules that look at samples call `scores`. `looks` is the part of each label's price
-    that pays for looking at samples before the purchase; the ledger records it
-    separately.
+    `looks` is the part of each label's price that pays for looking at samples before
+    the purchase; the ledger records it separately.
 
     >>> from headgate.control.policies import Headgate
     >>> controller = Controller(System([8, 9, 10], budget=20.0, horizon=100), Headgate())
@@ -68,8 +65,7 @@ class Controller:
         policy: AdmissionPolicy,
         runs: int = 1,
         seeds: Ints | None = None,
-        labels: Labels | None = None,
-        scores: ScoresAt | None = None,
+        *,
         looks: float = 0.0,
     ) -> None:
         check_is_policy(policy)
@@ -109,9 +105,7 @@ class Controller:
                 f"{type(policy).__name__}.retention: must be a method, retention(self,"
                 " system)"
             )
-        self.buffers = Buffers(
-            policy.retention(system), system, runs, Streams(seeds, labels, scores)
-        )
+        self.buffers = Buffers(policy.retention(system), system, runs, seeds)
 
     def open(self) -> Ledger:
         """Return the ledger before round 1, with Z(1) = 0 and nothing admitted."""
@@ -319,15 +313,8 @@ class Controller:
         """
         self._check_terms(ledger)
         system = amended(self.system, amendment, ledger.t, float(ledger.spent.mean()))
-        streams = self.buffers.streams
         after = Controller(
-            system,
-            self.policy,
-            self.runs,
-            streams.seeds,
-            streams.labels,
-            streams.scores,
-            self.looks,
+            system, self.policy, self.runs, self.buffers.seeds, looks=self.looks
         )
         if amendment.leave is not None:
             contents, uses = self.buffers.erased(ledger, amendment.leave)
@@ -342,7 +329,11 @@ class Controller:
         return after, carried_over(ledger, amendment, after.open(), after.terms)
 
     def post(
-        self, ledger: Ledger, orders: Orders, report: Report | None = None
+        self,
+        ledger: Ledger,
+        orders: Orders,
+        report: Report | None = None,
+        samples: SampleView = UNSEEN,
     ) -> Ledger:
         """Return the ledger after the round.
 
@@ -357,6 +348,8 @@ class Controller:
             Samples that were not admitted are neither charged nor owed later. Late
             samples count from this round on, because the server did not know of them
             before.
+        samples : SampleView, optional
+            Classes and scores of the samples, for retention rules that need them.
         """
         self._check_terms(ledger)
         if orders.t != ledger.t + 1:
@@ -377,7 +370,9 @@ class Controller:
                 else ledger.admitted + late + admitted
             )
             first = self.buffers.first(self.buffers.kept_from(ledger, orders.t), last)
-        contents, unused, uses_gone = self.buffers.settle(ledger, orders.t, first, last)
+        contents, unused, uses_gone = self.buffers.settle(
+            ledger, orders.t, first, last, samples
+        )
         n = last.sum(axis=-1) - first.sum(axis=-1)
         in_memory = ledger.uses_in_memory - uses_gone + n
         uses, squared = count_uses(ledger.uses, ledger.squared_uses, in_memory, n)
@@ -439,7 +434,7 @@ class Controller:
         instead of each run."""
         if self.runs == 1 or self.runs != self.system.clients:
             return None
-        return Controller(self.system, self.policy, 1, self.buffers.streams.seeds[:1])
+        return Controller(self.system, self.policy, 1, self.buffers.seeds[:1])
 
     def _asked(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         """Return the policy's request and memory, or raise SettingError if their shapes

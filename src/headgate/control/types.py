@@ -495,16 +495,22 @@ Labels = Callable[[Ints, Ints, Ints], Ints]
 """function that returns the class of each sample, given (runs, clients, positions)"""
 
 
-class Streams(NamedTuple):
-    """What retention rules need of the clients' streams: seeds for random draws,
-    classes and a model's scores.
+class SampleView(NamedTuple):
+    """What retention rules may know of the samples themselves when a round is posted.
+
+    Parameters
+    ----------
+    labels : callable, optional
+        Function of (runs, clients, positions) that returns the class of each sample.
+        Without it all samples count as one class.
+    scores : callable, optional
+        Function of (runs, clients, positions, names of scores) that returns a model's
+        scores of each sample. Without it there is no model, as in a plan.
     """
 
-    seeds: Ints
-    """seed of each run, (R,)"""
     labels: Labels | None = None
-    """function that returns classes of samples; None: the classes are not known"""
     scores: ScoresAt | None = None
-    """function that returns a model's scores of samples; None: there is no model, as in
-    a plan
-    """
+
+
+UNSEEN = SampleView()
+"""samples of which neither classes nor scores are known"""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
 from headgate.control.scores import Scores
-from headgate.control.types import Floats, Ints, Ledger, Orders, Report
+from headgate.control.types import Floats, Ints, Ledger, Orders, Report, SampleView
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset, hold_out
@@ -62,6 +62,21 @@ PRICES = 1 << 22
 """the number of prices kept at once, which suffices for all rounds unless many clients
 have prices of their own
 """
+
+
+def _seen(source: StreamSource, known: PurchaseTable | None) -> SampleView:
+    """Return what retention rules may know of the samples of a policy's clients."""
+
+    def labels(seeds: Ints, clients: Ints, positions: Ints) -> Ints:
+        return source.labels[source.find(known, seeds, clients, positions).rows]
+
+    def scores(
+        seeds: Ints, clients: Ints, positions: Ints, asked: tuple[str, ...]
+    ) -> Scores:
+        rows = source.find(known, seeds, clients, positions).rows
+        return source.score(asked, seeds, rows)
+
+    return SampleView(labels, scores)
 
 
 def streams_of(
@@ -122,7 +137,6 @@ class Simulation:
         self.learner = learner_of(given, self.world.dataset, device, executor)
         self.streams = list(streams_of(given, dataset, self.seeds, self.world))
         self.sources = {name: self._source(name) for name in self.names}
-        self._known: PurchaseTable | None = None
         self.controllers = {name: self._controller(name) for name in self.names}
         rules = {
             name: controller.buffers.rule
@@ -182,19 +196,13 @@ class Simulation:
         }
 
     def _controller(self, name: str) -> Controller:
-        policy, source = self.experiment.policies[name], self.sources[name]
+        policy = self.experiment.policies[name]
         return Controller(
             self.experiment.system,
             policy,
             len(self.seeds),
             self.seeds,
-            lambda seeds, clients, at: source.labels[
-                source.find(self._known, seeds, clients, at).rows
-            ],
-            lambda seeds, clients, at, asked: source.score(
-                asked, seeds, source.find(self._known, seeds, clients, at).rows
-            ),
-            self.experiment.data.price_of_looks(policy.selection),
+            looks=self.experiment.data.price_of_looks(policy.selection),
         )
 
     def _source(self, name: str) -> StreamSource:
@@ -318,11 +326,14 @@ class Simulation:
                 ledger, price + controller.looks if controller.looks else price
             )
             admitted = source.available(known[name], ledger, orders[name].admitted)
-            self._known = source.after_purchase(t, known[name], ledger, admitted)
+            purchases = source.after_purchase(t, known[name], ledger, admitted)
             after[name] = controller.post(
-                ledger, orders[name], None if source.ends is None else Report(admitted)
+                ledger,
+                orders[name],
+                None if source.ends is None else Report(admitted),
+                _seen(source, purchases),
             )
-            bought[name] = source.after_round(self._known, after[name])
+            bought[name] = source.after_round(purchases, after[name])
             held.append(
                 (
                     source,

@@ -19,16 +19,17 @@ from headgate.theory import comparison as c
 from headgate.theory.bound import (
     BoundConstants,
     generalisation_gap,
-    local_constants,
     memory_proportional_weight,
     mismatch,
     penalty,
     penalty_curvature,
     penalty_slope,
 )
-from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity, uniformity
+from headgate.theory.reuse import ck_counts, ck_uniformity
+from studies.paper import theory
 from studies.paper.errata import numbers as errata
 from studies.paper.errata.page import LISTED, ROOT, SHOWN, counted, numbered_tests
+from studies.paper.theory import kstep_uniformity, local_constants, uniformity
 
 k = BoundConstants()
 
@@ -155,7 +156,7 @@ def test_what_is_right_in_lemma_6_from_pdim_on():
 def test_15_before_round_K_the_printed_formulas_have_no_value():
     assert all(value < 0 for value in errata.shows_15_roots_before_round_K())
     assert np.all(np.isfinite(c.ck_bound(10, 10.0, 3, k)))
-    assert np.all(np.isfinite(c.ck_penalty_ceiling(10, 10.0, 0.9, 3, k)))
+    assert np.all(np.isfinite(theory.ck_penalty_ceiling(10, 10.0, 0.9, 3, k)))
 
 
 def test_17_under_constant_admission_the_effective_size_falls_below_memory():
@@ -480,12 +481,12 @@ def test_10_the_sign_of_omega_1():
     assert minus < regret == pytest.approx(plus)
     omegas = (
         50_000.0,
-        c.omega2(10, 10.0, 0.9, 50, k),
-        c.omega3(10, 10.0, [100], 50, k),
+        theory.omega2(10, 10.0, 0.9, 50, k),
+        theory.omega3(10, 10.0, [100], 50, k),
     )
-    assert float(c.omega_master(*omegas, constant=0.0, T=50, V=1.0)) == pytest.approx(
-        plus
-    )
+    assert float(
+        theory.omega_master(*omegas, constant=0.0, T=50, V=1.0)
+    ) == pytest.approx(plus)
 
 
 @pytest.mark.paper("eq:pC-upper", "eq:pC-upper-explicit")
@@ -515,7 +516,7 @@ def test_12_the_mended_ceiling_holds_on_every_path(K, rho, loss, seed):
     )
     ceiling = errata.repaired_ceiling(K, rate, rho, T, own)
     for t in range(1, T + 1):
-        n, N = c.comparison_counts(
+        n, N = theory.comparison_counts(
             admitted[max(t - K, 0) : t - 1].sum(), admitted[: t - 1].sum(), rate
         )
         assert float(penalty(n, N, own)) <= ceiling[t - 1] * (1 + 1e-9) + 1e-9
@@ -527,9 +528,9 @@ def test_12_mending_it_leaves_the_order_of_omega_2():
         [errata.repaired_ceiling(10, 10.0, 1 - 1 / R, T, k).sum() for R in opened]
     )
     printed = np.array(
-        [c.ck_penalty_ceiling(10, 10.0, 1 - 1 / R, T, k).sum() for R in opened]
+        [theory.ck_penalty_ceiling(10, 10.0, 1 - 1 / R, T, k).sum() for R in opened]
     )
-    limit = c.ck_penalty_limit(10, 10.0, T, k).sum()
+    limit = theory.ck_penalty_limit(10, 10.0, T, k).sum()
     assert (mended - printed) / np.sqrt(opened) == pytest.approx(
         [6500] * 3, rel=0.1
     )  # what it adds
