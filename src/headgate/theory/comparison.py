@@ -25,18 +25,6 @@ from headgate.theory.labels import paper
 from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
 
 
-@paper("eq:Z-update")
-def debt_update(debt: ArrayLike, spend: ArrayLike, budget: ArrayLike) -> Floats:
-    """Return Z(t+1) = [Z(t) + C_t − C]^+, the cost debt after a round with spend C_t.
-
-    >>> debt_update([0.0, 10.0], [30.0, 70.0], 55.0).tolist()
-    [0.0, 25.0]
-    """
-    return np.asarray(
-        np.maximum(np.asarray(debt) + np.asarray(spend) - np.asarray(budget), 0.0)
-    )
-
-
 @paper("eq:lyapunov-dpp")
 def lyapunov(debt: ArrayLike) -> Floats:
     """Return the Lyapunov function L = Z²/2."""
