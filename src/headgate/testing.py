@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.control.controller import Controller
+from headgate.control.controller import Controller, debt_update
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policy import AdmissionPolicy, PolicyContext, check_is_policy
 from headgate.control.prices import PriceProcess, Uniform
@@ -39,7 +39,6 @@ from headgate.control.types import (
     View,
 )
 from headgate.theory.bound import BoundConstants
-from headgate.theory.comparison import debt_update
 from headgate.theory.reuse import effective_sample_size
 
 RUNS = 3

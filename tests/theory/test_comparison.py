@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.control.controller import debt_update
 from headgate.theory import comparison as c
 from headgate.theory.bound import BoundConstants, learning_error
 from studies.paper.theory import kstep_uniformity
@@ -16,7 +17,7 @@ money = st.floats(0, 1e4)
 
 @pytest.mark.paper("eq:Z-update")
 def test_debt_by_hand():
-    assert c.debt_update([0.0, 30.0, 30.0], [10.0, 70.0, 5.0], 55.0).tolist() == [
+    assert debt_update([0.0, 30.0, 30.0], [10.0, 70.0, 5.0], 55.0).tolist() == [
         0.0,
         45.0,
         0.0,

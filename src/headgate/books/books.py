@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from datetime import date
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,20 +28,21 @@ from headgate.books.border import (
 )
 from headgate.books.ledger_store import LEDGER, LedgerStore, moment
 from headgate.books.messages import LARGEST, Order, Receipt
-from headgate.books.statement import Statement, backup, statement
 from headgate.control.amendments import Amendment
 from headgate.control.checks import optional, whole_number
 from headgate.control.checks import path as checked_path
 from headgate.control.controller import Controller
-from headgate.control.policies.references import held
 from headgate.control.policy import AdmissionPolicy, check_is_policy
-from headgate.control.prices import PriceProcess
 from headgate.control.supply import Supply
 from headgate.control.types import Ledger, System
 from headgate.errors import DataError, LedgerError, SettingError
 from headgate.escaping import shown
 from headgate.limits import CLIENTS, ROUNDS, SAMPLES
 from headgate.writing import FolderLock, clear_partial
+
+if TYPE_CHECKING:
+    from headgate.books.statement import Statement
+    from headgate.control.prices import PriceProcess
 
 NEVER = 2**31
 """number of offences before a quarantine, so large that no client is ever in quarantine
@@ -126,6 +127,9 @@ class Books:
         seed: int = 0,
         offences: int | None = None,
     ) -> None:
+        # a policy is of a module that is loaded already; this one need not be before
+        from headgate.control.policies.references import held
+
         path = checked_path("Books: folder", folder)
         if not isinstance(system, System):
             raise SettingError(
@@ -142,15 +146,15 @@ class Books:
         Controller(
             system, limited, 1, np.array([seed])
         )  # refuses what cannot be before anything is on disk
-        self._held = FolderLock()
+        self._lock = FolderLock()
         try:
             self._store = LedgerStore(path / LEDGER)
-            self._held.callback(self._store.close)
-            self._held.take(path, path)
+            self._lock.callback(self._store.close)
+            self._lock.take(path, path)
             clear_partial(path)
             self._accounts = Accounts(self._store, system, limited, seed)
         except BaseException:
-            self._held.close()
+            self._lock.close()
             raise
         self._now: OpenRound | None = None
         self._orders: dict[int, Order] = {}
@@ -462,7 +466,7 @@ class Books:
             self._accounts.amend(change, author, reason, order, name)
 
     def rest(
-        self, prices: PriceProcess, rounds: int | None = None
+        self, prices: "PriceProcess", rounds: int | None = None
     ) -> dict[str, tuple[float, float, float]]:
         """Return a forecast of the remaining rounds.
 
@@ -479,6 +483,8 @@ class Books:
             `spend`, `samples` and `left`, each with the mean and the 5 % and 95 %
             quantiles over 100 simulated paths.
         """
+        from headgate.control.prices import PriceProcess
+
         if not isinstance(prices, PriceProcess):
             raise SettingError(
                 f"rest: prices = {shown(prices)}: must be prices, as"
@@ -488,13 +494,15 @@ class Books:
             prices, optional(whole_number, "rest: rounds", rounds, 1, ROUNDS)
         )
 
-    def statement(self) -> Statement:
+    def statement(self) -> "Statement":
         """Return the statement: one line for each order, the amendments and the totals,
         in exact decimal numbers.
         """
+        from headgate.books.statement import statement
+
         return statement(self._store)
 
-    def audit(self) -> Statement:
+    def audit(self) -> "Statement":
         """Replay the accounts on disk, compare the results and return the statement.
 
         Raises
@@ -507,7 +515,7 @@ class Books:
             self._accounts.audit()
             return self.statement()
 
-    def backup(self, file: Path | str) -> Statement:
+    def backup(self, file: Path | str) -> "Statement":
         """Copy the accounts as they are now into one file, also while a round is open;
         return their statement.
 
@@ -520,11 +528,13 @@ class Books:
             The copy. It becomes accounts again as `ledger.sqlite` in a folder of its
             own.
         """
+        from headgate.books.statement import backup
+
         return backup(self._store, checked_path("backup: file", file))
 
     def close(self) -> None:
         """Close the files, so that another process can run rounds."""
-        self._held.close()
+        self._lock.close()
 
     def __enter__(self) -> Self:
         return self

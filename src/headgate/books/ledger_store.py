@@ -13,12 +13,12 @@ import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,12 +28,9 @@ from headgate.books.exact import NOTHING, exact, plainly, times, total
 from headgate.books.messages import TEXT
 from headgate.control.amendments import Amendment, amended
 from headgate.control.supply import EVERYTHING, Supply
-from headgate.control.types import Floats, Losses, System, Terms
+from headgate.control.types import Floats, Ledger, Losses, System, Terms
 from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
 from headgate.escaping import one_line, shown
-
-if TYPE_CHECKING:
-    from headgate.books.accounts import Settlement
 
 LEDGER = "ledger.sqlite"
 """name of the ledger's file in a run folder"""
@@ -191,6 +188,22 @@ class ClientRow(NamedTuple):
     squares: int
     withdrawn: int = 0
     erased: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class RoundResult:
+    """What is written of a round when it is settled."""
+
+    ledger: Ledger
+    """the ledger after the round"""
+    paid: Decimal
+    """the exact sum of all that is spent after the round"""
+    closed: list[Ordered]
+    """orders that are open on disk, with what was admitted on them"""
+    corrected: list[Ordered]
+    """samples that were admitted on orders that are closed on disk"""
+    clients: list[ClientRow]
+    events: list[Event]
 
 
 class Node(NamedTuple):
@@ -521,7 +534,7 @@ class LedgerStore(Durable):
 
     def settle(
         self,
-        done: "Settlement",
+        done: RoundResult,
         events: Iterable[Event],
         parameters: tuple[str, str],
         metrics: Mapping[str, Any],

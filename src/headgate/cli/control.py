@@ -77,12 +77,12 @@ def plan(
 
 
 def _plan_rest(folder: Path, overrides: list[str], format_: Format) -> None:
-    from headgate.books.accounts import Accounts
     from headgate.books.statement import opened
+    from headgate.flower.playable import FlowerAccounts
 
     experiment = headgate.load(str(folder / "config.toml"), *overrides)
     with opened(folder) as store, status(format_, "rehearsing"):
-        accounts = Accounts.of(experiment, store)
+        accounts = FlowerAccounts.of(experiment, store)
         last = accounts.system.horizon or experiment.rounds
         found = accounts.rest(experiment.prices, last - accounts.t)
     if format_ is Format.json:

@@ -33,7 +33,6 @@ from headgate.control.types import (
 )
 from headgate.errors import LedgerError, SettingError, require
 from headgate.escaping import shown
-from headgate.theory.comparison import debt_update
 from headgate.theory.labels import paper
 from headgate.theory.reuse import count_uses
 
@@ -41,6 +40,18 @@ MOST_ADMITTED = 2**52
 """the most samples in a round, times the sum of the shares, for which a client's credit
 is an exact whole number
 """
+
+
+@paper("eq:Z-update")
+def debt_update(debt: ArrayLike, spend: ArrayLike, budget: ArrayLike) -> Floats:
+    """Return Z(t+1) = [Z(t) + C_t − C]^+, the cost debt after a round with spend C_t.
+
+    >>> debt_update([0.0, 10.0], [30.0, 70.0], 55.0).tolist()
+    [0.0, 25.0]
+    """
+    return np.asarray(
+        np.maximum(np.asarray(debt) + np.asarray(spend) - np.asarray(budget), 0.0)
+    )
 
 
 @paper("alg:acdpp", "eq:lambda-def")

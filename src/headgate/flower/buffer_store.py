@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from headgate.books.durable import Durable
 from headgate.books.messages import NO_LIMIT, Order, Receipt
-from headgate.books.rules import StatedChoice, choice_of, rule_of
 from headgate.control.buffers import keeps_alone
 from headgate.control.checks import path as checked_path
 from headgate.control.checks import whole_number
@@ -37,6 +36,7 @@ from headgate.flower.border import (
     writable_text,
     writable_texts,
 )
+from headgate.flower.rules import StatedChoice, choice_of, rule_of
 from headgate.flower.sources import (
     Batch,
     HeldSample,

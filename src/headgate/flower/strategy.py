@@ -28,7 +28,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedXgbBagging, FedXgbCyclic, Result, Strategy
 from numpy.typing import ArrayLike
 
-from headgate.books.accounts import Accounts, OpenRound, Settlement, check_playable
+from headgate.books.accounts import OpenRound, Settlement
 from headgate.books.border import prices_for
 from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
@@ -60,6 +60,7 @@ from headgate.flower.parameters import (
     record_of,
     write_parameters,
 )
+from headgate.flower.playable import FlowerAccounts, check_playable
 from headgate.flower.roster import (
     ANSWER_WITHIN,
     ClientGrid,
@@ -174,7 +175,7 @@ class Gated(Strategy):
                     own_prices=prices is not None,
                 )
             self.store = self._record.store
-            self.accounts = Accounts.of(experiment, self.store)
+            self.accounts = FlowerAccounts.of(experiment, self.store)
         except BaseException:
             self._held.close()
             raise

@@ -21,17 +21,6 @@ counts as 10, not 11
 """
 
 
-@paper("eq:Z-update")
-def debt_update(debt: ArrayLike, spend: ArrayLike, budget: ArrayLike) -> Floats:
-    """Return Z(t+1) = [Z(t) + C_t − C]^+, the cost debt after a round with spend C_t.
-
-    >>> debt_update([0.0, 10.0], [30.0, 70.0], 55.0).tolist()
-    [0.0, 25.0]
-    """
-    owed = np.asarray(debt) + np.asarray(spend) - np.asarray(budget)
-    return np.asarray(np.maximum(owed, 0.0))
-
-
 @paper("eq:dpp-upper-2", "eq:J-constant")
 def dpp_objective(
     debt: ArrayLike,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.control import Controller, System
+from headgate.control.controller import debt_update
 from headgate.control.policies import Acdpp
 from headgate.theory import comparison as c
 from headgate.theory.bound import (
@@ -309,7 +310,7 @@ def spend_share(
         )
         J = (debt * price[:, t])[:, None] * x + 10.0 * p(kept + x, N + x, k)
         admitted[:, t] = x[np.nanargmin(J, axis=-1)]
-        debt = c.debt_update(debt, price[:, t] * admitted[:, t], BUDGET)
+        debt = debt_update(debt, price[:, t] * admitted[:, t], BUDGET)
     return float((price * (admitted - RATE)).mean() / BUDGET + 1)
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.analysis.pages import words
+from headgate.control.controller import debt_update
 from headgate.control.policies import Acdpp
 from headgate.control.policies.dpp import BentCurve, argmin_on
 from headgate.control.policy import PolicyContext
@@ -593,7 +594,7 @@ def test_21_the_path_is_that_of_the_rule():
             lo - 1e-4 <= admitted[0, t - 1] <= hi + 1e-4
         )  # in ten thousandths of a sample
         assert J(admitted[0, t - 1]) <= J(grid).min() * (1 + 1e-6)
-        debt = c.debt_update(debt, price[:, t - 1] * admitted[:, t - 1], 55.0)
+        debt = debt_update(debt, price[:, t - 1] * admitted[:, t - 1], 55.0)
     assert admitted[0, 0] == pytest.approx(rate / (1 - rho), rel=1e-6)
     assert last_debt == pytest.approx(debt)
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.control.controller import debt_update
 from headgate.errors import SettingError
 from headgate.theory import comparison as c
 from headgate.theory.bound import BoundConstants, penalty
@@ -103,7 +104,7 @@ def test_with_the_effective_sample_size_it_is_the_sum_in_theorem_1():
     money,
 )
 def test_drift_plus_penalty_stays_below_its_bound(debt, cost, admitted, budget, V, p):
-    left = theory.drift(debt, c.debt_update(debt, cost * admitted, budget)) + V * p
+    left = theory.drift(debt, debt_update(debt, cost * admitted, budget)) + V * p
     right = theory.drift_constant(cost * admitted, budget) + c.dpp_objective(
         debt, cost, admitted, budget, V, p
     )
