@@ -284,7 +284,7 @@ def draw(result: Result, path: Path) -> None:
     compared with.
     """
     from headgate.analysis.curves import COLOURS
-    from headgate.analysis.figures import STYLE, plt, save_figure
+    from studies.figures import STYLE, plt, save_figure
 
     cases = [
         case

@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from headgate.analysis.curves import COLOURS
-from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.formatting import interval
 from headgate.analysis.intervals import Estimate
 from headgate.control.policies import Acdpp
@@ -20,6 +19,7 @@ from headgate.control.types import Floats, System
 from headgate.experiment import Experiment
 from headgate.theory import comparison as c
 from headgate.theory.labels import paper
+from studies.figures import STYLE, save_figure
 from studies.pages import SAID
 from studies.paper import theory
 

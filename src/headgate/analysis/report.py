@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import RenderableType
@@ -18,6 +18,7 @@ from rich.console import RenderableType
 from headgate.analysis import comparison
 from headgate.analysis.curves import heat, money_panel, policy_curves
 from headgate.analysis.display import Displayed
+from headgate.analysis.figures import money_figure
 from headgate.analysis.formatting import jsonable, percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import conclusion
@@ -37,6 +38,9 @@ from headgate.analysis.tables import about
 from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.records.reader import RunFolder
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 
 def write_report(
@@ -220,11 +224,7 @@ class Comparison(Displayed):
             The money of each policy with its 95 % interval over seeds; None if the
             budgets that were run do not determine it.
         """
-        if len({row["prices"] for row in self.rows}) > 1:
-            raise SettingError(
-                "money_for: prices differ between the runs; saved_against takes them"
-                " one by one"
-            )
+        self._check_prices("money_for", "saved_against takes them one by one")
         return money_for(self.rows, accuracy, measure)
 
     def saved_against(
@@ -254,6 +254,31 @@ class Comparison(Displayed):
             )
         return savings(self.rows, rival, measure)
 
+    def plot(self) -> "Figure":
+        """Return the figure of test accuracy against the money really spent.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+            A line for each policy with its 80 % intervals, which displays itself in a
+            notebook; its method `write_html` saves it. The same figure in the report
+            can be saved as SVG or PNG.
+
+        Raises
+        ------
+        SettingError
+            If the prices differ between the runs, so that their money cannot be
+            compared.
+        """
+        self._check_prices("plot", "report.html shows them one by one")
+        names = list(dict.fromkeys(row["policy"] for row in self.rows))
+        saved = chosen_budget(savings(self.rows), self.budget)
+        return money_figure(money_panel(self.rows, names, saved), names)
+
+    def _check_prices(self, method: str, instead: str) -> None:
+        if len({row["prices"] for row in self.rows}) > 1:
+            raise SettingError(f"{method}: prices differ between the runs; {instead}")
+
     def render(self) -> list[RenderableType]:
         return comparison.comparison_tables(self.runs, self.rows, self.budget)
 
@@ -267,11 +292,10 @@ class Comparison(Displayed):
 def conclude_comparison(
     runs: Sequence[RunFolder], folder: Path, command: str, budget: float | None
 ) -> Comparison:
-    """Write compare.json, compare.svg and report.html into `folder`; `budget` is the
-    one at which policies are shown.
-    """
-    from headgate.analysis.figures import draw_comparison
+    """Write compare.json and report.html into `folder`, and return the comparison.
 
+    `budget` is the one at which policies are shown.
+    """
     order = list(dict.fromkeys(name for run in runs for name in run.policies))
     found = sorted(read_runs(runs), key=lambda one: order.index(one.policy))
     rows = comparison.rows(
@@ -281,9 +305,5 @@ def conclude_comparison(
     write_whole(
         "comparison", path, as_json({**facts_of(command, runs), "rows": rows}).encode()
     )
-    if comparison.one_price(found):
-        draw_comparison(
-            rows, chosen_budget(savings(rows), budget), folder / "compare.svg"
-        )
     page = write_report(runs, folder / "report.html", runs[0].target, found, budget)
     return Comparison(path, found, rows, budget, page)

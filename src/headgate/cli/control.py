@@ -285,8 +285,8 @@ def compare(
     RECIPE is a name from `headgate recipes` or a TOML file. Every policy is held to the
     money and the buffers: it buys nothing more once C·T is spent, and no client holds
     more than its buffer. References, such as the oracle, are not held. Every policy is
-    tested against constant admission, seed by seed. Writes compare.json, compare.svg
-    and report.html. Ctrl-C loses nothing: the same command resumes. With other
+    tested against constant admission, seed by seed. Writes compare.json and
+    report.html. Ctrl-C loses nothing: the same command resumes. With other
     --budgets it adds those that are missing.
     """
     from headgate.analysis.display import show

@@ -310,7 +310,7 @@ def serve(
         bool, typer.Option("--open", help="Open the page in a browser.")
     ] = False,
 ) -> None:
-    """Serve a page with live runs, comparisons, a planner, and the gate round by round.
+    """Serve a page with live runs, comparisons and a planner.
 
     RUNS_DIR holds run folders, or is one. The page shows runs while they are written,
     changes nothing in the folder, and loads nothing from elsewhere. Start `headgate
