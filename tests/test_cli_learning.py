@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from headgate.errors import DataError
+from headgate.records.owner import OwnedRun
 from headgate.records.reader import RunFolder
 from headgate.records.tables import METRICS, points_of
 
@@ -82,7 +83,7 @@ def test_json_lines_for_machines(headgate, tmp_path):
 
 def test_a_run_that_no_terminal_shows_prints_lines_of_progress(headgate, monkeypatch):
     monkeypatch.setattr("headgate.progress.FIRST", 0.0)
-    monkeypatch.setattr("headgate.simulation.schedule.TICK_SECONDS", 0.0)
+    monkeypatch.setattr("headgate.records.owner.TICK_SECONDS", 0.0)
     _, err = headgate(
         "run",
         "digits",
@@ -365,7 +366,7 @@ def test_the_same_recipe_goes_on_in_its_folder(headgate, tmp_path, monkeypatch):
         "r",
     )
     with monkeypatch.context() as killed:
-        killed.setattr("headgate.simulation.schedule.finish", lambda run, *_: run)
+        killed.setattr(OwnedRun, "finish", lambda self: self.run)
         headgate(*words)
     assert not (tmp_path / "r" / "metrics.parquet").exists()
     assert "report: r/report.html" in headgate(*words)[0]

@@ -10,8 +10,8 @@ from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.objectives import OBJECTIVE
-from headgate.records.writer import create
-from headgate.simulation.run import examine, play_folder
+from headgate.records.owner import OwnedRun
+from headgate.simulation.run import examine, play_chunk
 from headgate.simulation.schedule import perform
 
 DATA = load_dataset("digits")
@@ -108,24 +108,13 @@ def test_stopped_in_parts_or_alone_a_run_ends_in_the_same_bytes(tmp_path, name):
     )
     made = examine(experiment, DATA, "cpu", "auto")[0]["environment"]
     whole = perform(experiment, tmp_path / "whole", processes=1)[0].path
-    create(tmp_path / "stopped", experiment.tables(), made, [])
+    (chunk,) = OwnedRun.begin(tmp_path / "stopped", experiment, made, []).chunks
     with pytest.raises(Interrupted):
-        play_folder(
-            tmp_path / "stopped",
-            None,
-            DATA,
-            "cpu",
-            done.append,
-            lambda: len(done) == STOP,
-        )
+        play_chunk(chunk, DATA, "cpu", done.append, lambda: len(done) == STOP)
     perform(None, tmp_path / "stopped", processes=1, trust=trust)
     assert list(content(tmp_path / "stopped")) == list(content(whole))
-    create(
-        tmp_path / "parts",
-        experiment.tables(),
-        made,
-        [experiment.only([each]).tables() for each in experiment.policies],
-    )
+    each = [experiment.only([name]) for name in experiment.policies]
+    OwnedRun.begin(tmp_path / "parts", experiment, made, each)
     perform(None, tmp_path / "parts", processes=1, trust=trust)
     for table in ("metrics.parquet", "clients.parquet"):
         assert (tmp_path / "parts" / table).read_bytes() == (whole / table).read_bytes()

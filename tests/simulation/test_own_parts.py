@@ -215,7 +215,7 @@ def test_parts_beside_a_recipe_run_from_any_folder_by_any_number_of_processes(tm
     few = ["--set", "run.rounds=5", "--set", "training.steps=2"]
     headgate(beside / "mine.toml", *few, "--processes", 2, "--out", "two")
     headgate(beside / "mine.toml", *few, "--processes", 1, "--out", "one")
-    assert len(list((elsewhere / "two" / "shards").iterdir())) > 1
+    assert len(list((elsewhere / "two" / "checkpoints").iterdir())) > 1
     for name in TABLES:
         assert (elsewhere / "two" / name).read_bytes() == (
             elsewhere / "one" / name

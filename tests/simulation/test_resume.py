@@ -14,9 +14,10 @@ import torch
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import load
 from headgate.learning.partition import Dirichlet
+from headgate.records.owner import OwnedRun
 from headgate.records.reader import RunFolder
-from headgate.records.writer import Checkpoint, commit, create
-from headgate.simulation.run import examine, play_folder, resume
+from headgate.records.writer import commit, create
+from headgate.simulation.run import examine, play_chunk, resume
 from headgate.simulation.schedule import perform
 
 from .digits import DATA
@@ -51,19 +52,16 @@ def stopped(tmp_path_factory):
         load("digits", SETTINGS),
         [],
     )
-    create(
-        folder,
-        experiment.tables(),
-        examine(experiment, DATA, "cpu", "auto")[0]["environment"],
-        [],
-    )
+    facts = examine(experiment, DATA, "cpu", "auto")[0]
+    (chunk,) = OwnedRun.begin(folder, experiment, facts["environment"], []).chunks
     with pytest.raises(Interrupted):
-        play_folder(folder, None, DATA, "cpu", done.append, lambda: len(done) == 4)
+        play_chunk(chunk, DATA, "cpu", done.append, lambda: len(done) == 4)
     return folder, done
 
 
 def resumed(folder):
-    return resume(load("digits", SETTINGS), DATA, Checkpoint(folder), "cpu")[0]
+    (chunk,) = OwnedRun.take_up(folder, load("digits", SETTINGS), ()).chunks
+    return resume(chunk, DATA, "cpu")[0]
 
 
 def test_what_was_last_evaluated_is_known_after_a_resume(stopped):

@@ -71,18 +71,19 @@ def test_the_main_job_is_done_resumed_and_reported(tmp_path):
 from pathlib import Path
 from headgate.errors import Interrupted
 from headgate.experiment import load
-from headgate.records.writer import create
-from headgate.simulation.run import examine, play_folder
+from headgate.records.owner import OwnedRun
+from headgate.simulation.run import examine, play_chunk
 e, done = load("digits", {["run.rounds=8", "run.seeds=1", 'run.policies=["headgate"]']!r}), []
 data = e.data.load()
-create(Path("stopped"), e.tables(), examine(e, data, "auto", "auto")[0]["environment"], [])
+made = examine(e, data, "auto", "auto")[0]["environment"]
+run = OwnedRun.begin(Path("stopped"), e, made, [])
 try:
-    play_folder(Path("stopped"), None, data, "auto", done.append, lambda: len(done) == 3)
+    play_chunk(run.chunks[0], data, "auto", done.append, lambda: len(done) == 3)
 except Interrupted as stop:
     print(stop)
 """
     code, told, said = ask(tmp_path, "-c", stopped)
-    assert (code, told.partition(";")[0]) == (0, "interrupted after round 3 of 8"), said
+    assert (code, told) == (0, "interrupted after round 3 of 8\n"), said
     code, _, said = ask(
         tmp_path,
         "-m",
@@ -131,7 +132,7 @@ print(headgate.compare(e, [40.0, 80.0], "compared", processes=2, quiet=True) is 
     code, told, said = ask(tmp_path, "-c", script)
     assert code == 0, said
     assert told.splitlines()[-3:] == ["True 2", "32 gram False", "True"]
-    assert len(list((tmp_path / "run" / "shards").iterdir())) == 4
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 4
 
 
 @pytest.mark.parametrize(

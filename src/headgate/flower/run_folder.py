@@ -25,10 +25,8 @@ from headgate.records.tables import STATE, read_sealed
 from headgate.records.trackers import Watching
 from headgate.records.writer import (
     RunWriter,
-    clear_killed_start,
     commit,
     create,
-    left_by_a_killed_start,
     write_tables,
 )
 from headgate.writing import FolderLock
@@ -60,13 +58,11 @@ class RunRecord:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         held.take(folder, folder)
-        if any(folder.iterdir()) and left_by_a_killed_start(folder):
-            clear_killed_start(folder)
         if not (folder / STATE).exists():
             mean_price = (
                 None if own_prices else experiment.prices.mean(experiment.rounds)
             )
-            create(folder, experiment.tables(), _environment(mean_price), shards=())
+            create(folder, experiment.tables(), _environment(mean_price))
         else:
             _check_same(folder, experiment)
         self.folder, self.parameters, self.rounds = (
