@@ -20,6 +20,7 @@ from headgate.testing import (
     check_selection,
 )
 
+from .following import follow_policy, follow_rule
 from .playing import begun
 
 OWN_PRICES = c.PerClient(c.Uniform(1, 10), (0.5, 1.0, 1.0, 1.5, 2.0), 0.3)
@@ -66,17 +67,22 @@ WITHOUT_END = [*BUDGETED, "pacing", "acdpp", "dpp", "held"]
 @pytest.mark.paper("eq:joint-policy")
 @pytest.mark.parametrize("name", [*BUDGETED, *OTHERS])
 def test_policies(name):
-    check_policy({**BUDGETED, **OTHERS}[name], rounds=24)
+    policy = {**BUDGETED, **OTHERS}[name]
+    check_policy(policy, rounds=24)
+    follow_policy(policy, rounds=24)
 
 
 @pytest.mark.parametrize("name", WITHOUT_END)
 def test_policies_without_an_end(name):
-    check_policy({**BUDGETED, **OTHERS}[name], a_system(None), rounds=16)
+    policy = {**BUDGETED, **OTHERS}[name]
+    check_policy(policy, a_system(None), rounds=16)
+    follow_policy(policy, a_system(None), rounds=16)
 
 
 @pytest.mark.parametrize("name", BUDGETED)
 def test_policies_at_a_price_per_client(name):
     check_policy(BUDGETED[name], rounds=12, prices=OWN_PRICES)
+    follow_policy(BUDGETED[name], rounds=12, prices=OWN_PRICES)
 
 
 @pytest.mark.paper("def:kstep", "eq:kstep-drop", "eq:buffer-occupancy")
@@ -92,6 +98,7 @@ def test_policies_at_a_price_per_client(name):
 )  # fmt: skip
 def test_retention_rules(rule):
     check_retention(rule, rounds=20)
+    follow_rule(rule, rounds=20)
 
 
 @pytest.mark.parametrize("kind", selection.KINDS)

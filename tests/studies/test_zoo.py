@@ -45,6 +45,8 @@ from studies.zoo.rccda import Rccda
 from studies.zoo.vessal import VeSSAL
 from studies.zoo.windows import Windows
 
+from ..control.following import follow_policy, follow_rule
+
 RULES, SELECTIONS, POLICIES = (
     (GSS, ODE, FedBalancer, CBRS),
     (VeSSAL, KCentre),
@@ -64,6 +66,10 @@ def test_each_comes_in_by_its_name_and_passes_the_public_check(kind):
     made = make(slot, f"{kind.__module__}:{kind.__qualname__}", "part")
     assert type(made) is kind
     check(made, rounds=12)
+    if slot is RETENTION:
+        follow_rule(made, rounds=12)
+    if slot is POLICY:
+        follow_policy(made, rounds=12)
 
 
 def test_a_recipe_names_them():

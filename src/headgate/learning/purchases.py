@@ -8,16 +8,16 @@ which also identifies its appearance in its concept, its number among all sample
 the round.
 """
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.randomness import Purpose
-from headgate.control.ranking import NOBODY, Candidates, chosen
+from headgate.control.ranking import Candidates, chosen
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
 from headgate.control.types import Bools, Ints, Ledger
@@ -30,9 +30,14 @@ ScoreRows = Callable[[tuple[str, ...], Ints, Ints], Scores]
 scores of each row
 """
 ADMISSIONS = 40
-"""low bits of a key, which hold the number of an admission; the bits above hold the run
-and the client
+"""low bits of a key, which hold the number of an admission; the bits above hold the
+owner, the place of a client among the clients of all runs
 """
+
+
+def key_of(owner: Ints, admissions: Ints) -> Ints:
+    """Return the owner and the admission of each sample in one number."""
+    return np.asarray((owner << ADMISSIONS) + admissions)
 
 
 class TrainingSamples(NamedTuple):
@@ -57,22 +62,17 @@ def held_admissions(ledger: Ledger, clients: Ints) -> tuple[Ints, Ints]:
     """Return (place of the client, admission) of every sample that these clients (S, C)
     hold, sorted by run and client.
     """
-    if (places := ledger.contents.places) is not None:
-        held = np.take_along_axis(places, clients[..., None], axis=1).reshape(
-            clients.size, -1
-        )
+    places = ledger.contents.places
+    if places is not None:
+        held = np.take_along_axis(places, clients[..., None], axis=1)
+        held = held.reshape(clients.size, -1)
         owner, slot = np.nonzero(held >= 0)
         return owner, held[owner, slot]
-    first, last = (
-        np.take_along_axis(array, clients, axis=1).ravel()
-        for array in (ledger.dropped, ledger.admitted)
-    )
+
+    first = np.take_along_axis(ledger.dropped, clients, axis=1).ravel()
+    last = np.take_along_axis(ledger.admitted, clients, axis=1).ravel()
     owner = np.repeat(np.arange(clients.size), last - first)
-    return (
-        owner,
-        np.arange(owner.size)
-        + (first - (np.cumsum(last - first) - (last - first)))[owner],
-    )
+    return owner, spans(first, last - first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +116,18 @@ class PurchaseTable:
 
     def with_new(self, t: int, key: Ints, samples: Ints, rows: Ints) -> "PurchaseTable":
         """Return the table extended by samples that were admitted in round t."""
-        at, now = np.searchsorted(self.key, key), np.full(key.shape, t)
-        names = ("key", "rows", "samples", "round")
-        columns = zip(names, (key, rows, samples, now), strict=True)
-        return replace(
-            self,
-            **{name: np.insert(getattr(self, name), at, new) for name, new in columns},
-        )
+        at = np.searchsorted(self.key, key)
+        new = {
+            "key": key,
+            "rows": rows,
+            "samples": samples,
+            "round": np.full(key.shape, t),
+        }
+        columns = {
+            name: np.insert(getattr(self, name), at, values)
+            for name, values in new.items()
+        }
+        return replace(self, **columns)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that `restored` needs, by name."""
@@ -133,17 +138,17 @@ class PurchaseTable:
         clients or spare places.
         """
         for name in ("looked", "spare", "passed"):
-            if saved[name].shape != getattr(self, name).shape:
-                raise ValueError(
-                    f"{name} is {saved[name].shape}, must be"
-                    f" {getattr(self, name).shape}"
-                )
+            found, wanted = saved[name].shape, getattr(self, name).shape
+            if found != wanted:
+                raise ValueError(f"{name} is {found}, must be {wanted}")
+        own = self.tensors().items()
         return PurchaseTable(
-            **{
-                name: saved[name].astype(array.dtype)
-                for name, array in self.tensors().items()
-            }
+            **{name: saved[name].astype(array.dtype) for name, array in own}
         )
+
+
+Known = PurchaseTable | None
+"""the purchased samples that clients hold; None: nothing is stored"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,71 +177,71 @@ class StreamSource:
         """Return which clients look at samples in the next round, (S, M)."""
         return np.zeros(before.admitted.shape, dtype=bool)
 
-    def open(self) -> PurchaseTable | None:
+    def open(self) -> Known:
         """Return the table of purchases before round 1; None: nothing is stored."""
         return None
 
-    def available(
-        self, known: PurchaseTable | None, before: Ledger, ordered: Ints
-    ) -> Ints:
+    def available(self, known: Known, before: Ledger, ordered: Ints) -> Ints:
         """Return how many of the ordered samples each client can admit, (S, M): at most
         what its stream has left.
         """
-        return (
-            ordered
-            if self.ends is None
-            else np.minimum(ordered, np.maximum(self.ends - before.admitted, 0))
-        )
+        return self._left(before.admitted, ordered)
+
+    def _left(self, had: Ints, wanted: Ints) -> Ints:
+        """Return how many of the samples that are wanted each stream has left, (S, M),
+        after it gave `had` of them.
+        """
+        if self.ends is None:
+            return wanted
+        return np.asarray(np.minimum(wanted, np.maximum(self.ends - had, 0)))
 
     def after_purchase(
-        self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints
-    ) -> PurchaseTable | None:
+        self, t: int, known: Known, before: Ledger, admitted: Ints
+    ) -> Known:
         """Return the table of purchases after each client admitted `admitted` samples
         in round t, (S, M).
         """
         return None
 
-    def after_round(
-        self, known: PurchaseTable | None, after: Ledger
-    ) -> PurchaseTable | None:
+    def after_round(self, known: Known, after: Ledger) -> Known:
         """Return the table of purchases without samples that are no longer held."""
         return None
 
     def find(
-        self,
-        known: PurchaseTable | None,
-        seeds: Ints,
-        clients: Ints,
-        admissions: Ints,
-        concepts: Ints | None = None,
+        self, known: Known, seeds: Ints, clients: Ints, admissions: Ints
     ) -> StreamRows:
         """Return the sample numbers and rows of these admissions of clients; `seeds`
         are places among all seeds.
         """
-        samples, rows = np.empty_like(admissions), np.empty_like(admissions)
+        return self.stream_rows(seeds, clients, admissions)
+
+    def stream_rows(
+        self,
+        seeds: Ints,
+        clients: Ints,
+        positions: Ints,
+        concepts: Ints | None = None,
+    ) -> StreamRows:
+        """Return the sample numbers and rows at these positions of the streams."""
+        samples = np.empty_like(positions)
+        rows = np.empty_like(positions)
         for s, stream in enumerate(self.streams):
             own = np.flatnonzero(seeds == s)
             if own.size:
                 of_concept = None if concepts is None else concepts[own]
-                samples[own], rows[own] = stream.at(
-                    clients[own], admissions[own], of_concept
-                )
+                found = stream.at(clients[own], positions[own], of_concept)
+                samples[own], rows[own] = found
         return StreamRows(samples, rows)
 
     def trainable(
-        self,
-        t: int,
-        known: PurchaseTable | None,
-        before: Ledger,
-        after: Ledger,
-        clients: Ints,
+        self, t: int, known: Known, before: Ledger, after: Ledger, clients: Ints
     ) -> TrainingSamples:
         """Return the samples on which these clients (S, C) train in round t."""
         owner, admissions = held_admissions(after, clients)
-        seeds, whose = owner // clients.shape[1], clients.ravel()[owner]
-        return TrainingSamples(
-            owner, seeds, whose, admissions, admissions >= before.admitted[seeds, whose]
-        )
+        seeds = owner // clients.shape[1]
+        whose = clients.ravel()[owner]
+        new = admissions >= before.admitted[seeds, whose]
+        return TrainingSamples(owner, seeds, whose, admissions, new)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,32 +253,29 @@ class PurchaseSource(StreamSource):
     world: World
     data: Data
 
-    def open(self) -> PurchaseTable | None:
-        shape, none = (len(self.streams), self.clients), np.zeros(0, np.int32)
-        spare = np.full((*shape, self.data.keep, 3), -1, np.int64)
+    def open(self) -> Known:
+        shape = (len(self.streams), self.clients)
+        none = np.zeros(0, np.int32)
         looked = np.zeros(shape, np.int64)
+        spare = np.full((*shape, self.data.keep, 3), -1, np.int64)
         return PurchaseTable(
             np.zeros(0, np.int64), none, none, none, looked, spare, looked
         )
 
     def after_purchase(
-        self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints
-    ) -> PurchaseTable | None:
+        self, t: int, known: Known, before: Ledger, admitted: Ints
+    ) -> Known:
         assert known is not None
-        each, count = np.arange(admitted.size), admitted.ravel()
-        seeds, clients = np.divmod(np.repeat(each, count), self.clients)
-        keys, known = (
-            spans((each << ADMISSIONS) + before.admitted.ravel(), count),
-            self._later(t, known, before.admitted),
-        )
-        positions = (keys & (1 << ADMISSIONS) - 1) + known.passed[seeds, clients]
-        return known.with_new(
-            t,
-            keys,
-            *super().find(
-                None, seeds, clients, positions, self.world.at(t)[seeds, clients]
-            ),
-        )
+        known = self._later(t, known, before.admitted)
+        count = admitted.ravel()
+        owner = np.repeat(np.arange(count.size), count)
+        admissions = spans(before.admitted.ravel(), count)
+
+        seeds, clients = np.divmod(owner, self.clients)
+        positions = admissions + known.passed[seeds, clients]
+        concepts = self.world.at(t)[seeds, clients]
+        found = self.stream_rows(seeds, clients, positions, concepts)
+        return known.with_new(t, key_of(owner, admissions), *found)
 
     def _later(self, t: int, known: PurchaseTable, had: Ints) -> PurchaseTable:
         """Return the table with `passed` as of round t, where clients have taken `had`
@@ -282,50 +284,40 @@ class PurchaseSource(StreamSource):
         by_now = self.data.stream.passing * (t - 1)
         return replace(known, passed=np.maximum(known.passed, by_now - had))
 
-    def after_round(self, known: PurchaseTable | None, after: Ledger) -> PurchaseTable:
+    def after_round(self, known: Known, after: Ledger) -> Known:
         assert known is not None
-        owner, admissions = held_admissions(
-            after, np.broadcast_to(np.arange(self.clients), after.admitted.shape)
-        )
-        return known.only((owner << ADMISSIONS) + admissions)
+        everybody = np.broadcast_to(np.arange(self.clients), after.admitted.shape)
+        return known.only(key_of(*held_admissions(after, everybody)))
 
     def find(
-        self,
-        known: PurchaseTable | None,
-        seeds: Ints,
-        clients: Ints,
-        admissions: Ints,
-        concepts: Ints | None = None,
+        self, known: Known, seeds: Ints, clients: Ints, admissions: Ints
     ) -> StreamRows:
         assert known is not None
-        at = known.find(self._key(seeds, clients, admissions))
-        return StreamRows(
-            known.samples[at].astype(np.int64), known.rows[at].astype(np.int64)
-        )
+        at = self._places(known, seeds, clients, admissions)
+        samples, rows = known.samples[at], known.rows[at]
+        return StreamRows(samples.astype(np.int64), rows.astype(np.int64))
 
-    def _key(self, seeds: Ints | int, clients: Ints, admissions: Ints) -> Ints:
-        return np.asarray((seeds * self.clients + clients << ADMISSIONS) + admissions)
+    def _places(
+        self, known: PurchaseTable, seeds: Ints | int, clients: Ints, admissions: Ints
+    ) -> Ints:
+        """Return the places in the table of these admissions of clients."""
+        return known.find(key_of(seeds * self.clients + clients, admissions))
 
     def trainable(
-        self,
-        t: int,
-        known: PurchaseTable | None,
-        before: Ledger,
-        after: Ledger,
-        clients: Ints,
+        self, t: int, known: Known, before: Ledger, after: Ledger, clients: Ints
     ) -> TrainingSamples:
         assert known is not None
         held = super().trainable(t, known, before, after, clients)
-        labelled = (
-            known.round[
-                known.find(self._key(held.seeds, held.clients, held.admissions))
-            ]
-            + self.data.late
+        at = self._places(known, held.seeds, held.clients, held.admissions)
+        labelled = known.round[at] + self.data.late
+        there = labelled <= t
+        return TrainingSamples(
+            held.owner[there],
+            held.seeds[there],
+            held.clients[there],
+            held.admissions[there],
+            labelled[there] == t,
         )
-        columns: list[Any] = [
-            column[labelled <= t] for column in held._replace(new=labelled == t)
-        ]
-        return TrainingSamples(*columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,69 +336,54 @@ class ChoosingSource(PurchaseSource):
     def looking(self, before: Ledger) -> Bools:
         return self.rule.looking(before)
 
-    def available(
-        self, known: PurchaseTable | None, before: Ledger, ordered: Ints
-    ) -> Ints:
+    def available(self, known: Known, before: Ledger, ordered: Ints) -> Ints:
         assert known is not None
         spare = (known.spare[..., 0] >= 0).sum(axis=-1)
         return np.asarray(np.minimum(ordered, self._fresh(known, ordered) + spare))
 
     def _fresh(self, known: PurchaseTable, ordered: Ints) -> Ints:
         """Return how many new samples of its stream each client is offered, (S, M)."""
-        asked = self.data.window * ordered
-        return (
-            asked
-            if self.ends is None
-            else np.minimum(asked, np.maximum(self.ends - known.looked, 0))
-        )
+        return self._left(known.looked, self.data.window * ordered)
 
     def after_purchase(
-        self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints
-    ) -> PurchaseTable | None:
+        self, t: int, known: Known, before: Ledger, admitted: Ints
+    ) -> Known:
         """Process one run at a time: the results do not depend on other runs, and
         memory is needed for one run only.
         """
         assert known is not None
-        spare, keys, bought = (
-            known.spare.copy(),
-            [np.zeros(0, np.int64)],
-            [np.zeros((0, 3), np.int64)],
-        )
-        fresh, concepts, looking = (
-            self._fresh(known, admitted),
-            self.world.at(t),
-            self.looking(before),
-        )
         known = self._later(t, known, known.looked)
-        for s, looks in itertools.product(range(len(self.streams)), (False, True)):
-            clients, rule = (
-                np.flatnonzero((admitted[s] > 0) & (looking[s] == looks)),
-                self.rule.now(looks),
-            )
+        fresh = self._fresh(known, admitted)
+        concepts = self.world.at(t)
+        looking = self.looking(before)
+        spare = known.spare.copy()
+        keys = [np.zeros(0, np.int64)]
+        bought = [np.zeros((0, 3), np.int64)]
+
+        for s, looks in product(range(len(self.streams)), (False, True)):
+            clients = np.flatnonzero((admitted[s] > 0) & (looking[s] == looks))
             if not clients.size:
                 continue
-            offer = self._offer(
-                self.streams[s], known, s, clients, fresh[s, clients], concepts[s]
-            )
-            count, there = admitted[s, clients], offer[..., 0] >= 0
-            takes = chosen(
-                rule, self._candidates(rule, known, before, s, clients, offer, count)
-            )
-            spare[s, clients] = _newest(offer, there & ~takes, spare.shape[2])
+            rule = self.rule.now(looks)
+            count = admitted[s, clients]
+            offer = self._offer(known, s, clients, fresh[s, clients], concepts[s])
+            candidates = self._candidates(rule, known, before, s, clients, offer, count)
+            takes = chosen(rule, candidates)
+
+            left = candidates.there & ~takes
+            spare[s, clients] = _newest(offer, left, self.data.keep)
+            owner = s * self.clients + clients
             bought.append(offer[takes])
-            keys.append(
-                spans(self._key(s, clients, before.admitted[s, clients]), count)
-            )
-        key, (_, samples, rows) = np.concatenate(keys), np.concatenate(bought).T
-        order, after = (
-            np.argsort(key),
-            replace(known, looked=known.looked + fresh, spare=spare),
-        )
-        return after.with_new(t, key[order], samples[order], rows[order])
+            keys.append(spans(key_of(owner, before.admitted[s, clients]), count))
+
+        key = np.concatenate(keys)
+        order = np.argsort(key)
+        _, samples, rows = np.concatenate(bought)[order].T
+        after = replace(known, looked=known.looked + fresh, spare=spare)
+        return after.with_new(t, key[order], samples, rows)
 
     def _offer(
         self,
-        stream: Stream | DriftingStream,
         known: PurchaseTable,
         s: int,
         clients: Ints,
@@ -419,11 +396,11 @@ class ChoosingSource(PurchaseSource):
         owner, place = np.nonzero(nth < fresh[:, None])
         whose = clients[owner]
         had = known.looked[s, whose] + place
+        positions = had + known.passed[s, whose]
+        found = self.streams[s].at(whose, positions, concepts[whose])
+
         new = np.full((len(clients), nth.size, 3), -1, np.int64)
-        new[owner, place] = np.stack(
-            [had, *stream.at(whose, had + known.passed[s, whose], concepts[whose])],
-            axis=1,
-        )
+        new[owner, place] = np.stack([had, *found], axis=1)
         return np.concatenate([known.spare[s, clients], new], axis=1)
 
     def _candidates(
@@ -439,30 +416,33 @@ class ChoosingSource(PurchaseSource):
         """Return the offered samples as candidates, with the scores and held features
         that the rule needs.
         """
-        seed, client, there = (
-            np.full((len(clients), 1), self.seeds[s]),
-            clients[:, None],
-            offer[..., 0] >= 0,
-        )
         found = Candidates(
-            offer[..., 0], count[:, None], seed, client, purpose=Purpose.SELECTION
+            position=offer[..., 0],
+            room=count[:, None],
+            seed=np.full((len(clients), 1), self.seeds[s]),
+            client=clients[:, None],
+            purpose=Purpose.SELECTION,
         )
         if rule.looks:
-            found = found._replace(
-                scores=self._scores(rule.scores, s, offer[..., 2], there)
-            )
+            scores = self._scores(rule.scores, s, offer[..., 2], found.there)
+            found = found._replace(scores=scores)
         if rule.beside_held:
-            owner, admissions = held_admissions(
-                before.of_runs(slice(s, s + 1)), clients[None]
-            )
-            nth = np.arange(owner.size) - np.searchsorted(owner, owner)
-            rows = np.full((len(clients), int(nth.max(initial=-1)) + 1), -1, np.int64)
-            rows[owner, nth] = known.rows[
-                known.find(self._key(s, clients[owner], admissions))
-            ]
+            rows = self._held_rows(known, before, s, clients)
             features = self._scores(("features",), s, rows, rows >= 0).features
             found = found._replace(held=features, held_there=rows >= 0)
         return found
+
+    def _held_rows(
+        self, known: PurchaseTable, before: Ledger, s: int, clients: Ints
+    ) -> Ints:
+        """Return the rows of the samples that clients hold, filled up with −1."""
+        run = before.of_runs(slice(s, s + 1))
+        owner, admissions = held_admissions(run, clients[None])
+        nth = np.arange(owner.size) - np.searchsorted(owner, owner)
+        rows = np.full((len(clients), int(nth.max(initial=-1)) + 1), -1, np.int64)
+        at = self._places(known, s, clients[owner], admissions)
+        rows[owner, nth] = known.rows[at]
+        return rows
 
     def _scores(
         self, asked: tuple[str, ...], s: int, rows: Ints, there: Bools
@@ -470,13 +450,12 @@ class ChoosingSource(PurchaseSource):
         """Return the scores of rows (C, W) of the training set; `there` marks the
         places that hold a row.
         """
-        return self.score(asked, np.full(int(there.sum()), s), rows[there]).placed(
-            there
-        )
+        seeds = np.full(int(there.sum()), s)
+        return self.score(asked, seeds, rows[there]).placed(there)
 
 
 def find_all(
-    held: Sequence[tuple[StreamSource, PurchaseTable | None, TrainingSamples]],
+    held: Sequence[tuple[StreamSource, Known, TrainingSamples]],
 ) -> StreamRows:
     """Return the sample numbers and rows of the samples of several policies, one policy
     after the other.
@@ -484,37 +463,36 @@ def find_all(
     Policies without a table are looked up in one call, because a stream caches only the
     passes of its last call.
     """
-    ends = np.cumsum([0, *(len(own.owner) for *_, own in held)]).tolist()
+    ends = np.cumsum([0, *(len(samples.owner) for *_, samples in held)])
     found = StreamRows(np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64))
     groups: dict[int, list[int]] = {}
     for number, (_, known, _) in enumerate(held):
         groups.setdefault(-1 if known is None else number, []).append(number)
+
     for group in groups.values():
         source, known, _ = held[group[0]]
-        asked = (
-            np.concatenate([held[number][2][column] for number in group])
-            for column in (1, 2, 3)
+        seeds, clients, admissions = (
+            np.concatenate([getattr(held[number][2], name) for number in group])
+            for name in ("seeds", "clients", "admissions")
         )
         places = np.concatenate(
             [np.arange(ends[number], ends[number + 1]) for number in group]
         )
-        found.samples[places], found.rows[places] = source.find(known, *asked)
+        rows = source.find(known, seeds, clients, admissions)
+        found.samples[places], found.rows[places] = rows
     return found
 
 
 def _newest(offer: Ints, left: Bools, keep: int) -> Ints:
-    """Return the newest `keep` of the samples that each client did not buy, ascending,
-    filled up with −1, (C, keep, 3).
+    """Return the newest `keep` of the samples that each client did not buy, ascending
+    as in the offer, filled up with −1, (C, keep, 3).
     """
+    newer = left.sum(axis=1, keepdims=True) - np.cumsum(left, axis=1)
+    newest = left & (newer < keep)
+    slot = np.cumsum(newest, axis=1) - 1
+    owner, place = np.nonzero(newest)
     kept = np.full((len(offer), keep, 3), -1, np.int64)
-    offer = np.where(left[..., None], offer, -1)
-    newest = np.take_along_axis(
-        offer, np.argsort(-offer[..., :1], axis=1, kind="stable")[:, :keep], axis=1
-    )
-    order = np.argsort(
-        np.where(newest < 0, NOBODY, newest)[..., :1], axis=1, kind="stable"
-    )
-    kept[:, : newest.shape[1]] = np.take_along_axis(newest, order, axis=1)
+    kept[owner, slot[owner, place]] = offer[owner, place]
     return kept
 
 
@@ -533,11 +511,13 @@ class UseCounts:
 
     def __init__(self, runs: int, samples: int) -> None:
         self.runs, self.samples = runs, samples
-        self._keys, self._counts = np.array([-1]), np.zeros(1, dtype=np.int32)
-        """keys run·samples + sample, ascending after a −1, and the count of each key"""
-        self.distinct, self.total, self.squares = (
-            np.zeros(runs, dtype=np.int64) for _ in range(3)
-        )
+        self._keys = np.array([-1])
+        """keys run·samples + sample, ascending after a −1"""
+        self._counts = np.zeros(1, dtype=np.int32)
+        """the count of each key"""
+        self.distinct = np.zeros(runs, dtype=np.int64)
+        self.total = np.zeros(runs, dtype=np.int64)
+        self.squares = np.zeros(runs, dtype=np.int64)
 
     def table(self) -> tuple[Ints, NDArray[np.int32]]:
         """Return (run·samples + sample, count) of all samples ever used, as `restored`
@@ -563,19 +543,18 @@ class UseCounts:
             keys, times = np.unique(keys, return_counts=True)
         places = np.asarray(np.searchsorted(self._keys, keys))
         new = self._keys.take(places, mode="clip") != keys
-        self._keys, self._counts = (
-            np.insert(self._keys, places[new], keys[new]),
-            np.insert(self._counts, places[new], 0),
-        )
+        self._keys = np.insert(self._keys, places[new], keys[new])
+        self._counts = np.insert(self._counts, places[new], 0)
         places += np.cumsum(new) - new  # inserting a key moves the keys behind it
         before = self._counts[places].astype(np.int64)
         self._counts[places] += times.astype(np.int32)
+
         edges = np.searchsorted(keys, np.arange(self.runs + 1) * self.samples)
-        for sums, terms in (
-            (self.distinct, before == 0),
-            (self.total, times),
-            (self.squares, times * (2 * before + times)),
-        ):
-            sums += np.diff(
-                np.concatenate([[0], np.cumsum(terms, dtype=np.int64)])[edges]
-            )
+
+        def of_runs(terms: NDArray[Any]) -> Ints:
+            sums = np.concatenate([[0], np.cumsum(terms, dtype=np.int64)])
+            return np.diff(sums[edges])
+
+        self.distinct += of_runs(before == 0)
+        self.total += of_runs(times)
+        self.squares += of_runs(times * (2 * before + times))
