@@ -545,7 +545,7 @@ class _Scripted(AdmissionPolicy):
         runs = self.first + np.arange(view.debt.size)
         draw = uniform(self.seed, Purpose.PRICE, view.t, runs)
         sizes = np.array(
-            [0.0, 0.4, 1.0, 3.3, float(view.system.memory), 2.5 * view.system.memory]
+            [0.0, 0.4, 1.0, 3.3, float(view.system.all_places), 2.5 * view.system.all_places]
         )
         return AdmissionRequest(sizes[(draw * len(sizes)).astype(int)]), memory
 

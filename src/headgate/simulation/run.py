@@ -106,7 +106,7 @@ def _memory(
     images = len(here.train_labels) + sum(len(labels) for _, labels in here.judged)
     clients = experiment.training.cohort or experiment.system.clients
     run = executor.bytes_of_run(
-        int(experiment.system.memory), clients, experiment.local
+        int(experiment.system.all_places), clients, experiment.local
     )
     size = theta.shape[1], clients, theta.dtype.itemsize
     return {
