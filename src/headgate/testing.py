@@ -523,7 +523,7 @@ class _Scripted(AdmissionPolicy):
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         runs = self.first + np.arange(view.debt.size)
         draw = uniform(self.seed, Purpose.PRICE, view.t, runs)
-        places = float(view.system.memory)
+        places = float(view.system.all_places)
         sizes = np.array([0.0, 0.4, 1.0, 3.3, places, 2.5 * places])
         asked = sizes[(draw * len(sizes)).astype(int)]
         return AdmissionRequest(asked), memory

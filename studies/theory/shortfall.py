@@ -204,7 +204,7 @@ def compare(
             samples, spend = found.admitted.sum(axis=-1), found.spend.sum(axis=-1)
             first = samples if first is None else first
             ages, left = (
-                mean_ages(found.admitted, system.memory),
+                mean_ages(found.admitted, system.all_places),
                 100 - 100 * spend.mean() / (system.budget * rounds),
             )
             age, late = (

@@ -37,7 +37,7 @@ class AllSizes(AdmissionPolicy):
 
     def admit(self, view, memory):
         draw = uniform(self.seed, Purpose.PRICE, view.t, np.arange(view.debt.size))
-        places = float(view.system.memory)
+        places = float(view.system.all_places)
         sizes = np.array([0.0, 0.4, 1.0, 3.3, places, 2.5 * places])
         return AdmissionRequest(sizes[(draw * len(sizes)).astype(int)]), memory
 

@@ -308,7 +308,7 @@ def test_listening_buys_more_for_those_with_more_to_learn_and_is_headgate_where_
             ledger, orders, Report(orders.admitted, losses=Losses(new, new / 2))
         )
     shares = (
-        ledger.admitted[0] / ledger.admitted.sum() / (SYSTEM.buffer / SYSTEM.memory)
+        ledger.admitted[0] / ledger.admitted.sum() / (SYSTEM.buffer / SYSTEM.all_places)
     )
     assert shares.argmax() == 0
     assert 1.1 < shares.max() < 1.3
@@ -492,8 +492,8 @@ def test_prices_that_wander_far_break_neither_the_purse_nor_the_floor(seed, smoo
     )
     spent, number = found.spend[0].cumsum(), found.admitted[0].cumsum()
     assert spent[-1] <= 40.0 * rounds
-    even = np.minimum(40.0 / price, SYSTEM.memory).cumsum()
-    rich = spent + SYSTEM.memory * price <= 40.0 * rounds
+    even = np.minimum(40.0 / price, SYSTEM.all_places).cumsum()
+    rich = spent + SYSTEM.all_places * price <= 40.0 * rounds
     assert (number >= even - 1)[rich].all()
 
 

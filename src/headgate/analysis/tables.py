@@ -224,7 +224,7 @@ def about(run: RunFolder) -> dict[str, Any]:
         "round": run.state["round"],
         "budget": run.system.budget,
         "buffers": run.system.buffer.tolist(),
-        "memory": run.system.memory,
+        "memory": run.system.all_places,
         "elapsed": run.state.get("elapsed_s"),
         "note": run.state.get("note"),
         "toml": read_text(run.path / CONFIG),

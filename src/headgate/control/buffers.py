@@ -33,13 +33,21 @@ other rules, temporary arrays included
 
 
 class Settled(NamedTuple):
-    """The clients' memories after a round, and the samples dropped in it."""
+    """The clients' memories after a round, and the samples dropped in it.
+
+    Parameters
+    ----------
+    contents : Contents
+        The contents of the buffers.
+    unused : array of int or int
+        Samples dropped in the round in which they were admitted, (R,).
+    uses : array of int
+        Sum of the use counts of all dropped samples, (R,).
+    """
 
     contents: Contents
     unused: Ints | int
-    """samples dropped in the round in which they were admitted, (R,)"""
     uses: Ints
-    """sum of the use counts of all dropped samples, (R,)"""
 
 
 class Buffers:

@@ -41,7 +41,23 @@ def better_of_corollary(
 
 @dataclass(frozen=True, eq=False)
 class PolicyContext:
-    """The information from which a policy works out the settings that were left out."""
+    """The information from which a policy works out the settings that were left out.
+
+    Parameters
+    ----------
+    system : System
+        The system.
+    prices : PriceProcess
+        Price process of the experiment.
+    bound : BoundConstants
+        Constants of the bound.
+    seeds : array of int
+        Seed of each run, (R,).
+    rounds : int
+        Number of rounds of the run.
+    linear : bool, default True
+        Whether the model is linear; true also if no model is known.
+    """
 
     system: System
     prices: "PriceProcess"
@@ -49,7 +65,6 @@ class PolicyContext:
     seeds: Ints
     rounds: int
     linear: bool = True
-    """whether the model is linear; true also if no model is known"""
 
     @cached_property
     def mean_price(self) -> float:
@@ -77,12 +92,15 @@ class AdmissionPolicy(ABC):
     paper's joint policy π.
 
     A new policy must define one method, `admit`; the others have defaults.
+
+    Parameters
+    ----------
+    selection : Selection, optional
+        Rule that chooses which samples of a window (`data.window`) clients buy; left
+        out: the next ones of their streams.
     """
 
     selection: Selection | None = field(default=None, kw_only=True)
-    """rule that chooses which samples of a window (`data.window`) clients buy; left
-    out: the next ones of their streams
-    """
 
     listens: ClassVar[bool] = False
     """whether the policy needs the losses of the previous round, `View.losses`;

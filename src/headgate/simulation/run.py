@@ -114,7 +114,7 @@ def _footprint(experiment: Experiment, one: Simulation, dataset: Dataset) -> Foo
         evaluated=EVALUATED,
         working=executor.memory,
         run=executor.bytes_of_run(
-            int(experiment.system.memory), clients, experiment.local
+            int(experiment.system.all_places), clients, experiment.local
         ),
     )
 

@@ -31,26 +31,34 @@ class BoundConstants:
 
     The paper states no values (studies/paper/errata.md, erratum 9); the defaults are
     the values for MNIST in the scripts released with the paper.
+
+    Parameters
+    ----------
+    D : float, default 1000.0
+        Diameter of the parameter set.
+    sigma : float, default 10.0
+        Square root of the gradient variance σ².
+    eta : float, default 0.5
+        Step size η in Theorem 1 and in all bounds compared with it.
+    loss : float, default 1000.0
+        Upper limit of the loss, called B in Theorem 1.
+    pdim : float, default 100.0
+        Pseudo-dimension of the loss class.
+    C2 : float, default 0.0
+        Constant C_2 per round; it is the same for every policy and cancels in every
+        regret.
+    eta_tilde : float, optional
+        Step size η̃ in the penalty, which the paper does not define; left out: eta, as
+        Lemma 2 needs (erratum 8).
     """
 
     D: float = 1000.0
-    """diameter of the parameter set"""
     sigma: float = 10.0
-    """square root of the gradient variance σ²"""
     eta: float = 0.5
-    """step size η in Theorem 1 and in all bounds compared with it"""
     loss: float = 1000.0
-    """upper limit of the loss, called B in Theorem 1"""
     pdim: float = 100.0
-    """pseudo-dimension of the loss class"""
     C2: float = 0.0
-    """constant C_2 per round; it is the same for every policy and cancels in every
-    regret
-    """
     eta_tilde: float | None = None
-    """step size η̃ in the penalty, which the paper does not define; left out: eta, as
-    Lemma 2 needs (erratum 8)
-    """
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -164,10 +164,10 @@ def check_waiting(experiment: Experiment) -> None:
                 f"options.rule.capacity = {limit.max()}: {system.clients} clients; at"
                 f" most {LIMITS['places']:,} places"
             )
-    filled = experiment.prices.mean(experiment.rounds) * system.memory / system.budget
+    filled = experiment.prices.mean(experiment.rounds) * system.all_places / system.budget
     if filled > 2 * LIMITS["rounds"]:
         raise InfeasibleError(
-            f"system.budget = {system.budget:g}: fills the buffers of {system.memory}"
+            f"system.budget = {system.budget:g}: fills the buffers of {system.all_places}"
             f" samples in {filled:,.0f} rounds; at most {2 * LIMITS['rounds']:,} can be"
             " planned"
         )
@@ -298,7 +298,7 @@ def answer(asked: PlanRequest) -> PlanAnswer:
             summary=summarise_rehearsal(
                 experiment, asked.policy, made.rehearsal
             ).to_dict(),
-            memory=system.memory,
+            memory=system.all_places,
             peak_client=made.peak_client,
             peak_places=int(system.buffer[made.peak_client]),
             curves=_curves(experiment, asked.policy, made.rehearsal),

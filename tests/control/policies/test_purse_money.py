@@ -146,12 +146,12 @@ def test_cheapest_first_buys_the_most_samples_that_the_money_can(fill):
         bought = cheapest_first(own, SYSTEM, fill)
         money = SYSTEM.budget * 30
         assert bought @ own <= money + 1e-9
-        assert bought.max() <= SYSTEM.memory
-        more = (bought < SYSTEM.memory) & ((np.arange(30) > 0) | (fill == 0))
+        assert bought.max() <= SYSTEM.all_places
+        more = (bought < SYSTEM.all_places) & ((np.arange(30) > 0) | (fill == 0))
         assert money - bought @ own < own[more].min()  # not one sample more
         dearest = own[(bought > 0) & (np.arange(30) > 0)].max()
-        assert np.all(bought[(own < dearest) & (np.arange(30) > 0)] == SYSTEM.memory)
-        assert bought[0] == min(SYSTEM.memory, fill // own[0]) or not fill
+        assert np.all(bought[(own < dearest) & (np.arange(30) > 0)] == SYSTEM.all_places)
+        assert bought[0] == min(SYSTEM.all_places, fill // own[0]) or not fill
 
 
 def foreseeing(prices, seeds, rounds=30, **settings):
