@@ -149,24 +149,34 @@ def headgate_client(
 
     Parameters
     ----------
-    app
+    app : flwr.clientapp.ClientApp
         The ClientApp. Its own mods see all messages, including orders and queries; most
         mods of Flower belong in `mods`.
-    source
+    source : Source or callable
         The source of the samples, or a function that returns it for a context.
-    store
+    store : str or pathlib.Path, optional
         The folder of the client's store; by default the node's setting
         `headgate-store`, then $HEADGATE_STORE, then ~/.local/state/headgate.
-    rules
+    rules : collection of type, or callable, optional
         Your own retention and buying rules that an order may name, or a function that
         returns them for a context.
-    scores
+    scores : callable, optional
         A function of message, context, samples and the names of the requested scores,
         for rules that look at samples. `control.scores.scores_of` computes scores from
         the outputs of a model. Scores never leave the client.
-    mods
+    mods : sequence of callable, optional
         Mods of Flower that apply to the training only, such as `fixedclipping_mod`.
         They get the message without the order.
+
+    Returns
+    -------
+    callable
+        A decorator for the function of message, context and held samples that trains.
+
+    Raises
+    ------
+    SettingError
+        If an argument is not what it must be.
     """
 
     call = "headgate_client"

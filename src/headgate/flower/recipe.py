@@ -286,7 +286,22 @@ def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> RecipeTask:
 def recipe_client(
     recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None
 ) -> ClientApp:
-    """Return a ClientApp that admits samples and trains as the recipe specifies."""
+    """Return a ClientApp that admits samples and trains as the recipe specifies.
+
+    Parameters
+    ----------
+    recipe : str
+        Name or file of the recipe.
+    overrides : sequence of str, optional
+        Settings that replace those of the recipe, as in `run.rounds=20`.
+    store : str or pathlib.Path, optional
+        The folder of the clients' stores, as for `headgate_client`.
+
+    Returns
+    -------
+    flwr.clientapp.ClientApp
+        The app.
+    """
     path("recipe_client: recipe", recipe)
     given = tuple(writable_texts("recipe_client: overrides", overrides))
     if store is not None:
@@ -340,11 +355,32 @@ def recipe_server(
     folder: Path | str | None = None,
     finished: Callable[[Path], object] | None = None,
 ) -> ServerApp:
-    """Return a ServerApp that runs the recipe and records it in a run folder: `folder`,
-    or by default `out` in the run config.
+    """Return a ServerApp that runs the recipe and records it in a run folder.
 
-    The run config may also have the fields of `Discipline`. `finished` is called with
-    the run folder after the last round.
+    The run config may have the fields of `Discipline`, and `track`, names of trackers
+    as for `headgate run --track`.
+
+    Parameters
+    ----------
+    recipe : str
+        Name or file of the recipe.
+    overrides : sequence of str, optional
+        Settings that replace those of the recipe, as in `run.rounds=20`.
+    folder : str or pathlib.Path, optional
+        The run folder; by default `out` in the run config.
+    finished : callable, optional
+        Function that is called with the run folder after the last round.
+
+    Returns
+    -------
+    flwr.serverapp.ServerApp
+        The app.
+
+    Raises
+    ------
+    SettingError
+        If an argument is not what it must be, or later, as the app runs, if neither
+        `folder` nor the run config names the run folder.
     """
     path("recipe_server: recipe", recipe)
     given = tuple(writable_texts("recipe_server: overrides", overrides))

@@ -43,27 +43,34 @@ METRICS = 100
 
 @dataclass(frozen=True)
 class Discipline:
-    """How long a round waits for clients, and which replies it accepts."""
+    """How long a round waits for clients, and which replies it accepts.
+
+    Parameters
+    ----------
+    deadline : float, optional
+        Seconds after the orders within which a reply counts.
+    quorum : int, optional
+        Number of valid replies that a new model needs. Admitted samples count in any
+        case.
+    gather : float, optional
+        Seconds that a round waits at its beginning until `quorum` clients are
+        connected.
+    norm_cap : float, optional
+        Length of the longest update that is accepted; a longer one is an offence; left
+        out: any length.
+    norm_multiple : float, optional
+        Multiple of the median length beyond which an update is shortened to the median
+        length; 0: never.
+    offences : int, optional
+        Number of invalid replies after which a client gets no more orders.
+    """
 
     deadline: float = 600.0
-    """seconds after the orders within which a reply counts"""
     quorum: int = 1
-    """number of valid replies that a new model needs; admitted samples count in any
-    case
-    """
     gather: float = 300.0
-    """seconds that a round waits at its beginning until `quorum` clients are connected
-    """
     norm_cap: float | None = None
-    """length of the longest update that is accepted; a longer one is an offence; None:
-    any length
-    """
     norm_multiple: float = 10.0
-    """multiple of the median length beyond which an update is shortened to the median
-    length; 0: never
-    """
     offences: int = 3
-    """number of invalid replies after which a client gets no more orders"""
 
     def __post_init__(self) -> None:
         """Turn all fields into plain numbers, as the state file holds them, and refuse

@@ -206,11 +206,11 @@ class DatasetSource(Source):
 
     Parameters
     ----------
-    columns
+    *columns : data set
         One data set, such as a torch `Dataset` or one of Hugging Face's `datasets`,
         with a length or as a stream; or several of the same length, such as arrays of
         samples and labels, in memory or mapped from a file.
-    label
+    label : str, int or callable, optional
         The key or index of the label in an item, or a function of the item. By default
         its key `label`, or its last element.
 
