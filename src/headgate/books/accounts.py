@@ -1035,7 +1035,8 @@ def reserve(outstanding: Iterable[Ordered], money: Callable[[float], M] = float)
     and a sample is bought on only one of them. In the worst case, each sample was
     bought on the most expensive order that includes it.
 
-    >>> reserve([Ordered(1, 0, 5, 0, 2.0), Ordered(2, 0, 8, 0, 1.0), Ordered(2, 1, 1, 0, 1.0)])
+    >>> client_0 = [Ordered(1, 0, 5, 0, 2.0), Ordered(2, 0, 8, 0, 1.0)]
+    >>> reserve([*client_0, Ordered(2, 1, 1, 0, 1.0)])
     14.0
     """
     cost, by_client = money(0.0), defaultdict[int, list[Ordered]](list)

@@ -52,32 +52,54 @@ NEVER = 2**31
 class Purchase(NamedTuple):
     """The samples that one client may admit in a round, and the samples that it must
     hold afterwards.
+
+    Parameters
+    ----------
+    client : int
+        The client.
+    round : int
+        The round.
+    samples : int
+        The most new samples to admit.
+    price : float
+        Price of each new sample.
+    first : int
+        First admission that the client then holds, if its retention rule is a window;
+        it holds first..last−1.
+    last : int
+        Number of samples that the client has ever admitted after this purchase.
+        Repeating a purchase admits nothing twice.
+    oldest : int
+        Admission before which the client holds no sample, however few it admits.
     """
 
     client: int
     round: int
     samples: int
-    """the most new samples to admit"""
     price: float
-    """price of each new sample"""
     first: int
-    """first admission that the client then holds, if its retention rule is a window; it
-    holds first..last−1
-    """
     last: int
-    """number of samples that the client has ever admitted after this purchase;
-    repeating a purchase admits nothing twice
-    """
     oldest: int
-    """admission before which the client holds no sample, however few it admits"""
 
     def held(self, position: int) -> range:
-        """Return the admissions that a client holds after it has ever admitted
-        `position` samples.
+        """Return the admissions that a client holds after a report.
+
+        Parameters
+        ----------
+        position : int
+            Number of samples that the client has ever admitted.
+
+        Returns
+        -------
+        range
+            Their numbers, counted from 0.
 
         Examples
         --------
-        >>> Purchase(0, 4, samples=5, price=2.0, first=5, last=15, oldest=0).held(12)       # three less than was ordered
+        Three samples fewer than were ordered:
+
+        >>> order = Purchase(0, 4, samples=5, price=2.0, first=5, last=15, oldest=0)
+        >>> order.held(12)
         range(2, 12)
         """
         return range(max(self.oldest, self.first - (self.last - position)), position)
@@ -111,10 +133,15 @@ class Books:
     --------
     >>> from tempfile import mkdtemp
     >>> from headgate.control.policies import Headgate
-    >>> books = Books(mkdtemp(), System([8, 9, 10], budget=20.0, horizon=100), Headgate())
+    >>> system = System([8, 9, 10], budget=20.0, horizon=100)
+    >>> books = Books(mkdtemp(), system, Headgate())
     >>> [(each.client, each.samples) for each in books.begin(3.0, present=[0, 2])]
     [(0, 8), (2, 10)]
-    >>> books.settle({0: 8, 2: 7})                       # client 2 delivered three samples less, and is not charged for them
+
+    Client 2 delivers three samples fewer than it was asked for, and is not charged for
+    them:
+
+    >>> books.settle({0: 8, 2: 7})
     >>> books.statement().spent
     Decimal('45.0')
     """
@@ -318,7 +345,7 @@ class Books:
         self._now = None
 
     def check(self, client: int, report: Delivery) -> int:
-        """Return how many samples a client holds after its report. Write nothing.
+        """Check a report without settling the round. Write nothing.
 
         Parameters
         ----------
@@ -326,6 +353,11 @@ class Books:
             The client that reports.
         report : Delivery
             Its report.
+
+        Returns
+        -------
+        int
+            Number of samples that the client holds after its report.
 
         Raises
         ------
@@ -482,6 +514,12 @@ class Books:
         dict
             `spend`, `samples` and `left`, each with the mean and the 5 % and 95 %
             quantiles over 100 simulated paths.
+
+        Raises
+        ------
+        SettingError
+            If an argument is not what it must be, or `rounds` is left out where the
+            horizon is open.
         """
         from headgate.control.prices import PriceProcess
 
@@ -495,15 +533,25 @@ class Books:
         )
 
     def statement(self) -> "Statement":
-        """Return the statement: one line for each order, the amendments and the totals,
-        in exact decimal numbers.
+        """Return the statement of the accounts.
+
+        Returns
+        -------
+        Statement
+            One line for each order, the amendments and the totals, in exact decimal
+            numbers.
         """
         from headgate.books.statement import statement
 
         return statement(self._store)
 
     def audit(self) -> "Statement":
-        """Replay the accounts on disk, compare the results and return the statement.
+        """Replay the accounts on disk and compare the results.
+
+        Returns
+        -------
+        Statement
+            As from `statement`.
 
         Raises
         ------
@@ -516,8 +564,7 @@ class Books:
             return self.statement()
 
     def backup(self, file: Path | str) -> "Statement":
-        """Copy the accounts as they are now into one file, also while a round is open;
-        return their statement.
+        """Copy the accounts as they are now into one file, also while a round is open.
 
         A plain copy of the folder lacks what SQLite still holds in its log, at times
         all rounds.
@@ -527,6 +574,11 @@ class Books:
         file : str or pathlib.Path
             The copy. It becomes accounts again as `ledger.sqlite` in a folder of its
             own.
+
+        Returns
+        -------
+        Statement
+            The statement of the copy.
         """
         from headgate.books.statement import backup
 
