@@ -8,9 +8,9 @@ import headgate
 SOURCE = Path(headgate.__file__).parent
 FLOOR = {
     "errors": 0, "escaping": 0, "limits": 0, "reading": 0, "writing": 0, "theory": 0,
-    "control": 1, "registry": 1, "learning": 2, "experiment": 2, "records": 2, "books": 2,
-    "simulation": 3, "kernels": 3, "flower": 3, "nvflare": 3, "testing": 3, "progress": 3,
-    "analysis": 4, "web": 5, "api": 5, "cli": 6,
+    "control": 1, "registry": 1, "learning": 2, "experiment": 2, "records": 2,
+    "books": 2, "simulation": 3, "kernels": 3, "flower": 3, "nvflare": 3, "testing": 3,
+    "progress": 3, "analysis": 4, "web": 5, "api": 5, "cli": 6,
 }  # fmt: skip
 SIBLINGS = {
     ("simulation", "flower"),

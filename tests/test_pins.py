@@ -33,7 +33,7 @@ def unmet(requirement, pins):
     )
 
 
-def test_the_files_are_as_the_tool_writes_them_with_hashes_and_without_torch_for_the_main_job():
+def test_the_files_are_as_the_tool_writes_them():
     files = TOOL["written"](TOOL["committed"](), MAIN)
     assert {file: (ROOT / file).read_text("utf-8") for file in files} == files, (
         "run python tools/pins.py"

@@ -66,7 +66,7 @@ def site(tmp_path_factory):
     return folder / "site"
 
 
-def test_every_page_is_there_with_its_figures_and_formulas_and_loads_nothing_from_elsewhere(
+def test_every_page_is_there_and_loads_nothing_from_elsewhere(
     site,
 ):
     pages = list(site.rglob("*.html"))

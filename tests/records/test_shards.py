@@ -67,7 +67,8 @@ def test_parts_read_as_one_run_while_they_are_written(tmp_path):
     write_state(RunFolder.open(tmp_path / "run"), "running", 1, 2.5)
     live = RunFolder.open(tmp_path / "run")
     assert live.metrics().select("t", "policy", "seed").rows() == [
-        (1, "hybrid", 0), (1, "hybrid", 1), (1, "constant", 0), (2, "hybrid", 0), (2, "constant", 0), (3, "hybrid", 0)
+        (1, "hybrid", 0), (1, "hybrid", 1), (1, "constant", 0), (2, "hybrid", 0),
+        (2, "constant", 0), (3, "hybrid", 0)
     ]  # fmt: skip
     assert live.clients().height == 6
     assert [one["policy"] for one in live.state["diverged"]] == ["hybrid", "constant"]

@@ -136,7 +136,7 @@ def where(path, dir_fd: int = -1) -> str:
 def named(path: str) -> str:
     """Without what differs from shard to shard, round to round and time to time.
 
-    >>> named("shards/001/checkpoints/.00000003.1234abcd.partial/.ledger-0.npz.1234abcd.partial")
+    >>> named("shards/001/checkpoints/.00000003.1ab.partial/.ledger-0.npz.2cd.partial")
     'shards/NNN/checkpoints/NNNNNNNN/ledger-0.npz'
     >>> named("shards/001/metrics/.part-00012.parquet.1234abcd.partial")
     'shards/NNN/metrics/part-NNNNN.parquet'
