@@ -37,8 +37,8 @@ def test_run_writes_everything_it_promises(headgate, tmp_path):
     assert f"report: {Path('runs') / folder.name / 'report.html'}" in out
     assert "Spend a round" in out
     assert {path.name for path in folder.iterdir()} == {
-        "config.toml", "environment.json", "state.json", "metrics.parquet", "clients.parquet", "summary.json",
-        "report.html", "checkpoints", "tensorboard",
+        "config.toml", "environment.json", "state.json", "metrics.parquet",
+        "clients.parquet", "summary.json", "report.html", "checkpoints", "tensorboard",
     }  # fmt: skip
     assert {path.name for path in (folder / "tensorboard").iterdir()} == {
         "acdpp",
@@ -202,7 +202,9 @@ def test_resume_from_the_command_line(headgate, python, tmp_path, times, left):
         step = run.Simulation.step
         def stop(self):
             done = step(self)
-            for _ in range({times} if done.t == 3 else 0): os.kill(os.getpid(), signal.SIGINT)
+            if done.t == 3:
+                for _ in range({times}):
+                    os.kill(os.getpid(), signal.SIGINT)
             return done
         run.Simulation.step = stop
         main()

@@ -54,7 +54,9 @@ class TwoLayers(Model):
         from torch import nn
 
         features = shape[0] * shape[1] * shape[2]
-        return nn.Sequential(nn.Flatten(), nn.Linear(features, self.width), nn.Tanh(), nn.Linear(self.width, classes))
+        hidden = nn.Linear(features, self.width)
+        last = nn.Linear(self.width, classes)
+        return nn.Sequential(nn.Flatten(), hidden, nn.Tanh(), last)
 ''')
 
 # %%

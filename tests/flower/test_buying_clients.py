@@ -69,7 +69,7 @@ def opened(tmp_path, **more):
     return closing(BufferStore(tmp_path / "client.sqlite", 0, **more))
 
 
-def test_the_most_unsure_are_bought_the_newest_of_the_others_kept_and_the_rest_passes_by(
+def test_the_most_unsure_are_bought_and_the_newest_others_kept(
     tmp_path,
 ):
     look = Looking()

@@ -239,9 +239,10 @@ def test_a_ledger_that_was_changed_is_refused_with_its_round(tmp_path):
         "UPDATE rounds SET debt = debt - 1, spent = spent + 1 WHERE round = 2": (
             "round 2: spend is"
         ),
-        "UPDATE rounds SET spent = spent - 1; UPDATE orders SET ordered = ordered + 1 WHERE round = 1": (
-            "round 1: client 0 was"
-        ),
+        (
+            "UPDATE rounds SET spent = spent - 1;"
+            "UPDATE orders SET ordered = ordered + 1 WHERE round = 1"
+        ): "round 1: client 0 was",
         "DELETE FROM rounds WHERE round = 1": "round 1: is missing",
     }.items():
         with world.store() as store:

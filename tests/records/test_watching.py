@@ -113,6 +113,7 @@ def test_lines_name_the_run_its_policies_and_the_round(tmp_path):
             watch(tmp_path / "run", [row("hybrid", seed, t) for seed in (0, 1)])
     first, second = map(json.loads, said)
     assert first == {
-        "run": "run", "policies": ["hybrid"], "seeds": [0, 1], "round": 2, "rounds": 4, "mean_test_accuracy": 0.05
+        "run": "run", "policies": ["hybrid"], "seeds": [0, 1], "round": 2, "rounds": 4,
+        "mean_test_accuracy": 0.05
     }  # fmt: skip
     assert second["mean_test_accuracy"] is None

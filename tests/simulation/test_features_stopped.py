@@ -64,27 +64,55 @@ RECURRING = (
     " 4, 5]}"
 )
 FEATURES = {
-    **{f"objective {kind}": [f"objective.kind={kind}"] for kind in OBJECTIVE.kinds if kind != "plain"},
+    **{
+        f"objective {kind}": [f"objective.kind={kind}"]
+        for kind in OBJECTIVE.kinds
+        if kind != "plain"
+    },
     "yogi": ["server={kind = 'yogi', lr = 0.02, tau = 0.01, beta2 = 0.9}"],
-    "momentum, the mean of models, moved images": ["server.kind=momentum", "training.average=6", "training.shift=1"],
+    "momentum, the mean of models, moved images": [
+        "server.kind=momentum",
+        "training.average=6",
+        "training.shift=1",
+    ],
     "a cohort that is listened to": [*SEVERAL[1:], "training.cohort=6"],
     "rules that draw lots": [
         "run.policies=['reservoir', 'class-balanced', 'kept']",
         "policies.kept={kind='constant', rule='reservoir', capacity='buffer', rate=25}",
-        *(f"policies.{one}={{kind='headgate', rule='{one}'}}" for one in ("reservoir", "class-balanced")),
+        *(
+            f"policies.{one}={{kind='headgate', rule='{one}'}}"
+            for one in ("reservoir", "class-balanced")
+        ),
     ],
     "rules that look": [
         "run.policies=['headgate', 'gss', 'balancer', 'cbrs']",
-        *(f"policies.{rule}={{kind='headgate', rule='{ZOO[rule]}'}}" for rule in ("gss", "balancer", "cbrs")),
+        *(
+            f"policies.{rule}={{kind='headgate', rule='{ZOO[rule]}'}}"
+            for rule in ("gss", "balancer", "cbrs")
+        ),
     ],
-    "sudden changes": [*SEVERAL, "data.changes={kind='sudden', rounds=[3, 6], stagger=1}"],
-    "gradual changes": [*SEVERAL, "data.changes={kind='gradual', start=2, stop=6, order=[2, 1]}"],
+    "sudden changes": [
+        *SEVERAL,
+        "data.changes={kind='sudden', rounds=[3, 6], stagger=1}",
+    ],
+    "gradual changes": [
+        *SEVERAL,
+        "data.changes={kind='gradual', start=2, stop=6, order=[2, 1]}",
+    ],
     "clients that choose, in a world that changes": [*CHOOSING, CONCEPTS, RECURRING],
     "clients that choose, labels late": [*CHOOSING, "data.late=2"],
     "dependent streams": ["data.stream={kind='markov', mixing=8}"],
-    "dependent streams that flow": [*CHOOSING, "data.stream={kind='markov', mixing=8, passing=7}"],
-    "many clients": ["system.clients=20000", "system.budget=110000", "data.partition={kind='pairs'}", "training.cohort=40"],
-}  # fmt: skip
+    "dependent streams that flow": [
+        *CHOOSING,
+        "data.stream={kind='markov', mixing=8, passing=7}",
+    ],
+    "many clients": [
+        "system.clients=20000",
+        "system.budget=110000",
+        "data.partition={kind='pairs'}",
+        "training.cohort=40",
+    ],
+}
 
 
 def content(folder):

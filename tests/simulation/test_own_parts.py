@@ -48,7 +48,7 @@ def admitted(folder, policy):
     return rows.sort("seed", "t")["admitted"].to_list()
 
 
-def test_an_object_is_what_runs_and_one_without_a_name_is_marked_and_never_resumed_nor_sent_away(
+def test_an_object_without_a_name_is_marked_and_never_resumed(
     tmp_path,
 ):
     experiment = load("digits", SMALL).with_policy("mine", local(7))
@@ -141,9 +141,7 @@ def named(tmp_path, monkeypatch, forgets_modules):
 
 
 @linux
-def test_an_object_with_a_name_is_written_like_a_shipped_one_and_resumed_to_the_same_bytes(
-    tmp_path, named
-):
+def test_an_object_with_a_name_is_resumed_to_the_same_bytes(tmp_path, named):
     experiment = load("digits", SMALL).with_policy("mine", named.Each(5, Reservoir(3)))
     assert not experiment.unnamed
     whole = perform(experiment, tmp_path / "whole", processes=1)[0].path

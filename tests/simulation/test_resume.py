@@ -147,9 +147,7 @@ def test_the_folder_says_what_made_it(tmp_path):
     assert json.loads((folder / "state.json").read_text())["state"] == "finished"
 
 
-def test_data_that_cannot_be_dealt_for_a_later_seed_are_refused_before_anything_is_written(
-    tmp_path, monkeypatch
-):
+def test_data_that_cannot_be_dealt_for_a_later_seed_are_refused(tmp_path, monkeypatch):
     split = Dirichlet.split
 
     def unlucky(self, labels, clients, seed, columns):

@@ -21,12 +21,15 @@ REFUSING = """
 import sys
 from importlib.machinery import ModuleSpec
 
+REFUSED = "torch", "numba", "sklearn", "scipy"
+
 class Refusing:
     def find_spec(self, name, path=None, target=None):
-        return ModuleSpec(name, self) if name.partition(".")[0] in ("torch", "numba", "sklearn", "scipy") else None
+        return ModuleSpec(name, self) if name.partition(".")[0] in REFUSED else None
 
     def create_module(self, spec):
-        raise ModuleNotFoundError(f"{spec.name} may not be imported here", name=spec.name)
+        said = f"{spec.name} may not be imported here"
+        raise ModuleNotFoundError(said, name=spec.name)
 
     def exec_module(self, module):
         pass
@@ -67,7 +70,7 @@ def test_the_main_job_is_done_resumed_and_reported(tmp_path):
         ask(tmp_path, "-m", "headgate.cli", "run", "digits", *job, "--out", "whole")[0]
         == 0
     )
-    stopped = f"""
+    stopped = """
 from pathlib import Path
 from headgate.errors import Interrupted
 from headgate.experiment import load
@@ -127,7 +130,8 @@ print(headgate.plan(e) is not None, len(headgate.rehearse(e).results))
 run = headgate.run(e, "run", processes=2, quiet=True)
 environment = run.folders[0].environment
 print(len(run.frame), environment["executor"], "torch" in environment)
-print(headgate.compare(e, [40.0, 80.0], "compared", processes=2, quiet=True) is not None)
+compared = headgate.compare(e, [40.0, 80.0], "compared", processes=2, quiet=True)
+print(compared is not None)
 """
     code, told, said = ask(tmp_path, "-c", script)
     assert code == 0, said

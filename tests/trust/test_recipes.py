@@ -147,12 +147,8 @@ def settings_of_recipes(draw):
         }
     if section == "policies":
         policy = draw(st.sampled_from(list(POLICY.kinds)))
-        return (
-            (
-                f"policies.{policy}.{draw(st.sampled_from([*names(POLICY.kinds[policy]), 'kind']))}"
-            ),
-            draw(VALUES),
-        )
+        setting = draw(st.sampled_from([*names(POLICY.kinds[policy]), "kind"]))
+        return f"policies.{policy}.{setting}", draw(VALUES)
     if section == "rule":
         rule = draw(st.sampled_from(list(RETENTION.kinds)))
         return "policies.headgate.rule", {
@@ -272,7 +268,7 @@ def test_recipes_that_once_failed(recipe):
     check(recipe)
 
 
-def test_some_recipes_are_played_and_what_takes_too_long_or_too_much_memory_is_noticed(
+def test_some_recipes_are_played_within_time_and_memory(
     monkeypatch,
 ):
     assert (

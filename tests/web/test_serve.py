@@ -56,7 +56,7 @@ def serve(tmp_path):
         process.communicate()
 
 
-def test_it_prints_its_link_and_ends_quietly_on_ctrl_c_although_somebody_is_connected(
+def test_it_prints_its_link_and_ends_quietly_on_ctrl_c(
     serve,
 ):
     process, link = serve()

@@ -29,7 +29,8 @@ class Small(Model):
     def build(self, shape, classes):
         from torch import nn
         convolution = nn.Conv2d(1, 4, 3, padding=1)
-        return nn.Sequential(convolution, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, classes))
+        inner = convolution, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
+        return nn.Sequential(*inner, nn.Linear(64, classes))
 """
 
 

@@ -42,9 +42,7 @@ def test_one_process_and_two_write_the_same_bytes(tmp_path):
     assert RunFolder.open(two).status == "finished"
 
 
-def test_cut_or_whole_the_rows_are_the_same_and_no_policy_sees_the_runs_beside_its_own(
-    tmp_path, monkeypatch
-):
+def test_cut_or_whole_the_rows_are_the_same(tmp_path, monkeypatch):
     """Prices of few levels, so that the runs of several seeds look alike for a
     while.
     """
