@@ -164,7 +164,6 @@ UPDATES = [
         ["training.dtype=float32"],
         [],
         ["training.shift=2", "training.average=2"],
-        ["objective.kind=fresh"],
         *UPDATES,
     ],
     ids=str,

@@ -347,13 +347,7 @@ class Simulation:
             else None
         )
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        batch = RoundSamples(
-            rows,
-            moved,
-            offsets,
-            weights,
-            new if self.experiment.objective.by_age else None,
-        )
+        batch = RoundSamples(rows, moved, offsets, weights)
         return Prepared(
             t,
             price,

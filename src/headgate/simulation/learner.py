@@ -51,10 +51,6 @@ class RoundSamples(NamedTuple):
     """
     weights: Floats
     """the weights of the clients' updates, (R, clients that train)"""
-    new: NDArray[np.bool_] | None = None
-    """whether each sample arrived in this round, (samples,); None if the objective does
-    not use it
-    """
 
     def part(self, own: slice) -> "RoundSamples":
         """Return a slice of the samples as a batch of one run with one client."""
