@@ -129,7 +129,6 @@ def test_the_parts_in_the_docs_are_those_of_the_examples():
         "data",
         "model",
         "server",
-        "objective",
         "executor",
     ]
     assert len(blocks) == len(files) + 1

@@ -138,4 +138,4 @@ except headgate.HeadgateError as error:
     print(error)
 
 # %% :doc:`/do/parts` has an example of every kind of part: policies, rules, prices,
-# data, models, server updates and objectives.
+# data, models and server updates.

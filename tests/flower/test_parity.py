@@ -184,14 +184,8 @@ CASES = {
     "a cohort that is listened to": play(
         f"{LISTENING}, most=4, rule='reservoir'", "training.cohort=4"
     ),
-    "sample weights by age, labels late": [
-        'run.policies=["constant"]',
-        "objective={kind='fresh', share=0.8}",
-        "data.late=1",
-    ],
-    "calibrated logits in mini-batches": play(
-        HEADGATE, "objective.kind=fedlc", "training.batch_size=2"
-    ),
+    "labels late": ['run.policies=["constant"]', "data.late=1"],
+    "mini-batches": play(HEADGATE, "training.batch_size=2"),
     "free samples": ['run.policies=["hybrid"]', "training.aggregation=alpha"],
 }
 

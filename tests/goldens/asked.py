@@ -94,7 +94,6 @@ RECIPES = {
         'data.changes={kind="gradual", start=1, stop=4, order=[0, 2]}',
     ),
     "late labels": ("digits", "data.late=1"),
-    "objectives": ("digits", 'sweep.objective.kind=["plain", "fresh", "fedlc"]'),
     "server updates": ("digits", 'sweep.server.kind=["momentum", "adam", "yogi"]'),
     "cohort": (
         "digits",

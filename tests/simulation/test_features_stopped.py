@@ -9,7 +9,6 @@ import pytest
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
-from headgate.learning.objectives import OBJECTIVE
 from headgate.records.owner import OwnedRun
 from headgate.simulation.run import examine, play_chunk
 from headgate.simulation.schedule import perform
@@ -64,11 +63,6 @@ RECURRING = (
     " 4, 5]}"
 )
 FEATURES = {
-    **{
-        f"objective {kind}": [f"objective.kind={kind}"]
-        for kind in OBJECTIVE.kinds
-        if kind != "plain"
-    },
     "yogi": ["server={kind = 'yogi', lr = 0.02, tau = 0.01, beta2 = 0.9}"],
     "momentum, the mean of models, moved images": [
         "server.kind=momentum",

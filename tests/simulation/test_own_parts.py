@@ -224,7 +224,6 @@ def test_parts_beside_a_recipe_run_from_any_folder_by_any_number_of_processes(tm
         "data": "Stripes",
         "model": "TwoLayers",
         "server": "Halfway",
-        "objective": "Smoothed",
     }
     assert all(
         written[section]["kind"] == f"my_{section}:{name}"

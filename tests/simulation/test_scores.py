@@ -20,8 +20,7 @@ from headgate.experiment import load
 from headgate.learning.models import Model
 from headgate.learning.networks import build_model
 from headgate.simulation import engine
-from headgate.simulation.engine import Simulation
-from headgate.simulation.learner import learner_of
+from headgate.simulation.engine import Simulation, learner_of
 
 from .digits import DATA
 

@@ -90,7 +90,6 @@ def test_what_is_not_used_is_not_imported(planted, headgate, command):
         ("model.kind", "os:system", "Model or Module"),
         ("model.kind", "subprocess:check_output", "Model or Module"),
         ("server.kind", "os:system", "ServerUpdate"),
-        ("objective.kind", "os:system", "LocalObjective"),
         ("data.partition.kind", "os:system", "Partition"),
     ],
 )

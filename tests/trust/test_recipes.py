@@ -20,7 +20,6 @@ from headgate.experiment import load
 from headgate.experiment.build import sweep_points
 from headgate.experiment.sections import RunTable, SystemTable, Training
 from headgate.learning.models import MODEL
-from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
 from headgate.learning.streams import STREAM
@@ -84,7 +83,7 @@ TABLES = {
     "bound": BoundConstants,
     "training": Training,
 }
-PARTS = {"prices": PRICES, "model": MODEL, "server": SERVER, "objective": OBJECTIVE}
+PARTS = {"prices": PRICES, "model": MODEL, "server": SERVER}
 PARTS |= {"data.partition": PARTITION, "data.stream": STREAM}
 BROKEN = ["[", "]", '"', "\0", "9" * 5000, "[" * 3000, "=", "\n", "\u2028"]
 NUMBERS = st.one_of(*[st.sampled_from(each) for each in (FINE, FINE, LARGE, ODD)])

@@ -38,7 +38,6 @@ from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.local import schedule
 from headgate.learning.networks import (
-    ClientSlopes,
     Flat,
     build_model,
     descend,
@@ -134,36 +133,14 @@ class RecipeTask:
                     cross_entropy(logits, y, reduction="none").numpy()
                 )
         own = self.experiment.local
-        slopes = (
-            None
-            if own.plain
-            else ClientSlopes(own.objective, logits, y, self._factors(held))
-        )
         parameters = list[Tensor](model.parameters())
         velocity = [torch.zeros_like(each) for each in parameters]
         for rows in schedule(own, self.seed, self._place(order), order.round, len(y)):
-            answers = model(x[rows])
-            if slopes is None:
-                change = torch.autograd.grad(
-                    cross_entropy(answers, y[rows]), parameters, materialize_grads=True
-                )
-            else:
-                change = torch.autograd.grad(
-                    answers, parameters, slopes(answers, rows), materialize_grads=True
-                )
+            loss = cross_entropy(model(x[rows]), y[rows])
+            change = torch.autograd.grad(loss, parameters, materialize_grads=True)
             with torch.no_grad():
                 descend(parameters, velocity, change, own)
         return _record(dict(model.named_parameters())), metrics
-
-    def _factors(self, held: HeldSamples) -> Tensor | None:
-        """Return the weight of each sample in the loss, or None if all weights are
-        equal.
-        """
-        if not self.experiment.objective.by_age:
-            return None
-        return torch.from_numpy(
-            self.experiment.objective.factors(held.new, np.array([0, len(held)]))
-        ).to(self.dtype)
 
     def scores(
         self, arrays: ArrayRecord, held: HeldSamples, asked: tuple[str, ...]

@@ -32,8 +32,6 @@ from headgate.books.border import prices_for
 from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
 from headgate.books.messages import (
-    HELD_LOSS,
-    NEW_LOSS,
     RECORD,
     Ended,
     Order,
@@ -79,14 +77,18 @@ from headgate.flower.rounds import (
 from headgate.flower.run_folder import RunRecord
 from headgate.flower.sources import REAL
 from headgate.limits import TINY
-from headgate.theory.bound import learning_error
-from headgate.theory.reuse import effective_sample_size
+from headgate.records.rows import (
+    PlayedRound,
+    Row,
+    Usage,
+    client_rows,
+    metric_rows,
+    with_none_for_nan,
+)
 from headgate.writing import FolderLock
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Iterable[Message]]
-FEW = 1_000
-"""largest number of clients for which the table of clients is recorded"""
 END = f"{MessageType.QUERY}.end"
 JUDGED = ("test_accuracy", "test_loss", "validation_accuracy")
 LISTED = 8
@@ -733,46 +735,48 @@ class Gated(Strategy):
 
     def _metrics(
         self, done: Settlement, checked: CheckedReplies, judged: dict[str, float | None]
-    ) -> dict[str, Any]:
-        """Return the round's row of the metrics, as in the simulator. Clients report
-        the counts for N and n_eff.
+    ) -> Row:
+        """Return the round's row of the metrics. Clients report the counts for N and
+        n_eff.
         """
-        before, after, now = done.now.before, done.ledger, done.now
-        N, uses, squares = (
-            sum(getattr(row, name) for row in done.known.values())
-            for name in ("distinct", "uses", "squares")
-        )
-        n_eff = float(effective_sample_size(np.array(uses), np.array(squares)))
-        trained = sum(update.n for update in checked.updates)
-        bound = learning_error(
-            np.array([trained]),
-            np.array([N]),
-            np.array([n_eff / N if N else 1.0]),
-            self.experiment.bound,
+        known = done.known.values()
+        usage = Usage(
+            np.array([sum(update.n for update in checked.updates)]),
+            np.array([sum(row.distinct for row in known)]),
+            np.array([sum(row.uses for row in known)]),
+            np.array([sum(row.squares for row in known)]),
         )
         reported = mean_metrics(checked.updates)
         loss = reported.get("train_loss", reported.get("loss"))
-        row = {
-            "policy": self.accounts.policy,
-            "seed": self.accounts.seed,
-            "t": now.t,
-            **judged,
-            "train_loss": loss,
-            "n": int(self._held_now(done).sum()),
-            "N": N,
-            "n_eff": n_eff,
-            "admitted": int(after.admitted.sum() - before.admitted.sum()),
-            "price": float(now.orders.price.mean()),
-            "spend": float(after.spent[0] - before.spent[0]),
-            "debt": float(before.debt[0]),
-            "bound": float(bound[0]),
-            "excess": int((after.occupancy - self.experiment.system.buffer).max()),
-        }
-        row |= self._looked(done)
-        return {
-            name: None if isinstance(value, float) and not np.isfinite(value) else value
-            for name, value in row.items()
-        }
+        measured = {name: [value] for name, value in judged.items()}
+        now = self._played(done)
+        (row,) = metric_rows(
+            [now],
+            {**measured, "train_loss": [loss]},
+            usage,
+            self.experiment.system.buffer,
+            self.experiment.bound,
+            held=self._held_now(done).sum(keepdims=True),
+            more=self._looked(now),
+        )
+        return with_none_for_nan(row)
+
+    def _clients(self, done: Settlement) -> Row | None:
+        """Return the round's row of the table of clients. Samples that a late reply
+        reports count in the round of the reply.
+        """
+        closed = [*done.closed, *done.corrected]
+        paid = np.zeros((1, self.experiment.system.clients))
+        clients = [order.client for order in closed]
+        np.add.at(paid[0], clients, [order.charge for order in closed])
+        held = self._held_now(done)[None]
+        rows = client_rows(self._played(done), held, paid, done.losses)
+        return with_none_for_nan(rows[0]) if rows else None
+
+    def _played(self, done: Settlement) -> PlayedRound:
+        policy, seed = self.accounts.policy, self.accounts.seed
+        now = done.now
+        return PlayedRound(policy, [seed], now.orders, now.before, done.ledger)
 
     def _held_now(self, done: Settlement) -> Ints:
         """Return how many samples each client holds: by the ledger, less those that it
@@ -783,52 +787,16 @@ class Gated(Strategy):
             held[row.client] = max(held[row.client] - row.withdrawn, 0)
         return held
 
-    def _looked(self, done: Settlement) -> dict[str, Any]:
+    def _looked(self, now: PlayedRound) -> dict[str, list[Any]]:
         """Return the columns on looks, as in the simulator. Clients report no looks, so
         a sample counts as a full window.
         """
-        given, before, after = self.experiment, done.now.before, done.ledger
-        rule = given.policies[self.accounts.policy].selection
-        if rule is None or not (rule.looks and given.data.chooses(rule)):
+        data = self.experiment.data
+        rule = self.experiment.policies[now.policy].selection
+        if rule is None or not (rule.looks and data.chooses(rule)):
             return {}
-        looked = given.data.window * int(
-            (rule.looking(before) * (after.admitted - before.admitted)).sum()
-        )
-        paid = (
-            0.0
-            if after.looks is None or before.looks is None
-            else float(after.looks[0] - before.looks[0])
-        )
-        return {"looked": looked, "looks": paid}
-
-    def _clients(self, done: Settlement) -> dict[str, Any] | None:
-        """Return the round's row of the table of clients. Samples that a late reply
-        reports count in the round of the reply.
-        """
-        clients = self.experiment.system.clients
-        if clients > FEW:
-            return None
-        paid, rows = np.zeros(clients), [*done.closed, *done.corrected]
-        losses = (
-            {}
-            if done.losses is None
-            else {NEW_LOSS: done.losses.new, HELD_LOSS: done.losses.held}
-        )
-        np.add.at(
-            paid, [order.client for order in rows], [order.charge for order in rows]
-        )
-        return {
-            "policy": self.accounts.policy,
-            "seed": self.accounts.seed,
-            "t": done.now.t,
-            "admitted": (done.ledger.admitted - done.now.before.admitted)[0].tolist(),
-            "held": self._held_now(done).tolist(),
-            "paid": paid.tolist() if done.now.orders.price.ndim == 2 else None,
-            **{
-                name: [None if np.isnan(loss) else loss for loss in each[0].tolist()]
-                for name, each in losses.items()
-            },
-        }
+        bought = (rule.looking(now.before) * now.admitted).sum()
+        return {"looked": [data.window * int(bought)], "looks": now.paid_for_looks}
 
     def _progress_line(self, checked: CheckedReplies, row: dict[str, Any]) -> str:
         """Return the round in one line: replies, samples, money, accuracy, and the
