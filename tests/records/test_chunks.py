@@ -28,7 +28,7 @@ def in_chunks(folder, settings=SETTINGS):
 
 def write(chunk, rounds):
     """Play some rounds of a chunk of one run."""
-    writer, ((policy, seed),) = chunk.writer({}), chunk.runs.runs
+    writer, ((policy, seed),) = chunk.writer({}), chunk.table.runs
     each = {"admitted": [1] * 10, "held": [1] * 10, "paid": None}
     for t in range(1, rounds + 1):
         writer.append("metrics", [row(policy, seed, t)])
@@ -44,7 +44,7 @@ def test_a_run_knows_its_chunks_when_it_is_taken_up(tmp_path):
     taken = OwnedRun.take_up(tmp_path / "run", None, ())
     for run in (begun, taken):
         assert [chunk.number for chunk in run.chunks] == [0, 1, 2, 3]
-        assert [chunk.runs.runs for chunk in run.chunks] == [[each] for each in RUNS]
+        assert [chunk.table.runs for chunk in run.chunks] == [[each] for each in RUNS]
         assert [str(chunk) for chunk in run.chunks][1] == "001 (hybrid, seeds 1 to 1)"
         assert run.left() == run.chunks
     for one, other in zip(begun.chunks, taken.chunks, strict=True):

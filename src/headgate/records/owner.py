@@ -20,7 +20,7 @@ from headgate.experiment import Experiment, load
 from headgate.experiment.build import differing
 from headgate.limits import RECIPE
 from headgate.reading import read_bytes, read_toml
-from headgate.records.chunks import Checkpoint, Chunk, chunks_of, fact_of, runs_of
+from headgate.records.chunks import Checkpoint, Chunk, chunks_of, stated_runs
 from headgate.records.reader import (
     CHECKPOINTS,
     CONFIG,
@@ -74,7 +74,7 @@ class OwnedRun:
     def __init__(self, run: RunFolder, experiment: Experiment) -> None:
         self.run, self.experiment = run, experiment
         self.folder = run.path
-        self.chunks = chunks_of(run.path, experiment, run.environment)
+        self.chunks = chunks_of(run, experiment)
         self._heads: Heads = {}
         self._began: float | None = None
         self._elapsed: float = run.state.get("elapsed_s", 0.0)
@@ -109,7 +109,7 @@ class OwnedRun:
         facts = dict(environment)
         if experiment.unnamed:
             facts["unnamed"] = experiment.unnamed
-        divided = map(runs_of, chunks) if len(chunks) > 1 else ()
+        divided = map(stated_runs, chunks) if len(chunks) > 1 else ()
         run = create(folder, experiment.tables(), facts, [*divided])
         return cls(run, experiment)
 
@@ -181,10 +181,6 @@ class OwnedRun:
                 if f"{table}/{part.path.name}" not in known:
                     part.path.unlink()
 
-    def fact(self, key: str) -> str:
-        """Return a string from environment.json; raise DataError if it is missing."""
-        return fact_of(self.folder, self.run.environment, key)
-
     def played(self) -> dict[Chunk, int]:
         """Return the round of the newest checkpoint of each chunk, 0 before it."""
         if self.run.finished:
@@ -205,17 +201,6 @@ class OwnedRun:
         self._elapsed = now - self._began
         self._computed += computed
 
-    @property
-    def told(self) -> list[dict[str, Any]]:
-        """What the newest checkpoint of each chunk reports about its runs."""
-        self._heads = newest_heads(self.folder, known=self._heads)
-        return [head["facts"] for head in self._heads.values()]
-
-    @property
-    def notes(self) -> list[str]:
-        """What the executors of the chunks had to do without."""
-        return [facts["note"] for facts in self.told if facts["note"]]
-
     def write_state(self, state: str, t: int) -> None:
         """Write the state of the run, with what the checkpoints of its chunks report.
 
@@ -226,32 +211,22 @@ class OwnedRun:
         t : int
             The last complete round.
         """
-        told = self.told
+        self._heads = newest_heads(self.folder, known=self._heads)
+        told = [head["facts"] for head in self._heads.values()]
         notes = [facts["note"] for facts in told if facts["note"]]
-        facts = RunWriter(self.folder).state(
+        state_now = RunWriter(self.folder).state(
             state,
             t,
             self.run.rounds,
             elapsed_s=round(self._elapsed, 3),
             policies=self.run.policies,
             seeds=self.run.seeds,
-            diverged=self._named(told, "diverged"),
-            guessing=self._named(told, "guessing"),
+            diverged=[one for facts in told for one in facts["diverged"]],
+            guessing=[one for facts in told for one in facts["guessing"]],
             computing_s=round(self._computed, 3),
             **({"note": notes[-1]} if notes else {}),
         )
-        self.run = replace(self.run, state=facts)
-
-    def _named(
-        self, told: Sequence[Mapping[str, Any]], key: str
-    ) -> list[dict[str, Any]]:
-        """Return the runs that checkpoints name, in the order of policies and seeds."""
-        places = {name: place for place, name in enumerate(self.run.policies)}
-        named = [one for facts in told for one in facts[key]]
-        return sorted(
-            named,
-            key=lambda one: (places.get(one["policy"], len(places)), one["seed"]),
-        )
+        self.run = replace(self.run, state=state_now)
 
     def finish(self) -> RunFolder:
         """Merge the parts into tables, and set the state to finished.
@@ -320,17 +295,6 @@ class RunProgress:
     def done(self) -> int:
         """The rounds done, of all chunks."""
         return sum(self.t.values())
-
-    @property
-    def complete(self) -> bool:
-        """Whether no chunk has rounds left."""
-        return not any(run.left() for run in self.runs.values())
-
-    def notes(self) -> list[str]:
-        """Return what executors had to do without."""
-        return list(
-            dict.fromkeys(note for run in self.runs.values() for note in run.notes)
-        )
 
     def begun(self, chunk: Chunk) -> None:
         """Record that a chunk is played from now on."""

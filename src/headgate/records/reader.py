@@ -221,6 +221,16 @@ class RunFolder:
         each = [state.get("computing_s", state.get("elapsed_s")) for state in states]
         return float(sum(seconds or 0.0 for seconds in each))
 
+    def fact(self, key: str) -> str:
+        """Return a string from environment.json; raise DataError if it is missing."""
+        value = self.environment.get(key)
+        if not isinstance(value, str):
+            raise DataError(
+                f"{self.path / ENVIRONMENT}: {key} is missing; the run cannot be"
+                " continued"
+            )
+        return value
+
     def kind(self, section: str) -> str | None:
         """Return the setting `kind` of a section, [data] or [model], or None if the
         section does not state it.

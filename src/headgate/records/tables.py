@@ -623,16 +623,11 @@ class Follower:
 
 def _runs_in(frame: pl.DataFrame) -> tuple[list[Run], NDArray[Any]]:
     """Return the runs of the rows of a frame, and the position of each row's run."""
-    names = frame["policy"].cast(pl.Categorical).to_physical().to_numpy()
-    seeds = frame["seed"].to_numpy()
-    least, span = 0, 1
-    if seeds.size:
-        least, span = int(seeds.min()), int(np.ptp(seeds)) + 1
-    number = names * np.int64(span) + (seeds - least)
-    _, first, which = np.unique(number, return_index=True, return_inverse=True)
-    policies = frame["policy"]
-    runs = [(policies[place], int(seeds[place])) for place in first.tolist()]
-    return runs, which
+    keys = frame.select("policy", "seed")
+    runs = keys.unique(maintain_order=True)
+    numbered = runs.with_row_index("run")
+    rows = keys.join(numbered, on=runs.columns, how="left", maintain_order="left")
+    return runs.rows(), rows["run"].to_numpy()
 
 
 # folders of runs: sweep.json lists the run folders of the points of a sweep

@@ -327,7 +327,7 @@ def create(
     replace_file(folder / CONFIG, text)
     replace_file(folder / ENVIRONMENT, json_bytes(sealed(facts)))
     run = config["run"]
-    RunWriter(folder).state(
+    state = RunWriter(folder).state(
         "running",
         0,
         run["rounds"],
@@ -337,7 +337,7 @@ def create(
         diverged=[],
         guessing=[],
     )
-    return RunFolder.open(folder)
+    return RunFolder(folder, dict(config), facts, state, folder.resolve().name)
 
 
 def write_tables(run: RunFolder) -> RunFolder:

@@ -15,7 +15,6 @@ from typing import Any
 
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment
-from headgate.records.chunks import fact_of
 from headgate.records.owner import (
     OwnedRun,
     RunProgress,
@@ -124,17 +123,22 @@ def perform(
         tasks = _tasks(points, folder, held, trust)
         for task in tasks:
             _check_executor(task, executor, trust)
-        if any(task.left for task in tasks):
+        left = [task.left for task in tasks]
+        if any(left):
             with closing(_worker(tasks, device, processes)) as worker:
                 _begin(tasks, folder, worker, device, executor, say, held)
                 runs = [task.begun for task in tasks]
                 say(_described(runs, worker))
-                progress = RunProgress(runs, folder, tick, watch)
-                _play(worker, device, progress)
-                for note in progress.notes():
-                    say(note)
+                _play(worker, device, RunProgress(runs, folder, tick, watch))
         with disk_errors(folder):
-            return [task.begun.finish() for task in tasks]
+            finished = [task.begun.finish() for task in tasks]
+    notes = [
+        run.state.get("note") for run, new in zip(finished, left, strict=True) if new
+    ]
+    for note in dict.fromkeys(notes):
+        if note is not None:
+            say(note)
+    return finished
 
 
 def new_folder(points: Experiment | Points) -> Path:
@@ -218,7 +222,7 @@ def _task(
         held.take(folder, folder)
     if folder.exists() and not (folder.is_dir() and never_begun(folder)):
         run = OwnedRun.take_up(folder, wanted, trust)
-        executor = None if run.run.finished else run.fact("executor")
+        executor = None if run.run.finished else run.run.fact("executor")
         return _Task(folder, run.experiment, run, executor)
     if wanted is not None:
         return _Task(folder, wanted)
@@ -226,7 +230,7 @@ def _task(
         raise DataError(
             f"{folder}: was stopped before its first round; remove it and start again"
         )
-    executor = fact_of(folder, check_config(folder), "executor")
+    executor = str(check_config(folder).get("executor"))
     return _Task(folder, read_experiment(folder, trust), executor=executor)
 
 
@@ -335,7 +339,7 @@ def _memory(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
 def _described(runs: Sequence[OwnedRun], worker: Worker) -> str:
     """Return a line like "60 runs (6 policies × 10 seeds) on 2 processes"."""
     left = [run for run in runs if not run.run.finished]
-    devices = sorted({run.fact("device") for run in left})
+    devices = sorted({run.run.fact("device") for run in left})
     where = worker.where if "cpu" in devices else f"on {', '.join(devices)}"
     own = left[0].experiment
     inside = f"{len(left)} points of a sweep"
@@ -363,7 +367,8 @@ def _play(worker: Worker, device: str, progress: RunProgress) -> None:
     try:
         with stop_requested() as stop:
             worker.execute(progress.chunks, device, progress, stop)
-        if not progress.complete:  # Ctrl-C in a last round, before other chunks began
+        if any(run.left() for run in progress.runs.values()):
+            # Ctrl-C in the last round of some chunks, before others began
             raise Interrupted("interrupted")
     except (HeadgateError, KeyboardInterrupt) as error:
         # KeyboardInterrupt: a second Ctrl-C, which does not wait
